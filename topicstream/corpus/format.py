@@ -1,0 +1,178 @@
+"""How cells lie on disk (everything opens with stock zarr and pyarrow).
+
+``corpus.zarr`` is a Zarr v3 group.  ``train/`` and ``heldout/`` hold three arrays each, one chunk a *row*:
+
+    words    uint32[rows, CELLS]  per document: first word id, then gaps to the next (ids ascend)
+    counts   uint32[rows, CELLS]  (float32 in a weighted corpus)
+    lengths  uint32[rows, DOCS]   cells of each document
+
+A storage block is one row; only a document with more than CELLS distinct words makes a block of several rows.  Rows are
+padded with zeros, which cost nothing once compressed.  Codecs: little-endian bytes, Blosc (lz4, bitshuffle), crc32c.
+Stock zarr reads a missing chunk as zeros and ignores what a manifest says, so readers of ours take the number of
+blocks, documents and cells, and each chunk's size and checksum, from ``manifest.json``, which is written last.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numcodecs.blosc
+import numpy as np
+
+from topicstream.errors import StoreError
+from topicstream.kernels.jit import kernel
+
+SCHEMA = 1
+CELLS = 1 << 20
+DOCS = 1 << 16
+KINDS = ("words", "counts", "lengths")
+PARTS = ("train", "heldout")
+
+numcodecs.blosc.use_threads = False  # our own threads decode and encode; Blosc's pool would only fight them
+
+
+def chunk_path(folder: Path, part: str, kind: str, row: int) -> Path:
+    """Where stock zarr looks for the chunk of one row."""
+    return folder / part / kind / "c" / str(row) / "0"
+
+
+def create_arrays(folder: Path, weighted: bool) -> None:
+    """Create the empty Zarr v3 group and its arrays."""
+    import zarr
+    from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec
+
+    root = zarr.create_group(str(folder), zarr_format=3, overwrite=False)
+    for part in PARTS:
+        group = root.create_group(part)
+        for kind in KINDS:
+            width = DOCS if kind == "lengths" else CELLS
+            dtype = "float32" if weighted and kind == "counts" else "uint32"
+            group.create_array(
+                kind,
+                shape=(0, width),
+                chunks=(1, width),
+                dtype=dtype,
+                fill_value=0,
+                serializer=BytesCodec(endian="little"),
+                compressors=[BloscCodec(cname="lz4", clevel=5, shuffle="bitshuffle", typesize=4), Crc32cCodec()],
+            )
+
+
+def set_rows(folder: Path, part: str, rows: int) -> None:
+    """Tell stock zarr how many rows a part has (metadata only)."""
+    import zarr
+
+    for kind in KINDS:
+        array = zarr.open_array(str(folder), path=f"{part}/{kind}", mode="r+")
+        if array.shape[0] != rows:
+            array.resize((rows, array.shape[1]))
+
+
+def encode_chunk(values: np.ndarray, width: int) -> tuple[bytes, int]:
+    """values: uint32 or float32[n <= width] -> (chunk file's bytes, crc32c of all but the last four)."""
+    padded = values
+    if len(values) != width:
+        padded = np.zeros(width, values.dtype)
+        padded[: len(values)] = values
+    body = numcodecs.blosc.compress(padded, b"lz4", 5, numcodecs.blosc.BITSHUFFLE)
+    crc = google_crc32c.value(bytes(body))
+    return bytes(body) + int(crc).to_bytes(4, "little"), int(crc)
+
+
+def read_chunk(path: Path, size: int, crc: int, out: np.ndarray, what: str) -> None:
+    """Read, verify and decode one chunk file into ``out`` (contiguous, the chunk's full width).
+
+    Raises StoreError naming ``what`` when the file is missing, has another size or another checksum.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        raise StoreError(f"{path}: {what} is missing; restore the file or ingest again") from None
+    try:
+        data = os.pread(fd, size + 1, 0)
+    finally:
+        os.close(fd)
+    if len(data) != size:
+        raise StoreError(f"{path}: {what} has {len(data)} bytes where the manifest says {size}; restore it or ingest again")
+    body = memoryview(data)[:-4]
+    if google_crc32c.value(bytes(body)) != crc or int.from_bytes(data[-4:], "little") != crc:
+        raise StoreError(f"{path}: {what} does not match its checksum; restore the file or ingest again")
+    try:
+        numcodecs.blosc.decompress(body, out)
+    except (RuntimeError, ValueError) as e:
+        raise StoreError(f"{path}: {what} cannot be decoded ({e}); restore the file or ingest again") from None
+
+
+@kernel
+def to_gaps(indptr, words, out):
+    """words: int32[nnz], ascending within each document -> out: uint32[nnz]."""
+    for d in range(len(indptr) - 1):
+        last = 0
+        for i in range(indptr[d], indptr[d + 1]):
+            out[i] = np.uint32(words[i] - last)
+            last = words[i]
+
+
+@kernel
+def from_gaps(gaps, lengths, first, last, start, ids, marker):
+    """Decode documents ``first..last-1`` of a storage block whose cells begin at ``start``.
+
+    gaps: uint32[], lengths: uint32[] -> ids: int32[] (global), marker[id] set to 1 for each word met: uint8[W].
+    Returns the number of cells, or -1 when an id runs past the vocabulary.
+    """
+    n = 0
+    limit = len(marker)
+    for d in range(first, last):
+        word = np.int64(0)
+        for _ in range(lengths[d]):
+            word += np.int64(gaps[start + n])
+            if word >= limit:
+                return -1
+            ids[n] = word
+            marker[word] = 1
+            n += 1
+    return n
+
+
+@kernel
+def number_words(marker, vocab, local):
+    """marker: uint8[W] -> vocab: int32[U] ascending, local[id] = local number; clears marker.  Returns U."""
+    u = 0
+    wide = marker[: len(marker) // 8 * 8].view(np.uint64)
+    for j in range(len(wide)):
+        if wide[j] != 0:
+            for w in range(8 * j, 8 * j + 8):
+                if marker[w]:
+                    vocab[u] = w
+                    local[w] = u
+                    u += 1
+            wide[j] = 0
+    for w in range(8 * len(wide), len(marker)):
+        if marker[w]:
+            vocab[u] = w
+            local[w] = u
+            u += 1
+            marker[w] = 0
+    return u
+
+
+@kernel
+def localise(ids, local):
+    """ids: int32[nnz] global -> local, in place; local: int32[W]."""
+    for i in range(len(ids)):
+        ids[i] = local[ids[i]]
+
+
+def part_summary(blocks: list[dict[str, Any]]) -> dict[str, Any]:
+    """Totals of a part from its blocks' entries."""
+    return {
+        "blocks": blocks,
+        "docs": sum(b["docs"] for b in blocks),
+        "cells": sum(b["cells"] for b in blocks),
+        "tokens": sum(b["tokens"] for b in blocks),
+        "rows": blocks[-1]["rows"][1] if blocks else 0,
+        "bytes": sum(size for b in blocks for kind in KINDS for size, _ in b["files"][kind]),
+    }
