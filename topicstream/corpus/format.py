@@ -96,7 +96,9 @@ def read_chunk(path: Path, size: int, crc: int, out: np.ndarray, what: str) -> N
     finally:
         os.close(fd)
     if len(data) != size:
-        raise StoreError(f"{path}: {what} has {len(data)} bytes where the manifest says {size}; restore it or ingest again")
+        raise StoreError(
+            f"{path}: {what} has {len(data)} bytes where the manifest says {size}; restore it or ingest again"
+        )
     body = memoryview(data)[:-4]
     if google_crc32c.value(bytes(body)) != crc or int.from_bytes(data[-4:], "little") != crc:
         raise StoreError(f"{path}: {what} does not match its checksum; restore the file or ingest again")

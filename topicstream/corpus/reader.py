@@ -109,12 +109,16 @@ class Corpus:
         """Open a store; StoreError (one line) when it is missing, of another version or damaged."""
         folder = Path(path)
         if not (folder / "manifest.json").exists():
-            raise StoreError(f"{folder}: no corpus store here (no manifest.json); make one with `topics ingest PATH --out {folder}`")
+            raise StoreError(
+                f"{folder}: no corpus store here (no manifest.json); make one with `topics ingest PATH --out {folder}`"
+            )
         manifest = read_json(folder / "manifest.json")
         if not isinstance(manifest, dict) or manifest.get("kind") != "corpus":
             raise StoreError(f"{folder}/manifest.json: not a corpus manifest")
         if manifest.get("schema") != SCHEMA:
-            raise StoreError(f"{folder}: store of schema {manifest.get('schema')}, this version reads {SCHEMA}; ingest again")
+            raise StoreError(
+                f"{folder}: store of schema {manifest.get('schema')}, this version reads {SCHEMA}; ingest again"
+            )
         return cls(folder, manifest)
 
     def part(self, heldout: bool = False) -> dict[str, Any]:
@@ -149,7 +153,9 @@ class Corpus:
         self._read(heldout, storage, "lengths", out)
         lengths = out[: entry["docs"]]
         if int(lengths.sum(dtype=np.int64)) != entry["cells"]:
-            raise StoreError(f"{self.path}: block {storage}: documents and cells disagree with the manifest; ingest again")
+            raise StoreError(
+                f"{self.path}: block {storage}: documents and cells disagree with the manifest; ingest again"
+            )
         return lengths
 
     def decode(self, storage: int, heldout: bool = False) -> _Decoded:
@@ -252,7 +258,9 @@ class Cutter:
         with self._lock:
             if from_gaps(raw.gaps, raw.lengths, first, last, start, ids, self._marker) != n:
                 self._marker[:] = 0
-                raise StoreError(f"{corpus.path}: block {int(grid.storage[number])}: a word id past the vocabulary; ingest again")
+                raise StoreError(
+                    f"{corpus.path}: block {int(grid.storage[number])}: a word id past the vocabulary; ingest again"
+                )
             vocab = np.empty(min(n, len(self._marker)), np.int32)
             u = number_words(self._marker, vocab, self._local)
             localise(ids, self._local)
