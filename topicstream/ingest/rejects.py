@@ -1,0 +1,58 @@
+"""Records that cannot be read: stop at the first, or set them aside and count them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from topicstream.errors import InputError
+
+SHOWN_BYTES = 200
+"""How much of a bad record is kept."""
+
+
+class BadFile(InputError):
+    """A file as a whole cannot be read on (a broken header, a truncated archive).  ``--on-error skip`` leaves the rest
+    of it out; every other InputError of a reader is the user's to mend and stops either way."""
+
+    def __init__(self, file: str, line: int, reason: str) -> None:
+        super().__init__(f"{file}:{line}: {reason}" if line else f"{file}: {reason}")
+        self.reject = Reject(file, line, reason, b"")
+
+
+@dataclass(frozen=True)
+class Reject:
+    """One record left out.  ``line`` is 1-based, 0 where the file has none; ``start`` its first 200 bytes."""
+
+    file: str
+    line: int
+    reason: str
+    start: bytes
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of one line of ``rejects.jsonl``; bytes that are not UTF-8 are written as \\xNN."""
+        text = self.start.decode("utf-8", "backslashreplace")
+        return {"file": self.file, "line": self.line, "reason": self.reason, "start": text}
+
+
+@dataclass
+class Rejects:
+    """The bad records of one piece.  ``stop=True`` (``--on-error fail``) raises InputError at the first.
+
+    ``notes`` counts what is odd but not bad (``records without abstract``), for the summary.
+    """
+
+    stop: bool = True
+    records: list[Reject] = field(default_factory=list)
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def add(self, file: str, line: int, reason: str, start: bytes = b"") -> None:
+        """Report one bad record; InputError ``file:line: reason`` under ``stop``."""
+        if self.stop:
+            where = f"{file}:{line}" if line else file
+            raise InputError(f"{where}: {reason} (--on-error skip leaves such records out)")
+        self.records.append(Reject(file, line, reason, bytes(start[:SHOWN_BYTES])))
