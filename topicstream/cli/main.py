@@ -1,0 +1,123 @@
+"""``topics``: one file a command, loaded only when it is called, so that ``topics --help`` answers at once."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import traceback
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from topicstream import __version__
+from topicstream.cli.verbosity import set_verbosity, verbosity, verbosity_options
+from topicstream.errors import TopicsError
+
+SUMMARIES = {  # in the order of the flow; known without importing the command
+    "ingest": "Turn raw text or counts of any size into a corpus store.",
+    "info": "Say what a corpus store or a model holds; check its files.",
+    "train": "Learn topics from a corpus, pass by pass.",
+    "eval": "Score a model: perplexity of documents set aside, coherence, diversity.",
+    "infer": "Topics of new documents.",
+    "update": "Take new documents into a model.",
+    "retrain": "Ingest, update, judge and publish: the chain that cron runs.",
+    "rollback": "Put the model published before back in its place.",
+    "show": "Print topics, words and documents of a model.",
+    "compare": "Match the topics of two models and say what changed.",
+    "engines": "List the training algorithms and what each needs.",
+}
+
+
+class Commands(click.Group):
+    """The group that imports ``topicstream.cli.NAME`` when NAME is asked for and takes its ``command``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Commands in the order of the flow, those whose file is there."""
+        here = Path(__file__).parent
+        return [name for name in SUMMARIES if (here / f"{name}.py").exists()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, with ``-q`` and ``-v`` added where it does not define them."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = import_module(f"topicstream.cli.{cmd_name}").command
+        taken = {opt for p in command.params for opt in p.opts}
+        command.params += [p for p in verbosity_options() if not taken & set(p.opts)]
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing any."""
+        if rows := [(name, SUMMARIES[name]) for name in self.list_commands(ctx)]:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """click's, with a suggestion for a misspelt command."""
+        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
+            near = get_close_matches(args[0], self.list_commands(ctx), 1, 0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(self.list_commands(ctx))}"
+            raise click.UsageError(f"No such command {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="topics")
+def topics() -> None:
+    """Topic models of corpora bigger than RAM, from raw text to a model that is kept up to date.
+
+    \b
+        topics ingest pubmed/ --out corpus.zarr
+        topics train --algo atbp -K 10 --mem-limit 2G
+        topics eval --heldout
+    """
+
+
+def _fail(error: BaseException, message: str, code: int) -> int:
+    if verbosity() >= 2:
+        traceback.print_exception(error, file=sys.stderr)
+    click.echo(f"topics: {message}", err=True)
+    return code
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run one command line (default: the process's) and give its exit code; errors are one line on stderr, with a
+    traceback under ``-vv``."""
+    set_verbosity(0)
+    try:
+        outcome = topics.main(args=None if args is None else list(args), prog_name="topics", standalone_mode=False)
+        return outcome if isinstance(outcome, int) else 0
+    except click.exceptions.Exit as e:
+        return e.exit_code
+    except click.ClickException as e:
+        e.show()
+        return e.exit_code
+    except TopicsError as e:
+        return _fail(e, str(e), e.exit_code)
+    except (KeyboardInterrupt, click.exceptions.Abort) as e:
+        return _fail(e, "interrupted", 130)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone; nothing more to say to it
+        return 1
+    except MemoryError as e:
+        return _fail(e, f"out of memory ({e}); a smaller --mem-limit or fewer --workers needs less", 5)
+    except OSError as e:
+        full = e.errno in (errno.ENOSPC, errno.EDQUOT)
+        where = f"{e.filename}: " if e.filename else ""
+        rest = "; make room and run the same command again" if full else ""
+        return _fail(e, f"{where}{e.strerror or e}{rest}", 5 if full else 1)
+    except Exception as e:
+        return _fail(e, f"internal error: {type(e).__name__}: {e} (-vv shows where)", 1)
+
+
+def main() -> None:
+    """Entry point of the ``topics`` script."""
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()
