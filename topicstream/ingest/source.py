@@ -143,7 +143,9 @@ class Source:
         try:
             raw: Any = open(self.path, "rb", buffering=0) if self.path else sys.stdin.buffer  # noqa: SIM115
         except OSError as e:
-            raise InputError(f"{self.name}: cannot be read ({e.strerror}); check the path and its permissions") from None
+            raise InputError(
+                f"{self.name}: cannot be read ({e.strerror}); check the path and its permissions"
+            ) from None
         start = b""
         while len(start) < 6 and (more := raw.read(6 - len(start))):
             start += more

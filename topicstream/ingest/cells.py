@@ -1,0 +1,254 @@
+"""Kernels that read cells written as numbers in text, and put them in order.
+
+Legend: data uint8[n], the text; docs int64[c], words int32[c], counts int64[c] or float32[c], the cells read; bad: one
+row (line, offset, code) for each line that could not be used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from topicstream.kernels.jit import kernel
+
+NOT_NUMBERS, DOC_RANGE, WORD_RANGE, NEGATIVE, AGAIN, PAIRS, NOT_WHOLE = 1, 2, 3, 4, 5, 6, 7
+_LIMIT = 922337203685477579  # 2**63 // 10 - 1: one more digit always fits
+
+
+@kernel(inline="always")
+def _blank(c):
+    return c == 32 or c == 9 or c == 13
+
+
+@kernel
+def read_whole(data, p, end):
+    """The whole number at p: (value, position behind it); position -1 when there is none or it does not fit."""
+    negative = False
+    if p < end and (data[p] == 45 or data[p] == 43):
+        negative = data[p] == 45
+        p += 1
+    first = p
+    value = np.int64(0)
+    while p < end:
+        digit = np.int64(data[p]) - 48
+        if digit < 0 or digit > 9:
+            break
+        if value > _LIMIT:
+            return np.int64(0), np.int64(-1)
+        value = value * 10 + digit
+        p += 1
+    if p == first:
+        return np.int64(0), np.int64(-1)
+    return (-value if negative else value), np.int64(p)
+
+
+@kernel
+def read_real(data, p, end):
+    """The decimal number at p as float64 (good to float32): (value, position behind it); -1 when there is none."""
+    negative = False
+    if p < end and (data[p] == 45 or data[p] == 43):
+        negative = data[p] == 45
+        p += 1
+    digits, scale, value = 0, 0, 0.0
+    while p < end and 48 <= data[p] <= 57:
+        value = value * 10.0 + (data[p] - 48)
+        digits += 1
+        p += 1
+    if p < end and data[p] == 46:
+        p += 1
+        while p < end and 48 <= data[p] <= 57:
+            value = value * 10.0 + (data[p] - 48)
+            digits += 1
+            scale -= 1
+            p += 1
+    if digits == 0:
+        return 0.0, np.int64(-1)
+    if p < end and (data[p] == 101 or data[p] == 69):
+        power, p = read_whole(data, p + 1, end)
+        if p < 0 or power > 400 or power < -400:
+            return 0.0, np.int64(-1)
+        scale += power
+    if scale != 0:
+        value = value * 10.0**scale if scale > -300 else value * 1e-300 * 10.0 ** (scale + 300)
+    return (-value if negative else value), np.int64(p)
+
+
+@kernel
+def add_bad(bad, n, line, offset, code):
+    """Append a row to the table of bad lines, which grows by doubling."""
+    if n == len(bad):
+        grown = np.empty((2 * n + 16, 3), np.int64)
+        grown[:n] = bad
+        bad = grown
+    bad[n, 0] = line
+    bad[n, 1] = offset
+    bad[n, 2] = code
+    return bad
+
+
+@kernel
+def read_triples(data, first_doc, last_doc, n_words, fields, real, docs, words, counts):
+    """Lines ``document word count`` (1-based) -> the cells, words 0-based.
+
+    fields: 3, or 2 where there is no count (it is 1); real: counts are decimal numbers.  Documents must ascend within
+    first_doc..last_doc.  Returns (cells, zeros left out, non-blank lines, bad).
+    """
+    n, zeros, used, n_bad, line, p, size = 0, 0, 0, 0, 0, 0, len(data)
+    bad = np.empty((0, 3), np.int64)
+    doc_before = np.int64(first_doc)
+    while p < size:
+        start = p
+        code = 0
+        while p < size and _blank(data[p]):
+            p += 1
+        if p == size or data[p] == 10:
+            p += 1
+            line += 1
+            continue
+        used += 1
+        word, whole, value = np.int64(0), np.int64(1), 1.0
+        doc, q = read_whole(data, p, size)
+        if q > 0 and q < size and _blank(data[q]):
+            while q < size and _blank(data[q]):
+                q += 1
+            word, q = read_whole(data, q, size)
+        else:
+            q = -1
+        if q > 0 and fields == 3:
+            if q < size and _blank(data[q]):
+                while q < size and _blank(data[q]):
+                    q += 1
+                if real:
+                    value, q = read_real(data, q, size)
+                else:
+                    whole, q = read_whole(data, q, size)
+            else:
+                q = -1
+        if q > 0:
+            while q < size and _blank(data[q]):
+                q += 1
+            if q < size and data[q] != 10:
+                q = -1
+        if q < 0:
+            code = NOT_NUMBERS
+            q = p
+            while q < size and data[q] != 10:
+                q += 1
+        elif doc < 1 or doc > last_doc:
+            code = DOC_RANGE
+        elif doc < doc_before:
+            code = AGAIN
+        elif word < 1 or word > n_words:
+            code = WORD_RANGE
+        elif whole < 0 or value < 0.0 or not value < 3.0e38:
+            code = NEGATIVE
+        if code != 0:
+            bad = add_bad(bad, n_bad, line, start, code)
+            n_bad += 1
+        elif whole == 0 or value == 0.0:
+            zeros += 1
+            doc_before = doc
+        else:
+            doc_before = doc
+            docs[n] = doc
+            words[n] = word - 1
+            if real:
+                counts[n] = value
+            else:
+                counts[n] = whole
+            n += 1
+        p = q + 1
+        line += 1
+    return n, zeros, used, bad[:n_bad]
+
+
+@kernel
+def document_break(data, low, high):
+    """Where the last document of lines ``document …`` begins, for cutting there.
+
+    Returns (offset, the document before it, the last document); offset 0 when there is no break.  Lines whose number
+    is not within low..high do not count.
+    """
+    end = len(data)
+    while end > 0 and data[end - 1] != 10:
+        end -= 1
+    last, at = np.int64(-1), end
+    while end > 0:
+        start = end - 1
+        while start > 0 and data[start - 1] != 10:
+            start -= 1
+        p = start
+        while p < end and _blank(data[p]):
+            p += 1
+        doc, q = read_whole(data, p, end)
+        if q > 0 and low <= doc <= high:
+            if last < 0:
+                last = doc
+            elif doc != last:
+                return at, doc, last
+            at = start
+        end = start
+    return 0, np.int64(-1), last
+
+
+@kernel
+def used_lines(data):
+    """Lines with anything but blanks on them."""
+    n, filled = 0, False
+    for c in data:
+        if c == 10:
+            n += filled
+            filled = False
+        elif c > 32:
+            filled = True
+    return n + filled
+
+
+@kernel
+def order_cells(docs, words, counts, first, n_docs):
+    """Cells with ascending documents -> (indptr int64[n_docs+1], cells): within each document words ascend and are
+    unique, the counts of repeated ones summed.  Changes words and counts in place."""
+    indptr = np.zeros(n_docs + 1, np.int64)
+    n, i, total = 0, 0, len(docs)
+    for d in range(n_docs):
+        j = i
+        tidy = True
+        while j < total and docs[j] == first + d:
+            if j > i and words[j] <= words[j - 1]:
+                tidy = False
+            j += 1
+        if tidy:
+            if n != i:
+                for c in range(i, j):
+                    words[n + c - i] = words[c]
+                    counts[n + c - i] = counts[c]
+            n += j - i
+        else:
+            order = np.argsort(words[i:j], kind="mergesort")
+            sorted_words, sorted_counts = words[i:j][order], counts[i:j][order]
+            begin = n
+            for c in range(j - i):
+                if n > begin and sorted_words[c] == words[n - 1]:
+                    counts[n - 1] += sorted_counts[c]
+                else:
+                    words[n] = sorted_words[c]
+                    counts[n] = sorted_counts[c]
+                    n += 1
+        i = j
+        indptr[d + 1] = n
+    return indptr, n
+
+
+def why(code: int, n_words: int, last_doc: int) -> str:
+    """The reason of a bad line, for messages."""
+    reasons: dict[int, Any] = {
+        NOT_NUMBERS: "not the numbers 'document word count'",
+        DOC_RANGE: f"document number out of range (1 to {last_doc})",
+        WORD_RANGE: f"word number out of range ({n_words} words)",
+        NEGATIVE: "a count that is negative or not finite",
+        AGAIN: "a document that comes again after another; sort the file by document",
+        PAIRS: "not 'number:count' pairs, or not as many as the line says",
+        NOT_WHOLE: "a weight that is no count; --weighted accepts it",
+    }
+    return reasons[code]

@@ -1,0 +1,158 @@
+"""Cutting a source into pieces at record boundaries, and the columns that most readers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.ingest.reader import Piece, ReadOptions
+from topicstream.ingest.rejects import BadFile, Reject, Rejects
+from topicstream.ingest.source import Source
+from topicstream.kernels.jit import kernel
+
+LINE_FEED = 10
+
+
+def count_lines(data: bytes) -> int:
+    """Line breaks in data."""
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == LINE_FEED))
+
+
+def last_line_break(data: bytes, final: bool) -> int:
+    """Where to cut lines: behind the last line break, or at the end when ``final``; 0 when there is no place."""
+    return len(data) if final else data.rfind(b"\n") + 1
+
+
+def cut(
+    source: Source,
+    options: ReadOptions,
+    place: Callable[[bytes, bool], int],
+    *,
+    about: Any = None,
+    start: bytes = b"",
+    line: int = 1,
+    count: Callable[[bytes], int] = count_lines,
+    one_line: bool = True,
+) -> Iterator[Piece]:
+    """Pieces cut where ``place(data, final)`` says (0: no record ends here, read on).
+
+    ``one_line``: a record is a line; one longer than ``record_bytes`` is rejected and passed over.  Else a record
+    without an end within ``record_bytes`` is a BadFile.  ``count`` counts the records of a piece.
+    """
+    size = min(options.piece_bytes, options.record_bytes)
+    rest, record, final = start, 0, False
+    too_long: tuple[Reject, ...] = ()
+    while not final:
+        source.line = line
+        more = source.read(size)
+        final = len(more) < size
+        data = rest + more if rest else more
+        first = data.find(b"\n") if one_line else -1
+        if one_line and (first < 0 or first > options.record_bytes) and len(data) > options.record_bytes:
+            reason = f"a record of more than {options.record_bytes >> 20} MiB; split the document or raise the limit"
+            too_long += (Reject(source.name, line, reason, data[:200]),)
+            if options.stop:
+                yield Piece(source.name, source.key, None, line, record, about, too_long)
+                return
+            rest, final = _past_line(source, data, size)
+            line += 1
+            continue
+        end = place(data, final and not source.damage)
+        if end == 0 and not final:
+            if len(data) > max(options.record_bytes, size):
+                reason = f"no record ends within {options.record_bytes >> 20} MiB"
+                raise BadFile(source.name, line, reason)
+            rest = data
+            continue
+        taken, rest = (data, b"") if end == len(data) else (data[:end], data[end:])
+        if taken:
+            yield Piece(source.name, source.key, taken, line, record, about, too_long)
+            too_long = ()
+            line += count_lines(taken)
+            record += count(taken)
+    if source.damage is not None:
+        source.damage = replace(source.damage, line=line, start=rest[:200])
+    if too_long:
+        yield Piece(source.name, source.key, None, line, record, about, too_long)
+
+
+def _past_line(source: Source, data: bytes, size: int) -> tuple[bytes, bool]:
+    while (at := data.find(b"\n")) < 0:
+        data = source.read(size)
+        if not data:
+            return b"", True
+    return data[at + 1 :], False
+
+
+def as_array(data: bytes) -> np.ndarray:
+    """bytes -> uint8[n], no copy."""
+    return np.frombuffer(data, np.uint8)
+
+
+def lines_of(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """uint8[n] -> starts and ends int64[L] of the lines, without their line break and carriage return."""
+    ends = np.flatnonzero(data == LINE_FEED).astype(np.int64)
+    if len(data) and data[-1] != LINE_FEED:
+        ends = np.append(ends, np.int64(len(data)))
+    starts = np.empty_like(ends)
+    if len(ends):
+        starts[0] = 0
+        starts[1:] = ends[:-1] + 1
+        ends = ends - ((ends > starts) & (data[np.maximum(ends - 1, 0)] == 13))
+    return starts, ends
+
+
+@kernel
+def gather(data, starts, ends):
+    """data uint8[n], starts and ends int64[D] -> (uint8[B], offsets int64[D+1]): the spans one after the other."""
+    offsets = np.empty(len(starts) + 1, np.int64)
+    offsets[0] = 0
+    for d in range(len(starts)):
+        offsets[d + 1] = offsets[d] + ends[d] - starts[d]
+    out = np.empty(offsets[-1], np.uint8)
+    for d in range(len(starts)):
+        out[offsets[d] : offsets[d + 1]] = data[starts[d] : ends[d]]
+    return out, offsets
+
+
+def strings(text: np.ndarray, offsets: np.ndarray) -> pa.LargeStringArray:
+    """uint8[B] and int64[D+1] as an Arrow array, no copy and no check."""
+    return pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(text))
+
+
+def not_utf8(text: np.ndarray, offsets: np.ndarray) -> dict[int, str]:
+    """The documents that are not valid UTF-8: position -> why.  Empty, and quick, when all are."""
+    try:
+        strings(text, offsets).validate(full=True)
+        return {}
+    except pa.ArrowInvalid:
+        pass
+    bad = {}
+    for d in range(len(offsets) - 1):
+        try:
+            text[offsets[d] : offsets[d + 1]].tobytes().decode()
+        except UnicodeDecodeError as e:
+            bad[d] = f"not valid UTF-8 (byte 0x{e.object[e.start]:02x}); give --encoding, latin-1 perhaps"
+    return bad
+
+
+def positions(name: str, numbers: np.ndarray, mark: str = ":") -> pa.Array:
+    """``name:number`` for each number, large_string[D]."""
+    text = pc.cast(pa.array(numbers), pa.large_string())
+    return pc.binary_join_element_wise(pa.scalar(name, pa.large_string()), text, pa.scalar(mark, pa.large_string()))
+
+
+def reject_lines(
+    rejects: Rejects, piece: Piece, data: np.ndarray, starts: np.ndarray, ends: np.ndarray, bad: dict[int, str]
+) -> np.ndarray:
+    """Report the bad lines in order; bool[L], True for those to keep."""
+    keep = np.ones(len(starts), np.bool_)
+    for d in sorted(bad):
+        keep[d] = False
+        rejects.add(piece.name, piece.line + d, bad[d], data[starts[d] : min(ends[d], starts[d] + 200)].tobytes())
+    return keep

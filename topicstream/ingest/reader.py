@@ -1,0 +1,225 @@
+"""The protocol of the readers, the registry of them, and the pieces of work that an ingest is made of.
+
+A reader is one file in ``readers/`` with an object ``READER``; its name is what ``--format`` takes.  ``split`` runs in
+one thread and only cuts; ``parse`` runs in a pool and does the work.  The sequence of pieces is a function of the
+inputs and the options alone, so the documents come out the same for any number of workers and on a resume.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.errors import InputError
+from topicstream.ingest.documents import CountRun, Provenance, TextRun
+from topicstream.ingest.rejects import BadFile, Reject, Rejects
+from topicstream.ingest.source import Source
+
+Run = TextRun | CountRun
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What the user said about the input.
+
+    format          a reader's name; None guesses from name and content
+    text_field      the field(s) that hold the text, several separated by commas and joined by a line break
+    id_field        None: ``id`` where there is one, else ``file:line``; given: every record must have it
+    meta            column <- field.  ``authors``, ``labels``, ``links`` become lists of strings, others strings
+    encoding        None: UTF-8, or what the byte order mark says
+    on_error        ``fail`` stops at the first bad record, ``skip`` sets it aside
+    vocab           the words of a bag-of-words file, one a line; None looks beside the file
+    delimiter       of CSV; None: comma, or tab for .tsv, or what the header shows
+    list_separator  between the authors (labels, links) in one field of a format without lists
+    weighted        accept weights that are no counts (svmlight); cells become float32
+    first_id        the number of the first word in svmlight and LDA-C files; None: the format's own (1 and 0)
+    record_bytes    the longest record accepted
+    piece_bytes     the size of a piece before parsing
+    """
+
+    format: str | None = None
+    text_field: str = "text"
+    id_field: str | None = None
+    meta: Mapping[str, str] = field(default_factory=dict)
+    encoding: str | None = None
+    on_error: Literal["fail", "skip"] = "fail"
+    vocab: str | Path | None = None
+    delimiter: str | None = None
+    list_separator: str = ";"
+    weighted: bool = False
+    first_id: int | None = None
+    record_bytes: int = 64 << 20
+    piece_bytes: int = 8 << 20
+
+    @property
+    def stop(self) -> bool:
+        """True under ``--on-error fail``."""
+        return self.on_error == "fail"
+
+    @property
+    def text_fields(self) -> list[str]:
+        """The names of the text fields, in the order in which they are joined."""
+        return [name.strip() for name in self.text_field.split(",")]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some whole records of one source.
+
+    data     what the reader cut (bytes for most)
+    line     1-based line number of the first byte
+    record   0-based number of the first record within the source
+    about    what the reader learnt at the start of the source (a header), shared by its pieces
+    rejects  records that could not even be cut out (too long, or behind the damage of an archive)
+    """
+
+    name: str
+    key: str
+    data: Any
+    line: int = 1
+    record: int = 0
+    about: Any = None
+    rejects: tuple[Reject, ...] = ()
+
+
+class Reader(Protocol):
+    """One format."""
+
+    name: str
+    kind: Literal["text", "counts"]
+    about: str
+
+    def split(self, source: Source, options: ReadOptions) -> Iterator[Piece]:
+        """Cut the source into pieces of whole records, about ``piece_bytes`` each.  Raises BadFile."""
+        ...
+
+    def parse(self, piece: Piece, options: ReadOptions) -> tuple[Run, Rejects]:
+        """The documents of one piece.  Pure and thread-safe; InputError at a bad record under ``fail``."""
+        ...
+
+
+class CountReader(Reader, Protocol):
+    """A bag-of-words format; its word ids are positions in ``words``."""
+
+    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
+        """The vocabulary of one source, in id order."""
+        ...
+
+
+@cache
+def readers() -> dict[str, Reader]:
+    """All readers by name: the modules of the folder ``readers``."""
+    from topicstream.ingest import readers as folder
+
+    found = {}
+    for module in sorted(m.name for m in pkgutil.iter_modules(folder.__path__)):
+        reader = importlib.import_module(f"{folder.__name__}.{module}").READER
+        found[reader.name] = reader
+    return found
+
+
+def reader_named(name: str) -> Reader:
+    """The reader of a format; InputError that lists the formats when there is none."""
+    try:
+        return readers()[name]
+    except KeyError:
+        raise InputError(f"--format {name}: no such format; choose one of {', '.join(readers())}") from None
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece with all that is needed to parse it in another thread.
+
+    number    position in the sequence of all pieces, from 0
+    name      the source, as in messages
+    consumed  bytes on disk read up to the end of this piece, over all inputs
+    total     bytes on disk of all inputs, None with standard input
+    words     the vocabulary of a bag-of-words source (the same array object for all its pieces), else None
+    """
+
+    number: int
+    reader: Reader
+    name: str
+    piece: Piece
+    options: ReadOptions
+    consumed: int
+    total: int | None
+    words: pa.LargeStringArray | None = None
+    error: InputError | None = None
+
+    def run(self) -> tuple[Run, Rejects]:
+        """Parse the piece.  Raises InputError, also the one met while this piece was being cut."""
+        if self.error is not None:
+            raise self.error
+        if self.piece.data is None:
+            run, rejects = empty_run(self.reader.kind), Rejects(self.options.stop)
+        else:
+            run, rejects = self.reader.parse(self.piece, self.options)
+        if self.piece.rejects:
+            kept = Rejects(self.options.stop)
+            for r in self.piece.rejects:
+                kept.add(r.file, r.line, r.reason, r.start)
+            rejects = Rejects(rejects.stop, kept.records + rejects.records, rejects.notes)
+        return run, rejects
+
+
+def empty_run(kind: str) -> Run:
+    """A run of no documents."""
+    about = Provenance(ids=pa.array([], pa.large_string()), source=pa.array([], pa.large_string()))
+    if kind == "text":
+        return TextRun(about, np.empty(0, np.uint8), np.zeros(1, np.int64))
+    return CountRun(about, np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
+
+
+def pieces(paths: Any, options: ReadOptions) -> Iterator[Task]:
+    """All the work of an ingest, in input order.
+
+    paths: files, folders (read in sorted order, hidden files left out) and ``-`` for standard input.  Errors of
+    cutting are delivered by the task at their place, so that the first bad record is the same for any number of
+    workers.  Raises InputError at once for inputs that do not exist or whose format cannot be told.
+    """
+    from topicstream.ingest.inputs import survey
+
+    inputs = survey(paths, options)
+    number, before = 0, 0
+
+    def task(reader: Reader, name: str, piece: Piece, used: int, **more: Any) -> Task:
+        nonlocal number
+        number += 1
+        return Task(number - 1, reader, name, piece, options, before + used, inputs.total, **more)
+
+    for reader, source in inputs.sources():
+        with source:
+            words = None
+            try:
+                if reader.kind == "counts":
+                    words = reader.words(source, options)  # type: ignore[attr-defined]
+                for piece in reader.split(source, options):
+                    yield task(reader, source.name, piece, source.consumed(), words=words)
+                if source.damage is not None:
+                    yield task(reader, source.name, _complaint(source, source.damage), source.consumed(), words=words)
+            except BadFile as e:
+                last = _complaint(source, e.reject)
+                stops = e if options.stop else None
+                yield task(reader, source.name, last, source.size or 0, words=words, error=stops)
+            except InputError as e:
+                yield task(reader, source.name, _complaint(source, None), source.size or 0, error=e)
+            before += source.size or source.consumed()
+
+
+def _complaint(source: Source, reject: Reject | None) -> Piece:
+    return Piece(source.name, source.key, None, rejects=(reject,) if reject else ())
+
+
+def parse_all(paths: Any, options: ReadOptions) -> Iterator[tuple[Run, Rejects]]:
+    """The runs of all pieces in order, on the calling thread."""
+    for task in pieces(paths, options):
+        yield task.run()

@@ -1,0 +1,38 @@
+"""Text with one document a line.  An empty line is an empty document; the id is ``file:line``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from topicstream.ingest.cut import as_array, cut, gather, last_line_break, lines_of, not_utf8, positions, reject_lines
+from topicstream.ingest.documents import Provenance, TextRun
+from topicstream.ingest.reader import Piece, ReadOptions
+from topicstream.ingest.rejects import Rejects
+from topicstream.ingest.source import Source
+
+
+class Lines:
+    name = "lines"
+    kind = "text"
+    about = "text, one document a line"
+
+    def split(self, source: Source, options: ReadOptions) -> Iterator[Piece]:
+        return cut(source, options, last_line_break)
+
+    def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
+        rejects = Rejects(options.stop)
+        data = as_array(piece.data)
+        starts, ends = lines_of(data)
+        numbers = piece.line + np.arange(len(starts), dtype=np.int64)
+        text, offsets = gather(data, starts, ends)
+        if bad := not_utf8(text, offsets):
+            keep = reject_lines(rejects, piece, data, starts, ends, bad)
+            numbers = numbers[keep]
+            text, offsets = gather(data, starts[keep], ends[keep])
+        about = Provenance(ids=positions(piece.key, numbers), source=positions(piece.name, numbers))
+        return TextRun(about, text, offsets), rejects
+
+
+READER = Lines()

@@ -1,0 +1,101 @@
+"""What the formats with one cell a line share: cutting at documents, parsing, empty documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from topicstream.ingest.cells import document_break, order_cells, read_triples, used_lines, why
+from topicstream.ingest.cut import as_array, count_lines, cut, positions
+from topicstream.ingest.documents import CountRun, Provenance
+from topicstream.ingest.reader import Piece, ReadOptions
+from topicstream.ingest.rejects import BadFile, Rejects
+from topicstream.ingest.source import Source
+
+GAP = 1 << 20
+"""Documents without a cell in one piece; a file with larger gaps comes in more pieces or is refused."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """D, W and NNZ as the file says; fields a line; real counts; documents first..last of one piece."""
+
+    documents: int
+    words: int
+    cells: int
+    fields: int = 3
+    real: bool = False
+    first: int = 1
+    last: int = 0
+
+
+def check_header(name: str, line: int, header: Header) -> None:
+    """BadFile when the sizes cannot be true."""
+    if header.words >= 2**31:
+        raise BadFile(name, line, f"{header.words} words; at most 2147483647 are possible")
+    if header.cells > header.documents * header.words:
+        raise BadFile(name, line, f"{header.cells} cells do not fit {header.documents} x {header.words}")
+    if header.documents > 1_000_000 + 100 * header.cells:
+        raise BadFile(name, line, f"{header.documents} documents for {header.cells} cells; is the header right?")
+
+
+def split_triples(source: Source, options: ReadOptions, header: Header, rest: bytes, line: int) -> Iterator[Piece]:
+    """Pieces that end where the document changes, each knowing its documents; the number of cells is checked."""
+    done, cells = 0, 0
+    end_of_piece = (0, 0)
+
+    def place(data: bytes, final: bool) -> int:
+        nonlocal end_of_piece
+        at, before, last = document_break(as_array(data), done + 1, header.documents)
+        end_of_piece = (max(last, done), len(data)) if final else (before, at)
+        if final and data and not data.endswith(b"\n"):  # the very last line has no line break
+            _, _, tail = document_break(as_array(data + b"\n"), done + 1, header.documents)
+            end_of_piece = (max(tail, done), len(data))
+        return end_of_piece[1]
+
+    for piece in cut(source, options, place, start=rest, line=line):
+        line = piece.line
+        if piece.data is None:
+            yield piece
+            continue
+        last = end_of_piece[0]
+        cells += int(used_lines(as_array(piece.data)))
+        line += count_lines(piece.data)
+        yield replace(piece, record=done, about=replace(header, first=done + 1, last=last))
+        done = last
+    if source.damage is not None:
+        return
+    while done < header.documents:
+        last = min(done + GAP, header.documents)
+        yield Piece(source.name, source.key, b"", line, done, replace(header, first=done + 1, last=last))
+        done = last
+    if cells != header.cells:
+        reason = f"{cells} cells where the header says {header.cells}; the file is cut short or its header wrong"
+        raise BadFile(source.name, line, reason)
+
+
+def parse_triples(piece: Piece, options: ReadOptions) -> tuple[CountRun, Rejects]:
+    """The documents first..last of a piece, those without a cell included."""
+    rejects = Rejects(options.stop)
+    h: Header = piece.about
+    data = as_array(piece.data)
+    most = count_lines(piece.data) + 1
+    docs = np.empty(most, np.int64)
+    words = np.empty(most, np.int32)
+    counts = np.empty(most, np.float32 if h.real else np.int64)
+    n, zeros, _, bad = read_triples(data, h.first, h.documents, h.words, h.fields, h.real, docs, words, counts)
+    for at, offset, code in bad.tolist():
+        start = piece.data[offset : offset + 200].split(b"\n")[0]
+        rejects.add(piece.name, piece.line + at, why(code, h.words, h.documents), start)
+    if zeros:
+        rejects.notes["cells of count zero left out"] += int(zeros)
+    last = max(h.last, int(docs[n - 1]) if n else 0)
+    n_docs = last - h.first + 1
+    if n_docs > n + 4 * GAP:
+        raise BadFile(piece.name, piece.line, f"{n_docs - n} documents without a cell in one place; is the file whole?")
+    indptr, n = order_cells(docs[:n], words, counts, h.first, n_docs)
+    numbers = np.arange(h.first, h.first + n_docs, dtype=np.int64)
+    about = Provenance(ids=positions(piece.key, numbers), source=positions(piece.name, numbers, "#"))
+    return CountRun(about, indptr, words[:n].copy(), counts[:n].copy()), rejects
