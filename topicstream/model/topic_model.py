@@ -1,0 +1,193 @@
+"""TopicModel: topics over a vocabulary, with priors and provenance.  In memory, or rows read from disk as needed."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topicstream.durable import read_json
+from topicstream.errors import StoreError
+from topicstream.model.store import ChunkedRows, ModelWriter, check_file, read_history, read_manifest
+from topicstream.model.vocabulary import Vocabulary
+
+
+def versions() -> dict[str, str]:
+    """Package versions and CPU feature level that a bit-identical repeat needs."""
+    import llvmlite.binding as llvm
+    import numba
+
+    import topicstream
+
+    features = llvm.get_host_cpu_features()
+    level = next((f for f in ("avx512f", "avx2", "avx", "sse4.2") if features.get(f)), platform.machine())
+    return {
+        "topicstream": topicstream.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "cpu": f"{llvm.get_host_cpu_name()} ({level})",
+    }
+
+
+class TopicModel:
+    """K topics over W words.
+
+    phi         unnormalised topic-word counts without the prior, float32[W, K], or None when rows stay on disk
+    totals      float64[K], column sums of phi: the sizes of the topics
+    alpha       float64[K], document-topic prior per topic;  beta: float, topic-word prior per word
+    vocabulary  words, counts, document frequencies
+    manifest    provenance as stored (empty for a model made in memory)
+
+    p(w|k) = (phi[w, k] + beta) / (totals[k] + W beta).
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        totals: np.ndarray,
+        alpha: np.ndarray,
+        beta: float,
+        *,
+        phi: np.ndarray | None = None,
+        stored: ChunkedRows | None = None,
+        manifest: dict[str, Any] | None = None,
+        path: Path | None = None,
+    ) -> None:
+        self.vocabulary, self.totals, self.alpha, self.beta = vocabulary, totals, alpha, float(beta)
+        self.phi, self._stored = phi, stored
+        self.manifest, self.path = manifest or {}, path
+
+    # -- making ------------------------------------------------------------------------------------------------------
+    @classmethod
+    def from_arrays(
+        cls, phi: Any, words: Any, alpha: Any, beta: float, *, counts: Any = None, df: Any = None, **manifest: Any
+    ) -> TopicModel:
+        """A model in memory.  phi: [W, K] (or wider, when alpha is [K]: padding columns are dropped), >= 0; words: [W]
+        strings or a Vocabulary; alpha: [K] or a scalar; ``manifest``: engine, options, seed, corpus, ..."""
+        table = np.asarray(phi)
+        topics = table.shape[1] if np.ndim(alpha) == 0 else len(alpha)
+        table = np.ascontiguousarray(table[:, :topics], np.float32)
+        vocabulary = words if isinstance(words, Vocabulary) else Vocabulary.of(words, counts, df)
+        if len(vocabulary) != len(table):
+            raise ValueError(f"{len(vocabulary)} words for {len(table)} rows")
+        totals = table.sum(axis=0, dtype=np.float64)
+        alpha = np.broadcast_to(np.asarray(alpha, np.float64), (topics,)).copy()
+        return cls(vocabulary, totals, alpha, beta, phi=table, manifest=manifest)
+
+    @classmethod
+    def open(cls, path: str | Path, memory_limit: int | None = None) -> TopicModel:
+        """Open a model folder.  The table (4 W K bytes) is loaded when it is at most ``memory_limit`` bytes (None: always),
+        else its rows are read from disk by ``rows``.
+
+        Raises StoreError, one line naming the file, when something is missing, damaged or of another version.
+        """
+        folder = Path(path)
+        manifest = read_manifest(folder)
+        files, words, topics = manifest["files"], int(manifest["words"]), int(manifest["topics"])
+        array = folder / files["topics"]["name"]
+        meta = read_json(check_file(folder, files["topics"], f"{array.name}/zarr.json"))
+        try:
+            attributes = meta["attributes"]
+            alpha = np.array(attributes["alpha"], np.float64)
+            totals = np.array(attributes["totals"], np.float64)
+            stored = ChunkedRows(array, words, topics, attributes["chunks"])
+            fits = list(meta["shape"]) == [words, topics] and len(alpha) == len(totals) == topics
+            beta = float(attributes["beta"])
+        except (KeyError, TypeError, ValueError) as e:
+            raise StoreError(f"{array}/zarr.json: incomplete ({e!r}); restore the file or train again") from None
+        if not fits:
+            raise StoreError(f"{array}/zarr.json: shape disagrees with the manifest; restore the file or train again")
+        vocabulary = Vocabulary.read(check_file(folder, files["vocab"], files["vocab"]["name"]))
+        if len(vocabulary) != words:
+            raise StoreError(f"{folder}/{files['vocab']['name']}: {len(vocabulary)} words where the model has {words}")
+        model = cls(vocabulary, totals, alpha, beta, stored=stored, manifest=manifest, path=folder)
+        if memory_limit is None or 4 * words * topics <= memory_limit:
+            model.load()
+        return model
+
+    def load(self) -> None:
+        """Bring the table into memory (4 W K bytes)."""
+        if self.phi is None:
+            phi = np.empty((self.n_words, self.n_topics), np.float32)
+            for start, rows in self.spans():
+                phi[start : start + len(rows)] = rows
+            self.phi = phi
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+    @property
+    def n_words(self) -> int:
+        return len(self.vocabulary)
+
+    @property
+    def n_topics(self) -> int:
+        return len(self.alpha)
+
+    @property
+    def words(self) -> Any:
+        """``pyarrow.LargeStringArray``[W]."""
+        return self.vocabulary.words
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One record a pass, as training wrote them; empty for a model made in memory."""
+        return read_history(self.path) if self.path else []
+
+    def rows(self, ids: Any, out: np.ndarray | None = None) -> np.ndarray:
+        """Counts of some words, float32[n, K] (or into ``out``, float32[n, >= K], padding untouched); thread-safe."""
+        ids = np.asarray(ids, np.int64)
+        if len(ids) and (ids.min() < 0 or ids.max() >= self.n_words):
+            raise ValueError(f"word ids must lie in 0..{self.n_words - 1}")
+        if out is None:
+            out = np.empty((len(ids), self.n_topics), np.float32)
+        if self.phi is not None:
+            out[:, : self.n_topics] = self.phi[ids]
+        else:
+            assert self._stored is not None
+            self._stored.gather(ids, out)
+        return out
+
+    def spans(self) -> Iterator[tuple[int, np.ndarray]]:
+        """(first word, float32[n, K]) over all words in order, about 1 MiB at a time; buffers may be reused."""
+        if self.phi is None:
+            assert self._stored is not None
+            yield from self._stored.spans()
+        else:
+            step = max(1, (1 << 20) // (4 * self.n_topics))
+            for start in range(0, self.n_words, step):
+                yield start, self.phi[start : start + step]
+
+    def probabilities(self, ids: Any) -> np.ndarray:
+        """p(w|k) of some words, float64[n, K]; over all words each column sums to 1."""
+        return (self.rows(ids) + self.beta) / (self.totals + self.n_words * self.beta)
+
+    def content_hash(self) -> str:
+        """sha256 of what the model is: words, counts of the table, priors.  No times, host or history."""
+        digest = hashlib.sha256(f"topics {self.n_words} {self.n_topics} {self.vocabulary.sha256}".encode())
+        digest.update(self.alpha.astype("<f8").tobytes())
+        digest.update(np.float64(self.beta).astype("<f8").tobytes())
+        for _, rows in self.spans():
+            digest.update(np.ascontiguousarray(rows, "<f4").data)
+        return digest.hexdigest()
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+    def save(self, path: str | Path, **manifest: Any) -> None:
+        """Write the model; ``manifest`` adds to (or replaces) what ``self.manifest`` says of its origin.
+
+        Never seen half-written: an older model at ``path`` stays readable until the new manifest replaces its own.
+        """
+        origin = {**self.manifest, **manifest}
+        origin.setdefault("created", datetime.now(UTC).isoformat(timespec="seconds"))
+        origin.setdefault("versions", versions())
+        with ModelWriter(path, self.n_words, self.n_topics) as writer:
+            for start, rows in self.spans():
+                writer.write_rows(start, rows)
+            self.manifest = writer.commit(origin, self.vocabulary, self.alpha, self.beta)
+        self.path = Path(path)
+        if self._stored is not None:  # its files may be the ones just replaced
+            self._stored = TopicModel.open(path, memory_limit=-1)._stored

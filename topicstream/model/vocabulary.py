@@ -1,0 +1,101 @@
+"""The words of a model or a corpus, in id order, with their counts; Arrow arrays, never Python lists of strings."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topicstream.errors import StoreError
+
+
+def as_words(words: Any) -> Any:
+    """Strings (Arrow array, chunked array, NumPy array or iterable) -> one compact ``pyarrow.LargeStringArray``."""
+    import pyarrow as pa
+
+    if isinstance(words, pa.ChunkedArray):
+        words = pa.concat_arrays(words.chunks) if words.num_chunks else pa.array([], pa.string())
+    if not isinstance(words, pa.Array):
+        words = pa.array(list(words) if isinstance(words, Iterable) else words, pa.large_string())
+    words = words.cast(pa.large_string())
+    return pa.concat_arrays([words, pa.array([], pa.large_string())]) if words.offset else words
+
+
+def string_buffers(words: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Arrow strings -> (offsets int64[n+1] from 0, utf-8 bytes uint8[total])."""
+    words = as_words(words)
+    if len(words) == 0:
+        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
+    offsets = np.frombuffer(words.buffers()[1], np.int64)[words.offset : words.offset + len(words) + 1]
+    data = words.buffers()[2]
+    text = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+    return offsets - offsets[0], text[int(offsets[0]) : int(offsets[-1])]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """words: ``pyarrow.LargeStringArray``[W]; counts, df: int64[W] occurrences and documents in the training part."""
+
+    words: Any
+    counts: np.ndarray
+    df: np.ndarray
+
+    @classmethod
+    def of(cls, words: Any, counts: Any = None, df: Any = None) -> Vocabulary:
+        """From any strings; counts and df default to zeros (unknown)."""
+        words = as_words(words)
+        n = len(words)
+        numbers = [np.zeros(n, np.int64) if v is None else np.asarray(v).astype(np.int64) for v in (counts, df)]
+        if any(len(v) != n for v in numbers):
+            raise ValueError(f"{n} words with {[len(v) for v in numbers]} counts and document frequencies")
+        return cls(words, *numbers)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Vocabulary:
+        """From a ``vocab.parquet`` with columns word, count, df; StoreError naming the file when it is damaged."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            table = pq.read_table(path, columns=["word", "count", "df"], memory_map=False)
+        except FileNotFoundError:
+            raise StoreError(f"{path}: not found; restore the file") from None
+        except (OSError, pa.ArrowInvalid, pa.ArrowKeyError, KeyError) as e:
+            reason = str(e).splitlines()[0]
+            raise StoreError(f"{path}: cannot be read as a vocabulary ({reason}); restore the file") from None
+        return cls.of(table["word"], table["count"].to_numpy(), table["df"].to_numpy())
+
+    def write(self, path: str | Path) -> None:
+        """To Parquet (zstd); not synced."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.table({"word": self.words, "count": pa.array(self.counts), "df": pa.array(self.df)})
+        pq.write_table(table, path, compression="zstd", store_schema=False)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hex digest of the words in order (lengths and utf-8 bytes; counts left out)."""
+        offsets, text = string_buffers(self.words)
+        digest = hashlib.sha256(np.ascontiguousarray(offsets, "<i8").tobytes())
+        digest.update(np.ascontiguousarray(text).data)
+        return digest.hexdigest()
+
+    def find(self, words: Any) -> np.ndarray:
+        """Ids of other words here, int64[n]; -1 where a word is unknown."""
+        import pyarrow.compute as pc
+
+        found = pc.index_in(as_words(words), value_set=self.words)
+        return found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+    def texts(self, ids: Iterable[int]) -> list[str]:
+        """The words of some ids, as Python strings."""
+        return [self.words[int(i)].as_py() for i in ids]
