@@ -1,0 +1,1 @@
+"""Document -> word counts: recipe, tokenizer, vocabulary."""

@@ -1,0 +1,119 @@
+"""What each Unicode character is to the tokenizer, as flat tables made from ``unicodedata`` on first use.
+
+classes  uint8[0x110000]   one of the constants below
+lowered  int32[LOWERED]    simple lower case of a code point (those above have none)
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+
+import numpy as np
+
+OTHER, SPACE, LETTER, MARK, DIGIT, EMOJI, REGIONAL, IGNORED, UNSPACED = range(9)
+
+CODE_POINTS = 0x110000
+LOWERED = 0x1E960  # behind the last script with two cases (Adlam)
+
+# Planes 4 to 13 hold no character; in plane 14 only tags and variation selectors stand; the rest is private use.
+_ASSIGNED = ((0, 0x33500), (0xE0000, 0xE0200))
+
+# Scripts written without spaces between words; their letters only (digits and marks keep their class).
+_UNSPACED = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Myanmar
+    (0x1780, 0x17FF),  # Khmer
+    (0x1950, 0x19DF),  # Tai Le, New Tai Lue
+    (0x1A20, 0x1AAF),  # Tai Tham
+    (0x3005, 0x3007),  # ideographic iteration mark, closing mark, zero
+    (0x3040, 0x30FF),  # Hiragana, Katakana
+    (0x31F0, 0x31FF),  # Katakana extensions
+    (0x3400, 0x4DBF),  # Han
+    (0x4E00, 0x9FFF),
+    (0xA980, 0xA9FF),  # Javanese, Myanmar extended
+    (0xAA60, 0xAADF),  # Myanmar extended, Tai Viet
+    (0xF900, 0xFAFF),  # Han compatibility
+    (0xFF66, 0xFF9F),  # half-width Katakana
+    (0x1AFF0, 0x1B16F),  # Kana extensions
+    (0x20000, 0x33479),  # Han extensions
+)
+
+# Pictographs; ranges rather than a property table, so that code points of a later Unicode version are seen too.
+_EMOJI = (
+    (0x203C, 0x203C), (0x2049, 0x2049), (0x231A, 0x231B), (0x2328, 0x2328), (0x23CF, 0x23CF), (0x23E9, 0x23FA),
+    (0x25AA, 0x25AB), (0x25B6, 0x25B6), (0x25C0, 0x25C0), (0x25FB, 0x25FE), (0x2600, 0x27BF), (0x2934, 0x2935),
+    (0x2B05, 0x2B07), (0x2B1B, 0x2B1C), (0x2B50, 0x2B50), (0x2B55, 0x2B55), (0x1F004, 0x1F004), (0x1F0CF, 0x1F0CF),
+    (0x1F18E, 0x1F18E), (0x1F191, 0x1F19A), (0x1F201, 0x1F201), (0x1F21A, 0x1F21A), (0x1F22F, 0x1F22F),
+    (0x1F232, 0x1F23A), (0x1F250, 0x1F251), (0x1F300, 0x1F64F), (0x1F680, 0x1F6FF), (0x1F7E0, 0x1F7EB),
+    (0x1F900, 0x1F9FF), (0x1FA70, 0x1FAFF),
+)  # fmt: skip
+
+
+def lower(text: str) -> str:
+    """Simple lower case, one character for one: what the kernels do, in Python.  The two characters that ``str.lower``
+    treats by context or makes two of (capital sigma, dotted capital I) are mapped first."""
+    return text.replace("\u03a3", "\u03c3").replace("\u0130", "i").lower()
+
+
+@lru_cache(maxsize=1)
+def _categories() -> np.ndarray:
+    classes = np.zeros(CODE_POINTS, np.uint8)
+    of_category = {"L": LETTER, "M": MARK, "N": DIGIT, "Z": SPACE}
+    for first, stop in _ASSIGNED:
+        found = "".join([unicodedata.category(chr(c)) for c in range(first, stop)])
+        codes = np.frombuffer(found.encode("ascii"), np.uint8).reshape(-1, 2)
+        for letter, value in of_category.items():
+            classes[first:stop][codes[:, 0] == ord(letter)] = value
+        classes[first:stop][(codes[:, 0] == ord("C")) & (codes[:, 1] == ord("c"))] = SPACE
+    classes.setflags(write=False)
+    return classes
+
+
+@lru_cache(maxsize=1)
+def lowered() -> np.ndarray:
+    """int32[LOWERED]: simple lower case of each code point below LOWERED."""
+    table = np.array([ord(lower(chr(c))) for c in range(LOWERED)], np.int32)
+    table.setflags(write=False)
+    return table
+
+
+@lru_cache(maxsize=8)
+def word_classes(emoji: bool, bigrams: bool) -> np.ndarray:
+    """Classes of the default rule: letters, marks and digits make words."""
+    classes = _categories().copy()
+    classes[[0x200C, 0x200D]] = MARK  # the joiners of Persian and the Indic scripts stand inside words
+    classes[[0x00AD, 0xFEFF, 0x2060]] = IGNORED  # soft hyphen, byte order mark, word joiner
+    if bigrams:
+        for first, last in _UNSPACED:
+            part = classes[first : last + 1]
+            part[part == LETTER] = UNSPACED
+        classes[0x3007] = UNSPACED  # the ideographic zero is a number by category
+    for first, last in _EMOJI:
+        part = classes[first : last + 1]
+        part[part == OTHER] = EMOJI if emoji else OTHER
+    classes[0x1F1E6:0x1F200] = REGIONAL if emoji else OTHER
+    classes.setflags(write=False)
+    return classes
+
+
+@lru_cache(maxsize=1)
+def pattern_classes() -> np.ndarray:
+    r"""Classes of Python's ``\w``: alphanumeric characters and the underscore, no marks."""
+    classes = np.where(_categories() == SPACE, SPACE, OTHER).astype(np.uint8)
+    for first, stop in _ASSIGNED:
+        known = np.array([chr(c).isalnum() for c in range(first, stop)])
+        classes[first:stop][known] = LETTER
+    classes[ord("_")] = LETTER
+    classes.setflags(write=False)
+    return classes
+
+
+@lru_cache(maxsize=1)
+def tokenized_classes() -> np.ndarray:
+    """Classes of tokenised text: what ``str.split`` takes for white space (and NUL) parts words, all else is word."""
+    classes = np.full(CODE_POINTS, LETTER, np.uint8)
+    classes[[c for c in range(0x3001) if chr(c).isspace()]] = SPACE
+    classes[0] = SPACE
+    classes.setflags(write=False)
+    return classes

@@ -1,0 +1,109 @@
+"""Everything that decides how text becomes words, in one value that goes into the corpus and into the model."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from topicstream.errors import InputError
+from topicstream.tokens.stopwords import ENGLISH
+
+SCIKIT_LEARN_PATTERN = r"(?u)\b\w\w+\b"
+"""scikit-learn's default ``token_pattern``; as ``Recipe.pattern`` it takes the fast path."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    r"""How text becomes words.
+
+    By default a word is a maximal run of letters of any script, the combining marks on them, and digits.  Apostrophes,
+    hyphens and underscores part words: ``dog's`` and ``state-owned`` count for ``dog``, ``state`` and ``owned`` instead
+    of for words of their own, and the one-letter rest falls to ``min_length``; phrases can join again what belongs
+    together.  Soft hyphens vanish; zero-width joiners inside a word stay.
+
+    lowercase   simple lower-casing, character by character (no locale, no final sigma)
+    min_length  fewest letters and digits of a word, marks not counted
+    numbers     keep words without any letter.  Off: bare numbers say little about a subject and make up a large part of
+                the distinct words, while ``p53``, ``h2o`` and ``covid19`` have a letter and stay
+    pattern     a regular expression of the user's own that finds the words (its group, when it has one); then
+                ``min_length``, ``numbers``, ``keep`` and ``unspaced`` are not looked at.  ``SCIKIT_LEARN_PATTERN`` is
+                recognised and runs at full speed, any other runs in Python's ``re``
+    keep        ``("emoji",)`` makes every emoji (a sequence with ZWJ, skin tone or variation selector: one) a word
+    stopwords   words left out, compared after lower-casing and before stemming; ``stopwords_from`` says where from
+    ngrams      1 to 3: also count sequences of up to that many words, joined with ``_``.  They do not reach across a stop
+                word or a word left out as too short or a number; punctuation does not part them.  (With a pattern, only
+                stop words part them.)
+    phrases     learned pairs ``"a b"`` that become the word ``a_b`` (from the left, each word used once), before n-grams;
+                ``phrase_threshold`` is the normalised PMI they reached
+    stem        a language of the snowball stemmers (needs the extra ``stem``), applied before phrases and n-grams
+    tokenized   the text is tokenised already: words are what stands between white space (or NUL); only ``lowercase``,
+                stop words, phrases, n-grams and stem apply
+    unspaced    scripts written without spaces (Han, Kana, Thai, Lao, Khmer, Myanmar and their kin): ``bigrams`` counts
+                overlapping pairs of characters (each with its marks; a character alone stands for itself), which needs no
+                dictionary and gives words that recur; ``runs`` takes the run up to the next punctuation as one word,
+                which hardly ever recurs.  ``min_length`` does not apply to the pairs.  ``Counted.unspaced`` reports the
+                share, so that a caller can point to ``tokenized`` where it matters
+    """
+
+    lowercase: bool = True
+    min_length: int = 2
+    numbers: bool = False
+    pattern: str | None = None
+    keep: tuple[str, ...] = ()
+    stopwords: tuple[str, ...] = ENGLISH
+    stopwords_from: str = "english"
+    ngrams: int = 1
+    phrases: tuple[str, ...] = ()
+    phrase_threshold: float | None = None
+    stem: str | None = None
+    tokenized: bool = False
+    unspaced: str = "bigrams"
+
+    def __post_init__(self) -> None:
+        for name in ("keep", "stopwords", "phrases"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.min_length < 1:
+            raise InputError(f"min-length {self.min_length}: must be at least 1")
+        if not 1 <= self.ngrams <= 3:
+            raise InputError(f"ngrams {self.ngrams}: must be 1, 2 or 3")
+        if self.unspaced not in ("bigrams", "runs"):
+            raise InputError(f"unspaced {self.unspaced!r}: must be bigrams or runs")
+        if unknown := sorted(set(self.keep) - {"emoji"}):
+            raise InputError(f"keep {unknown[0]!r}: only emoji can be kept")
+        if self.tokenized and self.pattern is not None:
+            raise InputError("tokenized and a token pattern contradict each other; give one of them")
+        if any(len(phrase.split(" ")) != 2 for phrase in self.phrases):
+            raise InputError("phrases: each must be two words parted by one space")
+        if self.pattern is not None:
+            try:
+                groups = re.compile(self.pattern).groups
+            except re.error as e:
+                raise InputError(f"token pattern {self.pattern!r}: {e}") from None
+            if groups > 1:
+                raise InputError(f"token pattern {self.pattern!r}: has {groups} groups; one at most can be the word")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; ``from_json`` gives back an equal recipe."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Recipe:
+        """The recipe of ``to_json``; InputError for a field this version does not know (its meaning would be lost)."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        if unknown := sorted(set(value) - known):
+            raise InputError(
+                f"tokenizer recipe: unknown field {unknown[0]!r}; written by a newer version, update this one"
+            )
+        return cls(**value)
+
+    def hash(self) -> str:
+        """sha256 (hex) of the canonical JSON: equal for recipes that give equal words."""
+        text = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,213 @@
+"""Text in, counts of words out: ``Tokenizer(recipe).count(run)``.
+
+Three ways to the same result: the kernel counts directly (the common case); the kernel lists the words and stems, phrases
+and n-grams are made of the list; a regular expression of the user's own runs in Python's ``re``.  ``Tokenizer.tokens`` is
+the plain-Python statement of what they must yield.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from topicstream.errors import InputError
+from topicstream.ingest.documents import TextRun
+from topicstream.tokens import characters
+from topicstream.tokens.characters import lower
+from topicstream.tokens.plain import plain_tokens
+from topicstream.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
+from topicstream.tokens.scan import code_points, enter_words, scan
+from topicstream.tokens.sequences import count_sequence, packed
+from topicstream.tokens.wordtable import table_for
+
+_CASE, _UNDERSCORE_STOPS = np.uint64(0x2020202020202020), np.uint64(0x8080808080808080)
+_STEMS_KEPT = 1 << 20
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The words of one run of documents.
+
+    types, type_offsets  uint8[B], int64[T+1]: the distinct words (UTF-8) in the order they were first seen
+    indptr, words, counts  int64[D+1], int32[nnz], int32[nnz]: document d has the cells ``indptr[d]:indptr[d+1]``; ``words``
+        are indices into the types, unique within a document, in the order first seen there
+    tokens      int64[D]  sum of a document's counts
+    characters  code points read
+    discarded   code points that are neither white space nor part of a word: punctuation, symbols, emoji unless kept, and
+                words left out as too short or numbers.  Stop words are words
+    unspaced    code points of scripts without spaces that went into overlapping pairs (see ``Recipe.unspaced``)
+    """
+
+    types: np.ndarray
+    type_offsets: np.ndarray
+    indptr: np.ndarray
+    words: np.ndarray
+    counts: np.ndarray
+    tokens: np.ndarray
+    characters: int
+    discarded: int
+    unspaced: int
+
+    def type_list(self) -> list[str]:
+        """The types as Python strings (for tests and small things)."""
+        data, ends = self.types.tobytes(), self.type_offsets
+        return [data[ends[t] : ends[t + 1]].decode() for t in range(ends.size - 1)]
+
+
+class Tokenizer:
+    """Counts words as its recipe says.  Holds no state but a cache of stems; threads may share one.
+
+    InputError when the recipe asks for a stemmer that is not installed or a language it does not know.
+    """
+
+    def __init__(self, recipe: Recipe, *, joiner: str = "_") -> None:
+        self.recipe = recipe
+        self._joiner = joiner
+        self._stem = _stemmer(recipe.stem)
+        self._stems: dict[bytes, bytes] = {}
+        self._pattern = re.compile(recipe.pattern) if recipe.pattern is not None else None
+        self._as_kernel = recipe.pattern is None or recipe.pattern == SCIKIT_LEARN_PATTERN
+        self._phrases = [tuple(word.encode() for word in phrase.split(" ")) for phrase in recipe.phrases]
+        stop = set(recipe.stopwords)
+        if recipe.lowercase:
+            stop = {lower(word) for word in stop}
+        else:
+            stop |= {word.capitalize() for word in stop} | {word.upper() for word in stop}
+        self._stop = frozenset(stop)
+        stops = sorted(word.encode() for word in stop if word)
+        self._stops = len(stops)
+        self._stop_types, self._stop_ends = packed(stops)
+        self._stop_table, self._stop_shift = table_for(max(len(stops), 1 << 13))
+        enter_words(self._stop_types, self._stop_ends, self._stop_table, self._stop_shift)
+        self._listing = bool(recipe.ngrams > 1 or recipe.phrases or recipe.stem)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        r = self.recipe
+        if r.tokenized:
+            self._classes, rules = characters.tokenized_classes(), (1, True, False, True)
+        elif r.pattern is not None:
+            self._classes, rules = characters.pattern_classes(), (2, True, True, False)
+        else:
+            self._classes = characters.word_classes("emoji" in r.keep, r.unspaced == "bigrams")
+            rules = (r.min_length, r.numbers, True, True)
+        min_length, numbers, fast, breaks = rules
+        self._registers = np.array(
+            [_CASE if r.lowercase else 0, _UNDERSCORE_STOPS if r.pattern is not None else 0], np.uint64
+        )
+        self._rules = np.array([r.lowercase, min_length, numbers, fast, breaks, self._listing], np.int64)
+
+    def count(self, run: TextRun) -> Counted:
+        """The counts of a run.  Pure: the same run gives the same bytes, whatever was counted before.  Releases the GIL
+        but for a pattern of the user's own and for stems not met before."""
+        text, offsets = np.ascontiguousarray(run.text), np.ascontiguousarray(run.offsets, np.int64)
+        points = int(code_points(text, offsets[0], offsets[-1]))
+        if not self._as_kernel:
+            return self._count_by_pattern(text, offsets, points)
+        room = np.empty(self._stop_types.size + 64, np.uint8)
+        room[: self._stop_types.size] = self._stop_types
+        types, ends, total, indptr, words, counts, (spaces, kept, unspaced) = scan(
+            text,
+            offsets,
+            self._classes,
+            characters.lowered(),
+            room,
+            self._stop_ends.copy(),
+            self._stops,
+            self._stop_table.copy(),
+            self._stop_shift,
+            self._registers,
+            self._rules,
+        )
+        ends = ends[self._stops : total + 1]
+        types = types[ends[0] : ends[-1]].copy()
+        ends = ends - ends[0]
+        if self._listing:
+            types, ends, indptr, words, counts = self._from_sequence(types, ends, words, indptr)
+        else:
+            words, counts = words.copy(), counts.copy()
+        discarded = points - int(spaces) - int(kept)
+        return _counted(types, ends, indptr, words, counts, points, discarded, int(unspaced))
+
+    def tokens(self, text: str) -> list[str]:
+        """The words of one document, by plain Python: slow, and the yardstick of the kernel."""
+        return plain_tokens(text, self.recipe, self._stop, self._stem_word if self._stem else None, self._joiner)
+
+    def _from_sequence(self, types, ends, sequence, indptr):
+        if self._stem is not None:
+            types, ends = self._stemmed(types, ends)
+        return count_sequence(
+            types,
+            ends,
+            sequence,
+            indptr,
+            phrases=self._phrases,
+            longest=self.recipe.ngrams,
+            joiner=ord(self._joiner),
+        )
+
+    def _stemmed(self, types, ends):
+        """The stems of the distinct words, one for one (so with repeats)."""
+        data = types.tobytes()
+        cache = self._stems
+        if len(cache) > _STEMS_KEPT:
+            self._stems = cache = {}
+        stems = []
+        for t in range(ends.size - 1):
+            word = data[ends[t] : ends[t + 1]]
+            stem = cache.get(word)
+            if stem is None:
+                stem = cache[word] = self._stem_word(word.decode()).encode()
+            stems.append(stem)
+        return packed(stems)
+
+    def _stem_word(self, word: str) -> str:
+        """The stem; a word whose stem would be empty stays."""
+        assert self._stem is not None
+        return self._stem(word) or word
+
+    def _count_by_pattern(self, text, offsets, points):
+        """Python's ``re`` over each document."""
+        assert self._pattern is not None
+        number: dict[str, int] = {}
+        sequence: list[int] = []
+        indptr = np.zeros(offsets.size, np.int64)
+        kept = spaces = 0
+        data = text.tobytes()
+        for d in range(offsets.size - 1):
+            document = data[offsets[d] : offsets[d + 1]].decode()
+            spaces += sum(map(str.isspace, document))
+            if self.recipe.lowercase:
+                document = lower(document)
+            for word in self._pattern.findall(document):
+                if not word:
+                    continue
+                kept += len(word) - sum(map(str.isspace, word))
+                sequence.append(-1 if word in self._stop else number.setdefault(word, len(number)))
+            indptr[d + 1] = len(sequence)
+        types, ends = packed([word.encode() for word in number])
+        types, ends, indptr, words, counts = self._from_sequence(types, ends, np.array(sequence, np.int32), indptr)
+        return _counted(types, ends, indptr, words, counts, points, points - spaces - kept, 0)
+
+
+def _counted(types, ends, indptr, words, counts, points, discarded, unspaced):
+    sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
+    tokens = sums[indptr[1:]] - sums[indptr[:-1]]
+    return Counted(types, ends, indptr, words, counts, tokens, points, discarded, unspaced)
+
+
+def _stemmer(language: str | None) -> Callable[[str], str] | None:
+    if language is None:
+        return None
+    try:
+        import snowballstemmer
+    except ImportError:
+        raise InputError("stemming needs the snowballstemmer package: pip install 'topicstream[stem]'") from None
+    try:
+        return snowballstemmer.stemmer(language).stemWord
+    except KeyError:
+        known = ", ".join(sorted(snowballstemmer.algorithms()))
+        raise InputError(f"stem {language!r}: no such language; there are {known}") from None

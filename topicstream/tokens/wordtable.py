@@ -1,0 +1,144 @@
+"""The hash table of words that the tokenizer, the vocabulary and its builder share.
+
+A word is bytes.  Its *key* is a uint64: the bytes themselves (little endian) when there are at most eight, so that equal
+keys are equal words; else a hash whose lowest byte is 0, which no short word without NUL has, so that only equal keys of
+that form need their bytes compared.  Open addressing, linear probing, at most half full:
+
+table   uint64[2 * slots]   key, then (word id << 32 | whatever the owner keeps there); a pair of zeros is an empty slot
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.kernels.jit import kernel
+
+_M1 = np.uint64(0xD6E8FEB86659FD93)
+_M2 = np.uint64(0x9E3779B97F4A7C15)
+_S32, _S8, _S29 = np.uint64(32), np.uint64(8), np.uint64(29)
+_LOW_BYTE = np.uint64(0xFF)
+_NOT_LOW = np.uint64(0xFFFFFFFFFFFFFF00)
+_ZERO, _ONE, _TWO, _SEVEN = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(7)
+LOW_HALF = np.uint64(0xFFFFFFFF)
+
+
+@kernel(inline="always")
+def load8(data, at):
+    """Eight bytes of uint8 ``data`` from ``at``, little endian; LLVM makes one load of it."""
+    i = np.uint64(at)
+    return (
+        np.uint64(data[i])
+        | (np.uint64(data[i + np.uint64(1)]) << np.uint64(8))
+        | (np.uint64(data[i + np.uint64(2)]) << np.uint64(16))
+        | (np.uint64(data[i + np.uint64(3)]) << np.uint64(24))
+        | (np.uint64(data[i + np.uint64(4)]) << np.uint64(32))
+        | (np.uint64(data[i + np.uint64(5)]) << np.uint64(40))
+        | (np.uint64(data[i + np.uint64(6)]) << np.uint64(48))
+        | (np.uint64(data[i + np.uint64(7)]) << np.uint64(56))
+    )
+
+
+@kernel(inline="always")
+def store8(data, at, value):
+    """Write eight bytes, little endian."""
+    i = np.uint64(at)
+    for k in range(8):
+        data[i + np.uint64(k)] = np.uint8((value >> np.uint64(8 * k)) & np.uint64(0xFF))
+
+
+@kernel(inline="always")
+def fold(hashed, eight):
+    """The hash of a long word after its next eight bytes (the last ones filled up with zeros)."""
+    h = (hashed ^ eight) * _M1
+    return h ^ (h >> _S32)
+
+
+@kernel(inline="always")
+def long_key(hashed, length):
+    """The key of a word of more than eight bytes from its folded hash."""
+    h = (hashed ^ np.uint64(length)) * _M2
+    return (h ^ (h >> _S29)) & _NOT_LOW
+
+
+@kernel
+def word_key(data, start, length):
+    """The key of ``data[start : start + length]``, length > 0; reads no byte behind the word."""
+    if length <= 8:
+        short = _ZERO
+        for k in range(length):
+            short |= np.uint64(data[start + k]) << np.uint64(8 * k)
+        return short
+    h = _ZERO
+    k = 0
+    while k + 8 <= length:
+        h = fold(h, load8(data, start + k))
+        k += 8
+    if k < length:
+        last = _ZERO
+        for j in range(k, length):
+            last |= np.uint64(data[start + j]) << np.uint64(8 * (j - k))
+        h = fold(h, last)
+    return long_key(h, length)
+
+
+@kernel(inline="always")
+def slot_of(key, shift):
+    """Where to begin to look for ``key`` in a table of 2**(64 - shift) slots."""
+    h = key * _M1
+    h = (h ^ (h >> _S32)) * _M2
+    return h >> shift
+
+
+@kernel(inline="always")
+def same_bytes(a, at_a, b, at_b, length):
+    """Whether two stretches of bytes are equal."""
+    for k in range(length):
+        if a[at_a + k] != b[at_b + k]:
+            return False
+    return True
+
+
+@kernel
+def doubled(table, shift):
+    """The table with twice the slots; ``shift`` is that of the given one."""
+    old = table.size // 2
+    new = np.zeros(table.size * 2, np.uint64)
+    mask = np.uint64(2 * old - 1)
+    smaller = np.uint64(shift) - _ONE
+    for s in range(old):
+        key, rest = table[2 * s], table[2 * s + 1]
+        if key == _ZERO and rest == _ZERO:
+            continue
+        at = slot_of(key, smaller)
+        while new[at << _ONE] != _ZERO or new[(at << _ONE) + _ONE] != _ZERO:
+            at = (at + _ONE) & mask
+        new[at << _ONE] = key
+        new[(at << _ONE) + _ONE] = rest
+    return new
+
+
+def table_for(words: int, *, least: int = 1 << 10) -> tuple[np.ndarray, np.uint64]:
+    """An empty table (and its shift) that holds ``words`` words at most half full."""
+    slots = least
+    while slots < 2 * words:
+        slots *= 2
+    return np.zeros(2 * slots, np.uint64), np.uint64(64 - (slots.bit_length() - 1))
+
+
+@kernel
+def find(table, shift, data, offsets, word, start, length):
+    """The slot of ``word[start : start + length]`` (key known to be unmixed): (slot, id); id -1 at the free slot where it
+    belongs.  ``data`` and ``offsets`` hold the bytes of the words by id; the table's ids are stored plus one."""
+    key = word_key(word, start, length)
+    mask = np.uint64(table.size // 2 - 1)
+    at = slot_of(key, shift)
+    while True:
+        rest = table[(at << _ONE) + _ONE]
+        if rest == _ZERO:
+            return at, np.int64(-1), key
+        if table[at << _ONE] == key:
+            t = np.int64(rest >> _S32) - 1
+            begin = offsets[t]
+            if offsets[t + 1] - begin == length and same_bytes(data, begin, word, start, length):
+                return at, t, key
+        at = (at + _ONE) & mask
