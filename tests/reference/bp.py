@@ -1,0 +1,71 @@
+"""Belief propagation, siBP and CVB0 straight from paper 001, dense, float64, one message an entry of x.
+
+x: [D, W] counts; mu: [D, W, K], zero rows where x is 0.  ``exclude`` (x, i) -> how much of mu a cell leaves out.
+"""
+
+import numpy as np
+
+
+def sums(x, mu):
+    """theta [D, K], phi [W, K], lam [K]: the sums of x mu."""
+    c = x[:, :, None] * mu
+    return c.sum(1), c.sum(0), c.sum((0, 1))
+
+
+def own_share(rule, x):
+    return {"cell": x, "token": 1.0, "nothing": 0.0}[rule]
+
+
+def message(theta, phi, lam, own, alpha, beta, words):
+    """Eq. (7) for one cell: theta, phi, lam, own are [K]."""
+    p = (theta - own + alpha) * (phi - own + beta) / (lam - own + words * beta)
+    return p / p.sum()
+
+
+def synchronous(x, mu, alpha, beta, rule):
+    """Every message from the sums of the old ones."""
+    theta, phi, lam = sums(x, mu)
+    new = np.zeros_like(mu)
+    for d, w in zip(*np.nonzero(x)):
+        own = own_share(rule, x[d, w]) * mu[d, w]
+        new[d, w] = message(theta[d], phi[w], lam, own, alpha, beta, x.shape[1])
+    return new
+
+
+def asynchronous(x, mu, alpha, beta, rule, order="documents", lam_by="cell"):
+    """Messages in turn, sums moving at once.  order ``documents``: cell after cell of a document; ``words``: the cells
+    of word 0 over the documents, then word 1 ...; lam_by ``word``: lam moves only after the last cell of a word."""
+    mu = mu.copy()
+    theta, phi, lam = sums(x, mu)
+    cells = list(zip(*np.nonzero(x))) if order == "documents" else [(d, w) for w, d in zip(*np.nonzero(x.T))]
+    waiting, last = np.zeros_like(lam), None
+    for d, w in cells:
+        if lam_by == "cell" or w != last:
+            lam, waiting, last = lam + waiting, np.zeros_like(lam), w
+        own = own_share(rule, x[d, w]) * mu[d, w]
+        new = message(theta[d], phi[w], lam, own, alpha, beta, x.shape[1])
+        change = x[d, w] * (new - mu[d, w])
+        theta[d] += change
+        phi[w] += change
+        waiting = waiting + change
+        mu[d, w] = new
+    return mu
+
+
+def figure4(x, mu, alpha, beta, passes):
+    """The paper's siBP listing: x is [W, D] there; returns mu [D, W, K] after that many turns of its loop."""
+
+    def normalise(a, axis):
+        return a / a.sum(axis=axis, keepdims=True)
+
+    wi, di = np.nonzero(x.T)
+    xi = x.T[wi, di]
+    m = mu[di, wi].T
+    for _ in range(passes):
+        md = np.array([np.bincount(di, xi * row, x.shape[0]) for row in m])
+        mw = np.array([np.bincount(wi, xi * row, x.shape[1]) for row in m])
+        theta, phi = normalise(md + alpha, 0), normalise(mw + beta, 1)
+        m = normalise(theta[:, di] * phi[:, wi], 0)
+    out = np.zeros_like(mu)
+    out[di, wi] = m.T
+    return out

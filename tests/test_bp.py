@@ -1,0 +1,167 @@
+"""bp, sibp and cvb0 against their dense twins, and the identities the exclusion must satisfy."""
+
+import numpy as np
+import pytest
+from tests.message_driver import Driver, dense_block, planted, shape_of
+
+from tests.reference import bp as twin
+from topicstream.engines.base import Rule
+from topicstream.engines.message.bp import BeliefPropagation
+from topicstream.engines.message.cvb0 import ZeroOrderCollapsedVariational
+from topicstream.engines.message.sibp import SimplifiedBeliefPropagation
+
+ENGINES = {"cell": BeliefPropagation, "token": ZeroOrderCollapsedVariational, "nothing": SimplifiedBeliefPropagation}
+K = 5
+
+
+def corpus(seed=3, docs=9, words=14):
+    rng = np.random.default_rng(seed)
+    x = rng.poisson(0.8, (docs, words))
+    x[:, 0] += 1  # no empty document, one word everywhere
+    x[4] = 0  # but one that is empty all the same
+    return x
+
+
+def engine_of(kind, blocks, words, topics=K, **options):
+    cls = ENGINES[kind]
+    options = {"alpha": 0.3, "beta": 0.02, **options}
+    return cls(shape_of(blocks, words, topics), cls.Options(**options))
+
+
+def random_messages(x, topics=K, seed=0):
+    mu = np.random.default_rng(seed).dirichlet(np.ones(topics), x.shape)
+    return mu.astype(np.float32).astype(np.float64) * (x > 0)[:, :, None]
+
+
+def driver_at(kind, x, mu, cuts=(), **options):
+    """A driver whose messages are mu, over blocks of rows cut at ``cuts``."""
+    edges = [0, *cuts, len(x)]
+    parts = list(zip(edges[:-1], edges[1:]))
+    blocks = [dense_block(x[a:b], i, a) for i, (a, b) in enumerate(parts)]
+    memories = [
+        {"messages": mu[a:b][x[a:b] > 0].astype(np.float32).reshape(len(x[a:b][x[a:b] > 0]), -1)} for a, b in parts
+    ]
+    engine = engine_of(kind, blocks, x.shape[1], mu.shape[2], **options)
+    driver = Driver(engine, blocks, memories)
+    driver.phi[:, : mu.shape[2]] = twin.sums(x, mu)[1]
+    return driver
+
+
+def stored(driver):
+    return np.concatenate([m["messages"].reshape(-1, driver.engine.shape.topics) for m in driver.memory])
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_async_is_the_twin_in_the_papers_order(kind):
+    x = corpus()
+    mu = random_messages(x)
+    driver = driver_at(kind, x, mu)
+    assert driver.engine.rule is Rule.ADD
+    for _ in range(3):
+        driver.sweep()
+        mu = twin.asynchronous(x, mu, 0.3, 0.02, kind)
+    np.testing.assert_allclose(stored(driver), mu[x > 0], atol=3e-6)
+    np.testing.assert_allclose(driver.phi[:, :K], twin.sums(x, mu)[1], atol=3e-5)
+    assert np.all(driver.phi[:, K:] == 0)
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+@pytest.mark.parametrize("cuts", [(), (3, 4, 7)])
+def test_sync_is_the_twin_however_blocks_are_cut(kind, cuts):
+    x = corpus()
+    mu = random_messages(x)
+    driver = driver_at(kind, x, mu, cuts, schedule="sync")
+    assert driver.engine.rule is Rule.REPLACE
+    for _ in range(3):
+        driver.sweep()
+        mu = twin.synchronous(x, mu, 0.3, 0.02, kind)
+    np.testing.assert_allclose(stored(driver), mu[x > 0], atol=3e-6)
+    np.testing.assert_allclose(driver.phi[:, :K], twin.sums(x, mu)[1], atol=3e-5)
+
+
+def test_sibp_sync_is_the_papers_listing():
+    x = corpus(seed=8)
+    mu = random_messages(x)
+    driver = driver_at("nothing", x, mu, (5,), schedule="sync")
+    driver.sweep(4)
+    np.testing.assert_allclose(stored(driver), twin.figure4(x, mu, 0.3, 0.02, 4)[x > 0], atol=5e-6)
+
+
+@pytest.mark.parametrize("schedule", ["async", "sync"])
+@pytest.mark.parametrize("kind", ["cell", "token"])
+def test_a_cell_alone_learns_nothing_from_itself(kind, schedule):
+    """One document with one word seen once: without its own message nothing is left but the priors."""
+    x = np.array([[1, 0, 0]])
+    mu = random_messages(x, seed=5)
+    driver = driver_at(kind, x, mu, schedule=schedule)
+    driver.sweep()
+    np.testing.assert_allclose(stored(driver), np.full((1, K), 1 / K), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["cell", "token", "nothing"])
+def test_a_repeated_word_alone_tells_the_three_apart(kind):
+    """One word seen five times: bp leaves out all five, cvb0 one of them, sibp none."""
+    x = np.array([[5]])
+    mu = random_messages(x, seed=6)
+    driver = driver_at(kind, x, mu)
+    driver.sweep()
+    own = {"cell": 5.0, "token": 1.0, "nothing": 0.0}[kind] * mu[0, 0]
+    want = twin.message(5 * mu[0, 0], 5 * mu[0, 0], 5 * mu[0, 0], own, 0.3, 0.02, 1)
+    np.testing.assert_allclose(stored(driver)[0], want, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_mass_is_kept_and_the_table_is_the_sum_of_the_messages(kind):
+    x, _ = planted(60, 50, 4, 80, 1)
+    blocks = [dense_block(x[:25], 0, 0), dense_block(x[25:], 1, 25)]
+    driver = Driver(engine_of(kind, blocks, 50), blocks).start(seed=3)
+    driver.sweep(20)
+    np.testing.assert_allclose(driver.phi.sum(1), x.sum(0), rtol=2e-5)
+    total = np.zeros((50, K))
+    for block, memory in zip(blocks, driver.memory):
+        np.add.at(total, block.vocab[block.words], block.counts[:, None] * memory["messages"])
+    np.testing.assert_allclose(driver.phi[:, :K], total, atol=2e-3)
+    assert np.all(driver.phi > -1e-3)
+
+
+@pytest.mark.parametrize("schedule", ["async", "sync"])
+@pytest.mark.parametrize("kind", ENGINES)
+def test_planted_topics_are_found(kind, schedule):
+    x, phi = planted(300, 60, 4, 60, 2)
+    blocks = [dense_block(x[:150], 0, 0), dense_block(x[150:], 1, 150)]
+    engine = engine_of(kind, blocks, 60, 4, alpha=0.1, schedule=schedule)
+    driver = Driver(engine, blocks)
+    seeds = x[[int(np.argmax(x @ p)) for p in phi]].T + 0.1
+    first = driver.start(seeds).sweep()
+    last = driver.sweep(25)
+    found = (driver.phi[:, :4] + 0.02) / (driver.phi[:, :4] + 0.02).sum(0)
+    match = (phi / np.linalg.norm(phi, axis=1)[:, None]) @ (found / np.linalg.norm(found, axis=0))
+    assert last < first and match.max(1).min() > 0.95
+
+
+def test_start_from_seeds_leans_to_the_seed_that_has_the_word():
+    x = np.array([[3, 0, 1], [0, 4, 1]])
+    blocks = [dense_block(x)]
+    driver = Driver(engine_of("cell", blocks, 3, 2), blocks).start(np.array([[5.0, 0.1], [0.1, 5.0], [1.0, 1.0]]))
+    mu = stored(driver)
+    assert mu[0, 0] > 0.9 and mu[2, 1] > 0.9 and mu[1, 0] > 0.6 and mu[3, 1] > 0.6
+    np.testing.assert_allclose(driver.phi.sum(1), x.sum(0), rtol=1e-6)
+
+
+def test_one_topic_and_a_corpus_of_weights():
+    x = corpus().astype(np.float64) * 0.37
+    blocks = [dense_block(x)]
+    driver = Driver(engine_of("cell", blocks, x.shape[1], 1), blocks).start()
+    driver.sweep(2)
+    np.testing.assert_allclose(driver.phi[:, 0], x.sum(0), rtol=1e-6)
+    assert ENGINES["token"].accepts_weights is False
+
+
+def test_random_start_depends_on_seed_and_document_alone():
+    x = corpus()
+    whole, parts = [dense_block(x)], [dense_block(x[:5], 0, 0), dense_block(x[5:], 1, 5)]
+    a = Driver(engine_of("cell", whole, 14), whole).start(seed=1)
+    b = Driver(engine_of("cell", parts, 14), parts).start(seed=1)
+    c = Driver(engine_of("cell", whole, 14), whole).start(seed=2)
+    np.testing.assert_array_equal(stored(a), stored(b))
+    assert np.any(stored(a) != stored(c))

@@ -1,0 +1,128 @@
+"""What the three algorithms with dense stored messages share: belief propagation, siBP and CVB0 differ in one number.
+
+A cell's message over all K topics is kept on disk between visits (float32[K] a cell); the sums theta, phi and lam are
+made of x mu.  Two schedules (Zeng, Cheung & Liu 2013, section 2.2):
+
+    async   the sums move after each cell; inside a block this is the paper's order, one block is the paper's algorithm.
+            The delta is the change of the block's contribution (ADD).
+    sync    every message of a pass comes from the sums of the pass before; the delta is the block's whole contribution
+            and the tables swap at the end of the pass (REPLACE).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Options, Out, Rule, option
+from topicstream.kernels import messages
+
+START_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class DenseOptions(Options):
+    """Options of the engines with dense stored messages."""
+
+    schedule: str = option("async", "order in which messages see each other's changes", choices=("async", "sync"))
+
+
+class DenseMessages(Engine):
+    """Base of ``bp``, ``sibp`` and ``cvb0``: a subclass says what a cell's update leaves out (``exclude``)."""
+
+    Options = DenseOptions
+    exclude: ClassVar[int]
+    default_alpha: ClassVar[float] = 0.01  # paper 001, section 4: alpha = beta = 0.01
+    default_beta: ClassVar[float] = 0.01
+
+    @property
+    def rule(self) -> Rule:
+        return Rule.ADD if self._asynchronous else Rule.REPLACE
+
+    @property
+    def _asynchronous(self) -> bool:
+        return bool(self.options.schedule == "async")  # type: ignore[attr-defined]
+
+    @property
+    def memory(self) -> Mapping[str, ArraySpec]:
+        return {"messages": ArraySpec("cell", "float32", self.shape.topics)}
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        alpha = self.default_alpha if self.options.alpha is None else self.options.alpha
+        beta = self.default_beta if self.options.beta is None else self.options.beta
+        return {"alpha": np.full(self.shape.topics, alpha, np.float64), "beta": np.array([beta], np.float64)}
+
+    def block_cells(self) -> int:
+        # two copies of a block's messages are in RAM a thread: keep each near 64 MiB whatever K is
+        return int(max(min(super().block_cells(), (1 << 26) // (4 * self.shape.topics)), 1 << 12))
+
+    def scratch_bytes(self, block: BlockShape) -> int:
+        return 4 * self.shape.topics * block.docs + 64
+
+    def start(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        new, delta = self._cells(out.memory["messages"]), out.delta["phi"]
+        if "phi" in rows:
+            thetas = out.scratch.array("theta", (block.n_docs, self.shape.topics), np.float32)
+            out.stats["loglik"][0] = messages.start_soft(
+                block.indptr,
+                block.words,
+                block.counts,
+                rows["phi"].base,
+                rows["phi"].index,
+                totals["phi"],
+                new,
+                delta,
+                params["alpha"].astype(np.float32),
+                START_ROUNDS,
+                thetas,
+            )
+        else:
+            messages.start_random(
+                block.indptr, block.words, block.counts, key.seed, key.pass_number, block.first_doc, new, delta
+            )
+        out.stats["tokens"][0] = block.tokens
+
+    def process(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        memory: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        visit = messages.asynchronous if self._asynchronous else messages.synchronous
+        beta = np.float32(params["beta"][0])
+        out.stats["loglik"][0] = visit(
+            block.indptr,
+            block.words,
+            block.counts,
+            rows["phi"].base,
+            rows["phi"].index,
+            totals["phi"],
+            self._cells(memory["messages"]),
+            self._cells(out.memory["messages"]),
+            out.delta["phi"],
+            params["alpha"].astype(np.float32),
+            beta,
+            np.float32(self.shape.words * params["beta"][0]),
+            self.exclude,
+            out.scratch.array("theta", (block.n_docs, self.shape.topics), np.float32),
+        )
+        out.stats["tokens"][0] = block.tokens
+
+    def _cells(self, messages_of_block: np.ndarray) -> np.ndarray:
+        return messages_of_block.reshape(-1, self.shape.topics)
