@@ -1,0 +1,263 @@
+"""PubMed and MEDLINE XML as NLM ships it: one document a citation, title and abstract.
+
+The file is cut behind record end tags, so a baseline file of any size streams; each piece is parsed by expat on its
+own.  No document type is ever expanded: a DOCTYPE may name NLM's DTD, but an internal subset (the place of entity
+bombs) is refused.  Withdrawn citations (DeleteCitation) come out in ``Provenance.deleted``.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from topicstream.ingest.columns import column, text_of
+from topicstream.ingest.cut import cut
+from topicstream.ingest.documents import Provenance, TextRun
+from topicstream.ingest.reader import Piece, ReadOptions
+from topicstream.ingest.rejects import BadFile, Rejects
+from topicstream.ingest.source import Source
+
+_ROOT = re.compile(rb"<(PubmedArticleSet|MedlineCitationSet|PubmedArticle|MedlineCitation)(\s[^>]*)?>")
+_SETS = (b"PubmedArticleSet", b"MedlineCitationSet")
+_ENCODING = re.compile(rb"^\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)[\"']")
+_YEAR = re.compile(r"\d{4}")
+NO_ABSTRACT = "records without abstract"
+
+
+@dataclass
+class Citation:
+    """What is kept of one record."""
+
+    pmid: str
+    text: str
+    abstract: bool
+    journal: str | None
+    year: str | None
+    authors: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+
+
+class NoRecord(ValueError):
+    """A record that cannot be used, with the reason."""
+
+
+class PubMed:
+    name = "pubmed"
+    kind = "text"
+    about = "PubMed / MEDLINE XML"
+
+    def split(self, source: Source, options: ReadOptions) -> Iterator[Piece]:
+        found = _ENCODING.match(source.head())
+        if found:
+            try:
+                source.declare(found[1].decode())
+            except LookupError:
+                raise BadFile(source.name, 1, f"declares the unknown encoding {found[1].decode()}") from None
+        head = source.head()
+        root = _ROOT.search(head)
+        prolog = head[: root.start()] if root else head
+        if b"<!ENTITY" in prolog or re.search(rb"<!DOCTYPE[^>]*\[", prolog):
+            raise BadFile(source.name, 1, "declares entities of its own; such XML is refused")
+        if root is None:
+            raise BadFile(source.name, 1, "no PubmedArticleSet or MedlineCitationSet in it")
+        line = 1 + prolog.count(b"\n")
+        if (root[2] or b"").rstrip().endswith(b"/"):
+            return iter(())
+        if root[1] in _SETS:
+            source.read(root.end())
+            line += root[0].count(b"\n")
+        else:
+            source.read(root.start())
+        return self._records(source, options, root[1], line)
+
+    def _records(self, source: Source, options: ReadOptions, root: bytes, line: int) -> Iterator[Piece]:
+        record = b"MedlineCitation" if root.startswith(b"Medline") else b"PubmedArticle"
+        ends = [b"</%s>" % tag for tag in (record, b"PubmedBookArticle", b"DeleteCitation")]
+        tail = b""
+
+        def place(data: bytes, final: bool) -> int:
+            nonlocal tail
+            end = max(data.rfind(e) + len(e) if e in data else 0 for e in ends)
+            tail = data[end:] if final else b""
+            return end
+
+        def count(data: bytes) -> int:
+            return sum(data.count(e) for e in ends)
+
+        options = replace(options, piece_bytes=max(options.piece_bytes // 2, 1))
+        closing = b"</%s>" % root if root in _SETS else b""
+        for piece in cut(source, options, place, about=(record, *ends), line=line, count=count, one_line=False):
+            yield piece
+            line = piece.line + piece.data.count(b"\n")
+        if source.damage is None and tail.strip() != closing:
+            start = tail.strip()[:60].decode("utf-8", "replace")
+            raise BadFile(source.name, line, f"ends in the middle of the XML ('{start}'); get the file again")
+
+    def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
+        rejects = Rejects(options.stop)
+        found: list[tuple[int, Citation]] = []
+        deleted: list[str] = []
+        try:
+            numbered = list(enumerate(_elements(piece.data), piece.record))
+            lines: dict[int, tuple[int, bytes]] = {}
+        except ET.ParseError:
+            numbered, lines = _one_by_one(piece, rejects)
+        for number, element in numbered:
+            try:
+                if element.tag == "DeleteCitation":
+                    deleted += [_content(e) for e in element.iter("PMID")]
+                else:
+                    found.append((number, citation(element)))
+            except NoRecord as e:
+                line, start = lines.get(number) or _place(piece, number - piece.record)
+                rejects.add(piece.name, line, str(e), start)
+        bare = sum(not c.abstract for _, c in found)
+        if bare:
+            rejects.notes[NO_ABSTRACT] += bare
+        text, offsets = text_of([c.text for _, c in found])
+        about = Provenance(
+            ids=pa.array([c.pmid for _, c in found], pa.large_string()),
+            source=pa.array([f"{piece.name}#{number + 1}" for number, _ in found], pa.large_string()),
+            meta={
+                "authors": column("authors", [c.authors for _, c in found]),
+                "labels": column("labels", [c.labels for _, c in found]),
+                "date": column("date", [c.year for _, c in found]),
+                "journal": column("journal", [c.journal for _, c in found]),
+            },
+            deleted=pa.array(deleted, pa.large_string()) if deleted else None,
+        )
+        return TextRun(about, text, offsets), rejects
+
+
+def _elements(data: bytes) -> list[ET.Element]:
+    parser = ET.XMLParser()  # of a piece between two tags: no prolog, so no DTD and no entities
+    parser.feed(b"<r>")
+    parser.feed(data)
+    parser.feed(b"</r>")
+    return list(parser.close())
+
+
+def _slices(piece: Piece) -> list[bytes]:
+    marks = b"|".join(re.escape(e) for e in piece.about[1:])
+    at, out = 0, []
+    for end in re.finditer(marks, piece.data):
+        out.append(piece.data[at : end.end()])
+        at = end.end()
+    return out
+
+
+def _place(piece: Piece, number: int) -> tuple[int, bytes]:
+    """The line and the first bytes of the number-th record of a piece."""
+    before = _slices(piece)
+    lead = len(before[number]) - len(before[number].lstrip())
+    lines = sum(s.count(b"\n") for s in before[:number]) + before[number].count(b"\n", 0, lead)
+    return piece.line + lines, before[number].lstrip()[:200]
+
+
+def _one_by_one(piece: Piece, rejects: Rejects) -> tuple[list[tuple[int, ET.Element]], dict[int, tuple[int, bytes]]]:
+    """The records of a piece that is not well-formed as a whole; the broken ones are rejected with their line."""
+    good, places = [], {}
+    line = piece.line
+    for number, data in enumerate(_slices(piece), piece.record):
+        start = data.lstrip()
+        first = line + data[: len(data) - len(start)].count(b"\n")
+        places[number] = (first, start[:200])
+        try:
+            elements = _elements(data)
+            if len(elements) != 1:
+                raise NoRecord("not one record between two end tags")
+            good.append((number, elements[0]))
+        except (ET.ParseError, NoRecord) as e:
+            at = line + e.position[0] - 1 if isinstance(e, ET.ParseError) else first
+            rejects.add(piece.name, at, f"not well-formed XML ({e})", start)
+        line += data.count(b"\n")
+    return good, places
+
+
+def _content(element: ET.Element | None) -> str:
+    """All text within an element, inline markup (<i>, <sup>) left out."""
+    if element is None:
+        return ""
+    text = "".join(element.itertext()) if len(element) else element.text or ""
+    return text.strip()
+
+
+def _below(element: ET.Element | None, *tags: str) -> ET.Element | None:
+    for tag in tags:
+        if element is None:
+            return None
+        element = element.find(tag)
+    return element
+
+
+def _children(element: ET.Element | None) -> list[ET.Element]:
+    return [] if element is None else list(element)
+
+
+def citation(element: ET.Element) -> Citation:
+    """A PubmedArticle, MedlineCitation or PubmedBookArticle.  Raises NoRecord."""
+    if element.tag == "PubmedBookArticle":
+        return _book(element)
+    cited = element.find("MedlineCitation") if element.tag == "PubmedArticle" else element
+    if cited is None or cited.tag != "MedlineCitation":
+        raise NoRecord(f"<{element.tag[:40]}> is no citation")
+    pmid = _content(cited.find("PMID"))
+    if not pmid:
+        raise NoRecord("a citation without PMID")
+    article = cited.find("Article")
+    title = _content(_below(article, "ArticleTitle")) or _content(_below(article, "VernacularTitle"))
+    parts = [_content(e) for e in _children(_below(article, "Abstract")) if e.tag == "AbstractText"]
+    journal = _below(article, "Journal")
+    name = _content(_below(journal, "Title")) or _content(_below(cited, "MedlineJournalInfo", "MedlineTA"))
+    dates = [_below(journal, "JournalIssue", "PubDate"), _below(article, "ArticleDate"), cited.find("DateCreated")]
+    labels = [_content(e.find("DescriptorName")) for e in _children(cited.find("MeshHeadingList"))]
+    return Citation(
+        pmid,
+        "\n".join(part for part in [title, *parts] if part),
+        any(parts),
+        name or None,
+        next((y for d in dates if (y := _year(d))), None),
+        _authors(_below(article, "AuthorList")),
+        [label for label in labels if label],
+    )
+
+
+def _book(element: ET.Element) -> Citation:
+    document = element.find("BookDocument")
+    pmid = _content(_below(document, "PMID"))
+    if not pmid:
+        raise NoRecord("a book record without PMID")
+    book = _below(document, "Book")
+    name = _content(_below(book, "BookTitle"))
+    title = _content(_below(document, "ArticleTitle")) or name
+    parts = [_content(e) for e in _children(_below(document, "Abstract")) if e.tag == "AbstractText"]
+    authors = _authors(_below(document, "AuthorList")) or _authors(_below(book, "AuthorList"))
+    text = "\n".join(part for part in [title, *parts] if part)
+    return Citation(pmid, text, any(parts), name or None, _year(_below(book, "PubDate")), authors)
+
+
+def _year(date: ET.Element | None) -> str | None:
+    """The year of a date, from <Year> or the first of a <MedlineDate> such as ``1998 Dec-1999 Jan``."""
+    if date is None:
+        return None
+    found = _YEAR.search(_content(date.find("Year")) or _content(date.find("MedlineDate")))
+    return found[0] if found else None
+
+
+def _authors(group: ET.Element | None) -> list[str]:
+    """``LastName Initials`` or the collective's name, as PubMed prints them."""
+    out = []
+    for author in _children(group):
+        last = _content(author.find("LastName"))
+        first = _content(author.find("Initials")) or _content(author.find("ForeName"))
+        name = f"{last} {first}".strip() if last else _content(author.find("CollectiveName"))
+        if name:
+            out.append(name)
+    return out
+
+
+READER = PubMed()
