@@ -116,7 +116,12 @@ class ATBP(TinyEngine):
     """Asynchronous tiny belief propagation: no messages, the change of a block enters phi at once."""
 
     name = "atbp"
-    cites = "Zeng, Liu & Cao, Memory-Efficient Topic Modeling (arXiv:1206.1147), Fig. 3"
+    cites = "Zeng, Liu & Cao, Memory-Efficient Topic Modeling, Fig. 3"
+
+    @property
+    def rule(self) -> Rule:
+        """The delta is the change since the block was last seen."""
+        return Rule.ADD
 
     def process(
         self,
@@ -152,9 +157,4 @@ class ATBP(TinyEngine):
             self.cell_probabilities(block, out),
         )
         out.stats["tokens"][0] += block.tokens
-        self.count_topics(theta, params, out)
-
-    @property
-    def rule(self) -> Rule:
-        """The delta is the change since the block was last seen."""
-        return Rule.ADD
+        self.count_for_priors(block, phi, theta, params, out)

@@ -1,0 +1,215 @@
+"""What aTBP and sTBP share: priors, theta kept or folded in, starts, learning of priors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Options, Out, Rows, option, padded
+from topicstream.kernels.frozen import assign, fold_block, random_topics
+from topicstream.kernels.priors import BINS, count_documents, count_words, learn_alpha, learn_beta
+
+START_SWEEPS = 2  # fold-in sweeps of a start before the one that is kept (measured: BENCHMARKS.md)
+REACH = 10.0  # learned priors stay within this factor of where they began
+
+
+@dataclass(frozen=True)
+class TinyOptions(Options):
+    """Options of tiny belief propagation."""
+
+    alpha: float | None = option(None, "document-topic prior, per topic (default 2/K)", min=1e-9)
+    beta: float | None = option(None, "topic-word prior, per word (default 0.01)", min=1e-9)
+    theta: str = option(
+        "kept",
+        "topics of the training documents: kept on disk between visits, or inferred afresh at each (fold-in)",
+        choices=("kept", "fold-in"),
+    )
+    fold_sweeps: int = option(20, "with --theta fold-in: most inner iterations over a document", min=1, advanced=True)
+    fold_tol: float = option(
+        0.01, "with --theta fold-in: stop when this share of a document's tokens or less moved", min=0.0, advanced=True
+    )
+
+
+class TinyEngine(Engine):
+    """Tables: phi (row sums are n_w).  Block memory: theta, float32[D, padded(K)], unless folded in."""
+
+    Options = TinyOptions
+    options: TinyOptions
+
+    @property
+    def memory(self) -> Mapping[str, ArraySpec]:
+        """theta of each document, rows sum to its tokens."""
+        if self.options.theta == "fold-in":
+            return {}
+        return {"theta": ArraySpec("document", "float32", padded(self.shape.topics))}
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        """loglik, tokens; with learned priors the histograms that they are learned from."""
+        found = {"loglik": 1, "tokens": 1}
+        if self.options.learn_priors:
+            found |= {"topic_bins": self.shape.topics * BINS, "length_bins": BINS, "row_bins": BINS, "sampled": 1}
+        return found
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        """alpha = 2/K for each topic, beta = 0.01 (paper 000, section 4.1), unless given."""
+        k = self.shape.topics
+        alpha = 2.0 / k if self.options.alpha is None else self.options.alpha
+        beta = 0.01 if self.options.beta is None else self.options.beta
+        return {"alpha": np.full(k, alpha), "beta": np.array([beta])}
+
+    def scratch_bytes(self, block: BlockShape) -> int:
+        """Per word and per cell numbers, a few rows; theta when it is not kept."""
+        row = 4 * padded(self.shape.topics)
+        folded = block.docs * row if self.options.theta == "fold-in" else 0
+        return block.words * 17 + block.cells * 8 + 8 * row + folded + 4096
+
+    # -- pieces of a visit -----------------------------------------------------------------------------------------
+    def priors(self, params: Mapping[str, np.ndarray], out: Out) -> tuple[np.ndarray, float]:
+        """alpha as float32[KP], padding zero, and beta."""
+        alpha = out.scratch.array("alpha", padded(self.shape.topics), np.float32)
+        alpha[:] = 0.0
+        alpha[: self.shape.topics] = params["alpha"]
+        return alpha, float(params["beta"][0])
+
+    def column_sums(self, totals: np.ndarray, out: Out) -> np.ndarray:
+        """A float64[KP] copy of lam; padding 1, so that nothing divides by zero."""
+        lam = out.scratch.array("lam", len(totals), np.float64)
+        lam[:] = totals
+        lam[self.shape.topics :] = 1.0
+        return lam
+
+    def inverse(self, lam: np.ndarray, smoothing: float, out: Out) -> np.ndarray:
+        """1 / (lam + smoothing) as float32[KP], padding (and topics without any mass) zero."""
+        inverse = out.scratch.array("inverse", len(lam), np.float32)
+        inverse[:] = 0.0
+        there = lam[: self.shape.topics] + smoothing
+        np.divide(1.0, there, out=inverse[: self.shape.topics], where=there > 0, casting="same_kind")
+        return inverse
+
+    def cell_probabilities(self, block: Block, out: Out) -> np.ndarray:
+        """float64[most cells of a document of the block]: where a document's normalisers wait for their logarithm."""
+        longest = int(np.diff(block.indptr).max(initial=0))
+        return out.scratch.array("p", max(longest, 1), np.float64)
+
+    def theta_before(
+        self,
+        block: Block,
+        phi: Rows,
+        totals: np.ndarray,
+        memory: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        out: Out,
+    ) -> np.ndarray:
+        """theta to work on in place: a copy of the kept one in out.memory, or folded in against the rows as they are."""
+        kp = padded(self.shape.topics)
+        if self.options.theta == "kept":
+            out.memory["theta"][:] = memory["theta"]
+            return out.memory["theta"]
+        theta = out.scratch.array("theta", (block.n_docs, kp), np.float32)
+        alpha, beta = self.priors(params, out)
+        fold_block(
+            block.indptr,
+            block.words,
+            block.counts,
+            phi.base,
+            phi.index,
+            beta,
+            alpha,
+            self.inverse(totals, self.shape.words * beta, out),
+            theta,
+            self.options.fold_sweeps,
+            self.options.fold_tol,
+            out.scratch.array("work", 4 * kp, np.float32),
+            self.cell_probabilities(block, out),
+        )
+        return theta
+
+    def count_for_priors(
+        self, block: Block, phi: Rows, theta: np.ndarray, params: Mapping[str, np.ndarray], out: Out
+    ) -> None:
+        """Add the block to the histograms of the priors, when they are learned."""
+        if not self.options.learn_priors:
+            return
+        k, stats = self.shape.topics, out.stats
+        count_documents(theta, k, stats["topic_bins"], stats["length_bins"])
+        count_words(
+            block.words,
+            block.counts,
+            block.vocab,
+            phi.base,
+            phi.index,
+            k,
+            out.scratch.array("weight", block.n_words, np.float64),
+            stats["row_bins"],
+            stats["sampled"],
+        )
+
+    # -- the protocol ----------------------------------------------------------------------------------------------
+    def start(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        """Without a seed table: a random topic per cell (Fig. 2, lines 4-9).  With one: each cell's soft assignment to
+        the seed topics, p(k | w, d) with theta folded in."""
+        kp = padded(self.shape.topics)
+        theta = out.memory.get("theta")
+        if theta is None:
+            theta = out.scratch.array("theta", (block.n_docs, kp), np.float32)
+        cells = (block.indptr, block.words, block.counts)
+        out.stats["tokens"][0] += block.tokens
+        if "phi" not in rows:
+            random_topics(*cells, self.shape.topics, key.seed, block.first_doc, theta, out.delta["phi"])
+            out.stats["loglik"][0] -= block.tokens * np.log(self.shape.words)  # nothing known yet: the even spread
+            return
+        phi: Rows = rows["phi"]
+        alpha, _ = self.priors(params, out)
+        loglik, _, _ = assign(
+            *cells,
+            phi.base,
+            phi.index,
+            0.0,
+            alpha,
+            self.inverse(totals["phi"], 0.0, out),
+            theta,
+            False,
+            START_SWEEPS,
+            0.0,
+            out.delta["phi"],
+            out.scratch.array("seen", block.n_words, np.uint8),
+            out.scratch.array("work", 4 * kp, np.float32),
+            self.cell_probabilities(block, out),
+        )
+        out.stats["loglik"][0] += loglik
+
+    def end_pass(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
+    ) -> dict[str, float]:
+        """Learn the priors from the pass's histograms, within a factor of 10 of where they began."""
+        if not self.options.learn_priors or not stats["length_bins"].any():
+            return {}
+        first = self.initial_params()
+        a, b = float(first["alpha"][0]), float(first["beta"][0])
+        k = self.shape.topics
+        params["alpha"][:] = learn_alpha(
+            params["alpha"], stats["topic_bins"], stats["length_bins"], a / REACH, a * REACH
+        )
+        params["beta"][0] = learn_beta(
+            float(params["beta"][0]),
+            stats["row_bins"],
+            float(stats["sampled"][0]),
+            totals["phi"][:k],
+            self.shape.words,
+            b / REACH,
+            b * REACH,
+        )
+        return {"alpha_sum": float(params["alpha"].sum()), "beta": float(params["beta"][0])}
