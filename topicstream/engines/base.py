@@ -181,6 +181,15 @@ class Key(NamedTuple):
     pass_number: int
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How a pass is cut: a function of corpus shape, K and engine, recorded before pass 1 and kept on resume."""
+
+    block_cells: int
+    block_docs: int
+    round_blocks: int
+
+
 def option(default: Any, help: str, **limits: Any) -> Any:
     """A field of an Options dataclass: becomes ``--name-with-dashes`` with this help.
 
@@ -209,6 +218,8 @@ class Engine:
     start_from     ``visit``: pass 0 calls ``start`` on every block with REPLACE;  ``table``: the seed table itself,
                    scaled to the corpus, is the first table and no pass 0 is made
     order          order of a pass: ``sequential`` or ``shuffled``
+    default_passes, default_tol   stopping rule unless the user says otherwise: passes at most, and the change of training
+                   perplexity below which it stops (0: never)
     """
 
     name: ClassVar[str] = ""
@@ -217,6 +228,8 @@ class Engine:
     starts: ClassVar[tuple[str, ...]] = ("documents", "random", "kmeans", "warm")
     start_from: ClassVar[str] = "visit"
     order: str = "sequential"
+    default_passes: ClassVar[int] = 50
+    default_tol: ClassVar[float] = 1.0
     accepts_weights: ClassVar[bool] = True
 
     def __init__(self, shape: Shape, options: Options) -> None:
@@ -265,6 +278,10 @@ class Engine:
     def round_blocks(self) -> int:
         """Blocks of a round: the width to which any number of threads gives the same bits."""
         return 8
+
+    def layout(self) -> Layout:
+        """The three together."""
+        return Layout(self.block_cells(), self.block_docs(), self.round_blocks())
 
     # -- what it does ----------------------------------------------------------------------------------------------
     def start(

@@ -1,0 +1,135 @@
+"""Deltas of a round into the rows of a dense table, in block order, float64 arithmetic, one rounding a row and round.
+
+table    [n, P]        rows first_row .. first_row + n - 1 of the table (float32, float64 or int32)
+arena    float32[R, U, P]   the round's deltas, one slot a block;  vocabs int32[R, U] the words of each slot, ascending
+lo, hi   int64[R]      rows of each slot that fall into this range
+factor   float64       multiplies every delta (1.0 but for BLEND)
+n_w      float64[n]    the words' counts, or length 0: hold each touched row to this sum (negatives clipped)
+change   float64[P]    receives the change of the column sums
+worst    float64[3]    max |row sum / n_w - 1| before the rescale, most negative entry / n_w, NaN or inf seen
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.kernels.jit import kernel
+
+
+@kernel
+def scatter_rows(table, first_row, arena, vocabs, lo, hi, factor, n_w, change, worst):
+    """Add the deltas of all slots to their rows; see the module's legend."""
+    slots, width = arena.shape[0], table.shape[1]
+    cursor = lo.copy()
+    acc = np.empty(width, np.float64)
+    while True:
+        row = np.int64(1) << np.int64(62)
+        for r in range(slots):
+            if cursor[r] < hi[r] and vocabs[r, cursor[r]] < row:
+                row = np.int64(vocabs[r, cursor[r]])
+        if row == np.int64(1) << np.int64(62):
+            return
+        old = table[row - first_row]
+        for k in range(width):
+            acc[k] = old[k]
+        for r in range(slots):
+            if cursor[r] < hi[r] and vocabs[r, cursor[r]] == row:
+                delta = arena[r, cursor[r]]
+                for k in range(width):
+                    acc[k] += factor * delta[k]
+                cursor[r] += 1
+        if len(n_w):
+            hold_row(acc, n_w[row - first_row], worst)
+        for k in range(width):
+            new = table.dtype.type(acc[k])
+            change[k] += np.float64(new) - np.float64(old[k])
+            old[k] = new
+
+
+@kernel
+def hold_row(acc, mass, worst):
+    """Clip negatives of one float64 row and scale it to sum to ``mass`` exactly; record what had to be corrected."""
+    low = 0.0
+    total = 0.0
+    for k in range(len(acc)):
+        total += acc[k]
+        low = min(low, acc[k])
+    if not np.isfinite(total):
+        worst[2] = 1.0
+        return
+    if mass <= 0.0:
+        return
+    worst[0] = max(worst[0], abs(total / mass - 1.0))
+    if low < 0.0:
+        worst[1] = min(worst[1], low / mass)
+        total = 0.0
+        for k in range(len(acc)):
+            if acc[k] < 0.0:
+                acc[k] = 0.0
+            total += acc[k]
+    if total > 0.0:
+        scale = mass / total
+        for k in range(len(acc)):
+            acc[k] *= scale
+
+
+@kernel
+def scatter_sparse(table, first_row, ptr, topic, value, vocab, lo, hi, change, seen, acc):
+    """Add one block's SparseDelta to rows lo..hi-1 of its vocabulary.
+
+    ptr: int64[U+1]; topic, value: [E]; vocab: int32[U]; seen: uint16 or int32[P] scratch; acc: float64[P] zeros (left
+    zero).  A row's entries are summed in float64 first, then rounded once.
+    """
+    for u in range(lo, hi):
+        row = table[vocab[u] - first_row]
+        n = 0
+        for j in range(ptr[u], ptr[u + 1]):
+            k = topic[j]
+            if acc[k] == 0.0:
+                seen[n] = k
+                n += 1
+                if n == len(seen):
+                    n = flush_row(row, seen, n, acc, change)
+            acc[k] += value[j]
+        flush_row(row, seen, n, acc, change)
+
+
+@kernel
+def flush_row(row, seen, n, acc, change):
+    """Enter the first n touched topics of ``acc`` into ``row`` and zero them; returns 0."""
+    for i in range(n):
+        k = seen[i]
+        if acc[k] != 0.0:
+            new = row.dtype.type(row[k] + acc[k])
+            change[k] += np.float64(new) - np.float64(row[k])
+            row[k] = new
+            acc[k] = 0.0
+    return 0
+
+
+@kernel
+def hold_rows(table, n_w, worst):
+    """End of a pass: every row of ``table`` (float32[n, P]) clipped and scaled to n_w (float64[n])."""
+    acc = np.empty(table.shape[1], np.float64)
+    for w in range(table.shape[0]):
+        for k in range(table.shape[1]):
+            acc[k] = table[w, k]
+        hold_row(acc, n_w[w], worst)
+        for k in range(table.shape[1]):
+            table[w, k] = table.dtype.type(acc[k])
+
+
+@kernel
+def column_sums(table, out):
+    """out float64[P] += column sums of table [n, P], in row order."""
+    for w in range(table.shape[0]):
+        for k in range(table.shape[1]):
+            out[k] += table[w, k]
+
+
+@kernel
+def scale_rows(table, factor):
+    """table *= factor, in place (float64 arithmetic)."""
+    for w in range(table.shape[0]):
+        for k in range(table.shape[1]):
+            table[w, k] = table.dtype.type(np.float64(table[w, k]) * factor)

@@ -1,0 +1,126 @@
+"""What this machine allows: memory (cgroup included), processors, and what this process uses of them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+from pathlib import Path
+
+from topicstream.errors import TopicsError
+
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def parse_bytes(text: str | int | float) -> int:
+    """``2G``, ``512M``, ``300MiB``, ``1.5g`` or a number of bytes -> bytes (powers of two)."""
+    if isinstance(text, (int, float)):
+        return int(text)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text.lower())
+    if match is None:
+        raise TopicsError(f"{text!r} is not an amount of memory; write for example 2G, 512M or a number of bytes")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def format_bytes(n: float) -> str:
+    """Bytes for people: ``512 MB``, ``2.0 GB`` (powers of two)."""
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)):
+        if abs(n) >= size:
+            value = n / size
+            return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
+    return f"{int(n)} B"
+
+
+def _status(field: str) -> int:
+    try:
+        with open("/proc/self/status") as f:
+            for line in f:
+                if line.startswith(field + ":"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process now (VmRSS)."""
+    return _status("VmRSS")
+
+
+def peak_bytes() -> int:
+    """Highest resident memory of this process so far (VmHWM)."""
+    return _status("VmHWM")
+
+
+def _cgroup_limits() -> list[int]:
+    limits = []
+    try:
+        lines = Path("/proc/self/cgroup").read_text().split("\n")
+    except OSError:
+        return []
+    for line in lines:
+        parts = line.split(":", 2)
+        if len(parts) != 3:
+            continue
+        if parts[1] == "":
+            base, name = Path("/sys/fs/cgroup"), "memory.max"
+        elif "memory" in parts[1].split(","):
+            base, name = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"
+        else:
+            continue
+        folder = base / parts[2].lstrip("/")
+        for candidate in [folder, *folder.parents]:
+            if not candidate.is_relative_to(base):
+                break
+            try:
+                text = (candidate / name).read_text().strip()
+            except OSError:
+                continue
+            if text.isdigit():
+                limits.append(int(text))
+    return limits
+
+
+def memory_allowed() -> int:
+    """Bytes this process tree may use: the machine's memory or the tightest cgroup limit."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([total, *_cgroup_limits()])
+
+
+def default_memory_limit() -> int:
+    """70 % of what the machine or the cgroup allows."""
+    return int(memory_allowed() * 0.7)
+
+
+def default_threads() -> int:
+    """Processors this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def calm_malloc() -> None:
+    """Few malloc arenas and early trimming, so that freed memory goes back and the limit can be kept."""
+    try:
+        libc = ctypes.CDLL(None)
+        libc.mallopt(-8, 2)  # M_ARENA_MAX
+        libc.mallopt(-1, 16 << 20)  # M_TRIM_THRESHOLD
+        libc.mallopt(-3, 4 << 20)  # M_MMAP_THRESHOLD: big arrays are mapped and unmapped
+    except (OSError, AttributeError):
+        pass
+
+
+def versions() -> dict[str, str]:
+    """Versions and processor that a bit-identical rerun depends on."""
+    import numba
+    import numpy
+    from llvmlite import binding
+
+    import topicstream
+
+    return {
+        "topicstream": topicstream.__version__,
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "numba": numba.__version__,
+        "cpu": f"{platform.machine()} {binding.get_host_cpu_name()}",
+    }

@@ -1,0 +1,62 @@
+"""Run a round of blocks: serial, or on a pool of threads (kernels release the GIL).  Same bits either way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+
+class Workers:
+    """``threads`` workers, each with a number 0..threads-1 that owns its buffers."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = max(1, threads)
+        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="topics") if self.threads > 1 else None
+        self._local = threading.local()
+        self._local.number = 0  # the thread that made this runs single items itself, while no worker is busy
+        self._numbers = iter(range(self.threads))
+        self._lock = threading.Lock()
+
+    def number(self) -> int:
+        """The calling worker's number."""
+        if self._pool is None:
+            return 0
+        if not hasattr(self._local, "number"):
+            with self._lock:
+                self._local.number = next(self._numbers)
+        return int(self._local.number)
+
+    def run(self, work: Callable[[int], None], n: int) -> None:
+        """work(0) .. work(n-1), each once; returns when all are done, raises the first error met."""
+        if self._pool is None or n <= 1:
+            # one item runs here, on worker 0's buffers: nobody else is running
+            for i in range(n):
+                work(i)
+            return
+        futures = [self._pool.submit(work, i) for i in range(n)]
+        _, waiting = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in waiting:
+            future.cancel()
+        wait(waiting)
+        for future in futures:
+            if not future.cancelled():
+                future.result()
+
+    def run_ranges(self, work: Callable[[int], None], n: int) -> None:
+        """Like ``run`` for many small items: each worker takes every threads-th item."""
+        if self._pool is None:
+            for i in range(n):
+                work(i)
+            return
+
+        def share(t: int) -> None:
+            for i in range(t, n, self.threads):
+                work(i)
+
+        self.run(share, self.threads)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)

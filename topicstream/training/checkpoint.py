@@ -1,0 +1,119 @@
+"""Checkpoints: the whole state of a training run at the end of a pass, or between two rounds of one.
+
+``checkpoints/P-R/`` (P passes done, R rounds of the next) holds ``state.json``, ``arrays.npz`` and one raw file a table.
+It is written beside and renamed, state last; only then are older checkpoints and their block memory removed.  Without
+fsync it survives a kill; the fsync that lets it survive a power cut is made as often as 5 % of the run's time allow.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from topicstream.durable import read_json, sync_file, sync_folder, write_json
+from topicstream.errors import StoreError
+
+SCHEMA = 1
+
+
+@dataclass
+class State:
+    """What a checkpoint says beside the tables.
+
+    passes   passes done (0: only the start); rounds: rounds done of the next one
+    arrays   small named arrays: params, totals, statistics so far, memory indexes
+    facts    plain values (stopping history, memory file names, digests)
+    """
+
+    passes: int
+    rounds: int
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Folder name; sorts in the order of work done."""
+        return f"{self.passes:06d}-{self.rounds:06d}"
+
+
+def _crc(path: Path) -> int:
+    crc = 0
+    with open(path, "rb", buffering=0) as f:
+        while piece := f.read(1 << 22):
+            crc = google_crc32c.extend(crc, piece)
+    return int(crc)
+
+
+def write_checkpoint(
+    folder: Path, state: State, save_tables: Mapping[str, Callable[[Path], None]], durable: bool, also_sync: list[Path]
+) -> Path:
+    """Write one checkpoint under ``folder`` and return its place.  ``also_sync``: block memory files it refers to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    beside, final = folder / f".{state.name}.tmp", folder / state.name
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    try:
+        files: dict[str, list[int]] = {}
+        for name, save in save_tables.items():
+            save(beside / f"{name}.rows")
+        buffer = io.BytesIO()
+        np.savez(buffer, **state.arrays)  # type: ignore[arg-type]
+        (beside / "arrays.npz").write_bytes(buffer.getvalue())
+        for path in sorted(beside.iterdir()):
+            files[path.name] = [path.stat().st_size, _crc(path)]
+            if durable:
+                sync_file(path)
+        value = {"schema": SCHEMA, "passes": state.passes, "rounds": state.rounds, "files": files, "facts": state.facts}
+        write_json(beside / "state.json", value, durable=durable)
+        if durable:
+            for path in also_sync:
+                sync_file(path)
+        if final.exists():
+            shutil.rmtree(final)
+        os.rename(beside, final)
+        if durable:
+            sync_folder(folder)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    return final
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Finished checkpoints, the latest last."""
+    if not folder.is_dir():
+        return []
+    return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def remove_before(folder: Path, keep: set[str]) -> None:
+    """Remove all checkpoints but those named, and what an interrupted write left."""
+    if folder.is_dir():
+        for path in folder.iterdir():
+            if path.name not in keep:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def read_checkpoint(path: Path) -> State:
+    """Verify every file's size and checksum and read state and arrays; StoreError naming what is damaged."""
+    value = read_json(path / "state.json")
+    if value.get("schema") != SCHEMA:
+        raise StoreError(
+            f"{path}: checkpoint of schema {value.get('schema')}, this version reads {SCHEMA}; start anew with --force"
+        )
+    for name, (size, crc) in value["files"].items():
+        part = path / name
+        if not part.exists() or part.stat().st_size != size or _crc(part) != crc:
+            raise StoreError(
+                f"{part}: missing or does not match its checksum; remove {path} to go back to the checkpoint before it"
+            )
+    with np.load(path / "arrays.npz", allow_pickle=False) as arrays:
+        return State(value["passes"], value["rounds"], {k: arrays[k] for k in arrays.files}, value["facts"])

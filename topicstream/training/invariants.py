@@ -1,0 +1,77 @@
+"""What must hold at the end of every pass, and what is worth a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from topicstream.engines.base import Engine
+from topicstream.errors import TopicsError
+
+ROW_TOLERANCE = 1e-5
+TOTAL_TOLERANCE = 1e-9
+FLOAT32_STEP = 2.0**-24
+
+
+def check_pass(
+    engine: Engine, totals: Mapping[str, np.ndarray], worst: Mapping[str, np.ndarray], number: int, tokens: float
+) -> None:
+    """TopicsError when a table holds NaN or inf, or (tables with row mass) when a row's mass had to be corrected by more
+    than 1e-5, an entry was below -1e-5 n_w, or the total differs from the tokens by more than 1e-9 (plus what rounding
+    the entries to float32 costs)."""
+    where = "the start" if number == 0 else f"pass {number}"
+    for name, spec in engine.tables.items():
+        if not np.isfinite(totals[name]).all() or worst[name][2]:
+            raise TopicsError(
+                f"{engine.name}: table {name} holds NaN or infinity after {where}; the last checkpoint is intact, report this"
+            )
+        if not spec.row_mass:
+            continue
+        if worst[name][0] > ROW_TOLERANCE or worst[name][1] < -ROW_TOLERANCE:
+            raise TopicsError(
+                f"{engine.name}: token mass is not conserved in {name} after {where}: a row off by {worst[name][0]:.1e}, "
+                f"lowest entry {worst[name][1]:.1e} of its row; the last checkpoint is intact, report this"
+            )
+        off = abs(float(totals[name].sum()) / tokens - 1.0)
+        entries = min(engine.shape.words * engine.shape.topics, max(engine.shape.cells, 1))
+        if off > TOTAL_TOLERANCE + 4 * FLOAT32_STEP / np.sqrt(entries):
+            raise TopicsError(
+                f"{engine.name}: {name} sums to the tokens only within {off:.1e} after {where}; the last checkpoint is intact, report this"
+            )
+
+
+def duplicate_topics(table: Any, topics: int, words: int = 20000) -> list[str]:
+    """Warnings for empty topics and for topics that are the same (l1 distance of p(w|k) over the ``words`` most frequent
+    words below 0.02)."""
+    top = np.zeros((0, topics))
+    pieces = []
+    seen = 0
+    for _, rows in table.pieces():
+        take = min(len(rows), words - seen)
+        pieces.append(np.array(rows[:take, :topics], np.float32))
+        seen += take
+        if seen >= words:
+            break
+    top = np.concatenate(pieces) if pieces else top
+    sums = top.sum(axis=0)
+    warnings = []
+    empty = np.flatnonzero(table.totals[:topics] < 0.5)
+    if len(empty):
+        warnings.append(f"{len(empty)} of {topics} topics are empty: fewer topics (-K) would do")
+    full = np.flatnonzero(sums > 0)
+    p = (top[:, full] / sums[full]).T.copy()
+    same = []
+    coarse = p @ p.T
+    norms = np.sqrt(np.diag(coarse))
+    near = np.argwhere(np.triu(coarse / np.outer(norms, norms), 1) > 0.99)
+    for a, b in near[:10000]:
+        if np.abs(p[a] - p[b]).sum() < 0.02:
+            same.append((int(full[a]), int(full[b])))
+    if same:
+        shown = ", ".join(f"{a} = {b}" for a, b in same[:5])
+        warnings.append(
+            f"{len(same)} pairs of topics are the same ({shown}{', ...' if len(same) > 5 else ''}): fewer topics (-K) would do"
+        )
+    return warnings

@@ -1,0 +1,292 @@
+"""Train a model: plan, start, pass after pass, checkpoint, stop, store.  The library twin of ``topics train``."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topicstream import machine
+from topicstream.corpus.reader import Corpus
+from topicstream.durable import lock
+from topicstream.engines import find
+from topicstream.engines.base import BlockShape, Engine, Layout, Shape
+from topicstream.errors import InputError, Interrupted, TopicsError
+from topicstream.training.plan import make_plan, memory_bytes
+from topicstream.training.progress import Progress
+from topicstream.training.record import Record, remember, same_or_refuse
+from topicstream.training.session import Session
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When to stop: after ``passes``, when training perplexity changes by less than ``tol`` twice running (0: never), or
+    after ``max_time`` seconds.  ``eval_every`` passes the held-out perplexity is measured (0: never)."""
+
+    passes: int
+    tol: float
+    max_time: float | None = None
+    eval_every: int = 0
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What ``train`` did: the model's folder, passes made in all, why it stopped, the last history record."""
+
+    model: Path
+    passes: int
+    reason: str
+    last: Mapping[str, Any]
+
+
+class Signals:
+    """First SIGINT or SIGTERM: ``asked`` becomes its number.  Second: the process stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def _handle(self, signum: int, frame: Any) -> None:
+        if self.asked:
+            signal.signal(signum, signal.SIG_DFL)
+            signal.raise_signal(signum)
+        self.asked = signum
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[Signals]:
+        """Watch while the block runs (in the main thread; elsewhere signals are left alone)."""
+        before: dict[int, Any] = {}
+        with contextlib.suppress(ValueError):
+            for s in (signal.SIGINT, signal.SIGTERM):
+                before[s] = signal.signal(s, self._handle)
+        try:
+            yield self
+        finally:
+            for s, old in before.items():
+                signal.signal(s, old)
+
+
+def word_masses(corpus: Corpus) -> np.ndarray:
+    """n_w float64[W]: each word's total count over the training cells, streamed from the store."""
+    masses = np.zeros(corpus.n_words)
+    for block in corpus.blocks():
+        masses[block.vocab] += np.bincount(block.words, weights=block.counts, minlength=block.n_words)
+    return masses
+
+
+def make_options(engine: type[Engine], given: Mapping[str, Any]) -> Any:
+    """The engine's Options from plain values; TopicsError naming an unknown or impossible one."""
+    fields = engine.Options.__dataclass_fields__
+    for name, value in given.items():
+        if name not in fields:
+            raise TopicsError(f"{engine.name} has no option {name!r}; it has {', '.join(fields)}")
+        limits = fields[name].metadata
+        if value is not None and limits.get("min") is not None and value < limits["min"]:
+            raise TopicsError(f"{name} must be at least {limits['min']}, not {value}")
+        if value is not None and limits.get("max") is not None and value > limits["max"]:
+            raise TopicsError(f"{name} must be at most {limits['max']}, not {value}")
+        if value is not None and limits.get("choices") and value not in limits["choices"]:
+            raise TopicsError(f"{name} must be one of {', '.join(map(str, limits['choices']))}, not {value}")
+    return engine.Options(**given)
+
+
+def train(
+    corpus: str | Path = "corpus.zarr",
+    model: str | Path = "model",
+    *,
+    algo: str = "atbp",
+    topics: int = 100,
+    seed: int = 0,
+    passes: int | None = None,
+    tol: float | None = None,
+    max_time: float | None = None,
+    eval_every: int = 0,
+    start: str | None = None,
+    warm: str | Path | None = None,
+    threads: int | None = None,
+    mem_limit: str | int | None = None,
+    tables: str = "auto",
+    block_cells: int | None = None,
+    round_blocks: int | None = None,
+    checkpoint_minutes: float = 10.0,
+    force: bool = False,
+    options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Trained:
+    """Train ``topics`` topics on a corpus store with engine ``algo`` and store them in the folder ``model``.
+
+    Called again with the same arguments it carries on where an interrupted run stopped, does nothing when the run is
+    finished, and continues it when ``passes`` is higher.  ``force`` starts anew.
+
+    options      the engine's own (alpha and beta per topic and per word, ...): see ``topics engines --json``
+    start        one of the engine's starts; ``warm`` names the model of a ``warm`` start
+    mem_limit    bytes or ``"2G"``: a promise about the whole process; default 70 % of what the machine allows
+    tables       where the big tables live: ``auto``, ``memory`` or ``disk``
+    max_time     seconds
+
+    Raises DoesNotFit when memory or disk cannot hold it, Busy when another process trains this model, Interrupted after
+    a signal (a checkpoint has been written), TopicsError when options or corpus differ from those of the run to resume.
+    """
+    progress = progress or Progress()
+    machine.calm_malloc()
+    store = Corpus.open(corpus)
+    if store.n_cells == 0:
+        raise InputError(f"{store.path}: no training documents with words; ingest more, or lower --min-df")
+    kind = find(algo)
+    if topics < 1:
+        raise TopicsError(f"the number of topics must be at least 1, not {topics}")
+    if store.weighted and not kind.accepts_weights:
+        raise InputError(
+            f"{store.path} has real-valued cells and {algo} needs whole counts; use a message-passing engine such as atbp"
+        )
+    shape = Shape(store.n_docs, store.n_words, store.n_cells, float(store.n_tokens), topics, store.weighted)
+    engine = kind(shape, make_options(kind, options or {}))
+    chosen = start or ("warm" if warm is not None else engine.starts[0])
+    if chosen not in engine.starts:
+        raise TopicsError(f"{algo} cannot start from {chosen!r}; it can from {', '.join(engine.starts)}")
+    if (chosen == "warm") != (warm is not None):
+        raise TopicsError("--start warm and the model to start from go together: --start warm --warm MODEL")
+    layout = engine.layout()
+    layout = Layout(block_cells or layout.block_cells, layout.block_docs, round_blocks or layout.round_blocks)
+    folder = Path(model)
+    record = Record(
+        engine=engine.name,
+        cites=engine.cites,
+        options={**asdict(engine.options)},
+        topics=topics,
+        seed=seed,
+        start=chosen,
+        warm=str(Path(warm).resolve()) if warm is not None else None,
+        layout=asdict(layout),
+        corpus=store.fingerprint,
+        versions=machine.versions(),
+    )
+    stopping = Stopping(
+        passes if passes is not None else engine.default_passes,
+        tol if tol is not None else engine.default_tol,
+        max_time,
+        eval_every,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock(folder, "training"), Signals().watched() as signals:
+        if force:
+            forget(folder)
+        else:
+            for warning in same_or_refuse(folder, record):
+                progress.say(f"warning: {warning}")
+        began = time.monotonic()
+        warmed = warm_up(engine, store.weighted)
+        if time.monotonic() - began > 1:
+            progress.say(f"compiled in {time.monotonic() - began:.1f} s")
+        grid = store.grid(layout.block_cells, layout.block_docs)
+        block = BlockShape(
+            docs=int(grid.docs.max()),
+            cells=int(grid.cells.max()),
+            tokens=most_tokens(store, grid, shape) if any(s.per == "token" for s in engine.memory.values()) else 0,
+            words=grid.max_words,
+        )
+        pass_memory = memory_bytes_of_pass(engine, store, grid)
+        plan = make_plan(
+            engine,
+            layout,
+            block,
+            pass_memory,
+            base=max(machine.resident_bytes(), warmed),
+            limit=machine.parse_bytes(mem_limit) if mem_limit is not None else machine.default_memory_limit(),
+            threads=threads or machine.default_threads(),
+            tables=tables,
+            disk_free=shutil.disk_usage(folder).free,
+        )
+        for line in plan.lines():
+            progress.say(line)
+        remember(folder, record)
+        session = Session(folder, record, engine, store, grid, block, plan, seed, layout, warm, progress)
+        try:
+            return _passes(session, stopping, signals, checkpoint_minutes * 60, progress)
+        finally:
+            session.close()
+
+
+def _passes(
+    session: Session, stopping: Stopping, signals: Signals, checkpoint_seconds: float, progress: Progress
+) -> Trained:
+    """The pass loop proper."""
+    began = time.monotonic()
+    reason = "all passes done"
+    finished = session.resume()
+    if finished is not None and session.passes >= stopping.passes:
+        progress.say(
+            f"{session.folder}: finished already, {session.passes} passes; a higher --passes continues, --force starts anew"
+        )
+        return Trained(session.folder, session.passes, finished, session.last)
+    if finished is not None and finished != "all passes done" and session.made_with(stopping):
+        progress.say(
+            f"{session.folder}: finished already ({finished}, {session.passes} passes); --tol 0 continues, --force starts anew"
+        )
+        return Trained(session.folder, session.passes, finished, session.last)
+    session.note_stopping(stopping)
+
+    def pause(rounds: int, cells: int) -> bool:
+        progress.cells(cells)
+        if signals.asked:
+            return False
+        if time.monotonic() - session.last_checkpoint > checkpoint_seconds:
+            session.checkpoint_between_rounds(rounds)
+        return True
+
+    while session.passes < stopping.passes or session.needs_start:
+        if not session.run_pass(stopping, pause):
+            session.checkpoint_between_rounds(session.rounds)
+            raise Interrupted(
+                f"stopped by a signal after {session.passes} passes; a checkpoint is written. Run the same command again to go on",
+                signals.asked,
+            )
+        if session.converged(stopping.tol):
+            reason = f"perplexity changed by less than {stopping.tol:g}"
+            break
+        if stopping.max_time is not None and time.monotonic() - began > stopping.max_time:
+            reason = "out of time"
+            break
+    session.finish(reason)
+    for warning in session.warnings():
+        progress.say(f"warning: {warning}")
+    return Trained(session.folder, session.passes, reason, session.last)
+
+
+def forget(folder: Path) -> None:
+    """Remove what a run left in a model folder, but not the model itself (the new one replaces it when it is done)."""
+    for name in ("checkpoints", "work"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in ("training.json", "history.jsonl", "finished.json"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def warm_up(engine: Engine, weighted: bool) -> int:
+    """Compile every kernel of ``engine`` on a tiny made corpus, in this thread; returns resident bytes afterwards."""
+    from topicstream.training.warmup import compile_kernels
+
+    compile_kernels(engine, weighted)
+    return machine.resident_bytes()
+
+
+def most_tokens(corpus: Corpus, grid: Any, shape: Shape) -> int:
+    """Tokens of the largest block of the grid."""
+    return int(max((b.tokens for b in corpus.blocks(grid=grid)), default=0))
+
+
+def memory_bytes_of_pass(engine: Engine, corpus: Corpus, grid: Any) -> int:
+    """Block memory of one pass in bytes (an upper bound for arrays per block)."""
+    if not engine.memory:
+        return 0
+    total = 0
+    tokens_left = float(corpus.n_tokens)
+    for docs, cells in zip(grid.docs, grid.cells):
+        share = int(tokens_left * cells / max(corpus.n_cells, 1)) + 1
+        total += memory_bytes(engine, BlockShape(int(docs), int(cells), share, min(grid.max_words, int(cells))))
+    return total

@@ -1,0 +1,217 @@
+"""One pass over the corpus: gather rows, process blocks, scatter deltas, round by round."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.corpus.reader import Corpus, Cutter, Grid
+from topicstream.engines.base import Engine, Key, Out, Rows, Rule, Scratch
+from topicstream.parallel.rounds import Workers
+from topicstream.training.memory import BlockMemory
+from topicstream.training.plan import PREFETCH
+from topicstream.training.tables import Deltas
+
+
+class StorageAhead:
+    """Decodes the storage blocks that a sequence of blocks needs, ahead of the workers, in one background thread."""
+
+    def __init__(self, corpus: Corpus, grid: Grid, numbers: Sequence[int]) -> None:
+        self._corpus, self._grid = corpus, grid
+        storage = grid.storage[np.asarray(numbers, np.int64)] if len(numbers) else np.zeros(0, np.int64)
+        new = np.append(True, np.diff(storage) != 0) if len(storage) else np.zeros(0, bool)
+        self._run_of = np.cumsum(new) - 1  # position in the pass -> run of blocks from one storage block
+        self._storage = storage[new]
+        self._left = np.bincount(self._run_of, minlength=len(self._storage)) if len(storage) else np.zeros(0, np.int64)
+        self._futures: dict[int, Future[Any]] = {}
+        self._lowest = self._asked = 0
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
+        with self._lock:
+            self._ask(0)
+
+    def _ask(self, reach: int) -> None:
+        while self._asked < len(self._storage) and self._asked <= max(self._lowest + PREFETCH, reach):
+            self._futures[self._asked] = self._pool.submit(
+                self._corpus.decode, int(self._storage[self._asked]), self._grid.heldout
+            )
+            self._asked += 1
+
+    def get(self, position: int) -> Any:
+        """The decoded storage block of the block at ``position`` of the sequence."""
+        run = int(self._run_of[position])
+        with self._lock:
+            self._ask(run)
+            future = self._futures[run]
+        return future.result()
+
+    def done(self, position: int) -> None:
+        """The block at ``position`` has been cut out."""
+        run = int(self._run_of[position])
+        with self._lock:
+            self._left[run] -= 1
+            if self._left[run] == 0:
+                self._futures.pop(run, None)
+                while self._lowest < len(self._storage) and self._left[self._lowest] == 0:
+                    self._lowest += 1
+                self._ask(0)
+
+    def close(self) -> None:
+        """Stop decoding."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class PassRunner:
+    """Owns the buffers and runs passes of one engine over one grid.
+
+    tables, nexts   name -> table; nexts are the other copies under REPLACE (else empty)
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        corpus: Corpus,
+        grid: Grid,
+        tables: dict[str, Any],
+        nexts: dict[str, Any],
+        workers: Workers,
+        deltas: dict[str, Deltas],
+        seed: int,
+        round_blocks: int,
+    ) -> None:
+        self.engine, self.corpus, self.grid, self.workers = engine, corpus, grid, workers
+        self.tables, self.nexts, self._deltas, self._seed = tables, nexts, deltas, seed
+        self.round_blocks = round_blocks
+        self._cutters = [Cutter(corpus.n_words) for _ in range(workers.threads)]
+        self._scratch = [Scratch() for _ in range(workers.threads)]
+        self._io_scratch = [Scratch() for _ in range(workers.threads)]
+        self._table_scratch = [{name: Scratch() for name in tables} for _ in range(workers.threads)]
+        self._keep = [Scratch() for _ in range(self.round_blocks)]
+
+    def new_stats(self) -> dict[str, np.ndarray]:
+        """Zeroed statistics."""
+        return {name: np.zeros(n) for name, n in self.engine.stats.items()}
+
+    def run(
+        self,
+        pass_number: int,
+        numbers: np.ndarray,
+        first_round: int,
+        stats: dict[str, np.ndarray],
+        params: dict[str, np.ndarray],
+        seeds: Any | None,
+        old: BlockMemory | None,
+        new: BlockMemory | None,
+        before_scatter: Callable[[], None],
+        after_round: Callable[[int, int], bool],
+    ) -> bool:
+        """Rounds ``first_round`` .. of one pass (pass 0 is the start).  Returns False when ``after_round(rounds done,
+        cells done)`` asked to stop before the end.  ``stats`` is added to; ``params`` changed by ``end_round``."""
+        engine, size = self.engine, self.round_blocks
+        starting = pass_number == 0
+        numbers = np.asarray(numbers, np.int64)
+        todo = numbers[first_round * size :]
+        ahead = StorageAhead(self.corpus, self.grid, list(todo))
+        totals = {name: table.totals for name, table in self.tables.items()}
+        key = Key(self._seed, pass_number)
+        cells_done = int(self.grid.cells[numbers[: first_round * size]].sum())
+        try:
+            for at in range(0, len(todo), size):
+                group = todo[at : at + size]
+                slots: list[Any] = [None] * len(group)
+
+                def work(i: int, group: np.ndarray = group, at: int = at, slots: list[Any] = slots) -> None:
+                    slots[i] = self._visit(int(group[i]), at + i, i, ahead, totals, params, key, seeds, old, new)
+
+                if old is not None:
+                    for number in todo[at + size : at + 2 * size]:
+                        old.ahead(int(number))
+                self.workers.run(work, len(group))
+                round_stats = self.new_stats()
+                docs = 0
+                for block, out in slots:
+                    docs += block.n_docs
+                    for name, value in out.stats.items():
+                        round_stats[name] += value
+                before_scatter()
+                self._scatter(slots, starting, params, docs)
+                for name, value in round_stats.items():
+                    stats[name] += value
+                if not starting:
+                    engine.end_round(params, round_stats)
+                cells_done += int(self.grid.cells[group].sum())
+                if not after_round(first_round + at // size + 1, cells_done):
+                    return False
+        finally:
+            ahead.close()
+        return True
+
+    def _visit(
+        self,
+        number: int,
+        position: int,
+        slot: int,
+        ahead: StorageAhead,
+        totals: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        seeds: Any | None,
+        old: BlockMemory | None,
+        new: BlockMemory | None,
+    ) -> tuple[Block, Out]:
+        worker = self.workers.number()
+        scratch, io = self._scratch[worker], self._io_scratch[worker]
+        block = self._cutters[worker].block(self.corpus, self.grid, number, ahead.get(position))
+        ahead.done(position)
+        delta: dict[str, Any] = {}
+        for name, deltas in self._deltas.items():
+            delta[name] = deltas.slot(slot, block.vocab, scratch)
+        memory = new.buffers(block, io) if new is not None else {}
+        out = Out(delta, dict(memory), self.new_stats(), scratch, self._keep[slot])
+        if key.pass_number == 0:
+            rows: dict[str, Any] = {}
+            sums: Mapping[str, np.ndarray] = {}
+            if seeds is not None:
+                base = seeds.rows(block.vocab)
+                rows = {"phi": Rows(base, np.arange(len(block.vocab), dtype=np.int64))}
+                sums = {"phi": seeds.totals}
+            self.engine.start(block, rows, sums, params, key, out)
+        else:
+            own = self._table_scratch[worker]
+            rows = {name: table.rows(block.vocab, own[name]) for name, table in self.tables.items()}
+            kept = old.read(number, block, io) if old is not None else {}
+            self.engine.process(block, rows, totals, kept, params, key, out)
+        for name, deltas in self._deltas.items():
+            deltas.filled(slot, delta[name])
+        if new is not None:
+            new.write(number, out.memory)
+        return block, out
+
+    def _scatter(
+        self, slots: list[tuple[Block, Out]], starting: bool, params: Mapping[str, np.ndarray], docs: int
+    ) -> None:
+        rule = self.engine.rule
+        for name, spec in self.engine.tables.items():
+            # rows hold their mass only once every block has entered: not while a start or a REPLACE pass builds them up
+            target = self.nexts[name] if (rule is Rule.REPLACE and not starting) else self.tables[name]
+            hold = rule is Rule.ADD and not starting
+            factor = 1.0
+            if rule is Rule.BLEND and not starting:
+                rho, scale = self.engine.blend(params, docs)
+                factor = rho * scale * target.blend(rho)
+            if spec.layout == "packed":
+                target.scatter([(block.vocab, out.delta[name]) for block, out in slots])
+            elif spec.delta == "sparse":
+                target.scatter_sparse([(block.vocab, out.delta[name]) for block, out in slots])
+            else:
+                target.scatter(self._deltas[name], len(slots), factor, hold)
+
+    def scratch_bytes(self) -> int:
+        """Bytes the buffers hold now."""
+        every = [*self._scratch, *self._io_scratch, *self._keep, *(s for d in self._table_scratch for s in d.values())]
+        return sum(s.nbytes for s in every)

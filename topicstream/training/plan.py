@@ -1,0 +1,165 @@
+"""The memory plan: what a training run will hold, fitted to the limit before it starts.
+
+The plan may choose threads and where tables and deltas live; it may not choose block size, round width or start, which
+decide the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from topicstream.corpus.format import CELLS, DOCS
+from topicstream.engines.base import BlockShape, Engine, Layout, Rule, TableSpec, padded
+from topicstream.errors import DoesNotFit
+from topicstream.machine import format_bytes
+
+PREFETCH = 2
+STORAGE_BYTES = CELLS * 8 + DOCS * 4
+SLACK = 1.06  # fragmentation and what malloc keeps
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Threads, placements, and bytes by purpose (RAM unless named disk)."""
+
+    threads: int
+    tables_on_disk: bool
+    deltas_on_disk: bool
+    parts: Mapping[str, int]
+    disk: Mapping[str, int]
+    limit: int
+
+    @property
+    def total(self) -> int:
+        """Bytes of RAM."""
+        return int(sum(self.parts.values()) * SLACK)
+
+    def lines(self) -> list[str]:
+        """The plan in words, a line each."""
+        where = "on disk" if self.tables_on_disk else "in memory"
+        parts = ", ".join(f"{k} {format_bytes(v)}" for k, v in self.parts.items() if v >= 1 << 20)
+        disk = ", ".join(f"{k} {format_bytes(v)}" for k, v in self.disk.items() if v)
+        spilled = ", deltas spilled to disk" if self.deltas_on_disk else ""
+        return [
+            f"memory plan: {format_bytes(self.total)} of {format_bytes(self.limit)}, {self.threads} thread"
+            f"{'s' if self.threads != 1 else ''}, tables {where}{spilled}",
+            f"  {parts}",
+            f"  on disk: {disk or 'checkpoints only'}",
+        ]
+
+
+def table_bytes(spec: TableSpec, engine: Engine) -> int:
+    """Bytes of one copy of a table in RAM or on disk (a packed table: its densest case, one entry a cell)."""
+    if spec.layout == "packed":
+        cells = min(engine.shape.tokens, engine.shape.words * engine.shape.topics)
+        return int(cells * 4 * 1.5 + engine.shape.words * 24)
+    return int(engine.shape.words * padded(engine.shape.topics) * np.dtype(spec.dtype).itemsize)
+
+
+def memory_bytes(engine: Engine, block: BlockShape) -> int:
+    """Bytes of block memory of one block."""
+    return sum(
+        int(np.prod(s.shape(block), dtype=np.int64)) * np.dtype(s.dtype).itemsize for s in engine.memory.values()
+    )
+
+
+def _needs(
+    engine: Engine,
+    layout: Layout,
+    block: BlockShape,
+    base: int,
+    threads: int,
+    tables_on_disk: bool,
+    deltas_on_disk: bool,
+) -> dict[str, int]:
+    width = padded(engine.shape.topics)
+    copies = 2 if engine.rule is Rule.REPLACE else 1
+    round_blocks = layout.round_blocks
+    tables = gathered = dense_slot = 0
+    sparse = False
+    for spec in engine.tables.values():
+        tables += table_bytes(spec, engine) * copies
+        if spec.layout == "dense":
+            gathered += block.words * width * np.dtype(spec.dtype).itemsize
+        if spec.delta == "dense" and spec.layout == "dense":
+            dense_slot += block.words * width * 4
+        else:
+            sparse = True
+    scratch = engine.scratch_bytes(block)
+    per_thread = (
+        2 * memory_bytes(engine, block)
+        + block.cells * 8
+        + block.docs * 8
+        + block.words * 12
+        + engine.shape.words * 5
+        + scratch
+        + (gathered + (8 << 20) if tables_on_disk else 0)
+        + (dense_slot if deltas_on_disk else 0)
+    )
+    return {
+        "interpreter": base,
+        "tables": (24 << 20) if tables_on_disk else tables,
+        "deltas": (0 if deltas_on_disk else dense_slot * round_blocks)
+        + block.words * 4 * round_blocks
+        + (scratch * max(0, round_blocks - threads) if sparse else 0),
+        "threads": per_thread * threads,
+        "prefetch": STORAGE_BYTES * (PREFETCH + threads + 1),
+        "vocabulary": engine.shape.words * 16,
+    }
+
+
+def make_plan(
+    engine: Engine,
+    layout: Layout,
+    block: BlockShape,
+    pass_memory: int,
+    *,
+    base: int,
+    limit: int,
+    threads: int,
+    tables: str = "auto",
+    disk_free: int,
+) -> Plan:
+    """Fit the run into ``limit`` bytes of RAM and ``disk_free`` of disk.
+
+    base: resident bytes after imports and compiling; pass_memory: block memory of a whole pass in bytes; tables:
+    ``auto``, ``memory`` or ``disk``.  Raises DoesNotFit naming the smallest limit (or what else would help).
+    """
+    tables_size = sum(table_bytes(s, engine) for s in engine.tables.values())
+    disk = {"block memory": pass_memory * (3 if pass_memory else 0), "checkpoints": tables_size * 2}
+    packed = any(s.layout == "packed" for s in engine.tables.values())
+    placements = {
+        "auto": [(False, False), (False, True), (True, True)],
+        "memory": [(False, False), (False, True)],
+        "disk": [(True, False), (True, True)],
+    }[tables]
+    if packed:
+        placements = [(False, False)]
+    smallest = 1 << 62
+    for on_disk, spilled in placements:
+        for t in range(threads, 0, -1):
+            parts = _needs(engine, layout, block, base, t, on_disk, spilled)
+            on = dict(disk)
+            if on_disk:
+                on["tables"] = tables_size * (2 if engine.rule is Rule.REPLACE else 1)
+            if spilled:
+                on["deltas"] = block.words * padded(engine.shape.topics) * 4 * layout.round_blocks
+            plan = Plan(t, on_disk, spilled, parts, on, limit)
+            smallest = min(smallest, plan.total)
+            if plan.total <= limit:
+                need = sum(on.values())
+                if need > disk_free:
+                    raise DoesNotFit(
+                        f"{engine.name} with {engine.shape.topics} topics needs {format_bytes(need)} of disk "
+                        f"({', '.join(f'{k} {format_bytes(v)}' for k, v in on.items() if v)}), {format_bytes(disk_free)} are free; "
+                        "free some, put --model on another disk, or choose an engine that keeps less (`topics engines`)"
+                    )
+                return plan
+    forced = " with --tables memory" if tables == "memory" else ""
+    raise DoesNotFit(
+        f"{engine.name} with {engine.shape.topics} topics does not fit {format_bytes(limit)}{forced}: the smallest limit that "
+        f"would do is {-(-smallest // (1 << 20))}M; raise --mem-limit, lower -K, or choose another engine (`topics engines`)"
+    )

@@ -1,0 +1,74 @@
+"""What a training run is, written before its first pass: a run may only be resumed by the same one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from topicstream.durable import read_json, write_json
+from topicstream.errors import TopicsError
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """Everything the result depends on.  ``versions`` is compared with a warning, the rest must be equal."""
+
+    engine: str
+    cites: str
+    options: dict[str, Any]
+    topics: int
+    seed: int
+    start: str
+    warm: str | None
+    layout: dict[str, int]
+    corpus: str
+    versions: dict[str, str]
+
+
+_FLAGS = {
+    "engine": "--algo",
+    "topics": "-K",
+    "seed": "--seed",
+    "start": "--start",
+    "warm": "--warm",
+    "layout": "block layout",
+}
+
+
+def remember(folder: Path, record: Record) -> None:
+    """Write the record."""
+    write_json(folder / "training.json", {"schema": SCHEMA, **asdict(record)})
+
+
+def same_or_refuse(folder: Path, record: Record) -> list[str]:
+    """Nothing when the folder holds no run or the same one (warnings where only versions differ); else TopicsError with
+    every difference."""
+    if not (folder / "training.json").exists():
+        return []
+    before, now = read_json(folder / "training.json"), asdict(record)
+    differ: list[str] = []
+    if before.get("schema") != SCHEMA:
+        differ.append(f"schema {before.get('schema')} -> {SCHEMA}")
+    for name in ("engine", "topics", "seed", "start", "warm", "layout"):
+        if before.get(name) != now[name]:
+            differ.append(f"{_FLAGS[name]} {before.get(name)} -> {now[name]}")
+    if before.get("engine") == now["engine"]:
+        old = before.get("options", {})
+        differ += [f"--{k.replace('_', '-')} {old.get(k)} -> {v}" for k, v in now["options"].items() if old.get(k) != v]
+    if before.get("corpus") != now["corpus"]:
+        differ.append("the corpus has changed (another fingerprint)")
+    if differ:
+        raise TopicsError(
+            f"{folder} holds a run with other settings: {'; '.join(differ)}. Use --force to start anew, or another --model"
+        )
+    changed = [
+        f"{k} {before['versions'].get(k)} -> {v}" for k, v in now["versions"].items() if before["versions"].get(k) != v
+    ]
+    return (
+        [f"resuming under other versions ({'; '.join(changed)}): the result may differ in the last bits"]
+        if changed
+        else []
+    )

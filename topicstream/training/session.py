@@ -1,0 +1,495 @@
+"""One training run on its way: its tables, block memory, parameters, history and checkpoints."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from topicstream import machine
+from topicstream.corpus.reader import Corpus, Grid
+from topicstream.durable import read_json, write_bytes, write_json
+from topicstream.engines.base import BlockShape, Engine, Layout, Rule
+from topicstream.errors import StoreError, TopicsError
+from topicstream.parallel.rounds import Workers
+from topicstream.training.checkpoint import State, checkpoints, read_checkpoint, remove_before, write_checkpoint
+from topicstream.training.invariants import check_pass, duplicate_topics
+from topicstream.training.memory import BlockMemory
+from topicstream.training.passes import PassRunner
+from topicstream.training.plan import Plan
+from topicstream.training.progress import Progress
+from topicstream.training.record import Record
+from topicstream.training.tables import Deltas, DenseTable
+
+if TYPE_CHECKING:
+    from topicstream.training.loop import Stopping
+
+DURABLE_SHARE = 0.05  # of the run's time may go into fsync
+
+
+class Session:
+    """See the module's head.  ``passes`` done, ``rounds`` done of the next; ``last`` is the latest history record."""
+
+    def __init__(
+        self,
+        folder: Path,
+        record: Record,
+        engine: Engine,
+        corpus: Corpus,
+        grid: Grid,
+        block: BlockShape,
+        plan: Plan,
+        seed: int,
+        layout: Layout,
+        warm: str | Path | None,
+        progress: Progress,
+    ) -> None:
+        self.folder, self.record, self.engine, self.corpus, self.grid = folder, record, engine, corpus, grid
+        self.plan, self._progress, self._warm, self._seed = plan, progress, warm, seed
+        self._work, self._checkpoints = folder / "work", folder / "checkpoints"
+        self._work.mkdir(exist_ok=True)
+        self._sweep_scratch()
+        self.workers = Workers(plan.threads)
+        from topicstream.training.loop import word_masses
+
+        self._n_w = word_masses(corpus) if any(s.row_mass for s in engine.tables.values()) else None
+        self.tables = {name: self._new_table(name, "table") for name in engine.tables}
+        replace = engine.rule is Rule.REPLACE
+        self.nexts = {name: self._new_table(name, "next") for name in engine.tables} if replace else {}
+        deltas = {
+            name: Deltas(
+                layout.round_blocks,
+                block.words,
+                self.tables[name].width,
+                self._work / f"deltas-{name}.scratch" if plan.deltas_on_disk else None,
+            )
+            for name, spec in engine.tables.items()
+            if spec.layout == "dense" and spec.delta == "dense"
+        }
+        self._deltas = deltas
+        self.runner = PassRunner(
+            engine, corpus, grid, self.tables, self.nexts, self.workers, deltas, seed, layout.round_blocks
+        )
+        self.params = engine.initial_params()
+        self.passes, self.rounds = 0, 0
+        self.needs_start = True
+        self.stats = self.runner.new_stats()
+        self.old: BlockMemory | None = None
+        self.new: BlockMemory | None = None
+        self.last: dict[str, Any] = {}
+        self.last_checkpoint = time.monotonic()
+        self._perplexities: list[float] = []
+        self._pass_seconds = 0.0
+        self._saver = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._saving: Future[float] | None = None
+        self._tables_written = threading.Event()
+        self._tables_written.set()
+        self._sync_cost, self._unsynced_since = 0.0, time.monotonic()
+        self._write_cost, self._written_at = 0.0, 0.0
+        self._durable_name = ""
+        self._durable_memory: set[str] = set()
+        self._evaluator: Any = None
+        self._stopping: Any = None
+        self._warnings: list[str] = []
+
+    # -- tables ------------------------------------------------------------------------------------------------------
+    def _new_table(self, name: str, role: str) -> Any:
+        spec = self.engine.tables[name]
+        words, topics = self.engine.shape.words, self.engine.shape.topics
+        if spec.layout == "packed":
+            from topicstream.training.packed_table import PackedTable
+
+            return PackedTable(spec, words, topics, self.workers.run_ranges)
+        path = self._work / f"{name}-{role}.rows" if self.plan.tables_on_disk else None
+        return DenseTable(spec, words, topics, self._n_w, path, self.workers.run_ranges)
+
+    def _sweep_scratch(self) -> None:
+        for path in self._work.glob("*.scratch"):
+            path.unlink(missing_ok=True)
+        for path in self._work.glob("*.rows"):
+            path.unlink(missing_ok=True)
+
+    # -- resume ------------------------------------------------------------------------------------------------------
+    def resume(self) -> str | None:
+        """Load the latest checkpoint that is whole.  Returns why the run had finished, or None when it had not."""
+        found = checkpoints(self._checkpoints)
+        state = None
+        while found and state is None:
+            try:
+                state = read_checkpoint(found[-1])
+                self._load(found[-1], state)
+            except StoreError as e:
+                bad = found.pop()
+                if not found:
+                    raise
+                self._progress.say(f"warning: {e}; going back to checkpoint {found[-1].name}")
+                shutil.rmtree(bad, ignore_errors=True)
+                state = None
+        self._drop_memory_files()
+        if state is None:
+            return None
+        self._rewind_history()
+        finished = self.folder / "finished.json"
+        reason = None
+        if finished.exists():
+            value = read_json(finished)
+            if value.get("passes") == self.passes and self.rounds == 0:
+                reason = value["reason"]
+                self._finished_tol = value.get("tol", 0.0)
+        if reason is None:
+            self._progress.say(
+                f"going on after {self.passes} passes" + (f" and {self.rounds} rounds" if self.rounds else "")
+            )
+        return reason
+
+    def _load(self, path: Path, state: State) -> None:
+        self.passes, self.rounds = state.passes, state.rounds
+        self.needs_start = bool(state.facts["needs_start"])
+        for name, table in self.tables.items():
+            table.load(path / f"{name}.rows")
+            table.totals[:] = state.arrays[f"totals.{name}"]
+            table.scale = float(state.facts["scales"].get(name, 1.0))
+        for name, table in self.nexts.items():
+            if (path / f"{name}.next.rows").exists():
+                table.load(path / f"{name}.next.rows")
+                table.totals[:] = state.arrays[f"next.{name}"]
+            else:
+                table.clear()
+        self.params = {k[6:]: v.copy() for k, v in state.arrays.items() if k.startswith("param.")}
+        self.stats = {k[5:]: v.copy() for k, v in state.arrays.items() if k.startswith("stat.")}
+        self._perplexities = list(state.facts["perplexities"])
+        self._pass_seconds = float(state.facts["pass_seconds"])
+        for memory in (self.old, self.new):
+            if memory is not None:
+                memory.close()
+        self.old = self._reopen(state, "old")
+        self.new = self._reopen(state, "new")
+
+    def _reopen(self, state: State, which: str) -> BlockMemory | None:
+        name = state.facts["memory"].get(which)
+        if name is None:
+            return None
+        path = self._work / name
+        if not path.exists():
+            raise StoreError(f"{path}: the block memory of checkpoint {state.name} is missing; start anew with --force")
+        memory = BlockMemory(path, self.engine.memory, len(self.grid), create=False, behind=self._behind)
+        memory.resume(state.arrays[f"memory.{which}"])
+        return memory
+
+    @property
+    def _behind(self) -> bool:
+        return self.plan.disk.get("block memory", 0) // 3 > self.plan.limit // 8
+
+    def _rewind_history(self) -> None:
+        path = self.folder / "history.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        kept = []
+        for line in lines:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if record["pass"] <= self.passes and (record["pass"] > 0 or not self.needs_start):
+                kept.append(line)
+                self.last = record
+        write_bytes(path, "".join(line + "\n" for line in kept).encode(), durable=False)
+
+    # -- passes ------------------------------------------------------------------------------------------------------
+    def _before_scatter(self) -> None:
+        self._tables_written.wait()
+
+    def run_pass(self, stopping: Stopping, pause: Callable[[int, int], bool]) -> bool:
+        """The start or one pass, whole or from the round a checkpoint stopped at; False when ``pause`` asked to stop."""
+        began = time.monotonic()
+        number = 0 if self.needs_start else self.passes + 1
+        self._progress.begin_pass(number, stopping.passes, int(self.grid.cells.sum()))
+        if number == 0 and self.engine.start_from == "table":
+            seeds = self._seeds()
+            if seeds is None:
+                raise TopicsError(f"{self.engine.name} needs seed topics; choose another --start")
+            self._fill_from(seeds)
+            done = True
+        else:
+            seeds = self._seeds() if number == 0 else None
+            if self.new is None and self.engine.memory:
+                path = self._work / f"memory-{number:06d}.bin"
+                self.new = BlockMemory(path, self.engine.memory, len(self.grid), create=True, behind=self._behind)
+
+            def after(rounds: int, cells: int) -> bool:
+                self.rounds = rounds
+                return pause(rounds, cells)
+
+            order = self.grid.order(self.engine.order, self._seed, number)
+            done = self.runner.run(
+                number,
+                order,
+                self.rounds,
+                self.stats,
+                self.params,
+                seeds,
+                self.old,
+                self.new,
+                self._before_scatter,
+                after,
+            )
+        self._pass_seconds += time.monotonic() - began
+        if not done and self.rounds * self.runner.round_blocks < len(self.grid):
+            return False
+        self._end_pass(number, stopping)
+        return done
+
+    def _seeds(self) -> Any:
+        if self.record.start == "random":
+            return None
+        from topicstream.training.starts import make_seeds
+
+        return make_seeds(self.corpus, self.grid, self.record.start, self.engine.shape.topics, self._seed, self._warm)
+
+    def _fill_from(self, seeds: Any) -> None:
+        tokens = float(self.corpus.n_tokens)
+        scale = tokens / float(np.sum(seeds.totals))
+        for table in self.tables.values():
+            table.fill(lambda a, b: seeds.rows(np.arange(a, b, dtype=np.int32)) * np.float32(scale))
+
+    def _end_pass(self, number: int, stopping: Stopping) -> None:
+        began = time.monotonic()
+        self._before_scatter()
+        if self.nexts and number > 0:
+            self.tables, self.nexts = self.nexts, self.tables
+            self.runner.tables, self.runner.nexts = self.tables, self.nexts
+            for table in self.nexts.values():
+                table.clear()
+        worst = {name: table.settle() for name, table in self.tables.items()}
+        totals = {name: table.totals for name, table in self.tables.items()}
+        check_pass(self.engine, totals, worst, number, float(self.corpus.n_tokens))
+        own: dict[str, float] = {}
+        perplexity = None
+        tokens = float(self.stats["tokens"][0]) if "tokens" in self.stats else 0.0
+        if number > 0:
+            own = self.engine.end_pass(self.params, self.stats, totals)
+            if tokens > 0 and "loglik" in self.stats:
+                perplexity = float(np.exp(-self.stats["loglik"][0] / tokens))
+                self._perplexities = [*self._perplexities[-3:], perplexity]
+        heldout = None
+        if number > 0 and stopping.eval_every and number % stopping.eval_every == 0:
+            heldout = self._heldout()
+        seconds = self._pass_seconds + time.monotonic() - began
+        cells = int(self.grid.cells.sum())
+        record: dict[str, Any] = {
+            "pass": number,
+            "seconds": round(seconds, 6),
+            "cells_per_second": round(cells / max(seconds, 1e-9), 1),
+            "train_perplexity": perplexity,
+            "heldout_perplexity": heldout,
+            "rss_peak_bytes": machine.peak_bytes(),
+            "mass_correction": float(max((w[0] for w in worst.values()), default=0.0)),
+            **own,
+        }
+        if number == 0:
+            record["start"] = self.record.start
+        self.passes, self.rounds, self.needs_start = number, 0, False
+        self._pass_seconds = 0.0
+        self.stats = self.runner.new_stats()
+        stale, self.old, self.new = self.old, (self.new if self.engine.memory else None), None
+        with open(self.folder / "history.jsonl", "a") as f:
+            f.write(json.dumps(record) + "\n")
+        self.last = record
+        self._progress.end_pass(record)
+        if stale is not None:
+            stale.close()
+        self._save_soon(final=number >= stopping.passes)
+
+    def _heldout(self) -> float | None:
+        from topicstream.evaluation.completion import prepare, score_blocks
+
+        if self.corpus.part(heldout=True)["docs"] == 0:
+            return None
+        if self._evaluator is None:
+            self._evaluator = prepare(self.corpus)
+        table = self.tables["phi"]
+        rows = table.array if getattr(table, "array", None) is not None else TableRows(table)
+        alpha, beta = self.params["alpha"], float(self.params["beta"][0])
+        score = score_blocks(
+            rows, alpha, beta, table.totals, self._evaluator, n_words=self.corpus.n_words, threads=self.plan.threads
+        )
+        return float(score.perplexity)
+
+    def converged(self, tol: float) -> bool:
+        """Training perplexity changed by less than ``tol`` twice running, after five passes at least (ten from the random
+        start, which lingers near the uniform point)."""
+        least = 10 if self.record.start == "random" else 5
+        p = self._perplexities
+        if tol <= 0 or self.passes < least or len(p) < 3:
+            return False
+        return abs(p[-1] - p[-2]) < tol and abs(p[-2] - p[-3]) < tol
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+    def _state(self) -> State:
+        arrays = {f"totals.{name}": table.totals.copy() for name, table in self.tables.items()}
+        arrays |= {f"next.{name}": table.totals.copy() for name, table in self.nexts.items()}
+        arrays |= {f"param.{name}": value.copy() for name, value in self.params.items()}
+        arrays |= {f"stat.{name}": value.copy() for name, value in self.stats.items()}
+        memory: dict[str, str] = {}
+        for which, held in (("old", self.old), ("new", self.new)):
+            if held is not None:
+                arrays[f"memory.{which}"] = held.index.copy()
+                memory[which] = held.path.name
+        facts = {
+            "needs_start": self.needs_start,
+            "scales": {name: table.scale for name, table in self.tables.items()},
+            "perplexities": self._perplexities,
+            "pass_seconds": self._pass_seconds,
+            "memory": memory,
+            "memory_digest": self.old.digest() if self.old is not None else "",
+        }
+        return State(self.passes, self.rounds, arrays, facts)
+
+    def _save_soon(self, final: bool) -> None:
+        """A checkpoint at the end of a pass, in the background, one in flight; left out when the last one cost more than
+        5 % of the time since (passes shorter than that are cheaper to repeat than to save)."""
+        now = time.monotonic()
+        if not final:
+            if self._saving is not None and not self._saving.done():
+                return
+            if now - self._written_at < self._write_cost / DURABLE_SHARE:
+                return
+        self._wait_for_saver()
+        self._tables_written.clear()
+        durable = final or now - self._unsynced_since > self._sync_cost / DURABLE_SHARE
+        self._saving = self._saver.submit(self._save, self._state(), dict(self.tables), {}, durable)
+        if final:
+            self._wait_for_saver()
+
+    def checkpoint_between_rounds(self, rounds: int) -> None:
+        """A checkpoint inside a pass, written before going on."""
+        self.rounds = rounds
+        self._wait_for_saver()
+        self._tables_written.clear()
+        nexts = self.nexts if not self.needs_start else {}
+        self._save(self._state(), dict(self.tables), dict(nexts), True)
+
+    def _save(self, state: State, tables: dict[str, Any], nexts: dict[str, Any], durable: bool) -> float:
+        began = time.monotonic()
+        try:
+            left = len(tables) + len(nexts)
+
+            def saver(table: Any) -> Callable[[Path], None]:
+                def save(path: Path) -> None:
+                    nonlocal left
+                    table.save(path)
+                    left -= 1
+                    if left == 0:
+                        self._tables_written.set()
+
+                return save
+
+            writers = {name: saver(t) for name, t in tables.items()} | {
+                f"{name}.next": saver(t) for name, t in nexts.items()
+            }
+            memory = [self._work / name for name in state.facts["memory"].values()]
+            write_checkpoint(self._checkpoints, state, writers, durable, memory)
+            keep = {state.name}
+            files = set(state.facts["memory"].values())
+            if durable:
+                self._durable_name, self._durable_memory = state.name, files
+                self._sync_cost, self._unsynced_since = time.monotonic() - began, time.monotonic()
+            else:
+                keep.add(self._durable_name)
+                files = files | self._durable_memory
+            remove_before(self._checkpoints, keep)
+            self._drop_memory_files(files)
+        finally:
+            self._tables_written.set()
+            self.last_checkpoint = self._written_at = time.monotonic()
+            self._write_cost = self._written_at - began
+        return self._write_cost
+
+    def _drop_memory_files(self, keep: set[str] | None = None) -> None:
+        if keep is None:
+            keep = set(self._durable_memory)
+            for path in checkpoints(self._checkpoints):
+                keep |= set(read_json(path / "state.json")["facts"]["memory"].values())
+        held = {m.path.name for m in (self.old, self.new) if m is not None}
+        for path in self._work.glob("memory-*.bin"):
+            if path.name not in keep and path.name not in held:
+                path.unlink(missing_ok=True)
+
+    def _wait_for_saver(self) -> None:
+        if self._saving is not None:
+            saving, self._saving = self._saving, None
+            saving.result()
+
+    # -- end ---------------------------------------------------------------------------------------------------------
+    def note_stopping(self, stopping: Stopping) -> None:
+        """What the run is asked to do now; a finished run that goes on is finished no more."""
+        self._stopping = stopping
+        (self.folder / "finished.json").unlink(missing_ok=True)
+
+    def made_with(self, stopping: Stopping) -> bool:
+        """Whether a run that converged had converged under this tolerance too."""
+        return stopping.tol >= getattr(self, "_finished_tol", 0.0) > 0
+
+    def finish(self, reason: str) -> None:
+        """Make the last checkpoint durable and store the model."""
+        self._wait_for_saver()
+        if self._durable_name != State(self.passes, 0).name:
+            self._tables_written.clear()
+            self._save(self._state(), dict(self.tables), {}, True)
+        from topicstream.training.export import export_model
+
+        export_model(self.folder, self.record, self.corpus, self.tables["phi"], self.params, self.passes, reason)
+        write_json(self.folder / "finished.json", {"passes": self.passes, "reason": reason, "tol": self._stopping.tol})
+
+    def warnings(self) -> list[str]:
+        """Empty and identical topics."""
+        return duplicate_topics(self.tables["phi"], self.engine.shape.topics)
+
+    def content_hash(self) -> str:
+        """sha256 of tables, params and block memory: what bit-identical is judged on."""
+        import hashlib
+
+        h = hashlib.sha256()
+        for name in sorted(self.tables):
+            for _, rows in self.tables[name].pieces():
+                h.update(np.ascontiguousarray(rows).tobytes())
+        for name in sorted(self.params):
+            h.update(np.ascontiguousarray(self.params[name]).tobytes())
+        h.update((self.old.digest() if self.old is not None else "").encode())
+        return h.hexdigest()
+
+    def close(self) -> None:
+        """End threads, close files."""
+        try:
+            self._wait_for_saver()
+        finally:
+            self._saver.shutdown(wait=True)
+            self.workers.close()
+            for memory in (self.old, self.new):
+                if memory is not None:
+                    memory.close()
+            for table in [*self.tables.values(), *self.nexts.values()]:
+                table.close()
+            for deltas in self._deltas.values():
+                deltas.close()
+
+
+class TableRows:
+    """A table on disk as the evaluator wants it: ``rows(ids, out)``."""
+
+    def __init__(self, table: Any) -> None:
+        self._table, self.n_words = table, table.words
+
+    def rows(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Rows of the ascending word ids, float32."""
+        from topicstream.engines.base import Scratch
+
+        got = self._table.rows(np.asarray(ids, np.int32), Scratch())
+        out[:] = got.base[got.index] * got.scale
+        return out

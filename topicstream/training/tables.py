@@ -1,0 +1,363 @@
+"""The big tables: rows out, deltas in.  In RAM or on disk, the same arithmetic, the same bits.
+
+Work on all rows is cut into ranges of rows that depend on the table's shape alone, so that sums have one order whatever
+the number of threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topicstream.engines.base import Rows, Scratch, SparseDelta, TableSpec, padded
+from topicstream.errors import StoreError
+from topicstream.kernels.scatter import column_sums, hold_rows, scale_rows, scatter_rows, scatter_sparse
+
+WINDOW_BYTES = 4 << 20  # rows of a disk table move in windows of about this size
+RANGES = 64  # pieces of a table in RAM
+
+RunAll = Callable[[Callable[[int], None], int], None]  # run f(0) .. f(n-1), perhaps on several threads
+
+
+def aligned_zeros(shape: tuple[int, int], dtype: Any) -> np.ndarray:
+    """Zeros aligned to 64 bytes: a row is whole cache lines."""
+    dtype = np.dtype(dtype)
+    n = shape[0] * shape[1] * dtype.itemsize
+    raw = np.zeros(n + 64, np.uint8)
+    skip = -raw.ctypes.data % 64
+    return raw[skip : skip + n].view(dtype).reshape(shape)
+
+
+class Deltas:
+    """The dense deltas of a round: one slot a block, in RAM, or spilled to a scratch file when that is too much."""
+
+    def __init__(self, slots: int, words: int, width: int, spill: Path | None) -> None:
+        self.vocabs = np.zeros((slots, words), np.int32)
+        self.used = np.zeros(slots, np.int64)
+        self._shape = (slots, words, width)
+        self._fd = -1
+        self.arena: np.ndarray | None = None
+        if spill is None:
+            raw = np.empty(slots * words * width * 4 + 64, np.uint8)  # untouched pages cost nothing
+            skip = -raw.ctypes.data % 64
+            self.arena = raw[skip : skip + slots * words * width * 4].view(np.float32).reshape(self._shape)
+        else:
+            self._fd = os.open(spill, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            os.unlink(spill)
+
+    def slot(self, i: int, vocab: np.ndarray, scratch: Scratch) -> np.ndarray:
+        """The buffer float32[U, P] that block ``i`` of the round writes its delta to."""
+        n = len(vocab)
+        self.vocabs[i, :n] = vocab
+        self.used[i] = n
+        if self.arena is not None:
+            return self.arena[i, :n]
+        return scratch.array("spilled delta", (n, self._shape[2]), np.float32)
+
+    def filled(self, i: int, delta: np.ndarray) -> None:
+        """Block ``i`` has written its delta."""
+        if self.arena is None:
+            offset = i * self._shape[1] * self._shape[2] * 4
+            write_all(self._fd, delta, offset)
+
+    def window(
+        self, lo: np.ndarray, hi: np.ndarray, scratch: Scratch
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """(arena, vocabs, lo, hi) holding rows lo[r]..hi[r]-1 of every slot."""
+        if self.arena is not None:
+            return self.arena, self.vocabs, lo, hi
+        slots, _, width = self._shape
+        most = max(int((hi - lo).max()), 1)
+        part = scratch.array("delta window", (slots, most, width), np.float32)
+        vocabs = np.zeros((slots, most), np.int32)
+        for r in range(slots):
+            n = int(hi[r] - lo[r])
+            if n:
+                read_all(self._fd, part[r, :n], (r * self._shape[1] + int(lo[r])) * width * 4, "a spilled delta")
+                vocabs[r, :n] = self.vocabs[r, lo[r] : hi[r]]
+        return part, vocabs, np.zeros(slots, np.int64), hi - lo
+
+    def clear(self) -> None:
+        """Forget the round."""
+        self.used[:] = 0
+
+    def close(self) -> None:
+        """Give back the scratch file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def write_all(fd: int, array: np.ndarray, offset: int) -> None:
+    """pwrite the whole array."""
+    view = memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+    while len(view):
+        n = os.pwrite(fd, view[: 1 << 26], offset)
+        view, offset = view[n:], offset + n
+
+
+def read_all(fd: int, array: np.ndarray, offset: int, what: str) -> None:
+    """pread into the whole array; StoreError when the file ends before."""
+    view = memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+    while len(view):
+        n = os.preadv(fd, [view[: 1 << 26]], offset)
+        if n == 0:
+            raise StoreError(f"{what} is shorter than recorded; start again from an older checkpoint")
+        view, offset = view[n:], offset + n
+
+
+class DenseTable:
+    """[W, padded(K)] rows.  ``n_w`` float64[W] where rows are to keep the words' mass, else None.
+
+    ``worst`` float64[3] since the last ``settle``: largest correction of a row's mass, most negative entry as a share of
+    n_w, whether NaN or inf was met.
+    """
+
+    def __init__(
+        self, spec: TableSpec, words: int, topics: int, n_w: np.ndarray | None, path: Path | None, run_all: RunAll
+    ) -> None:
+        self.spec, self.words, self.topics, self.width = spec, words, topics, padded(topics)
+        self._n_w = n_w if (spec.row_mass and n_w is not None) else None
+        self._run_all = run_all
+        self._path = path
+        self._array: np.ndarray | None = None
+        self._fd = -1
+        self.totals = np.zeros(self.width, np.float64)
+        self.scale = 1.0
+        self.worst = np.zeros(3)
+        itemsize = np.dtype(spec.dtype).itemsize
+        self._row_bytes = self.width * itemsize
+        if path is None:
+            self._array = aligned_zeros((words, self.width), spec.dtype)
+            step = max(1, -(-words // RANGES))
+        else:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            os.ftruncate(self._fd, words * self._row_bytes)
+            step = max(1, WINDOW_BYTES // self._row_bytes)
+        self._edges = np.append(np.arange(0, words, step), words).astype(np.int64)
+        self._window_scratch = Scratch()
+
+    @property
+    def array(self) -> np.ndarray | None:
+        """The rows where they are in RAM, else None."""
+        return self._array
+
+    # -- rows out -------------------------------------------------------------------------------------------------
+    def rows(self, vocab: np.ndarray, scratch: Scratch) -> Rows:
+        """The rows of ``vocab`` (int32[U], ascending): a view plus an index in RAM, a gathered copy from disk."""
+        index = scratch.array("row index", len(vocab), np.int64)
+        if self._array is not None:
+            index[:] = vocab
+            return Rows(self._array, index, self.scale)
+        index[:] = np.arange(len(vocab))
+        base = scratch.array("gathered rows", (len(vocab), self.width), self.spec.dtype)
+        window = scratch.array("row window", (int(np.diff(self._edges).max()), self.width), self.spec.dtype)
+        cuts = np.searchsorted(vocab, self._edges)
+        for i in range(len(self._edges) - 1):
+            a, b = int(cuts[i]), int(cuts[i + 1])
+            if a == b:
+                continue
+            first, last = int(vocab[a]), int(vocab[b - 1]) + 1
+            if (last - first) <= 8 * (b - a):
+                part = window[: last - first]
+                read_all(self._fd, part, first * self._row_bytes, "a table on disk")
+                base[a:b] = part[vocab[a:b] - first]
+            else:
+                for j in range(a, b):
+                    read_all(self._fd, base[j], int(vocab[j]) * self._row_bytes, "a table on disk")
+        return Rows(base, index, self.scale)
+
+    # -- deltas in ------------------------------------------------------------------------------------------------
+    def scatter(self, deltas: Deltas, blocks: int, factor: float = 1.0, hold: bool = True) -> None:
+        """Add ``factor`` times the round's first ``blocks`` slots, in block order; ``hold`` touched rows to their mass."""
+        used = deltas.used[:blocks]
+        cuts = np.zeros((blocks, len(self._edges)), np.int64)
+        for r in range(blocks):
+            cuts[r] = np.searchsorted(deltas.vocabs[r, : used[r]], self._edges)
+
+        def touched(i: int) -> bool:
+            return bool((cuts[:, i + 1] > cuts[:, i]).any())
+
+        def add(i: int, rows: np.ndarray, change: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
+            first = int(self._edges[i])
+            arena, vocabs, lo, hi = deltas.window(cuts[:, i].copy(), cuts[:, i + 1].copy(), scratch)
+            scatter_rows(
+                rows,
+                first,
+                arena[:blocks],
+                vocabs[:blocks],
+                lo,
+                hi,
+                factor,
+                self._mass(i) if hold else np.zeros(0),
+                change,
+                worst,
+            )
+
+        self._over_ranges(touched, add)
+        deltas.clear()
+
+    def scatter_sparse(self, deltas: Sequence[tuple[np.ndarray, SparseDelta]]) -> None:
+        """Add the round's sparse deltas (vocab, delta), in block order; rows are held to their mass by ``settle``."""
+        cuts = np.array([np.searchsorted(vocab, self._edges) for vocab, _ in deltas])
+
+        def touched(i: int) -> bool:
+            return bool((cuts[:, i + 1] > cuts[:, i]).any())
+
+        def add(i: int, rows: np.ndarray, change: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
+            seen, acc = np.empty(self.width + 1, np.int32), np.zeros(self.width)
+            for r, (vocab, d) in enumerate(deltas):
+                first, lo, hi = int(self._edges[i]), int(cuts[r, i]), int(cuts[r, i + 1])
+                if hi > lo:
+                    scatter_sparse(rows, first, d.ptr, d.topic, d.value, vocab, lo, hi, change, seen, acc)
+
+        self._over_ranges(touched, add)
+
+    def _mass(self, i: int) -> np.ndarray:
+        return self._n_w[self._edges[i] : self._edges[i + 1]] if self._n_w is not None else np.zeros(0)
+
+    def _over_ranges(
+        self,
+        wanted: Callable[[int], bool],
+        work: Callable[[int, np.ndarray, np.ndarray, np.ndarray, Scratch], None],
+    ) -> None:
+        """work(i, rows of range i, change, worst, scratch) over the wanted ranges; sums in range order."""
+        n = len(self._edges) - 1
+        change = np.zeros((min(n, RANGES), self.width))
+        worst = np.zeros((min(n, RANGES), 3))
+        if self._array is not None:
+            array = self._array
+
+            def one(i: int) -> None:
+                if wanted(i):
+                    work(i, array[self._edges[i] : self._edges[i + 1]], change[i], worst[i], Scratch())
+
+            self._run_all(one, n)
+        else:  # windows of a disk table: one buffer, in order
+            rows = self._window_scratch.array("window", (int(np.diff(self._edges).max()), self.width), self.spec.dtype)
+            for i in range(n):
+                if wanted(i):
+                    part = rows[: self._edges[i + 1] - self._edges[i]]
+                    offset = int(self._edges[i]) * self._row_bytes
+                    read_all(self._fd, part, offset, "a table on disk")
+                    work(i, part, change[i % RANGES], worst[i % RANGES], self._window_scratch)
+                    write_all(self._fd, part, offset)
+        for i in range(len(change)):
+            self.totals += self.scale * change[i]
+        self.worst[0] = max(self.worst[0], worst[:, 0].max(initial=0.0))
+        self.worst[1] = min(self.worst[1], worst[:, 1].min(initial=0.0))
+        self.worst[2] = max(self.worst[2], worst[:, 2].max(initial=0.0))
+
+    def blend(self, rho: float) -> float:
+        """Shrink all rows by (1 - rho), lazily; returns what deltas must be multiplied by before they are added."""
+        self.scale *= 1.0 - rho
+        self.totals *= 1.0 - rho
+        if self.scale < 1e-6:
+            factor, self.scale = self.scale, 1.0
+
+            def work(i: int, rows: np.ndarray, change: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
+                scale_rows(rows, factor)
+
+            self._over_ranges(lambda i: True, work)
+        return 1.0 / self.scale
+
+    def settle(self) -> np.ndarray:
+        """End of a pass: rows held to their mass, the lazy scale taken in, totals summed afresh.  Returns ``worst``."""
+        factor, self.scale = self.scale, 1.0
+
+        def work(i: int, rows: np.ndarray, change: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
+            if factor != 1.0:
+                scale_rows(rows, factor)
+            if self._n_w is not None:
+                hold_rows(rows, self._mass(i), worst)
+            column_sums(rows, change)
+
+        self.totals[:] = 0.0
+        self._over_ranges(lambda i: True, work)
+        worst = self.worst.copy()
+        self.worst[:] = 0.0
+        return worst
+
+    # -- whole ----------------------------------------------------------------------------------------------------
+    def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
+        """Set all rows: piece(first, stop) -> [stop - first, P]."""
+
+        def work(i: int, rows: np.ndarray, change: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
+            rows[:] = piece(int(self._edges[i]), int(self._edges[i + 1]))
+            column_sums(rows, change)
+
+        self.scale = 1.0
+        self.totals[:] = 0.0
+        self._over_ranges(lambda i: True, work)
+
+    def clear(self) -> None:
+        """All zero again (the next table of REPLACE)."""
+        if self._array is not None:
+            self._array[:] = 0
+        else:
+            os.ftruncate(self._fd, 0)
+            os.ftruncate(self._fd, self.words * self._row_bytes)
+        self.scale = 1.0
+        self.totals[:] = 0.0
+
+    def pieces(self) -> Iterable[tuple[int, np.ndarray]]:
+        """(first row, rows [n, P]) over the whole table, in order; scaled.  The array is reused."""
+        for i in range(len(self._edges) - 1):
+            a, b = int(self._edges[i]), int(self._edges[i + 1])
+            if self._array is not None:
+                rows = self._array[a:b]
+            else:
+                rows = self._window_scratch.array("window", (b - a, self.width), self.spec.dtype)
+                read_all(self._fd, rows, a * self._row_bytes, "a table on disk")
+            yield a, rows if self.scale == 1.0 else rows * self.scale
+
+    def save(self, path: Path) -> None:
+        """Write the raw rows to a new file (no fsync)."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            if self._array is not None:
+                write_all(fd, self._array, 0)
+            else:
+                copy_file(self._fd, fd, self.words * self._row_bytes)
+        finally:
+            os.close(fd)
+
+    def load(self, path: Path) -> None:
+        """Read raw rows written by ``save``; totals and scale come from the checkpoint's state."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if self._array is not None:
+                read_all(fd, self._array, 0, str(path))
+            else:
+                copy_file(fd, self._fd, self.words * self._row_bytes)
+        finally:
+            os.close(fd)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows, wherever they are."""
+        return self.words * self._row_bytes
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            assert self._path is not None
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+
+
+def copy_file(source: int, target: int, size: int) -> None:
+    """Copy ``size`` bytes between files without mapping them."""
+    offset = 0
+    while offset < size:
+        n = os.copy_file_range(source, target, min(size - offset, 1 << 26), offset, offset)
+        if n == 0:
+            raise StoreError("a table file is shorter than recorded; start again from an older checkpoint")
+        offset += n

@@ -1,0 +1,66 @@
+"""Compile an engine's kernels before threads start, on a corpus of a few made documents."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Out, Rows, Scratch, padded
+
+
+def _buffers(specs: dict[str, ArraySpec], block: Block) -> dict[str, np.ndarray]:
+    shape = BlockShape(block.n_docs, block.n_cells, int(block.tokens), block.n_words)
+    return {name: np.zeros(spec.shape(shape), spec.dtype) for name, spec in specs.items()}
+
+
+def compile_kernels(engine: Engine, weighted: bool) -> None:
+    """Run start and one visit on a block of two documents over the first few words; the results are thrown away."""
+    words = min(4, engine.shape.words)
+    indptr = np.array([0, words, 2 * words], np.int64)
+    local = np.tile(np.arange(words, dtype=np.int32), 2)
+    counts = np.ones(2 * words, np.float32 if weighted else np.int32)
+    block = Block(0, 0, indptr, local, counts, np.arange(words, dtype=np.int32), float(2 * words))
+    width = padded(engine.shape.topics)
+    index = np.arange(words, dtype=np.int64)
+    base = np.zeros((words, width), np.float32)
+    base[:, : engine.shape.topics] = 1.0
+    params = engine.initial_params()
+    tiny = engine.tables["phi"].layout == "packed"
+
+    def out() -> Out:
+        delta = {
+            name: np.zeros((words, width), np.float32)
+            for name, spec in engine.tables.items()
+            if spec.layout == "dense" and spec.delta == "dense"
+        }
+        stats = {name: np.zeros(n) for name, n in engine.stats.items()}
+        return Out(delta, _buffers(dict(engine.memory), block), stats, Scratch(), Scratch())
+
+    sums = base.sum(axis=0, dtype=np.float64)
+    first = out()
+    if engine.start_from == "visit":
+        seeded = {} if engine.starts == ("random",) else {"phi": Rows(base, index)}
+        engine.start(block, seeded, {"phi": sums} if seeded else {}, params, Key(0, 0), first)
+    if tiny:
+        from topicstream.training.packed_table import PackedTable
+
+        spec = engine.tables["phi"]
+        table = PackedTable(
+            spec,
+            engine.shape.words if engine.shape.words < 64 else 64,
+            engine.shape.topics,
+            lambda f, n: [f(i) for i in range(n)] and None,
+        )
+        table.scatter([(block.vocab, first.delta["phi"])])
+        rows = {"phi": table.rows(block.vocab, Scratch())}
+        sums = table.totals
+    else:
+        tables = {}
+        for name, spec in engine.tables.items():
+            made = first.delta.get(name) if spec.delta == "dense" else None
+            stored = np.zeros((words, width), spec.dtype)
+            stored[:] = made if made is not None else base
+            tables[name] = Rows(stored, index)
+        rows = tables
+    totals = {name: (rows[name].base.sum(axis=0, dtype=np.float64) if not tiny else sums) for name in engine.tables}
+    engine.process(block, rows, totals, first.memory if engine.memory else {}, params, Key(0, 1), out())
