@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Container, Iterator
+from itertools import pairwise
 
 from topicstream.tokens import characters
 from topicstream.tokens.characters import lower
@@ -101,7 +102,7 @@ def _unicode_words(text: str, recipe: Recipe) -> Iterator[str | None]:
                 while i < len(text) and kinds[i] == "mark":
                     i += 1
                 units.append(text[first:i])
-            yield from (a + b for a, b in zip(units, units[1:])) if len(units) > 1 else units
+            yield from (a + b for a, b in pairwise(units)) if len(units) > 1 else units
         elif kinds[i] in ("emoji", "flag"):
             i = _emoji_end(text, kinds, i)
             yield text[start:i]

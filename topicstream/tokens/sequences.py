@@ -11,24 +11,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from topicstream.kernels.jit import kernel
-from topicstream.tokens.wordtable import doubled, find, slot_of, table_for
+from topicstream.tokens.wordtable import doubled, find, slot_of, table_for, tags_for
 
 _S32, _ONE = np.uint64(32), np.uint64(1)
 _ZERO = np.uint64(0)
 
 
 @kernel
-def same_words(types, offsets, table, shift):
+def same_words(types, offsets, tags):
     """int32[T]: for each type the first type with the same bytes."""
     total = offsets.size - 1
     first = np.empty(total, np.int32)
-    known = 0
     for t in range(total):
-        slot, found, key = find(table, shift, types, offsets, types, offsets[t], offsets[t + 1] - offsets[t])
+        slot, found, tag = find(tags, types, offsets, types, offsets[t], offsets[t + 1] - offsets[t])
         if found < 0:
-            table[slot << _ONE] = key
-            table[(slot << _ONE) + _ONE] = np.uint64(t + 1) << _S32
-            known += 1
+            tags[slot] = (tag << _S32) | np.uint64(t + 1)
             found = t
         first[t] = found
     return first
@@ -223,8 +220,7 @@ def count_sequence(
     """(types, offsets, indptr, words, counts) of the sequences, phrases joined and n-grams up to ``longest`` added.
     Types with equal bytes are merged, types that never occur left out."""
     if phrases or longest > 1:
-        table, shift = table_for(max(1024, offsets.size))
-        same = same_words(types, offsets, table, shift)
+        same = same_words(types, offsets, tags_for(offsets.size))
         sequence = np.where(sequence >= 0, same[np.maximum(sequence, 0)] if same.size else sequence, np.int32(-1))
         pairs = _known_pairs(types, offsets, same, phrases)
         phrase_table, phrase_shift = table_for(len(pairs)) if len(pairs) else table_for(0, least=1)
@@ -234,8 +230,7 @@ def count_sequence(
             sequence.astype(np.int32), indptr, offsets.size - 1, phrase_table, phrase_shift, table, shift, longest
         )
         types, offsets = _joined_bytes(types, offsets, parts, joiner)
-    table, shift = table_for(offsets.size)
-    same = same_words(types, offsets, table, shift)
+    same = same_words(types, offsets, tags_for(offsets.size))
     starts, words, counts, order = _count(sequence, indptr, same, offsets.size - 1)
     types, offsets = gathered(types, offsets, order)
     return types, offsets, starts, words.copy(), counts.copy()

@@ -16,9 +16,8 @@ from topicstream.kernels.jit import kernel
 _M1 = np.uint64(0xD6E8FEB86659FD93)
 _M2 = np.uint64(0x9E3779B97F4A7C15)
 _S32, _S8, _S29 = np.uint64(32), np.uint64(8), np.uint64(29)
-_LOW_BYTE = np.uint64(0xFF)
 _NOT_LOW = np.uint64(0xFFFFFFFFFFFFFF00)
-_ZERO, _ONE, _TWO, _SEVEN = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(7)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
@@ -125,20 +124,53 @@ def table_for(words: int, *, least: int = 1 << 10) -> tuple[np.ndarray, np.uint6
     return np.zeros(2 * slots, np.uint64), np.uint64(64 - (slots.bit_length() - 1))
 
 
+@kernel(inline="always")
+def _tag(key):
+    """The upper half of the mixed key, never 0 in the upper half of an entry that is in use."""
+    h = key * _M1
+    return ((h ^ (h >> _S32)) * _M2) >> _S32
+
+
 @kernel
-def find(table, shift, data, offsets, word, start, length):
-    """The slot of ``word[start : start + length]`` (key known to be unmixed): (slot, id); id -1 at the free slot where it
-    belongs.  ``data`` and ``offsets`` hold the bytes of the words by id; the table's ids are stored plus one."""
-    key = word_key(word, start, length)
-    mask = np.uint64(table.size // 2 - 1)
-    at = slot_of(key, shift)
+def find(tags, data, offsets, word, start, length):
+    """Look for ``word[start : start + length]`` among the words of ``data`` and ``offsets`` (int64).
+
+    ``tags`` is the lean form of the table, for words that stay: uint64[slots], tag << 32 | word id + 1, 0 when empty.  The
+    slots are a power of two below 2**32; a tag's uppermost bits are its slot, so that it grows without the words.
+    Returns (slot, id, tag); id -1 at the free slot where the word belongs.
+    """
+    tag = _tag(word_key(word, start, length))
+    at = (tag * np.uint64(tags.size)) >> _S32
+    mask = np.uint64(tags.size - 1)
     while True:
-        rest = table[(at << _ONE) + _ONE]
-        if rest == _ZERO:
-            return at, np.int64(-1), key
-        if table[at << _ONE] == key:
-            t = np.int64(rest >> _S32) - 1
+        entry = tags[at]
+        if entry == _ZERO:
+            return at, np.int64(-1), tag
+        if entry >> _S32 == tag:
+            t = np.int64(entry & LOW_HALF) - 1
             begin = offsets[t]
             if offsets[t + 1] - begin == length and same_bytes(data, begin, word, start, length):
-                return at, t, key
+                return at, t, tag
         at = (at + _ONE) & mask
+
+
+@kernel
+def more_tags(tags):
+    """The lean table with twice the slots."""
+    new = np.zeros(2 * tags.size, np.uint64)
+    mask = np.uint64(new.size - 1)
+    for s in range(tags.size):
+        if tags[s] != _ZERO:
+            at = ((tags[s] >> _S32) * np.uint64(new.size)) >> _S32
+            while new[at] != _ZERO:
+                at = (at + _ONE) & mask
+            new[at] = tags[s]
+    return new
+
+
+def tags_for(words: int) -> np.ndarray:
+    """An empty lean table that holds ``words`` words at most two thirds full."""
+    slots = 1024
+    while 2 * slots < 3 * words:
+        slots *= 2
+    return np.zeros(slots, np.uint64)

@@ -1,0 +1,219 @@
+"""Sorted runs of words on disk: sort, write, read back in pieces, merge.
+
+A run is five files of plain little-endian numbers, the words in the order of their bytes: ``.words`` (bytes, end to end),
+``.lengths`` int32, ``.counts`` int64, ``.df`` int64, ``.ids`` int32 (the word's number within its generation).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from topicstream.kernels.jit import kernel
+
+PIECE = 1 << 20
+"""Rows gathered or read at once."""
+
+_FEW = 24  # groups up to this size are sorted by insertion
+
+
+@kernel(inline="always")
+def _prefix(data, start, stop):
+    """The first eight bytes as a big-endian number, filled up with zeros: its order is that of the bytes."""
+    key = np.uint64(0)
+    for k in range(8):
+        key <<= np.uint64(8)
+        if start + k < stop:
+            key |= np.uint64(data[start + k])
+    return key
+
+
+@kernel
+def _prefixes(data, offsets, total):
+    keys = np.empty(total, np.uint64)
+    for t in range(total):
+        keys[t] = _prefix(data, offsets[t], offsets[t + 1])
+    return keys
+
+
+@kernel
+def precedes(a, a0, a1, b, b0, b1):
+    """-1, 0 or 1 as bytes ``a[a0:a1]`` come before, equal or after ``b[b0:b1]``."""
+    for k in range(min(a1 - a0, b1 - b0)):
+        if a[a0 + k] != b[b0 + k]:
+            return -1 if a[a0 + k] < b[b0 + k] else 1
+    if a1 - a0 == b1 - b0:
+        return 0
+    return -1 if a1 - a0 < b1 - b0 else 1
+
+
+@kernel
+def _settle(data, offsets, keys, order):
+    """Sort the groups of ``order`` whose first eight bytes tie: small ones by insertion, others eight bytes further."""
+    lows, highs, depths = [np.int64(0)], [np.int64(order.size)], [np.int64(0)]
+    while len(lows) > 0:
+        low, high, depth = lows.pop(), highs.pop(), depths.pop()
+        longest = np.int64(0)
+        if depth > 0:
+            for i in range(low, high):
+                longest = max(longest, offsets[order[i] + 1] - offsets[order[i]])
+        if depth > 0 and (high - low <= _FEW or depth >= longest):
+            for i in range(low + 1, high):
+                t = order[i]
+                j = i
+                while j > low and (
+                    precedes(data, offsets[t], offsets[t + 1], data, offsets[order[j - 1]], offsets[order[j - 1] + 1])
+                    < 0
+                ):
+                    order[j] = order[j - 1]
+                    j -= 1
+                order[j] = t
+            continue
+        if depth == 0:
+            group = keys
+        else:
+            group = np.empty(high - low, np.uint64)
+            for i in range(low, high):
+                start, stop = offsets[order[i]], offsets[order[i] + 1]
+                group[i - low] = _prefix(data, min(start + depth, stop), stop)
+            by = np.argsort(group)
+            order[low:high] = order[low:high][by]
+            group = group[by]
+        first = low
+        for i in range(low + 1, high + 1):
+            if i == high or group[i - low] != group[first - low]:
+                if i - first > 1:
+                    lows.append(first)
+                    highs.append(np.int64(i))
+                    depths.append(depth + 8)
+                first = np.int64(i)
+
+
+def byte_order(data: np.ndarray, offsets: np.ndarray, total: int) -> np.ndarray:
+    """int64[total]: the words in the order of their bytes."""
+    keys = _prefixes(data, offsets, total)
+    order = np.argsort(keys)
+    _settle(data, offsets, keys[order], order)
+    return order
+
+
+@kernel
+def _gather(data, offsets, order, out, lengths):
+    at = 0
+    for k in range(order.size):
+        start, stop = offsets[order[k]], offsets[order[k] + 1]
+        for i in range(start, stop):
+            out[at] = data[i]
+            at += 1
+        lengths[k] = stop - start
+
+
+def write_run(
+    base: Path, data: np.ndarray, offsets: np.ndarray, counts: np.ndarray, df: np.ndarray, total: int
+) -> None:
+    """Write the ``total`` words as the run ``base`` (suffixes are added)."""
+    order = byte_order(data, offsets, total)
+    with (
+        open(f"{base}.words", "wb") as words_file,
+        open(f"{base}.lengths", "wb") as lengths_file,
+        open(f"{base}.counts", "wb") as counts_file,
+        open(f"{base}.df", "wb") as df_file,
+        open(f"{base}.ids", "wb") as ids_file,
+    ):
+        for at in range(0, total, PIECE):
+            part = order[at : at + PIECE]
+            lengths = np.empty(part.size, np.int32)
+            out = np.empty(int((offsets[part + 1] - offsets[part]).sum()), np.uint8)
+            _gather(data, offsets, part, out, lengths)
+            out.tofile(words_file)
+            lengths.tofile(lengths_file)
+            counts[part].tofile(counts_file)
+            df[part].tofile(df_file)
+            part.astype(np.int32).tofile(ids_file)
+
+
+@kernel
+def _before(g, h, data, ends, rows, heads):
+    """Whether run g's next word comes before run h's."""
+    if heads[g] != heads[h]:
+        return heads[g] < heads[h]
+    i, j = rows[g], rows[h]
+    return precedes(data[g], ends[g, i], ends[g, i + 1], data[h], ends[h, j], ends[h, j + 1]) < 0
+
+
+@kernel
+def _sink(heap, size, at, data, ends, rows, heads):
+    while True:
+        least = at
+        for child in (2 * at + 1, 2 * at + 2):
+            if child < size and _before(heap[child], heap[least], data, ends, rows, heads):
+                least = child
+        if least == at:
+            return
+        heap[at], heap[least] = heap[least], heap[at]
+        at = least
+
+
+@kernel
+def _enter(g, heap, size, data, ends, rows, heads):
+    heap[size] = g
+    at = size
+    while at > 0:
+        parent = (at - 1) // 2
+        if not _before(heap[at], heap[parent], data, ends, rows, heads):
+            break
+        heap[at], heap[parent] = heap[parent], heap[at]
+        at = parent
+
+
+FLUSH, DONE = -2, -1
+
+
+@kernel
+def enter_run(state, g, heap, data, ends, rows, heads):
+    """Put run ``g``, whose next piece was loaded, into the heap (arguments as of ``merge``)."""
+    heads[g] = _prefix(data[g], ends[g, 0], ends[g, 1])
+    _enter(g, heap, state[0], data, ends, rows, heads)
+    state[0] += 1
+
+
+@kernel
+def merge(state, heap, data, ends, sums, rows, loaded, heads, ordinals, out, out_ends, out_sums):
+    """Merge the loaded pieces until one runs empty (its number is returned), the output is full (FLUSH) or all is DONE.
+
+    state     int64[3]   runs in the heap, rows of output (the last one still open), number of the first of them
+    data      uint8[G, bytes], ends int64[G, rows + 1], sums int64[G, rows, 2] (count, df): the loaded pieces
+    rows, loaded  int64[G]  next row and number of rows of each piece; heads uint64[G]: the next row's first eight bytes
+    ordinals  int64[G, rows]  written: the number of the distinct word that each row is
+    """
+    size, used, first = state[0], state[1], state[2]
+    status = DONE
+    while size > 0:
+        g = heap[0]
+        i = rows[g]
+        start, stop = ends[g, i], ends[g, i + 1]
+        if used == 0 or precedes(data[g], start, stop, out, out_ends[used - 1], out_ends[used]) != 0:
+            if used == out_sums.shape[0] or out_ends[used] + stop - start > out.size:
+                status = FLUSH
+                break
+            at = out_ends[used]
+            for k in range(stop - start):
+                out[at + k] = data[g, start + k]
+            out_sums[used, 0], out_sums[used, 1] = 0, 0
+            used += 1
+            out_ends[used] = at + stop - start
+        out_sums[used - 1, 0] += sums[g, i, 0]
+        out_sums[used - 1, 1] += sums[g, i, 1]
+        ordinals[g, i] = first + used - 1
+        rows[g] = i + 1
+        if i + 1 == loaded[g]:
+            size -= 1
+            heap[0] = heap[size]
+            _sink(heap, size, 0, data, ends, rows, heads)
+            status = g
+            break
+        heads[g] = _prefix(data[g], ends[g, i + 1], ends[g, i + 2])
+        _sink(heap, size, 0, data, ends, rows, heads)
+    state[0], state[1] = size, used
+    return status
