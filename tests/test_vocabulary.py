@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topicstream.errors import InputError, StoreError
-from topicstream.tokens.building import Finished, VocabularyBuilder
+from topicstream.tokens.builder import Finished, VocabularyBuilder
 from topicstream.tokens.sequences import packed
 from topicstream.tokens.spill import byte_order
 from topicstream.tokens.vocabulary import Vocabulary
@@ -127,7 +127,7 @@ def test_limits_as_shares_and_numbers(tmp_path):
     assert kept(min_df=3) == ["all"]
     assert kept(min_count=3) == ["all", "other"]
     assert kept(max_vocab=2) == ["all", "other"]
-    with pytest.raises(InputError, match="min-df 1.5"):
+    with pytest.raises(InputError, match=r"min-df 1\.5"):
         kept(min_df=1.5)
     with pytest.raises(InputError, match="max-vocab 0"):
         kept(max_vocab=0)
@@ -237,7 +237,7 @@ def test_grow_appends_and_refuses_known_words():
     vocabulary = Vocabulary.of(["a", "b"])
     grown = vocabulary.grow(Vocabulary.of(["c"]).words, np.array([7]), np.array([2]))
     assert listed(grown) == [("a", 0, 0), ("b", 0, 0), ("c", 7, 2)]
-    with pytest.raises(InputError, match="'b' .* twice"):
+    with pytest.raises(InputError, match=r"'b' .* twice"):
         grown.grow(Vocabulary.of(["b"]).words, np.array([1]), np.array([1]))
 
 

@@ -273,7 +273,7 @@ def scan(text, offsets, classes, lowered, types, ends, stops, table, shift, regi
             if not keyed:
                 c, n = _decode(text, i)
                 kind = classes[c]
-                if kind == LETTER or kind == DIGIT:
+                if kind in (LETTER, DIGIT):
                     i, out, long, lettered, points = _spaced_word(
                         text, i, end, classes, lowered, lowercase, types, tail
                     )
@@ -300,7 +300,7 @@ def scan(text, offsets, classes, lowered, types, ends, stops, table, shift, regi
                     length = past - start
                     for k in range(length):
                         types[tail + k] = text[start + k]
-                elif kind == EMOJI or kind == REGIONAL:
+                elif kind in (EMOJI, REGIONAL):
                     past, points = _emoji(text, i, end, classes)
                     kept += points
                     length = past - i

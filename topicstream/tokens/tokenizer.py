@@ -70,7 +70,7 @@ class Tokenizer:
         self._stems: dict[bytes, bytes] = {}
         self._pattern = re.compile(recipe.pattern) if recipe.pattern is not None else None
         self._as_kernel = recipe.pattern is None or recipe.pattern == SCIKIT_LEARN_PATTERN
-        self._phrases = [tuple(word.encode() for word in phrase.split(" ")) for phrase in recipe.phrases]
+        self._phrases = [(a.encode(), b.encode()) for a, b in (phrase.split(" ") for phrase in recipe.phrases)]
         stop = set(recipe.stopwords)
         if recipe.lowercase:
             stop = {lower(word) for word in stop}

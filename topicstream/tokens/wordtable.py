@@ -91,7 +91,7 @@ def slot_of(key, shift):
 @kernel(inline="always")
 def same_bytes(a, at_a, b, at_b, length):
     """Whether two stretches of bytes are equal."""
-    for k in range(length):
+    for k in range(length):  # noqa: SIM110 (compiled)
         if a[at_a + k] != b[at_b + k]:
             return False
     return True
