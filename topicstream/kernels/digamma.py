@@ -1,0 +1,198 @@
+"""exp, log, digamma and log-gamma as branch-free arithmetic, so that loops over arrays become SIMD code.
+
+numba has no vector mathematics library to call, and a call a lane costs ten times the arithmetic.  Here every function is
+straight-line code of its argument (bits are cut and glued for exponents), for positive arguments:
+
+    digamma(x) = log z - 1/(2z) - sum_n B_2n / (2n z^2n) - sum_{i<8} 1/(x+i),      z = x + 8
+    lgamma(x)  = (z - 1/2) log z - z + log(2 pi)/2 + sum_n B_2n / (2n (2n-1) z^(2n-1)) - log prod_{i<8} (x+i)
+
+(asymptotic series and recurrence: Abramowitz & Stegun 6.3.5, 6.3.18, 6.1.41).  The eight factors pair up:
+(x+i)(x+7-i) = u + c_i with u = x (x+7) and c = 0, 6, 10, 12, so the sum of reciprocals takes one division.
+
+float64: digamma and lgamma within 1e-12 of SciPy's (relative, or absolute 1e-13 near their zeros) for 1e-8 <= x <= 1e15.
+float32: ``exp_digamma32`` within 4e-6 (1 + 0.1 / x) relative for 1e-3 <= x <= 1e9; values below 1e-37 are 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.kernels.jit import kernel
+
+_LOG2E = 1.4426950408889634
+_LN2_HIGH = 0.6931471803691238  # ln 2 to 32 bits, then the rest: n * _LN2_HIGH is exact
+_LN2_LOW = 1.9082149292705877e-10
+_HALF_LOG_2PI = 0.9189385332046727
+_SQRT2 = 1.4142135623730951
+_MANTISSA = np.int64(0x000FFFFFFFFFFFFF)
+_ONE_BITS = np.int64(0x3FF0000000000000)
+
+_F = np.float32
+_LOG2E32, _LN2_HIGH32, _LN2_LOW32 = _F(1.4426950408889634), _F(0.693145751953125), _F(1.4286068203094172e-06)
+
+_scalar = kernel(fastmath={"contract"}, forceinline=True)
+
+
+@_scalar
+def exp(y):
+    """e**y for float64 y: |relative error| < 4e-16 * (1 + |y| / 16); 0 below -708, capped at 709."""
+    y_ = min(max(y, -708.5), 709.0)
+    n = np.floor(y_ * _LOG2E + 0.5)
+    r = (y_ - n * _LN2_HIGH) - n * _LN2_LOW
+    p = 1.0 / 6227020800.0
+    p = p * r + 1.0 / 479001600.0
+    p = p * r + 1.0 / 39916800.0
+    p = p * r + 1.0 / 3628800.0
+    p = p * r + 1.0 / 362880.0
+    p = p * r + 1.0 / 40320.0
+    p = p * r + 1.0 / 5040.0
+    p = p * r + 1.0 / 720.0
+    p = p * r + 1.0 / 120.0
+    p = p * r + 1.0 / 24.0
+    p = p * r + 1.0 / 6.0
+    p = p * r + 0.5
+    p = p * r + 1.0
+    p = p * r + 1.0
+    two_n = np.int64((np.int64(n) + 1023) << 52).view(np.float64)
+    return p * two_n if y > -708.0 else 0.0
+
+
+@_scalar
+def log(x):
+    """Natural logarithm of a positive normal float64: error below 1e-16 + 2e-16 |log x|."""
+    b = np.float64(x).view(np.int64)
+    e = (b >> 52) - 1023
+    m = np.int64((b & _MANTISSA) | _ONE_BITS).view(np.float64)
+    up = m > _SQRT2
+    m = m * 0.5 if up else m
+    e = e + 1 if up else e
+    s = (m - 1.0) / (m + 1.0)
+    q = s * s
+    p = 2.0 / 21.0
+    p = p * q + 2.0 / 19.0
+    p = p * q + 2.0 / 17.0
+    p = p * q + 2.0 / 15.0
+    p = p * q + 2.0 / 13.0
+    p = p * q + 2.0 / 11.0
+    p = p * q + 2.0 / 9.0
+    p = p * q + 2.0 / 7.0
+    p = p * q + 2.0 / 5.0
+    p = p * q + 2.0 / 3.0
+    n = np.float64(e)
+    return n * _LN2_HIGH + (2.0 * s + (s * q * p + n * _LN2_LOW))
+
+
+@_scalar
+def _series(v):
+    """sum_n B_2n / (2n) v^n, v = 1/z^2, z >= 8."""
+    p = 1.0 / 12.0
+    p = p * v - 691.0 / 32760.0
+    p = p * v + 1.0 / 132.0
+    p = p * v - 1.0 / 240.0
+    p = p * v + 1.0 / 252.0
+    p = p * v - 1.0 / 120.0
+    p = p * v + 1.0 / 12.0
+    return p * v
+
+
+@_scalar
+def _below(x):
+    """digamma(x) - log(x + 8), x > 0."""
+    z = x + 8.0
+    w = 1.0 / z
+    u = x * (x + 7.0)
+    q = ((u + 28.0) * u + 252.0) * u + 720.0
+    dq = ((4.0 * u + 84.0) * u + 504.0) * u + 720.0
+    # far out the recurrence is only eight times 1/x; the quotient must not overflow
+    shift = (2.0 * x + 7.0) * dq / (u * q) if x < 1e15 else 8.0 * w
+    return -(0.5 * w + _series(w * w) + shift)
+
+
+@_scalar
+def digamma(x):
+    """psi(x) = d/dx log Gamma(x) of a float64 x > 0."""
+    return log(x + 8.0) + _below(x)
+
+
+@_scalar
+def exp_digamma(x):
+    """exp(psi(x)) of a float64 x > 0 with one exponential and no logarithm; 0 for x below about 0.0014."""
+    return (x + 8.0) * exp(_below(x))
+
+
+@_scalar
+def lgamma(x):
+    """log Gamma(x) of a float64 x > 0 (up to 1e38)."""
+    z = x + 8.0
+    w = 1.0 / z
+    v = w * w
+    p = -691.0 / 360360.0
+    p = p * v + 1.0 / 1188.0
+    p = p * v - 1.0 / 1680.0
+    p = p * v + 1.0 / 1260.0
+    p = p * v - 1.0 / 360.0
+    p = p * v + 1.0 / 12.0
+    u = x * (x + 7.0)
+    # the two largest factors apart, or the product of eight overflows where x passes 1e38
+    low = log(u) + log((u + 6.0) * (u + 10.0)) + log(u + 12.0)
+    return (z - 0.5) * log(z) - z + _HALF_LOG_2PI + p * w - low
+
+
+@_scalar
+def exp32(y):
+    """e**y for float32 y <= 88: relative error below 3e-7; 0 below -86."""
+    y_ = max(_F(y), _F(-87.0))
+    n = np.floor(y_ * _LOG2E32 + _F(0.5))
+    r = (y_ - n * _LN2_HIGH32) - n * _LN2_LOW32
+    p = _F(1.0 / 5040.0)
+    p = p * r + _F(1.0 / 720.0)
+    p = p * r + _F(1.0 / 120.0)
+    p = p * r + _F(1.0 / 24.0)
+    p = p * r + _F(1.0 / 6.0)
+    p = p * r + _F(0.5)
+    p = p * r + _F(1.0)
+    p = p * r + _F(1.0)
+    two_n = np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+    return p * two_n if y > _F(-86.0) else _F(0.0)
+
+
+@_scalar
+def exp_digamma32(x):
+    """exp(psi(x)) in float32 arithmetic (shift by four instead of eight); 0 where psi(x) < -86, x below 0.0117."""
+    z = x + _F(4.0)
+    w = _F(1.0) / z
+    v = w * w
+    p = _F(1.0 / 252.0)
+    p = p * v - _F(1.0 / 120.0)
+    p = p * v + _F(1.0 / 12.0)
+    u = x * (x + _F(3.0))
+    shift = (_F(2.0) * x + _F(3.0)) * (_F(2.0) * u + _F(2.0)) / (u * (u + _F(2.0)))
+    return z * exp32(-(_F(0.5) * w + p * v + shift))
+
+
+@kernel
+def digamma_array(x, out):
+    """out[i] = psi(x[i]); float64 arrays of one length."""
+    for i in range(len(x)):
+        out[i] = digamma(x[i])
+
+
+@kernel
+def lgamma_array(x, out):
+    """out[i] = log Gamma(x[i]); float64 arrays of one length."""
+    for i in range(len(x)):
+        out[i] = lgamma(x[i])
+
+
+@kernel
+def exp_digamma_array(x, out):
+    """out[i] = exp(psi(x[i])); float64 arrays of one length."""
+    for i in range(len(x)):
+        out[i] = exp_digamma(x[i])
+
+
+@kernel
+def exp_digamma32_array(x, out):
+    """out[i] = exp(psi(x[i])); float32 arrays of one length."""
+    for i in range(len(x)):
+        out[i] = exp_digamma32(x[i])
