@@ -136,6 +136,7 @@ def bigartm_online(data: Data, s: Setting) -> Iterator[Step]:
     import artm
 
     with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)  # it drops its logs in the working folder
         with open(Path(folder) / "docword.c.txt", "w") as f:
             f.write(f"{data.n_docs}\n{data.n_words}\n{len(data.words)}\n")
             doc = np.repeat(np.arange(1, data.n_docs + 1), np.diff(data.indptr))
@@ -154,8 +155,6 @@ def bigartm_online(data: Data, s: Setting) -> Iterator[Step]:
             cache_theta=False,
         )
         model.initialize(dictionary=source.dictionary)
-
-        os.chdir(folder)  # where it drops its logs
 
         def phi() -> np.ndarray:
             inside = model._internal_model
@@ -186,7 +185,7 @@ def vw_online(data: Data, s: Setting) -> Iterator[Step]:
                     f.write("| " + " ".join(f"{w}:{x}" for w, x in pairs) + "\n")
         begin = time.perf_counter()
         workspace = vowpalwabbit.Workspace(
-            f"--lda {s.topics} --lda_D {data.n_docs} --lda_alpha {s.alpha} --lda_rho {s.beta} --minibatch 1024 "
+            f"--lda {s.topics} --lda_D {data.n_docs} --lda_alpha {s.alpha} --lda_rho {s.beta} --minibatch 256 "
             f"--power_t 0.5 --initial_t 1 -b {bits} -d {folder}/text --cache_file {folder}/cache -k --passes {s.passes} "
             f"--random_seed {s.seed} --quiet --readable_model {folder}/model"
         )
