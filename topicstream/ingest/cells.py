@@ -88,11 +88,11 @@ def add_bad(bad, n, line, offset, code):
 
 
 @kernel
-def read_triples(data, first_doc, last_doc, n_words, fields, real, docs, words, counts):
+def read_triples(data, first_doc, last_doc, n_docs, n_words, fields, real, docs, words, counts):
     """Lines ``document word count`` (1-based) -> the cells, words 0-based.
 
     fields: 3, or 2 where there is no count (it is 1); real: counts are decimal numbers.  Documents must ascend within
-    first_doc..last_doc.  Returns (cells, zeros left out, non-blank lines, bad).
+    first_doc..last_doc; n_docs and n_words: how many there are in the whole file.  Returns (cells, zeros left out, non-blank lines, bad).
     """
     n, zeros, used, n_bad, line, p, size = 0, 0, 0, 0, 0, 0, len(data)
     bad = np.empty((0, 3), np.int64)
@@ -135,9 +135,9 @@ def read_triples(data, first_doc, last_doc, n_words, fields, real, docs, words, 
             q = p
             while q < size and data[q] != 10:
                 q += 1
-        elif doc < 1 or doc > last_doc:
+        elif doc < 1 or doc > n_docs:
             code = DOC_RANGE
-        elif doc < doc_before:
+        elif doc < doc_before or doc > last_doc:
             code = AGAIN
         elif word < 1 or word > n_words:
             code = WORD_RANGE
@@ -247,7 +247,7 @@ def why(code: int, n_words: int, last_doc: int) -> str:
         DOC_RANGE: f"document number out of range (1 to {last_doc})",
         WORD_RANGE: f"word number out of range ({n_words} words)",
         NEGATIVE: "a count that is negative or not finite",
-        AGAIN: "a document that comes again after another; sort the file by document",
+        AGAIN: "a document out of order; sort the file by document (by row)",
         PAIRS: "not 'number:count' pairs, or not as many as the line says",
         NOT_WHOLE: "a weight that is no count; --weighted accepts it",
     }

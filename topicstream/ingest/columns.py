@@ -74,7 +74,8 @@ def kind_of(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "a boolean"
-    return {str: "a string", list: "a list", dict: "an object"}.get(type(value), "a number")
+    kinds: dict[type, str] = {str: "a string", list: "a list", dict: "an object"}
+    return kinds.get(type(value), "a number")
 
 
 def column(name: str, values: Sequence[Any]) -> pa.Array:

@@ -60,9 +60,9 @@ def guess_content(head: bytes) -> str | None:
         return "json array"
     lines = head.split(b"\n")
     whole = lines[:-1] if len(head) >= HEAD_BYTES or not lines[-1].strip() else lines
-    if len(whole) >= 3 and all(re.match(rb"^\s*\d+\s*$", x) for x in whole[:3]):
-        if all(re.match(rb"^\s*\d+\s+\d+\s+-?\d+\s*$", x) for x in whole[3:20] if x.strip()):
-            return "docword"
+    sizes = len(whole) >= 3 and all(re.match(rb"^\s*\d+\s*$", x) for x in whole[:3])
+    if sizes and all(re.match(rb"^\s*\d+\s+\d+\s+-?\d+\s*$", x) for x in whole[3:20] if x.strip()):
+        return "docword"
     filled = [x for x in whole[:50] if x.strip()]
     if filled and all(map(_is_ldac, filled)) and any(b":" in x for x in filled):
         return "ldac"
@@ -97,7 +97,7 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
         return content
     if content == "xml" or suffix == ".xml":
         raise BadFile(name, 1, "XML that is neither PubmedArticleSet nor MedlineCitationSet; convert it to JSON lines")
-    if in_folder and suffix in TEXT_SUFFIXES + (".dat", ".html", ".htm", ".log"):
+    if in_folder and suffix in (*TEXT_SUFFIXES, ".dat", ".html", ".htm", ".log"):
         return "files"
     if suffix in (".txt", ".text", ".lines"):
         return "lines"

@@ -78,10 +78,10 @@ class Inputs:
                     name = os.path.join(part.name, key)
                     yield reader, Source(name, path, key=part.prefix + key, encoding=encoding, keep_going=going)
             else:
-                name, fmt, path = part
+                name, fmt, file = part
                 ready = self.first.pop(name, None)
                 if ready is None:
-                    ready = Source(name, path, key=self.keys[name], encoding=encoding, keep_going=going)
+                    ready = Source(name, file, key=self.keys[name], encoding=encoding, keep_going=going)
                 yield reader_named(fmt), ready
 
 

@@ -201,7 +201,7 @@ def pieces(paths: Any, options: ReadOptions) -> Iterator[Task]:
             words = None
             try:
                 if reader.kind == "counts":
-                    words = reader.words(source, options)  # type: ignore[attr-defined]
+                    words = source.words = reader.words(source, options)  # type: ignore[attr-defined]
                 for piece in reader.split(source, options):
                     yield task(reader, source.name, piece, source.consumed(), words=words)
                 if source.damage is not None:

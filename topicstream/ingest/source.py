@@ -99,6 +99,8 @@ class Source:
     size      bytes on disk, None where unknown
     damage    set when reading ended early under ``keep_going`` (a truncated or corrupt archive)
     line      counted by the readers that split lines; the damage is reported there
+    progress  set by readers that do not read through this object: bytes done
+    words     the vocabulary of a bag-of-words source, once read
     """
 
     def __init__(
@@ -108,6 +110,8 @@ class Source:
         self.key = key or (path.name if path else "stdin")
         self.damage: Reject | None = None
         self.line = 0
+        self.progress: int | None = None
+        self.words: pa.LargeStringArray | None = None
         self._raw: BinaryIO | None = None
         self._stream: Any = None
         self._decoder: codecs.IncrementalDecoder | None = None
@@ -132,6 +136,8 @@ class Source:
 
     def consumed(self) -> int:
         """Bytes of the file on disk read so far."""
+        if self.progress is not None:
+            return self.progress
         if self._raw is None:
             return self.size or 0
         try:
@@ -274,6 +280,17 @@ class _Pushed(io.RawIOBase):
 
 def _same_family(encoding: str, marked: str) -> bool:
     return codecs.lookup(encoding).name.replace("_", "-").rsplit("-le")[0].rsplit("-be")[0].startswith(marked[:6])
+
+
+def to_utf8(data: bytes, encoding: str | None) -> bytes:
+    """A whole text as UTF-8 without its mark; bytes that the encoding cannot decode become 0xFF."""
+    for mark, marked in BOMS:
+        if data.startswith(mark) and (encoding is None or _same_family(encoding, marked)):
+            data, encoding = data[len(mark) :], marked
+            break
+    if encoding is None or codecs.lookup(encoding).name in ("utf-8", "ascii"):
+        return data
+    return data.decode(encoding, "topicstream-mark").encode("utf-8", "surrogateescape")
 
 
 def check_encoding(encoding: str | None) -> None:

@@ -85,14 +85,13 @@ def parse_triples(piece: Piece, options: ReadOptions) -> tuple[CountRun, Rejects
     docs = np.empty(most, np.int64)
     words = np.empty(most, np.int32)
     counts = np.empty(most, np.float32 if h.real else np.int64)
-    n, zeros, _, bad = read_triples(data, h.first, h.documents, h.words, h.fields, h.real, docs, words, counts)
+    n, zeros, _, bad = read_triples(data, h.first, h.last, h.documents, h.words, h.fields, h.real, docs, words, counts)
     for at, offset, code in bad.tolist():
         start = piece.data[offset : offset + 200].split(b"\n")[0]
         rejects.add(piece.name, piece.line + at, why(code, h.words, h.documents), start)
     if zeros:
         rejects.notes["cells of count zero left out"] += int(zeros)
-    last = max(h.last, int(docs[n - 1]) if n else 0)
-    n_docs = last - h.first + 1
+    n_docs = h.last - h.first + 1
     if n_docs > n + 4 * GAP:
         raise BadFile(piece.name, piece.line, f"{n_docs - n} documents without a cell in one place; is the file whole?")
     indptr, n = order_cells(docs[:n], words, counts, h.first, n_docs)

@@ -13,6 +13,7 @@ from topicstream.ingest.reader import ReadOptions
 from topicstream.ingest.source import SUFFIXES, Source
 
 MOST_BYTES = 4 << 30
+MOST_NUMBERED = 50_000_000
 
 
 def beside(path: Path) -> Path | None:
@@ -75,6 +76,8 @@ def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.Larg
     return words
 
 
-def numbered(size: int, first: int) -> pa.LargeStringArray:
-    """Words for a file without any: their numbers."""
-    return pa.array(np.arange(first, first + size).astype(str), pa.large_string())
+def numbered(size: int, first: int, name: str) -> pa.LargeStringArray:
+    """Words for a file without any: their numbers.  InputError when there are too many to be believed."""
+    if size > MOST_NUMBERED:
+        raise InputError(f"{name}: words up to number {size} and no vocabulary; give --vocab")
+    return pa.array(np.arange(first, first + max(size, 0))).cast(pa.large_string())

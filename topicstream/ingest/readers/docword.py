@@ -26,14 +26,14 @@ class Docword:
     def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
         header, _ = self.header(source)
         found = words_for(source, options, header.words)
-        return numbered(header.words, 1) if found is None else found
+        return numbered(header.words, 1, source.name) if found is None else found
 
     def header(self, source: Source) -> tuple[Header, int]:
         """The sizes and the length of the header in bytes; BadFile when there is none."""
         found = _HEADER.match(source.head(_HEADER_BYTES))
         if found is None:
             raise BadFile(source.name, 1, "does not begin with three lines D, W, NNZ (UCI bag of words)")
-        header = Header(*(int(found[i]) for i in (1, 2, 3)))
+        header = Header(int(found[1]), int(found[2]), int(found[3]))
         check_header(source.name, 1, header)
         return header, found.end()
 
