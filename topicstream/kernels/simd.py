@@ -26,6 +26,7 @@ from numba.core.extending import intrinsic, lower_builtin, register_model
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 
 WIDTH = 16
+_intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
 _F32 = ir.FloatType()
 _VECTOR = ir.VectorType(_F32, WIDTH)
 _I32 = ir.IntType(32)
@@ -80,8 +81,8 @@ def _is_float32(array: Any) -> bool:
     return isinstance(array, types.Array) and array.layout == "C" and array.dtype == types.float32
 
 
-@intrinsic
-def load(typing_context, array, index):  # type: ignore[no-untyped-def]
+@_intrinsic
+def load(typing_context, array, index):
     """array: float32, index: int64 -> vector."""
     if not _is_float32(array):
         return None
@@ -93,8 +94,8 @@ def load(typing_context, array, index):  # type: ignore[no-untyped-def]
     return vector(array, types.int64), generate
 
 
-@intrinsic
-def store(typing_context, array, index, value):  # type: ignore[no-untyped-def]
+@_intrinsic
+def store(typing_context, array, index, value):
     """array: float32, index: int64, value: vector."""
     if not _is_float32(array) or not isinstance(value, Float32x16):
         return None
@@ -107,8 +108,8 @@ def store(typing_context, array, index, value):  # type: ignore[no-untyped-def]
     return types.void(array, types.int64, vector), generate
 
 
-@intrinsic
-def splat(typing_context, x):  # type: ignore[no-untyped-def]
+@_intrinsic
+def splat(typing_context, x):
     """float -> vector of 16 copies, rounded to float32."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -119,8 +120,8 @@ def splat(typing_context, x):  # type: ignore[no-untyped-def]
     return vector(types.float32), generate
 
 
-@intrinsic
-def fma(typing_context, a, b, c):  # type: ignore[no-untyped-def]
+@_intrinsic
+def fma(typing_context, a, b, c):
     """a * b + c, fused where the machine can."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -131,8 +132,8 @@ def fma(typing_context, a, b, c):  # type: ignore[no-untyped-def]
     return vector(vector, vector, vector), generate
 
 
-@intrinsic
-def total(typing_context, v):  # type: ignore[no-untyped-def]
+@_intrinsic
+def total(typing_context, v):
     """Sum of the lanes -> float32; lanes i and i + 8 first, then i and i + 4, and so on."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -149,8 +150,8 @@ def total(typing_context, v):  # type: ignore[no-untyped-def]
     return types.float32(vector), generate
 
 
-@intrinsic
-def fetch(typing_context, array, index):  # type: ignore[no-untyped-def]
+@_intrinsic
+def fetch(typing_context, array, index):
     """Ask for the cache line of one entry, to be written and read soon."""
     if not isinstance(array, types.Array):
         return None

@@ -1,0 +1,49 @@
+"""Arithmetic of the starts: distances of documents to seed documents, rows of a sparse seed table.
+
+Multinomial divergence of document d from a topic q (paper 002's k-means++, up to d's own entropy):
+D(d, q) = sum_w p_d(w) log(p_d(w) / q(w)), with q = (1 - share) * mean + share * (words of the seed documents).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.kernels.digamma import log
+from topicstream.kernels.jit import kernel
+
+
+@kernel
+def divergences(indptr, words, counts, lengths, mean, share, centre, q, out):
+    """Divergence of every document from the mixed seed document ``centre``: out float64[D].
+
+    Cells of the sampled documents: indptr int64[D+1], words int32, counts float64 (words may repeat across documents);
+    lengths float64[D]; mean float64[V] > 0; q: float64[V] scratch, all zero on entry and on return.
+    """
+    for i in range(indptr[centre], indptr[centre + 1]):
+        q[words[i]] += counts[i] / lengths[centre]
+    for d in range(len(indptr) - 1):
+        acc = 0.0
+        for i in range(indptr[d], indptr[d + 1]):
+            w = words[i]
+            p = counts[i] / lengths[d]
+            acc += p * (log(p) - log((1.0 - share) * mean[w] + share * q[w]))
+        out[d] = max(acc, 0.0)
+    for i in range(indptr[centre], indptr[centre + 1]):
+        q[words[i]] = 0.0
+
+
+@kernel
+def fill_rows(ids, ptr, topic, value, mean, share, scale, topics, out):
+    """Rows of the seed table: out[u, k] = scale * ((1 - share) * mean[w] + share * value of (w, k)), w = ids[u].
+
+    ptr int64[W+1], topic int32, value float32 sorted by word; mean float64[W]; out float32[U, KP], padding zeroed.
+    """
+    for u in range(len(ids)):
+        w = ids[u]
+        ground = np.float32(scale * (1.0 - share) * mean[w])
+        for k in range(topics):
+            out[u, k] = ground
+        for k in range(topics, out.shape[1]):
+            out[u, k] = 0.0
+        for j in range(ptr[w], ptr[w + 1]):
+            out[u, topic[j]] += np.float32(scale * share * value[j])
