@@ -195,7 +195,7 @@ class Corpus:
                 column.append(values)
             first_doc += len(raw.lengths)
         arrays = [np.concatenate(c).astype(np.int64) if c else np.zeros(0, np.int64) for c in columns]
-        return Grid(heldout, *arrays, max_words=widest)
+        return Grid(heldout, *arrays, widest)  # type: ignore[call-arg, arg-type]
 
     def blocks(
         self,

@@ -111,7 +111,7 @@ class Rows(NamedTuple):
     """
 
     base: np.ndarray
-    index: np.ndarray
+    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which nobody calls
     scale: float = 1.0
 
 
@@ -232,7 +232,7 @@ class Engine:
     default_tol: ClassVar[float] = 1.0
     accepts_weights: ClassVar[bool] = True
 
-    def __init__(self, shape: Shape, options: Options) -> None:
+    def __init__(self, shape: Shape, options: Any) -> None:
         self.shape, self.options = shape, options
 
     # -- what it keeps ---------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def _cache_folder() -> str | None:
 
 _FOLDER = _cache_folder()
 if _FOLDER is not None:
-    config.CACHE_DIR = _FOLDER
+    config.CACHE_DIR = _FOLDER  # type: ignore[attr-defined]
 
 _COMMON: dict[str, Any] = {"nogil": True, "cache": _FOLDER is not None, "error_model": "numpy"}
 

@@ -63,13 +63,13 @@ class Signals:
         """Watch while the block runs (in the main thread; elsewhere signals are left alone)."""
         before: dict[int, Any] = {}
         with contextlib.suppress(ValueError):
-            for s in (signal.SIGINT, signal.SIGTERM):
-                before[s] = signal.signal(s, self._handle)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before[int(number)] = signal.signal(number, self._handle)
         try:
             yield self
         finally:
-            for s, old in before.items():
-                signal.signal(s, old)
+            for signum, old in before.items():
+                signal.signal(signum, old)
 
 
 def word_masses(corpus: Corpus) -> np.ndarray:

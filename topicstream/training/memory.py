@@ -54,11 +54,7 @@ class BlockMemory:
                 offset = self._end
                 self._end += -(-data.nbytes // 64) * 64
             write_all(self._fd, data, offset)
-            crc = google_crc32c.value(
-                memoryview(data.reshape(-1).view(np.uint8)).tobytes()
-                if data.nbytes < 1 << 16
-                else data.reshape(-1).view(np.uint8)
-            )
+            crc = google_crc32c.value(data.reshape(-1).view(np.uint8))
             self.index[number, i] = offset, data.nbytes, crc
         if self._behind and self._end - self._started > WRITE_BEHIND:
             # dirty pages count in a memory cgroup: start writing them out before the kernel must

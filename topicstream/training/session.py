@@ -59,7 +59,7 @@ class Session:
         self.workers = Workers(plan.threads)
         from topicstream.training.loop import word_masses
 
-        self._n_w = word_masses(corpus) if any(s.row_mass for s in engine.tables.values()) else None
+        self._n_w = word_masses(corpus)
         self.tables = {name: self._new_table(name, "table") for name in engine.tables}
         replace = engine.rule is Rule.REPLACE
         self.nexts = {name: self._new_table(name, "next") for name in engine.tables} if replace else {}
@@ -246,11 +246,10 @@ class Session:
         return done
 
     def _seeds(self) -> Any:
-        if self.record.start == "random":
-            return None
         from topicstream.training.starts import make_seeds
 
-        return make_seeds(self.corpus, self.grid, self.record.start, self.engine.shape.topics, self._seed, self._warm)
+        topics = self.engine.shape.topics
+        return make_seeds(self.corpus, self.grid, self.record.start, topics, self._seed, self._n_w, warm=self._warm)
 
     def _fill_from(self, seeds: Any) -> None:
         tokens = float(self.corpus.n_tokens)
