@@ -1,0 +1,264 @@
+"""aTBP and sTBP: against the paper's figures cell by cell, at the size where float32 stops counting, priors, starts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.reference import tbp
+from topicstream.corpus.block import Block
+from topicstream.engines import find
+from topicstream.engines.base import BlockShape, Key, Out, Rows, Rule, Scratch, Shape, padded
+
+
+def make_block(docs=40, words=60, seed=0, dtype=np.int32, first_doc=0):
+    """A made block with an empty document, a document of one cell and a word seen once."""
+    rng = np.random.default_rng(seed)
+    indptr, ids, counts = [0], [], []
+    weights = 1 / (1 + np.arange(words - 1))
+    for d in range(docs):
+        n = 0 if d == 3 else 1 if d == 5 else int(rng.integers(2, 25))
+        ids.append(np.sort(rng.choice(words - 1, n, replace=False, p=weights / weights.sum())))
+        counts.append(rng.integers(1, 6, n))
+        indptr.append(indptr[-1] + n)
+    w, x = np.concatenate(ids), np.concatenate(counts).astype(dtype)
+    w[indptr[9] - 1] = words - 1  # the last cell of document 8: the only place of the last word
+    present, local = np.unique(w, return_inverse=True)
+    return Block(
+        0, first_doc, np.array(indptr), local.astype(np.int32), x, (present * 3).astype(np.int32), float(x.sum())
+    )
+
+
+def make_engine(name, block, topics, **options):
+    kind = find(name)
+    shape = Shape(block.n_docs, block.n_words, block.n_cells, block.tokens, topics)
+    return kind(shape, kind.Options(**options))
+
+
+def buffers(engine, block):
+    shape = BlockShape(block.n_docs, block.n_cells, int(block.tokens), block.n_words)
+    return Out(
+        delta={"phi": np.full((block.n_words, padded(engine.shape.topics)), np.nan, np.float32)},
+        memory={n: np.full(s.shape(shape), np.nan, s.dtype) for n, s in engine.memory.items()},
+        stats={n: np.zeros(k) for n, k in engine.stats.items()},
+        scratch=Scratch(),
+        keep=Scratch(),
+    )
+
+
+def wide(a):
+    out = np.zeros((len(a), padded(a.shape[1])), np.float32)
+    out[:, : a.shape[1]] = a
+    return out
+
+
+def random_state(block, topics, seed=1):
+    """A consistent phi, theta (rows sum to n_w, n_d) of soft random messages."""
+    rng = np.random.default_rng(seed)
+    messages = rng.dirichlet(np.full(topics, 0.3), block.n_cells) * block.counts[:, None]
+    phi, theta = np.zeros((block.n_words, topics)), np.zeros((block.n_docs, topics))
+    np.add.at(phi, block.words, messages)
+    np.add.at(theta, np.repeat(np.arange(block.n_docs), np.diff(block.indptr)), messages)
+    return phi, theta
+
+
+def visit(engine, block, phi, theta, seed=0):
+    out = buffers(engine, block)
+    table = np.full((3 * len(phi) + 1, padded(phi.shape[1])), np.nan, np.float32)  # rows lie apart, as in a big table
+    index = np.arange(len(phi)) * 3 + 1
+    table[index] = wide(phi)
+    memory = {"theta": wide(theta)} if engine.memory else {}
+    rows = {"phi": Rows(table, index)}
+    totals = {"phi": np.append(phi.sum(0), np.zeros(padded(phi.shape[1]) - phi.shape[1]))}
+    engine.process(block, rows, totals, memory, engine.initial_params(), Key(seed, 1), out)
+    return out
+
+
+@pytest.mark.parametrize("topics", [1, 5, 16, 37])
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_atbp_visits_a_block_as_figure_3_does(topics, dtype):
+    block = make_block(dtype=dtype)
+    engine = make_engine("atbp", block, topics, alpha=0.3, beta=0.05)
+    phi, theta = random_state(block, topics)
+    out = visit(engine, block, phi, theta)
+    phi2, theta2, lam2 = phi.copy(), theta.copy(), phi.sum(0)
+    alpha = np.full(topics, 0.3)
+    loglik = tbp.atbp_pass(block.indptr, block.words, block.counts.astype(float), phi2, theta2, lam2, alpha, 0.05)
+    np.testing.assert_allclose(out.delta["phi"][:, :topics], phi2 - phi, atol=3e-5 * block.counts.max())
+    np.testing.assert_allclose(out.memory["theta"][:, :topics], theta2, atol=3e-5 * block.counts.max())
+    assert out.stats["loglik"][0] == pytest.approx(loglik, rel=1e-5)
+    assert out.stats["tokens"][0] == block.tokens
+    assert not out.delta["phi"][:, topics:].any() and not out.memory["theta"][:, topics:].any()
+
+
+@pytest.mark.parametrize("topics", [1, 5, 16, 37])
+def test_stbp_visits_a_block_as_figure_2_does(topics):
+    block = make_block()
+    engine = make_engine("stbp", block, topics, alpha=0.3, beta=0.05)
+    phi, theta = random_state(block, topics)
+    out = visit(engine, block, phi, theta)
+    want_phi, want_theta, loglik = tbp.stbp_pass(
+        block.indptr, block.words, block.counts.astype(float), phi, theta, np.full(topics, 0.3), 0.05
+    )
+    assert engine.rule is Rule.REPLACE
+    np.testing.assert_allclose(out.delta["phi"][:, :topics], want_phi, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(out.memory["theta"][:, :topics], want_theta, rtol=1e-5, atol=1e-5)
+    assert out.stats["loglik"][0] == pytest.approx(loglik, rel=1e-6)
+    assert not out.delta["phi"][:, topics:].any()
+
+
+@pytest.mark.parametrize("name", ["atbp", "stbp"])
+def test_folded_theta_is_the_twins_fold_in(name):
+    block, topics = make_block(), 7
+    phi, theta = random_state(block, topics)
+    engine = make_engine(name, block, topics, alpha=0.3, beta=0.05, theta="fold-in", fold_sweeps=6, fold_tol=0.02)
+    assert engine.memory == {}
+    folded = np.zeros_like(theta)
+    for d in range(block.n_docs):
+        cells = slice(block.indptr[d], block.indptr[d + 1])
+        x = block.counts[cells].astype(float)
+        folded[d] = tbp.fold_in(block.words[cells], x, phi, 0.3, 0.05, 6, 0.02)
+    out = visit(engine, block, phi, theta)
+    kept = make_engine(name, block, topics, alpha=0.3, beta=0.05)
+    want = visit(kept, block, phi, folded)
+    np.testing.assert_allclose(out.delta["phi"], want.delta["phi"], atol=1e-4)
+    assert out.stats["loglik"][0] == pytest.approx(want.stats["loglik"][0], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["atbp", "stbp"])
+def test_start_gives_every_token_to_topics(name):
+    block, topics = make_block(first_doc=1000), 7
+    engine = make_engine(name, block, topics)
+    out = buffers(engine, block)
+    engine.start(block, {}, {}, engine.initial_params(), Key(5, 0), out)
+    delta, theta = out.delta["phi"], out.memory["theta"]
+    np.testing.assert_array_equal(delta.sum(1), np.bincount(block.words, block.counts))
+    assert (delta[:, :topics] % 1 == 0).all() and (delta.sum(0) > 0)[:topics].all()
+    # a document's draws hang on its number alone: the second half as a block of its own draws the same
+    half = block.n_docs // 2
+    cut = block.indptr[half]
+    rest = Block(1, 1000 + half, block.indptr[half:] - cut, block.words[cut:], block.counts[cut:], block.vocab, 0.0)
+    again = buffers(engine, rest)
+    engine.start(rest, {}, {}, engine.initial_params(), Key(5, 0), again)
+    np.testing.assert_array_equal(again.memory["theta"], theta[half:])
+    # with seeds: soft shares of the same mass, the words of a topic's own seed lean to it
+    seeds = np.full((block.n_words, topics), 1.0)
+    seeds[:10, 2] += 50
+    totals = {"phi": np.append(seeds.sum(0), np.zeros(padded(topics) - topics))}
+    rows = {"phi": Rows(wide(seeds), np.arange(block.n_words))}
+    out = buffers(engine, block)
+    engine.start(block, rows, totals, engine.initial_params(), Key(5, 0), out)
+    np.testing.assert_allclose(out.delta["phi"].sum(1), np.bincount(block.words, block.counts), rtol=1e-5)
+    np.testing.assert_allclose(
+        out.memory["theta"].sum(1),
+        np.add.reduceat(np.append(block.counts, 0), block.indptr[:-1]) * (np.diff(block.indptr) > 0),
+        rtol=1e-5,
+    )
+    assert (out.delta["phi"][:10].argmax(1) == 2).all()
+
+
+@pytest.mark.parametrize("n_w", [5e6, 5e7])
+def test_rows_keep_their_mass_at_the_size_of_pubmed(n_w):
+    """480 blocks a pass, ten passes, rows of n_w tokens: the correction that the driver's rescale would make stays below
+    1e-5 of the row when nothing is rescaled for all ten passes."""
+    topics, words, blocks = 10, 6, 480
+    rng = np.random.default_rng(0)
+    per_block = n_w / blocks
+    cells = 100
+    x = np.full(cells * words, int(per_block / cells), np.int32)
+    n_true = float(x[0]) * cells * blocks
+    indptr = np.arange(cells + 1) * words
+    ids = np.tile(np.arange(words, dtype=np.int32), cells)
+    block = Block(0, 0, indptr, ids, x, np.arange(words, dtype=np.int32), float(x.sum()))
+    kind = find("atbp")
+    engine = kind(Shape(cells * blocks, words, len(x) * blocks, n_true * words, topics), kind.Options())
+    thetas = wide(rng.dirichlet(np.ones(topics), cells) * float(x[0]) * words)
+    table64 = np.zeros((words, padded(topics)))
+    table64[:, :topics] = rng.dirichlet(np.ones(topics), words) * n_true
+    params, index = engine.initial_params(), np.arange(words)
+    before, out, worst = table64.copy(), buffers(engine, block), 0.0
+    for _ in range(10):
+        start = table64.sum(1)
+        for _ in range(blocks):
+            table = table64.astype(np.float32)  # as the driver keeps it
+            engine.process(
+                block, {"phi": Rows(table, index)}, {"phi": table64.sum(0)}, {"theta": thetas}, params, Key(0, 1), out
+            )
+            thetas = out.memory["theta"].copy()
+            table64 = table.astype(np.float64) + out.delta["phi"]
+        worst = max(worst, np.abs(table64.sum(1) / start - 1).max())
+    assert worst < 1e-5
+    assert np.abs(table64.sum(1) / n_true - 1).max() < 1e-5
+    assert np.abs(table64 - before).max() > 1e-3 * n_true  # and the rows did move
+    assert np.abs(thetas.sum(1) / (float(x[0]) * words) - 1).max() < 1e-5
+
+
+def test_learned_priors_find_the_planted_ones():
+    rng = np.random.default_rng(3)
+    docs, topics = 3000, 6
+    alpha = np.array([1.5, 0.8, 0.4, 0.2, 0.1, 0.1])
+    from topicstream.kernels.priors import BINS, bin_values, count_documents, learn_alpha, learn_beta
+
+    lengths = rng.integers(40, 200, docs)
+    theta = np.array([rng.multinomial(n, rng.dirichlet(alpha)) for n in lengths])
+    topic_bins, length_bins = np.zeros(topics * BINS), np.zeros(BINS)
+    count_documents(wide(theta), topics, topic_bins, length_bins)
+    assert topic_bins.sum() == (theta > 0).sum() and length_bins.sum() == docs
+    found = np.full(topics, 0.5)
+    for _ in range(30):
+        found = learn_alpha(found, topic_bins, length_bins, 1e-3, 10.0)
+    np.testing.assert_allclose(found, alpha, rtol=0.15)
+    assert (learn_alpha(np.full(topics, 0.5), topic_bins, length_bins, 0.45, 0.55) >= 0.45).all()
+    words, beta = 2000, 0.2
+    phi = np.array([rng.multinomial(50_000, rng.dirichlet(np.full(words, beta))) for _ in range(topics)]).T
+    bins = np.zeros(BINS)
+    values = bin_values()
+    for v in phi[phi > 0]:
+        bins[np.abs(np.log(values / v)).argmin()] += 1
+    b = 0.05
+    for _ in range(20):
+        b = learn_beta(b, bins, float(words), phi.sum(0).astype(float), words, 1e-4, 1.0)
+    assert b == pytest.approx(beta, rel=0.15)
+
+
+def test_word_histogram_weighs_a_word_by_its_share_of_the_block():
+    from topicstream.kernels.priors import BINS, SAMPLE, count_words
+    from topicstream.kernels.rng import bits
+
+    block, topics = make_block(docs=80, words=200), 4
+    phi, _ = random_state(block, topics)
+    mine = np.array([int(bits(np.uint64(v))) % int(SAMPLE) == 0 for v in block.vocab])
+    assert mine.any() and not mine.all()
+    row_bins, sampled = np.zeros(BINS), np.zeros(1)
+    args = (block.words, block.counts, block.vocab, wide(phi) * 2, np.arange(block.n_words), topics)
+    count_words(*args, np.empty(block.n_words), row_bins, sampled)  # rows twice the block: half of each word lies here
+    assert sampled[0] == pytest.approx(mine.sum() / 2, rel=1e-5)
+    assert row_bins.sum() == pytest.approx((phi[mine] > 0).sum() / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["atbp", "stbp"])
+def test_learning_priors_stays_within_bounds_and_reports(name):
+    block, topics = make_block(docs=200, words=300), 5
+    engine = make_engine(name, block, topics, learn_priors=True)
+    params = engine.initial_params()
+    phi, theta = random_state(block, topics)
+    out = visit(engine, block, phi, theta)
+    report = engine.end_pass(params, out.stats, {"phi": phi.sum(0)})
+    assert report["alpha_sum"] == pytest.approx(params["alpha"].sum()) and report["beta"] == params["beta"][0]
+    assert (params["alpha"] >= 0.04 - 1e-12).all() and (params["alpha"] <= 4).all()
+    assert 0.001 <= params["beta"][0] <= 0.1
+    assert len(np.unique(params["alpha"])) > 1
+    plain = make_engine(name, block, topics)
+    assert plain.end_pass(plain.initial_params(), {}, {}) == {}
+
+
+def test_logarithms_of_a_document_match_numpy():
+    from topicstream.kernels.logs import sum_x_log
+
+    rng = np.random.default_rng(0)
+    p = np.append(np.exp(rng.normal(size=1000) * 12), [1.0, 0.5, 2.0, np.nextafter(1, 0), 1e-300, 1e300])
+    x = rng.integers(1, 9, len(p) + 3).astype(np.int32)
+    for i, value in enumerate(p):
+        assert sum_x_log(p[i : i + 1], np.ones(1, np.int32), 0, 1) == pytest.approx(np.log(value), abs=1e-12, rel=1e-14)
+    assert sum_x_log(p, x, 3, len(p)) == pytest.approx((x[3:] * np.log(p)).sum(), rel=1e-13)
+    assert sum_x_log(p, x, 0, 0) == 0.0
