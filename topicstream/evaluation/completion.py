@@ -18,7 +18,7 @@ phi -> base, index   lam + W beta -> 1 / inv   theta -> theta   x -> counts   A 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -184,34 +184,36 @@ def complete(
 
 @dataclass
 class Prepared:
-    """A corpus part made ready to be scored again and again: grid and keys are found once.
+    """Documents made ready to be scored again and again: the grid and the keys are found once.
 
-    blocks    called for each scoring: an iterator of ``Block`` in document order
-    doc_keys  block -> uint64[D];   hashes: uint64[W of the corpus], of the words' texts
+    blocks   called for each scoring: (block, keys of its documents uint64[D]) in document order
+    hashes   uint64[W of the corpus], keys of the words' texts
     """
 
-    blocks: Callable[[], Iterable[Block]]
-    doc_keys: Callable[[Block], np.ndarray]
+    blocks: Callable[[], Iterable[tuple[Block, np.ndarray]]]
     hashes: np.ndarray
 
 
-def prepare(corpus: Any, *, heldout: bool = True, split: bool = True) -> Prepared:
-    """Make a part of an open ``Corpus`` ready.  InputError when the part has no documents.
+def prepare(corpus: Any, parts: Sequence[str] = ("heldout",), *, split: bool = True) -> Prepared:
+    """Make parts (``heldout``, ``train``) of an open ``Corpus`` ready.  InputError when they hold no documents.
 
     split=False leaves the keys of documents and words out: enough to score all cells.
     """
-    if corpus.part(heldout)["docs"] == 0:
-        part = "set aside" if heldout else "in the training part"
+    flags = [part == "heldout" for part in parts]
+    if not any(corpus.part(f)["docs"] for f in flags):
+        where = "set aside" if any(flags) else "in the training part"
         raise InputError(
-            f"{corpus.path}: no documents {part}; ingest again with --heldout 1%, or name a --heldout corpus"
+            f"{corpus.path}: no documents {where}; ingest again with --heldout 1%, or name a --heldout corpus"
         )
-    grid = corpus.grid(BLOCK_CELLS, heldout=heldout)
-    keys = document_keys(corpus, heldout) if split else np.zeros(corpus.part(heldout)["docs"], np.uint64)
-    return Prepared(
-        lambda: corpus.blocks(grid=grid, heldout=heldout),
-        lambda block: keys[block.first_doc : block.first_doc + block.n_docs],
-        word_keys(corpus) if split else np.zeros(corpus.n_words, np.uint64),
-    )
+    grids = [corpus.grid(BLOCK_CELLS, heldout=f) for f in flags]
+    keys = [document_keys(corpus, f) if split else np.zeros(corpus.part(f)["docs"], np.uint64) for f in flags]
+
+    def blocks() -> Iterator[tuple[Block, np.ndarray]]:
+        for grid, of_part in zip(grids, keys, strict=True):
+            for block in corpus.blocks(grid=grid, heldout=grid.heldout):
+                yield block, of_part[block.first_doc : block.first_doc + block.n_docs]
+
+    return Prepared(blocks, word_keys(corpus) if split else np.zeros(corpus.n_words, np.uint64))
 
 
 def _padded(values: np.ndarray, width: int) -> np.ndarray:
@@ -256,7 +258,8 @@ def score_blocks(
     inverse = _padded(1.0 / (lam + words * beta), width)
     prior = _padded(alpha, width)
 
-    def visit(block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
+    def visit(item: tuple[Block, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
+        block, keys = item
         ids = block.vocab.astype(np.int64) if index is None else index[block.vocab]
         base = table
         if base is None:
@@ -271,7 +274,7 @@ def score_blocks(
             block.words,
             block.counts,
             ids,
-            prepared.doc_keys(block),
+            keys,
             prepared.hashes[block.vocab],
             base,
             prior,
@@ -319,7 +322,7 @@ def heldout_perplexity(
     *,
     split: float | None = 0.8,
     threads: int = 1,
-    heldout: bool = True,
+    parts: Sequence[str] = ("heldout",),
     n_words: int | None = None,
     index: np.ndarray | None = None,
 ) -> Score:
@@ -327,21 +330,15 @@ def heldout_perplexity(
 
     Who scores again and again (training) calls ``prepare`` once and ``score_blocks`` each time.
     """
-    prepared = prepare(corpus, heldout=heldout, split=split is not None)
+    prepared = prepare(corpus, parts, split=split is not None)
     return score_blocks(rows, alpha, beta, lam, prepared, n_words=n_words, index=index, split=split, threads=threads)
 
 
-def score_model(model: Any, corpus: Any, *, split: float | None = 0.8, threads: int = 1, heldout: bool = True) -> Score:
-    """Score a TopicModel on a part of an open ``Corpus``; words are matched by text where the vocabularies differ."""
+def score_model(
+    model: Any, corpus: Any, *, split: float | None = 0.8, threads: int = 1, parts: Sequence[str] = ("heldout",)
+) -> Score:
+    """Score a TopicModel on parts of an open ``Corpus``; words are matched by text where the vocabularies differ."""
     index = match_words(model.vocabulary, corpus)
     return heldout_perplexity(
-        model,
-        model.alpha,
-        model.beta,
-        model.totals,
-        corpus,
-        split=split,
-        threads=threads,
-        heldout=heldout,
-        index=index,
+        model, model.alpha, model.beta, model.totals, corpus, split=split, threads=threads, parts=parts, index=index
     )

@@ -5,11 +5,13 @@ FNV-1a (Fowler, Noll, Vo) over the utf-8 bytes, finished by SplitMix64's mixer.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from topicstream.corpus.documents import read_documents
 from topicstream.errors import StoreError
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import GOLDEN, bits
@@ -56,11 +58,6 @@ def corpus_vocabulary(corpus: Any) -> Vocabulary:
     return vocabulary
 
 
-def document_parts(corpus: Any) -> list[Path]:
-    """The document tables of a corpus, in order; empty where the store has none."""
-    return sorted((Path(corpus.path) / "docs").glob("part-*.parquet"))
-
-
 def first_documents(corpus: Any, heldout: bool) -> np.ndarray:
     """Global number of the first document of each storage block of a part, int64[blocks + 1]."""
     docs = [b["docs"] for b in corpus.part(heldout)["blocks"]]
@@ -68,8 +65,8 @@ def first_documents(corpus: Any, heldout: bool) -> np.ndarray:
 
 
 def document_keys(corpus: Any, heldout: bool) -> np.ndarray:
-    """Keys of the documents of a part, uint64[docs] by global number: of the id where the store has document tables, else
-    of the number itself."""
+    """Keys of the documents of a part, uint64[docs] by global number: of the id where the store has a documents'
+    table, else of the number itself."""
     keys = np.empty(corpus.part(heldout)["docs"], np.uint64)
     _number_keys(keys, np.uint64(1 if heldout else 2))
     for numbers, ids in documents(corpus, heldout, ["id"]):
@@ -77,34 +74,27 @@ def document_keys(corpus: Any, heldout: bool) -> np.ndarray:
     return keys
 
 
-def documents(corpus: Any, heldout: bool, columns: list[str]) -> Any:
-    """Stream the document tables of a part: (global numbers int64[n], Arrow record batch of ``columns``), in file order.
-
-    ``part`` in the table is ``train`` or ``heldout``; ``block`` and ``row`` say where in it a document lies (negative:
-    in no block).
-    """
+def documents(corpus: Any, heldout: bool, columns: list[str]) -> Iterator[tuple[np.ndarray, Any]]:
+    """Stream the documents' table of a part: (global numbers int64[n], Arrow record batch with ``columns``), in the
+    table's order; nothing where the store has no such table.  Global numbers count the rows of the part's blocks."""
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     first = first_documents(corpus, heldout)
-    total = int(first[-1])
-    for path in document_parts(corpus):
-        try:
-            file = pq.ParquetFile(path)
-            for batch in file.iter_batches(1 << 14, columns=[*columns, "part", "block", "row"]):
-                mine = batch.filter(pc.equal(batch.column("part").cast(pa.string()), "heldout" if heldout else "train"))
-                block = mine.column("block").fill_null(-1).to_numpy(zero_copy_only=False)
-                row = mine.column("row").fill_null(-1).to_numpy(zero_copy_only=False)
-                placed = (block >= 0) & (row >= 0)
-                numbers = first[np.where(placed, block, 0).clip(0, len(first) - 1)] + row
-                if (numbers[placed] >= total).any() or (block[placed] >= len(first) - 1).any():
-                    raise StoreError(f"{path}: a document lies past the blocks of the store; ingest again")
-                mine = mine.filter(pa.array(placed))
-                yield numbers[placed].astype(np.int64), mine.select(columns)
-        except (OSError, pa.ArrowInvalid, KeyError) as e:
-            reason = str(e).splitlines()[0]
-            raise StoreError(f"{path}: cannot be read as a document table ({reason}); restore the file") from None
+    name = "heldout" if heldout else "train"
+    wanted = [*columns, "part", "block", "row"]
+    for batch in read_documents(Path(corpus.path), corpus.manifest.get("docs", []), wanted):
+        mine = batch.filter(pc.equal(batch.column("part").cast(pa.string()), name))
+        block, row = (
+            pc.fill_null(mine.column(c), -1).to_numpy(zero_copy_only=False).astype(np.int64) for c in ("block", "row")
+        )
+        placed = (block >= 0) & (row >= 0)
+        if (block[placed] >= len(first) - 1).any():
+            raise StoreError(f"{corpus.path}/docs: a document lies past the blocks of the store; ingest again")
+        numbers = first[block[placed]] + row[placed]
+        if (numbers >= first[block[placed] + 1]).any():
+            raise StoreError(f"{corpus.path}/docs: a document lies past its block; ingest again")
+        yield numbers, mine.filter(pa.array(placed)).select(columns)
 
 
 def match_words(vocabulary: Vocabulary, corpus: Any) -> np.ndarray | None:

@@ -1,0 +1,147 @@
+"""Document completion: against its dense twin, and the same for any block size, threads, vocabulary order and table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.reference.completion import completion as twin
+from tests.reference.completion import split_of, text_key
+from tests.small_store import planted, store
+from topicstream.errors import InputError
+from topicstream.evaluation import completion
+from topicstream.evaluation.completion import heldout_perplexity, prepare, score_blocks, score_model
+from topicstream.evaluation.keys import document_keys, hash_strings, word_keys
+from topicstream.model.topic_model import TopicModel
+
+W, K, BETA = 80, 5, 0.01
+ALPHA = np.array([0.1, 0.3, 0.05, 0.2, 0.1])
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    counts, phi = planted(1, 120, W, K)
+    counts[7] = 0  # an empty document
+    counts[8] = 0
+    counts[8, 3] = 4  # a document of one cell cannot be split
+    return counts, np.ascontiguousarray(phi * 1000.0).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory, matrix):
+    return store(tmp_path_factory.mktemp("c") / "corpus.zarr", matrix[0][60:], matrix[0][:60], blocks=3, ids=True)
+
+
+def lam(phi):
+    return phi.sum(axis=0, dtype=np.float64)
+
+
+def same(a, b):
+    return (a.perplexity, a.tokens, a.docs, a.skipped, a.cells) == (b.perplexity, b.tokens, b.docs, b.skipped, b.cells)
+
+
+@pytest.mark.parametrize("split", [0.8, 0.9, None])
+def test_equals_the_dense_twin(corpus, matrix, split):
+    counts, phi = matrix
+    keys = [text_key(f"heldout-{d}") for d in range(60)]
+    words = [text_key(f"word{w}") for w in range(W)]
+    loglik, tokens, docs, skipped = twin(counts[:60], keys, words, phi.astype(float), ALPHA, BETA, split)
+    score = heldout_perplexity(phi, ALPHA, BETA, lam(phi), corpus, split=split)
+    assert (score.tokens, score.docs, score.skipped) == (tokens, docs, skipped)
+    assert score.nats_per_token == pytest.approx(-loglik / tokens, rel=2e-5)
+    assert score.perplexity == pytest.approx(np.exp(score.nats_per_token))
+
+
+def test_keys_equal_their_twin(corpus):
+    texts = ["", "a", "naïve", "漢字", "word1"]
+    assert hash_strings(texts).tolist() == [text_key(t) for t in texts]
+    assert document_keys(corpus, True).tolist() == [text_key(f"heldout-{d}") for d in range(60)]
+    assert word_keys(corpus)[:3].tolist() == [text_key(f"word{w}") for w in range(3)]
+
+
+def test_the_split_is_near_its_share():
+    places = [split_of(text_key(f"d{d}"), text_key(f"w{w}")) for d in range(60) for w in range(60)]
+    assert np.mean(np.array(places) < 0.8) == pytest.approx(0.8, abs=0.03)
+
+
+def test_any_block_size_and_threads_give_the_same_bits(corpus, matrix, monkeypatch):
+    phi = matrix[1]
+    scores = []
+    for cells in (30, 500, 1 << 20):
+        monkeypatch.setattr(completion, "BLOCK_CELLS", cells)
+        for threads in (1, 2, 5):
+            scores.append(heldout_perplexity(phi, ALPHA, BETA, lam(phi), corpus, threads=threads))
+    assert all(same(s, scores[0]) for s in scores)
+
+
+def test_storage_blocks_and_word_order_do_not_matter(tmp_path, corpus, matrix):
+    counts, phi = matrix
+    score = heldout_perplexity(phi, ALPHA, BETA, lam(phi), corpus)
+    order = np.random.default_rng(0).permutation(W)
+    names = [f"word{i}" for i in order]
+    other = store(tmp_path / "o.zarr", counts[60:][:, order], counts[:60][:, order], names, blocks=1, ids=True)
+    again = heldout_perplexity(phi[order], ALPHA, BETA, lam(phi), other)
+    assert (again.tokens, again.docs, again.cells) == (score.tokens, score.docs, score.cells)
+    assert again.perplexity == pytest.approx(score.perplexity, rel=1e-5)  # float32 sums in another order
+
+
+def test_padded_table_in_memory_equals_rows_from_disk(tmp_path, corpus, matrix):
+    phi = matrix[1]
+    model = TopicModel.from_arrays(phi, [f"word{i}" for i in range(W)], ALPHA, BETA)
+    model.save(tmp_path / "model")
+    padded = np.zeros((W, 16), np.float32)
+    padded[:, :K] = phi
+    in_memory = score_blocks(padded, ALPHA, BETA, np.append(lam(phi), np.zeros(11)), prepare(corpus))
+    on_disk = score_model(TopicModel.open(tmp_path / "model", memory_limit=0), corpus, threads=3)
+    assert same(in_memory, on_disk)
+    assert score_model(model, corpus).perplexity == pytest.approx(on_disk.perplexity, rel=1e-5)
+
+
+def test_words_are_matched_by_text_and_the_unknown_counted(tmp_path, corpus, matrix):
+    counts, phi = matrix
+    kept = np.arange(0, W, 2)[::-1]
+    model = TopicModel.from_arrays(phi[kept], [f"word{i}" for i in kept], ALPHA, BETA)
+    score = score_model(model, corpus)
+    unknown = counts[:60, 1::2].sum()
+    assert score.oov_tokens == unknown
+    assert score.oov_rate == pytest.approx(unknown / counts[:60].sum())
+    only = np.zeros_like(counts[:60])
+    only[:, kept] = counts[:60][:, kept]
+    keys = [text_key(f"heldout-{d}") for d in range(60)]
+    words = [text_key(f"word{w}") for w in kept]
+    loglik, tokens, *_ = twin(counts[:60][:, kept], keys, words, phi[kept].astype(float), ALPHA, BETA, 0.8)
+    assert score.tokens == tokens
+    assert score.nats_per_token == pytest.approx(-loglik / tokens, rel=2e-5)
+
+
+def test_without_a_documents_table_numbers_are_keys(tmp_path, matrix):
+    counts, phi = matrix
+    plain = [store(tmp_path / f"{b}.zarr", counts[60:], counts[:60], blocks=b) for b in (1, 4)]
+    scores = [heldout_perplexity(phi, ALPHA, BETA, lam(phi), c) for c in plain]
+    assert same(*scores)
+    assert len(np.unique(document_keys(plain[1], True))) == 60
+
+
+def test_both_parts_together(corpus, matrix):
+    counts, phi = matrix
+    score = heldout_perplexity(phi, ALPHA, BETA, lam(phi), corpus, split=None, parts=("train", "heldout"))
+    assert score.tokens == counts.sum()
+
+
+def test_truth_beats_the_uniform_and_the_marginal(corpus, matrix):
+    counts, phi = matrix
+    true = heldout_perplexity(phi, ALPHA, BETA, lam(phi), corpus).perplexity
+    marginal = np.repeat(counts[60:].sum(axis=0)[:, None], K, 1).astype(np.float32)
+    flat = np.ones((W, K), np.float32)
+    assert true < heldout_perplexity(marginal, ALPHA, BETA, lam(marginal), corpus).perplexity
+    assert heldout_perplexity(flat, ALPHA, BETA, lam(flat), corpus).perplexity == pytest.approx(W, rel=1e-5)
+
+
+def test_nothing_to_score_is_an_error(tmp_path, matrix, corpus):
+    counts, phi = matrix
+    empty = store(tmp_path / "e.zarr", counts[:20], counts[:0])
+    with pytest.raises(InputError, match="no documents set aside"):
+        prepare(empty)
+    foreign = TopicModel.from_arrays(phi, [f"other{i}" for i in range(W)], ALPHA, BETA)
+    with pytest.raises(InputError, match="no document could be scored"):
+        score_model(foreign, corpus)

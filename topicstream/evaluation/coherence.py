@@ -1,0 +1,102 @@
+"""How well the top words of topics belong together: UMass and NPMI coherence; how much topics differ: diversity."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from topicstream.evaluation.cooccurrence import cooccurrence
+from topicstream.evaluation.keys import corpus_vocabulary
+from topicstream.model.top import top_words
+from topicstream.model.topic_model import TopicModel
+
+TOP = 10
+TOP_DIVERSITY = 25
+
+
+@dataclass(frozen=True)
+class Coherence:
+    """umass, npmi: means over topics; by_topic: the two for every topic (None: no pair could be judged); top: words a
+    topic; docs: documents counted; unknown: top words that the corpus does not have."""
+
+    umass: float
+    npmi: float
+    top: int
+    docs: int
+    unknown: int
+    umass_by_topic: list[float | None]
+    npmi_by_topic: list[float | None]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def measured(self) -> str:
+        """In words."""
+        return (
+            f"mean over topics and over pairs of the {self.top} most probable words, by the {self.docs} training "
+            "documents in which both stand: UMass log((C(u,v)+1)/C(v)), v the more probable; NPMI in -1..1"
+        )
+
+
+def umass(pairs: np.ndarray) -> np.ndarray:
+    """pairs: int64[K, n, n] (see ``cooccurrence``) -> float64[K], mean over pairs u after v in the list of
+    log((C(u, v) + 1) / C(v)) (paper 003); pairs whose C(v) is 0 are left out, NaN where none is left."""
+    single = np.diagonal(pairs, axis1=1, axis2=2).astype(np.float64)
+    i, j = np.tril_indices(pairs.shape[1], -1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.log((pairs[:, i, j] + 1.0) / single[:, j])
+    return _mean(np.where(single[:, j] > 0, value, np.nan))
+
+
+def npmi(pairs: np.ndarray, docs: int) -> np.ndarray:
+    """float64[K], mean over pairs of log(p(u,v) / (p(u) p(v))) / -log p(u,v) with p = documents / docs (Bouma 2009): -1
+    for words never together, 1 for words in every document; pairs with a word of no document are left out."""
+    single = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
+    i, j = np.tril_indices(pairs.shape[1], -1)
+    both = pairs[:, i, j] / max(docs, 1)
+    a, b = single[:, i], single[:, j]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.log(both / (a * b)) / -np.log(both)
+    value = np.where(both == 0, -1.0, np.where(both >= 1.0, 1.0, value))
+    return _mean(np.where((a > 0) & (b > 0), value, np.nan))
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    count = np.sum(~np.isnan(values), axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(count > 0, np.nansum(values, axis=1) / count, np.nan)
+
+
+def coherence(model: TopicModel, corpus: Any, *, top: int = TOP, threads: int = 1) -> Coherence:
+    """UMass and NPMI of a model, counted on the training part of an open ``Corpus``."""
+    ids, _ = top_words(model, top)
+    found = corpus_vocabulary(corpus).find(model.words.take(ids.ravel()))
+    tops = np.where(found < corpus.n_words, found, -1).reshape(ids.shape).T
+    pairs, docs = cooccurrence(corpus, np.ascontiguousarray(tops), threads)
+    by_umass, by_npmi = umass(pairs), npmi(pairs, docs)
+    return Coherence(
+        umass=_overall(by_umass),
+        npmi=_overall(by_npmi),
+        top=len(ids),
+        docs=docs,
+        unknown=int((tops < 0).sum()),
+        umass_by_topic=_plain(by_umass),
+        npmi_by_topic=_plain(by_npmi),
+    )
+
+
+def _overall(values: np.ndarray) -> float:
+    return float(np.nanmean(values)) if not np.isnan(values).all() else float("nan")
+
+
+def _plain(values: np.ndarray) -> list[float | None]:
+    return [None if np.isnan(v) else float(v) for v in values]
+
+
+def diversity(model: TopicModel, top: int = TOP_DIVERSITY) -> float:
+    """Share of distinct words among the ``top`` most probable words of all topics, 0..1 (Dieng et al. 2020)."""
+    ids, _ = top_words(model, top)
+    return len(np.unique(ids)) / ids.size
