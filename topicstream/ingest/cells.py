@@ -13,6 +13,7 @@ import numpy as np
 from topicstream.kernels.jit import kernel
 
 NOT_NUMBERS, DOC_RANGE, WORD_RANGE, NEGATIVE, AGAIN, PAIRS, NOT_WHOLE = 1, 2, 3, 4, 5, 6, 7
+_ZERO, _ONE, _TEN = np.uint64(48), np.uint64(1), np.uint64(10)
 _LIMIT = 922337203685477579  # 2**63 // 10 - 1: one more digit always fits
 
 
@@ -87,17 +88,68 @@ def add_bad(bad, n, line, offset, code):
     return bad
 
 
+@kernel(inline="always")
+def _plain_whole(data, p):
+    """Digits at p, without any check but for a digit: (value, position behind).  A byte that is none must follow."""
+    value = np.uint64(0)
+    digit = np.uint64(data[p]) - _ZERO
+    while digit < _TEN:  # a smaller byte wraps around to a large number
+        value = value * _TEN + digit
+        p += _ONE
+        digit = np.uint64(data[p]) - _ZERO
+    return value, p
+
+
+@kernel
+def _plain_lines(data, p, line, doc, last_doc, n_words, docs, words, counts):
+    """The common case, fast: lines that are just ``digits space digits space digits``, all in range.
+
+    data ends with a line break.  Reads until the first line that is different (its start is returned, for the careful
+    reader): (position, line, cells, document).
+    """
+    n, size, width = np.uint64(0), np.uint64(len(data)), np.uint64(18)
+    p, doc, last_doc, n_words = np.uint64(p), np.uint64(doc), np.uint64(last_doc), np.uint64(n_words)
+    while p < size:
+        number, q = _plain_whole(data, p)
+        if q == p or q - p > width or data[q] != 32 or number < doc or number > last_doc:
+            break
+        r = q + _ONE
+        word, q = _plain_whole(data, r)
+        if q == r or q - r > width or data[q] != 32 or word - _ONE >= n_words:
+            break
+        r = q + _ONE
+        count, q = _plain_whole(data, r)
+        if q == r or q - r > width or data[q] != 10 or count == 0:
+            break
+        doc = number
+        docs[n] = number
+        words[n] = word - _ONE
+        counts[n] = count
+        n += _ONE
+        p = q + _ONE
+    return np.int64(p), np.int64(line + n), np.int64(n), np.int64(doc)
+
+
 @kernel
 def read_triples(data, first_doc, last_doc, n_docs, n_words, fields, real, docs, words, counts):
     """Lines ``document word count`` (1-based) -> the cells, words 0-based.
 
     fields: 3, or 2 where there is no count (it is 1); real: counts are decimal numbers.  Documents must ascend within
-    first_doc..last_doc; n_docs and n_words: how many there are in the whole file.  Returns (cells, zeros left out, non-blank lines, bad).
+    first_doc..last_doc; n_docs and n_words: how many there are in the whole file.  Returns (cells, zeros left out,
+    bad).
     """
-    n, zeros, used, n_bad, line, p, size = 0, 0, 0, 0, 0, 0, len(data)
+    n, zeros, n_bad, line, p, size = 0, 0, 0, 0, np.int64(0), len(data)
     bad = np.empty((0, 3), np.int64)
     doc_before = np.int64(first_doc)
+    plain = fields == 3 and not real and size > 0 and data[size - 1] == 10
     while p < size:
+        if plain:
+            p, line, more, doc_before = _plain_lines(
+                data, p, line, doc_before, last_doc, n_words, docs[n:], words[n:], counts[n:]
+            )
+            n += more
+            if p >= size:
+                break
         start = p
         code = 0
         while p < size and _blank(data[p]):
@@ -106,30 +158,7 @@ def read_triples(data, first_doc, last_doc, n_docs, n_words, fields, real, docs,
             p += 1
             line += 1
             continue
-        used += 1
-        word, whole, value = np.int64(0), np.int64(1), 1.0
-        doc, q = read_whole(data, p, size)
-        if q > 0 and q < size and _blank(data[q]):
-            while q < size and _blank(data[q]):
-                q += 1
-            word, q = read_whole(data, q, size)
-        else:
-            q = -1
-        if q > 0 and fields == 3:
-            if q < size and _blank(data[q]):
-                while q < size and _blank(data[q]):
-                    q += 1
-                if real:
-                    value, q = read_real(data, q, size)
-                else:
-                    whole, q = read_whole(data, q, size)
-            else:
-                q = -1
-        if q > 0:
-            while q < size and _blank(data[q]):
-                q += 1
-            if q < size and data[q] != 10:
-                q = -1
+        doc, word, whole, value, q = _careful_line(data, p, fields, real)
         if q < 0:
             code = NOT_NUMBERS
             q = p
@@ -160,7 +189,35 @@ def read_triples(data, first_doc, last_doc, n_docs, n_words, fields, real, docs,
             n += 1
         p = q + 1
         line += 1
-    return n, zeros, used, bad[:n_bad]
+    return n, zeros, bad[:n_bad]
+
+
+@kernel
+def _careful_line(data, p, fields, real):
+    """(document, word, whole count, real count, position of the line break); position -1 when it is not numbers."""
+    size = len(data)
+    word, whole, value = np.int64(0), np.int64(1), 1.0
+    doc, q = read_whole(data, p, size)
+    if q < 0 or q >= size or not _blank(data[q]):
+        return doc, word, whole, value, np.int64(-1)
+    while q < size and _blank(data[q]):
+        q += 1
+    word, q = read_whole(data, q, size)
+    if q > 0 and fields == 3:
+        if q >= size or not _blank(data[q]):
+            return doc, word, whole, value, np.int64(-1)
+        while q < size and _blank(data[q]):
+            q += 1
+        if real:
+            value, q = read_real(data, q, size)
+        else:
+            whole, q = read_whole(data, q, size)
+    if q > 0:
+        while q < size and _blank(data[q]):
+            q += 1
+        if q < size and data[q] != 10:
+            q = np.int64(-1)
+    return doc, word, whole, value, q
 
 
 @kernel
@@ -195,14 +252,22 @@ def document_break(data, low, high):
 @kernel
 def used_lines(data):
     """Lines with anything but blanks on them."""
-    n, filled = 0, False
-    for c in data:
+    n, before = 0, np.uint8(10)
+    for c in data:  # a line counts at its first byte; only lines that begin with a blank need a look at the rest
+        n += (before == 10) & (c > 32)
+        before = c
+    filled, blank_start, before = False, False, np.uint8(10)
+    for p in range(len(data)):
+        c = data[p]
         if c == 10:
-            n += filled
-            filled = False
-        elif c > 32:
-            filled = True
-    return n + filled
+            n += blank_start and filled
+            blank_start = False
+        elif before == 10:
+            blank_start, filled = c <= 32, False
+        else:
+            filled |= c > 32
+        before = c
+    return n + (blank_start and filled)
 
 
 @kernel

@@ -40,9 +40,9 @@ def _string_end(data, p, end):
     escaped = False
     while True:
         while p + _STEP <= end:  # a whole stretch without anything special: a loop that vectorises
-            hit = 0
+            hit, base = False, np.uint64(p)  # unsigned: no check for a negative index in the way
             for j in range(_STEP):
-                c = data[p + j]
+                c = data[base + np.uint64(j)]
                 hit |= (c == 34) | (c == 92) | (c < 32)
             if hit:
                 break
@@ -258,13 +258,13 @@ def _unescape(data, p, end, out, n):
     """A valid JSON string's content into out at n; the new n.  A lone surrogate becomes U+FFFD."""
     while p < end:
         while p + _STEP <= end:
-            hit = 0
-            for j in range(_STEP):
-                hit |= data[p + j] == 92
+            hit, base, to = False, np.uint64(p), np.uint64(n)
+            for j in range(_STEP):  # there is room: what is written never overtakes what is read
+                c = data[base + np.uint64(j)]
+                hit |= c == 92
+                out[to + np.uint64(j)] = c
             if hit:
                 break
-            for j in range(_STEP):
-                out[n + j] = data[p + j]
             p += _STEP
             n += _STEP
         while p < end and data[p] != 92:

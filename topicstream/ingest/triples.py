@@ -85,7 +85,7 @@ def parse_triples(piece: Piece, options: ReadOptions) -> tuple[CountRun, Rejects
     docs = np.empty(most, np.int64)
     words = np.empty(most, np.int32)
     counts = np.empty(most, np.float32 if h.real else np.int64)
-    n, zeros, _, bad = read_triples(data, h.first, h.last, h.documents, h.words, h.fields, h.real, docs, words, counts)
+    n, zeros, bad = read_triples(data, h.first, h.last, h.documents, h.words, h.fields, h.real, docs, words, counts)
     for at, offset, code in bad.tolist():
         start = piece.data[offset : offset + 200].split(b"\n")[0]
         rejects.add(piece.name, piece.line + at, why(code, h.words, h.documents), start)
