@@ -36,5 +36,7 @@ def verbosity_options() -> list[click.Parameter]:
     common: dict[str, Any] = {"expose_value": False, "is_eager": True}
     return [
         click.Option(["-q", "--quiet"], is_flag=True, callback=_quiet, help="No progress on stderr.", **common),
-        click.Option(["-v", "--verbose"], count=True, callback=_verbose, help="More on stderr; -vv: tracebacks.", **common),
+        click.Option(
+            ["-v", "--verbose"], count=True, callback=_verbose, help="More on stderr; -vv: tracebacks.", **common
+        ),
     ]

@@ -168,13 +168,36 @@ def localise(ids, local):
         ids[i] = local[ids[i]]
 
 
+@kernel
+def drop_rows(gaps, counts, lengths, gone):
+    """Make the documents ``gone`` (int64, ascending) of a storage block empty, in place; returns the cells left."""
+    g = 0
+    source = target = 0
+    for d in range(len(lengths)):
+        n = lengths[d]
+        if g < len(gone) and gone[g] == d:
+            lengths[d] = 0
+            g += 1
+        else:
+            for i in range(n):
+                gaps[target + i] = gaps[source + i]
+                counts[target + i] = counts[source + i]
+            target += n
+        source += n
+    return target
+
+
 def part_summary(blocks: list[dict[str, Any]]) -> dict[str, Any]:
-    """Totals of a part from its blocks' entries."""
+    """Totals of a part from its blocks' entries.  Removed documents keep their row and lose their cells."""
+
+    def left(name: str) -> Any:
+        return sum(b[name] - b.get("removed", {}).get(name, 0) for b in blocks)
+
     return {
         "blocks": blocks,
         "docs": sum(b["docs"] for b in blocks),
-        "cells": sum(b["cells"] for b in blocks),
-        "tokens": sum(b["tokens"] for b in blocks),
+        "cells": left("cells"),
+        "tokens": left("tokens"),
         "rows": blocks[-1]["rows"][1] if blocks else 0,
         "bytes": sum(size for b in blocks for kind in KINDS for size, _ in b["files"][kind]),
     }

@@ -21,6 +21,7 @@ from topicstream.corpus.format import (
     DOCS,
     SCHEMA,
     chunk_path,
+    drop_rows,
     from_gaps,
     localise,
     number_words,
@@ -103,6 +104,7 @@ class Corpus:
         self.weighted: bool = manifest["weighted"]
         self.n_words: int = manifest["n_words"]
         self.fingerprint: str = manifest["fingerprint"]
+        self._gone: dict[tuple[int, int], np.ndarray] | None = None
 
     @classmethod
     def open(cls, path: str | Path) -> Corpus:
@@ -147,7 +149,7 @@ class Corpus:
             read_chunk(chunk_path(self.path, part, kind, row), size, crc, out[r * width : (r + 1) * width], what)
 
     def lengths(self, storage: int, heldout: bool = False) -> np.ndarray:
-        """Cells of each document of one storage block, uint32[docs]."""
+        """Cells on disk of each document of one storage block (removed ones included), uint32[docs]."""
         entry = self.part(heldout)["blocks"][storage]
         out = np.empty(DOCS * (entry["rows"][1] - entry["rows"][0]), np.uint32)
         self._read(heldout, storage, "lengths", out)
@@ -158,6 +160,34 @@ class Corpus:
             )
         return lengths
 
+    def file(self, kind: str) -> Path:
+        """A file by its role: ``vocab``, ``pruned``, ``removed``, ``rejects``; StoreError when the store has none."""
+        entry = self.manifest.get("files", {}).get(kind)
+        if entry is None:
+            if kind == "vocab":
+                return self.path / "vocab.parquet"
+            raise StoreError(f"{self.path}: has no file of its {kind}")
+        return self.path / entry["file"]
+
+    def removed(self) -> np.ndarray:
+        """Documents withdrawn or replaced since their block was written, int64[n, 4]: document number (row of the
+        documents' table), part (0 train, 1 heldout), storage block, row.  They keep their row and have no cells."""
+        if "removed" not in self.manifest.get("files", {}):
+            return np.zeros((0, 4), np.int64)
+        path = self.file("removed")
+        try:
+            listed = np.load(path, allow_pickle=False)
+        except (OSError, ValueError) as e:
+            raise StoreError(f"{path}: the list of removed documents cannot be read ({e}); restore the file") from None
+        return listed
+
+    def _rows_gone(self, heldout: bool, storage: int) -> np.ndarray:
+        if self._gone is None:
+            listed = self.removed()
+            pairs = {(int(p), int(b)) for p, b in listed[:, 1:3]}
+            self._gone = {(p, b): np.sort(listed[(listed[:, 1] == p) & (listed[:, 2] == b), 3]) for p, b in pairs}
+        return self._gone.get((int(heldout), storage), np.zeros(0, np.int64))
+
     def decode(self, storage: int, heldout: bool = False) -> _Decoded:
         """Read, verify and decode one storage block."""
         entry = self.part(heldout)["blocks"][storage]
@@ -166,7 +196,11 @@ class Corpus:
         counts = np.empty(rows * CELLS, np.float32 if self.weighted else np.int32)
         self._read(heldout, storage, "words", gaps)
         self._read(heldout, storage, "counts", counts)
-        return _Decoded(gaps[:n], counts[:n], self.lengths(storage, heldout))
+        lengths = self.lengths(storage, heldout)
+        gone = self._rows_gone(heldout, storage)
+        if len(gone):
+            n = drop_rows(gaps[:n], counts[:n], lengths, gone)
+        return _Decoded(gaps[:n], counts[:n], lengths)
 
     def grid(self, cells: int = CELLS, docs: int = DOCS, heldout: bool = False) -> Grid:
         """Cut the part into blocks of at most ``cells`` cells and ``docs`` documents (a longer document is a block alone).

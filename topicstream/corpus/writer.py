@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from topicstream.corpus.format import CELLS, DOCS, chunk_path, encode_chunk, to_gaps
-from topicstream.durable import sync_file
+from topicstream.durable import sync_file, sync_folder
+
+IN_FLIGHT = 3
+"""Blocks that may wait to be encoded: each holds up to 8 bytes a cell."""
 
 
 class BlockWriter:
     """Gathers documents into storage blocks of at most CELLS cells and DOCS documents, never splitting a document.
 
-    ``finished`` is called with each block's manifest entry: rows [r0, r1), docs, cells, tokens, files {kind: [[size,
-    crc32c], ...]}.  Chunks are written without fsync; ``close`` flushes the last block and fsyncs every file written.
+    ``finished`` is called in block order, from the thread that calls ``add`` and ``close``, with each block's manifest
+    entry: rows [r0, r1), docs, cells, tokens, files {kind: [[size, crc32c], ...]}.  With a ``pool`` blocks are encoded
+    there (a few in flight); the bytes are the same.  Chunks are written without fsync; ``close`` flushes the last block
+    and fsyncs every file written.
     """
 
     def __init__(
@@ -26,15 +33,20 @@ class BlockWriter:
         first_row: int,
         weighted: bool,
         finished: Callable[[dict[str, Any]], None],
+        pool: Executor | None = None,
     ) -> None:
         self._folder, self._part, self._row = folder, part, first_row
         self._dtype = np.dtype(np.float32 if weighted else np.uint32)
-        self._finished = finished
+        self._finished, self._pool = finished, pool
+        self._encoding: deque[Future[dict[str, Any]]] = deque()
+        self._written: list[Path] = []
+        self._fresh()
+
+    def _fresh(self) -> None:
         self._words = np.empty(CELLS, np.int32)
         self._counts = np.empty(CELLS, self._dtype)
         self._lengths = np.zeros(DOCS, np.uint32)
         self._cells = self._docs = 0
-        self._written: list[Path] = []
 
     def add(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> None:
         """Append documents.  indptr: int64[D+1]; words: int32[nnz] ascending within a document; counts: [nnz] > 0."""
@@ -66,47 +78,64 @@ class BlockWriter:
             self._counts = np.resize(self._counts, need)
 
     def _flush(self) -> None:
-        n, docs = self._cells, self._docs
-        indptr = np.zeros(docs + 1, np.int64)
-        np.cumsum(self._lengths[:docs], out=indptr[1:])
+        lengths = self._lengths[: self._docs]
+        words, counts = self._words[: self._cells], self._counts[: self._cells]
+        rows = max(1, -(-len(words) // CELLS))
+        for r in range(self._row, self._row + rows):
+            for kind in ("words", "counts", "lengths"):
+                self._written.append(chunk_path(self._folder, self._part, kind, r))
+        first, self._row = self._row, self._row + rows
+        if self._pool is None:
+            self._finished(self._encode(first, rows, lengths, words, counts))
+        else:
+            self._encoding.append(self._pool.submit(self._encode, first, rows, lengths, words, counts))
+            while len(self._encoding) >= IN_FLIGHT or (self._encoding and self._encoding[0].done()):
+                self._finished(self._encoding.popleft().result())
+        self._fresh()
+
+    def _encode(
+        self, first: int, rows: int, lengths: np.ndarray, words: np.ndarray, counts: np.ndarray
+    ) -> dict[str, Any]:
+        """Encode and write one block: its manifest entry.  Pure but for the files it writes."""
+        n = len(words)
+        indptr = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=indptr[1:])
         gaps = np.empty(n, np.uint32)
-        to_gaps(indptr, self._words[:n], gaps)
-        rows = max(1, -(-n // CELLS))
+        to_gaps(indptr, words, gaps)
         files: dict[str, list[list[int]]] = {"words": [], "counts": [], "lengths": []}
         for r in range(rows):
             cut = slice(r * CELLS, min(n, (r + 1) * CELLS))
             # every row carries a lengths chunk so that the three arrays have one row count
-            lengths = self._lengths[:docs] if r == 0 else np.zeros(0, np.uint32)
             for kind, values, width in (
                 ("words", gaps[cut], CELLS),
-                ("counts", self._counts[:n][cut], CELLS),
-                ("lengths", lengths, DOCS),
+                ("counts", counts[cut], CELLS),
+                ("lengths", lengths if r == 0 else lengths[:0], DOCS),
             ):
                 data, crc = encode_chunk(values, width)
-                path = chunk_path(self._folder, self._part, kind, self._row + r)
+                path = chunk_path(self._folder, self._part, kind, first + r)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with open(path, "wb") as f:
                     f.write(data)
-                self._written.append(path)
                 files[kind].append([len(data), crc])
-        total = self._counts[:n].sum(dtype=np.float64 if self._dtype.kind == "f" else np.int64)
-        self._finished(
-            {
-                "rows": [self._row, self._row + rows],
-                "docs": docs,
-                "cells": n,
-                "tokens": float(total) if self._dtype.kind == "f" else int(total),
-                "files": files,
-            }
-        )
-        self._row += rows
-        self._cells = self._docs = 0
+        real = self._dtype.kind == "f"
+        total = counts.sum(dtype=np.float64 if real else np.int64)
+        return {
+            "rows": [first, first + rows],
+            "docs": len(lengths),
+            "cells": n,
+            "tokens": float(total) if real else int(total),
+            "files": files,
+        }
 
     def close(self, *, durable: bool = True) -> None:
-        """Write the last, partial block; fsync what was written."""
+        """Write the last, partial block; fsync what was written and the folders it lies in."""
         if self._docs:
             self._flush()
+        while self._encoding:
+            self._finished(self._encoding.popleft().result())
         if durable:
             for path in self._written:
                 sync_file(path)
+            for folder in sorted({p for path in self._written for p in list(path.parents)[:4]}):
+                sync_folder(folder)
         self._written.clear()
