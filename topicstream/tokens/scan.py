@@ -5,20 +5,38 @@ each byte of a class); a word of at most eight bytes is its own key in the table
 byte by byte.  Everything else goes code point by code point through the class table.
 
 text     uint8[B]      the run's UTF-8              offsets  int64[D+1]   documents in it
-classes  uint8[0x110000]  characters.py             lowered  int32[LOWERED]
+classes  uint8[0x110000]  characters.py             lower_case  int32[LOWERED]
 types    uint8[...]    the distinct words' bytes    ends     int64[...]   where each begins; ends[t + 1] is its end
 table    uint64[2 * slots]  key, then (t + 1) << 32 | index of its newest cell: that index lies behind the first cell of
                        the document exactly when the word was seen in this document already
+rules    int64[6]      lowercase, min_length, numbers, eight-byte path on, words left out break a sequence, list the words
+registers uint64[2]    lower-casing mask and underscore mask of the eight-byte path
+indptr int64[D+1], words int32[...], counts int32[...]  the cells, entry 0 unused; listed: the sequence, -1 a break
 The first ``stops`` types are the stop words; they stand in the table and give no cell.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
 from topicstream.kernels.jit import kernel
-from topicstream.tokens.characters import DIGIT, EMOJI, IGNORED, LETTER, LOWERED, MARK, REGIONAL, SPACE, UNSPACED
-from topicstream.tokens.wordtable import LOW_HALF, doubled, fold, load8, long_key, same_bytes, slot_of, store8, word_key
+from topicstream.tokens.characters import DIGIT, EMOJI, LETTER, REGIONAL, SPACE, UNSPACED, lowered
+from topicstream.tokens.utf8 import decode, emoji, spaced_word, unspaced_unit
+from topicstream.tokens.wordtable import (
+    LOW_HALF,
+    doubled,
+    fold,
+    load8,
+    long_key,
+    same_bytes,
+    slot_of,
+    store8,
+    table_for,
+    word_key,
+)
 
 _LOW7 = np.uint64(0x7F7F7F7F7F7F7F7F)
 _HIGH = np.uint64(0x8080808080808080)
@@ -31,176 +49,33 @@ _EIGHT, _ALL = np.uint64(8), np.uint64(0xFFFFFFFFFFFFFFFF)
 _TAIL = 64  # spare bytes behind the newest type, for stores of eight bytes
 
 
-@kernel(inline="always")
-def _decode(text, i):
-    """(code point, bytes) at ``i`` of valid UTF-8."""
-    b = np.int64(text[i])
-    if b < 0x80:
-        return b, 1
-    if b < 0xE0:
-        return (b & 0x1F) << 6 | (np.int64(text[i + 1]) & 0x3F), 2
-    if b < 0xF0:
-        return (b & 0x0F) << 12 | (np.int64(text[i + 1]) & 0x3F) << 6 | (np.int64(text[i + 2]) & 0x3F), 3
-    return (
-        (b & 0x07) << 18
-        | (np.int64(text[i + 1]) & 0x3F) << 12
-        | (np.int64(text[i + 2]) & 0x3F) << 6
-        | (np.int64(text[i + 3]) & 0x3F)
-    ), 4
-
-
-@kernel(inline="always")
-def _encode(out, at, c):
-    """Write code point ``c`` as UTF-8; returns where it ends."""
-    if c < 0x80:
-        out[at] = c
-        return at + 1
-    if c < 0x800:
-        out[at] = 0xC0 | c >> 6
-        out[at + 1] = 0x80 | c & 0x3F
-        return at + 2
-    if c < 0x10000:
-        out[at] = 0xE0 | c >> 12
-        out[at + 1] = 0x80 | c >> 6 & 0x3F
-        out[at + 2] = 0x80 | c & 0x3F
-        return at + 3
-    out[at] = 0xF0 | c >> 18
-    out[at + 1] = 0x80 | c >> 12 & 0x3F
-    out[at + 2] = 0x80 | c >> 6 & 0x3F
-    out[at + 3] = 0x80 | c & 0x3F
-    return at + 4
+DOCUMENT, AT, TYPES, TAIL, CELLS, SPACES, KEPT, PAIRED, FIRST_CELL, RUN_FROM, RUN_TO = range(11)
+"""Places in ``state``: the document and byte to go on at, distinct words, bytes of them, cells, what was counted, the
+document's first cell, the last unit of a run without spaces."""
 
 
 @kernel
-def _spaced_word(text, i, end, classes, lowered, lowercase, out, at):
-    """Copy the word at ``i``, lower-cased, to ``out[at:]``: (end in text, end in out, letters and digits, has a letter,
-    code points)."""
-    length = np.int64(0)
-    letter = False
-    points = np.int64(0)
-    while i < end:
-        c, n = _decode(text, i)
-        kind = classes[c]
-        if kind == LETTER:
-            length += 1
-            letter = True
-        elif kind == DIGIT:
-            length += 1
-        elif kind == IGNORED:
-            i += n
-            points += 1
-            continue
-        elif kind != MARK:
-            break
-        if lowercase and c < LOWERED:
-            c = np.int64(lowered[c])
-        at = _encode(out, at, c)
-        points += 1
-        i += n
-    return i, at, length, letter, points
+def _scan(
+    state, text, offsets, classes, lower_case, types, ends, stops, table, shift, registers, rules, indptr, words, counts
+):
+    """Count the words of each document, or list them in order, until the table is half full; whether all is done.
 
-
-@kernel
-def _emoji(text, i, end, classes):
-    """(end, code points) of the emoji sequence at ``i``."""
-    c, n = _decode(text, i)
-    regional = classes[c] == REGIONAL
-    i += n
-    points = np.int64(1)
-    if regional:
-        if i < end:
-            c, n = _decode(text, i)
-            if classes[c] == REGIONAL:
-                return i + n, np.int64(2)
-        return i, points
-    while i < end:
-        c, n = _decode(text, i)
-        if c == 0xFE0F or 0x1F3FB <= c <= 0x1F3FF or c == 0x20E3 or 0xE0020 <= c <= 0xE007F:
-            i += n
-            points += 1
-        elif c == 0x200D and i + n < end:
-            after, m = _decode(text, i + n)
-            if classes[after] != EMOJI:
-                break
-            i += n + m
-            points += 2
-        else:
-            break
-    return i, points
-
-
-@kernel
-def _unspaced_unit(text, i, end, classes):
-    """(end, code points) of the letter at ``i`` with the marks on it."""
-    c, n = _decode(text, i)
-    i += n
-    points = np.int64(1)
-    while i < end:
-        c, n = _decode(text, i)
-        if classes[c] != MARK:
-            break
-        i += n
-        points += 1
-    return i, points
-
-
-@kernel
-def _grown(array, used, size):
-    """``array`` with room for ``size`` entries, the first ``used`` kept."""
-    if size <= array.size:
-        return array
-    new = np.empty(max(size, 2 * array.size), array.dtype)
-    new[:used] = array[:used]
-    return new
-
-
-@kernel
-def code_points(text, start, stop):
-    """Number of characters in ``text[start:stop]``."""
-    n = np.int64(0)
-    for i in range(start, stop):
-        n += (text[i] & 0xC0) != 0x80
-    return n
-
-
-@kernel
-def scan(text, offsets, classes, lowered, types, ends, stops, table, shift, registers, rules):
-    """Count the words of each document, or (``rules[5]``) list them in order.
-
-    registers uint64[2]: lower-casing mask and underscore mask of the eight-byte path.
-    rules int64[6]: lowercase, min_length, numbers, eight-byte path on, words left out break a sequence, list the sequence.
-
-    Returns types, ends, number of types, indptr int64[D+1], words int32[], counts int32[] (the sequence has no counts; a
-    break is -1), [spaces, characters in words, unspaced characters].
-    """
+    No array is made or replaced here: numba then keeps reference counting out of the loop, which halves its time."""
     lowercase, min_length, numbers, fast = rules[0] != 0, rules[1], rules[2] != 0, rules[3] != 0
     breaks, listing = rules[4] != 0, rules[5] != 0
     case_mask, underscore_mask = registers[0], registers[1]
-    documents = offsets.size - 1
-    n_types = np.int64(stops)
-    tail = ends[stops]
-    indptr = np.empty(documents + 1, np.int64)
-    words = np.empty(1 << 12, np.int32)
-    counts = np.empty(1 if listing else 1 << 12, np.int32)
-    cells = np.int64(1)  # cell 0 is nobody's: "never seen"
+    n_types, tail, cells = state[TYPES], state[TAIL], state[CELLS]
+    spaces, kept, unspaced = state[SPACES], state[KEPT], state[PAIRED]
     mask = np.uint64(table.size // 2 - 1)
-    spaces = np.int64(0)
-    kept = np.int64(0)
-    unspaced = np.int64(0)
-    for d in range(documents):
+    for d in range(state[DOCUMENT], offsets.size - 1):
         i, end = offsets[d], offsets[d + 1]
-        indptr[d] = cells - 1
-        first_cell = np.uint64(cells)
-        # The most a document can add: a word takes two bytes with what parts it, a pair of characters three or more, a
-        # lower case at most half as many bytes again as its capital.
-        size = end - i
-        words = _grown(words, cells, cells + size + 2)
-        if not listing:
-            counts = _grown(counts, cells, cells + size + 2)
-        ends = _grown(ends, n_types + 1, n_types + size + 3)
-        types = _grown(types, tail, tail + 3 * size + _TAIL)
         fast_end = min(end, text.size - 8)
-        run_from, run_to = np.int64(-1), np.int64(-1)  # the last unit of a run without spaces
+        if state[AT] >= 0:
+            i, state[AT] = state[AT], -1
+            first_cell, run_from, run_to = state[FIRST_CELL], state[RUN_FROM], state[RUN_TO]
+        else:
+            indptr[d] = cells - 1
+            first_cell, run_from, run_to = cells, np.int64(-1), np.int64(-1)
         while i < end:
             b = text[i]
             if b < 0x80:
@@ -271,11 +146,11 @@ def scan(text, offsets, classes, lowered, types, ends, stops, table, shift, regi
                         continue
                     kept += length
             if not keyed:
-                c, n = _decode(text, i)
+                c, n = decode(text, i)
                 kind = classes[c]
                 if kind in (LETTER, DIGIT):
-                    i, out, long, lettered, points = _spaced_word(
-                        text, i, end, classes, lowered, lowercase, types, tail
+                    i, out, long, lettered, points = spaced_word(
+                        text, i, end, classes, lower_case, lowercase, types, tail
                     )
                     if long < min_length or not (lettered or numbers):
                         if breaks and listing:
@@ -285,13 +160,13 @@ def scan(text, offsets, classes, lowered, types, ends, stops, table, shift, regi
                     length = out - tail
                     kept += points
                 elif kind == UNSPACED:
-                    past, points = _unspaced_unit(text, i, end, classes)
+                    past, points = unspaced_unit(text, i, end, classes)
                     kept += points
                     unspaced += points
                     start = i
                     if run_from >= 0 and run_to == i:
                         start = run_from
-                    elif past < end and classes[_decode(text, past)[0]] == UNSPACED:
+                    elif past < end and classes[decode(text, past)[0]] == UNSPACED:
                         start = -1  # the first of a run: a word once the next is there
                     run_from, run_to = i, past
                     i = past
@@ -301,7 +176,7 @@ def scan(text, offsets, classes, lowered, types, ends, stops, table, shift, regi
                     for k in range(length):
                         types[tail + k] = text[start + k]
                 elif kind in (EMOJI, REGIONAL):
-                    past, points = _emoji(text, i, end, classes)
+                    past, points = emoji(text, i, end, classes)
                     kept += points
                     length = past - i
                     for k in range(length):
@@ -332,6 +207,7 @@ def scan(text, offsets, classes, lowered, types, ends, stops, table, shift, regi
                 elif rest == _ZERO:
                     break
                 slot = (slot + _ONE) & mask
+            full = False
             if t < 0:
                 t = n_types
                 n_types += 1
@@ -339,31 +215,113 @@ def scan(text, offsets, classes, lowered, types, ends, stops, table, shift, regi
                 ends[n_types] = tail
                 table[slot << _ONE] = key
                 table[(slot << _ONE) + _ONE] = np.uint64(n_types) << _S32
-                if 4 * n_types > table.size:
-                    table = doubled(table, shift)
-                    shift = shift - _ONE
-                    mask = np.uint64(table.size // 2 - 1)
-                    slot = slot_of(key, shift)
-                    while np.int64(table[(slot << _ONE) + _ONE] >> _S32) != n_types:
-                        slot = (slot + _ONE) & mask
+                full = 4 * n_types > table.size
             if listing:
                 words[cells] = -1 if t < stops else t - stops
                 cells += 1
             elif t >= stops:
-                if seen >= first_cell:
+                if seen >= np.uint64(first_cell):
                     counts[np.int64(seen)] += 1
                 else:
                     words[cells] = t - stops
                     counts[cells] = 1
                     table[(slot << _ONE) + _ONE] = (np.uint64(t + 1) << _S32) | np.uint64(cells)
                     cells += 1
-    indptr[documents] = cells - 1
-    return types, ends, n_types, indptr, words[1:cells], counts[1:cells], (spaces, kept, unspaced)
+            if full:
+                state[DOCUMENT], state[AT], state[FIRST_CELL] = d, i, first_cell
+                state[RUN_FROM], state[RUN_TO] = run_from, run_to
+                state[TYPES], state[TAIL], state[CELLS] = n_types, tail, cells
+                state[SPACES], state[KEPT], state[PAIRED] = spaces, kept, unspaced
+                return False
+    indptr[offsets.size - 1] = cells - 1
+    state[TYPES], state[TAIL], state[CELLS] = n_types, tail, cells
+    state[SPACES], state[KEPT], state[PAIRED] = spaces, kept, unspaced
+    return True
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """What ``scan_run`` yields: types uint8[], offsets int64[T+1], indptr int64[D+1], words int32[] (listed: the sequence,
+    -1 a break), counts int32[] (listed: empty), and three numbers of code points: white space, in words, in pairs."""
+
+    types: np.ndarray
+    offsets: np.ndarray
+    indptr: np.ndarray
+    words: np.ndarray
+    counts: np.ndarray
+    spaces: int
+    kept: int
+    unspaced: int
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The tokenizer's rules as the kernel takes them; ``stop_types`` and ``stop_ends`` are the stop words."""
+
+    classes: np.ndarray
+    lowercase: bool
+    min_length: int
+    numbers: bool
+    eight_bytes: bool
+    underscore: bool
+    breaks: bool
+    listing: bool
+    stop_types: np.ndarray
+    stop_ends: np.ndarray
+
+    @cached_property
+    def start_table(self) -> tuple[np.ndarray, np.uint64]:
+        """A table that holds the stop words."""
+        table, shift = table_for(max(self.stop_ends.size, 1 << 13))
+        _enter_words(self.stop_types, self.stop_ends, table, shift)
+        return table, shift
+
+
+def scan_run(text: np.ndarray, offsets: np.ndarray, rules: Rules) -> Scanned:
+    """Count (or list) the words of ``text`` (uint8, valid UTF-8) cut into documents by ``offsets`` (int64)."""
+    size, documents = int(offsets[-1] - offsets[0]), offsets.size - 1
+    stops = rules.stop_ends.size - 1
+    # The most there can be: a word takes two bytes with what parts it (three and more where nothing does), a lower case
+    # half as many bytes again as its capital, a pair each byte twice.  Memory is touched only where it is used.
+    most = size // 2 + documents + 2
+    types = np.empty(rules.stop_types.size + 2 * size + _TAIL, np.uint8)
+    types[: rules.stop_types.size] = rules.stop_types
+    ends = np.empty(stops + most + 1, np.int64)
+    ends[: stops + 1] = rules.stop_ends
+    indptr, words = np.empty(documents + 1, np.int64), np.empty(most, np.int32)
+    counts = np.empty(1 if rules.listing else most, np.int32)
+    state = np.zeros(11, np.int64)
+    state[TYPES], state[TAIL], state[AT] = stops, rules.stop_types.size, -1
+    state[CELLS] = 1  # cell 0 is nobody's: "never seen"
+    registers = np.array([_CASE if rules.lowercase else _ZERO, _HIGH if rules.underscore else _ZERO], np.uint64)
+    switches = np.array(
+        [rules.lowercase, rules.min_length, rules.numbers, rules.eight_bytes, rules.breaks, rules.listing], np.int64
+    )
+    table, shift = rules.start_table
+    table = table.copy()
+    while not _scan(
+        state, text, offsets, rules.classes, lowered(), types, ends, stops, table, shift, registers, switches,
+        indptr, words, counts,
+    ):  # fmt: skip
+        table = doubled(table, shift)
+        shift = np.uint64(shift - _ONE)
+    cells = int(state[CELLS])
+    ends = ends[stops : state[TYPES] + 1]
+    return Scanned(
+        types[ends[0] : ends[-1]].copy(),
+        ends - ends[0],
+        indptr,
+        words[1:cells].copy(),
+        counts[1:cells].copy(),
+        int(state[SPACES]),
+        int(state[KEPT]),
+        int(state[PAIRED]),
+    )
 
 
 @kernel
-def enter_words(types, ends, table, shift):
-    """Put distinct words into an empty table, ids in order (the stop words before a scan)."""
+def _enter_words(types, ends, table, shift):
+    """Put distinct words into an empty table, ids in order."""
     mask = np.uint64(table.size // 2 - 1)
     for t in range(ends.size - 1):
         key = word_key(types, ends[t], ends[t + 1] - ends[t])

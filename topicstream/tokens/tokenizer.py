@@ -19,11 +19,10 @@ from topicstream.tokens import characters
 from topicstream.tokens.characters import lower
 from topicstream.tokens.plain import plain_tokens
 from topicstream.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
-from topicstream.tokens.scan import code_points, enter_words, scan
+from topicstream.tokens.scan import Rules, scan_run
 from topicstream.tokens.sequences import count_sequence, packed
-from topicstream.tokens.wordtable import table_for
+from topicstream.tokens.utf8 import code_points
 
-_CASE, _UNDERSCORE_STOPS = np.uint64(0x2020202020202020), np.uint64(0x8080808080808080)
 _STEMS_KEPT = 1 << 20
 
 
@@ -77,28 +76,31 @@ class Tokenizer:
         else:
             stop |= {word.capitalize() for word in stop} | {word.upper() for word in stop}
         self._stop = frozenset(stop)
-        stops = sorted(word.encode() for word in stop if word)
-        self._stops = len(stops)
-        self._stop_types, self._stop_ends = packed(stops)
-        self._stop_table, self._stop_shift = table_for(max(len(stops), 1 << 13))
-        enter_words(self._stop_types, self._stop_ends, self._stop_table, self._stop_shift)
         self._listing = bool(recipe.ngrams > 1 or recipe.phrases or recipe.stem)
-        self._prepare()
+        self._rules = self._kernel_rules(sorted(word.encode() for word in stop if word))
 
-    def _prepare(self) -> None:
+    def _kernel_rules(self, stops: list[bytes]) -> Rules:
         r = self.recipe
         if r.tokenized:
-            self._classes, rules = characters.tokenized_classes(), (1, True, False, True)
+            classes = characters.tokenized_classes()
         elif r.pattern is not None:
-            self._classes, rules = characters.pattern_classes(), (2, True, True, False)
+            classes = characters.pattern_classes()
         else:
-            self._classes = characters.word_classes("emoji" in r.keep, r.unspaced == "bigrams")
-            rules = (r.min_length, r.numbers, True, True)
-        min_length, numbers, fast, breaks = rules
-        self._registers = np.array(
-            [_CASE if r.lowercase else 0, _UNDERSCORE_STOPS if r.pattern is not None else 0], np.uint64
+            classes = characters.word_classes("emoji" in r.keep, r.unspaced == "bigrams")
+        default = not r.tokenized and r.pattern is None
+        types, ends = packed(stops)
+        return Rules(
+            classes=classes,
+            lowercase=r.lowercase,
+            min_length=r.min_length if default else 1 if r.tokenized else 2,
+            numbers=r.numbers or not default,
+            eight_bytes=not r.tokenized,
+            underscore=r.pattern is not None,
+            breaks=r.pattern is None,
+            listing=self._listing,
+            stop_types=types,
+            stop_ends=ends,
         )
-        self._rules = np.array([r.lowercase, min_length, numbers, fast, breaks, self._listing], np.int64)
 
     def count(self, run: TextRun) -> Counted:
         """The counts of a run.  Pure: the same run gives the same bytes, whatever was counted before.  Releases the GIL
@@ -107,30 +109,13 @@ class Tokenizer:
         points = int(code_points(text, offsets[0], offsets[-1]))
         if not self._as_kernel:
             return self._count_by_pattern(text, offsets, points)
-        room = np.empty(self._stop_types.size + 64, np.uint8)
-        room[: self._stop_types.size] = self._stop_types
-        types, ends, total, indptr, words, counts, (spaces, kept, unspaced) = scan(
-            text,
-            offsets,
-            self._classes,
-            characters.lowered(),
-            room,
-            self._stop_ends.copy(),
-            self._stops,
-            self._stop_table.copy(),
-            self._stop_shift,
-            self._registers,
-            self._rules,
-        )
-        ends = ends[self._stops : total + 1]
-        types = types[ends[0] : ends[-1]].copy()
-        ends = ends - ends[0]
+        found = scan_run(text, offsets, self._rules)
+        discarded = points - found.spaces - found.kept
         if self._listing:
-            types, ends, indptr, words, counts = self._from_sequence(types, ends, words, indptr)
+            result = self._from_sequence(found.types, found.offsets, found.words, found.indptr)
         else:
-            words, counts = words.copy(), counts.copy()
-        discarded = points - int(spaces) - int(kept)
-        return _counted(types, ends, indptr, words, counts, points, discarded, int(unspaced))
+            result = found.types, found.offsets, found.indptr, found.words, found.counts
+        return _counted(*result, points, discarded, found.unspaced)
 
     def tokens(self, text: str) -> list[str]:
         """The words of one document, by plain Python: slow, and the yardstick of the kernel."""
