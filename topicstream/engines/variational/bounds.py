@@ -1,0 +1,51 @@
+"""The evidence lower bound's terms (paper 002, eq. 42-49), and sums in a fixed order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.kernels.digamma import digamma, lgamma, log
+from topicstream.kernels.jit import kernel
+
+
+@kernel
+def column_sums(table):
+    """float64[columns]: sums over rows from the first to the last."""
+    out = np.zeros(table.shape[1])
+    for i in range(table.shape[0]):
+        for j in range(table.shape[1]):
+            out[j] += table[i, j]
+    return out
+
+
+@kernel
+def data_term(stat, base, index, scale, beta, term, topics, point):
+    """sum_uk stat[u, k] E[log phi_uk] in float64; stat: expected counts [U, P] of a block."""
+    total = 0.0
+    for u in range(len(index)):
+        i = index[u]
+        for k in range(topics):
+            x = scale * base[i, k] + beta
+            total += stat[u, k] * ((log(x) if point else digamma(x)) - term[k])
+    return total
+
+
+@kernel
+def rows_bound(rows, scale, beta, topics):
+    """sum over rows and topics of lgamma(beta-hat) - lgamma(beta), float64: the words' part of log B(beta-hat) - log B(beta)."""
+    total, zero = 0.0, lgamma(beta)
+    for i in range(rows.shape[0]):
+        row = 0.0
+        for k in range(topics):
+            row += lgamma(scale * rows[i, k] + beta) - zero
+        total += row
+    return total
+
+
+@kernel
+def totals_bound(totals, width, topics):
+    """sum_k lgamma(W beta) - lgamma(sum_w beta-hat_kw): the topics' part; width = W beta, totals without it."""
+    total = 0.0
+    for k in range(topics):
+        total += lgamma(width) - lgamma(totals[k] + width)
+    return total

@@ -1,0 +1,178 @@
+"""What the four variational engines share: priors, the local step over a block, the bound in the history.
+
+The evidence lower bound, with the topics' own terms (paper 002, eq. 42-49):
+
+    L = sum_d bound_d + sum_k [log B(beta-hat_k) - log B(beta)] + sum_wk (beta - beta-hat_wk) E[log phi_wk]
+
+``process`` sums bound_d at the tables it saw.  Where the tables are exactly the sums of the documents' statistics
+(after a pass of ``vb`` or ``mvi``) the data term and the last sum cancel and
+
+    L = sum_d (bound_d - sum_wk x_w r_wk E[log phi_wk]) + sum_k [log B(beta-hat_k) - log B(beta)]
+
+whose first sum ``process`` reports as ``local_bound``, and whose second one ``rows_bound`` sums over table rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import BlockShape, Engine, Options, Out, TableSpec, option, padded
+from topicstream.engines.variational import bounds, dense, weights
+
+RESTART_INNER = 5  # inner iterations of a restart proposal
+START_INNER = 3  # inner iterations of the first assignment to seed topics
+
+
+@dataclass(frozen=True)
+class VariationalOptions(Options):
+    """Options of every variational engine."""
+
+    phi: str = option(
+        "dirichlet",
+        "topics as a Dirichlet posterior (papers of Hoffman, Hughes) or a point estimate (papers 000, 001)",
+        choices=("dirichlet", "point"),
+    )
+    restarts: int = option(0, "restart proposals a document: a small topic emptied, kept if the bound rises", min=0)
+    inner_tol: float = option(0.05, "inner iterations stop when no topic of a document moves by more tokens", min=0.0)
+    inner_max: int = option(100, "most inner iterations a document", min=1)
+    verify_bound: bool = option(
+        False, "recompute every document's bound by its definition and report the difference", flag=True
+    )
+
+
+class Variational(Engine):
+    """Base of ``vb``, ``ovb``, ``mvi`` and ``svi``.  A subclass sets its priors and its rule."""
+
+    Options = VariationalOptions
+    default_alpha_sum: ClassVar[float] = 0.5  # paper 002: 0.5 over all topics
+    default_beta: ClassVar[float] = 0.1
+
+    @property
+    def tables(self) -> Mapping[str, TableSpec]:
+        return {"phi": TableSpec(row_mass=True)}
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        return dict.fromkeys(
+            ("loglik", "tokens", "docs", "bound", "local_bound", "inner", "capped", "tried", "accepted", "verified"), 1
+        )
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        k = self.shape.topics
+        alpha = self.default_alpha_sum / k if self.options.alpha is None else self.options.alpha
+        beta = self.default_beta if self.options.beta is None else self.options.beta
+        return {"alpha": np.full(k, alpha, np.float64), "beta": np.array([beta], np.float64)}
+
+    def scratch_bytes(self, block: BlockShape) -> int:
+        width = padded(self.shape.topics)
+        document = min(block.words, block.cells)  # cells of the longest there can be
+        return (block.words + document) * (width * 4 + 8) + 8 * block.docs * dense.REPORTS + 128 * width
+
+    def dense_visit(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        out: Out,
+        delta: np.ndarray,
+        starting: bool = False,
+    ) -> None:
+        """Word weights, the dense local step and its statistics; ``delta`` [U, P] becomes the block's expected counts.
+
+        ``starting``: rows are seed topics, taken as a point estimate; a few inner iterations without restarts.
+        """
+        o: Any = self.options
+        prepared = self.weigh(block, rows, totals, params, out, starting)
+        e, log_scale, term, alpha, point_, beta_ = prepared
+        base, index, scale = rows["phi"]
+        reports = out.scratch.array("reports", (block.n_docs, dense.REPORTS), np.float64)
+        reports[:] = 0.0
+        delta[:] = 0.0
+        longest, width = dense.longest_document(block.indptr), e.shape[1]
+        dense.dense_step(
+            block.indptr,
+            block.words,
+            block.counts,
+            e,
+            log_scale,
+            index,
+            base,
+            scale,
+            beta_,
+            term,
+            alpha,
+            self.shape.topics,
+            point_,
+            o.inner_tol,
+            min(o.inner_max, START_INNER) if starting else o.inner_max,
+            0 if starting else o.restarts,
+            RESTART_INNER,
+            delta,
+            reports,
+            np.zeros((0, width)),
+            out.scratch.array("document", (longest, width), np.float32),
+            out.scratch.array("lanes", (3, width), np.float32),
+            out.scratch.array("normalisers", (2, longest), np.float32),
+        )
+        self.report(block, reports, out)
+        data = bounds.data_term(delta, base, index, scale, beta_, term, self.shape.topics, point_)
+        out.stats["local_bound"][0] = out.stats["bound"][0] - data
+
+    def weigh(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        out: Out,
+        starting: bool,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool, float]:
+        """e, log_scale, term, alpha (padded), point, beta of a visit."""
+        width, k = padded(self.shape.topics), self.shape.topics
+        base, index, scale = rows["phi"]
+        beta = float(params["beta"][0])
+        point = self.options.phi == "point"
+        if starting:  # seed topics come in any unit: smooth them by a hundredth of their mean entry
+            beta, point = 0.01 * float(totals["phi"].sum()) / (k * self.shape.words), True
+        term = out.scratch.array("term", width, np.float64)
+        factor = out.scratch.array("factor", width, np.float64)
+        work = out.scratch.array("work", width, np.float64)
+        alpha = out.scratch.array("alpha", width, np.float64)
+        alpha[:] = 0.0
+        alpha[:k] = params["alpha"]
+        e = out.scratch.array("weights", (block.n_words, width), np.float32)
+        log_scale = out.scratch.array("log scale", block.n_words, np.float64)
+        least = weights.topic_terms(totals["phi"], self.shape.words * beta, k, point, term, factor)
+        weights.word_weights(base, index, scale, beta, term, factor, least, k, point, work, e, log_scale)
+        return e, log_scale, term, alpha, point, beta
+
+    def report(self, block: Block, reports: np.ndarray, out: Out) -> None:
+        """Sum the documents' reports, in order, into the statistics."""
+        sums = bounds.column_sums(reports)
+        out.stats["bound"][0] = sums[dense.BOUND]
+        out.stats["loglik"][0] = sums[dense.LOGLIK]
+        out.stats["inner"][0] = sums[dense.INNER]
+        out.stats["capped"][0] = sums[dense.CAPPED]
+        out.stats["tried"][0] = sums[dense.TRIED]
+        out.stats["accepted"][0] = sums[dense.ACCEPTED]
+        out.stats["tokens"][0] = block.tokens
+        out.stats["docs"][0] = np.count_nonzero(np.diff(block.indptr))
+
+    def end_pass(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
+    ) -> dict[str, float]:
+        docs, tokens = max(float(stats["docs"][0]), 1.0), max(float(stats["tokens"][0]), 1.0)
+        record = {
+            "doc_bound_per_token": float(stats["bound"][0]) / tokens,
+            "inner_per_document": float(stats["inner"][0]) / docs,
+            "capped_share": float(stats["capped"][0]) / docs,
+        }
+        if stats["tried"][0] > 0:
+            record["restarts_accepted_share"] = float(stats["accepted"][0] / stats["tried"][0])
+        return record

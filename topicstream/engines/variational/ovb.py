@@ -1,0 +1,86 @@
+"""Online variational Bayes (Hoffman, Blei & Bach 2010): the dense local step, blended into the topics step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import Key, Out, Rule, TableSpec, option
+from topicstream.engines.variational.family import Variational, VariationalOptions
+
+ROUND = 8  # blocks of a step: as many threads can share it
+
+
+@dataclass(frozen=True)
+class StochasticOptions(VariationalOptions):
+    """Options of the stochastic engines: rho_t = (tau + t)^-kappa at step t = 0, 1, ..."""
+
+    kappa: float = option(0.5, "how fast steps shrink: rho = (tau + t)^-kappa", min=0.5, max=1.0)
+    tau: float = option(1.0, "delay of the steps: rho = (tau + t)^-kappa", min=1.0)
+    block_docs: int = option(512, "documents a step sees (rounded up to a multiple of 8)", min=8)
+
+
+class Stochastic(Variational):
+    """Base of ``ovb`` and ``svi``: BLEND, one step a round, blocks in shuffled order without replacement."""
+
+    Options = StochasticOptions
+    order: str = "shuffled"
+    start_from: ClassVar[str] = "table"
+    starts = ("documents", "kmeans", "warm")
+    default_tol: ClassVar[float] = 0.0
+
+    @property
+    def tables(self) -> Mapping[str, TableSpec]:
+        return {"phi": TableSpec()}
+
+    @property
+    def rule(self) -> Rule:
+        return Rule.BLEND
+
+    def block_cells(self) -> int:
+        return 1 << 20
+
+    def block_docs(self) -> int:
+        return -(-int(self.options.block_docs) // ROUND)
+
+    def round_blocks(self) -> int:
+        return ROUND
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        return {**super().initial_params(), "step": np.zeros(1, np.float64)}
+
+    def blend(self, params: Mapping[str, np.ndarray], docs: int) -> tuple[float, float]:
+        o: Any = self.options
+        return float((o.tau + params["step"][0]) ** -o.kappa), self.shape.docs / max(docs, 1)
+
+    def end_round(self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray]) -> None:
+        params["step"][0] += 1.0
+
+    def end_pass(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
+    ) -> dict[str, float]:
+        o: Any = self.options
+        return {**super().end_pass(params, stats, totals), "rho": float((o.tau + params["step"][0]) ** -o.kappa)}
+
+
+class OnlineVariationalBayes(Stochastic):
+    """``ovb``: dense, without restarts unless asked for."""
+
+    name = "ovb"
+    cites = "Hoffman, Blei & Bach 2010, Alg. 2; 000 (Zeng, Liu & Cao), baselines; 002 (Hughes & Sudderth), section 3.4"
+
+    def process(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        memory: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        self.dense_visit(block, rows, totals, params, out, out.delta["phi"])

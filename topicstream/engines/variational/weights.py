@@ -1,0 +1,89 @@
+"""Word weights of a block: exp(E[log phi]) of its words, once per visit (paper 002, eq. 10 and Alg. 2; Hoffman 2010).
+
+    symbol                                  here
+    beta-hat_kw = phi_wk + beta             x = scale * base[index[u], k] + beta
+    E[log phi_kw] = psi(beta-hat_kw) - psi(sum_w beta-hat_kw)        (``dirichlet``)
+                  = log(beta-hat_kw) - log(sum_w beta-hat_kw)        (``point``: papers 000, 001)
+    e[u, k] = exp(E[log phi_kw] - log_scale[u])     rows of e sum to one
+
+A softmax over topics does not see a factor of its word, so each row is scaled by its own: float32 then holds it whatever
+the counts are.  What float32 cannot hold (smaller than 1e-37 of the row) is 0 in e and is recovered by ``log_weights``
+where a document has nothing else.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.kernels.digamma import digamma, exp, exp_digamma32, log
+from topicstream.kernels.jit import fast_kernel, kernel
+
+LEAST_ROW = 1e-30  # a row of float32 weights whose sum is below this is recomputed in logarithms
+
+
+@kernel
+def topic_terms(totals, width, topics, point, term, factor):
+    """Per topic: term[k] = psi(lam_k) (or log lam_k) and factor[k] = exp(min term - term[k]); returns min term.
+
+    totals: float64[P], sum_w beta-hat_kw; width = W * beta is added here.  Padding topics get factor 0.
+    """
+    least = np.inf
+    for k in range(topics):
+        lam = totals[k] + width
+        term[k] = log(lam) if point else digamma(lam)
+        least = min(least, term[k])
+    for k in range(len(factor)):
+        factor[k] = exp(least - term[k]) if k < topics else 0.0
+    return least
+
+
+@kernel
+def log_weights(row, scale, beta, term, topics, point, out):
+    """out[k] = E[log phi_k] of one word in float64; row: its table row."""
+    for k in range(topics):
+        x = scale * row[k] + beta
+        out[k] = (log(x) if point else digamma(x)) - term[k]
+
+
+@kernel
+def _row_in_logarithms(row, scale, beta, term, topics, point, work, e, u):
+    """The same row of e by way of logarithms; returns its log_scale."""
+    log_weights(row, scale, beta, term, topics, point, work)
+    most = work[:topics].max()
+    total = 0.0
+    for k in range(topics):
+        total += np.exp(work[k] - most)
+    for k in range(topics):
+        e[u, k] = np.exp(work[k] - most) / total
+    for k in range(topics, e.shape[1]):
+        e[u, k] = 0.0
+    return most + np.log(total)
+
+
+@fast_kernel
+def word_weights(base, index, scale, beta, term, factor, least, topics, point, work, e, log_scale):
+    """Fill e: float32[U, P] and log_scale: float64[U] in float32 arithmetic.  work: float64[P]."""
+    one, s, b = np.float32(1.0), np.float32(scale), np.float32(beta)
+    width = e.shape[1]
+    f = factor.astype(np.float32)
+    for u in range(len(index)):
+        i = index[u]
+        total = np.float32(0.0)
+        if point:
+            for k in range(width):
+                y = (base[i, k] * s + b) * f[k]
+                e[u, k] = y
+                total += y
+        else:
+            for k in range(width):
+                y = exp_digamma32(base[i, k] * s + b) * f[k]
+                e[u, k] = y
+                total += y
+        if total > np.float32(LEAST_ROW):
+            inverse = one / total
+            for k in range(width):
+                y = e[u, k] * inverse
+                e[u, k] = y if y > np.float32(1e-37) else np.float32(0.0)
+            log_scale[u] = np.log(np.float64(total)) - least
+        else:
+            log_scale[u] = _row_in_logarithms(base[i], scale, beta, term, topics, point, work, e, u)
