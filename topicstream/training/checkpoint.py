@@ -7,6 +7,7 @@ fsync it survives a kill; the fsync that lets it survive a power cut is made as 
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import shutil
@@ -117,3 +118,22 @@ def read_checkpoint(path: Path) -> State:
             )
     with np.load(path / "arrays.npz", allow_pickle=False) as arrays:
         return State(value["passes"], value["rounds"], {k: arrays[k] for k in arrays.files}, value["facts"])
+
+
+def content_hash(model: Path) -> str:
+    """sha256 of the latest checkpoint's tables, parameters and block memory: what bit-identical is judged on.  Times,
+    hosts, threads and where things lie in files leave no trace in it."""
+    found = checkpoints(model / "checkpoints")
+    if not found:
+        raise StoreError(f"{model}: no checkpoint")
+    state = read_checkpoint(found[-1])
+    h = hashlib.sha256(f"{state.passes} {state.rounds} {state.facts['memory_digest']}".encode())
+    for name in sorted(state.arrays):
+        if not name.startswith("memory."):
+            h.update(name.encode() + np.ascontiguousarray(state.arrays[name]).tobytes())
+    for path in sorted(found[-1].glob("*.rows")):
+        h.update(path.name.encode())
+        with open(path, "rb", buffering=0) as f:
+            while piece := f.read(1 << 22):
+                h.update(piece)
+    return h.hexdigest()

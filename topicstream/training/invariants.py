@@ -27,8 +27,8 @@ def check_pass(
             raise TopicsError(
                 f"{engine.name}: table {name} holds NaN or infinity after {where}; the last checkpoint is intact, report this"
             )
-        if not spec.row_mass:
-            continue
+        if not spec.row_mass or (number == 0 and engine.start_from == "table"):
+            continue  # a seed table is scaled to the corpus as a whole, its rows are not the words' counts yet
         if worst[name][0] > ROW_TOLERANCE or worst[name][1] < -ROW_TOLERANCE:
             raise TopicsError(
                 f"{engine.name}: token mass is not conserved in {name} after {where}: a row off by {worst[name][0]:.1e}, "
@@ -36,7 +36,7 @@ def check_pass(
             )
         off = abs(float(totals[name].sum()) / tokens - 1.0)
         entries = min(engine.shape.words * engine.shape.topics, max(engine.shape.cells, 1))
-        if off > TOTAL_TOLERANCE + 4 * FLOAT32_STEP / np.sqrt(entries):
+        if off > TOTAL_TOLERANCE + 16 * FLOAT32_STEP / np.sqrt(entries):
             raise TopicsError(
                 f"{engine.name}: {name} sums to the tokens only within {off:.1e} after {where}; the last checkpoint is intact, report this"
             )

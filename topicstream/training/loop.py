@@ -269,8 +269,9 @@ def forget(folder: Path) -> None:
 
 def warm_up(engine: Engine, weighted: bool) -> int:
     """Compile every kernel of ``engine`` on a tiny made corpus, in this thread; returns resident bytes afterwards."""
-    from topicstream.training.warmup import compile_kernels
+    from topicstream.training.warmup import compile_driver, compile_kernels
 
+    compile_driver(engine)
     compile_kernels(engine, weighted)
     return machine.resident_bytes()
 

@@ -107,7 +107,8 @@ def _needs(
         + (scratch * max(0, round_blocks - threads) if sparse else 0),
         "threads": per_thread * threads,
         "prefetch": STORAGE_BYTES * (PREFETCH + threads + 1),
-        "vocabulary": engine.shape.words * 16,
+        "vocabulary": engine.shape.words * 48,
+        "model file": 40 << 20,  # what zarr and Arrow take to write it
     }
 
 

@@ -106,7 +106,7 @@ class Session:
         if spec.layout == "packed":
             from topicstream.training.packed_table import PackedTable
 
-            return PackedTable(spec, words, topics, self.workers.run_ranges)
+            return PackedTable(spec, words, topics, self.workers.run_ranges, self._n_w)
         path = self._work / f"{name}-{role}.rows" if self.plan.tables_on_disk else None
         return DenseTable(spec, words, topics, self._n_w, path, self.workers.run_ranges)
 
@@ -272,7 +272,13 @@ class Session:
         perplexity = None
         tokens = float(self.stats["tokens"][0]) if "tokens" in self.stats else 0.0
         if number > 0:
-            own = self.engine.end_pass(self.params, self.stats, totals)
+            found = dict(self.stats)
+            for name, table in self.tables.items():
+                if self.engine.tables[name].layout == "packed":
+                    found |= {f"{name}.{what}": value for what, value in table.summary().items()}
+                    if self.engine.takes_sample(number):
+                        table.take_sample()
+            own = self.engine.end_pass(self.params, found, totals)
             if tokens > 0 and "loglik" in self.stats:
                 perplexity = float(np.exp(-self.stats["loglik"][0] / tokens))
                 self._perplexities = [*self._perplexities[-3:], perplexity]
@@ -489,6 +495,8 @@ class TableRows:
         """Rows of the ascending word ids, float32."""
         from topicstream.engines.base import Scratch
 
+        if hasattr(self._table, "dense"):
+            return np.asarray(self._table.dense(ids, out))
         got = self._table.rows(np.asarray(ids, np.int32), Scratch())
         out[:] = got.base[got.index] * got.scale
         return out

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Out, Rows, Scratch, padded
+from topicstream.corpus.format import from_gaps, localise, number_words
+from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Out, Rows, Scratch, SparseDelta, padded
+from topicstream.training.tables import Deltas, DenseTable, aligned_zeros
 
 
 def _buffers(specs: dict[str, ArraySpec], block: Block) -> dict[str, np.ndarray]:
     shape = BlockShape(block.n_docs, block.n_cells, int(block.tokens), block.n_words)
-    return {name: np.zeros(spec.shape(shape), spec.dtype) for name, spec in specs.items()}
+    made = {name: Scratch().array(name, spec.shape(shape), spec.dtype) for name, spec in specs.items()}
+    for array in made.values():
+        array[...] = 0
+    return made
 
 
 def compile_kernels(engine: Engine, weighted: bool) -> None:
@@ -22,14 +29,14 @@ def compile_kernels(engine: Engine, weighted: bool) -> None:
     block = Block(0, 0, indptr, local, counts, np.arange(words, dtype=np.int32), float(2 * words))
     width = padded(engine.shape.topics)
     index = np.arange(words, dtype=np.int64)
-    base = np.zeros((words, width), np.float32)
+    base = aligned_zeros((words, width), np.float32)
     base[:, : engine.shape.topics] = 1.0
     params = engine.initial_params()
     tiny = engine.tables["phi"].layout == "packed"
 
     def out() -> Out:
         delta = {
-            name: np.zeros((words, width), np.float32)
+            name: aligned_zeros((words, width), np.float32)
             for name, spec in engine.tables.items()
             if spec.layout == "dense" and spec.delta == "dense"
         }
@@ -58,9 +65,45 @@ def compile_kernels(engine: Engine, weighted: bool) -> None:
         tables = {}
         for name, spec in engine.tables.items():
             made = first.delta.get(name) if spec.delta == "dense" else None
-            stored = np.zeros((words, width), spec.dtype)
+            stored = aligned_zeros((words, width), spec.dtype)
             stored[:] = made if made is not None else base
             tables[name] = Rows(stored, index)
         rows = tables
     totals = {name: (rows[name].base.sum(axis=0, dtype=np.float64) if not tiny else sums) for name in engine.tables}
     engine.process(block, rows, totals, first.memory if engine.memory else {}, params, Key(0, 1), out())
+
+
+def compile_driver(engine: Engine) -> None:
+    """Compile what the pass loop itself runs, and load what it loads late (zarr for the model): so that the memory plan
+    begins from what the process really takes."""
+    import pyarrow.parquet
+    import zarr
+
+    assert zarr.__version__ and pyarrow.parquet.__name__
+    words, topics = 4, engine.shape.topics
+    vocab = np.arange(words, dtype=np.int32)
+
+    def run_all(work: Callable[[int], None], n: int) -> None:
+        for i in range(n):
+            work(i)
+
+    for spec in engine.tables.values():
+        if spec.layout != "dense":
+            continue
+        table = DenseTable(spec, words, topics, np.ones(words), None, run_all)
+        if spec.delta == "dense":
+            deltas = Deltas(1, words, table.width, None)
+            deltas.slot(0, vocab, Scratch())[:] = 0.01
+            table.scatter(deltas, 1)
+        else:
+            value = np.full(words, 0.01, np.float32)
+            ptr, topic = np.arange(words + 1, dtype=np.int64), np.zeros(words, np.uint16)
+            table.scatter_sparse([(vocab, SparseDelta(ptr, topic, value))])
+        table.blend(1.0)
+        table.settle()
+    local = np.zeros(8, np.int32)
+    gaps, lengths, ids = np.ones(4, np.uint32), np.full(1, 4, np.uint32), np.empty(4, np.int32)
+    marker = np.zeros(8, np.uint8)
+    from_gaps(gaps, lengths, 0, 1, 0, ids, marker)
+    number_words(marker, np.empty(8, np.int32), local)
+    localise(ids, local)

@@ -1,0 +1,199 @@
+"""What every engine promises, found or added: mass, seeds, threads, resume, tables on disk, planted topics, memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+from tests.planted import draw, store
+from topicstream.corpus.reader import Corpus
+from topicstream.engines import engines
+from topicstream.engines.base import Shape
+from topicstream.errors import DoesNotFit, TopicsError
+from topicstream.model.topic_model import TopicModel
+from topicstream.training.checkpoint import content_hash
+from topicstream.training.loop import train
+from topicstream.training.progress import Progress
+
+TOPICS = 5
+QUIET = Progress(-1)
+
+
+def variants() -> list[tuple[str, dict]]:
+    """Each engine with its default options, and once with every value of a ``schedule`` option."""
+    found: list[tuple[str, dict]] = []
+    for name, kind in engines().items():
+        found.append((name, {}))
+        schedule = kind.Options.__dataclass_fields__.get("schedule")
+        if schedule is not None:
+            others = [c for c in schedule.metadata.get("choices", ()) if c != schedule.default]
+            found += [(name, {"schedule": c}) for c in others]
+    return found
+
+
+VARIANTS = variants()
+IDS = ["-".join([name, *map(str, options.values())]) for name, options in VARIANTS]
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    phi, indptr, words, counts = draw(docs=400, words=120, topics=TOPICS, length=60, seed=3)
+    path = store(tmp_path_factory.mktemp("planted") / "corpus.zarr", indptr, words, counts, 120, heldout=40)
+    return path, phi
+
+
+def run(corpus: Path, model: Path, name: str, options: dict, **given):
+    settings = {
+        "topics": TOPICS,
+        "passes": 3,
+        "tol": 0,
+        "block_cells": 1500,
+        "round_blocks": 3,
+        "threads": 1,
+        "seed": 1,
+    }
+    return train(corpus, model, algo=name, options=options, progress=QUIET, **{**settings, **given})
+
+
+@pytest.fixture(scope="module")
+def plain(planted, tmp_path_factory):
+    """Three passes of each variant on one thread, made once: (folder, content hash)."""
+    made: dict[str, tuple[Path, str]] = {}
+
+    def get(name: str, options: dict) -> tuple[Path, str]:
+        key = json.dumps([name, options])
+        if key not in made:
+            folder = tmp_path_factory.mktemp("plain") / "model"
+            run(planted[0], folder, name, options)
+            made[key] = folder, content_hash(folder)
+        return made[key]
+
+    return get
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
+class TestEveryEngine:
+    def test_says_where_it_comes_from(self, name, options):
+        kind = engines()[name]
+        assert kind.name == name
+        assert len(kind.cites) > 10
+        assert all(f.metadata.get("help") for f in kind.Options.__dataclass_fields__.values())
+
+    def test_mass_is_conserved(self, name, options, planted, plain):
+        folder, _ = plain(name, options)
+        model = TopicModel.open(folder)
+        tokens = Corpus.open(planted[0]).n_tokens
+        assert np.isfinite(model.totals).all()
+        blended = "blend" in str(
+            engines()[name](Shape(360, 120, 9000, tokens, TOPICS), engines()[name].Options(**options)).rule
+        )
+        # a stochastic estimate of the corpus' mass is as good as its samples; every other engine keeps it exactly
+        assert model.totals.sum() == pytest.approx(tokens, rel=0.3 if blended else 1e-5)
+        history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+        assert [r["pass"] for r in history if r["pass"]] == [1, 2, 3]
+        assert all(r["mass_correction"] < 1e-5 for r in history)
+        assert all(r["train_perplexity"] > 1 for r in history if r["pass"])
+
+    def test_perplexity_is_sane(self, name, options, plain):
+        folder, _ = plain(name, options)
+        history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+        assert history[-1]["train_perplexity"] < 121  # the uniform model over 120 words
+
+    def test_same_seed_same_bits_and_threads_leave_no_trace(self, name, options, planted, plain, tmp_path):
+        _, expected = plain(name, options)
+        run(planted[0], tmp_path / "model", name, options, threads=3)
+        assert content_hash(tmp_path / "model") == expected
+
+    def test_another_seed_another_model(self, name, options, planted, plain, tmp_path):
+        _, expected = plain(name, options)
+        run(planted[0], tmp_path / "model", name, options, seed=2)
+        assert content_hash(tmp_path / "model") != expected
+
+    def test_resume_ends_in_the_same_bits(self, name, options, planted, plain, tmp_path):
+        _, expected = plain(name, options)
+        for passes in (1, 3):
+            run(planted[0], tmp_path / "model", name, options, passes=passes)
+        assert content_hash(tmp_path / "model") == expected
+
+    def test_a_stop_inside_a_pass_ends_in_the_same_bits(self, name, options, planted, plain, tmp_path):
+        _, expected = plain(name, options)
+        code = (
+            "import signal, sys\n"
+            "from pathlib import Path\n"
+            "from topicstream.training import loop, passes\n"
+            "from topicstream.training.progress import Progress\n"
+            "from tests.contract.test_engines import run\n"
+            "rounds = 0\n"
+            "scatter = passes.PassRunner._scatter\n"
+            "def stop(self, *a):\n"
+            "    global rounds\n"
+            "    scatter(self, *a)\n"
+            "    rounds += 1\n"
+            "    if rounds == int(sys.argv[5]): signal.raise_signal(signal.SIGTERM)\n"
+            "passes.PassRunner._scatter = stop\n"
+            "import json\n"
+            "try: run(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4]))\n"
+            "except loop.Interrupted as e: sys.exit(e.exit_code)\n"
+        )
+        args = [sys.executable, "-c", code, str(planted[0]), str(tmp_path / "model"), name, json.dumps(options), "5"]
+        stopped = subprocess.run(args, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+        assert stopped.returncode == 143, stopped.stderr
+        run(planted[0], tmp_path / "model", name, options)
+        assert content_hash(tmp_path / "model") == expected
+
+    def test_tables_on_disk_hold_the_same_bits(self, name, options, planted, plain, tmp_path):
+        _, expected = plain(name, options)
+        run(planted[0], tmp_path / "model", name, options, tables="disk", threads=2)
+        assert content_hash(tmp_path / "model") == expected
+
+    def test_recovers_planted_topics(self, name, options, planted, tmp_path):
+        path, phi = planted
+        distances = []
+        for seed in range(2):
+            folder = tmp_path / f"model{seed}"
+            run(path, folder, name, options, seed=seed, passes=40, threads=2, block_cells=4000)
+            learned = TopicModel.open(folder).probabilities(np.arange(120)).T
+            cost = np.abs(phi[:, None, :] - learned[None]).sum(axis=2)
+            distances.append(cost[linear_sum_assignment(cost)].mean())
+        assert min(distances) < 0.5, distances  # two topics drawn at random lie about 1.7 apart
+
+    def test_a_limit_too_small_is_refused_with_a_number(self, name, options, planted, tmp_path):
+        with pytest.raises(DoesNotFit, match=r"smallest limit that would do is \d+M"):
+            run(planted[0], tmp_path / "model", name, options, mem_limit="20M")
+
+    def test_other_options_are_refused_with_a_difference(self, name, options, planted, plain):
+        folder, expected = plain(name, options)
+        with pytest.raises(TopicsError, match=r"-K 5 -> 6"):
+            run(planted[0], folder, name, options, topics=6)
+        assert content_hash(folder) == expected
+
+
+@pytest.mark.parametrize("name", list(engines()))
+def test_peak_memory_stays_within_the_plan(name, tmp_path):
+    _, indptr, words, counts = draw(docs=1500, words=3000, topics=8, length=150, seed=5)
+    path = store(tmp_path / "corpus.zarr", indptr, words, counts, 3000)
+    code = (
+        "import sys\n"
+        "from topicstream import machine\n"
+        "from topicstream.training.loop import train\n"
+        "from topicstream.training.progress import Progress\n"
+        "class Plan(Progress):\n"
+        "    def say(self, line):\n"
+        "        if line.startswith('memory plan'): print(line)\n"
+        "train(sys.argv[1], sys.argv[2], algo=sys.argv[3], topics=150, passes=3, threads=2, block_cells=20000,\n"
+        "      mem_limit='1G', progress=Plan())\n"
+        "print('peak', machine.peak_bytes())\n"
+    )
+    args = [sys.executable, "-c", code, str(path), str(tmp_path / "model"), name]
+    done = subprocess.run(args, capture_output=True, text=True, env={**os.environ, "NUMBA_NUM_THREADS": "2"})
+    assert done.returncode == 0, done.stderr
+    planned = float(done.stdout.split("memory plan: ")[1].split(" MB")[0]) * 2**20
+    peak = int(done.stdout.split("peak ")[1])
+    assert peak <= planned, f"{name}: peak {peak / 2**20:.0f} MB, plan {planned / 2**20:.0f} MB"
