@@ -115,6 +115,15 @@ class Rows(NamedTuple):
     scale: float = 1.0
 
 
+class PackedRows(NamedTuple):
+    """Rows of a packed table: local word u has the entries ``entries[ptr[u] .. ptr[u+1]]``, each ``count << bits | topic``,
+    descending in count.  ptr: int64[U+1]; entries: uint32 or uint64, a copy."""
+
+    ptr: np.ndarray
+    entries: np.ndarray
+    bits: int
+
+
 @dataclass
 class SparseDelta:
     """Changes grouped by local word: word u changes table[u, topic[j]] by value[j] for j in ptr[u]..ptr[u+1]-1.
@@ -324,8 +333,13 @@ class Engine:
         self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
     ) -> dict[str, float]:
         """After each pass; stats are the pass's sums.  May change params in place; what it returns goes into the
-        history (plain numbers by name)."""
+        history (plain numbers by name).  For each packed table, stats also has ``NAME.counts`` and ``NAME.times``: the
+        histogram of its non-zero entries."""
         return {}
+
+    def takes_sample(self, pass_number: int) -> bool:
+        """Whether the packed tables after this pass are one of the samples whose mean the model stores."""
+        return False
 
 
 def option_fields(options: type[Options]) -> dict[str, Any]:

@@ -1,0 +1,199 @@
+"""What the Gibbs samplers share: z on disk, packed counts, starts, priors, statistics; each only sweeps differently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import (
+    ArraySpec,
+    BlockShape,
+    Engine,
+    Key,
+    Options,
+    Out,
+    Shape,
+    SparseDelta,
+    TableSpec,
+    option,
+)
+from topicstream.errors import InputError, TopicsError
+from topicstream.kernels.count_priors import BINS, learn_alpha, learn_beta, words_loglik
+from topicstream.kernels.draws import random_topics, seeded_topics
+from topicstream.kernels.packed import count_assigned
+
+LOWEST, HIGHEST = 1e-5, 100.0  # bounds of a learned prior
+
+
+@dataclass(frozen=True)
+class GibbsOptions(Options):
+    """Options of the samplers."""
+
+    learn_priors: bool = option(True, "learn asymmetric alpha and symmetric beta while training")
+    learn_after: int = option(20, "passes before the priors are learned first", min=0, advanced=True)
+    learn_every: int = option(5, "passes from one learning of the priors to the next", min=1, advanced=True)
+    samples: int = option(0, "average the topics over this many samples of the chain (0: the last state)", min=0)
+    burn_in: int = option(100, "passes before the first sample is taken", min=0)
+    sample_every: int = option(10, "passes from one sample to the next", min=1, advanced=True)
+
+
+def smallest_uint(topics: int) -> str:
+    """The smallest unsigned type that holds every topic."""
+    return "uint8" if topics <= 1 << 8 else "uint16" if topics <= 1 << 16 else "uint32"
+
+
+class Chain(Engine):
+    """Base of the samplers.
+
+    params    alpha float64[K], beta float64[1], passes float64[1] (done so far)
+    stats     loglik: sum over tokens of log p(w | d), the normaliser that its draw was made from (own token excluded);
+              draws: by bucket (s, r, q); kept: draws that gave the old topic; documents: number, and the sum of
+              their topics; doc_loglik: log p(z) under alpha
+    """
+
+    Options: ClassVar[type[Options]] = GibbsOptions
+    starts: ClassVar[tuple[str, ...]] = ("random", "documents", "kmeans", "warm")
+    default_passes: ClassVar[int] = 200
+    default_tol: ClassVar[float] = 0.0
+    accepts_weights: ClassVar[bool] = False
+
+    def __init__(self, shape: Shape, options: Any) -> None:
+        super().__init__(shape, options)
+        if shape.weighted:
+            raise InputError(
+                f"{self.name} gives every token a topic of its own and needs whole counts, but the corpus has real-valued "
+                "cells; train it with a message-passing engine such as atbp"
+            )
+        for name in ("alpha", "beta"):
+            value = getattr(options, name)
+            if value is not None and not value > 0:
+                raise TopicsError(f"{self.name} needs {name} above 0, not {value}")
+
+    @property
+    def tables(self) -> Mapping[str, TableSpec]:
+        return {"phi": TableSpec(dtype="int32", layout="packed", delta="sparse", row_mass=True)}
+
+    @property
+    def memory(self) -> Mapping[str, ArraySpec]:
+        return {"z": ArraySpec("token", smallest_uint(self.shape.topics))}
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        bins = self.shape.topics * BINS if self.options.learn_priors else 0
+        return {
+            "loglik": 1,
+            "tokens": 1,
+            "draws": 3,
+            "kept": 1,
+            "documents": 2,
+            "doc_loglik": 1,
+            "topic_bins": bins,
+            "lengths": 2 * BINS,
+        }
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        k = self.shape.topics
+        alpha = self.options.alpha if self.options.alpha is not None else 5.0 / k
+        beta = self.options.beta if self.options.beta is not None else 0.01
+        return {"alpha": np.full(k, alpha), "beta": np.array([beta]), "passes": np.zeros(1)}
+
+    def block_cells(self) -> int:
+        """At least 32 blocks a pass where possible: rows are copied in and out once a block, so blocks are larger than
+        those of the engines that read rows in place."""
+        return int(min(max(self.shape.cells // 32, 1 << 16), 1 << 20))
+
+    def start(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        """A random topic a token; or, from seed topics, one token after the other from
+        p(k) ~ (alpha_k + n_dk so far) p(w | k of the seeds)."""
+        k, z = self.shape.topics, out.memory["z"]
+        if "phi" in rows:
+            seeds = rows["phi"]
+            work = np.zeros((2, k))
+            seeded_topics(
+                block.indptr,
+                block.words,
+                block.counts,
+                seeds.base,
+                seeds.index,
+                1.0 / np.maximum(totals["phi"][:k], 1e-300),
+                params["alpha"],
+                key.seed,
+                key.pass_number,
+                block.first_doc,
+                work,
+                z,
+            )
+        else:
+            random_topics(block.indptr, block.counts, k, key.seed, key.pass_number, block.first_doc, z)
+        out.delta["phi"] = self._assigned(block, z, out)
+
+    def _assigned(self, block: Block, z: np.ndarray, out: Out) -> SparseDelta:
+        """z as counts by word and topic."""
+        n, k = int(block.tokens), self.shape.topics
+        ptr = out.keep.array("ptr", block.n_words + 1, np.int64)
+        topic, value = out.scratch.array("topic", n, np.int32), out.scratch.array("value", n, np.int32)
+        order, first = out.scratch.array("order", n, np.int32), out.scratch.array("first", block.n_words + 1, np.int64)
+        used = count_assigned(block.words, block.counts, z, np.zeros(k, np.int32), first, order, ptr, topic, value)
+        return keep_delta(out, ptr, topic[:used], value[:used])
+
+    def scratch_bytes(self, block: BlockShape) -> int:
+        """The arena, the gathered rows and the deltas: at most one entry a token beside the rows' own."""
+        entries = min(block.words * self.shape.topics, int(self.shape.tokens))
+        return 16 * entries + 28 * block.tokens + 32 * block.words + 96 * self.shape.topics
+
+    def takes_sample(self, pass_number: int) -> bool:
+        o = self.options
+        after = pass_number - max(o.burn_in, 1)
+        return bool(after >= 0 and after % o.sample_every == 0 and after // o.sample_every < o.samples)
+
+    def end_pass(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
+    ) -> dict[str, float]:
+        o, k = self.options, self.shape.topics
+        n_k, counts, times = totals["phi"][:k], stats["phi.counts"], stats["phi.times"]
+        tokens = float(stats["tokens"][0])
+        if n_k.sum() != self.shape.tokens or tokens != self.shape.tokens:
+            raise TopicsError(
+                f"{self.name}: {tokens:.0f} tokens were drawn and {n_k.sum():.0f} stand in the table, but the corpus has "
+                f"{self.shape.tokens:.0f}; the last checkpoint is intact, report this"
+            )
+        beta = float(params["beta"][0])
+        joint = float(stats["doc_loglik"][0]) + words_loglik(beta, counts, times, n_k, self.shape.words)
+        draws = stats["draws"] / max(tokens, 1.0)
+        found = {
+            "joint_loglik": joint,
+            "joint_loglik_per_token": joint / max(tokens, 1.0),
+            "draws_s": float(draws[0]),
+            "draws_r": float(draws[1]),
+            "draws_q": float(draws[2]),
+            "draws_kept": float(stats["kept"][0]) / max(tokens, 1.0),
+            "topics_per_word": float(times.sum()) / max(self.shape.words, 1),
+            "topics_per_document": float(stats["documents"][1]) / max(float(stats["documents"][0]), 1.0),
+        }
+        params["passes"] += 1
+        passes = int(params["passes"][0])
+        if o.learn_priors and passes > o.learn_after and (passes - o.learn_after) % o.learn_every == 0:
+            params["alpha"][:] = learn_alpha(params["alpha"], stats["topic_bins"], stats["lengths"], LOWEST, HIGHEST)
+            params["beta"][0] = learn_beta(beta, counts, times, n_k, self.shape.words, LOWEST, HIGHEST)
+        found["alpha_sum"], found["beta"] = float(params["alpha"].sum()), float(params["beta"][0])
+        return found
+
+
+def keep_delta(out: Out, ptr: np.ndarray, topic: np.ndarray, value: np.ndarray) -> SparseDelta:
+    """A SparseDelta in ``out.keep``, of the size it has."""
+    kept_topic = out.keep.array("delta topic", len(topic), np.int32)
+    kept_value = out.keep.array("delta value", len(value), np.int32)
+    kept_topic[:], kept_value[:] = topic, value
+    return SparseDelta(ptr, kept_topic, kept_value)

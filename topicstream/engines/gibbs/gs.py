@@ -1,0 +1,172 @@
+"""Collapsed Gibbs sampling with the dense conditional: the baseline, and the reference for SparseLDA.
+
+Griffiths & Steyvers, Finding scientific topics, PNAS 2004, eq. (5), as Yao, Mimno & McCallum 2009 state it, eq. (5):
+
+    p(z = t) ~ (alpha_t + n_td) (beta + n_wt) / (beta W + n_t)          own token taken out of all counts
+
+Every topic is weighed for every token.  coef_t = (alpha_t + n_td) / (beta W + n_t) is kept for all topics (a move changes
+two of them), so a token costs one multiply-add a topic; weights are summed 16 topics at a time, then the sums are walked,
+then the 16 topics of the sum that the draw fell in.
+
+Blocks of one round do not see each other's moves (AD-LDA); at round width 1 the chain is the exact sampler.
+
+    z      uint[tokens]       topics, cell after cell         rows   int32[U, padded(K)]   n_wt of the block's words
+    n_t    float64[K]         tokens of a topic               coef   float64[padded(K)]    0 beyond K
+    n_td   int64[K]           the present document's          sums   float64[padded(K) / 16]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import LANES, BlockShape, Key, Out, PackedRows, padded
+from topicstream.engines.gibbs.chain import Chain, keep_delta
+from topicstream.kernels.count_priors import close_document
+from topicstream.kernels.jit import fast_kernel, kernel
+from topicstream.kernels.packed import dense_differences, expand_packed
+from topicstream.kernels.rng import bits, step, stream, uniform
+
+
+@fast_kernel
+def weigh(row, coef, beta, sums):
+    """sums[i] = sum of coef_t (beta + n_wt) over the i-th 16 topics; returns their total."""
+    total = 0.0
+    for i in range(len(sums)):
+        part = 0.0
+        for j in range(i * LANES, i * LANES + LANES):
+            part += coef[j] * (beta + row[j])
+        sums[i] = part
+        total += part
+    return total
+
+
+@kernel
+def pick(row, coef, beta, sums, x):
+    """The topic at which the running sum of weights passes x (the last one with weight, when rounding lets none)."""
+    i = 0
+    while i + 1 < len(sums) and x >= sums[i]:
+        x -= sums[i]
+        i += 1
+    chosen = i * LANES
+    for j in range(i * LANES, i * LANES + LANES):
+        weight = coef[j] * (beta + row[j])
+        if weight > 0.0:
+            chosen = j
+            x -= weight
+            if x < 0.0:
+                break
+    return chosen
+
+
+@kernel
+def sweep(
+    indptr, words, counts, z, rows, n_t, coef, sums, alpha, beta, mass, seed, pass_number, first_doc, n_td, topics,
+    topic_bins, lengths, found,
+):  # fmt: skip
+    """One sweep over a block (symbols: the module's head).  mass: beta W; found: float64[9], statistics."""
+    n_topics_all = len(alpha)
+    alpha_sum = alpha.sum()
+    loglik = doc_loglik = 0.0
+    kept = documents = doc_topics = 0
+    coef[:] = 0.0
+    i = np.int64(0)
+    for d in range(len(indptr) - 1):
+        a, b = indptr[d], indptr[d + 1]
+        n_d = np.int64(0)
+        for c in range(a, b):
+            n_d += counts[c]
+        if n_d == 0:
+            continue
+        state = stream(seed, pass_number, first_doc + d)
+        n_td[:] = 0
+        for j in range(i, i + n_d):
+            n_td[z[j]] += 1
+        for t in range(n_topics_all):
+            coef[t] = (alpha[t] + n_td[t]) / (mass + n_t[t])
+        product, held = 1.0, 0
+        for c in range(a, b):
+            row = rows[words[c]]
+            for _ in range(counts[c]):
+                old = np.int64(z[i])
+                row[old] -= 1
+                n_t[old] -= 1.0
+                n_td[old] -= 1
+                coef[old] = (alpha[old] + n_td[old]) / (mass + n_t[old])
+                state = step(state)
+                total = weigh(row, coef, beta, sums)
+                new = np.int64(pick(row, coef, beta, sums, uniform(bits(state)) * total))
+                kept += new == old
+                row[new] += 1
+                n_t[new] += 1.0
+                n_td[new] += 1
+                coef[new] = (alpha[new] + n_td[new]) / (mass + n_t[new])
+                z[i] = new
+                i += 1
+                product *= total
+                held += 1
+                if held == 8:
+                    loglik += math.log(product)
+                    product, held = 1.0, 0
+        loglik += math.log(product) - n_d * math.log(alpha_sum + (n_d - 1))
+        n_topics = np.int64(0)
+        for t in range(n_topics_all):
+            if n_td[t] > 0:
+                topics[n_topics] = t
+                n_topics += 1
+        doc_loglik += close_document(topics, n_topics, n_td, n_d, alpha, alpha_sum, topic_bins, lengths)
+        documents += 1
+        doc_topics += n_topics
+    found[0], found[1], found[2], found[3], found[4] = loglik, 0.0, 0.0, 0.0, kept
+    found[5], found[6], found[7], found[8] = documents, doc_topics, doc_loglik, i
+
+
+class GibbsSampling(Chain):
+    """The plain collapsed sampler: every topic is weighed for every token."""
+
+    name = "gs"
+    cites = "Griffiths & Steyvers 2004, Finding scientific topics, eq. (5); Yao, Mimno & McCallum 2009, eq. (5)"
+
+    def process(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        memory: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        """Sweep the block's tokens once; the delta is what its counts changed by."""
+        phi: PackedRows = rows["phi"]
+        k, u, wide = self.shape.topics, block.n_words, padded(self.shape.topics)
+        z, scratch, stats = out.memory["z"], out.scratch, out.stats
+        z[:] = memory["z"]
+        dense = scratch.array("dense rows", (u, wide), np.int32)
+        expand_packed(phi.ptr, phi.entries, 0, u, phi.bits, dense)
+        n_t = scratch.array("n_t", k, np.float64)
+        n_t[:] = totals["phi"][:k]
+        coef = scratch.array("coefficients", wide, np.float64)
+        sums = scratch.array("sums", wide // LANES, np.float64)
+        whole = scratch.array("document topics", (2, k), np.int64)
+        beta, found = float(params["beta"][0]), np.zeros(9)
+        sweep(
+            block.indptr, block.words, block.counts, z, dense, n_t, coef, sums, params["alpha"], beta,
+            beta * self.shape.words, key.seed, key.pass_number, block.first_doc, whole[0], whole[1],
+            stats["topic_bins"], stats["lengths"], found,
+        )  # fmt: skip
+        stats["loglik"][0], stats["kept"][0], stats["tokens"][0] = found[0], found[4], found[8]
+        stats["documents"][:], stats["doc_loglik"][0] = found[5:7], found[7]
+        n = int(block.tokens)
+        ptr = out.keep.array("ptr", u + 1, np.int64)
+        topic, value = scratch.array("topic", 2 * n, np.int32), scratch.array("value", 2 * n, np.int32)
+        used = dense_differences(phi.ptr, phi.entries, dense, phi.bits, k, ptr, topic, value)
+        out.delta["phi"] = keep_delta(out, ptr, topic[:used], value[:used])
+
+    def scratch_bytes(self, block: BlockShape) -> int:
+        """Dense rows of the block beside what every sampler holds."""
+        return super().scratch_bytes(block) + block.words * padded(self.shape.topics) * 4

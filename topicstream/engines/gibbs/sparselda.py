@@ -1,0 +1,311 @@
+"""SparseLDA: the collapsed Gibbs conditional in three buckets.
+
+Yao, Mimno & McCallum, Efficient methods for topic model inference on streaming document collections, KDD 2009, section
+3.4.  The conditional of one token (its own topic taken out of all counts)
+
+    p(z = t) ~ (alpha_t + n_td) (beta + n_wt) / (beta W + n_t)                                            (eq. 5)
+             = alpha_t beta / (beta W + n_t)  +  n_td beta / (beta W + n_t)  +  coef_t n_wt               (eq. 6, 10)
+                 s, every topic                   r, the document's topics       q, the word's topics
+
+with coef_t = (alpha_t + n_td) / (beta W + n_t) cached for every topic.  (The paper's text has n_t|d in the denominators
+of r and coef; its equation 5 has n_t, which is meant.)  q is searched first, along the word's packed list in descending
+counts; then the document's topics; then all.  A move changes two topics, so s, r, q, coef and 1 / (beta W + n_t) are
+updated in O(1); s and r are summed afresh for each document, so that rounding never adds up and resuming is exact.
+
+Within a block every draw sees all earlier ones.  Blocks of one round do not see each other: that is the AD-LDA
+approximation (Newman et al. 2007); at round width 1 the chain is the exact collapsed sampler.
+
+    z      uint[tokens]    topics, cell after cell     n_td    int64[K]    topics of the present document, dense
+    start, length, arena   packed.py                   topics  int64[K]    the topics with n_td > 0, slot their places
+    n_t    float64[K]      tokens of a topic           inv     float64[K]  1 / (beta W + n_t)
+    alpha  float64[K]                                  coef    float64[K]  (alpha_t + n_td) inv_t
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import Key, Out, PackedRows
+from topicstream.engines.gibbs.chain import Chain, keep_delta
+from topicstream.kernels.count_priors import close_document
+from topicstream.kernels.jit import fast_kernel, kernel
+from topicstream.kernels.packed import count_tokens, differences, find, lay_out, most, rise, sink, slack_starts
+from topicstream.kernels.rng import bits, step, stream, uniform
+
+
+@fast_kernel
+def word_mass(arena, at, n, coef, m, mask):
+    """q: sum of coefficient times count over the row."""
+    q = 0.0
+    for i in range(n):
+        e = np.int64(arena[at + i])
+        q += coef[e & mask] * np.float64(e >> m)
+    return q
+
+
+@fast_kernel
+def dot(a, b):
+    total = 0.0
+    for i in range(len(a)):
+        total += a[i] * b[i]
+    return total
+
+
+@kernel
+def sweep(
+    indptr,
+    words,
+    counts,
+    z,
+    start,
+    length,
+    arena,
+    m,
+    n_t,
+    inv,
+    coef,
+    alpha,
+    beta,
+    mass,
+    seed,
+    pass_number,
+    first_doc,
+    n_td,
+    slot,
+    topics,
+    topic_bins,
+    lengths,
+    stats,
+):
+    K = len(alpha)
+    one = np.int64(1) << np.int64(m)
+    mask = one - 1
+    alpha_sum = alpha.sum()
+    for t in range(K):
+        inv[t] = 1.0 / (mass + n_t[t])
+        coef[t] = alpha[t] * inv[t]
+        n_td[t] = 0
+    i = np.int64(0)
+    draws_q = 0
+    draws_r = 0
+    draws_s = 0
+    kept = 0
+    loglik = 0.0
+    doc_loglik = 0.0
+    documents = 0
+    doc_topics = 0
+    for d in range(len(indptr) - 1):
+        a, b = indptr[d], indptr[d + 1]
+        n_d = np.int64(0)
+        for c in range(a, b):
+            n_d += counts[c]
+        if n_d == 0:
+            continue
+        state = stream(seed, pass_number, first_doc + d)
+        n_topics = np.int64(0)
+        for j in range(i, i + n_d):
+            t = np.int64(z[j])
+            if n_td[t] == 0:
+                slot[t] = n_topics
+                topics[n_topics] = t
+                n_topics += 1
+            n_td[t] += 1
+        r = 0.0
+        for j in range(n_topics):
+            t = topics[j]
+            coef[t] = (alpha[t] + n_td[t]) * inv[t]
+            r += n_td[t] * inv[t]
+        s = dot(alpha, inv)
+        product = 1.0
+        held = 0
+        for c in range(a, b):
+            u = words[c]
+            at = start[u]
+            n = np.int64(length[u])
+            q = word_mass(arena, at, n, coef, m, mask)
+            for _ in range(counts[c]):
+                old = np.int64(z[i])
+                p = find(arena, at, n, old, mask)
+                # take the token out
+                e = np.int64(arena[at + p])
+                nd = n_td[old] - 1
+                i0, c0 = inv[old], coef[old]
+                i1 = 1.0 / (mass + (n_t[old] - 1.0))
+                c1 = (alpha[old] + nd) * i1
+                cnt = np.float64(e >> m)
+                s0, r0, q0 = s, r, q
+                s += alpha[old] * (i1 - i0)
+                r += nd * i1 - (nd + 1) * i0
+                q += c1 * (cnt - 1.0) - c0 * cnt
+                arena[at + p] = e - one
+                inv[old] = i1
+                coef[old] = c1
+                n_td[old] = nd
+                state = step(state)
+                total = q + beta * (r + s)
+                x = uniform(bits(state)) * total
+                product *= total
+                held += 1
+                if held == 8:
+                    loglik += math.log(product)
+                    product = 1.0
+                    held = 0
+                pn = np.int64(-1)
+                new = np.int64(-1)
+                if x < q:
+                    draws_q += 1
+                    k = np.int64(0)
+                    while True:
+                        f = np.int64(arena[at + k])
+                        x -= coef[f & mask] * np.float64(f >> m)
+                        if x < 0.0 or k == n - 1:
+                            break
+                        k += 1
+                    while f < one:
+                        k -= 1
+                        f = np.int64(arena[at + k])
+                    pn = k
+                    new = f & mask
+                else:
+                    x = (x - q) / beta
+                    if x < r:
+                        draws_r += 1
+                        for j in range(n_topics):
+                            t = topics[j]
+                            if n_td[t] > 0:
+                                x -= n_td[t] * inv[t]
+                                new = t
+                                if x < 0.0:
+                                    break
+                    else:
+                        draws_s += 1
+                        x -= r
+                        for t in range(K):
+                            x -= alpha[t] * inv[t]
+                            if x < 0.0:
+                                new = np.int64(t)
+                                break
+                        if new < 0:
+                            new = np.int64(K - 1)
+                if new == old:
+                    kept += 1
+                    arena[at + p] = e
+                    inv[old] = i0
+                    coef[old] = c0
+                    n_td[old] = nd + 1
+                    s, r, q = s0, r0, q0
+                    i += 1
+                    continue
+                z[i] = new
+                i += 1
+                # the old topic leaves
+                n_t[old] -= 1.0
+                l = sink(arena, at, n, p, m)
+                if e < one + one:
+                    n -= 1
+                if pn == l:
+                    pn = p
+                if nd == 0:
+                    n_topics -= 1
+                    last = topics[n_topics]
+                    topics[slot[old]] = last
+                    slot[last] = slot[old]
+                # the new one comes
+                n_t[new] += 1.0
+                if pn < 0:
+                    pn = find(arena, at, n, new, mask)
+                cn = 0.0
+                if pn < 0:
+                    arena[at + n] = one | new
+                    n += 1
+                else:
+                    cn = np.float64(np.int64(arena[at + pn]) >> m)
+                    rise(arena, at, pn, m)
+                nd = n_td[new]
+                if nd == 0:
+                    topics[n_topics] = new
+                    slot[new] = n_topics
+                    n_topics += 1
+                n_td[new] = nd + 1
+                i0, c0 = inv[new], coef[new]
+                i1 = 1.0 / (mass + n_t[new])
+                c1 = (alpha[new] + (nd + 1)) * i1
+                inv[new] = i1
+                coef[new] = c1
+                s += alpha[new] * (i1 - i0)
+                r += (nd + 1) * i1 - nd * i0
+                q += c1 * (cn + 1.0) - c0 * cn
+            length[u] = n
+        loglik += math.log(product) - n_d * math.log(alpha_sum + (n_d - 1))
+        doc_loglik += close_document(topics, n_topics, n_td, n_d, alpha, alpha_sum, topic_bins, lengths)
+        documents += 1
+        doc_topics += n_topics
+        for j in range(n_topics):
+            t = topics[j]
+            n_td[t] = 0
+            coef[t] = alpha[t] * inv[t]
+    stats[0] += loglik
+    stats[1] += draws_s
+    stats[2] += draws_r
+    stats[3] += draws_q
+    stats[4] += kept
+    stats[5] += documents
+    stats[6] += doc_topics
+    stats[7] += doc_loglik
+    stats[8] += i
+
+
+class SparseLDA(Chain):
+    """The sampler whose cost a token is the topics of its word, not K."""
+
+    name = "sparselda"
+    cites = "Yao, Mimno & McCallum 2009, Efficient methods for topic model inference, section 3.4, eq. (6)-(10)"
+
+    def process(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        memory: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        """Sweep the block's tokens once; the delta is what its counts changed by."""
+        phi: PackedRows = rows["phi"]
+        k, u, m = self.shape.topics, block.n_words, phi.bits
+        z = out.memory["z"]
+        z[:] = memory["z"]
+        scratch = out.scratch
+        tokens = scratch.array("word tokens", u, np.int32)
+        start, length = scratch.array("row start", u, np.int64), scratch.array("row length", u, np.int32)
+        count_tokens(block.words, block.counts, tokens)
+        entries = slack_starts(phi.ptr, tokens, k, start)
+        fits = most(phi.ptr, phi.entries, tokens, m) < 1 << (32 - m)
+        arena = scratch.array("arena", entries, np.uint32 if fits else np.uint64)
+        lay_out(phi.ptr, phi.entries, start, length, arena)
+        n_t = scratch.array("n_t", k, np.float64)
+        n_t[:] = totals["phi"][:k]
+        real = scratch.array("coefficients", (2, k), np.float64)
+        whole = scratch.array("document topics", (3, k), np.int64)
+        alpha, beta = params["alpha"], float(params["beta"][0])
+        found = np.zeros(9)
+        stats = out.stats
+        sweep(
+            block.indptr, block.words, block.counts, z, start, length, arena, m, n_t, real[0], real[1], alpha, beta,
+            beta * self.shape.words, key.seed, key.pass_number, block.first_doc, whole[0], whole[1], whole[2],
+            stats["topic_bins"], stats["lengths"], found,
+        )  # fmt: skip
+        stats["loglik"][0], stats["draws"][:], stats["kept"][0] = found[0], found[1:4], found[4]
+        stats["documents"][:], stats["doc_loglik"][0], stats["tokens"][0] = found[5:7], found[7], found[8]
+        n = int(block.tokens)
+        ptr = out.keep.array("ptr", u + 1, np.int64)
+        topic, value = scratch.array("topic", 2 * n, np.int32), scratch.array("value", 2 * n, np.int32)
+        work = np.zeros(k, np.int32)
+        used = differences(phi.ptr, phi.entries, start, length, arena, m, work, ptr, topic, value)
+        out.delta["phi"] = keep_delta(out, ptr, topic[:used], value[:used])

@@ -1,0 +1,132 @@
+"""Dirichlet priors of whole counts: their likelihood and their learning, from histograms summed document by document.
+
+Minka (Estimating a Dirichlet distribution, 2000, eq. 55), the fixed point for the Dirichlet-multinomial:
+
+    alpha_k <- alpha_k * sum_d [psi(n_dk + alpha_k) - psi(alpha_k)] / sum_d [psi(n_d + A) - psi(A)],     A = sum alpha
+    beta    <- beta * sum_w,k [psi(n_wk + beta) - psi(beta)] / (W sum_k [psi(n_k + W beta) - psi(W beta)])
+
+The word-topic counts come as an exact histogram (the packed table's).  Document counts below 16 have a bin each; above,
+bins are a quarter octave wide and a count of topics stands at the bin's middle, a document's length at the mean length
+in its bin.
+
+    topic_bins  float64[K * BINS]  documents by n_dk, topic after topic
+    lengths     float64[2 * BINS]  documents by n_d, then the sums of their n_d
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from topicstream.kernels.digamma import digamma_array, lgamma_array
+from topicstream.kernels.jit import kernel
+
+EXACT = 16
+BINS = EXACT + 4 * 20
+_STEPS = 20
+
+
+@kernel(inline="always")
+def count_bin(n):
+    """Bin of a whole count n >= 1."""
+    if n < EXACT:
+        return np.int64(n)
+    b = np.int64(np.float64(n).view(np.int64) >> 50) - ((np.int64(1023) + 4) << 2)
+    return min(EXACT + b, np.int64(BINS - 1))
+
+
+def bin_values() -> np.ndarray:
+    """float64[BINS]: the count each bin stands for."""
+    i = np.arange(BINS + 1 - EXACT)
+    edge = np.ldexp(1.0 + (i % 4) / 4.0, 4 + i // 4)
+    return np.concatenate((np.arange(EXACT), (edge[:-1] + edge[1:] - 1.0) / 2))
+
+
+@kernel
+def close_document(topics, n_topics, n_td, n_d, alpha, alpha_sum, topic_bins, lengths):
+    """log p(z of one document) = log of the Dirichlet-multinomial, nats; enters its counts into the histograms.
+
+    topics: int64[>= n_topics], the document's topics; n_td: int64[K]; topic_bins may be empty (then only lengths).
+    """
+    product, loglik = 1.0, math.lgamma(alpha_sum) - math.lgamma(alpha_sum + n_d)
+    for j in range(n_topics):
+        t = topics[j]
+        n, a = n_td[t], alpha[t]
+        if n <= EXACT:
+            for i in range(n):
+                product *= a + i
+        else:
+            loglik += math.lgamma(a + n) - math.lgamma(a)
+        if product > 1e250 or product < 1e-250:
+            loglik += math.log(product)
+            product = 1.0
+        if len(topic_bins) > 0:
+            topic_bins[t * BINS + count_bin(n)] += 1.0
+    b = count_bin(n_d)
+    lengths[b] += 1.0
+    lengths[BINS + b] += n_d
+    return loglik + math.log(product)
+
+
+def psi(x: np.ndarray) -> np.ndarray:
+    """digamma of each entry, float64."""
+    flat = np.ascontiguousarray(x, np.float64).ravel()
+    out = np.empty_like(flat)
+    digamma_array(flat, out)
+    return out.reshape(np.shape(x))
+
+
+def log_gamma(x: np.ndarray) -> np.ndarray:
+    """log of the gamma function of each entry, float64."""
+    flat = np.ascontiguousarray(x, np.float64).ravel()
+    out = np.empty_like(flat)
+    lgamma_array(flat, out)
+    return out.reshape(np.shape(x))
+
+
+def words_loglik(beta: float, counts: np.ndarray, times: np.ndarray, n_k: np.ndarray, words: int) -> float:
+    """log p(w | z), nats: counts, times the histogram of the non-zero n_wk; n_k: float64[K] their sums."""
+    mass = np.array([words * beta])
+    rows = times @ (log_gamma(counts + beta) - log_gamma(np.array([beta])))
+    return float(rows + (log_gamma(mass) - log_gamma(mass + n_k)).sum())
+
+
+def learn_alpha(alpha: np.ndarray, topic_bins: np.ndarray, lengths: np.ndarray, low: float, high: float) -> np.ndarray:
+    """alpha float64[K] after at most 20 fixed-point steps, held within [low, high]."""
+    counts = topic_bins.reshape(len(alpha), BINS)
+    used = np.flatnonzero(counts.sum(0))
+    values, counts = bin_values()[used], counts[:, used]
+    held = np.flatnonzero(lengths[:BINS])
+    docs, mean = lengths[held], lengths[BINS + held] / lengths[held]
+    alpha = alpha.copy()
+    for _ in range(_STEPS):
+        total = np.array([alpha.sum()])
+        below = float(docs @ (psi(mean + total) - psi(total)))
+        if below <= 0:
+            break
+        above = (counts * (psi(values[None, :] + alpha[:, None]) - psi(alpha)[:, None])).sum(1)
+        new = np.clip(alpha * above / below, low, high)
+        done = bool(np.abs(new - alpha).max() <= 1e-4 * alpha.max())
+        alpha = new
+        if done:
+            break
+    return alpha
+
+
+def learn_beta(
+    beta: float, counts: np.ndarray, times: np.ndarray, n_k: np.ndarray, words: int, low: float, high: float
+) -> float:
+    """beta after at most 20 fixed-point steps, held within [low, high]."""
+    for _ in range(_STEPS):
+        above = float(times @ (psi(counts + beta) - psi(np.array([beta]))))
+        mass = np.array([words * beta])
+        below = words * float((psi(n_k + mass) - psi(mass)).sum())
+        if below <= 0:
+            break
+        new = float(np.clip(beta * above / below, low, high))
+        done = abs(new - beta) <= 1e-4 * beta
+        beta = new
+        if done:
+            break
+    return beta
