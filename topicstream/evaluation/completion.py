@@ -28,11 +28,10 @@ from topicstream.corpus.block import Block
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import document_keys, match_words, word_keys
 from topicstream.evaluation.order import in_order
+from topicstream.kernels.fold_in import INNER, TOLERANCE, fold_in, padded_floats
 from topicstream.kernels.jit import fast_kernel
 from topicstream.kernels.rng import bits, uniform
 
-TOLERANCE = 1e-3
-INNER = 100
 BLOCK_CELLS = 1 << 15
 LANES = 16
 
@@ -66,52 +65,6 @@ class Score:
             f"document completion: perplexity of {rest:g} % of each document's words (by type), theta folded in on the "
             f"other {seen:g} % with the topics fixed"
         )
-
-
-@fast_kernel(inline="always")
-def _dot(a, b):
-    s = np.float32(0)
-    for k in range(len(a)):
-        s += a[k] * np.float32(b[k])
-    return s
-
-
-@fast_kernel
-def fold_in(words, counts, index, base, alpha, inv, beta, n, tol, inner, theta, weight, gathered):
-    """theta of one document from its observed cells, topics fixed.
-
-    words: int32[m] local ids; counts: [m]; index: int64[U] rows of base; base: [R, KP]; alpha, inv: float32[KP] (zero in
-    padding); n: observed tokens -> theta: float32[KP] (sums to n); weight, gathered: float32[KP] scratch.
-    Returns the inner iterations made.
-    """
-    topics = 0
-    for k in range(len(inv)):
-        if inv[k] > 0:
-            topics += 1
-    for k in range(len(inv)):
-        theta[k] = np.float32(n / topics) if inv[k] > 0 else np.float32(0)
-    for i in range(inner):
-        total = np.float32(0)
-        for k in range(len(inv)):
-            weight[k] = (theta[k] + alpha[k]) * inv[k]
-            gathered[k] = 0
-            total += weight[k]
-        smooth = np.float32(beta) * total
-        ratios = np.float32(0)
-        for c in range(len(words)):
-            row = base[index[words[c]]]
-            ratio = np.float32(counts[c]) / (_dot(weight, row) + smooth)
-            ratios += ratio
-            for k in range(len(inv)):
-                gathered[k] += ratio * np.float32(row[k])
-        change = np.float32(0)
-        for k in range(len(inv)):
-            new = weight[k] * (gathered[k] + np.float32(beta) * ratios)
-            change += abs(new - theta[k])
-            theta[k] = new
-        if change < tol * n:
-            return i + 1
-    return inner
 
 
 @fast_kernel
@@ -216,12 +169,6 @@ def prepare(corpus: Any, parts: Sequence[str] = ("heldout",), *, split: bool = T
     return Prepared(blocks, word_keys(corpus) if split else np.zeros(corpus.n_words, np.uint64))
 
 
-def _padded(values: np.ndarray, width: int) -> np.ndarray:
-    out = np.zeros(width, np.float32)
-    out[: len(values)] = values
-    return out
-
-
 def _one_by_one(total: float, values: np.ndarray) -> float:
     """total + values[0] + values[1] + ..., strictly in order."""
     return float(np.cumsum(np.concatenate(([total], values)))[-1]) if len(values) else total
@@ -255,8 +202,8 @@ def score_blocks(
     table = rows if isinstance(rows, np.ndarray) else getattr(rows, "phi", None)
     words = n_words or (len(table) if table is not None else rows.n_words)
     width = table.shape[1] if table is not None else -(-len(alpha) // LANES) * LANES
-    inverse = _padded(1.0 / (lam + words * beta), width)
-    prior = _padded(alpha, width)
+    inverse = padded_floats(1.0 / (lam + words * beta), width)
+    prior = padded_floats(alpha, width)
 
     def visit(item: tuple[Block, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
         block, keys = item

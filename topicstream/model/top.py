@@ -6,6 +6,38 @@ import numpy as np
 
 from topicstream.model.topic_model import TopicModel
 
+_LEAST = np.finfo(np.float64).min
+
+
+class Best:
+    """The n highest entries of each column of a tall table that comes in pieces; ties go to the lower row number.
+
+    scores: float64[n, columns], best first (-inf where fewer rows came); ids: int64[n, columns].
+    """
+
+    def __init__(self, n: int, columns: int) -> None:
+        self.scores = np.full((n, columns), -np.inf)
+        self.ids = np.zeros((n, columns), np.int64)
+        self._column = np.tile(np.arange(columns), n)
+
+    def add(self, first: int, values: np.ndarray) -> None:
+        """values: [m, columns], rows ``first .. first + m - 1``; rows must come in ascending order."""
+        n, columns = self.scores.shape
+        if n == 0:
+            return
+        row, column = np.nonzero(values > self.scores[-1])
+        if not len(row):
+            return
+        value = np.concatenate((self.scores.ravel(), np.maximum(values[row, column], _LEAST)))
+        ids = np.concatenate((self.ids.ravel(), first + row))
+        column = np.concatenate((self._column, column))
+        order = np.lexsort((ids, -value, column))
+        edges = np.searchsorted(column[order], np.arange(columns))
+        rank = np.arange(len(order)) - edges[column[order]]
+        kept = order[rank < n]
+        self.scores[rank[rank < n], column[kept]] = value[kept]
+        self.ids[rank[rank < n], column[kept]] = ids[kept]
+
 
 def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Ids int64[n, K] and scores float64[n, K] of the first n words of each topic, best first, ties by word id.
@@ -15,40 +47,15 @@ def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.nda
     """
     if not 0.0 <= relevance <= 1.0:
         raise ValueError(f"relevance lambda must lie in 0..1, not {relevance}")
-    n = min(n, model.n_words)
     topics, words, beta = model.n_topics, model.n_words, model.beta
+    best = Best(min(n, words), topics)
     log_norm = np.log(model.totals + words * beta)
     total = np.log(model.totals.sum() + words * topics * beta)
-    scores = np.full((n, topics), -np.inf)
-    ids = np.zeros((n, topics), np.int64)
     with np.errstate(divide="ignore"):
         for start, rows in model.spans():
-            value = np.log(rows.astype(np.float64) + beta) - log_norm
+            value = np.maximum(np.log(rows.astype(np.float64) + beta), _LEAST / 2) - log_norm
             if relevance < 1.0:
                 marginal = np.log(rows.sum(axis=1, dtype=np.float64) + topics * beta) - total
-                value -= (1.0 - relevance) * marginal[:, None]
-            row, column = np.nonzero(value > scores[-1])
-            first = start == 0
-            if first:  # words that no topic takes must not leave a hole: the first span fills the list
-                row, column = (a.ravel() for a in np.indices(value.shape))
-            fresh = (value[row, column], start + row, column)
-            kept = (scores.ravel(), ids.ravel(), np.tile(np.arange(topics), n))
-            if first:
-                scores, ids = _best(*fresh, n, topics)
-            elif len(row):
-                value, word, column = (np.concatenate(pair) for pair in zip(kept, fresh, strict=True))
-                scores, ids = _best(value, word, column, n, topics)
-    return ids, scores
-
-
-def _best(
-    value: np.ndarray, word: np.ndarray, column: np.ndarray, n: int, topics: int
-) -> tuple[np.ndarray, np.ndarray]:
-    order = np.lexsort((word, -value, column))
-    edges = np.searchsorted(column[order], np.arange(topics + 1))
-    scores, ids = np.full((n, topics), -np.inf), np.zeros((n, topics), np.int64)
-    rank = np.arange(len(order)) - edges[column[order]]
-    kept = order[rank < n]
-    scores[rank[rank < n], column[kept]] = value[kept]
-    ids[rank[rank < n], column[kept]] = word[kept]
-    return scores, ids
+                value -= (1.0 - relevance) * np.maximum(marginal, _LEAST / 4)[:, None]
+            best.add(start, value)
+    return best.ids, best.scores

@@ -1,0 +1,146 @@
+"""``topicstream.evaluate``: one judge for every model, whoever trained it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError, StoreError
+from topicstream.evaluation.coherence import TOP, TOP_DIVERSITY, coherence, diversity
+from topicstream.evaluation.completion import Score, score_model
+from topicstream.machine import default_memory_limit, parse_bytes
+from topicstream.model.topic_model import TopicModel
+
+
+def default_threads() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def open_model(path: str | Path | TopicModel, mem_limit: str | int | None = None) -> TopicModel:
+    """Open a model whose table may take half of the memory limit (default: what the machine allows), else its rows stay
+    on disk."""
+    if isinstance(path, TopicModel):
+        return path
+    limit = parse_bytes(mem_limit) if mem_limit is not None else default_memory_limit()
+    return TopicModel.open(path, memory_limit=limit // 2)
+
+
+def parse_split(text: str | float) -> float:
+    """``80/20``, ``90/10`` or a share such as 0.8 -> observed share; InputError otherwise."""
+    try:
+        seen, _, rest = str(text).partition("/")
+        share = float(seen) / (float(seen) + float(rest)) if rest else float(seen)
+    except (ValueError, ZeroDivisionError):
+        share = math.nan
+    if not 0.0 < share < 1.0:
+        raise InputError(f"--split {text}: give observed and scored shares, such as 80/20 or 90/10")
+    return share
+
+
+def evaluate(
+    model: str | Path | TopicModel = "model",
+    corpus: str | Path | Corpus = "corpus.zarr",
+    *,
+    heldout: bool | str | Path = False,
+    training: bool = False,
+    coherent: bool = False,
+    diverse: bool = False,
+    split: str | float = "80/20",
+    top: int = TOP,
+    threads: int | None = None,
+    mem_limit: str | int | None = None,
+) -> dict[str, Any]:
+    """Score a model.  With nothing asked for: held-out perplexity (where documents were set aside), coherence, diversity.
+
+    heldout    True: the documents of ``corpus`` set aside at ingest; a path: all documents of another corpus store, or raw
+               text, which is read with the model's own tokenizer
+    training   exact perplexity of the training documents, theta folded in on all their cells
+    coherent   UMass and NPMI of the ``top`` first words, counted on the training documents of ``corpus``
+    diverse    share of distinct words among the first 25 of all topics
+    split      observed and scored shares of a document's words
+
+    Returns plain values: for each of ``heldout``, ``training``, ``coherence``, ``diversity`` a dict whose ``measured``
+    says in words what was measured.  Perplexity is exp(nats_per_token).  The result does not depend on threads.
+
+    Raises StoreError (damaged model or store), InputError (nothing to score).
+    """
+    if not (heldout or training or coherent or diverse):
+        everything = True
+        corpus = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+        heldout, coherent, diverse = corpus.part(True)["docs"] > 0, True, True
+    else:
+        everything = False
+    topics = open_model(model, mem_limit)
+    threads = threads or default_threads()
+    share = parse_split(split)
+    result: dict[str, Any] = {
+        "model": str(topics.path or "in memory"),
+        "topics": topics.n_topics,
+        "words": topics.n_words,
+    }
+    needs_corpus = heldout is True or training or coherent
+    store = (corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)) if needs_corpus else None
+    if store is not None:
+        result["corpus"] = str(store.path)
+    if heldout is True:
+        result["heldout"] = _as_dict(score_model(topics, store, split=share, threads=threads), "documents set aside")
+    elif heldout:
+        with other_corpus(heldout, topics) as other:
+            score = score_model(topics, other, split=share, threads=threads, parts=("train", "heldout"))
+        result["heldout"] = _as_dict(score, f"all documents of {heldout}")
+    elif everything:
+        result["note"] = "no documents were set aside at ingest (--heldout 1%): no held-out perplexity"
+    if training:
+        score = score_model(topics, store, split=None, threads=threads, parts=("train",))
+        result["training"] = _as_dict(score, "training documents")
+    if coherent:
+        found = coherence(topics, store, top=top, threads=threads)
+        result["coherence"] = {**_finite(found.as_dict()), "measured": found.measured}
+    if diverse:
+        result["diversity"] = {
+            "share": diversity(topics),
+            "top": TOP_DIVERSITY,
+            "measured": f"share of distinct words among the {TOP_DIVERSITY} most probable words of all topics",
+        }
+    return result
+
+
+def _as_dict(score: Score, of: str) -> dict[str, Any]:
+    return {**_finite(score.as_dict()), "measured": f"{score.measured}; {of}"}
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+
+
+@contextlib.contextmanager
+def other_corpus(path: str | Path, model: TopicModel) -> Iterator[Corpus]:
+    """A corpus store as it is, or raw text ingested into a temporary one with the model's tokenizer and all its words kept
+    (so that the out-of-vocabulary rate is known)."""
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"--heldout {path}: no such file or folder")
+    if (path / "manifest.json").exists():
+        yield Corpus.open(path)
+        return
+    from topicstream.ingest.pipeline import ingest
+    from topicstream.ingest.settings import Heldout, IngestOptions
+    from topicstream.tokens.recipe import Recipe
+
+    recipe = model.manifest.get("tokenizer")
+    if recipe is None:
+        raise StoreError(
+            f"{model.path}: the model does not say how its text was tokenised; ingest {path} and name the store"
+        )
+    with tempfile.TemporaryDirectory(prefix="topics-heldout-") as folder:
+        out = Path(folder) / "corpus.zarr"
+        options = IngestOptions(recipe=Recipe.from_json(recipe), min_df=1, max_df=1.0, heldout=Heldout.of(0))
+        ingest([path], out, options=options)
+        yield Corpus.open(out)
