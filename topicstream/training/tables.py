@@ -134,11 +134,11 @@ class DenseTable:
         self._row_bytes = self.width * itemsize
         if path is None:
             self._array = aligned_zeros((words, self.width), spec.dtype)
-            step = max(1, -(-words // RANGES))
         else:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             os.ftruncate(self._fd, words * self._row_bytes)
-            step = max(1, WINDOW_BYTES // self._row_bytes)
+        # the same ranges wherever the table lives: sums over them have one order
+        step = max(1, min(-(-words // RANGES), WINDOW_BYTES // self._row_bytes))
         self._edges = np.append(np.arange(0, words, step), words).astype(np.int64)
         self._window_scratch = Scratch()
 
@@ -228,16 +228,19 @@ class DenseTable:
     ) -> None:
         """work(i, rows of range i, change, worst, scratch) over the wanted ranges; sums in range order."""
         n = len(self._edges) - 1
-        change = np.zeros((min(n, RANGES), self.width))
-        worst = np.zeros((min(n, RANGES), 3))
+        groups = min(n, RANGES)  # range i adds to sums i % groups, in order
+        change = np.zeros((groups, self.width))
+        worst = np.zeros((groups, 3))
         if self._array is not None:
             array = self._array
 
-            def one(i: int) -> None:
-                if wanted(i):
-                    work(i, array[self._edges[i] : self._edges[i + 1]], change[i], worst[i], Scratch())
+            def one(g: int) -> None:
+                scratch = Scratch()
+                for i in range(g, n, groups):
+                    if wanted(i):
+                        work(i, array[self._edges[i] : self._edges[i + 1]], change[g], worst[g], scratch)
 
-            self._run_all(one, n)
+            self._run_all(one, groups)
         else:  # windows of a disk table: one buffer, in order
             rows = self._window_scratch.array("window", (int(np.diff(self._edges).max()), self.width), self.spec.dtype)
             for i in range(n):
@@ -245,7 +248,7 @@ class DenseTable:
                     part = rows[: self._edges[i + 1] - self._edges[i]]
                     offset = int(self._edges[i]) * self._row_bytes
                     read_all(self._fd, part, offset, "a table on disk")
-                    work(i, part, change[i % RANGES], worst[i % RANGES], self._window_scratch)
+                    work(i, part, change[i % groups], worst[i % groups], self._window_scratch)
                     write_all(self._fd, part, offset)
         for i in range(len(change)):
             self.totals += self.scale * change[i]
