@@ -17,7 +17,7 @@ _ZERO, _ONE, _TEN = np.uint64(48), np.uint64(1), np.uint64(10)
 _LIMIT = 922337203685477579  # 2**63 // 10 - 1: one more digit always fits
 
 
-@kernel(inline="always")
+@kernel
 def _blank(c):
     return c == 32 or c == 9 or c == 13
 
@@ -88,7 +88,7 @@ def add_bad(bad, n, line, offset, code):
     return bad
 
 
-@kernel(inline="always")
+@kernel
 def _plain_whole(data, p):
     """Digits at p, without any check but for a digit: (value, position behind).  A byte that is none must follow."""
     value = np.uint64(0)
@@ -172,14 +172,14 @@ def read_triples(data, first_doc, last_doc, n_docs, n_words, fields, real, docs,
             code = WORD_RANGE
         elif whole < 0 or value < 0.0 or not value < 3.0e38:
             code = NEGATIVE
+        if doc_before <= doc <= last_doc:  # also of a bad line, so that cutting need not look at whole lines
+            doc_before = doc
         if code != 0:
             bad = add_bad(bad, n_bad, line, start, code)
             n_bad += 1
         elif whole == 0 or value == 0.0:
             zeros += 1
-            doc_before = doc
         else:
-            doc_before = doc
             docs[n] = doc
             words[n] = word - 1
             if real:
@@ -194,12 +194,13 @@ def read_triples(data, first_doc, last_doc, n_docs, n_words, fields, real, docs,
 
 @kernel
 def _careful_line(data, p, fields, real):
-    """(document, word, whole count, real count, position of the line break); position -1 when it is not numbers."""
+    """(document, word, whole count, real count, position of the line break); position -1 when it is not numbers,
+    document -1 when not even that is one."""
     size = len(data)
     word, whole, value = np.int64(0), np.int64(1), 1.0
     doc, q = read_whole(data, p, size)
     if q < 0 or q >= size or not _blank(data[q]):
-        return doc, word, whole, value, np.int64(-1)
+        return np.int64(-1), word, whole, value, np.int64(-1)
     while q < size and _blank(data[q]):
         q += 1
     word, q = read_whole(data, q, size)
@@ -221,53 +222,46 @@ def _careful_line(data, p, fields, real):
 
 
 @kernel
-def document_break(data, low, high):
+def last_document(data, low, high, final):
     """Where the last document of lines ``document …`` begins, for cutting there.
 
-    Returns (offset, the document before it, the last document); offset 0 when there is no break.  Lines whose number
-    is not within low..high do not count.
+    A document begins at the first line with a number above all before it; numbers outside low..high do not count, as
+    in ``read_triples``.  The part of a line at the end counts only when ``final``.  Returns (offset, the document
+    before it, the last document, lines that are not blank before the offset, such lines in all); the offset is 0 when
+    there are no two documents, the last one low - 1 when there is none.
     """
-    end = len(data)
-    while end > 0 and data[end - 1] != 10:
-        end -= 1
-    last, at = np.int64(-1), end
-    while end > 0:
-        start = end - 1
-        while start > 0 and data[start - 1] != 10:
-            start -= 1
-        p = start
-        while p < end and _blank(data[p]):
+    at, before, top, used_before, used, p, size = 0, np.int64(low) - 1, np.int64(low) - 1, 0, 0, 0, len(data)
+    if not final:
+        while size > 0 and data[size - 1] != 10:
+            size -= 1
+    ends_plain = size > 0 and data[size - 1] == 10
+    while p < size:
+        start = p
+        number, after = _plain_whole(data, np.uint64(p)) if ends_plain else (np.uint64(0), np.uint64(p))
+        digits = np.int64(after) - p
+        if 0 < digits <= 18 and data[after] == 32:  # as nearly all lines are
+            used += 1
+            if top < np.int64(number) <= high:
+                if top >= low:
+                    at, before, used_before = start, top, used - 1
+                top = np.int64(number)
+            while data[after] != 10:
+                after += _ONE
+            p = np.int64(after) + 1
+            continue
+        while p < size and _blank(data[p]):
             p += 1
-        doc, q = read_whole(data, p, end)
-        if q > 0 and low <= doc <= high:
-            if last < 0:
-                last = doc
-            elif doc != last:
-                return at, doc, last
-            at = start
-        end = start
-    return 0, np.int64(-1), last
-
-
-@kernel
-def used_lines(data):
-    """Lines with anything but blanks on them."""
-    n, before = 0, np.uint8(10)
-    for c in data:  # a line counts at its first byte; only lines that begin with a blank need a look at the rest
-        n += (before == 10) & (c > 32)
-        before = c
-    filled, blank_start, before = False, False, np.uint8(10)
-    for p in range(len(data)):
-        c = data[p]
-        if c == 10:
-            n += blank_start and filled
-            blank_start = False
-        elif before == 10:
-            blank_start, filled = c <= 32, False
-        else:
-            filled |= c > 32
-        before = c
-    return n + (blank_start and filled)
+        if p < size and data[p] != 10:
+            used += 1
+            doc, q = read_whole(data, p, size)
+            if q > 0 and q < size and _blank(data[q]) and top < doc <= high:
+                if top >= low:
+                    at, before, used_before = start, top, used - 1
+                top = doc
+            while p < size and data[np.uint64(p)] != 10:
+                p += 1
+        p += 1
+    return at, before, top, used_before, used
 
 
 @kernel

@@ -19,14 +19,14 @@ READ, EMPTY, ODD = 0, 1, 2
 _STEP = 32
 
 
-@kernel(inline="always")
+@kernel
 def _space(data, p, end):
     while p < end and (data[p] == 32 or data[p] == 9 or data[p] == 13 or data[p] == 10):
         p += 1
     return p
 
 
-@kernel(inline="always")
+@kernel
 def _hex(c):
     if 48 <= c <= 57:
         return np.int64(c) - 48
@@ -106,7 +106,7 @@ def _number_end(data, p, end):
     return kind, np.int64(p)
 
 
-@kernel(inline="always")
+@kernel
 def _word_at(data, p, end, a, b, c, d):
     return p + 4 <= end and data[p] == a and data[p + 1] == b and data[p + 2] == c and data[p + 3] == d
 
@@ -248,7 +248,7 @@ def scan(data, starts, ends, keys, key_offsets, spans, kinds, status):
         status[i] = _scan_line(data, starts[i], ends[i], keys, key_offsets, spans[i], kinds[i])
 
 
-@kernel(inline="always")
+@kernel
 def _code_unit(data, p):
     return (_hex(data[p]) << 12) | (_hex(data[p + 1]) << 8) | (_hex(data[p + 2]) << 4) | _hex(data[p + 3])
 

@@ -26,7 +26,7 @@ from topicstream.ingest.vocabulary import numbered, words_for
 from topicstream.kernels.jit import kernel
 
 
-@kernel(inline="always")
+@kernel
 def _skip(data, p, end):
     while p < end and (data[p] == 32 or data[p] == 9):
         p += 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from topicstream.ingest.cells import document_break, order_cells, read_triples, used_lines, why
+from topicstream.ingest.cells import last_document, order_cells, read_triples, why
 from topicstream.ingest.cut import as_array, count_lines, cut, positions
 from topicstream.ingest.documents import CountRun, Provenance
 from topicstream.ingest.reader import Piece, ReadOptions
@@ -44,24 +44,21 @@ def check_header(name: str, line: int, header: Header) -> None:
 def split_triples(source: Source, options: ReadOptions, header: Header, rest: bytes, line: int) -> Iterator[Piece]:
     """Pieces that end where the document changes, each knowing its documents; the number of cells is checked."""
     done, cells = 0, 0
-    end_of_piece = (0, 0)
+    found = (0, 0)  # of the piece about to come: its last document, its cells
 
     def place(data: bytes, final: bool) -> int:
-        nonlocal end_of_piece
-        at, before, last = document_break(as_array(data), done + 1, header.documents)
-        end_of_piece = (max(last, done), len(data)) if final else (before, at)
-        if final and data and not data.endswith(b"\n"):  # the very last line has no line break
-            _, _, tail = document_break(as_array(data + b"\n"), done + 1, header.documents)
-            end_of_piece = (max(tail, done), len(data))
-        return end_of_piece[1]
+        nonlocal found
+        at, before, last, used_before, used = last_document(as_array(data), done + 1, header.documents, final)
+        found = (last, used) if final else (before, used_before)
+        return len(data) if final else int(at)
 
     for piece in cut(source, options, place, start=rest, line=line):
         line = piece.line
         if piece.data is None:
             yield piece
             continue
-        last = end_of_piece[0]
-        cells += int(used_lines(as_array(piece.data)))
+        last, used = found
+        cells += used
         line += count_lines(piece.data)
         yield replace(piece, record=done, about=replace(header, first=done + 1, last=last))
         done = last
