@@ -15,10 +15,14 @@ __version__ = "0.1.0"
 
 _PUBLIC = {  # name -> module that has it; a room whose name is also a verb is itself callable (topicstream/ingest)
     "Corpus": "topicstream.corpus.reader",
+    "TopicModel": "topicstream.model.topic_model",
+    "compare": "topicstream.evaluation.matching",
+    "evaluate": "topicstream.evaluation.evaluate",
+    "show": "topicstream.report.show",
 }
 _VERBS = ("ingest",)
 
-__all__ = ["Corpus", "__version__", "ingest"]
+__all__ = ["Corpus", "TopicModel", "__version__", "compare", "evaluate", "ingest", "show"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,133 @@
+"""Which topic of one model is which of another: l1 distances of p(w|k) and the assignment of least total distance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topicstream.errors import TopicsError
+from topicstream.evaluation.evaluate import open_model
+from topicstream.kernels.jit import fast_kernel
+from topicstream.model.top import top_words
+from topicstream.model.topic_model import TopicModel
+
+FAR = 1.5
+
+
+@fast_kernel
+def _add_distances(a, b, out):
+    """a: float32[n, KA], b: float32[n, KB], probabilities of n words -> out: float64[KA, KB] += sum |a - b|."""
+    part = np.zeros((a.shape[1], b.shape[1]), np.float32)
+    for w in range(len(a)):
+        for i in range(a.shape[1]):
+            p = a[w, i]
+            row, values = part[i], b[w]
+            for j in range(len(values)):
+                row[j] += abs(p - values[j])
+    for i in range(a.shape[1]):
+        for j in range(b.shape[1]):
+            out[i, j] += part[i, j]
+
+
+def l1_distances(a: TopicModel, b: TopicModel) -> np.ndarray:
+    """float64[KA, KB]: sum over all words of |p(w|i) - p(w|j)|, 0 (same) to 2 (no word in common); words are matched by
+    text, a word that a model does not know has probability 0 in it.  Streams both tables."""
+    distances = np.zeros((a.n_topics, b.n_topics), np.float64)
+    ids = b.vocabulary.find(a.words)
+    for start, rows in a.spans():
+        of_b = ids[start : start + len(rows)]
+        _add_distances(_probabilities(rows, a), _of_words(b, of_b), distances)
+    only_b = np.ones(b.n_words, bool)
+    only_b[ids[ids >= 0]] = False
+    for start, rows in b.spans():
+        extra = only_b[start : start + len(rows)]
+        distances += (_probabilities(rows[extra], b)).sum(axis=0, dtype=np.float64)[None, :]
+    return distances
+
+
+def _probabilities(rows: np.ndarray, model: TopicModel) -> np.ndarray:
+    return ((rows + model.beta) / (model.totals + model.n_words * model.beta)).astype(np.float32)
+
+
+def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
+    out = np.zeros((len(ids), model.n_topics), np.float32)
+    known = ids >= 0
+    out[known] = _probabilities(model.rows(ids[known]), model)
+    return out
+
+
+def assign(distances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Hungarian assignment of least total distance: rows and columns, int64[min(KA, KB)].  TopicsError without scipy."""
+    try:
+        from scipy.optimize import linear_sum_assignment
+    except ImportError:
+        raise TopicsError("matching topics needs scipy: pip install 'topicstream[align]'") from None
+    rows, columns = linear_sum_assignment(distances)
+    return rows.astype(np.int64), columns.astype(np.int64)
+
+
+def compare(
+    a: str | Path | TopicModel,
+    b: str | Path | TopicModel,
+    *,
+    words: int = 10,
+    far: float = FAR,
+    mem_limit: str | int | None = None,
+) -> dict[str, Any]:
+    """Match the topics of two models one to one and say what changed, as plain values.
+
+    words   first words compared for ``gained`` and ``lost``
+    far     pairs with a larger l1 distance (0..2) count as unmatched
+
+    Returns ``matched``: a list of a, b, distance, share_a, share_b, words, gained, lost, the nearest pairs first;
+    ``unmatched_a``, ``unmatched_b``: topic, share, words; ``mean_distance`` over the matched (None without any);
+    ``vocabulary``: sizes and common words.
+    """
+    one, two = open_model(a, mem_limit), open_model(b, mem_limit)
+    distances = l1_distances(one, two)
+    rows, columns = assign(distances)
+    value = distances[rows, columns]
+    near = value <= far
+    texts = [_texts(m, words) for m in (one, two)]
+    sizes = [m.totals / max(float(m.totals.sum()), 1e-300) for m in (one, two)]
+    matched = []
+    for i, j, d in sorted(zip(rows[near], columns[near], value[near], strict=True), key=lambda t: (t[2], t[0])):
+        before, after = texts[0][i], texts[1][j]
+        matched.append(
+            {
+                "a": int(i),
+                "b": int(j),
+                "distance": float(d),
+                "share_a": float(sizes[0][i]),
+                "share_b": float(sizes[1][j]),
+                "words": after,
+                "gained": [w for w in after if w not in before],
+                "lost": [w for w in before if w not in after],
+            }
+        )
+    left = [
+        [
+            {"topic": k, "share": float(sizes[m][k]), "words": texts[m][k]}
+            for k in range(len(texts[m]))
+            if k not in set(pairs[near].tolist())
+        ]
+        for m, pairs in ((0, rows), (1, columns))
+    ]
+    common = int((two.vocabulary.find(one.words) >= 0).sum())
+    return {
+        "a": str(one.path or "in memory"),
+        "b": str(two.path or "in memory"),
+        "matched": matched,
+        "mean_distance": float(np.mean(value[near])) if near.any() else None,
+        "unmatched_a": left[0],
+        "unmatched_b": left[1],
+        "far": far,
+        "vocabulary": {"a": one.n_words, "b": two.n_words, "common": common},
+    }
+
+
+def _texts(model: TopicModel, n: int) -> list[list[str]]:
+    ids, _ = top_words(model, n)
+    return [model.vocabulary.texts(ids[:, k]) for k in range(model.n_topics)]
