@@ -259,6 +259,8 @@ def test_logarithms_of_a_document_match_numpy():
     p = np.append(np.exp(rng.normal(size=1000) * 12), [1.0, 0.5, 2.0, np.nextafter(1, 0), 1e-300, 1e300])
     x = rng.integers(1, 9, len(p) + 3).astype(np.int32)
     for i, value in enumerate(p):
-        assert sum_x_log(p[i : i + 1], np.ones(1, np.int32), 0, 1) == pytest.approx(np.log(value), abs=1e-12, rel=1e-14)
-    assert sum_x_log(p, x, 3, len(p)) == pytest.approx((x[3:] * np.log(p)).sum(), rel=1e-13)
-    assert sum_x_log(p, x, 0, 0) == 0.0
+        one = sum_x_log(p[i : i + 1], np.ones(1, np.int32), 0, 1, 1.0, 0.0)
+        assert one == pytest.approx(np.log(value), abs=1e-12, rel=1e-14)
+    assert sum_x_log(p, x, 3, len(p), 1.0, 0.0) == pytest.approx((x[3:] * np.log(p)).sum(), rel=1e-13)
+    assert sum_x_log(p, x, 3, 50, 20.0, 1.0) == pytest.approx((x[3:53] * np.log(p[:50] / (20.0 - x[3:53]))).sum())
+    assert sum_x_log(p, x, 0, 0, 1.0, 0.0) == 0.0

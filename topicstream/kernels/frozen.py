@@ -159,7 +159,7 @@ def assign(
         _give(first, last, words, counts, base, index, beta, alpha, inverse, theta, at, new, g, u, p, delta, seen)
         for k in range(width):
             theta[d, k] = new[k]
-        loglik += sum_x_log(p, counts, first, last - first) - tokens * np.log(tokens + alpha_sum)
+        loglik += sum_x_log(p, counts, first, last - first, tokens + alpha_sum, 0.0)
         all_tokens += tokens
     return loglik, all_tokens, sweeps
 

@@ -11,6 +11,7 @@ any CPU, with sums formed in the same order.
 ``a + b, a - b, a * b, a / b``  lane by lane
 ``fma(a, b, c)``        a * b + c, rounded once
 ``total(v)``            sum of the lanes, as a tree
+``get(array, i)``       one entry of a one-dimensional array, not checked (no wrap-around of negative indices to look for)
 ``fetch(array, i)``     prefetch the cache line that holds flat index i
 """
 
@@ -164,3 +165,15 @@ def fetch(typing_context, array, index):
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
+
+
+@_intrinsic
+def get(typing_context, array, index):
+    """array: one-dimensional, index: int64 >= 0 -> the entry."""
+    if not (isinstance(array, types.Array) and array.layout == "C"):
+        return None
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.load(_address(context, builder, sig.args[0], args[0], args[1]))
+
+    return array.dtype(array, types.int64), generate

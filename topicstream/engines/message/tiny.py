@@ -77,10 +77,10 @@ class TinyEngine(Engine):
         return alpha, float(params["beta"][0])
 
     def column_sums(self, totals: np.ndarray, out: Out) -> np.ndarray:
-        """A float64[KP] copy of lam; padding 1, so that nothing divides by zero."""
+        """A float64[KP] copy of lam; padding huge, so that it never decides when 1/lam is renewed."""
         lam = out.scratch.array("lam", len(totals), np.float64)
         lam[:] = totals
-        lam[self.shape.topics :] = 1.0
+        lam[self.shape.topics :] = 1e30
         return lam
 
     def inverse(self, lam: np.ndarray, smoothing: float, out: Out) -> np.ndarray:
