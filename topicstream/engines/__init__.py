@@ -13,27 +13,38 @@ from topicstream.errors import TopicsError
 FAMILIES = ("message", "gibbs", "variational")
 
 
+def _modules() -> list[str]:
+    """Full names of the modules that may hold an engine, in the order of families and files."""
+    found = []
+    for family in FAMILIES:
+        package = importlib.import_module(f"topicstream.engines.{family}")
+        found += sorted(f"{package.__name__}.{m.name}" for m in pkgutil.iter_modules(package.__path__))
+    return found
+
+
+def _in_module(module: str) -> dict[str, type[Engine]]:
+    loaded = importlib.import_module(module)
+    return {
+        value.name: value
+        for value in vars(loaded).values()
+        if isinstance(value, type) and issubclass(value, Engine) and value.name and value.__module__ == module
+    }
+
+
 @cache
 def engines() -> dict[str, type[Engine]]:
     """Every engine by name, in the order of families and files."""
     found: dict[str, type[Engine]] = {}
-    for family in FAMILIES:
-        package = importlib.import_module(f"topicstream.engines.{family}")
-        for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
-            loaded = importlib.import_module(f"topicstream.engines.{family}.{module}")
-            for value in vars(loaded).values():
-                if (
-                    isinstance(value, type)
-                    and issubclass(value, Engine)
-                    and value.name
-                    and value.__module__ == loaded.__name__
-                ):
-                    found[value.name] = value
+    for module in _modules():
+        found |= _in_module(module)
     return found
 
 
 def find(name: str) -> type[Engine]:
     """The engine of that name; TopicsError with the nearest names otherwise."""
+    for module in _modules():  # the file of the same name first: the others need not be loaded
+        if module.rsplit(".", 1)[1] == name and name in (own := _in_module(module)):
+            return own[name]
     known = engines()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
