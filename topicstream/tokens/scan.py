@@ -31,7 +31,7 @@ from topicstream.tokens.wordtable import (
     fold,
     load8,
     long_key,
-    same_bytes,
+    same_long,
     slot_of,
     store8,
     table_for,
@@ -111,6 +111,8 @@ def _scan(
                         inside = (_ONE << (left * _EIGHT)) - _ONE
                     letters |= letter_bits & inside
                     low = (x | ((letter_bits >> _TWO) & case_mask)) & inside
+                    if at == i:
+                        key = low
                     if took == _EIGHT:
                         hashed = fold(hashed, low)
                         store8(types, out, low)
@@ -130,11 +132,8 @@ def _scan(
                             hashed = fold(hashed, low)
                             store8(types, out, low)
                         key = long_key(hashed, length)
-                    elif length == 8:
-                        key = load8(types, tail)
                     else:
-                        key = low
-                        store8(types, tail, low)
+                        store8(types, tail, key)
                     keyed = True
                     break
                 if keyed:
@@ -201,7 +200,7 @@ def _scan(
                     if length <= 8:
                         break
                     begin = ends[t]
-                    if ends[t + 1] - begin == length and same_bytes(types, begin, types, tail, length):
+                    if ends[t + 1] - begin == length and same_long(types, begin, tail, length):
                         break
                     t = np.int64(-1)
                 elif rest == _ZERO:
@@ -220,13 +219,13 @@ def _scan(
                 words[cells] = -1 if t < stops else t - stops
                 cells += 1
             elif t >= stops:
-                if seen >= np.uint64(first_cell):
-                    counts[np.int64(seen)] += 1
-                else:
-                    words[cells] = t - stops
-                    counts[cells] = 1
-                    table[(slot << _ONE) + _ONE] = (np.uint64(t + 1) << _S32) | np.uint64(cells)
-                    cells += 1
+                # Without a branch: whether a word is new to its document cannot be foreseen.
+                fresh = seen < np.uint64(first_cell)
+                cell = cells if fresh else np.int64(seen)
+                words[cell] = t - stops
+                counts[cell] = 1 if fresh else counts[cell] + 1
+                table[(slot << _ONE) + _ONE] = (np.uint64(t + 1) << _S32) | np.uint64(cell)
+                cells += fresh
             if full:
                 state[DOCUMENT], state[AT], state[FIRST_CELL] = d, i, first_cell
                 state[RUN_FROM], state[RUN_TO] = run_from, run_to

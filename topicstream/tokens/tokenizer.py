@@ -15,6 +15,7 @@ import numpy as np
 
 from topicstream.errors import InputError
 from topicstream.ingest.documents import TextRun
+from topicstream.kernels.jit import kernel
 from topicstream.tokens import characters
 from topicstream.tokens.characters import lower
 from topicstream.tokens.plain import plain_tokens
@@ -50,10 +51,28 @@ class Counted:
     discarded: int
     unspaced: int
 
+    def totals(self, training: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(counts, document frequencies) int64[T] of the types, over all documents or those of the mask bool[D]."""
+        words, counts = self.words, self.counts
+        if training is not None:
+            chosen = np.repeat(training, np.diff(self.indptr))
+            words, counts = words[chosen], counts[chosen]
+        sums = np.zeros(self.type_offsets.size - 1, np.int64)
+        df = np.zeros_like(sums)
+        _sum_up(words, counts, sums, df)
+        return sums, df
+
     def type_list(self) -> list[str]:
         """The types as Python strings (for tests and small things)."""
         data, ends = self.types.tobytes(), self.type_offsets
         return [data[ends[t] : ends[t + 1]].decode() for t in range(ends.size - 1)]
+
+
+@kernel
+def _sum_up(words, counts, sums, df):
+    for i in range(words.size):
+        sums[words[i]] += counts[i]
+        df[words[i]] += 1
 
 
 class Tokenizer:
@@ -67,8 +86,8 @@ class Tokenizer:
         self._joiner = joiner
         self._stem = _stemmer(recipe.stem)
         self._stems: dict[bytes, bytes] = {}
-        self._pattern = re.compile(recipe.pattern) if recipe.pattern is not None else None
-        self._as_kernel = recipe.pattern is None or recipe.pattern == SCIKIT_LEARN_PATTERN
+        own = recipe.pattern is not None and recipe.pattern != SCIKIT_LEARN_PATTERN
+        self._pattern = re.compile(recipe.pattern) if own and recipe.pattern is not None else None
         self._phrases = [(a.encode(), b.encode()) for a, b in (phrase.split(" ") for phrase in recipe.phrases)]
         stop = set(recipe.stopwords)
         if recipe.lowercase:
@@ -107,15 +126,17 @@ class Tokenizer:
         but for a pattern of the user's own and for stems not met before."""
         text, offsets = np.ascontiguousarray(run.text), np.ascontiguousarray(run.offsets, np.int64)
         points = int(code_points(text, offsets[0], offsets[-1]))
-        if not self._as_kernel:
-            return self._count_by_pattern(text, offsets, points)
+        if self._pattern is not None:
+            return self._count_by_pattern(self._pattern, text, offsets, points)
         found = scan_run(text, offsets, self._rules)
         discarded = points - found.spaces - found.kept
         if self._listing:
-            result = self._from_sequence(found.types, found.offsets, found.words, found.indptr)
+            types, ends, indptr, words, counts = self._from_sequence(
+                found.types, found.offsets, found.words, found.indptr
+            )
         else:
-            result = found.types, found.offsets, found.indptr, found.words, found.counts
-        return _counted(*result, points, discarded, found.unspaced)
+            types, ends, indptr, words, counts = found.types, found.offsets, found.indptr, found.words, found.counts
+        return _counted(types, ends, indptr, words, counts, points, discarded, found.unspaced)
 
     def tokens(self, text: str) -> list[str]:
         """The words of one document, by plain Python: slow, and the yardstick of the kernel."""
@@ -154,9 +175,8 @@ class Tokenizer:
         assert self._stem is not None
         return self._stem(word) or word
 
-    def _count_by_pattern(self, text, offsets, points):
+    def _count_by_pattern(self, pattern, text, offsets, points):
         """Python's ``re`` over each document."""
-        assert self._pattern is not None
         number: dict[str, int] = {}
         sequence: list[int] = []
         indptr = np.zeros(offsets.size, np.int64)
@@ -167,7 +187,7 @@ class Tokenizer:
             spaces += sum(map(str.isspace, document))
             if self.recipe.lowercase:
                 document = lower(document)
-            for word in self._pattern.findall(document):
+            for word in pattern.findall(document):
                 if not word:
                     continue
                 kept += len(word) - sum(map(str.isspace, word))

@@ -128,6 +128,6 @@ def unspaced_unit(text, i, end, classes):
 def code_points(text, start, stop):
     """Number of characters in ``text[start:stop]``."""
     n = np.int64(0)
-    for i in range(start, stop):
-        n += (text[i] & 0xC0) != 0x80
+    for b in text[start:stop]:
+        n += (b & np.uint8(0xC0)) != np.uint8(0x80)
     return n

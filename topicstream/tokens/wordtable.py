@@ -97,6 +97,20 @@ def same_bytes(a, at_a, b, at_b, length):
     return True
 
 
+@kernel(inline="always")
+def same_long(data, at_a, at_b, length):
+    """Whether two stretches of one buffer are equal, eight bytes at a time; reads up to seven bytes behind each.  (The last
+    bytes are compared where they were stored: a load across two fresh stores would wait for both.)"""
+    k = 0
+    while k + 8 <= length:
+        if load8(data, at_a + k) != load8(data, at_b + k):
+            return False
+        k += 8
+    if k == length:
+        return True
+    return (load8(data, at_a + k) ^ load8(data, at_b + k)) << np.uint64(8 * (8 - (length - k))) == _ZERO
+
+
 @kernel
 def doubled(table, shift):
     """The table with twice the slots; ``shift`` is that of the given one."""
