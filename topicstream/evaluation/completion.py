@@ -28,7 +28,7 @@ from topicstream.corpus.block import Block
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import document_keys, match_words, word_keys
 from topicstream.evaluation.order import in_order
-from topicstream.kernels.fold_in import INNER, TOLERANCE, fold_in, padded_floats
+from topicstream.kernels.fold_in import INNER, TOLERANCE, fold_in, inverse_norms, padded_floats
 from topicstream.kernels.jit import fast_kernel
 from topicstream.kernels.rng import bits, uniform
 
@@ -202,7 +202,7 @@ def score_blocks(
     table = rows if isinstance(rows, np.ndarray) else getattr(rows, "phi", None)
     words = n_words or (len(table) if table is not None else rows.n_words)
     width = table.shape[1] if table is not None else -(-len(alpha) // LANES) * LANES
-    inverse = padded_floats(1.0 / (lam + words * beta), width)
+    inverse = inverse_norms(lam, words, beta, width)
     prior = padded_floats(alpha, width)
 
     def visit(item: tuple[Block, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:

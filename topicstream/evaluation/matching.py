@@ -43,12 +43,12 @@ def l1_distances(a: TopicModel, b: TopicModel) -> np.ndarray:
     only_b[ids[ids >= 0]] = False
     for start, rows in b.spans():
         extra = only_b[start : start + len(rows)]
-        distances += (_probabilities(rows[extra], b)).sum(axis=0, dtype=np.float64)[None, :]
+        distances += _probabilities(rows[extra], b).sum(axis=0, dtype=np.float64)[None, :]
     return distances
 
 
 def _probabilities(rows: np.ndarray, model: TopicModel) -> np.ndarray:
-    return ((rows + model.beta) / (model.totals + model.n_words * model.beta)).astype(np.float32)
+    return ((rows + model.beta) / model.norms).astype(np.float32)
 
 
 def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:

@@ -25,6 +25,13 @@ def padded_floats(values: np.ndarray, width: int) -> np.ndarray:
     return out
 
 
+def inverse_norms(totals: np.ndarray, words: int, beta: float, width: int) -> np.ndarray:
+    """1 / (lam + W beta), float32[width]; zero in the padding and for an empty topic without a prior (no part in
+    anything)."""
+    norms = np.asarray(totals, np.float64) + words * beta
+    return padded_floats(np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0), width)
+
+
 @fast_kernel(inline="always")
 def _dot(a, b):
     s = np.float32(0)

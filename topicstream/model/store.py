@@ -103,9 +103,8 @@ class ChunkedRows:
     Safe to use from several threads.
     """
 
-    def __init__(self, folder: Path, words: int, topics: int, chunks: str) -> None:
-        self.folder, self.words, self.topics = folder, words, topics
-        self.step = chunk_rows(topics)
+    def __init__(self, folder: Path, words: int, topics: int, step: int, chunks: str) -> None:
+        self.folder, self.words, self.topics, self.step = folder, words, topics, step
         pairs = [c.split(":") for c in chunks.split()]
         self._files = [(int(size), int(crc, 16)) for size, crc in pairs]
         if len(self._files) != -(-words // self.step):

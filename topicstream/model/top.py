@@ -6,7 +6,7 @@ import numpy as np
 
 from topicstream.model.topic_model import TopicModel
 
-_LEAST = np.finfo(np.float64).min
+_LEAST, _TINY = float(np.finfo(np.float64).min), 1e-300  # for empty topics of a model without a prior
 
 
 class Best:
@@ -49,8 +49,8 @@ def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.nda
         raise ValueError(f"relevance lambda must lie in 0..1, not {relevance}")
     topics, words, beta = model.n_topics, model.n_words, model.beta
     best = Best(min(n, words), topics)
-    log_norm = np.log(model.totals + words * beta)
-    total = np.log(model.totals.sum() + words * topics * beta)
+    log_norm = np.log(np.maximum(model.totals + words * beta, _TINY))
+    total = np.log(max(float(model.totals.sum()) + words * topics * beta, _TINY))
     with np.errstate(divide="ignore"):
         for start, rows in model.spans():
             value = np.maximum(np.log(rows.astype(np.float64) + beta), _LEAST / 2) - log_norm

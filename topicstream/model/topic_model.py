@@ -96,7 +96,8 @@ class TopicModel:
             attributes = meta["attributes"]
             alpha = np.array(attributes["alpha"], np.float64)
             totals = np.array(attributes["totals"], np.float64)
-            stored = ChunkedRows(array, words, topics, attributes["chunks"])
+            step = int(meta["chunk_grid"]["configuration"]["chunk_shape"][0])
+            stored = ChunkedRows(array, words, topics, step, attributes["chunks"])
             fits = list(meta["shape"]) == [words, topics] and len(alpha) == len(totals) == topics
             beta = float(attributes["beta"])
         except (KeyError, TypeError, ValueError) as e:
@@ -164,7 +165,12 @@ class TopicModel:
 
     def probabilities(self, ids: Any) -> np.ndarray:
         """p(w|k) of some words, float64[n, K]; over all words each column sums to 1."""
-        return (self.rows(ids) + self.beta) / (self.totals + self.n_words * self.beta)
+        return (self.rows(ids) + self.beta) / self.norms
+
+    @property
+    def norms(self) -> np.ndarray:
+        """float64[K], totals + W beta: what turns a row (plus beta) into probabilities; tiny instead of zero."""
+        return np.maximum(self.totals + self.n_words * self.beta, 1e-300)
 
     def content_hash(self) -> str:
         """sha256 of what the model is: words, counts of the table, priors.  No times, host or history."""

@@ -19,7 +19,7 @@ from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.completion import LANES
 from topicstream.evaluation.keys import documents, match_words
 from topicstream.evaluation.order import in_order
-from topicstream.kernels.fold_in import INNER, TOLERANCE, fold_in_block, padded_floats
+from topicstream.kernels.fold_in import INNER, TOLERANCE, fold_in_block, inverse_norms, padded_floats
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
 
@@ -37,7 +37,7 @@ def shares(
     """
     ids_of_words = match_words(model.vocabulary, corpus)
     width = -(-model.n_topics // LANES) * LANES
-    inverse = padded_floats(1.0 / (model.totals + model.n_words * model.beta), width)
+    inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
     prior = padded_floats(model.alpha, width)
 
     def visit(block: Block) -> tuple[int, np.ndarray]:

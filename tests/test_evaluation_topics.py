@@ -1,0 +1,176 @@
+"""Coherence, diversity, co-occurrence and matching against plain definitions."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from tests.small_store import planted, store
+from topicstream.errors import InputError, TopicsError
+from topicstream.evaluation.coherence import coherence, diversity, npmi, umass
+from topicstream.evaluation.cooccurrence import cooccurrence
+from topicstream.evaluation.evaluate import evaluate, parse_split
+from topicstream.evaluation.matching import assign, compare, l1_distances
+from topicstream.model.top import top_words
+from topicstream.model.topic_model import TopicModel
+
+W, K = 70, 4
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    counts, phi = planted(5, 300, W, K, length=25)
+    counts[11] = 0
+    corpus = store(tmp_path_factory.mktemp("c") / "corpus.zarr", counts, counts[:40], blocks=4)
+    model = TopicModel.from_arrays(phi * 500, [f"word{i}" for i in range(W)], 0.2, 0.01)
+    return counts, corpus, model
+
+
+def test_cooccurrence_counts_documents(made):
+    counts, corpus, _ = made
+    there = counts > 0
+    tops = np.array([[3, 1, 69, -1], [0, 3, 5, 7]])
+    for threads in (1, 3):
+        pairs, docs = cooccurrence(corpus, tops, threads)
+        assert docs == 299
+        for k, i, j in itertools.product(range(2), range(4), range(4)):
+            known = j <= i and min(tops[k, i], tops[k, j]) >= 0
+            assert pairs[k, i, j] == ((there[:, tops[k, i]] & there[:, tops[k, j]]).sum() if known else 0)
+
+
+def test_cooccurrence_past_one_span(tmp_path):
+    there = np.random.default_rng(9).random((9001, 3)) < 0.3
+    corpus = store(tmp_path / "long.zarr", there.astype(np.int64), there[:5].astype(np.int64))
+    pairs, docs = cooccurrence(corpus, np.array([[0, 1, 2]]))
+    assert docs == there.any(axis=1).sum()
+    assert (pairs[0] == np.tril(there.T.astype(int) @ there.astype(int))).all()
+
+
+def test_coherence_by_its_definition(made):
+    counts, corpus, model = made
+    there = counts > 0
+    found = coherence(model, corpus, top=6, threads=2)
+    ids, _ = top_words(model, 6)
+    for k in range(K):
+        sums, points = [], []
+        for m, l in itertools.combinations(range(6), 2):  # m before l in the list
+            v, u = ids[m, k], ids[l, k]
+            both, cu, cv = (there[:, u] & there[:, v]).sum(), there[:, u].sum(), there[:, v].sum()
+            if cv:
+                sums.append(math.log((both + 1) / cv))
+            if cu and cv:
+                p = both / 299
+                points.append(-1.0 if not both else math.log(p / (cu * cv / 299**2)) / -math.log(p))
+        assert found.umass_by_topic[k] == pytest.approx(np.mean(sums))
+        assert found.npmi_by_topic[k] == pytest.approx(np.mean(points))
+    assert found.umass == pytest.approx(np.mean(found.umass_by_topic))
+    assert found.unknown == 0
+
+
+def test_npmi_at_its_ends():
+    never = np.array([[[5, 0], [0, 5]]])
+    always = np.array([[[10, 0], [10, 10]]])
+    absent = np.array([[[10, 0], [0, 0]]])
+    assert npmi(never, 10)[0] == -1 and npmi(always, 10)[0] == 1 and np.isnan(npmi(absent, 10)[0])
+    assert umass(always)[0] == pytest.approx(math.log(11 / 10))
+
+
+def test_words_unknown_to_the_corpus_are_counted(made):
+    _, corpus, model = made
+    other = TopicModel.from_arrays(model.phi, [f"none{i}" if i % 2 else f"word{i}" for i in range(W)], 0.2, 0.01)
+    found = coherence(other, corpus, top=6)
+    ids, _ = top_words(model, 6)
+    assert found.unknown == (ids % 2 == 1).sum() > 0
+    strange = TopicModel.from_arrays(model.phi, [f"none{i}" for i in range(W)], 0.2, 0.01)
+    result = evaluate(strange, corpus, coherent=True)
+    assert result["coherence"]["npmi"] is None and result["coherence"]["npmi_by_topic"] == [None] * K
+
+
+def test_diversity():
+    apart = np.eye(4).repeat(3, axis=0)
+    same = np.tile(np.arange(12.0, 0, -1)[:, None], (1, 4))
+    names = [f"w{i}" for i in range(12)]
+    assert diversity(TopicModel.from_arrays(apart, names, 0.1, 0.0), 3) == 1.0
+    assert diversity(TopicModel.from_arrays(same, names, 0.1, 0.0), 3) == 0.25
+
+
+def test_distances_over_two_vocabularies(made):
+    _, _, model = made
+    rng = np.random.default_rng(2)
+    names = [f"word{i}" for i in range(20, 90)]
+    other = TopicModel.from_arrays(rng.gamma(0.2, size=(70, 6)) * 90, names, 0.1, 0.05)
+    dense = np.zeros((90, K)), np.zeros((90, 6))
+    dense[0][:70] = model.probabilities(np.arange(W))
+    dense[1][20:] = other.probabilities(np.arange(70))
+    expected = np.abs(dense[0][:, :, None] - dense[1][:, None, :]).sum(axis=0)
+    assert np.allclose(l1_distances(model, other), expected, atol=1e-5)
+    assert np.allclose(l1_distances(other, model), expected.T, atol=1e-5)
+
+
+def test_the_assignment_is_the_best_of_all():
+    distances = np.random.default_rng(1).random((4, 6))
+    rows, columns = assign(distances)
+    best = min(sum(distances[i, p[i]] for i in range(4)) for p in itertools.permutations(range(6), 4))
+    assert distances[rows, columns].sum() == pytest.approx(best)
+
+
+def test_compare_finds_a_permutation_and_what_changed(made, tmp_path):
+    _, _, model = made
+    order = [2, 0, 3]
+    phi = model.phi[:, order].copy()
+    first = int(np.argmax(model.phi[:, 2]))
+    phi[first, 0] = 0  # the first word of topic 2 is lost in the other model
+    other = TopicModel.from_arrays(phi, model.vocabulary, 0.2, 0.01)
+    other.save(tmp_path / "b")
+    model.save(tmp_path / "a")
+    result = compare(tmp_path / "a", tmp_path / "b", words=5)
+    assert {(m["a"], m["b"]) for m in result["matched"]} == {(2, 0), (0, 1), (3, 2)}
+    by = {m["a"]: m for m in result["matched"]}
+    assert by[2]["lost"] == [f"word{first}"] and len(by[2]["gained"]) == 1
+    assert by[0]["lost"] == by[0]["gained"] == [] and by[0]["distance"] == pytest.approx(0, abs=1e-6)
+    assert [t["topic"] for t in result["unmatched_a"]] == [1] and result["unmatched_b"] == []
+    assert result["vocabulary"] == {"a": W, "b": W, "common": W}
+    nothing = compare(tmp_path / "a", tmp_path / "b", far=0.0)
+    assert all(m["distance"] == 0 for m in nothing["matched"])
+    assert len(nothing["unmatched_a"]) + len(nothing["matched"]) == K
+
+
+def test_without_scipy_the_error_says_what_to_install(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest, **more):
+        if name.startswith("scipy"):
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(TopicsError, match=r"topicstream\[align\]"):
+        assign(np.zeros((2, 2)))
+
+
+def test_evaluate_measures_what_is_asked(made, tmp_path):
+    _, corpus, model = made
+    everything = evaluate(model, corpus)
+    assert {"heldout", "coherence", "diversity"} <= set(everything) and "training" not in everything
+    only = evaluate(model, corpus, training=True)
+    assert set(only) == {"model", "topics", "words", "corpus", "training"}
+    other = evaluate(model, "nowhere.zarr", heldout=corpus.path)
+    assert other["heldout"]["docs"] > everything["heldout"]["docs"]
+    none = store(tmp_path / "none.zarr", made[0], made[0][:0])
+    assert "heldout" not in evaluate(model, none) and "set aside" in evaluate(model, none)["note"]
+    with pytest.raises(InputError, match="set aside"):
+        evaluate(model, none, heldout=True)
+    with pytest.raises(InputError, match="no such file"):
+        evaluate(model, none, heldout=tmp_path / "missing")
+
+
+def test_splits():
+    assert parse_split("80/20") == parse_split(0.8) == parse_split("0.8") == 0.8
+    assert parse_split("90/10") == 0.9
+    for wrong in ("x", "100/0", "0", "80/", "1.5", "0/0"):
+        with pytest.raises(InputError, match="--split"):
+            parse_split(wrong)
