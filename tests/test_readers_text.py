@@ -11,6 +11,7 @@ import lzma
 import os
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,7 +35,13 @@ def zstd(data: bytes) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-COMPRESSORS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd}
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstd,
+}
 
 
 @pytest.mark.parametrize("suffix", COMPRESSORS)
@@ -246,9 +253,9 @@ class _Stdin:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_standard_input(monkeypatch: pytest.MonkeyPatch, pack: object) -> None:
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]) -> None:
     data = b"".join(b'{"id": %d, "text": "t%d"}\n' % (i, i) for i in range(9000))
-    monkeypatch.setattr(sys, "stdin", _Stdin(pack(data)))  # type: ignore[operator]
+    monkeypatch.setattr(sys, "stdin", _Stdin(pack(data)))
     got = Read("-", piece_bytes=10_000)
     assert got.texts == [f"t{i}" for i in range(9000)] and got.tasks > 5 and got.source[0] == "-:1"
 

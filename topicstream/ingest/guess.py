@@ -51,7 +51,7 @@ def guess_content(head: bytes) -> str | None:
         return "binary"
     start = head.lstrip()
     if start.startswith(b"<"):
-        if re.search(rb"<(PubmedArticleSet|MedlineCitationSet|PubmedArticle|MedlineCitation)[\s>]", head):
+        if re.search(rb"<(PubmedArticleSet|MedlineCitationSet|PubmedArticle|MedlineCitation)[\s/>]", head):
             return "pubmed"
         return "xml" if start.startswith((b"<?xml", b"<!DOCTYPE")) else None
     if re.match(rb'\{\s*("|\}|$)', start):
@@ -83,7 +83,7 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
     """
     suffix = plain_suffix(name)
     content = guess_content(head)
-    if content in ("parquet", "mtx", "pubmed", "docword", "tar"):
+    if content in ("parquet", "mtx", "pubmed", "tar"):
         return content
     if content == "json array":
         raise BadFile(name, 1, "a JSON array, not JSON lines; write one object a line (jq -c '.[]')")
@@ -91,9 +91,7 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
         return BY_SUFFIX[suffix]
     if content == "binary":
         raise BadFile(name, 0, "not text (it holds zero bytes); give --format or --encoding if it is")
-    if content == "jsonl" and in_folder and suffix in TEXT_SUFFIXES and head.count(b"\n") < 1:
-        return "jsonl"
-    if content in ("jsonl", "ldac", "svmlight"):
+    if content in ("jsonl", "docword", "ldac", "svmlight"):
         return content
     if content == "xml" or suffix == ".xml":
         raise BadFile(name, 1, "XML that is neither PubmedArticleSet nor MedlineCitationSet; convert it to JSON lines")
