@@ -73,26 +73,6 @@ def lay_out(ptr, entries, start, length, arena):
             arena[at + i] = entries[a + i]
 
 
-@kernel
-def find(arena, at, n, topic, mask):
-    """Position of a topic in the row arena[at .. at+n), or -1."""
-    i = np.int64(0)
-    while i + 8 <= n:
-        hit = np.int64(0)
-        for j in range(8):
-            hit |= np.int64((np.int64(arena[at + i + j]) & mask) == topic) << j
-        if hit != 0:
-            for j in range(8):
-                if (hit >> j) & 1:
-                    return i + j
-        i += 8
-    while i < n:
-        if (np.int64(arena[at + i]) & mask) == topic:
-            return i
-        i += 1
-    return np.int64(-1)
-
-
 @kernel(inline="always")
 def sink(arena, at, n, p, m):
     """Entry p has just lost one: put it behind the entries that now exceed it.

@@ -120,7 +120,7 @@ def sweep(
                 n_topics += 1
         doc_loglik += close_document(topics, n_topics, n_td, n_d, alpha, alpha_sum, topic_bins, lengths)
         documents += 1
-        doc_topics += n_topics
+        doc_topics += n_topics  # type: ignore[assignment]
     found[0], found[1], found[2], found[3], found[4] = loglik, 0.0, 0.0, 0.0, kept
     found[5], found[6], found[7], found[8] = documents, doc_topics, doc_loglik, i
 

@@ -34,18 +34,12 @@ from topicstream.engines.base import Key, Out, PackedRows
 from topicstream.engines.gibbs.chain import Chain, keep_delta
 from topicstream.kernels.count_priors import close_document
 from topicstream.kernels.jit import fast_kernel, kernel
-from topicstream.kernels.packed import count_tokens, differences, find, lay_out, most, rise, sink, slack_starts
+from topicstream.kernels.packed import count_tokens, differences, lay_out, most, rise, sink, slack_starts
+from topicstream.kernels.packed_simd import READ_PAST, find, passing, row_mass
 from topicstream.kernels.rng import bits, step, stream, uniform
+from topicstream.kernels.simd import fetch
 
-
-@fast_kernel
-def word_mass(arena, at, n, coef, m, mask):
-    """q: sum of coefficient times count over the row."""
-    q = 0.0
-    for i in range(n):
-        e = np.int64(arena[at + i])
-        q += coef[e & mask] * np.float64(e >> m)
-    return q
+AHEAD = 3  # cells ahead whose rows are fetched
 
 
 @fast_kernel
@@ -83,7 +77,8 @@ def sweep(
     stats,
 ):
     K = len(alpha)
-    one = np.int64(1) << np.int64(m)
+    bits_m = np.int64(m)
+    one = np.int64(1) << bits_m
     mask = one - 1
     alpha_sum = alpha.sum()
     for t in range(K):
@@ -109,7 +104,7 @@ def sweep(
         state = stream(seed, pass_number, first_doc + d)
         n_topics = np.int64(0)
         for j in range(i, i + n_d):
-            t = np.int64(z[j])
+            t = np.int64(z[j])  # type: ignore[assignment]
             if n_td[t] == 0:
                 slot[t] = n_topics
                 topics[n_topics] = t
@@ -124,13 +119,18 @@ def sweep(
         product = 1.0
         held = 0
         for c in range(a, b):
+            if c + AHEAD < b:
+                after = words[c + AHEAD]
+                fetch(arena, start[after])
+                if length[after] > 16:
+                    fetch(arena, start[after] + 16)
             u = words[c]
             at = start[u]
             n = np.int64(length[u])
-            q = word_mass(arena, at, n, coef, m, mask)
+            q = row_mass(arena, at, n, coef, bits_m)
             for _ in range(counts[c]):
                 old = np.int64(z[i])
-                p = find(arena, at, n, old, mask)
+                p = find(arena, at, n, old, bits_m)
                 # take the token out
                 e = np.int64(arena[at + p])
                 nd = n_td[old] - 1
@@ -159,7 +159,7 @@ def sweep(
                 new = np.int64(-1)
                 if x < q:
                     draws_q += 1
-                    k = np.int64(0)
+                    k, x = passing(arena, at, n, coef, bits_m, x)
                     while True:
                         f = np.int64(arena[at + k])
                         x -= coef[f & mask] * np.float64(f >> m)
@@ -218,7 +218,7 @@ def sweep(
                 # the new one comes
                 n_t[new] += 1.0
                 if pn < 0:
-                    pn = find(arena, at, n, new, mask)
+                    pn = find(arena, at, n, new, bits_m)
                 cn = 0.0
                 if pn < 0:
                     arena[at + n] = one | new
@@ -244,7 +244,7 @@ def sweep(
         loglik += math.log(product) - n_d * math.log(alpha_sum + (n_d - 1))
         doc_loglik += close_document(topics, n_topics, n_td, n_d, alpha, alpha_sum, topic_bins, lengths)
         documents += 1
-        doc_topics += n_topics
+        doc_topics += n_topics  # type: ignore[assignment]
         for j in range(n_topics):
             t = topics[j]
             n_td[t] = 0
@@ -287,7 +287,7 @@ class SparseLDA(Chain):
         count_tokens(block.words, block.counts, tokens)
         entries = slack_starts(phi.ptr, tokens, k, start)
         fits = most(phi.ptr, phi.entries, tokens, m) < 1 << (32 - m)
-        arena = scratch.array("arena", entries, np.uint32 if fits else np.uint64)
+        arena = scratch.array("arena", entries + READ_PAST, np.uint32 if fits else np.uint64)
         lay_out(phi.ptr, phi.entries, start, length, arena)
         n_t = scratch.array("n_t", k, np.float64)
         n_t[:] = totals["phi"][:k]
