@@ -94,7 +94,7 @@ def test_padded_table_in_memory_equals_rows_from_disk(tmp_path, corpus, matrix):
     in_memory = score_blocks(padded, ALPHA, BETA, np.append(lam(phi), np.zeros(11)), prepare(corpus))
     on_disk = score_model(TopicModel.open(tmp_path / "model", memory_limit=0), corpus, threads=3)
     assert same(in_memory, on_disk)
-    assert score_model(model, corpus).perplexity == pytest.approx(on_disk.perplexity, rel=1e-5)
+    assert same(score_model(model, corpus), on_disk)
 
 
 def test_words_are_matched_by_text_and_the_unknown_counted(tmp_path, corpus, matrix):

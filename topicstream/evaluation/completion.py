@@ -191,7 +191,7 @@ def score_blocks(
     """Score a prepared corpus part.
 
     rows     the table: an array [W, >= K] of counts without the prior (padding columns zero), or anything with
-             ``rows(ids, out)`` and ``n_words`` (a TopicModel whose rows lie on disk)
+             ``rows(ids, out)`` and ``n_words`` (a TopicModel, in memory or on disk)
     alpha    [K] per topic; beta: per word; lam: [K] or padded, column sums of the table
     n_words  W of the model where the table has spare rows
     index    int64[W of the corpus]: the model's id of each of the corpus' words, -1 unknown; None: the same vocabulary
@@ -199,7 +199,8 @@ def score_blocks(
     """
     alpha = np.asarray(alpha, np.float64)
     lam = np.asarray(lam, np.float64)[: len(alpha)]
-    table = rows if isinstance(rows, np.ndarray) else getattr(rows, "phi", None)
+    # a TopicModel is gathered into padded rows even when it is in memory: the same sums as from disk
+    table = rows if isinstance(rows, np.ndarray) else None
     words = n_words or (len(table) if table is not None else rows.n_words)
     width = table.shape[1] if table is not None else -(-len(alpha) // LANES) * LANES
     inverse = inverse_norms(lam, words, beta, width)

@@ -90,7 +90,7 @@ def history_lines(history: list[dict[str, Any]]) -> list[str]:
     if seconds:
         peak = max((float(r.get("rss_peak_bytes") or 0) for r in history), default=0.0)
         memory = f", peak memory {peak / 2**20:,.0f} MB" if peak else ""
-        out.append(f"  {len(history)} passes in {seconds:,.1f} s{memory}")
+        out.append(f"  {len(history)} {'pass' if len(history) == 1 else 'passes'} in {seconds:,.1f} s{memory}")
     return out
 
 
