@@ -49,16 +49,37 @@ _EIGHT, _ALL = np.uint64(8), np.uint64(0xFFFFFFFFFFFFFFFF)
 _TAIL = 64  # spare bytes behind the newest type, for stores of eight bytes
 
 
-DOCUMENT, AT, TYPES, TAIL, CELLS, SPACES, KEPT, PAIRED, FIRST_CELL, RUN_FROM, RUN_TO = range(11)
+DOCUMENT, AT, TYPES, TAIL, CELLS, SPACES, KEPT, PAIRED, FIRST_CELL, RUN_FROM, RUN_TO, QUEUED, TOP, TOUCHED = range(14)
 """Places in ``state``: the document and byte to go on at, distinct words, bytes of them, cells, what was counted, the
-document's first cell, the last unit of a run without spaces."""
+document's first cell, the last unit of a run without spaces, words in the queue, end of their bytes."""
+
+_QUEUE = 64
 
 
 @kernel
 def _scan(
-    state, text, offsets, classes, lower_case, types, ends, stops, table, shift, registers, rules, indptr, words, counts
+    state,
+    text,
+    offsets,
+    classes,
+    lower_case,
+    types,
+    ends,
+    stops,
+    table,
+    shift,
+    registers,
+    rules,
+    indptr,
+    words,
+    counts,
+    queue,
 ):
     """Count the words of each document, or list them in order, until the table is half full; whether all is done.
+
+    Words are cut into a queue and then looked up together: the table is mostly not in the nearest cache, and the loads of
+    a queue overlap where those of one word after another would wait.  queue uint64[3, 64]: key, length, slot; the words'
+    bytes stand one after another behind those of the types.  A length of 0 is a break.
 
     No array is made or replaced here: numba then keeps reference counting out of the loop, which halves its time."""
     lowercase, min_length, numbers, fast = rules[0] != 0, rules[1], rules[2] != 0, rules[3] != 0
@@ -66,6 +87,7 @@ def _scan(
     case_mask, underscore_mask = registers[0], registers[1]
     n_types, tail, cells = state[TYPES], state[TAIL], state[CELLS]
     spaces, kept, unspaced = state[SPACES], state[KEPT], state[PAIRED]
+    queued, top, touched = state[QUEUED], state[TOP], np.uint64(state[TOUCHED])
     mask = np.uint64(table.size // 2 - 1)
     for d in range(state[DOCUMENT], offsets.size - 1):
         i, end = offsets[d], offsets[d + 1]
@@ -76,165 +98,185 @@ def _scan(
         else:
             indptr[d] = cells - 1
             first_cell, run_from, run_to = cells, np.int64(-1), np.int64(-1)
-        while i < end:
-            b = text[i]
-            if b < 0x80:
-                kind = classes[b]
-                if kind < LETTER:
-                    spaces += kind
-                    i += 1
-                    continue
-            keyed = False
-            key = _ZERO
-            length = np.int64(0)
-            if fast and b < 0x80 and i < fast_end:
-                at = i
-                hashed = _ZERO
-                letters = _ZERO
-                out = tail
-                while True:
-                    x = load8(text, at)
-                    x7 = x & _LOW7
-                    folded = x7 | _CASE
-                    letter_bits = (folded + _A_TO_Z_LOW) & ~(folded + _A_TO_Z_HIGH) & ~x & _HIGH
-                    digit_bits = (x7 + _0_TO_9_LOW) & ~(x7 + _0_TO_9_HIGH) & ~x & _HIGH
-                    line_bits = ~((x7 ^ _UNDERSCORES) + _LOW7) & ~x & underscore_mask
-                    stop_bits = ~(letter_bits | digit_bits | line_bits) & _HIGH
-                    took, inside = _EIGHT, _ALL
-                    if stop_bits != _ZERO:
-                        lowest = stop_bits & (~stop_bits + _ONE)
-                        took = ((((lowest - _ONE) & _ONES) * _ONES) >> _S56) - _ONE
-                        inside = (lowest >> _S7) - _ONE
-                    left = np.uint64(end - at)
-                    if left < took:
-                        took = left
-                        inside = (_ONE << (left * _EIGHT)) - _ONE
-                    letters |= letter_bits & inside
-                    low = (x | ((letter_bits >> _TWO) & case_mask)) & inside
-                    if at == i:
-                        key = low
-                    if took == _EIGHT:
-                        hashed = fold(hashed, low)
-                        store8(types, out, low)
-                        out += 8
-                        at += 8
-                        if at < fast_end:
-                            continue
-                        if at < end:
-                            break  # too near the end of the buffer to load eight bytes
-                        took, low = _ZERO, _ZERO
-                    at += np.int64(took)
-                    if at < end and text[at] >= 0x80:
-                        break
-                    length = at - i
-                    if length > 8:
-                        if took != _ZERO:
+        while True:
+            while i < end and queued < _QUEUE:
+                b = text[i]
+                if b < 0x80:
+                    kind = classes[b]
+                    if kind < LETTER:
+                        spaces += kind
+                        i += 1
+                        continue
+                keyed = False
+                key = _ZERO
+                length = np.int64(0)
+                if fast and b < 0x80 and i < fast_end:
+                    at = i
+                    hashed = _ZERO
+                    letters = _ZERO
+                    out = top
+                    while True:
+                        x = load8(text, at)
+                        x7 = x & _LOW7
+                        folded = x7 | _CASE
+                        letter_bits = (folded + _A_TO_Z_LOW) & ~(folded + _A_TO_Z_HIGH) & ~x & _HIGH
+                        digit_bits = (x7 + _0_TO_9_LOW) & ~(x7 + _0_TO_9_HIGH) & ~x & _HIGH
+                        line_bits = ~((x7 ^ _UNDERSCORES) + _LOW7) & ~x & underscore_mask
+                        stop_bits = ~(letter_bits | digit_bits | line_bits) & _HIGH
+                        took, inside = _EIGHT, _ALL
+                        if stop_bits != _ZERO:
+                            lowest = stop_bits & (~stop_bits + _ONE)
+                            took = ((((lowest - _ONE) & _ONES) * _ONES) >> _S56) - _ONE
+                            inside = (lowest >> _S7) - _ONE
+                        left = np.uint64(end - at)
+                        if left < took:
+                            took = left
+                            inside = (_ONE << (left * _EIGHT)) - _ONE
+                        letters |= letter_bits & inside
+                        low = (x | ((letter_bits >> _TWO) & case_mask)) & inside
+                        if at == i:
+                            key = low
+                        if took == _EIGHT:
                             hashed = fold(hashed, low)
                             store8(types, out, low)
-                        key = long_key(hashed, length)
+                            out += 8
+                            at += 8
+                            if at < fast_end:
+                                continue
+                            if at < end:
+                                break  # too near the end of the buffer to load eight bytes
+                            took, low = _ZERO, _ZERO
+                        at += np.int64(took)
+                        if at < end and text[at] >= 0x80:
+                            break
+                        length = at - i
+                        if length > 8:
+                            if took != _ZERO:
+                                hashed = fold(hashed, low)
+                                store8(types, out, low)
+                            key = long_key(hashed, length)
+                        else:
+                            store8(types, top, key)
+                        keyed = True
+                        break
+                    if keyed:
+                        i = at
+                        if length < min_length or (letters == _ZERO and not numbers):
+                            if breaks and listing:
+                                queue[1, queued] = _ZERO
+                                queued += 1
+                            continue
+                        kept += length
+                if not keyed:
+                    c, n = decode(text, i)
+                    kind = classes[c]
+                    if kind in (LETTER, DIGIT):
+                        i, out, long, lettered, points = spaced_word(
+                            text, i, end, classes, lower_case, lowercase, types, top
+                        )
+                        if long < min_length or not (lettered or numbers):
+                            if breaks and listing:
+                                queue[1, queued] = _ZERO
+                                queued += 1
+                            continue
+                        length = out - top
+                        kept += points
+                    elif kind == UNSPACED:
+                        past, points = unspaced_unit(text, i, end, classes)
+                        kept += points
+                        unspaced += points
+                        start = i
+                        if run_from >= 0 and run_to == i:
+                            start = run_from
+                        elif past < end and classes[decode(text, past)[0]] == UNSPACED:
+                            start = -1  # the first of a run: a word once the next is there
+                        run_from, run_to = i, past
+                        i = past
+                        if start < 0:
+                            continue
+                        length = past - start
+                        for k in range(length):
+                            types[top + k] = text[start + k]
+                    elif kind in (EMOJI, REGIONAL):
+                        past, points = emoji(text, i, end, classes)
+                        kept += points
+                        length = past - i
+                        for k in range(length):
+                            types[top + k] = text[i + k]
+                        i = past
                     else:
-                        store8(types, tail, key)
-                    keyed = True
-                    break
-                if keyed:
-                    i = at
-                    if length < min_length or (letters == _ZERO and not numbers):
-                        if breaks and listing:
-                            words[cells] = -1
-                            cells += 1
+                        spaces += kind == SPACE
+                        i += n
                         continue
-                    kept += length
-            if not keyed:
-                c, n = decode(text, i)
-                kind = classes[c]
-                if kind in (LETTER, DIGIT):
-                    i, out, long, lettered, points = spaced_word(
-                        text, i, end, classes, lower_case, lowercase, types, tail
-                    )
-                    if long < min_length or not (lettered or numbers):
-                        if breaks and listing:
-                            words[cells] = -1
-                            cells += 1
-                        continue
-                    length = out - tail
-                    kept += points
-                elif kind == UNSPACED:
-                    past, points = unspaced_unit(text, i, end, classes)
-                    kept += points
-                    unspaced += points
-                    start = i
-                    if run_from >= 0 and run_to == i:
-                        start = run_from
-                    elif past < end and classes[decode(text, past)[0]] == UNSPACED:
-                        start = -1  # the first of a run: a word once the next is there
-                    run_from, run_to = i, past
-                    i = past
-                    if start < 0:
-                        continue
-                    length = past - start
-                    for k in range(length):
-                        types[tail + k] = text[start + k]
-                elif kind in (EMOJI, REGIONAL):
-                    past, points = emoji(text, i, end, classes)
-                    kept += points
-                    length = past - i
-                    for k in range(length):
-                        types[tail + k] = text[i + k]
-                    i = past
-                else:
-                    spaces += kind == SPACE
-                    i += n
-                    continue
-                key = word_key(types, tail, length)
-            # Find the word, or enter it.
-            slot = slot_of(key, shift)
-            t = np.int64(-1)
-            seen = _ZERO
-            while True:
-                rest = table[(slot << _ONE) + _ONE]
-                if table[slot << _ONE] == key:
-                    if rest == _ZERO:
-                        break
-                    t = np.int64(rest >> _S32) - 1
-                    seen = rest & LOW_HALF
-                    if length <= 8:
-                        break
-                    begin = ends[t]
-                    if ends[t + 1] - begin == length and same_long(types, begin, tail, length):
-                        break
-                    t = np.int64(-1)
-                elif rest == _ZERO:
-                    break
-                slot = (slot + _ONE) & mask
-            full = False
-            if t < 0:
-                t = n_types
-                n_types += 1
-                tail += length
-                ends[n_types] = tail
-                table[slot << _ONE] = key
-                table[(slot << _ONE) + _ONE] = np.uint64(n_types) << _S32
-                full = 4 * n_types > table.size
-            if listing:
-                words[cells] = -1 if t < stops else t - stops
-                cells += 1
-            elif t >= stops:
-                # Without a branch: whether a word is new to its document cannot be foreseen.
-                fresh = seen < np.uint64(first_cell)
-                cell = cells if fresh else np.int64(seen)
-                words[cell] = t - stops
-                counts[cell] = 1 if fresh else counts[cell] + 1
-                table[(slot << _ONE) + _ONE] = (np.uint64(t + 1) << _S32) | np.uint64(cell)
-                cells += fresh
-            if full:
+                    key = word_key(types, top, length)
+                queue[0, queued], queue[1, queued] = key, np.uint64(length)
+                queued += 1
+                top += length
+            if 4 * (n_types + queued) > table.size:
                 state[DOCUMENT], state[AT], state[FIRST_CELL] = d, i, first_cell
                 state[RUN_FROM], state[RUN_TO] = run_from, run_to
                 state[TYPES], state[TAIL], state[CELLS] = n_types, tail, cells
                 state[SPACES], state[KEPT], state[PAIRED] = spaces, kept, unspaced
+                state[QUEUED], state[TOP] = queued, top
                 return False
+            for q in range(queued):
+                slot = slot_of(queue[0, q], shift)
+                queue[2, q] = slot
+                touched ^= table[(slot << _ONE) + _ONE]
+            top = tail
+            for q in range(queued):
+                key, length, slot = queue[0, q], np.int64(queue[1, q]), queue[2, q]
+                if length == 0:
+                    words[cells] = -1
+                    cells += 1
+                    continue
+                t = np.int64(-1)
+                seen = _ZERO
+                while True:
+                    rest = table[(slot << _ONE) + _ONE]
+                    if table[slot << _ONE] == key:
+                        if rest == _ZERO:
+                            break
+                        t = np.int64(rest >> _S32) - 1
+                        seen = rest & LOW_HALF
+                        if length <= 8:
+                            break
+                        begin = ends[t]
+                        if ends[t + 1] - begin == length and same_long(types, begin, top, length):
+                            break
+                        t = np.int64(-1)
+                    elif rest == _ZERO:
+                        break
+                    slot = (slot + _ONE) & mask
+                if t < 0:
+                    t = n_types
+                    n_types += 1
+                    for k in range(length):
+                        types[tail + k] = types[top + k]
+                    tail += length
+                    ends[n_types] = tail
+                    table[slot << _ONE] = key
+                    table[(slot << _ONE) + _ONE] = np.uint64(n_types) << _S32
+                top += length
+                if listing:
+                    words[cells] = -1 if t < stops else t - stops
+                    cells += 1
+                elif t >= stops:
+                    # Without a branch: whether a word is new to its document cannot be foreseen.
+                    fresh = seen < np.uint64(first_cell)
+                    cell = cells if fresh else np.int64(seen)
+                    words[cell] = t - stops
+                    counts[cell] = 1 if fresh else counts[cell] + 1
+                    table[(slot << _ONE) + _ONE] = (np.uint64(t + 1) << _S32) | np.uint64(cell)
+                    cells += fresh
+            queued = np.int64(0)
+            top = tail
+            if i >= end:
+                break
     indptr[offsets.size - 1] = cells - 1
     state[TYPES], state[TAIL], state[CELLS] = n_types, tail, cells
     state[SPACES], state[KEPT], state[PAIRED] = spaces, kept, unspaced
+    state[TOUCHED] = np.int64(touched >> _ONE)  # so that the early loads are not optimised away
     return True
 
 
@@ -289,8 +331,9 @@ def scan_run(text: np.ndarray, offsets: np.ndarray, rules: Rules) -> Scanned:
     ends[: stops + 1] = rules.stop_ends
     indptr, words = np.empty(documents + 1, np.int64), np.empty(most, np.int32)
     counts = np.empty(1 if rules.listing else most, np.int32)
-    state = np.zeros(11, np.int64)
-    state[TYPES], state[TAIL], state[AT] = stops, rules.stop_types.size, -1
+    state = np.zeros(14, np.int64)
+    state[TYPES], state[TAIL], state[TOP], state[AT] = stops, rules.stop_types.size, rules.stop_types.size, -1
+    queue = np.zeros((3, _QUEUE), np.uint64)
     state[CELLS] = 1  # cell 0 is nobody's: "never seen"
     registers = np.array([_CASE if rules.lowercase else _ZERO, _HIGH if rules.underscore else _ZERO], np.uint64)
     switches = np.array(
@@ -300,7 +343,7 @@ def scan_run(text: np.ndarray, offsets: np.ndarray, rules: Rules) -> Scanned:
     table = table.copy()
     while not _scan(
         state, text, offsets, rules.classes, lowered(), types, ends, stops, table, shift, registers, switches,
-        indptr, words, counts,
+        indptr, words, counts, queue,
     ):  # fmt: skip
         table = doubled(table, shift)
         shift = np.uint64(shift - _ONE)
