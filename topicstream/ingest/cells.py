@@ -230,7 +230,10 @@ def last_document(data, low, high, final):
     before it, the last document, lines that are not blank before the offset, such lines in all); the offset is 0 when
     there are no two documents, the last one low - 1 when there is none.
     """
-    at, before, top, used_before, used, p, size = 0, np.int64(low - 1), np.int64(low - 1), 0, 0, 0, len(data)
+    p: Any = 0
+    before: Any = np.int64(low - 1)
+    top: Any = np.int64(low - 1)
+    at, used_before, used, size = 0, 0, 0, len(data)
     if not final:
         while size > 0 and data[size - 1] != 10:
             size -= 1

@@ -47,8 +47,6 @@ def guess_content(head: bytes) -> str | None:
         return "tar"
     if head.startswith(b"%%MatrixMarket"):
         return "mtx"
-    if b"\0" in head:
-        return "binary"
     start = head.lstrip()
     if start.startswith(b"<"):
         if re.search(rb"<(PubmedArticleSet|MedlineCitationSet|PubmedArticle|MedlineCitation)[\s/>]", head):
@@ -58,6 +56,8 @@ def guess_content(head: bytes) -> str | None:
         return "jsonl"
     if re.match(rb"\[\s*\{", start):
         return "json array"
+    if b"\0" in head:
+        return "binary"
     lines = head.split(b"\n")
     whole = lines[:-1] if len(head) >= HEAD_BYTES or not lines[-1].strip() else lines
     sizes = len(whole) >= 3 and all(re.match(rb"^\s*\d+\s*$", x) for x in whole[:3])
