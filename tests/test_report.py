@@ -101,9 +101,14 @@ def read(path):
 def test_theta_files(made, tmp_path, suffix, top):
     _, corpus, model = made
     whole = np.concatenate([theta for _, theta in shares(model, corpus)])
-    seen: list[int] = []
+    seen: list[tuple[str, int, int]] = []
+
+    def progress(*said):
+        seen.append(said)
+
     path = tmp_path / f"theta{suffix}"
-    assert write_theta(path, model, corpus, top=top, threads=2, progress=seen.append) == D == seen[-1]
+    assert write_theta(path, model, corpus, top=top, threads=2, progress=progress) == D
+    assert seen[-1] == ("topics of documents", D, D)
     rows = read(path)
     assert [r["id"] for r in rows] == [f"train-{d}" for d in range(D)]
     order = np.argsort(-whole, axis=1, kind="stable")[:, :top] if top else np.tile(np.arange(K), (D, 1))

@@ -38,9 +38,14 @@ def command(as_json: bool, heldout: str | None, **options: Any) -> None:
 
     With none of --heldout, --training, --coherence, --diversity: held-out perplexity, coherence and diversity.
     """
+    from topicstream.cli.doc_progress import DocProgress
     from topicstream.evaluation.evaluate import evaluate
 
-    result = evaluate(heldout=heldout or heldout is not None, **options)
+    progress = DocProgress()
+    try:
+        result = evaluate(heldout=heldout or heldout is not None, progress=progress, **options)
+    finally:
+        progress.close()
     if as_json:
         import json
 

@@ -73,12 +73,9 @@ def command(
 def _write(
     model: str, corpus: str, theta: str, top: int | None, threads: int | None, mem_limit: str | None, force: bool
 ) -> int:
-    import sys
-    import time
-    from functools import partial
     from pathlib import Path
 
-    from topicstream.cli.verbosity import verbosity
+    from topicstream.cli.doc_progress import DocProgress
     from topicstream.corpus.reader import Corpus
     from topicstream.errors import TopicsError
     from topicstream.evaluation.evaluate import default_threads, open_model
@@ -86,25 +83,15 @@ def _write(
 
     if Path(theta).exists() and not force:
         raise TopicsError(f"{theta}: exists; --force replaces it")
-    store, opened = Corpus.open(corpus), open_model(model, mem_limit)
-    work = partial(write_theta, theta, opened, store, top=top, threads=threads or default_threads())
-    if verbosity() < 0:
-        return work()
-    if sys.stderr.isatty():
-        from tqdm import tqdm
-
-        with tqdm(total=store.n_docs, unit=" documents", unit_scale=True) as bar:
-
-            def move(done: int) -> None:
-                bar.update(done - bar.n)
-
-            return work(progress=move)
-    said = time.monotonic()
-
-    def say(done: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= 10:
-            said = time.monotonic()
-            click.echo(f"{done:,} of {store.n_docs:,} documents", err=True)
-
-    return work(progress=say)
+    progress = DocProgress()
+    try:
+        return write_theta(
+            theta,
+            open_model(model, mem_limit),
+            Corpus.open(corpus),
+            top=top,
+            threads=threads or default_threads(),
+            progress=progress,
+        )
+    finally:
+        progress.close()

@@ -141,10 +141,12 @@ class Prepared:
 
     blocks   called for each scoring: (block, keys of its documents uint64[D]) in document order
     hashes   uint64[W of the corpus], keys of the words' texts
+    docs     documents in all
     """
 
     blocks: Callable[[], Iterable[tuple[Block, np.ndarray]]]
     hashes: np.ndarray
+    docs: int
 
 
 def prepare(corpus: Any, parts: Sequence[str] = ("heldout",), *, split: bool = True) -> Prepared:
@@ -159,14 +161,18 @@ def prepare(corpus: Any, parts: Sequence[str] = ("heldout",), *, split: bool = T
             f"{corpus.path}: no documents {where}; ingest again with --heldout 1%, or name a --heldout corpus"
         )
     grids = [corpus.grid(BLOCK_CELLS, heldout=f) for f in flags]
-    keys = [document_keys(corpus, f) if split else np.zeros(corpus.part(f)["docs"], np.uint64) for f in flags]
+    keys = [document_keys(corpus, f) if split else None for f in flags]
 
     def blocks() -> Iterator[tuple[Block, np.ndarray]]:
         for grid, of_part in zip(grids, keys, strict=True):
             for block in corpus.blocks(grid=grid, heldout=grid.heldout):
-                yield block, of_part[block.first_doc : block.first_doc + block.n_docs]
+                if of_part is None:
+                    yield block, np.zeros(block.n_docs, np.uint64)
+                else:
+                    yield block, of_part[block.first_doc : block.first_doc + block.n_docs]
 
-    return Prepared(blocks, word_keys(corpus) if split else np.zeros(corpus.n_words, np.uint64))
+    hashes = word_keys(corpus) if split else np.zeros(corpus.n_words, np.uint64)
+    return Prepared(blocks, hashes, sum(corpus.part(f)["docs"] for f in flags))
 
 
 def _one_by_one(total: float, values: np.ndarray) -> float:
@@ -187,6 +193,7 @@ def score_blocks(
     threads: int = 1,
     tol: float = TOLERANCE,
     inner: int = INNER,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Score:
     """Score a prepared corpus part.
 
@@ -196,6 +203,7 @@ def score_blocks(
     n_words  W of the model where the table has spare rows
     index    int64[W of the corpus]: the model's id of each of the corpus' words, -1 unknown; None: the same vocabulary
     split    observed share of the cells; None: theta from all cells, all cells scored (exact training perplexity)
+    progress called with (documents done, documents in all)
     """
     alpha = np.asarray(alpha, np.float64)
     lam = np.asarray(lam, np.float64)[: len(alpha)]
@@ -238,12 +246,15 @@ def score_blocks(
         return loglik, tokens, tally, float(unknown), block.tokens
 
     loglik = tokens = oov = every = 0.0
-    tally = np.zeros(4)
+    tally, done = np.zeros(4), 0
     for ll, tk, ta, unknown, of_block in in_order(visit, prepared.blocks(), threads):
         loglik, tokens = _one_by_one(loglik, ll), _one_by_one(tokens, tk)
         oov += unknown
         every += of_block
         tally += ta
+        done += len(ll)
+        if progress is not None:
+            progress(done, prepared.docs)
     if tokens == 0:
         raise InputError("no document could be scored: each needs two known words or more; check the vocabulary")
     nats = -loglik / tokens
@@ -273,20 +284,47 @@ def heldout_perplexity(
     parts: Sequence[str] = ("heldout",),
     n_words: int | None = None,
     index: np.ndarray | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Score:
     """Document completion on the held-out part of an open ``Corpus`` (arguments as ``score_blocks``).
 
     Who scores again and again (training) calls ``prepare`` once and ``score_blocks`` each time.
     """
     prepared = prepare(corpus, parts, split=split is not None)
-    return score_blocks(rows, alpha, beta, lam, prepared, n_words=n_words, index=index, split=split, threads=threads)
+    return score_blocks(
+        rows,
+        alpha,
+        beta,
+        lam,
+        prepared,
+        n_words=n_words,
+        index=index,
+        split=split,
+        threads=threads,
+        progress=progress,
+    )
 
 
 def score_model(
-    model: Any, corpus: Any, *, split: float | None = 0.8, threads: int = 1, parts: Sequence[str] = ("heldout",)
+    model: Any,
+    corpus: Any,
+    *,
+    split: float | None = 0.8,
+    threads: int = 1,
+    parts: Sequence[str] = ("heldout",),
+    progress: Callable[[int, int], None] | None = None,
 ) -> Score:
     """Score a TopicModel on parts of an open ``Corpus``; words are matched by text where the vocabularies differ."""
     index = match_words(model.vocabulary, corpus)
     return heldout_perplexity(
-        model, model.alpha, model.beta, model.totals, corpus, split=split, threads=threads, parts=parts, index=index
+        model,
+        model.alpha,
+        model.beta,
+        model.totals,
+        corpus,
+        split=split,
+        threads=threads,
+        parts=parts,
+        index=index,
+        progress=progress,
     )

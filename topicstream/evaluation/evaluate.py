@@ -6,7 +6,8 @@ import contextlib
 import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def evaluate(
     top: int = TOP,
     threads: int | None = None,
     mem_limit: str | int | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Score a model.  With nothing asked for: held-out perplexity (where documents were set aside), coherence, diversity.
 
@@ -65,6 +67,7 @@ def evaluate(
     coherent   UMass and NPMI of the ``top`` first words, counted on the training documents of ``corpus``
     diverse    share of distinct words among the first 25 of all topics
     split      observed and scored shares of a document's words
+    progress   called with (what is being scored, documents done, documents in all)
 
     Returns plain values: for each of ``heldout``, ``training``, ``coherence``, ``diversity`` a dict whose ``measured``
     says in words what was measured.  Perplexity is exp(nats_per_token).  The result does not depend on threads.
@@ -78,8 +81,13 @@ def evaluate(
     else:
         everything = False
     topics = open_model(model, mem_limit)
-    threads = threads or default_threads()
+    threads = threads if threads is not None else default_threads()
     share = parse_split(split)
+
+    def score(name: str, store: Any, share: float | None, parts: tuple[str, ...]) -> Score:
+        say = partial(progress, name) if progress is not None else None
+        return score_model(topics, store, split=share, threads=threads, parts=parts, progress=say)
+
     result: dict[str, Any] = {
         "model": str(topics.path or "in memory"),
         "topics": topics.n_topics,
@@ -90,19 +98,18 @@ def evaluate(
     if store is not None:
         result["corpus"] = str(store.path)
     if heldout is True:
-        result["heldout"] = _as_dict(score_model(topics, store, split=share, threads=threads), "documents set aside")
+        result["heldout"] = _as_dict(score("held-out", store, share, ("heldout",)), "documents set aside")
     elif heldout:
         with other_corpus(heldout, topics) as other:
-            score = score_model(topics, other, split=share, threads=threads, parts=("train", "heldout"))
-        result["heldout"] = _as_dict(score, f"all documents of {heldout}")
+            found = score("held-out", other, share, ("train", "heldout"))
+        result["heldout"] = _as_dict(found, f"all documents of {heldout}")
     elif everything:
         result["note"] = "no documents were set aside at ingest (--heldout 1%): no held-out perplexity"
     if training:
-        score = score_model(topics, store, split=None, threads=threads, parts=("train",))
-        result["training"] = _as_dict(score, "training documents")
+        result["training"] = _as_dict(score("training", store, None, ("train",)), "training documents")
     if coherent:
-        found = coherence(topics, store, top=top, threads=threads)
-        result["coherence"] = {**_finite(found.as_dict()), "measured": found.measured}
+        words = coherence(topics, store, top=top, threads=threads)
+        result["coherence"] = {**_finite(words.as_dict()), "measured": words.measured}
     if diverse:
         result["diversity"] = {
             "share": diversity(topics),

@@ -110,13 +110,13 @@ def write_theta(
     *,
     top: int | None = None,
     threads: int = 1,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> int:
     """Write the topics of all training documents, streamed, in their order; returns how many.
 
     By suffix: ``.parquet`` (id, topics list<int32>, shares list<float>), ``.jsonl`` (the same names), ``.csv`` (a line a
     document and topic: id, topic, share).  ``top``: only so many topics a document, largest first; else all, by number.
-    The file appears when it is complete.  ``progress`` is called with the documents done.
+    The file appears when it is complete.  ``progress`` is called with (what, documents done, documents in all).
     """
     path = Path(path)
     writers: dict[str, Any] = {".parquet": _Parquet, ".jsonl": _JsonLines, ".csv": _Csv}
@@ -139,7 +139,7 @@ def write_theta(
                 writer.write([ids[i] for i in kept], order.astype(np.int32), values)
                 done += len(kept)
                 if progress is not None:
-                    progress(done)
+                    progress("topics of documents", done, corpus.n_docs)
         finally:
             writer.close()
         sync_file(beside)

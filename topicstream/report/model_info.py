@@ -76,15 +76,16 @@ def lines(info: dict[str, Any]) -> list[str]:
 def history_lines(history: list[dict[str, Any]]) -> list[str]:
     """Curves over the passes with first and last values."""
     out = []
-    for name, title in (
-        ("train_perplexity", "training perplexity"),
-        ("heldout_perplexity", "held-out perplexity"),
-        ("cells_per_second", "cells a second"),
+    history = [r for r in history if r.get("pass") != 0]  # the start
+    for name, title, digits in (
+        ("train_perplexity", "training perplexity", 1),
+        ("heldout_perplexity", "held-out perplexity", 1),
+        ("cells_per_second", "cells a second", 0),
     ):
         values = [float(r[name]) for r in history if isinstance(r.get(name), (int, float)) and math.isfinite(r[name])]
         if values:
             curve = f"{sparkline(values)}  " if len(values) > 1 else ""
-            ends = f"{values[0]:,.1f} -> {values[-1]:,.1f}" if len(values) > 1 else f"{values[0]:,.1f}"
+            ends = " -> ".join(f"{v:,.{digits}f}" for v in dict.fromkeys((values[0], values[-1])))
             out.append(f"  {title:20} {curve}{ends}")
     seconds = sum(float(r.get("seconds") or 0) for r in history)
     if seconds:
