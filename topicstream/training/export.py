@@ -35,7 +35,7 @@ def export_model(
                 "cells": corpus.n_cells,
                 "tokens": corpus.n_tokens,
             },
-            "tokenizer": corpus.manifest.get("recipe"),
+            "tokenizer": corpus.manifest.get("tokenizer"),
             "passes": passes,
             "stopped": reason,
         }
