@@ -70,7 +70,7 @@ class DocumentsWriter:
             self.files.append(self._folder / f"part-{self._number:05d}.parquet")
             self._number += 1
             self._writer = pq.ParquetWriter(self.files[-1], self._schema, compression="zstd", compression_level=1)
-        self._writer.write_table(group, row_group_size=rows)
+        self._writer.write_table(group, row_group_size=max(rows, 1))
         self._in_part += rows
         if self._in_part >= ROWS_OF_PART:
             self._finish_part()

@@ -94,7 +94,7 @@ class Journal:
         return [("cells", self.cells), ("types", self.types), ("docs", self.docs)]
 
     def _clear(self) -> None:
-        for path in self.folder.iterdir():
+        for path in sorted(self.folder.iterdir(), key=lambda p: p.name == "state.json"):
             if path.name == ".lock":
                 continue
             if path.is_dir():
@@ -136,6 +136,7 @@ class Journal:
         self._rejects.close()
 
     def remove(self) -> None:
-        """Remove the working folder; the ingest is committed."""
+        """Remove the working folder, the state last: killed on the way, the next run knows that all was done."""
         self.close()
+        self._clear()
         shutil.rmtree(self.folder)

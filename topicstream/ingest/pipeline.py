@@ -179,7 +179,7 @@ class _Ingest:
 
     def _run(self, journal: Journal) -> dict[str, Any]:
         state = journal.state
-        piece = state.setdefault("piece_bytes", self.plan.piece_bytes)
+        piece = state.setdefault("piece_bytes", min(self.plan.piece_bytes, self.options.read.piece_bytes))
         options = dataclasses.replace(self.options, read=dataclasses.replace(self.options.read, piece_bytes=piece))
         if state["vocabulary"] is not None:
             builder = VocabularyBuilder.resume(journal.words, self.plan.vocabulary, state["vocabulary"])

@@ -19,7 +19,7 @@ from topicstream.ingest.journal import Journal
 from topicstream.ingest.prepare import Prepared, prepare, raw_crc, totals_of
 from topicstream.ingest.progress import Progress
 from topicstream.ingest.reader import Task, pieces
-from topicstream.ingest.settings import ENOUGH_DOCUMENTS, Heldout, IngestOptions
+from topicstream.ingest.settings import Heldout, IngestOptions
 from topicstream.ingest.spool import encode_frame
 from topicstream.tokens.builder import VocabularyBuilder
 from topicstream.tokens.sequences import gathered
@@ -36,11 +36,9 @@ class Line:
     def __init__(self, heldout: Heldout, fixed: int | None) -> None:
         self._heldout, self._fixed = heldout, fixed
         self._smallest = np.empty(0, np.uint64)
-        self.seen = 0
 
     def take(self, high: np.ndarray) -> None:
         """Note the hashes of documents that were read."""
-        self.seen += len(high)
         wanted = self._heldout.documents
         if self._fixed is None and wanted:
             self._smallest = np.sort(np.concatenate((self._smallest, high)))[:wanted]
@@ -49,12 +47,10 @@ class Line:
         """The line now, 0 .. 2^64."""
         if self._fixed is not None:
             return self._fixed
-        if self._heldout.share is not None:
-            return self._heldout.threshold_of_share()
         wanted = self._heldout.documents
-        if wanted is not None:
-            return int(self._smallest[-1]) + 1 if len(self._smallest) == wanted else EVERYTHING
-        return self._heldout.threshold_of_share() if self.seen >= ENOUGH_DOCUMENTS else EVERYTHING
+        if wanted is None:
+            return self._heldout.threshold_of_share()
+        return int(self._smallest[-1]) + 1 if len(self._smallest) == wanted else EVERYTHING
 
 
 class _SourceWords:

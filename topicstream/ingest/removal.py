@@ -57,6 +57,7 @@ class Removal:
     def subtract(self, vocabulary: Vocabulary) -> None:
         """Take the counts of the withdrawn training documents out of the vocabulary's; note what each block loses."""
         assert self._base is not None
+        vocabulary.counts, vocabulary.df = vocabulary.counts.copy(), vocabulary.df.copy()  # Parquet's are read-only
         for part, block in sorted({(int(p), int(b)) for p, b in self._new[:, 1:3]}):
             rows = self._new[(self._new[:, 1] == part) & (self._new[:, 2] == block), 3]
             raw = self._base.decode(block, heldout=bool(part))
