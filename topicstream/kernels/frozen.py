@@ -24,9 +24,9 @@ import numpy as np
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.logs import sum_x_log
 from topicstream.kernels.rng import below, bits, step, stream
-from topicstream.kernels.simd import WIDTH, fetch, fma, load, splat, store, total
+from topicstream.kernels.simd import WIDTH, fetch, fma, get, larger, load, splat, store, total
 
-AHEAD = 4  # cells between a prefetch and its use
+AHEAD = 3  # cells between a prefetch and its use
 
 
 @kernel
@@ -38,11 +38,11 @@ def _sweep(first, last, words, counts, base, index, beta, alpha, inverse, theta,
         store(new, k, splat(0.0))
     smooth = splat(beta)
     for i in range(first, last):
-        if i + AHEAD < last:
-            ahead = index[words[i + AHEAD]] * width
+        if i + AHEAD < len(words):
+            ahead = get(index, np.int64(get(words, i + AHEAD))) * width
             for k in range(0, width, WIDTH):
                 fetch(base, ahead + k)
-        row = index[words[i]] * width
+        row = get(index, np.int64(get(words, i))) * width
         acc = splat(0.0)
         for k in range(0, width, WIDTH):
             v = (load(base, row + k) + smooth) * load(g, k)
@@ -50,7 +50,7 @@ def _sweep(first, last, words, counts, base, index, beta, alpha, inverse, theta,
             acc = acc + v
         s = total(acc)
         p[i - first] = s
-        share = splat(counts[i] / s)
+        share = splat(np.float32(get(counts, i)) / s)
         for k in range(0, width, WIDTH):
             store(new, k, fma(share, load(u, k), load(new, k)))
 
@@ -64,14 +64,14 @@ def _give(first, last, words, counts, base, index, beta, alpha, inverse, theta, 
         store(new, k, splat(0.0))
     smooth = splat(beta)
     for i in range(first, last):
-        if i + AHEAD < last:
-            word = words[i + AHEAD]
-            ahead, out = index[word] * width, np.int64(word) * width
+        if i + AHEAD < len(words):
+            word = np.int64(get(words, i + AHEAD))
+            ahead, out = get(index, word) * width, word * width
             for k in range(0, width, WIDTH):
                 fetch(base, ahead + k)
                 fetch(delta, out + k)
-        word = words[i]
-        row, out = index[word] * width, np.int64(word) * width
+        word = np.int64(get(words, i))
+        row, out = get(index, word) * width, word * width
         acc = splat(0.0)
         for k in range(0, width, WIDTH):
             v = (load(base, row + k) + smooth) * load(g, k)
@@ -79,7 +79,7 @@ def _give(first, last, words, counts, base, index, beta, alpha, inverse, theta, 
             acc = acc + v
         s = total(acc)
         p[i - first] = s
-        share = splat(counts[i] / s)
+        share = splat(np.float32(get(counts, i)) / s)
         if seen[word]:
             for k in range(0, width, WIDTH):
                 v = load(u, k)
@@ -107,12 +107,15 @@ def fold_in(first, last, words, counts, base, index, beta, alpha, inverse, theta
     tokens = 0.0
     for i in range(first, last):
         tokens += counts[i]
+    at = d * width
     for n in range(inner):
-        _sweep(first, last, words, counts, base, index, beta, alpha, inverse, theta, d * width, new, g, u, p)
-        change = 0.0
-        for k in range(width):
-            change += abs(new[k] - theta[d, k])
-            theta[d, k] = new[k]
+        _sweep(first, last, words, counts, base, index, beta, alpha, inverse, theta, at, new, g, u, p)
+        moved = splat(0.0)
+        for k in range(0, width, WIDTH):
+            here, there = load(new, k), load(theta, at + k)
+            moved = moved + larger(here - there, there - here)
+            store(theta, at + k, here)
+        change = total(moved)
         if change <= tol * tokens:
             return n + 1
     return inner
@@ -157,8 +160,8 @@ def assign(
             first, last, words, counts, base, index, beta, alpha, inverse, theta, d, new, g, u, p, inner, tol
         )
         _give(first, last, words, counts, base, index, beta, alpha, inverse, theta, at, new, g, u, p, delta, seen)
-        for k in range(width):
-            theta[d, k] = new[k]
+        for k in range(0, width, WIDTH):
+            store(theta, at + k, load(new, k))
         loglik += sum_x_log(p, counts, first, last - first, tokens + alpha_sum, 0.0)
         all_tokens += tokens
     return loglik, all_tokens, sweeps

@@ -10,6 +10,7 @@ any CPU, with sums formed in the same order.
 ``splat(x)``            16 copies of a float
 ``a + b, a - b, a * b, a / b``  lane by lane
 ``fma(a, b, c)``        a * b + c, rounded once
+``larger(a, b)``        lane by lane (neither may be NaN)
 ``total(v)``            sum of the lanes, as a tree
 ``get(array, i)``       one entry of a one-dimensional array, not checked (no wrap-around of negative indices to look for)
 ``fetch(array, i)``     prefetch the cache line that holds flat index i
@@ -131,6 +132,16 @@ def fma(typing_context, a, b, c):
         return builder.call(function, args)
 
     return vector(vector, vector, vector), generate
+
+
+@_intrinsic
+def larger(typing_context, a, b):
+    """max(a, b), lane by lane."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[0], args[1])
+
+    return vector(vector, vector), generate
 
 
 @_intrinsic

@@ -77,8 +77,8 @@ class TinyEngine(Engine):
         return alpha, float(params["beta"][0])
 
     def column_sums(self, totals: np.ndarray, out: Out) -> np.ndarray:
-        """A float64[KP] copy of lam; padding huge, so that it never decides when 1/lam is renewed."""
-        lam = out.scratch.array("lam", len(totals), np.float64)
+        """A float32[KP] copy of lam; padding huge, so that it never decides when 1/lam is renewed."""
+        lam = out.scratch.array("lam", len(totals), np.float32)
         lam[:] = totals
         lam[self.shape.topics :] = 1e30
         return lam

@@ -1,0 +1,195 @@
+"""Starts: seed tables made of documents, the same for any grid, bigger than memory, and worth having."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from topicstream.corpus import format as layout
+from topicstream.corpus.reader import Corpus
+from topicstream.corpus.writer import BlockWriter
+from topicstream.durable import write_json
+from topicstream.engines.base import padded
+from topicstream.errors import InputError
+from topicstream.model.topic_model import TopicModel
+from topicstream.training import starts
+
+WORDS, TOPICS = 300, 5
+
+
+def write_store(path, documents, words=WORDS):
+    """A corpus store of documents given as {word: count}; nothing held out."""
+    layout.create_arrays(path, False)
+    parts = {}
+    for part, docs in (("train", documents), ("heldout", [])):
+        blocks = []
+        writer = BlockWriter(path, part, 0, False, blocks.append)
+        indptr = np.concatenate(([0], np.cumsum([len(d) for d in docs]))).astype(np.int64)
+        ids = np.array([w for d in docs for w in sorted(d)], np.int32)
+        counts = np.array([d[w] for d in docs for w in sorted(d)], np.int64)
+        writer.add(indptr, ids, counts)
+        writer.close()
+        parts[part] = layout.part_summary(blocks)
+        layout.set_rows(path, part, parts[part]["rows"])
+    names = pa.array([f"w{i}" for i in range(words)], pa.large_string())
+    n_w = word_counts(documents, words).astype(np.int64)
+    pq.write_table(pa.table({"word": names, "count": n_w, "df": n_w}), path / "vocab.parquet")
+    manifest = {"schema": layout.SCHEMA, "kind": "corpus", "weighted": False, "n_words": words}
+    write_json(path / "manifest.json", {**manifest, "fingerprint": "made", "parts": parts})
+    return Corpus.open(path)
+
+
+def word_counts(documents, words=WORDS):
+    n_w = np.zeros(words)
+    for d in documents:
+        for w, x in d.items():
+            n_w[w] += x
+    return n_w
+
+
+def made_documents(docs=200, seed=0):
+    """Each document mostly from the 50 words of one of TOPICS topics; some are short, one is empty."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for d in range(docs):
+        own = (d % TOPICS) * 50 + rng.integers(0, 50, 40)
+        tokens = np.concatenate([own, rng.integers(250, WORDS, 10)])
+        if d % 20 == 7:
+            tokens = tokens[:3]
+        if d == 11:
+            tokens = tokens[:0]
+        ids, x = np.unique(tokens, return_counts=True)
+        out.append({int(w): int(c) for w, c in zip(ids, x)})
+    return out
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    documents = made_documents()
+    return write_store(tmp_path_factory.mktemp("starts") / "corpus.zarr", documents), documents
+
+
+@pytest.mark.parametrize("how", ["documents", "kmeans"])
+def test_the_seed_table_does_not_depend_on_the_grid(made, how):
+    corpus, documents = made
+    n_w = word_counts(documents)
+    tables = []
+    for cells in (100, 1000, 1 << 20):
+        seeds = starts.make_seeds(corpus, corpus.grid(cells), how, TOPICS, 3, n_w)
+        tables.append(starts.seed_table(seeds, WORDS))
+        np.testing.assert_allclose(tables[-1].sum(0, dtype=np.float64), seeds.totals, rtol=1e-5)
+    np.testing.assert_array_equal(tables[0], tables[1])
+    np.testing.assert_array_equal(tables[0], tables[2])
+    other = starts.seed_table(starts.make_seeds(corpus, corpus.grid(), how, TOPICS, 4, n_w), WORDS)
+    assert np.abs(other - tables[0]).max() > 0.01 * tables[0].max()
+
+
+def test_a_seed_topic_is_half_the_mean_and_half_its_document(made):
+    corpus, documents = made
+    n_w = word_counts(documents)
+    seeds = starts.make_seeds(corpus, corpus.grid(), "documents", TOPICS, 0, n_w, share=0.5, merged=1)
+    chosen = starts.draw_documents(corpus, TOPICS, 0)
+    table = starts.seed_table(seeds, WORDS)
+    assert table.dtype == np.float32 and table.shape == (WORDS, padded(TOPICS))
+    for t, d in enumerate(chosen):
+        own = word_counts([documents[d]])
+        want = n_w.sum() / TOPICS * (0.5 * n_w / n_w.sum() + 0.5 * own / own.sum())
+        np.testing.assert_allclose(table[:, t], want, rtol=1e-5)
+    assert not table[:, TOPICS:].any() and (table[n_w > 0, :TOPICS] > 0).all()
+    some = np.array([250, 3, 77], np.int32)
+    np.testing.assert_array_equal(seeds.rows(some), table[some])
+
+
+def test_draws_prefer_long_documents_and_never_take_empty_ones(made):
+    corpus, documents = made
+    sizes = np.array([len(d) for d in documents])
+    chosen = starts.draw_documents(corpus, 150, 0)
+    assert len(set(chosen.tolist())) == 150 and sizes[chosen].min() >= starts.SHORT
+    every = starts.draw_documents(corpus, 1000, 0)
+    assert sorted(every.tolist()) == [d for d in range(200) if sizes[d]]
+    assert (sizes[every[-10:]] < starts.SHORT).all()
+    hits = np.zeros(200)
+    for seed in range(200):
+        hits[starts.draw_documents(corpus, 20, seed)] += 1
+    long = hits[sizes >= starts.SHORT]
+    assert abs(long.mean() - 20 * 200 / len(long)) < 1e-9 and long.min() > 5 and long.max() < 45
+
+
+def test_kmeans_meets_more_planted_topics_than_plain_draws_do(made):
+    corpus, documents = made
+    n_w, grid = word_counts(documents), corpus.grid()
+    found = {}
+    for how in ("documents", "kmeans"):
+        met = []
+        for seed in range(40):
+            table = starts.seed_table(starts.make_seeds(corpus, grid, how, TOPICS, seed, n_w, merged=1), WORDS)
+            mass = (table[:250, :TOPICS] / n_w[:250, None]).reshape(TOPICS, 50, TOPICS).sum(1)
+            met.append(len(set(mass.argmax(0).tolist())))
+        found[how] = np.mean(met)
+    assert 3.0 < found["documents"] < 3.8  # five independent draws meet 3.4 of five topics
+    assert found["kmeans"] > found["documents"] + 0.3
+
+
+def test_divergences_are_those_of_the_dense_formula(made):
+    corpus, documents = made
+    n_w = word_counts(documents)
+    chosen = starts.draw_documents(corpus, 30, 1)
+    sample = starts.Sample(corpus, corpus.grid(500), chosen)
+    mean = np.maximum(n_w / n_w.sum(), 1e-300)
+    q, out = np.zeros(WORDS), np.empty(30)
+    starts.divergences(sample.indptr, sample.words, sample.counts, sample.lengths, mean, 0.4, 7, q, out)
+    dense = np.array([word_counts([documents[d]]) for d in chosen])
+    dense /= dense.sum(1, keepdims=True)
+    centre = 0.6 * mean + 0.4 * dense[7]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        want = np.nansum(dense * np.log(dense / centre), 1)
+    np.testing.assert_allclose(out, want, rtol=1e-10)
+    assert not q.any()
+
+
+def test_merged_documents_are_those_nearest_to_their_centre(made):
+    corpus, documents = made
+    n_w = word_counts(documents)
+    sample = starts.Sample(corpus, corpus.grid(), starts.draw_documents(corpus, 100, 2))
+    mean = np.maximum(n_w / n_w.sum(), 1e-300)
+    planted = starts.draw_documents(corpus, 100, 2) % TOPICS
+    centres = np.array([int(np.flatnonzero(planted == t)[0]) for t in range(TOPICS)])
+    groups = starts.join_nearest(sample, mean, centres, 4, 0.5)
+    assert [g[0] for g in groups] == centres.tolist() and all(len(g) == 4 for g in groups)
+    assert len({d for g in groups for d in g}) == 4 * TOPICS
+    assert np.mean([planted[d] == planted[g[0]] for g in groups for d in g]) > 0.9
+
+
+def test_more_topics_than_documents_still_gives_different_topics(tmp_path):
+    documents = [{0: 3, 1: 2, 2: 2}, {3: 1, 4: 4, 5: 1}]
+    corpus = write_store(tmp_path / "corpus.zarr", documents, 6)
+    seeds = starts.make_seeds(corpus, corpus.grid(), "documents", 7, 0, word_counts(documents, 6))
+    table = starts.seed_table(seeds, 6)
+    assert len(np.unique(table[:, :7].round(3), axis=1).T) == 7
+    np.testing.assert_allclose(table.sum(0)[:7], 13 / 7, rtol=1e-5)
+
+
+def test_warm_start_maps_by_word(made, tmp_path):
+    corpus, documents = made
+    n_w = word_counts(documents)
+    rng = np.random.default_rng(0)
+    theirs = [f"w{i}" for i in range(WORDS - 1, 99, -1)] + ["elsewhere"]  # other order, 100 words missing, one more
+    phi = rng.random((len(theirs), TOPICS)).astype(np.float32) * 100
+    model = TopicModel.from_arrays(phi, theirs, np.full(TOPICS, 0.1), 0.5)
+    model.save(tmp_path / "model")
+    seeds = starts.make_seeds(corpus, corpus.grid(), "warm", TOPICS, 0, n_w, warm=tmp_path / "model")
+    assert isinstance(seeds, starts.ModelSeeds)
+    table = starts.seed_table(seeds, WORDS)
+    p = (phi + 0.5) / (phi.sum(0, dtype=np.float64) + len(theirs) * 0.5)
+    for word in (100, 177, 299):
+        np.testing.assert_allclose(table[word, :TOPICS], 1e6 * p[theirs.index(f"w{word}")], rtol=1e-4)
+    np.testing.assert_allclose(table[5, :TOPICS], 1e6 * n_w[5] / n_w.sum(), rtol=1e-5)
+    np.testing.assert_allclose(table.sum(0, dtype=np.float64), seeds.totals, rtol=1e-5)
+    assert seeds.unknown == pytest.approx(n_w[:100].sum() / n_w.sum())
+    with pytest.raises(InputError, match="-K 5"):
+        starts.make_seeds(corpus, corpus.grid(), "warm", TOPICS + 1, 0, n_w, warm=tmp_path / "model")
+    with pytest.raises(InputError, match="needs the model"):
+        starts.make_seeds(corpus, corpus.grid(), "warm", TOPICS, 0, n_w)
+    assert starts.make_seeds(corpus, corpus.grid(), "random", TOPICS, 0, n_w) is None
