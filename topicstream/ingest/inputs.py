@@ -12,7 +12,7 @@ from typing import Any
 from topicstream.errors import InputError
 from topicstream.ingest.guess import COUNTS, guess, guess_source, is_vocab_name
 from topicstream.ingest.reader import Reader, ReadOptions, reader_named
-from topicstream.ingest.source import Source, check_encoding, plain_suffix, relative_key
+from topicstream.ingest.source import Source, check_encoding, plain_suffix
 
 LOOKED_AT = 100
 """Files of one suffix in a folder whose content is looked at before the suffix is trusted."""
@@ -42,10 +42,13 @@ class TreeSource(Source):
         self.tree, self.size, self.done = tree, tree.size, 0
         self.options = options
 
-    def files(self) -> Iterator[tuple[Path, str, int]]:
-        """Path, key and size of each file; OSErrors are left to the reader."""
+    def files(self) -> Iterator[tuple[str, str, int]]:
+        """Path, key and size of each file."""
         for path, key in kept_files(self.tree, self.options):
-            size = path.stat().st_size if path.exists() else 0
+            try:
+                size = os.stat(path).st_size
+            except OSError:
+                size = 0  # gone since: the reader will say so
             self.done += size
             yield path, self.tree.prefix + key, size
 
@@ -76,7 +79,7 @@ class Inputs:
                     continue
                 for path, key in kept_files(part, self.options):
                     name = os.path.join(part.name, key)
-                    yield reader, Source(name, path, key=part.prefix + key, encoding=encoding, keep_going=going)
+                    yield reader, Source(name, Path(path), key=part.prefix + key, encoding=encoding, keep_going=going)
             else:
                 name, fmt, file = part
                 ready = self.first.pop(name, None)
@@ -125,36 +128,35 @@ def survey(paths: Any, options: ReadOptions) -> Inputs:
     return inputs
 
 
-def walk(root: Path) -> Iterator[tuple[Path, str]]:
-    """(path, key) of the regular files below root in sorted order; hidden ones left out.
+def walk(root: Path) -> Iterator[tuple[str, str]]:
+    """(path, key) of the regular files below root in sorted order; hidden ones left out.  The key is the path below
+    root with forward slashes.
 
-    InputError at a link that leads out of the tree or to a folder above it.
+    InputError at a link that leads out of the tree; links to folders within it are passed over, their files are read
+    at their own place.
     """
     real = root.resolve()
-    stack = [root]
+    stack = [(str(root), "")]
     while stack:
-        folder = stack.pop()
+        folder, prefix = stack.pop()
         try:
-            entries = sorted(os.scandir(folder), key=lambda e: os.fsencode(e.name), reverse=True)
+            entries = sorted(os.scandir(folder), key=lambda e: os.fsencode(e.name))
         except OSError as e:
             raise InputError(f"{folder}: cannot be read ({e.strerror}); check its permissions") from None
-        files = []
+        folders = []
         for entry in entries:
-            path = Path(entry.path)
             if entry.name.startswith("."):
                 continue
             if entry.is_symlink():
-                target = path.resolve()
+                target = Path(entry.path).resolve()
                 if not target.is_relative_to(real):
-                    raise InputError(f"{path}: a link that leads out of the folder; copy the file or give its own path")
-                if target.is_dir():
-                    continue  # its files are read at their own place
+                    what = "a link that leads out of the folder; copy the file or give its own path"
+                    raise InputError(f"{entry.path}: {what}")
             if entry.is_dir(follow_symlinks=False):
-                stack.append(path)
+                folders.append((entry.path, prefix + entry.name + "/"))
             elif entry.is_file():
-                files.append(path)
-        for path in reversed(files):
-            yield path, relative_key(path, root)
+                yield entry.path, prefix + entry.name
+        stack += reversed(folders)
 
 
 class _Guesser:
@@ -164,15 +166,16 @@ class _Guesser:
         self.options = options
         self.seen: dict[str, Counter[str]] = {}
 
-    def __call__(self, path: Path, name: str) -> str:
-        if is_vocab_name(path.name):
+    def __call__(self, path: str, name: str) -> str:
+        base = os.path.basename(path)
+        if is_vocab_name(base):
             return "vocab"
-        seen = self.seen.setdefault(plain_suffix(path.name), Counter())
+        seen = self.seen.setdefault(plain_suffix(base), Counter())
         if seen.total() >= LOOKED_AT and len(seen) == 1:
             return next(iter(seen))
-        if path.stat().st_size == 0:
+        if os.stat(path).st_size == 0:
             return "empty"
-        with Source(name, path, encoding=self.options.encoding, keep_going=True) as source:
+        with Source(name, Path(path), encoding=self.options.encoding, keep_going=True) as source:
             try:
                 found = guess_source(source, in_folder=True)
             except InputError:
@@ -189,7 +192,7 @@ def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
     for path, key in walk(root):
         found = guesser(path, os.path.join(name, key))
         counts[found] += 1
-        sizes[found] += path.stat().st_size
+        sizes[found] += os.stat(path).st_size
         example.setdefault(found, key)
     total = sum(sizes.values())
     if options.format is not None:
@@ -207,13 +210,13 @@ def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
         raise InputError(f"{name}: holds files of several formats: {what}; give --format or the files themselves")
     fmt = formats[0]
     if fmt == "unknown":
-        path = root / example[fmt]
-        with Source(os.path.join(name, example[fmt]), path, encoding=options.encoding) as source:
+        file = root / example[fmt]
+        with Source(os.path.join(name, example[fmt]), file, encoding=options.encoding) as source:
             guess(source.name, source.head(), in_folder=True)  # raises, saying why
     return Tree(root, name, fmt, fmt in COUNTS, size=sizes[fmt] if fmt in COUNTS else total)
 
 
-def kept_files(tree: Tree, options: ReadOptions) -> Iterator[tuple[Path, str]]:
+def kept_files(tree: Tree, options: ReadOptions) -> Iterator[tuple[str, str]]:
     """The files of a surveyed tree that are read, in order: those of its format."""
     guesser = _Guesser(options)
     for path, key in walk(tree.root):

@@ -42,10 +42,10 @@ codecs.register_error("topicstream-mark", _mark_undecodable)
 
 def plain_suffix(name: str) -> str:
     """The last suffix of a file name under the compression's, lower case: ``a.jsonl.gz`` -> ``.jsonl``."""
-    path = Path(name.lower())
-    if path.suffix == ".tgz":
+    stem, suffix = os.path.splitext(os.path.basename(name.lower()))
+    if suffix == ".tgz":
         return ".tar"
-    return Path(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
+    return os.path.splitext(stem)[1] if suffix in SUFFIXES else suffix
 
 
 class _Inflated:
@@ -303,8 +303,3 @@ def check_encoding(encoding: str | None) -> None:
             raise LookupError
     except LookupError:
         raise InputError(f"--encoding {encoding}: not an encoding that Python knows; try utf-8 or latin-1") from None
-
-
-def relative_key(path: Path, root: Path) -> str:
-    """The path below ``root`` with forward slashes, the id of a document in a folder tree."""
-    return os.path.relpath(path, root).replace(os.sep, "/")

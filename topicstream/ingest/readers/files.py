@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from topicstream.ingest.documents import Provenance, TextRun
 from topicstream.ingest.inputs import TreeSource
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import BadFile, Rejects
-from topicstream.ingest.source import Source
+from topicstream.ingest.source import MAGIC, SUFFIXES, Source, to_utf8
 
 MOST_FILES = 2048
 """Files of one piece."""
+SMALL_BYTES = 1 << 20
+"""Files up to this size are read in one go."""
 
 
 class Files:
@@ -29,10 +32,10 @@ class Files:
         if isinstance(source, TreeSource):
             files = source.files()
         else:
-            files = iter([(source.path, source.key, source.size or 0)]) if source.path else iter([])
+            files = iter([(str(source.path), source.key, source.size or 0)]) if source.path else iter([])
             if source.path is None:
                 raise InputError("standard input cannot be read as files; give --format lines")
-        group: list[tuple[Path, str]] = []
+        group: list[tuple[str, str]] = []
         size = record = 0
         for path, key, length in files:
             if group and (size + length > options.piece_bytes or len(group) == MOST_FILES):
@@ -49,21 +52,31 @@ class Files:
         names, keys, texts = [], [], []
         for path, key in piece.data:
             try:
-                with Source(str(path), path, encoding=options.encoding) as source:
-                    texts.append(source.read(options.record_bytes + 1))
+                texts.append(_content(path, options))
             except BadFile as e:
-                rejects.add(str(path), 0, e.reject.reason)
+                rejects.add(path, 0, e.reject.reason)
                 continue
             except OSError as e:
-                rejects.add(str(path), 0, f"cannot be read ({e.strerror})")
+                rejects.add(path, 0, f"cannot be read ({e.strerror})")
                 continue
-            names.append(str(path))
+            names.append(path)
             keys.append(key)
             if len(texts[-1]) > options.record_bytes:
                 reason = f"a document of more than {options.record_bytes >> 20} MiB; split it or raise the limit"
-                rejects.add(str(path), 0, reason, texts.pop())
+                rejects.add(path, 0, reason, texts.pop())
                 del names[-1], keys[-1]
         return documents(names, keys, texts, rejects), rejects
+
+
+def _content(path: str, options: ReadOptions) -> bytes:
+    """A file as UTF-8, at most one byte more than a record may have."""
+    with open(path, "rb", buffering=0) as f:
+        if os.fstat(f.fileno()).st_size <= SMALL_BYTES:
+            data = f.readall() or b""
+            if not data.startswith(tuple(MAGIC)) and os.path.splitext(path)[1].lower() not in SUFFIXES:
+                return to_utf8(data, options.encoding)
+    with Source(path, Path(path), encoding=options.encoding) as source:
+        return source.read(options.record_bytes + 1)
 
 
 def documents(names: list[str], keys: list[str], texts: list[bytes], rejects: Rejects) -> TextRun:
