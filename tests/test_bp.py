@@ -1,9 +1,11 @@
 """bp, sibp and cvb0 against their dense twins, and the identities the exclusion must satisfy."""
 
+import itertools
+
 import numpy as np
 import pytest
-from tests.message_driver import Driver, dense_block, planted, shape_of
 
+from tests.message_driver import Driver, dense_block, planted, shape_of
 from tests.reference import bp as twin
 from topicstream.engines.base import Rule
 from topicstream.engines.message.bp import BeliefPropagation
@@ -36,7 +38,7 @@ def random_messages(x, topics=K, seed=0):
 def driver_at(kind, x, mu, cuts=(), **options):
     """A driver whose messages are mu, over blocks of rows cut at ``cuts``."""
     edges = [0, *cuts, len(x)]
-    parts = list(zip(edges[:-1], edges[1:]))
+    parts = list(itertools.pairwise(edges))
     blocks = [dense_block(x[a:b], i, a) for i, (a, b) in enumerate(parts)]
     memories = [
         {"messages": mu[a:b][x[a:b] > 0].astype(np.float32).reshape(len(x[a:b][x[a:b] > 0]), -1)} for a, b in parts

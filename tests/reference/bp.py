@@ -34,13 +34,13 @@ def synchronous(x, mu, alpha, beta, rule):
 
 def asynchronous(x, mu, alpha, beta, rule, order="documents", lam_by="cell"):
     """Messages in turn, sums moving at once.  order ``documents``: cell after cell of a document; ``words``: the cells
-    of word 0 over the documents, then word 1 ...; lam_by ``word``: lam moves only after the last cell of a word."""
+    of word 0 over the documents, then word 1 ...; lam_by: lam moves after each ``cell``, after each ``word`` or after the ``pass``."""
     mu = mu.copy()
     theta, phi, lam = sums(x, mu)
     cells = list(zip(*np.nonzero(x))) if order == "documents" else [(d, w) for w, d in zip(*np.nonzero(x.T))]
     waiting, last = np.zeros_like(lam), None
     for d, w in cells:
-        if lam_by == "cell" or w != last:
+        if lam_by == "cell" or (lam_by == "word" and w != last):
             lam, waiting, last = lam + waiting, np.zeros_like(lam), w
         own = own_share(rule, x[d, w]) * mu[d, w]
         new = message(theta[d], phi[w], lam, own, alpha, beta, x.shape[1])

@@ -64,10 +64,10 @@ def _move(x, scale, p, old, new, theta, change, lam):
 def _gather_theta(first, last, counts, old, theta):
     """theta[k] = sum over the document's cells of x mu; returns the document's tokens."""
     theta[:] = _ZERO
-    n = 0.0
+    n: float = 0.0
     for i in range(first, last):
         x = np.float32(counts[i])
-        n += x
+        n += float(x)
         for k in range(len(theta)):
             theta[k] += x * old[i, k]
     return n
@@ -96,7 +96,7 @@ def asynchronous(indptr, words, counts, base, index, totals, old, new, delta, al
             change = delta[words[i]][:k_all]
             s = _weigh(own, old[i], theta, alpha, base[index[words[i]]], change, beta, lam, p)
             _move(x, np.float32(1.0) / s, p, old[i], new[i], theta, change, lam)
-            loglik += x * math.log(s / (n - own + mass))
+            loglik += float(x) * math.log(s / (n - own + mass))
     return loglik
 
 
@@ -127,7 +127,7 @@ def synchronous(indptr, words, counts, base, index, totals, old, new, delta, alp
                 m = scale * p[k]
                 new[i, k] = m
                 row[k] += x * m
-            loglik += x * math.log(s / (n - own + mass))
+            loglik += float(x) * math.log(s / (n - own + mass))
     return loglik
 
 
@@ -173,7 +173,7 @@ def start_soft(indptr, words, counts, base, index, totals, new, delta, alpha, ro
                     for k in range(k_all):
                         change[k] += x * row[k]
                     if s > _ZERO:
-                        loglik += x * math.log(s / total)
+                        loglik += float(x) * math.log(s / total)
             theta[:] = p
     return loglik
 

@@ -45,7 +45,7 @@ class DenseMessages(Engine):
 
     @property
     def _asynchronous(self) -> bool:
-        return bool(self.options.schedule == "async")  # type: ignore[attr-defined]
+        return bool(self.options.schedule == "async")
 
     @property
     def memory(self) -> Mapping[str, ArraySpec]:

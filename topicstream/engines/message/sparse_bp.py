@@ -1,0 +1,243 @@
+"""Sparse-L belief propagation: stored messages over a document's L active topics, cost and storage flat in K.
+
+A cell's message is exact belief propagation (its own old share is taken out of theta, phi and lam) over the topics that
+are active in its document; it is stored as L small integers, without topic ids, since the document's cells share them:
+L bytes a cell whatever K is.  What was weighed, on which corpora, and what was measured is in scripts/BENCHMARKS.md;
+the decisions:
+
+    active set   the L largest topics of the document's mixture under the seed topics; no dense pass is needed.  For all
+                 documents in turn, every ``reopen`` passes, topics outside bid with the gradient of the document's
+                 likelihood, summed over the words that they are strong for, and change places with the weakest inside.
+    values       8 bits on a square-root scale: no loss against 16 bits or float32 (20news, K = 100: 2632 and 2633).
+    L            one a corpus and a multiple of 16, the lanes of a register; the cut is per document, not per cell:
+                 per cell it cost 2 % (L = 16 against dense), per document nothing.
+    order        word by word inside a block, so that a row of phi is read once and stays in the first cache.  theta and
+                 phi move after each cell, lam after each round.
+
+With --sparsity K and 32 bits a message it is dense belief propagation in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import (
+    LANES,
+    ArraySpec,
+    BlockShape,
+    Engine,
+    Key,
+    Options,
+    Out,
+    Rows,
+    Shape,
+    SparseDelta,
+    TableSpec,
+    option,
+    padded,
+)
+from topicstream.engines.message.learning import count_rows, learn, prior_stats
+from topicstream.errors import InputError
+from topicstream.kernels import sparse_messages as kernels
+from topicstream.kernels.logs import sum_x_log
+
+START_ROUNDS = 2  # 1 to 8 make no difference
+FLAT = (
+    1e4  # first messages follow the document's mixture alone: 1 to 3 % better after 20 passes than following the words
+)
+# bits of a stored number: its dtype and its largest value (the squares of 16 or more still sum to whole float32 numbers)
+STORED = {8: ("uint8", 255.0), 16: ("uint16", 4095.0), 32: ("float32", 1.0)}
+
+
+@dataclass(frozen=True)
+class SparseOptions(Options):
+    """Options of ``sparse-bp``."""
+
+    sparsity: int = option(32, "active topics of a document, rounded up to a multiple of 16", min=1, max=65536)
+    message_bits: int = option(8, "bits of a stored share", choices=(8, 16, 32), advanced=True)
+    band: float = option(
+        1.0, "a message that would move by no more than this many steps stays; -1: move all", min=-1.0, advanced=True
+    )
+    reopen: int = option(4, "passes between two looks at the topics outside a document's own", min=1, advanced=True)
+    gain: float = option(2.0, "how eagerly topics from outside enter a document", min=0.0, advanced=True)
+    reach: float = option(
+        0.05, "topics within this share of a word's strongest bid for its documents", min=0.0, max=1.0, advanced=True
+    )
+
+
+class SparseBeliefPropagation(Engine):
+    """Table: phi.  Block memory: messages (uint8[nnz, L], word by word), topics and wanted (uint16[D, L]: the active
+    topics the messages are over, and those of the next visit), theta (float32[D, L])."""
+
+    name = "sparse-bp"
+    cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (7), over L topics a document"
+    starts = ("documents", "kmeans", "warm")
+    Options = SparseOptions
+    options: SparseOptions
+
+    def __init__(self, shape: Shape, options: SparseOptions) -> None:
+        super().__init__(shape, options)
+        if padded(shape.topics) > 1 << 16:
+            raise InputError(f"sparse-bp stores topics in 16 bits: at most 65,536 topics, not {shape.topics}")
+        self.columns = padded(shape.topics)
+        self.width = min(padded(options.sparsity), self.columns)
+
+    @property
+    def tables(self) -> Mapping[str, TableSpec]:
+        return {"phi": TableSpec(row_mass=True, delta="sparse")}
+
+    @property
+    def memory(self) -> Mapping[str, ArraySpec]:
+        return {
+            "messages": ArraySpec("cell", STORED[self.options.message_bits][0], self.width),
+            "topics": ArraySpec("document", "uint16", self.width),
+            "wanted": ArraySpec("document", "uint16", self.width),
+            "theta": ArraySpec("document", "float32", self.width),
+        }
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        found = {"loglik": 1, "tokens": 1}
+        return found | prior_stats(self.shape.topics) if self.options.learn_priors else found
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        alpha = 0.1 if self.options.alpha is None else self.options.alpha
+        beta = 0.01 if self.options.beta is None else self.options.beta
+        return {"alpha": np.full(self.shape.topics, alpha, np.float64), "beta": np.array([beta], np.float64)}
+
+    # larger blocks than other engines: a row of phi is read once a block, so its cost a cell falls with the block
+    def block_cells(self) -> int:
+        return int(min(max(self.shape.cells // 24, 1 << 16), 1 << 20))
+
+    def block_docs(self) -> int:
+        return 1 << 14
+
+    def round_blocks(self) -> int:
+        return 4
+
+    def _most_entries(self, words: int, cells: int) -> int:
+        # two lists of topics for a cell whose document's active set changed, never more than a row
+        return min(words * self.columns, 2 * self.width * cells) + LANES
+
+    def scratch_bytes(self, block: BlockShape) -> int:
+        looked = block.docs // self.options.reopen + 1
+        entries = self._most_entries(block.words, block.cells)
+        return 16 * block.words + 24 * block.cells + 4 * looked * self.columns + 6 * entries + 64 * self.columns
+
+    def start(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        topics, theta = self._wide(out.memory["topics"]), self._wide(out.memory["theta"])
+        seeds, sums = rows["phi"], totals["phi"]
+        kernels.open_topics(
+            block.indptr, block.words, block.counts, seeds.base, seeds.index, sums, self.shape.topics, START_ROUNDS,
+            topics, theta,
+        )  # fmt: skip
+        little = FLAT * sums.sum() / (self.shape.topics * self.shape.words)
+        nobody = np.full(block.n_docs, -1, np.int32)
+        doc, x = self._sweep(
+            block, seeds, sums, params, out, topics, theta, self._wide(out.memory["messages"]), little, nobody, True
+        )
+        kernels.sum_theta(doc, x, self._wide(out.memory["messages"]), theta)
+        out.memory["wanted"][:] = out.memory["topics"]
+
+    def process(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        memory: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        before, wanted = self._wide(memory["topics"]), self._wide(out.memory["wanted"])
+        topics, theta = self._wide(out.memory["topics"]), self._wide(out.memory["theta"])
+        topics[:] = self._wide(memory["wanted"])
+        theta[:] = self._wide(memory["theta"])
+        theta[topics != before] = 0.0
+        numbers = block.first_doc + np.arange(block.n_docs)
+        look = (numbers + key.pass_number) % self.options.reopen == 0
+        if self.width >= self.shape.topics:
+            look[:] = False
+        chosen = np.where(look, np.cumsum(look) - 1, -1).astype(np.int32)
+        old, beta = self._wide(memory["messages"]), float(params["beta"][0])
+        self._sweep(block, rows["phi"], totals["phi"], params, out, before, theta, old, beta, chosen, False)
+        if look.any():
+            scores = out.scratch.array("scores", (int(look.sum()), self.columns), np.float32)
+            kernels.choose(scores, chosen, topics, theta, params["alpha"], np.float32(self.options.gain), wanted)
+        else:
+            wanted[:] = topics
+        if self.options.learn_priors:
+            kernels.count_active(topics, theta, self.shape.topics, out.stats["topic_bins"], out.stats["length_bins"])
+            count_rows(block, rows["phi"], self.shape.topics, out)
+
+    def end_pass(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
+    ) -> dict[str, float]:
+        if not self.options.learn_priors:
+            return {}
+        return learn(params, self.initial_params(), stats, totals["phi"], self.shape.words)
+
+    def _wide(self, memory: np.ndarray) -> np.ndarray:
+        return memory.reshape(-1, self.width)
+
+    def _sweep(
+        self,
+        block: Block,
+        phi: Rows,
+        sums: np.ndarray,
+        params: Mapping[str, np.ndarray],
+        out: Out,
+        before: np.ndarray,
+        theta: np.ndarray,
+        old: np.ndarray,
+        beta: float,
+        chosen: np.ndarray,
+        first: bool,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Arrange the cells by word and sweep them; theta is the documents' counts before and after.  Returns doc, x."""
+        take, n, columns = out.scratch.array, self.shape.topics, self.columns
+        ptr, doc = take("ptr", block.n_words + 1, np.int64), take("doc", block.n_cells, np.int32)
+        x, likely = take("x", block.n_cells, np.float32), take("likely", block.n_cells, np.float64)
+        kernels.by_word(block.indptr, block.words, block.counts, ptr, doc, x)
+        topics = self._wide(out.memory["topics"])
+        # padding: an infinite lam gives the topics that are not there no share
+        alpha, lam = np.zeros(columns, np.float32), np.full(columns, np.inf, np.float32)
+        alpha[:n] = params["alpha"]
+        lam[:n] = sums[:n] + self.shape.words * beta
+        inverse = (1.0 / lam).astype(np.float32)
+        near = alpha[topics]
+        running = np.concatenate(([0.0], np.cumsum(block.counts, dtype=np.float64)))
+        mass = (np.diff(running[block.indptr]) + near.sum(1)).astype(np.float32)
+        kept = (before == topics).all(1).astype(np.uint8)
+        looked = int(chosen.max(initial=-1)) + 1
+        scores = take("scores", (looked, columns), np.float32)
+        scores[:] = 0.0
+        most = kernels.most_entries(ptr, self.width, columns) + LANES
+        out_ptr = out.keep.array("delta ptr", block.n_words + 1, np.int64)
+        out_topic = out.keep.array("delta topic", most, np.uint16)
+        out_value = out.keep.array("delta value", most, np.float32)
+        theta += near
+        entries = kernels.sweep(
+            ptr, doc, x, phi.base, phi.index, topics, before, kept, theta, lam[topics], mass, old,
+            self._wide(out.memory["messages"]), np.float32(alpha[:n].min()), np.float32(beta),
+            np.float32(STORED[self.options.message_bits][1]), np.float32(self.options.band), first, chosen, scores,
+            inverse, np.float32(self.options.reach if looked else 0.0), likely, out_ptr, out_topic, out_value,
+        )  # fmt: skip
+        theta -= near
+        out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
+        out.stats["loglik"][0] = sum_x_log(likely, x, 0, block.n_cells, 1.0, 0.0)
+        out.stats["tokens"][0] = block.tokens
+        return doc, x

@@ -1,0 +1,346 @@
+"""Belief propagation whose cell costs L topics instead of K: the kernels of ``engines/message/sparse_bp.py``.
+
+Eq. (7) of Zeng, Cheung & Liu 2013 over the L active topics of a document only:
+
+    mu_j  ~  (theta_dj - x mu_j + alpha) (phi_w,a(j) - x mu_j + beta) / (lam_a(j) - x mu_j + W beta),   a = topics[d]
+
+A message is stored as L small integers q and means mu_j = q_j^2 / sum_i q_i^2: the largest entry is ``top`` (255 in 8
+bits), and squaring gives small shares fine steps.  |mu_j - wanted| <= sqrt(mu_j max mu) / top * (1 + small): 0.4 % of the
+largest share at most, 0.04 % where the share is a hundredth of it; shares below 4e-6 of the largest become 0.  What is
+stored is what is added to theta, phi and lam and what is taken out of them later, so exclusion is exact.
+
+A block is swept word by word (within a word, document by document): a word's row of phi stays in the first cache
+however large K is, and a document's state is 2 L floats.  phi_w and theta_d move after each cell, lam after each block.
+
+    ptr       int64[U+1]      cells of local word u: ptr[u] .. ptr[u+1]; all cell arrays are in this order
+    doc, x    int32, float32[nnz]   row of the document, count
+    topics    uint16[D, L]    active topics;  kept uint8[D]: 0 where ``before`` (uint16[D, L]) differs from it
+    theta     float32[D, L]   theta_dj + alpha_a(j) while a block is swept
+    old, new  uint8, uint16 or float32[nnz, L]  stored messages
+    base, index, totals       rows of phi: base[index[u]], float32[., Kp];  column sums float64[Kp]
+    out_ptr int64[U+1], out_topic uint16[.], out_value float32[.]   the sparse delta, one entry a changed (word, topic)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.kernels.gather import (
+    gather,
+    highest,
+    narrow,
+    root,
+    scatter,
+    squeeze,
+    widen,
+)
+from topicstream.kernels.gather import (
+    index as topic_index,
+)
+from topicstream.kernels.jit import kernel
+from topicstream.kernels.priors import BINS, bin_of
+from topicstream.kernels.simd import larger, load, splat, store, total
+
+HEAVY = np.float32(4096.0)  # rows with a larger entry keep their change apart: float32 would lose small messages
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+
+@kernel
+def by_word(indptr, words, counts, ptr, doc, x):
+    """Cells of a block in word-major order: fills ptr, doc and x (a counting sort)."""
+    ptr[:] = 0
+    for i in range(len(words)):
+        ptr[words[i] + 1] += 1
+    for u in range(len(ptr) - 1):
+        ptr[u + 1] += ptr[u]
+    for d in range(len(indptr) - 1):
+        for i in range(indptr[d], indptr[d + 1]):
+            u = words[i]
+            j = ptr[u]
+            doc[j] = d
+            x[j] = np.float32(counts[i])
+            ptr[u] = j + 1
+    for u in range(len(ptr) - 1, 0, -1):
+        ptr[u] = ptr[u - 1]
+    ptr[0] = 0
+
+
+@kernel
+def most_entries(ptr, width, columns):
+    """An upper bound of the entries of a block's delta: two lists of topics a cell, or a row a word."""
+    n = np.int64(0)
+    for u in range(len(ptr) - 1):
+        n += min(2 * width * (ptr[u + 1] - ptr[u]), columns)
+    return n
+
+
+@kernel
+def sum_theta(doc, x, values, theta):
+    """theta[d] = sum of x mu over the document's cells (float32[D, L]), from the stored messages."""
+    width = theta.shape[1]
+    theta[:] = _ZERO
+    for i in range(len(doc)):
+        s = splat(_ZERO)
+        for j in range(0, width, 16):
+            q = widen(values, i * width + j)
+            s = s + q * q
+        sum_q = total(s)
+        if sum_q > _ZERO:
+            scale = splat(x[i] / sum_q)
+            at = np.int64(doc[i]) * width
+            for j in range(0, width, 16):
+                q = widen(values, i * width + j)
+                store(theta, at + j, load(theta, at + j) + scale * (q * q))
+
+
+@kernel(inline="always")
+def _leave(i, at, width, own, before, topics, old, new, row):
+    """A document whose active topics changed: the shares of topics that left it are taken out of the word's row."""
+    for j in range(width):
+        q = old[i * width + j]
+        if before[at + j] != topics[at + j]:
+            row[before[at + j]] -= own * np.float32(q) * np.float32(q)
+            q = 0
+        new[i * width + j] = q
+
+
+@kernel
+def sweep(
+    ptr, doc, x, base, index, topics, before, kept, theta, lam, mass, old, new, floor, beta, top, band, first,
+    chosen, scores, inverse, reach, likely, out_ptr, out_topic, out_value,
+):  # fmt: skip
+    """Visit every cell of a block once; see the module's legend.
+
+    mass     float32[D]  n_d + sum of alpha over the active topics
+    lam      float32[D, L]  lam + W beta of the active topics
+    floor    float32     the least alpha
+    top      float32     largest stored integer
+    band     float32     a message none of whose stored numbers would move by more stays as it is
+    first    bool        the first visit: nothing is stored yet, base are seed topics, theta stays as it is
+    chosen   int32[D]    row of ``scores`` where the gain of topics outside is collected, or -1
+    scores   float32[n, Kp]  gains (see ``choose``), from the topics of a word within ``reach`` of its strongest
+    inverse  float32[Kp]     1 / (lam + W beta)
+    likely   float64[nnz]    receives p(w | all other cells) as it stood before the update
+    """
+    width, columns = topics.shape[1], base.shape[1]
+    flat_before, flat_topics = before.reshape(-1), topics.reshape(-1)
+    flat_old, flat_new = old.reshape(-1), new.reshape(-1)
+    row = np.empty(columns, np.float32)
+    share, own_share, entry = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
+    strong_topic, strong = np.empty(columns + 16, np.uint16), np.empty(columns + 16, np.float32)
+    betas, floors = splat(beta), splat(floor)
+    n = np.int64(0)
+    out_ptr[0] = 0
+    for u in range(len(ptr) - 1):
+        r = index[u] * columns
+        peak = splat(_ZERO)
+        for k in range(0, columns, 16):
+            b = load(base, r + k)
+            peak = larger(peak, b)
+            store(row, k, b + betas)
+        apart = first or highest(peak) > HEAVY
+        n_strong = np.int64(0)
+        if reach > _ZERO:
+            best = splat(_ZERO)
+            for k in range(0, columns, 16):
+                best = larger(best, load(row, k) * load(inverse, k))
+            cut = reach * highest(best)
+            cuts = splat(cut)
+            for k in range(0, columns, 16):
+                ratio = load(row, k) * load(inverse, k)
+                n_strong += squeeze(strong_topic, strong, n_strong, k, larger(ratio - cuts, splat(_ZERO)))
+            for j in range(n_strong):
+                strong[j] += cut
+        if apart:
+            row[:] = _ZERO
+        for i in range(ptr[u], ptr[u + 1]):
+            d = np.int64(doc[i])
+            at = d * width
+            own, moved = _ZERO, False
+            if not first:
+                s = splat(_ZERO)
+                for j in range(0, width, 16):
+                    q = widen(flat_old, i * width + j)
+                    s = s + q * q
+                sum_q = total(s)
+                own = x[i] / sum_q if sum_q > _ZERO else _ZERO
+                if kept[d] == 0:
+                    moved = True
+                    _leave(i, at, width, own, flat_before, flat_topics, flat_old, flat_new, row)
+            s, peak, owns = splat(_ZERO), splat(_ZERO), splat(own)
+            for j in range(0, width, 16):
+                ids = topic_index(topics, at + j)
+                f = gather(row, 0, ids)
+                store(entry, j, f)
+                if apart:
+                    f = gather(base, r, ids) + betas if first else f + gather(base, r, ids) + betas
+                o = splat(_ZERO)
+                if not first:
+                    q = widen(flat_new, i * width + j) if moved else widen(flat_old, i * width + j)
+                    o = owns * (q * q)
+                store(own_share, j, o)
+                p = larger(load(theta, at + j) - o, floors) * larger(f - o, betas) / (load(lam, at + j) - o)
+                store(share, j, p)
+                s = s + p
+                peak = larger(peak, p)
+            sum_p = total(s)
+            stretch = splat(top / np.sqrt(highest(peak)))
+            s, gap = splat(_ZERO), splat(_ZERO)
+            for j in range(0, width, 16):
+                q = narrow(flat_new, i * width + j, root(load(share, j)) * stretch)
+                store(share, j, q * q)
+                s = s + q * q
+                if not first:
+                    q = q - widen(flat_old, i * width + j)
+                    gap = larger(gap, larger(q, splat(_ZERO) - q))
+            likely[i] = sum_p / (mass[d] - x[i])
+            c = chosen[d]
+            if c >= 0:
+                weight = x[i] / sum_p
+                for j in range(n_strong):
+                    scores[c, strong_topic[j]] += weight * strong[j]
+            if not first and not moved and highest(gap) <= band:
+                for j in range(0, width, 16):
+                    narrow(flat_new, i * width + j, widen(flat_old, i * width + j))
+                continue
+            scale = splat(x[i] / total(s))
+            for j in range(0, width, 16):
+                ids = topic_index(topics, at + j)
+                change = scale * load(share, j) - load(own_share, j)
+                if not first:
+                    store(theta, at + j, load(theta, at + j) + change)
+                scatter(row, 0, ids, load(entry, j) + change)
+        for k in range(0, columns, 16):
+            change = load(row, k)
+            if not apart:
+                change = change - (load(base, r + k) + betas)
+            n += squeeze(out_topic, out_value, n, k, change)
+        out_ptr[u + 1] = n
+    return n
+
+
+@kernel
+def largest(values, n, width, heap):
+    """Numbers of the ``width`` largest of values[:n] -> heap (int32[width], ascending); equal values: the lower number.
+    Values are >= 0 and n >= width."""
+    size = 0
+    for k in range(n):
+        v = values[k]
+        if size < width:
+            j = size
+            size += 1
+            while j > 0:  # the root is the worst: smallest value, then highest number
+                up = (j - 1) >> 1
+                if values[heap[up]] >= v:
+                    heap[j] = heap[up]
+                    j = up
+                else:
+                    break
+            heap[j] = k
+        elif v > values[heap[0]]:
+            j = 0
+            while True:
+                kid = 2 * j + 1
+                if kid >= width:
+                    break
+                if kid + 1 < width and _worse(values, heap[kid + 1], heap[kid]):
+                    kid += 1
+                if _worse(values, heap[kid], k):
+                    heap[j] = heap[kid]
+                    j = kid
+                else:
+                    break
+            heap[j] = k
+    heap.sort()
+
+
+@kernel(inline="always")
+def _worse(values, a, b):
+    """Whether a goes before b does: smaller value, or equal and the higher number."""
+    return values[a] < values[b] or (values[a] == values[b] and a > b)
+
+
+@kernel
+def choose(scores, chosen, topics, theta, alpha, gain, wanted):
+    """Which topics a document lets in for which: wanted (uint16[D, L]) = topics but for the exchanged ones.
+
+    scores[c, k] is the factor by which one step would multiply a share of topic k in the document (the gradient of its
+    log-likelihood), counted over the words for which k is strong.  From the best newcomer and the weakest topic on, they
+    change places while gain * alpha_k * score_k exceeds the weak topic's theta (float32[D, L], counts).
+    """
+    width, k_all = topics.shape[1], len(alpha)
+    used = np.zeros(scores.shape[1], np.uint8)
+    for d in range(len(chosen)):
+        wanted[d] = topics[d]
+        c = chosen[d]
+        if c < 0:
+            continue
+        for j in range(width):
+            used[topics[d, j]] = 1
+        bid = scores[c]
+        for k in range(k_all):
+            bid[k] = _ZERO if used[k] else bid[k] * gain * np.float32(alpha[k])
+        for j in range(width):
+            used[topics[d, j]] = 0
+        while True:
+            k, j = int(np.argmax(bid[:k_all])), 0
+            low = np.float32(np.inf)
+            for i in range(width):
+                held = theta[d, i] if wanted[d, i] == topics[d, i] else np.float32(np.inf)
+                if held < low:
+                    low, j = held, i
+            if bid[k] <= low or bid[k] <= _ZERO:
+                break
+            wanted[d, j] = k
+            bid[k] = _ZERO
+
+
+@kernel
+def open_topics(indptr, words, counts, base, index, totals, k_all, rounds, topics, theta):
+    """Active topics of each document from seed topics: the L largest shares of its mixture after ``rounds`` inner
+    iterations of EM from an even mixture.  topics: uint16[D, L] ascending, theta: float32[D, L] their share of n_d."""
+    width, columns = topics.shape[1], base.shape[1]
+    inverse, g, took = np.zeros(columns, np.float32), np.empty(columns, np.float32), np.empty(columns, np.float32)
+    heap = np.empty(width, np.int32)
+    for k in range(k_all):
+        inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
+    for d in range(len(indptr) - 1):
+        took[:] = _ONE
+        for _ in range(rounds):
+            for k in range(columns):
+                g[k] = took[k] * inverse[k]
+            took[:] = _ZERO
+            for i in range(indptr[d], indptr[d + 1]):
+                r = index[words[i]] * columns
+                s = splat(_ZERO)
+                for k in range(0, columns, 16):
+                    s = s + load(g, k) * load(base, r + k)
+                sum_s = total(s)
+                if sum_s > _ZERO:
+                    weight = splat(np.float32(counts[i]) / sum_s)
+                    for k in range(0, columns, 16):
+                        store(took, k, load(took, k) + weight * load(base, r + k))
+            for k in range(columns):
+                took[k] *= g[k]
+        largest(took, columns, width, heap)  # padding has share 0 and the highest numbers
+        for j in range(width):
+            topics[d, j] = heap[j]
+            theta[d, j] = took[heap[j]]
+
+
+@kernel
+def count_active(topics, theta, k_all, topic_bins, length_bins):
+    """Enter theta of the active topics into the histograms of ``kernels.priors``."""
+    for d in range(theta.shape[0]):
+        length = 0.0
+        for j in range(theta.shape[1]):
+            value = theta[d, j]
+            length += value
+            if value > 0.0 and topics[d, j] < k_all:
+                b = bin_of(value)
+                if b >= 0:
+                    topic_bins[topics[d, j] * BINS + b] += 1.0
+        if length > 0.0:
+            b = bin_of(length)
+            if b >= 0:
+                length_bins[b] += 1.0
