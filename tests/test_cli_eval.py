@@ -70,6 +70,27 @@ def test_eval_of_another_corpus_and_training(capsys):
     assert "all documents of corpus.zarr" in out and "training perplexity" in out
 
 
+def test_eval_of_raw_text_tokenises_as_the_model_did(capsys, folder, tmp_path):
+    from topicstream.tokens.recipe import Recipe
+
+    counts, _ = planted(3, 160, W, K, length=40)
+    raw = tmp_path / "new.jsonl"
+    with open(raw, "w") as f:
+        for d, row in enumerate(counts[:40]):
+            text = " ".join(f"Word{w}" for w in np.repeat(np.arange(W), row))
+            f.write(json.dumps({"id": f"heldout-{d}", "text": f"{text} neverseen the {d}"}) + "\n")
+    code, _, err = typed(capsys, "eval", "--heldout", str(raw))
+    assert code == 3 and "tokenised" in err
+    TopicModel.open("model").save(tmp_path / "model", tokenizer=Recipe().to_json())
+    code, out, err = typed(capsys, "eval", "--model", str(tmp_path / "model"), "--heldout", str(raw), "--json")
+    assert code == 0, err
+    found = json.loads(out)["heldout"]
+    inside = json.loads(typed(capsys, "eval", "--heldout", "--json")[1])["heldout"]
+    assert (found["tokens"], found["cells"], found["docs"]) == (inside["tokens"], inside["cells"], inside["docs"])
+    assert found["perplexity"] == pytest.approx(inside["perplexity"], rel=1e-5)
+    assert found["oov_tokens"] == 40  # "neverseen"; "the" is a stop word, numbers are none
+
+
 def test_eval_through_the_environment(capsys, monkeypatch, folder, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TOPICS_MODEL", str(folder / "turned"))

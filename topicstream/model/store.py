@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +255,7 @@ class ModelWriter:
         sync_folder(self._folder)
         sync_folder(self.path)
         full = {
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
             **manifest,
             "schema": SCHEMA,
             "kind": "model",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +187,6 @@ class TopicModel:
         Never seen half-written: an older model at ``path`` stays readable until the new manifest replaces its own.
         """
         origin = {**self.manifest, **manifest}
-        origin.setdefault("created", datetime.now(UTC).isoformat(timespec="seconds"))
         origin.setdefault("versions", versions())
         with ModelWriter(path, self.n_words, self.n_topics) as writer:
             for start, rows in self.spans():
