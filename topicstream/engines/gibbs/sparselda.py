@@ -32,6 +32,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.engines.base import Key, Out, PackedRows
 from topicstream.engines.gibbs.chain import Chain, keep_delta
+from topicstream.errors import TopicsError
 from topicstream.kernels.count_priors import close_document
 from topicstream.kernels.jit import fast_kernel, kernel
 from topicstream.kernels.packed import count_tokens, differences, lay_out, most, rise, sink, slack_starts
@@ -52,36 +53,21 @@ def dot(a, b):
 
 @kernel
 def sweep(
-    indptr,
-    words,
-    counts,
-    z,
-    start,
-    length,
-    arena,
-    m,
-    n_t,
-    inv,
-    coef,
-    alpha,
-    beta,
-    mass,
-    seed,
-    pass_number,
-    first_doc,
-    n_td,
-    slot,
-    topics,
-    topic_bins,
-    lengths,
-    stats,
-):
-    K = len(alpha)
+    indptr, words, counts, z, start, length, arena, m, n_t, inv, coef, alpha, beta, mass, seed, pass_number, first_doc,
+    n_td, slot, topics, topic_bins, lengths, found,
+):  # fmt: skip
+    """One sweep over a block (symbols: the module's head).  mass: beta W.
+
+    found: float64[12]: log p(w | d) summed, draws from s, r, q, draws of the old topic, documents, their topics,
+    log p(z), tokens, and the running s, r, q after the last token.  Returns -1, or the number of the first token whose
+    topic its word's row does not have (then z and table do not belong together).
+    """
+    n_all = len(alpha)
     bits_m = np.int64(m)
     one = np.int64(1) << bits_m
     mask = one - 1
     alpha_sum = alpha.sum()
-    for t in range(K):
+    for t in range(n_all):
         inv[t] = 1.0 / (mass + n_t[t])
         coef[t] = alpha[t] * inv[t]
         n_td[t] = 0
@@ -94,6 +80,7 @@ def sweep(
     doc_loglik = 0.0
     documents = 0
     doc_topics = 0
+    s = r = q = 0.0
     for d in range(len(indptr) - 1):
         a, b = indptr[d], indptr[d + 1]
         n_d = np.int64(0)
@@ -131,6 +118,8 @@ def sweep(
             for _ in range(counts[c]):
                 old = np.int64(z[i])
                 p = find(arena, at, n, old, bits_m)
+                if p < 0:
+                    return i
                 # take the token out
                 e = np.int64(arena[at + p])
                 nd = n_td[old] - 1
@@ -166,11 +155,11 @@ def sweep(
                         if x < 0.0 or k == n - 1:
                             break
                         k += 1
-                    while f < one:
+                    while f < one and k > 0:  # rounding has carried x past the last entry: the last with a count
                         k -= 1
                         f = np.int64(arena[at + k])
                     pn = k
-                    new = f & mask
+                    new = f & mask if f >= one else old
                 else:
                     x = (x - q) / beta
                     if x < r:
@@ -182,16 +171,18 @@ def sweep(
                                 new = t
                                 if x < 0.0:
                                     break
+                        if new < 0:
+                            new = old
                     else:
                         draws_s += 1
                         x -= r
-                        for t in range(K):
+                        for t in range(n_all):
                             x -= alpha[t] * inv[t]
                             if x < 0.0:
                                 new = np.int64(t)
                                 break
                         if new < 0:
-                            new = np.int64(K - 1)
+                            new = np.int64(n_all - 1)
                 if new == old:
                     kept += 1
                     arena[at + p] = e
@@ -249,15 +240,10 @@ def sweep(
             t = topics[j]
             n_td[t] = 0
             coef[t] = alpha[t] * inv[t]
-    stats[0] += loglik
-    stats[1] += draws_s
-    stats[2] += draws_r
-    stats[3] += draws_q
-    stats[4] += kept
-    stats[5] += documents
-    stats[6] += doc_topics
-    stats[7] += doc_loglik
-    stats[8] += i
+    found[0], found[1], found[2], found[3], found[4] = loglik, draws_s, draws_r, draws_q, kept
+    found[5], found[6], found[7], found[8] = documents, doc_topics, doc_loglik, i
+    found[9], found[10], found[11] = beta * s, beta * r, q
+    return np.int64(-1)
 
 
 class SparseLDA(Chain):
@@ -294,13 +280,18 @@ class SparseLDA(Chain):
         real = scratch.array("coefficients", (2, k), np.float64)
         whole = scratch.array("document topics", (3, k), np.int64)
         alpha, beta = params["alpha"], float(params["beta"][0])
-        found = np.zeros(9)
+        found = np.zeros(12)
         stats = out.stats
-        sweep(
+        stray = sweep(
             block.indptr, block.words, block.counts, z, start, length, arena, m, n_t, real[0], real[1], alpha, beta,
             beta * self.shape.words, key.seed, key.pass_number, block.first_doc, whole[0], whole[1], whole[2],
             stats["topic_bins"], stats["lengths"], found,
         )  # fmt: skip
+        if stray >= 0:
+            raise TopicsError(
+                f"{self.name}: block {block.index}, token {stray}: its topic is not in the table, so block memory and table "
+                "do not belong together; start anew with --force"
+            )
         stats["loglik"][0], stats["draws"][:], stats["kept"][0] = found[0], found[1:4], found[4]
         stats["documents"][:], stats["doc_loglik"][0], stats["tokens"][0] = found[5:7], found[7], found[8]
         n = int(block.tokens)

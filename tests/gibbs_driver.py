@@ -1,0 +1,79 @@
+"""Small blocks, their packed rows and single sweeps: what the tests of the Gibbs engines stand on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import Key, Out, PackedRows, Scratch, Shape, padded
+from topicstream.engines.gibbs.chain import Chain
+from topicstream.kernels.packed import topic_bits
+
+
+def random_block(seed: int, docs: int, words: int, length: int) -> Block:
+    """A block whose documents have about ``length`` tokens over skewed words, some of them repeated; one is empty."""
+    rng = np.random.default_rng(seed)
+    p = 1.0 / np.arange(1, words + 1)
+    rows = rng.multinomial(length, p / p.sum(), size=docs)
+    rows[docs // 2] = 0
+    rows[0, rows.sum(0) == 0] = 1
+    d, w = np.nonzero(rows)
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(d, minlength=docs)))).astype(np.int64)
+    counts = rows[d, w].astype(np.int32)
+    return Block(0, 7, indptr, w.astype(np.int32), counts, np.arange(words, dtype=np.int32), float(counts.sum()))
+
+
+def table_of(block: Block, z: np.ndarray, topics: int) -> np.ndarray:
+    """n_wt int64[U, K] of a block's tokens."""
+    n_wt = np.zeros((block.n_words, topics), np.int64)
+    np.add.at(n_wt, (np.repeat(block.words, block.counts), z), 1)
+    return n_wt
+
+
+def pack_rows(n_wt: np.ndarray, dtype: Any = np.uint32) -> PackedRows:
+    """Dense counts as packed rows, descending."""
+    bits = topic_bits(n_wt.shape[1])
+    ptr, entries = [0], []
+    for row in n_wt.astype(np.int64):
+        held = sorted(((int(c) << bits) | t for t, c in enumerate(row) if c), reverse=True)
+        entries += held
+        ptr.append(len(entries))
+    return PackedRows(np.array(ptr, np.int64), np.array(entries, dtype), bits)
+
+
+def draw(
+    engine: Chain,
+    block: Block,
+    z: np.ndarray,
+    rows: PackedRows,
+    n_t: np.ndarray,
+    params: dict[str, np.ndarray],
+    key: Key,
+) -> Out:
+    """One ``process`` on packed rows."""
+    totals = np.zeros(padded(engine.shape.topics))
+    totals[: len(n_t)] = n_t
+    stats = {name: np.zeros(n) for name, n in engine.stats.items()}
+    out = Out({}, {"z": np.empty_like(z)}, stats, Scratch(), Scratch())
+    engine.process(block, {"phi": rows}, {"phi": totals}, {"z": z}, params, key, out)
+    return out
+
+
+def visit(
+    engine: Chain, block: Block, z: np.ndarray, n_wt: np.ndarray, params: dict[str, np.ndarray], key: Key
+) -> tuple[np.ndarray, np.ndarray, Out]:
+    """One ``process``: (new z, new n_wt, out)."""
+    out = draw(engine, block, z, pack_rows(n_wt), n_wt.sum(0), params, key)
+    delta = out.delta["phi"]
+    new = n_wt.copy()
+    rows = np.repeat(np.arange(block.n_words), np.diff(delta.ptr))
+    np.add.at(new, (rows, delta.topic), delta.value)
+    return out.memory["z"], new, out
+
+
+def make(kind: type[Chain], block: Block, topics: int, words: int, **options: Any) -> Chain:
+    """An engine for a corpus that is this one block."""
+    shape = Shape(block.n_docs, words, block.n_cells, block.tokens, topics)
+    return kind(shape, kind.Options(**options))
