@@ -19,14 +19,14 @@ def column_sums(table):
 
 
 @kernel
-def data_term(stat, base, index, scale, beta, term, topics, point):
+def data_term(src, stat):
     """sum_uk stat[u, k] E[log phi_uk] in float64; stat: expected counts [U, P] of a block."""
     total = 0.0
-    for u in range(len(index)):
-        i = index[u]
-        for k in range(topics):
-            x = scale * base[i, k] + beta
-            total += stat[u, k] * ((log(x) if point else digamma(x)) - term[k])
+    for u in range(len(src.row_of)):
+        i = src.row_of[u]
+        for k in range(src.topics):
+            x = src.scale * src.base[i, k] + src.beta
+            total += stat[u, k] * ((log(x) if src.point else digamma(x)) - src.term[k])
     return total
 
 
@@ -49,3 +49,12 @@ def totals_bound(totals, width, topics):
     for k in range(topics):
         total += lgamma(width) - lgamma(totals[k] + width)
     return total
+
+
+def evidence(rows: np.ndarray, beta: float, topics: int, local: float) -> float:
+    """The evidence lower bound where rows float32[W, P] are the sum of the documents' statistics.
+
+    local: sum over documents of bound_d less the data term.
+    """
+    totals = rows[:, :topics].sum(axis=0, dtype=np.float64)
+    return local + rows_bound(rows, 1.0, beta, topics) + totals_bound(totals, beta * len(rows), topics)

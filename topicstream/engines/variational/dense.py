@@ -44,22 +44,21 @@ def prior_weights(n, alpha, topics, t):
 
 
 @kernel
-def _hard_cell(row, scale, beta, term, topics, point, n_used, alpha, work):
+def _hard_cell(src, u, n_used, alpha, work):
     """work[k] = r_k of one cell by way of logarithms; returns log sum_k exp(E[log phi_k]) t_k.
 
     n_used: the N_dk from which t was made; a negative first entry says that t was 1 throughout.
     """
-    log_weights(row, scale, beta, term, topics, point, work)
-    most = -np.inf
-    for k in range(topics):
+    log_weights(src, u, work)
+    most, total = -np.inf, 0.0
+    for k in range(src.topics):
         if n_used[0] >= 0.0:
             work[k] += digamma(n_used[k] + alpha[k])
         most = max(most, work[k])
-    total = 0.0
-    for k in range(topics):
+    for k in range(src.topics):
         work[k] = exp(work[k] - most)
         total += work[k]
-    for k in range(topics):
+    for k in range(src.topics):
         work[k] /= total
     return most + np.log(total)
 
@@ -70,6 +69,13 @@ def copy_row(source, i, target, j):
     width = source.shape[1]
     for k in range(0, width, 16):
         simd.store(target, j * width + k, simd.load(source, i * width + k))
+
+
+@kernel
+def copy_array(source, target):
+    """target[:] = source, one-dimensional."""
+    for k in range(len(source)):
+        target[k] = source[k]
 
 
 @kernel
@@ -124,21 +130,19 @@ def sweep(first, last, counts, own, t, z, acc):
 
 
 @kernel
-def _inner(
-    first, last, words, counts, own, t, z, acc, n_used, n, alpha, topics, row_of, base, scale, beta, term, point, work
-):
+def _inner(src, first, last, words, counts, own, t, z, acc, n_used, n, alpha, work):
     """One inner iteration: from t to n (float64[P]).  n_used: N_dk behind t.  Returns (max |change|, hard cells)."""
     hard = sweep(first, last, counts, own, t, z, acc)
     change = 0.0
-    for k in range(topics):
+    for k in range(src.topics):
         n[k] = np.float64(acc[k]) * t[k]
     if hard > 0:
         for i in range(first, last):
-            if not z[i - first] > LEAST_Z:
-                _hard_cell(base[row_of[words[i]]], scale, beta, term, topics, point, n_used, alpha, work)
-                for k in range(topics):
+            if not z[i - first] > np.float32(LEAST_Z):
+                _hard_cell(src, words[i], n_used, alpha, work)
+                for k in range(src.topics):
                     n[k] += counts[i] * work[k]
-    for k in range(topics):
+    for k in range(src.topics):
         change = max(change, abs(n[k] - max(n_used[k], 0.0)))
     return change, hard
 
@@ -156,252 +160,122 @@ def dirichlet_part(n, alpha, topics):
 
 
 @kernel
-def _bound(
-    first,
-    last,
-    words,
-    counts,
-    log_scale,
-    z,
-    n_used,
-    n,
-    alpha,
-    topics,
-    hard,
-    row_of,
-    base,
-    scale,
-    beta,
-    term,
-    point,
-    work,
-):
+def _bound(src, first, last, words, counts, log_scale, z, n_used, n, alpha, work):
     """(bound_d, sum_w x_w log sum_k exp(E[log phi] + E[log pi])) of a document after ``_inner``."""
     fit = 0.0
     for i in range(first, last):
-        fit += counts[i] * (log_scale[words[i]] + log(max(np.float64(z[i - first]), 1e-300)))
-    if hard > 0:
-        for i in range(first, last):
-            if not z[i - first] > LEAST_Z:
-                exact = _hard_cell(base[row_of[words[i]]], scale, beta, term, topics, point, n_used, alpha, work)
-                fit += counts[i] * (exact - log_scale[words[i]] - log(max(np.float64(z[i - first]), 1e-300)))
+        if z[i - first] > np.float32(LEAST_Z):
+            fit += counts[i] * (log_scale[words[i]] + log(np.float64(z[i - first])))
+        else:
+            fit += counts[i] * _hard_cell(src, words[i], n_used, alpha, work)
     spread, mass, prior = 0.0, 0.0, 0.0
-    for k in range(topics):
+    for k in range(src.topics):
         mass += n[k]
         prior += alpha[k]
         if n[k] > 0.0 and n_used[0] >= 0.0:
             spread += n[k] * digamma(n_used[k] + alpha[k])
-    pi = digamma(mass + prior) if n_used[0] >= 0.0 else log(np.float64(topics))
-    return fit - spread + dirichlet_part(n, alpha, topics), fit - mass * pi
+    pi = digamma(mass + prior) if n_used[0] >= 0.0 else log(np.float64(src.topics))
+    return fit - spread + dirichlet_part(n, alpha, src.topics), fit - mass * pi
 
 
 @kernel
 def smallest_active(n, topics, tried):
-    """The untried topic of smallest mass above 0.01 token, or -1.  tried: uint8[P]."""
-    best = -1
+    """The untried topic of smallest mass above a hundredth of a token, or -1; never the only one.  tried: uint8[P]."""
+    best, active = -1, 0
     for k in range(topics):
-        if n[k] > 0.01 and tried[k] == 0 and (best < 0 or n[k] < n[best]):
-            best = k
-    return best
+        if n[k] > 0.01:
+            active += 1
+            if tried[k] == 0 and (best < 0 or n[k] < n[best]):
+                best = k
+    return best if active > 1 else -1
 
 
 @kernel
 def dense_step(
-    indptr,
-    words,
-    counts,
-    e,
-    log_scale,
-    row_of,
-    base,
-    scale,
-    beta,
-    term,
-    alpha,
-    topics,
-    point,
-    tol,
-    most_inner,
-    restarts,
-    restart_inner,
-    delta,
-    reports,
-    theta,
-    rows,
-    lanes,
-    z_of,
-):
+    src, indptr, words, counts, e, log_scale, alpha, tol, most_inner, restarts, restart_inner, delta, reports, rows,
+    lanes, z_of
+):  # fmt: skip
     """Visit every document of a block.
 
-    indptr, words, counts         the block's cells
-    e, log_scale                  word weights (weights.py); row_of, base, scale, beta, term: where they come from
-    alpha                         float64[P], padding 0
-    tol, most_inner               inner iterations until max |change of N_dk| < tol, at most most_inner
-    restarts, restart_inner       restart proposals a document, inner iterations each
-    delta                         float32[U, P], zeroed by the caller: += x_w r_wk
-    reports                       float64[D, REPORTS]: bound, log-likelihood, inner iterations, 1 if capped, restarts
-                                  tried, accepted, hard cells
-    theta                         float64[D or 0, P]: N_dk when it has rows
-    rows, lanes, z_of             buffers, best aligned to 64 bytes: float32[longest document, P], [3, P], [2, longest]
+    src                     where the word weights e: float32[U, P] and log_scale: float64[U] come from (weights.py)
+    indptr, words, counts   the block's cells
+    alpha                   float64[P], padding 0
+    tol, most_inner         inner iterations until max |change of N_dk| < tol, at most most_inner
+    restarts                restart proposals a document, restart_inner inner iterations each
+    delta                   float32[U, P], zeroed by the caller: += x_w r_wk
+    reports                 float64[D, REPORTS]: bound, log-likelihood, inner iterations, 1 if capped, restarts tried,
+                            accepted, hard cells
+    rows, lanes, z_of       buffers, aligned to 64 bytes: float32[longest document, P], [3, P], [2, longest]
     """
-    width = e.shape[1]
-    t, acc, t_best = lanes[0], lanes[1], lanes[2]
-    z, z_best = z_of[0], z_of[1]
-    t[:], acc[:] = 0.0, 0.0
+    width, topics = e.shape[1], src.topics
+    t, acc, t_trial = lanes[0], lanes[1], lanes[2]
     work, tried = np.zeros(width), np.zeros(width, np.uint8)
-    n, used = np.zeros(width), np.zeros(width)
-    n_best, used_best = np.zeros(width), np.zeros(width)
+    n, used, n_trial, used_trial = np.zeros(width), np.zeros(width), np.zeros(width), np.zeros(width)
     for d in range(len(indptr) - 1):
         first, last = indptr[d], indptr[d + 1]
         if last == first:
             continue
         for i in range(first, last):
             copy_row(e, words[i], rows, i - first)
-        own = rows[: last - first]
-        t[:topics] = 1.0
-        used[:] = 0.0
+        own, z, z_trial = rows[: last - first], z_of[0], z_of[1]
+        for k in range(width):
+            t[k] = 1.0 if k < topics else 0.0
+            t_trial[k] = 0.0
+            used[k], tried[k] = 0.0, 0
         used[0] = -1.0
         inner, hard, change = 0, 0, np.inf
         while True:
-            change, hard = _inner(
-                first,
-                last,
-                words,
-                counts,
-                own,
-                t,
-                z,
-                acc,
-                used,
-                n,
-                alpha,
-                topics,
-                row_of,
-                base,
-                scale,
-                beta,
-                term,
-                point,
-                work,
-            )
+            change, hard = _inner(src, first, last, words, counts, own, t, z, acc, used, n, alpha, work)
             inner += 1
             if (change < tol and inner > 1) or inner >= most_inner:
                 break
-            used[:] = n
+            copy_array(n, used)
             prior_weights(used, alpha, topics, t)
         reports[d, CAPPED] = 1.0 if not change < tol else 0.0
-        bound, fit = _bound(
-            first,
-            last,
-            words,
-            counts,
-            log_scale,
-            z,
-            used,
-            n,
-            alpha,
-            topics,
-            hard,
-            row_of,
-            base,
-            scale,
-            beta,
-            term,
-            point,
-            work,
-        )
-        if restarts > 0:
-            tried[:] = 0
-            n_best[:], used_best[:], t_best[:] = n, used, t
-            z_best[: last - first] = z[: last - first]
-            hard_best = hard
-            for _ in range(restarts):
-                k = smallest_active(n_best, topics, tried)
-                active = 0
-                for j in range(topics):
-                    if n_best[j] > 0.01:
-                        active += 1
-                if k < 0 or active < 2:
-                    break
-                tried[k] = 1
-                n[:] = n_best
-                n[k] = 0.0
-                for _j in range(restart_inner):
-                    used[:] = n
-                    prior_weights(used, alpha, topics, t)
-                    change, hard = _inner(
-                        first,
-                        last,
-                        words,
-                        counts,
-                        own,
-                        t,
-                        z,
-                        acc,
-                        used,
-                        n,
-                        alpha,
-                        topics,
-                        row_of,
-                        base,
-                        scale,
-                        beta,
-                        term,
-                        point,
-                        work,
-                    )
-                    inner += 1
-                    if change < tol:
-                        break
-                bound_new, fit_new = _bound(
-                    first,
-                    last,
-                    words,
-                    counts,
-                    log_scale,
-                    z,
-                    used,
-                    n,
-                    alpha,
-                    topics,
-                    hard,
-                    row_of,
-                    base,
-                    scale,
-                    beta,
-                    term,
-                    point,
-                    work,
+        bound, fit = _bound(src, first, last, words, counts, log_scale, z, used, n, alpha, work)
+        for _ in range(restarts):
+            k = smallest_active(n, topics, tried)
+            if k < 0:
+                break
+            tried[k] = 1
+            copy_array(n, n_trial)
+            n_trial[k] = 0.0
+            hard_trial = 0
+            for _j in range(restart_inner):
+                copy_array(n_trial, used_trial)
+                prior_weights(used_trial, alpha, topics, t_trial)
+                change, hard_trial = _inner(
+                    src, first, last, words, counts, own, t_trial, z_trial, acc, used_trial, n_trial, alpha, work
                 )
-                reports[d, TRIED] += 1.0
-                if bound_new > bound:
-                    reports[d, ACCEPTED] += 1.0
-                    bound, fit, hard_best = bound_new, fit_new, hard
-                    n_best[:], used_best[:], t_best[:] = n, used, t
-                    z_best[: last - first] = z[: last - first]
-            n[:], used[:], t[:] = n_best, used_best, t_best
-            z[: last - first] = z_best[: last - first]
-            hard = hard_best
+                inner += 1
+                if change < tol:
+                    break
+            bound_trial, fit_trial = _bound(
+                src, first, last, words, counts, log_scale, z_trial, used_trial, n_trial, alpha, work
+            )
+            reports[d, TRIED] += 1.0
+            if bound_trial > bound:
+                reports[d, ACCEPTED] += 1.0
+                bound, fit, hard = bound_trial, fit_trial, hard_trial
+                n, n_trial, used, used_trial = n_trial, n, used_trial, used
+                t, t_trial, z, z_trial = t_trial, t, z_trial, z
         reports[d, BOUND], reports[d, LOGLIK], reports[d, INNER], reports[d, HARD] = bound, fit, inner, hard
-        _write(first, last, words, counts, e, t, z, delta)
+        _write(first, last, words, counts, own, t, z, delta)
         if hard > 0:
             for i in range(first, last):
-                if not z[i - first] > LEAST_Z:
-                    u = words[i]
-                    _hard_cell(base[row_of[u]], scale, beta, term, topics, point, used, alpha, work)
+                if not z[i - first] > np.float32(LEAST_Z):
+                    _hard_cell(src, words[i], used, alpha, work)
                     for k in range(topics):
-                        delta[u, k] += counts[i] * work[k]
-        if len(theta) > 0:
-            theta[d, :] = n
+                        delta[words[i], k] += counts[i] * work[k]
 
 
 @kernel
-def _write(first, last, words, counts, e, t, z, delta):
+def _write(first, last, words, counts, own, t, z, delta):
     """delta[u, k] += x_w r_wk of a document's cells, hard ones left out."""
-    width = e.shape[1]
+    width = delta.shape[1]
     for i in range(first, last):
         if z[i - first] > np.float32(LEAST_Z):
-            o = words[i] * width
+            o, j = words[i] * width, (i - first) * width
             g = simd.splat(np.float32(counts[i]) / z[i - first])
             for k in range(0, width, 16):
-                simd.store(delta, o + k, simd.fma(g * simd.load(e, o + k), simd.load(t, k), simd.load(delta, o + k)))
+                simd.store(delta, o + k, simd.fma(g * simd.load(own, j + k), simd.load(t, k), simd.load(delta, o + k)))

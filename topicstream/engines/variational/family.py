@@ -88,41 +88,31 @@ class Variational(Engine):
         ``starting``: rows are seed topics, taken as a point estimate; a few inner iterations without restarts.
         """
         o: Any = self.options
-        prepared = self.weigh(block, rows, totals, params, out, starting)
-        e, log_scale, term, alpha, point_, beta_ = prepared
-        base, index, scale = rows["phi"]
+        src, e, log_scale, alpha = self.weigh(block, rows, totals, params, out, starting)
+        longest, width = dense.longest_document(block.indptr), e.shape[1]
         reports = out.scratch.array("reports", (block.n_docs, dense.REPORTS), np.float64)
         reports[:] = 0.0
         delta[:] = 0.0
-        longest, width = dense.longest_document(block.indptr), e.shape[1]
         dense.dense_step(
+            src,
             block.indptr,
             block.words,
             block.counts,
             e,
             log_scale,
-            index,
-            base,
-            scale,
-            beta_,
-            term,
             alpha,
-            self.shape.topics,
-            point_,
             o.inner_tol,
             min(o.inner_max, START_INNER) if starting else o.inner_max,
             0 if starting else o.restarts,
             RESTART_INNER,
             delta,
             reports,
-            np.zeros((0, width)),
             out.scratch.array("document", (longest, width), np.float32),
             out.scratch.array("lanes", (3, width), np.float32),
             out.scratch.array("normalisers", (2, longest), np.float32),
         )
         self.report(block, reports, out)
-        data = bounds.data_term(delta, base, index, scale, beta_, term, self.shape.topics, point_)
-        out.stats["local_bound"][0] = out.stats["bound"][0] - data
+        out.stats["local_bound"][0] = out.stats["bound"][0] - bounds.data_term(src, delta)
 
     def weigh(
         self,
@@ -132,25 +122,25 @@ class Variational(Engine):
         params: Mapping[str, np.ndarray],
         out: Out,
         starting: bool,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool, float]:
-        """e, log_scale, term, alpha (padded), point, beta of a visit."""
+    ) -> tuple[weights.Source, np.ndarray, np.ndarray, np.ndarray]:
+        """Source, e, log_scale and alpha (padded) of a visit."""
         width, k = padded(self.shape.topics), self.shape.topics
         base, index, scale = rows["phi"]
         beta = float(params["beta"][0])
-        point = self.options.phi == "point"
+        point = bool(self.options.phi == "point")
         if starting:  # seed topics come in any unit: smooth them by a hundredth of their mean entry
             beta, point = 0.01 * float(totals["phi"].sum()) / (k * self.shape.words), True
         term = out.scratch.array("term", width, np.float64)
-        factor = out.scratch.array("factor", width, np.float64)
-        work = out.scratch.array("work", width, np.float64)
+        factor = out.scratch.array("factor", width, np.float32)
         alpha = out.scratch.array("alpha", width, np.float64)
         alpha[:] = 0.0
         alpha[:k] = params["alpha"]
         e = out.scratch.array("weights", (block.n_words, width), np.float32)
         log_scale = out.scratch.array("log scale", block.n_words, np.float64)
         least = weights.topic_terms(totals["phi"], self.shape.words * beta, k, point, term, factor)
-        weights.word_weights(base, index, scale, beta, term, factor, least, k, point, work, e, log_scale)
-        return e, log_scale, term, alpha, point, beta
+        src = weights.Source(index, base, float(scale), beta, term, k, point)
+        weights.word_weights(src, factor, least, out.scratch.array("work", width, np.float64), e, log_scale)
+        return src, e, log_scale, alpha
 
     def report(self, block: Block, reports: np.ndarray, out: Out) -> None:
         """Sum the documents' reports, in order, into the statistics."""

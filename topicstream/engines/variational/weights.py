@@ -13,12 +13,30 @@ where a document has nothing else.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from topicstream.kernels.digamma import digamma, exp, exp_digamma32, log
 from topicstream.kernels.jit import fast_kernel, kernel
 
 LEAST_ROW = 1e-30  # a row of float32 weights whose sum is below this is recomputed in logarithms
+
+
+class Source(NamedTuple):
+    """Where word weights come from: what a cell needs to be done again in logarithms.
+
+    row_of: int64[U], base: float32[R, P], scale: the rows (engines.base.Rows);  beta: prior per word;  term: float64[P]
+    of ``topic_terms``;  topics: K;  point: log instead of digamma.
+    """
+
+    row_of: np.ndarray
+    base: np.ndarray
+    scale: float
+    beta: float
+    term: np.ndarray
+    topics: int
+    point: bool
 
 
 @kernel
@@ -38,45 +56,44 @@ def topic_terms(totals, width, topics, point, term, factor):
 
 
 @kernel
-def log_weights(row, scale, beta, term, topics, point, out):
-    """out[k] = E[log phi_k] of one word in float64; row: its table row."""
-    for k in range(topics):
-        x = scale * row[k] + beta
-        out[k] = (log(x) if point else digamma(x)) - term[k]
+def log_weights(src, u, out):
+    """out[k] = E[log phi_k] of local word u in float64."""
+    i = src.row_of[u]
+    for k in range(src.topics):
+        x = src.scale * src.base[i, k] + src.beta
+        out[k] = (log(x) if src.point else digamma(x)) - src.term[k]
 
 
 @kernel
-def _row_in_logarithms(row, scale, beta, term, topics, point, work, e, u):
+def _row_in_logarithms(src, u, work, e):
     """The same row of e by way of logarithms; returns its log_scale."""
-    log_weights(row, scale, beta, term, topics, point, work)
-    most = work[:topics].max()
-    total = 0.0
-    for k in range(topics):
-        total += np.exp(work[k] - most)
-    for k in range(topics):
-        e[u, k] = np.exp(work[k] - most) / total
-    for k in range(topics, e.shape[1]):
-        e[u, k] = 0.0
+    log_weights(src, u, work)
+    most, total = -np.inf, 0.0
+    for k in range(src.topics):
+        most = max(most, work[k])
+    for k in range(src.topics):
+        total += exp(work[k] - most)
+    for k in range(e.shape[1]):
+        e[u, k] = exp(work[k] - most) / total if k < src.topics else 0.0
     return most + np.log(total)
 
 
 @fast_kernel
-def word_weights(base, index, scale, beta, term, factor, least, topics, point, work, e, log_scale):
-    """Fill e: float32[U, P] and log_scale: float64[U] in float32 arithmetic.  work: float64[P]."""
-    one, s, b = np.float32(1.0), np.float32(scale), np.float32(beta)
-    width = e.shape[1]
-    f = factor.astype(np.float32)
-    for u in range(len(index)):
-        i = index[u]
+def word_weights(src, factor, least, work, e, log_scale):
+    """Fill e: float32[U, P] and log_scale: float64[U].  factor: float32[P] and least of ``topic_terms``; work: float64[P]."""
+    one, s, b = np.float32(1.0), np.float32(src.scale), np.float32(src.beta)
+    base, width = src.base, e.shape[1]
+    for u in range(len(src.row_of)):
+        i = src.row_of[u]
         total = np.float32(0.0)
-        if point:
+        if src.point:
             for k in range(width):
-                y = (base[i, k] * s + b) * f[k]
+                y = (base[i, k] * s + b) * factor[k]
                 e[u, k] = y
                 total += y
         else:
             for k in range(width):
-                y = exp_digamma32(base[i, k] * s + b) * f[k]
+                y = exp_digamma32(base[i, k] * s + b) * factor[k]
                 e[u, k] = y
                 total += y
         if total > np.float32(LEAST_ROW):
@@ -86,4 +103,4 @@ def word_weights(base, index, scale, beta, term, factor, least, topics, point, w
                 e[u, k] = y if y > np.float32(1e-37) else np.float32(0.0)
             log_scale[u] = np.log(np.float64(total)) - least
         else:
-            log_scale[u] = _row_in_logarithms(base[i], scale, beta, term, topics, point, work, e, u)
+            log_scale[u] = _row_in_logarithms(src, u, work, e)

@@ -1,0 +1,113 @@
+"""Memoized sparse-L variational inference (paper 002, section 3.4, after Hughes & Sudderth 2013).
+
+Each block keeps its statistics; a visit puts new ones in their place, S += S_new - S_old, and the topics follow at the end
+of the round.  Documents are started cold at each visit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import ArraySpec, BlockShape, Key, Out, SparseDelta, TableSpec
+from topicstream.engines.variational import bounds, statistics
+from topicstream.engines.variational.sparsity import Sparse
+
+
+class Memoized(Sparse):
+    """``mvi``: ADD; block memory is the block's statistic, words x topics, sparse below L = K."""
+
+    name = "mvi"
+    cites = "002 (Hughes & Sudderth), section 3.4 and Alg. 2 LSparseStepForDoc"
+    starts = ("documents", "kmeans", "warm")
+
+    @property
+    def tables(self) -> Mapping[str, TableSpec]:
+        return {"phi": TableSpec(row_mass=True, delta="dense" if self.dense else "sparse")}
+
+    @property
+    def memory(self) -> Mapping[str, ArraySpec]:
+        topics, most = self.shape.topics, self.most
+        if self.dense:
+            return {"statistic": ArraySpec("block", "float32", limit=lambda b: b.words * topics)}
+
+        def entries(b: BlockShape) -> int:
+            return min(b.cells * most, b.words * topics)
+
+        kind = "uint16" if topics <= 1 << 16 else "int32"
+        return {
+            "ptr": ArraySpec("block", "int32", limit=lambda b: b.words + 1),
+            "topic": ArraySpec("block", kind, limit=entries),
+            "value": ArraySpec("block", "float32", limit=entries),
+        }
+
+    def start(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        self._visit(block, rows, totals, {}, params, out)
+
+    def process(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        memory: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        self._visit(block, rows, totals, memory, params, out)
+
+    def _visit(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        memory: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        out: Out,
+    ) -> None:
+        """A visit; no memory means the first one."""
+        topics, starting = self.shape.topics, not memory
+        if self.dense:
+            delta = out.delta["phi"]
+            self.dense_visit(block, rows, totals, params, out, delta, starting)
+            kept = out.memory["statistic"][: block.n_words * topics]
+            kept.reshape(block.n_words, topics)[:] = delta[:, :topics]
+            out.memory["statistic"] = kept
+            if not starting:
+                delta[:, :topics] -= memory["statistic"].reshape(block.n_words, topics)
+            return
+        src, cell_topic, cell_value = self.sparse_visit(block, rows, totals, params, out, starting)
+        start = out.scratch.array("cells of words", block.n_words + 1, np.int64)
+        order = out.scratch.array("cells by word", block.n_cells, np.int32)
+        statistics.by_word(block.words, block.n_words, start, order)
+        ptr, topic, value = (out.memory[name] for name in ("ptr", "topic", "value"))
+        ptr = ptr[: block.n_words + 1]
+        n = statistics.merge_cells(start, order, cell_topic, cell_value, topics, ptr, topic, value)
+        topic, value = topic[:n], value[:n]
+        out.memory.update(ptr=ptr, topic=topic, value=value)
+        out.stats["local_bound"][0] = out.stats["bound"][0] - statistics.sparse_data_term(src, ptr, topic, value)
+        if starting:
+            old = (np.zeros(block.n_words + 1, np.int32), topic[:0], value[:0])
+        else:
+            old = (memory["ptr"], memory["topic"], memory["value"])
+        room = n + len(old[1])
+        delta_ptr = out.keep.array("delta ptr", block.n_words + 1, np.int64)
+        delta_topic = out.keep.array("delta topics", room, topic.dtype)
+        delta_value = out.keep.array("delta values", room, np.float32)
+        n = statistics.change(topics, *old, ptr, topic, value, delta_ptr, delta_topic, delta_value)
+        out.delta["phi"] = SparseDelta(delta_ptr, delta_topic[:n], delta_value[:n])
+
+    def bound(self, params: Mapping[str, np.ndarray], stats: Mapping[str, np.ndarray], rows: np.ndarray) -> float:
+        """The evidence lower bound after a pass, from its statistics and the table's rows float32[W, P]."""
+        return bounds.evidence(rows, float(params["beta"][0]), self.shape.topics, float(stats["local_bound"][0]))

@@ -1,0 +1,94 @@
+"""The option ``--sparsity`` and the L-sparse visit of a block, shared by ``mvi`` and ``svi``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import BlockShape, Out, option, padded
+from topicstream.engines.variational import dense, sparse
+from topicstream.engines.variational.family import RESTART_INNER, START_INNER, Variational, VariationalOptions
+from topicstream.engines.variational.weights import Source
+
+
+@dataclass(frozen=True)
+class SparseOptions(VariationalOptions):
+    """Options of the engines of paper 002."""
+
+    sparsity: int = option(8, "topics a word of a document may have, L: 1 is a hard assignment, K is dense", min=1)
+    restarts: int = option(5, "restart proposals a document: a small topic emptied, kept if the bound rises", min=0)
+
+
+class Sparse(Variational):
+    """Base of ``mvi`` and ``svi``: L = K is the dense step itself."""
+
+    Options = SparseOptions
+
+    @property
+    def most(self) -> int:
+        """L."""
+        return min(int(self.options.sparsity), self.shape.topics)  # type: ignore[attr-defined]
+
+    @property
+    def dense(self) -> bool:
+        """Every topic may take a word."""
+        return self.most >= self.shape.topics
+
+    def scratch_bytes(self, block: BlockShape) -> int:
+        if self.dense:
+            return super().scratch_bytes(block)
+        document = min(block.words, block.cells)
+        lists = 8 * self.most * (block.words + block.cells) + 12 * block.cells + 24 * block.words
+        return super().scratch_bytes(block) + lists + 8 * document * padded(self.shape.topics)
+
+    def sparse_visit(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        out: Out,
+        starting: bool = False,
+    ) -> tuple[Source, np.ndarray, np.ndarray]:
+        """The L-sparse local step; returns the weights' source, the cells' topics int32[nnz, L] and values float32[nnz, L]."""
+        o: Any = self.options
+        src, e, log_scale, alpha = self.weigh(block, rows, totals, params, out, starting)
+        longest, width, most = dense.longest_document(block.indptr), e.shape[1], self.most
+        scratch = out.scratch
+        lanes = scratch.array("lanes", (5, width), np.float32)
+        best_topic = scratch.array("best topics", (block.n_words, most), np.int32)
+        best_value = scratch.array("best weights", (block.n_words, most), np.float32)
+        sparse.best_of_words(e, most, lanes[0], lanes[1], best_topic, best_value)
+        cell_topic = scratch.array("cell topics", (block.n_cells, most), np.int32)
+        cell_value = scratch.array("cell values", (block.n_cells, most), np.float32)
+        reports = scratch.array("reports", (block.n_docs, dense.REPORTS), np.float64)
+        reports[:] = 0.0
+        sparse.sparse_step(
+            src,
+            block.indptr,
+            block.words,
+            block.counts,
+            e,
+            log_scale,
+            alpha,
+            o.inner_tol,
+            min(o.inner_max, START_INNER) if starting else o.inner_max,
+            0 if starting else o.restarts,
+            RESTART_INNER,
+            most,
+            best_topic,
+            best_value,
+            reports,
+            cell_topic,
+            cell_value,
+            scratch.array("document", longest * width, np.float32),
+            scratch.array("kept", (2, longest * width), np.float32),
+            lanes,
+            scratch.array("normalisers", (2, longest), np.float32),
+        )
+        self.report(block, reports, out)
+        return src, cell_topic, cell_value

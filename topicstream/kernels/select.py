@@ -1,0 +1,228 @@
+"""The L largest of a row of weights, without a sort (paper 002, Alg. 1 SelectTopL; Blum et al. 1973; Musser 1997).
+
+``keep_top(p, o, width, most)`` sets every entry of p[o .. o + width) that is not among the ``most`` largest to zero and
+returns the sum of what is left.  Weights are >= 0; zeros are never counted as kept.  Among equal weights at the border the
+first ones stay, so exactly min(most, number of positive weights) remain.
+
+For at most 16 everything is branch-free.  A comparison network keeps the three largest of each of the 16 lanes (6
+operations a vector); bitonic networks sort the three vectors and merge them, and the ``most``-th of the merged lanes is
+the border, unless one lane held four of the largest.  The second sweep keeps what reaches the border and counts it: a
+count above ``most`` tells of such a lane (then every vector is sorted and merged) or of ties (then the first ones stay).
+Beyond 16, quickselect with the median of three finds the border.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.core.extending import intrinsic
+
+from topicstream.kernels import simd
+from topicstream.kernels.jit import kernel
+
+SMALLEST = np.float32(1e-37)  # what is below counts as zero
+NETWORK_MOST = 16
+LANES_MOST = 8  # beyond that many a lane often holds four of them: sort every vector
+
+_VECTOR = ir.VectorType(ir.FloatType(), simd.WIDTH)
+_ZERO = ir.Constant(_VECTOR, [0.0] * simd.WIDTH)
+_ONE = ir.Constant(_VECTOR, [1.0] * simd.WIDTH)
+
+
+def _lane_by_lane(name: str, doc: str, arguments: int, build: Any) -> Any:
+    """An intrinsic of that many vectors: build(builder, values) -> value."""
+
+    def two(typing_context, a, b):  # type: ignore[no-untyped-def]
+        return simd.vector(a, b), lambda context, builder, sig, args: build(builder, args)
+
+    def three(typing_context, a, b, c):  # type: ignore[no-untyped-def]
+        return simd.vector(a, b, c), lambda context, builder, sig, args: build(builder, args)
+
+    chosen = two if arguments == 2 else three
+    chosen.__name__ = chosen.__qualname__ = name
+    chosen.__doc__ = doc
+    return intrinsic(chosen)
+
+
+def _choose(sign: str, left: Any, right: Any) -> Any:
+    return lambda builder, a: builder.select(builder.fcmp_ordered(sign, a[0], a[1]), left(a), right(a))
+
+
+larger = _lane_by_lane("larger", "The larger of each lane.", 2, _choose(">", lambda a: a[0], lambda a: a[1]))
+smaller = _lane_by_lane("smaller", "The smaller of each lane.", 2, _choose(">", lambda a: a[1], lambda a: a[0]))
+keep = _lane_by_lane("keep", "a where a >= b, else 0.", 2, _choose(">=", lambda a: a[0], lambda a: _ZERO))
+mark = _lane_by_lane("mark", "1 where a >= b, else 0.", 2, _choose(">=", lambda a: _ONE, lambda a: _ZERO))
+where = _lane_by_lane("where", "c where a >= b, else 0.", 3, _choose(">=", lambda a: a[2], lambda a: _ZERO))
+
+
+def _compare_exchange(builder: Any, v: Any, partner: list[int], takes_larger: list[bool]) -> Any:
+    index = ir.Constant(ir.VectorType(ir.IntType(32), simd.WIDTH), partner)
+    other = builder.shuffle_vector(v, ir.Constant(_VECTOR, ir.Undefined), index)
+    above = builder.fcmp_ordered(">", v, other)
+    high, low = builder.select(above, v, other), builder.select(above, other, v)
+    chosen = [i if takes_larger[i] else i + simd.WIDTH for i in range(simd.WIDTH)]
+    return builder.shuffle_vector(high, low, ir.Constant(ir.VectorType(ir.IntType(32), simd.WIDTH), chosen))
+
+
+def _descend(builder: Any, v: Any, size: int) -> Any:
+    """Bitonic merge of runs of ``size`` lanes, alternating down and up (all down when size is 16)."""
+    stride = size // 2
+    while stride:
+        takes = [((i & size) == 0 or size == simd.WIDTH) == ((i & stride) == 0) for i in range(simd.WIDTH)]
+        v = _compare_exchange(builder, v, [i ^ stride for i in range(simd.WIDTH)], takes)
+        stride //= 2
+    return v
+
+
+@intrinsic
+def descending(typing_context, v):  # type: ignore[no-untyped-def]
+    """The lanes sorted, largest first (bitonic network, Batcher 1968)."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = args[0]
+        for size in (2, 4, 8, 16):
+            value = _descend(builder, value, size)
+        return value
+
+    return simd.vector(simd.vector), generate
+
+
+@intrinsic
+def merged(typing_context, a, b):  # type: ignore[no-untyped-def]
+    """The 16 largest of two descending vectors, descending."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        back = ir.Constant(ir.VectorType(ir.IntType(32), simd.WIDTH), list(range(simd.WIDTH))[::-1])
+        other = builder.shuffle_vector(args[1], ir.Constant(_VECTOR, ir.Undefined), back)
+        value = builder.select(builder.fcmp_ordered(">", args[0], other), args[0], other)
+        return _descend(builder, value, simd.WIDTH)
+
+    return simd.vector(simd.vector, simd.vector), generate
+
+
+@intrinsic
+def lane(typing_context, v, i):  # type: ignore[no-untyped-def]
+    """Lane i (0 .. 15, not checked) -> float32."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.extract_element(args[0], builder.trunc(args[1], ir.IntType(32)))
+
+    return types.float32(simd.vector, types.int64), generate
+
+
+@kernel
+def _border_of_lanes(p, o, width, most):
+    """The ``most``-th largest of p[o .. o + width), or something smaller; at least SMALLEST."""
+    zero = simd.splat(np.float32(0))
+    first, second, third = zero, zero, zero
+    for k in range(0, width, 16):
+        v = simd.load(p, o + k)
+        a = larger(first, v)
+        v = smaller(first, v)
+        b = larger(second, v)
+        v = smaller(second, v)
+        third = larger(third, v)
+        first, second = a, b
+    top = merged(merged(descending(first), descending(second)), descending(third))
+    return max(lane(top, most - 1), SMALLEST)
+
+
+@kernel
+def _border_of_all(p, o, width, most):
+    """The ``most``-th largest of p[o .. o + width), at least SMALLEST; most <= 16."""
+    top = simd.splat(np.float32(0))
+    for k in range(0, width, 16):
+        top = merged(top, descending(simd.load(p, o + k)))
+    return max(lane(top, most - 1), SMALLEST)
+
+
+@kernel
+def nth_largest(x, n, rank):
+    """The ``rank``-th largest (1 is the largest) of x[0 .. n), which is reordered: quickselect, median of three."""
+    low, high, want = 0, n - 1, rank - 1
+    while low < high:
+        middle = (low + high) // 2
+        a, b, c = x[low], x[middle], x[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i, j = low, high
+        while i <= j:
+            while x[i] > pivot:
+                i += 1
+            while x[j] < pivot:
+                j -= 1
+            if i <= j:
+                x[i], x[j] = x[j], x[i]
+                i += 1
+                j -= 1
+        if want <= j:
+            high = j
+        elif want >= i:
+            low = i
+        else:
+            break
+    return x[want]
+
+
+@kernel
+def _keep_above(p, o, width, most, border):
+    """Keep what is above the border and the first of those on it, ``most`` in all; returns the sum."""
+    above = 0
+    for k in range(width):
+        if p[o + k] > border:
+            above += 1
+    equal = most - above
+    total = np.float32(0)
+    for k in range(width):
+        v = p[o + k]
+        if v > border:
+            total += v
+        elif v == border and equal > 0:
+            equal -= 1
+            total += v
+        else:
+            p[o + k] = 0
+    return total
+
+
+@kernel
+def _keep_by_quickselect(p, o, width, most, work):
+    n = 0
+    for k in range(width):
+        if p[o + k] >= SMALLEST:
+            work[n] = p[o + k]
+            n += 1
+        else:
+            p[o + k] = 0
+    border = nth_largest(work, n, most) if n > most else SMALLEST
+    return _keep_above(p, o, width, most, border)
+
+
+@kernel
+def _count_and_total(p, o, width, border):
+    count, total, b = simd.splat(np.float32(0)), simd.splat(np.float32(0)), simd.splat(border)
+    for k in range(0, width, 16):
+        v = simd.load(p, o + k)
+        count = count + mark(v, b)
+        total = total + keep(v, b)
+    return simd.total(count), simd.total(total)
+
+
+@kernel
+def keep_top(p, o, width, most, work):
+    """See the module's head.  p: flat float32 array; o: first entry; width: a multiple of 16; work: float32[width]."""
+    if most > NETWORK_MOST:
+        return _keep_by_quickselect(p, o, width, most, work)
+    border = _border_of_lanes(p, o, width, most) if most <= LANES_MOST else _border_of_all(p, o, width, most)
+    count, total = _count_and_total(p, o, width, border)
+    if count > most:
+        border = _border_of_all(p, o, width, most)
+        count, total = _count_and_total(p, o, width, border)
+        if count > most:
+            return _keep_above(p, o, width, most, border)
+    b = simd.splat(border)
+    for k in range(0, width, 16):
+        simd.store(p, o + k, keep(simd.load(p, o + k), b))
+    return total
