@@ -74,37 +74,20 @@ def hold_row(acc, mass, worst):
 
 
 @kernel
-def scatter_sparse(table, first_row, ptr, topic, value, vocab, lo, hi, change, seen, acc):
+def scatter_sparse(table, first_row, ptr, topic, value, vocab, lo, hi, change):
     """Add one block's SparseDelta to rows lo..hi-1 of its vocabulary.
 
-    ptr: int64[U+1]; topic, value: [E]; vocab: int32[U]; seen: uint16 or int32[P] scratch; acc: float64[P] zeros (left
-    zero).  A row's entries are summed in float64 first, then rounded once.
+    ptr: int64[U+1]; topic, value: [E]; vocab: int32[U].  Each entry is added in float64 and rounded once; what rounding
+    took enters ``change`` too, so the column sums stay those of the table.
     """
     for u in range(lo, hi):
         row = table[vocab[u] - first_row]
-        n = 0
         for j in range(ptr[u], ptr[u + 1]):
             k = topic[j]
-            if acc[k] == 0.0:
-                seen[n] = k
-                n += 1
-                if n == len(seen):
-                    n = flush_row(row, seen, n, acc, change)
-            acc[k] += value[j]
-        flush_row(row, seen, n, acc, change)
-
-
-@kernel
-def flush_row(row, seen, n, acc, change):
-    """Enter the first n touched topics of ``acc`` into ``row`` and zero them; returns 0."""
-    for i in range(n):
-        k = seen[i]
-        if acc[k] != 0.0:
-            new = row.dtype.type(row[k] + acc[k])
-            change[k] += np.float64(new) - np.float64(row[k])
+            old = np.float64(row[k])
+            new = table.dtype.type(old + value[j])
             row[k] = new
-            acc[k] = 0.0
-    return 0
+            change[k] += np.float64(new) - old
 
 
 @kernel

@@ -210,11 +210,10 @@ class DenseTable:
             return bool((cuts[:, i + 1] > cuts[:, i]).any())
 
         def add(i: int, rows: np.ndarray, change: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
-            seen, acc = np.empty(self.width + 1, np.int32), np.zeros(self.width)
             for r, (vocab, d) in enumerate(deltas):
                 first, lo, hi = int(self._edges[i]), int(cuts[r, i]), int(cuts[r, i + 1])
                 if hi > lo:
-                    scatter_sparse(rows, first, d.ptr, d.topic, d.value, vocab, lo, hi, change, seen, acc)
+                    scatter_sparse(rows, first, d.ptr, d.topic, d.value, vocab, lo, hi, change)
 
         self._over_ranges(touched, add)
 
