@@ -24,7 +24,7 @@ def write_store(path, documents, words=WORDS):
     layout.create_arrays(path, False)
     parts = {}
     for part, docs in (("train", documents), ("heldout", [])):
-        blocks = []
+        blocks: list = []
         writer = BlockWriter(path, part, 0, False, blocks.append)
         indptr = np.concatenate(([0], np.cumsum([len(d) for d in docs]))).astype(np.int64)
         ids = np.array([w for d in docs for w in sorted(d)], np.int32)
@@ -65,6 +65,12 @@ def made_documents(docs=200, seed=0):
     return out
 
 
+def seeds_of(*given, **options):
+    seeds = starts.make_seeds(*given, **options)
+    assert seeds is not None
+    return seeds
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     documents = made_documents()
@@ -77,19 +83,19 @@ def test_the_seed_table_does_not_depend_on_the_grid(made, how):
     n_w = word_counts(documents)
     tables = []
     for cells in (100, 1000, 1 << 20):
-        seeds = starts.make_seeds(corpus, corpus.grid(cells), how, TOPICS, 3, n_w)
+        seeds = seeds_of(corpus, corpus.grid(cells), how, TOPICS, 3, n_w)
         tables.append(starts.seed_table(seeds, WORDS))
         np.testing.assert_allclose(tables[-1].sum(0, dtype=np.float64), seeds.totals, rtol=1e-5)
     np.testing.assert_array_equal(tables[0], tables[1])
     np.testing.assert_array_equal(tables[0], tables[2])
-    other = starts.seed_table(starts.make_seeds(corpus, corpus.grid(), how, TOPICS, 4, n_w), WORDS)
+    other = starts.seed_table(seeds_of(corpus, corpus.grid(), how, TOPICS, 4, n_w), WORDS)
     assert np.abs(other - tables[0]).max() > 0.01 * tables[0].max()
 
 
 def test_a_seed_topic_is_half_the_mean_and_half_its_document(made):
     corpus, documents = made
     n_w = word_counts(documents)
-    seeds = starts.make_seeds(corpus, corpus.grid(), "documents", TOPICS, 0, n_w, share=0.5, merged=1)
+    seeds = seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w, share=0.5, merged=1)
     chosen = starts.draw_documents(corpus, TOPICS, 0)
     table = starts.seed_table(seeds, WORDS)
     assert table.dtype == np.float32 and table.shape == (WORDS, padded(TOPICS))
@@ -124,7 +130,7 @@ def test_kmeans_meets_more_planted_topics_than_plain_draws_do(made):
     for how in ("documents", "kmeans"):
         met = []
         for seed in range(40):
-            table = starts.seed_table(starts.make_seeds(corpus, grid, how, TOPICS, seed, n_w, merged=1), WORDS)
+            table = starts.seed_table(seeds_of(corpus, grid, how, TOPICS, seed, n_w, merged=1), WORDS)
             mass = (table[:250, :TOPICS] / n_w[:250, None]).reshape(TOPICS, 50, TOPICS).sum(1)
             met.append(len(set(mass.argmax(0).tolist())))
         found[how] = np.mean(met)
@@ -165,7 +171,7 @@ def test_merged_documents_are_those_nearest_to_their_centre(made):
 def test_more_topics_than_documents_still_gives_different_topics(tmp_path):
     documents = [{0: 3, 1: 2, 2: 2}, {3: 1, 4: 4, 5: 1}]
     corpus = write_store(tmp_path / "corpus.zarr", documents, 6)
-    seeds = starts.make_seeds(corpus, corpus.grid(), "documents", 7, 0, word_counts(documents, 6))
+    seeds = seeds_of(corpus, corpus.grid(), "documents", 7, 0, word_counts(documents, 6))
     table = starts.seed_table(seeds, 6)
     assert len(np.unique(table[:, :7].round(3), axis=1).T) == 7
     np.testing.assert_allclose(table.sum(0)[:7], 13 / 7, rtol=1e-5)
@@ -179,7 +185,7 @@ def test_warm_start_maps_by_word(made, tmp_path):
     phi = rng.random((len(theirs), TOPICS)).astype(np.float32) * 100
     model = TopicModel.from_arrays(phi, theirs, np.full(TOPICS, 0.1), 0.5)
     model.save(tmp_path / "model")
-    seeds = starts.make_seeds(corpus, corpus.grid(), "warm", TOPICS, 0, n_w, warm=tmp_path / "model")
+    seeds = seeds_of(corpus, corpus.grid(), "warm", TOPICS, 0, n_w, warm=tmp_path / "model")
     assert isinstance(seeds, starts.ModelSeeds)
     table = starts.seed_table(seeds, WORDS)
     p = (phi + 0.5) / (phi.sum(0, dtype=np.float64) + len(theirs) * 0.5)
@@ -189,7 +195,7 @@ def test_warm_start_maps_by_word(made, tmp_path):
     np.testing.assert_allclose(table.sum(0, dtype=np.float64), seeds.totals, rtol=1e-5)
     assert seeds.unknown == pytest.approx(n_w[:100].sum() / n_w.sum())
     with pytest.raises(InputError, match="-K 5"):
-        starts.make_seeds(corpus, corpus.grid(), "warm", TOPICS + 1, 0, n_w, warm=tmp_path / "model")
+        seeds_of(corpus, corpus.grid(), "warm", TOPICS + 1, 0, n_w, warm=tmp_path / "model")
     with pytest.raises(InputError, match="needs the model"):
-        starts.make_seeds(corpus, corpus.grid(), "warm", TOPICS, 0, n_w)
+        seeds_of(corpus, corpus.grid(), "warm", TOPICS, 0, n_w)
     assert starts.make_seeds(corpus, corpus.grid(), "random", TOPICS, 0, n_w) is None
