@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -233,7 +234,7 @@ def test_recipe_goes_through_json_and_refuses_nonsense():
     recipe = Recipe(keep=("emoji",), ngrams=2, phrases=("a b",), phrase_threshold=0.4, min_length=3)
     again = Recipe.from_json(json.loads(json.dumps(recipe.to_json())))
     assert again == recipe and again.hash() == recipe.hash() != PLAIN.hash()
-    for options, said in [
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"ngrams": 4}, "ngrams 4"),
         ({"min_length": 0}, "min-length 0"),
         ({"pattern": "("}, "token pattern"),
@@ -242,7 +243,8 @@ def test_recipe_goes_through_json_and_refuses_nonsense():
         ({"keep": ("smileys",)}, "smileys"),
         ({"unspaced": "trigrams"}, "unspaced"),
         ({"phrases": ("a",)}, "phrases"),
-    ]:
+    ]
+    for options, said in wrong:
         with pytest.raises(InputError, match=re.escape(said)):
             Recipe(**options)
     with pytest.raises(InputError, match="unknown field 'later'"):
