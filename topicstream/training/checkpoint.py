@@ -77,8 +77,7 @@ def write_checkpoint(
         if durable:
             for path in also_sync:
                 sync_file(path)
-        if final.exists():
-            shutil.rmtree(final)
+        _discard(final)
         os.rename(beside, final)
         if durable:
             sync_folder(folder)
@@ -86,6 +85,17 @@ def write_checkpoint(
         shutil.rmtree(beside, ignore_errors=True)
         raise
     return final
+
+
+def _discard(path: Path) -> None:
+    """Remove a checkpoint; hidden first, so that one half removed is never taken for whole."""
+    if path.name.startswith("."):
+        shutil.rmtree(path, ignore_errors=True)
+    elif path.exists():
+        hidden = path.with_name(f".{path.name}.old")
+        shutil.rmtree(hidden, ignore_errors=True)
+        os.rename(path, hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -100,7 +110,7 @@ def remove_before(folder: Path, keep: set[str]) -> None:
     if folder.is_dir():
         for path in folder.iterdir():
             if path.name not in keep:
-                shutil.rmtree(path, ignore_errors=True)
+                _discard(path)
 
 
 def read_checkpoint(path: Path) -> State:

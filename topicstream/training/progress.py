@@ -67,7 +67,8 @@ class Progress:
         if record.get("heldout_perplexity") is not None:
             parts.append(f"held-out {record['heldout_perplexity']:.1f}")
         left = record["seconds"] * (self._passes - record["pass"])
-        parts.append(f"at most {left:.0f} s left" if left >= 1 else "done")
+        if left >= 1:
+            parts.append(f"at most {left:.0f} s left")
         short = record["seconds"] < 0.5 and record["pass"] % 5 and record["pass"] != self._passes
         if not (
             short and self._verbose <= 0 and not self._terminal and time.monotonic() - self._last < QUIET_SECONDS / 2

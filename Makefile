@@ -1,0 +1,51 @@
+# make demo    set up, then ingest, train, score and show topics of Python's own docstrings
+# make test    set up, then run the tests
+# make lint    ruff and mypy
+# make peers   install the programs we compare with into an environment of their own
+# make bench   measure, side by side, and print the tables of scripts/BENCHMARKS.md (FULL=1: full sizes)
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PEERS  := .peers
+
+.PHONY: setup demo test lint peers bench clean
+
+setup: $(VENV)/ready
+
+$(VENV)/ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: setup
+	mkdir -p demo
+	$(BIN)/python examples/docstrings.py demo/docstrings.jsonl
+	cd demo && ../$(BIN)/topics ingest docstrings.jsonl --out corpus.zarr --heldout 5% --force
+	cd demo && ../$(BIN)/topics train -K 20 --mem-limit 1G --force
+	cd demo && ../$(BIN)/topics eval --heldout
+	cd demo && ../$(BIN)/topics show --words 8
+
+test: setup
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy topicstream
+
+$(PEERS)/ready:
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --upgrade pip
+	$(PEERS)/bin/python -m pip install --quiet tomotopy gensim scikit-learn
+	-$(PEERS)/bin/python -m pip install --quiet vowpalwabbit bigartm
+	touch $@
+
+peers: $(PEERS)/ready
+
+bench: setup peers
+	$(BIN)/python scripts/bench.py --peers $(PEERS)/bin/python
+
+clean:
+	rm -rf $(VENV) $(PEERS) demo build *.egg-info

@@ -1,0 +1,137 @@
+"""kill -9 at any instant of training: the run that is carried on ends in the same bits."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.planted import draw, store
+from topicstream.training.checkpoint import checkpoints, content_hash
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    _, indptr, words, counts = draw(docs=3000, words=800, topics=8, length=120, seed=11)
+    return store(tmp_path_factory.mktemp("kill") / "corpus.zarr", indptr, words, counts, 800, heldout=100)
+
+
+def command(corpus: Path, model: Path, *more: str) -> list[str]:
+    return [
+        sys.executable, "-m", "topicstream.cli.main", "train", "--corpus", str(corpus), "--model", str(model),
+        "-K", "40", "--passes", "12", "--tol", "0", "--threads", "2", "--block-cells", "9000", "--seed", "4",
+        "--checkpoint-minutes", "0.001", *more,
+    ]  # fmt: skip
+
+
+def wait_for(path: Path, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.002)
+
+
+def test_kill_9_at_twenty_instants(corpus, tmp_path):
+    whole = tmp_path / "whole"
+    subprocess.run(command(corpus, whole), check=True, capture_output=True)
+    expected = content_hash(whole)
+    # the instants lie between the record (written before the start) and the end, as the undisturbed run's clock had them
+    length = (whole / "finished.json").stat().st_mtime - (whole / "training.json").stat().st_mtime
+    rng = random.Random(5)
+    model = tmp_path / "model"
+    kills = 0
+    for _ in range(40):
+        if kills == 20:
+            break
+        process = subprocess.Popen(command(corpus, model), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        before = (model / "training.json").stat().st_mtime_ns if (model / "training.json").exists() else 0
+        end = time.monotonic() + 60
+        while time.monotonic() < end and process.poll() is None:
+            if (model / "training.json").exists() and (model / "training.json").stat().st_mtime_ns != before:
+                break
+            time.sleep(0.005)
+        try:
+            process.wait(rng.uniform(0.0, 0.6) * length)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+        if (model / "finished.json").exists():
+            assert content_hash(model) == expected
+            shutil.rmtree(model)
+    assert kills >= 15
+    done = subprocess.run(command(corpus, model), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert content_hash(model) == expected
+
+
+def test_a_damaged_checkpoint_is_named(corpus, tmp_path):
+    model = tmp_path / "model"
+    subprocess.run(command(corpus, model), check=True, capture_output=True)
+    rows = next((checkpoints(model / "checkpoints")[-1]).glob("*.rows"))
+    data = bytearray(rows.read_bytes())
+    data[len(data) // 2] ^= 1
+    rows.write_bytes(bytes(data))
+    done = subprocess.run(command(corpus, model, "--passes", "14"), capture_output=True, text=True)
+    assert done.returncode == 3
+    assert rows.name in done.stderr and "checksum" in done.stderr
+
+
+def test_block_memory_that_was_altered_is_named(corpus, tmp_path):
+    model = tmp_path / "model"
+    subprocess.run(command(corpus, model), check=True, capture_output=True)
+    memory = next((model / "work").glob("memory-*.bin"))
+    with open(memory, "r+b") as f:
+        f.seek(os.path.getsize(memory) // 2)
+        byte = f.read(1)
+        f.seek(-1, os.SEEK_CUR)
+        f.write(bytes([byte[0] ^ 1]))
+    done = subprocess.run(command(corpus, model, "--passes", "14"), capture_output=True, text=True)
+    assert done.returncode == 3
+    assert "memory of block" in done.stderr
+
+
+def test_a_second_training_on_one_model_exits_4(corpus, tmp_path):
+    model = tmp_path / "model"
+    first = subprocess.Popen(
+        command(corpus, model, "--passes", "4000"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_for(model / "history.jsonl", 60)
+        second = subprocess.run(command(corpus, model), capture_output=True, text=True)
+        assert second.returncode == 4
+        assert "another process is training" in second.stderr
+    finally:
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(60) == 143
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(corpus, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(small)], capture_output=True)
+    if made.returncode:
+        pytest.skip("cannot mount a small tmpfs here")
+    try:
+        model = small / "model"
+        subprocess.run(command(corpus, model, "--passes", "2"), check=True, capture_output=True)
+        expected = content_hash(model)
+        free = os.statvfs(small)
+        (small / "ballast").write_bytes(bytes(max(0, free.f_bavail * free.f_bsize - 20000)))
+        done = subprocess.run(command(corpus, model, "--passes", "6"), capture_output=True, text=True)
+        assert done.returncode in (1, 5), done.stderr
+        assert done.stderr.strip().splitlines()[-1].startswith("topics: ")
+        assert content_hash(model) == expected
+        (small / "ballast").unlink()
+        done = subprocess.run(command(corpus, model, "--passes", "3"), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    finally:
+        subprocess.run(["umount", str(small)], check=False)
