@@ -64,6 +64,16 @@ def test_eval_heldout_json_is_the_library(capsys, folder):
     assert other["heldout"]["cells"] < h["cells"] and "10 % of" in other["heldout"]["measured"]
 
 
+def test_impossible_words_make_it_infinite(capsys, tmp_path):
+    phi = np.zeros((W, K))
+    phi[: W // 2] = 1.0
+    TopicModel.from_arrays(phi, [f"word{i}" for i in range(W)], 0.1, 0.0).save(tmp_path / "m")
+    code, out, _ = typed(capsys, "eval", "--heldout", "--model", str(tmp_path / "m"))
+    assert code == 0 and "infinite" in out
+    code, out, _ = typed(capsys, "eval", "--heldout", "--json", "--model", str(tmp_path / "m"))
+    assert code == 0 and json.loads(out)["heldout"]["perplexity"] is None
+
+
 def test_eval_of_another_corpus_and_training(capsys):
     code, out, _ = typed(capsys, "eval", "--heldout", "corpus.zarr", "--training")
     assert code == 0

@@ -68,10 +68,16 @@ def test_any_block_size_and_threads_give_the_same_bits(corpus, matrix, monkeypat
     phi = matrix[1]
     scores = []
     for cells in (30, 500, 1 << 20):
-        monkeypatch.setattr(completion, "BLOCK_CELLS", cells)
+        monkeypatch.setattr(completion, "block_cells", lambda topics, cells=cells: cells)
         for threads in (1, 2, 5):
             scores.append(heldout_perplexity(phi, ALPHA, BETA, lam(phi), corpus, threads=threads))
     assert all(same(s, scores[0]) for s in scores)
+
+
+def test_many_topics_make_smaller_blocks():
+    assert completion.block_cells(None) == completion.block_cells(10) == 1 << 15
+    assert completion.block_cells(1000) * 1000 * 4 <= completion.GATHERED
+    assert completion.block_cells(10**6) == 1 << 11
 
 
 def test_storage_blocks_and_word_order_do_not_matter(tmp_path, corpus, matrix):

@@ -61,7 +61,10 @@ def lines(result: dict[str, Any]) -> list[str]:
         if name in result:
             r = result[name]
             title = "held-out perplexity" if name == "heldout" else "training perplexity"
-            out.append(f"{title:22}{r['perplexity']:.1f}   ({r['nats_per_token']:.4f} nats a token)")
+            if r["perplexity"] is None:
+                out.append(f"{title:22}infinite: the model holds a word there for impossible (its beta is 0)")
+            else:
+                out.append(f"{title:22}{r['perplexity']:.1f}   ({r['nats_per_token']:.4f} nats a token)")
             out.append(f"  {r['measured']}")
             scored = f"  {r['docs']:,} documents, {r['tokens']:,.0f} tokens scored"
             if r["skipped"]:

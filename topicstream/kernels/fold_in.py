@@ -64,7 +64,10 @@ def fold_in(words, counts, index, base, alpha, inv, beta, n, tol, inner, theta, 
         ratios = np.float32(0)
         for c in range(len(words)):
             row = base[index[words[c]]]
-            ratio = np.float32(counts[c]) / (_dot(weight, row) + smooth)
+            mass = _dot(weight, row) + smooth
+            if mass <= 0:  # without a prior a word may be impossible: it says nothing
+                continue
+            ratio = np.float32(counts[c]) / mass
             ratios += ratio
             for k in range(len(inv)):
                 gathered[k] += ratio * np.float32(row[k])

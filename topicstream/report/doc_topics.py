@@ -16,14 +16,13 @@ from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.durable import sync_file, sync_folder
 from topicstream.errors import InputError, StoreError
-from topicstream.evaluation.completion import LANES
+from topicstream.evaluation.completion import LANES, block_cells
 from topicstream.evaluation.keys import documents, match_words
 from topicstream.evaluation.order import in_order
 from topicstream.kernels.fold_in import INNER, TOLERANCE, fold_in_block, inverse_norms, padded_floats
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
 
-BLOCK_CELLS = 1 << 16
 BLOCK_DOCS = 1 << 12
 
 
@@ -53,7 +52,7 @@ def shares(
         )
         return block.first_doc, out
 
-    grid = corpus.grid(BLOCK_CELLS, BLOCK_DOCS, heldout=heldout)
+    grid = corpus.grid(block_cells(model.n_topics), BLOCK_DOCS, heldout=heldout)
     yield from in_order(visit, corpus.blocks(grid=grid, heldout=heldout), threads)
 
 
