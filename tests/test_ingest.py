@@ -252,7 +252,8 @@ def test_real_docwords_against_a_plain_reading(tmp_path, name, expected):
     assert (corpus.n_docs, corpus.n_words, corpus.n_cells, corpus.n_tokens) == expected
     words = Vocabulary.load(corpus.file("vocab")).words.to_pylist()
     listed = (DATA / name / "vocab.txt").read_text().split()
-    rows = np.loadtxt(gzip.open(DATA / name / "docword.txt.gz", "rt"), np.int64, skiprows=3)
+    with gzip.open(DATA / name / "docword.txt.gz", "rt") as f:
+        rows = np.loadtxt(f, np.int64, skiprows=3)
     sums = np.bincount(rows[:, 1] - 1, rows[:, 2], len(listed)).astype(np.int64)
     vocabulary = Vocabulary.load(corpus.file("vocab"))
     assert dict(zip(words, vocabulary.counts.tolist())) == dict(zip(listed, sums.tolist()))

@@ -23,6 +23,9 @@ class Progress:
     def step(self, what: str, done: int, of: int) -> None:
         """A later step is so far."""
 
+    def say_step(self, what: str) -> None:
+        """A step begins that tells nothing on the way."""
+
     def close(self) -> None:
         """No more to say."""
 
@@ -62,6 +65,11 @@ class Shown(Progress):
             bar.update(done - bar.n)
         elif time.monotonic() - self._last >= EVERY_SECONDS:
             self._line(f"{what}: {100 * done / max(of, 1):.0f} %")
+
+    def say_step(self, what: str) -> None:
+        self.close()
+        if self._terminal or time.monotonic() - self._last >= EVERY_SECONDS:
+            self._line(what)
 
     def _line(self, text: str) -> None:
         print(text, file=self._stream, flush=True)

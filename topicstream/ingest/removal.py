@@ -35,9 +35,18 @@ class Removal:
     @property
     def training(self) -> int:
         """Training documents of the store that are left."""
+        return self._left(0)
+
+    @property
+    def heldout(self) -> int:
+        """Held-out documents of the store that are left."""
+        return self._left(1)
+
+    def _left(self, part: int) -> int:
         if self._base is None:
             return 0
-        return self._base.part()["docs"] - int((self._before[:, 1] == 0).sum()) - int((self._new[:, 1] == 0).sum())
+        gone = np.concatenate((self._before[:, 1], self._new[:, 1]))
+        return self._base.part(bool(part))["docs"] - int((gone == part).sum())
 
     def take(self, numbers: np.ndarray) -> None:
         """Withdraw documents by number (ascending)."""
