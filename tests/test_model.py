@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -139,6 +140,30 @@ def test_a_full_disk_leaves_the_old_model(saved, phi, monkeypatch):
             with pytest.raises(OSError, match="No space"):
                 TopicModel.from_arrays(phi * 3, [f"v{i}" for i in range(W)], 0.1, 0.01).save(saved)
         assert TopicModel.open(saved).content_hash() == before
+
+
+def test_killed_while_saving_it_is_one_of_the_two(saved, phi, tmp_path):
+    other = TopicModel.from_arrays(phi * 2, [f"v{i}" for i in range(W)], 0.1, 0.01)
+    other.save(tmp_path / "other")
+    code = (
+        "import sys, itertools; from topicstream import TopicModel\n"
+        "models = [TopicModel.open(p) for p in sys.argv[2:]]\n"
+        "for m in itertools.cycle(models):\n    m.save(sys.argv[1])\n    print('saved', flush=True)"
+    )
+    shutil.copytree(saved, tmp_path / "one")
+    allowed = {TopicModel.open(saved).content_hash(), other.content_hash()}
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        args = [sys.executable, "-c", code, str(saved), str(tmp_path / "one"), str(tmp_path / "other")]
+        process = subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
+        process.stdout.readline()
+        time.sleep(rng.uniform(0, 0.15))
+        process.kill()
+        process.communicate()
+        assert TopicModel.open(saved).content_hash() in allowed
+    other.save(saved)
+    assert sorted(os.listdir(saved))[0] == "manifest.json"  # no stray file, hidden ones come first
+    assert TopicModel.open(saved).content_hash() == other.content_hash()
 
 
 def test_rows_come_in_any_pieces_and_padded(tmp_path, phi, small_chunks):

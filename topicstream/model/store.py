@@ -298,3 +298,7 @@ class ModelWriter:
             if name != manifest["files"]["vocab"]["name"]:
                 with contextlib.suppress(OSError):
                     os.unlink(self.path / name)
+        for pattern in (".vocab.*.tmp", ".manifest.json.*.tmp"):  # of a save that was killed
+            for stray in self.path.glob(pattern):
+                with contextlib.suppress(OSError):
+                    os.unlink(stray)
