@@ -24,9 +24,7 @@ import numpy as np
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.logs import sum_x_log
 from topicstream.kernels.rng import below, bits, step, stream
-from topicstream.kernels.simd import WIDTH, fetch, fma, get, larger, load, splat, store, total
-
-AHEAD = 3  # cells between a prefetch and its use
+from topicstream.kernels.simd import WIDTH, fetch, fma, get, larger, load, rows_ahead, splat, store, total
 
 
 @kernel
@@ -36,10 +34,10 @@ def _sweep(first, last, words, counts, base, index, beta, alpha, inverse, theta,
     for k in range(0, width, WIDTH):
         store(g, k, (load(theta, at + k) + load(alpha, k)) * load(inverse, k))
         store(new, k, splat(0.0))
-    smooth = splat(beta)
+    smooth, far = splat(beta), rows_ahead(width)
     for i in range(first, last):
-        if i + AHEAD < len(words):
-            ahead = get(index, np.int64(get(words, i + AHEAD))) * width
+        if i + far < len(words):
+            ahead = get(index, np.int64(get(words, i + far))) * width
             for k in range(0, width, WIDTH):
                 fetch(base, ahead + k)
         row = get(index, np.int64(get(words, i))) * width
@@ -62,10 +60,10 @@ def _give(first, last, words, counts, base, index, beta, alpha, inverse, theta, 
     for k in range(0, width, WIDTH):
         store(g, k, (load(theta, at + k) + load(alpha, k)) * load(inverse, k))
         store(new, k, splat(0.0))
-    smooth = splat(beta)
+    smooth, far = splat(beta), rows_ahead(width)
     for i in range(first, last):
-        if i + AHEAD < len(words):
-            word = np.int64(get(words, i + AHEAD))
+        if i + far < len(words):
+            word = np.int64(get(words, i + far))
             ahead, out = get(index, word) * width, word * width
             for k in range(0, width, WIDTH):
                 fetch(base, ahead + k)

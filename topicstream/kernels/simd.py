@@ -27,7 +27,10 @@ from numba.core.datamodel import models
 from numba.core.extending import intrinsic, lower_builtin, register_model
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 
+from topicstream.kernels.jit import kernel
+
 WIDTH = 16
+AHEAD_FLOATS, AHEAD_ROWS = 1024, 10
 _intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
 _F32 = ir.FloatType()
 _VECTOR = ir.VectorType(_F32, WIDTH)
@@ -188,3 +191,10 @@ def get(typing_context, array, index):
         return builder.load(_address(context, builder, sig.args[0], args[0], args[1]))
 
     return array.dtype(array, types.int64), generate
+
+
+@kernel(inline="always")
+def rows_ahead(width):
+    """How many cells before its use to fetch a row: far enough for memory to answer, not so far that rows on their way
+    push the one in work out of the first cache."""
+    return min(max(AHEAD_FLOATS // width, 1), AHEAD_ROWS)

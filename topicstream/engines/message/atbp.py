@@ -30,10 +30,8 @@ from topicstream.engines.base import Key, Out, Rows, Rule
 from topicstream.engines.message.tiny import TinyEngine
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.logs import sum_x_log
-from topicstream.kernels.simd import WIDTH, fetch, fma, get, load, splat, store, total
+from topicstream.kernels.simd import WIDTH, fetch, fma, get, load, rows_ahead, splat, store, total
 
-AHEAD_FLOATS = 1024  # of rows between a prefetch and its use: more would push the row in work out of the first cache
-AHEAD_NARROW = 10  # cells, for rows of one vector
 DRIFT = 1e-4  # most that a topic's 1/(lam + W beta) may be out by
 REVIEW = 16  # documents between two looks at the smallest topic, which decides how often that is renewed
 
@@ -72,7 +70,7 @@ def sweep(indptr, words, counts, base, index, alpha, beta, lam, n_all, w_beta, t
         topics += int(alpha[k] > 0.0)
         dl[k] = fresh[k] = inverse[k] = 0.0
     smooth, spread, zero, one = splat(beta), splat(w_beta), splat(0.0), np.float32(1.0)
-    n_cells, ahead = len(words), max(AHEAD_FLOATS // width, 1)
+    n_cells, ahead = len(words), rows_ahead(width)
     per_n_all = np.float32(1.0 / n_all)
     loglik = 0.0
     passed, allowed = np.float32(np.inf), np.float32(0.0)
@@ -183,7 +181,7 @@ def sweep_narrow(indptr, words, counts, base, index, alpha, beta, lam, n_all, w_
     for word in range(len(per_n_w)):
         per_n_w[word] = one / total(load(base, get(index, word) * width))
         store(delta, word * width, zero)
-    n_cells = len(words)
+    n_cells, ahead = len(words), rows_ahead(width)
     per_n_all = np.float32(1.0 / n_all)
     loglik = 0.0
     whole, change, fresh, inverse = load(lam, 0), zero, zero, zero
@@ -199,8 +197,8 @@ def sweep_narrow(indptr, words, counts, base, index, alpha, beta, lam, n_all, w_
         per_n_d = np.float32(1.0 / n_d) if last > first else np.float32(0.0)
         left, t, u, h = one, load(theta, at), zero, np.float32(0.0)
         for i in range(first, last):
-            if i + AHEAD_NARROW < n_cells:
-                word = np.int64(get(words, i + AHEAD_NARROW))
+            if i + ahead < n_cells:
+                word = np.int64(get(words, i + ahead))
                 fetch(base, get(index, word) * width)
                 fetch(delta, word * width)
             x = np.float32(get(counts, i))

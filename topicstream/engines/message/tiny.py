@@ -68,6 +68,12 @@ class TinyEngine(Engine):
         folded = block.docs * row if self.options.theta == "fold-in" else 0
         return block.words * 17 + block.cells * 8 + 8 * row + folded + 4096
 
+    def block_cells(self) -> int:
+        """Wide rows want big blocks, so that a row copied into the delta serves many cells; 16 blocks a pass or more."""
+        width, cells = padded(self.shape.topics), self.shape.cells
+        least = 1 << (16 if width < 64 else 17 if width < 256 else 18)
+        return int(min(max(cells // 64, min(least, max(cells // 16, 1 << 16))), 1 << 20))
+
     # -- pieces of a visit -----------------------------------------------------------------------------------------
     def priors(self, params: Mapping[str, np.ndarray], out: Out) -> tuple[np.ndarray, float]:
         """alpha as float32[KP], padding zero, and beta."""
