@@ -1,0 +1,115 @@
+"""``topics ingest`` and ``topics info`` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import topicstream
+from tests.ingest_tools import documents, write_jsonl
+from topicstream.cli.main import run
+from topicstream.corpus.reader import Corpus
+from topicstream.corpus.verify import verify
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def store(tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", documents(120))
+    topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c.zarr", min_df=1, max_df=1.0)
+    return tmp_path / "c.zarr"
+
+
+def test_help_lists_the_commands_that_are_there_without_numpy():
+    code = "import sys; from topicstream.cli.main import run; r = run(['--help']); assert 'numpy' not in sys.modules; sys.exit(r)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "ingest" in done.stdout and "info" in done.stdout
+
+
+def test_ingest_prints_its_summary(tmp_path, capsys):
+    write_jsonl(tmp_path / "a.jsonl", documents(120))
+    args = ["ingest", str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "c.zarr"), "--heldout", "10", "--json", "-q"]
+    assert run(args) == 0
+    said = capsys.readouterr()
+    summary = json.loads(said.out)
+    assert said.err == ""
+    assert (summary["documents"], summary["documents_heldout"]) == (120, 10)
+    assert run([*args[:-2], "--force"]) == 0
+    assert "120 documents, 10 of them held out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "args, code, said",
+    [
+        (["ingst"], 2, "did you mean 'ingest'"),
+        (["ingest", "x", "--min-dff", "3"], 2, "--min-df"),
+        (["ingest", "no-such-file"], 3, "no-such-file"),
+        (["ingest", ".", "--heldout", "much"], 3, "--heldout much"),
+        (["ingest", ".", "--mem-limit", "10M"], 5, "needs at least"),
+        (["info", "no-such-store"], 3, "no manifest.json"),
+    ],
+)
+def test_errors_are_one_line_with_their_code(args, code, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(args) == code
+    err = capsys.readouterr().err
+    assert said in err and "Traceback" not in err
+
+
+def test_an_existing_store_is_refused(store, capsys):
+    assert run(["ingest", str(store.parent / "a.jsonl"), "--out", str(store)]) == 1
+    assert "--append adds to it, --force replaces it" in capsys.readouterr().err
+
+
+def test_info_of_a_store(store, capsys):
+    assert run(["info", str(store), "--verify"]) == 0
+    out = capsys.readouterr().out
+    assert "108 training + 12 held out" in out and "every block and file matches" in out
+    assert run(["info", str(store), "--json", "--top", "3"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["top_words"]) == 3
+    assert found["top_words"][0]["count"] >= found["top_words"][1]["count"]
+    assert sum(found["lengths"]["documents"]) + found["lengths"]["empty"] == 108
+    assert found["vocabulary_curve"][-1] == {"words": found["words"], "share": 1.0}
+
+
+def damage(path: Path, at: int) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= 1
+    path.write_bytes(bytes(raw))
+
+
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("train/words/c/0/0", "block 0 of train (words)"),
+        ("heldout/counts/c/0/0", "block 0 of heldout (counts)"),
+        ("vocab.parquet", "vocab.parquet"),
+        ("docs/part-00000.parquet", "part-00000.parquet"),
+    ],
+)
+def test_verify_names_what_is_altered(store, name, said, capsys):
+    damage(store / name, 40)
+    assert run(["info", str(store), "--verify"]) == 3
+    assert said in capsys.readouterr().err
+
+
+def test_verify_finds_missing_and_short_files(store):
+    (store / "train" / "lengths" / "c" / "0" / "0").unlink()
+    pruned = store / "pruned.parquet"
+    pruned.write_bytes(pruned.read_bytes()[:-1])
+    problems = list(verify(Corpus.open(store)))
+    assert len(problems) == 2
+    assert any("missing" in p for p in problems) and any("bytes where the manifest says" in p for p in problems)
+
+
+def test_the_library_twin_is_the_package_itself(tmp_path):
+    assert callable(topicstream.ingest) and topicstream.Corpus is Corpus
+    with pytest.raises(AttributeError, match="has no attribute 'digest'"):
+        topicstream.digest  # noqa: B018

@@ -1,0 +1,61 @@
+"""Check every byte of a store against its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+
+from topicstream.corpus.format import PARTS, from_gaps
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import StoreError
+
+
+def _file_problem(path: Path, size: int, crc: int) -> str | None:
+    seen, length = 0, 0
+    try:
+        with open(path, "rb") as f:
+            while data := f.read(1 << 20):
+                seen = google_crc32c.extend(seen, data)
+                length += len(data)
+    except OSError as e:
+        return f"{path}: cannot be read ({e.strerror}); restore the file or ingest again"
+    if length != size:
+        return f"{path}: has {length} bytes where the manifest says {size}; restore it or ingest again"
+    if seen != crc:
+        return f"{path}: does not match its checksum; restore the file or ingest again"
+    return None
+
+
+def _block_problem(corpus: Corpus, block: int, heldout: bool, marker: np.ndarray) -> str | None:
+    entry = corpus.part(heldout)["blocks"][block]
+    gone = entry.get("removed", {}).get("cells", 0)
+    try:
+        raw = corpus.decode(block, heldout)
+    except StoreError as e:
+        return str(e)
+    where = f"{corpus.path}: block {block} of {PARTS[int(heldout)]}"
+    ids = np.empty(len(raw.gaps), np.int32)
+    if from_gaps(raw.gaps, raw.lengths, 0, len(raw.lengths), 0, ids, marker) != entry["cells"] - gone:
+        return f"{where}: a word id past the vocabulary or cells missing; ingest again"
+    total = raw.counts.sum(dtype=np.float64) + entry.get("removed", {}).get("tokens", 0)
+    if not np.isclose(total, entry["tokens"], rtol=1e-12, atol=0.0):
+        return f"{where}: its counts do not add up to the manifest's; ingest again"
+    return None
+
+
+def verify(corpus: Corpus, told: Callable[[int, int], None] | None = None) -> Iterator[str]:
+    """Read all chunks and files of a store; a line for each that is missing, altered or inconsistent (none: all is
+    well).  ``told(done, of)`` is called after each block."""
+    for entry in [*corpus.manifest.get("files", {}).values(), *corpus.manifest.get("docs", [])]:
+        if (problem := _file_problem(corpus.path / entry["file"], entry["size"], entry["crc32c"])) is not None:
+            yield problem
+    marker = np.zeros(corpus.n_words, np.uint8)
+    blocks = [(b, heldout) for heldout in (False, True) for b in range(len(corpus.part(heldout)["blocks"]))]
+    for i, (b, heldout) in enumerate(blocks):
+        if (problem := _block_problem(corpus, b, heldout, marker)) is not None:
+            yield problem
+        if told is not None:
+            told(i + 1, len(blocks))
