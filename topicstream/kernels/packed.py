@@ -107,41 +107,43 @@ def rise(arena, at, p, m):
 
 
 @kernel
-def differences(ptr, entries, start, length, arena, m, work, out_ptr, out_topic, out_value):
+def differences(ptr, entries, start, length, arena, m, work, seen, out_ptr, out_topic, out_value):
     """What the block changed: arena rows less tight rows, as (topic, value) of every entry that differs.
 
-    work: int32[K], zero on entry and on exit.  Returns the number of entries written; out_ptr: int64[U+1].
+    An arena row began as a copy of its tight row, so places that still agree are passed over.
+    work: int32[K], zero on entry and on exit; seen: int64[2 K].  Returns the entries written; out_ptr: int64[U+1].
     """
     mask = (np.int64(1) << m) - 1
     w = np.int64(0)
     out_ptr[0] = 0
     for u in range(len(start)):
         a, n, at, k = ptr[u], ptr[u + 1] - ptr[u], start[u], np.int64(length[u])
-        same = n == k
-        if same:
-            for i in range(n):
-                same &= np.int64(entries[a + i]) == np.int64(arena[at + i])
-        if not same:
-            for i in range(n):
-                e = np.int64(entries[a + i])
+        both, found = min(n, k), 0
+        for i in range(both):
+            e, f = np.int64(entries[a + i]), np.int64(arena[at + i])
+            if e != f:
+                seen[found] = e & mask
+                seen[found + 1] = f & mask
+                found += 2
                 work[e & mask] -= e >> m
-            for i in range(k):
-                e = np.int64(arena[at + i])
-                work[e & mask] += e >> m
-            for i in range(k):
-                t = np.int64(arena[at + i]) & mask
-                if work[t] != 0:
-                    out_topic[w] = t
-                    out_value[w] = work[t]
-                    work[t] = 0
-                    w += 1
-            for i in range(n):
-                t = np.int64(entries[a + i]) & mask
-                if work[t] != 0:
-                    out_topic[w] = t
-                    out_value[w] = work[t]
-                    work[t] = 0
-                    w += 1
+                work[f & mask] += f >> m
+        for i in range(both, n):
+            e = np.int64(entries[a + i])
+            seen[found] = e & mask
+            found += 1
+            work[e & mask] -= e >> m
+        for i in range(both, k):
+            f = np.int64(arena[at + i])
+            seen[found] = f & mask
+            found += 1
+            work[f & mask] += f >> m
+        for j in range(found):
+            t = seen[j]
+            if work[t] != 0:
+                out_topic[w] = t
+                out_value[w] = work[t]
+                work[t] = 0
+                w += 1
         out_ptr[u + 1] = w
     return w
 

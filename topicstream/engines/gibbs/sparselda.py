@@ -41,6 +41,7 @@ from topicstream.kernels.rng import bits, step, stream, uniform
 from topicstream.kernels.simd import fetch
 
 AHEAD = 3  # cells ahead whose rows are fetched
+NEAR = 32  # entries of a row searched one by one: most draws end there; from there on by vectors
 
 
 @fast_kernel
@@ -117,7 +118,9 @@ def sweep(
             q = row_mass(arena, at, n, coef, bits_m)
             for _ in range(counts[c]):
                 old = np.int64(z[i])
-                p = find(arena, at, n, old, bits_m)
+                p = np.int64(0)  # most often it is the first
+                if (np.int64(arena[at]) & mask) != old:
+                    p = find(arena, at, n, old, bits_m)
                 if p < 0:
                     return i
                 # take the token out
@@ -148,13 +151,16 @@ def sweep(
                 new = np.int64(-1)
                 if x < q:
                     draws_q += 1
-                    k, x = passing(arena, at, n, coef, bits_m, x)
+                    k = np.int64(0)
                     while True:
                         f = np.int64(arena[at + k])
                         x -= coef[f & mask] * np.float64(f >> m)
                         if x < 0.0 or k == n - 1:
                             break
                         k += 1
+                        if k == NEAR:
+                            skip, x = passing(arena, at + k, n - k, coef, bits_m, x)
+                            k += skip
                     while f < one and k > 0:  # rounding has carried x past the last entry: the last with a count
                         k -= 1
                         f = np.int64(arena[at + k])
@@ -297,6 +303,6 @@ class SparseLDA(Chain):
         n = int(block.tokens)
         ptr = out.keep.array("ptr", u + 1, np.int64)
         topic, value = scratch.array("topic", 2 * n, np.int32), scratch.array("value", 2 * n, np.int32)
-        work = np.zeros(k, np.int32)
-        used = differences(phi.ptr, phi.entries, start, length, arena, m, work, ptr, topic, value)
+        work, seen = np.zeros(k, np.int32), scratch.array("seen", 2 * k, np.int64)
+        used = differences(phi.ptr, phi.entries, start, length, arena, m, work, seen, ptr, topic, value)
         out.delta["phi"] = keep_delta(out, ptr, topic[:used], value[:used])

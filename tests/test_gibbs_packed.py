@@ -1,0 +1,252 @@
+"""Packed rows and the packed table against dense arrays of counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.gibbs_driver import pack_rows
+from topicstream.engines.base import Scratch, SparseDelta, TableSpec
+from topicstream.errors import StoreError, TopicsError
+from topicstream.kernels.jit import kernel
+from topicstream.kernels.packed import rise, sink, sort_by_count, topic_bits
+from topicstream.kernels.packed_simd import READ_PAST, find, passing, row_mass
+from topicstream.training.packed_table import PackedTable
+
+SPEC = TableSpec(dtype="int32", layout="packed", delta="sparse", row_mass=True)
+
+
+def serial(work, n):
+    for i in range(n):
+        work(i)
+
+
+@kernel
+def _find(arena, at, n, topic, m):
+    return find(arena, at, n, topic, m)
+
+
+@kernel
+def _mass(arena, at, n, coef, m):
+    return row_mass(arena, at, n, coef, m)
+
+
+@kernel
+def _passing(arena, at, n, coef, m, x):
+    return passing(arena, at, n, coef, m, x)
+
+
+@kernel
+def _take(arena, n, topic, m):
+    """Take one of a topic out of the row; returns its length."""
+    p = find(arena, 0, n, topic, m)
+    e = np.int64(arena[p])
+    arena[p] = e - (np.int64(1) << m)
+    sink(arena, 0, n, p, m)
+    return n - 1 if (e >> m) == 1 else n
+
+
+@kernel
+def _put(arena, n, topic, m):
+    """Put one of a topic into the row; returns its length."""
+    p = find(arena, 0, n, topic, m)
+    if p < 0:
+        arena[n] = (np.int64(1) << m) | topic
+        return n + 1
+    rise(arena, 0, p, m)
+    return n
+
+
+def dense_row(arena, n, m, topics):
+    out = np.zeros(topics, np.int64)
+    row = arena[:n].astype(np.int64)
+    out[row & ((1 << m) - 1)] = row >> m
+    return out
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    topics=st.sampled_from([1, 2, 5, 33, 100]),
+    moves=st.lists(st.tuples(st.booleans(), st.integers(0, 99)), min_size=1, max_size=200),
+)
+def test_a_row_stays_descending_and_sums_to_its_counts(topics, moves):
+    m = topic_bits(topics)
+    arena, n, truth = np.zeros(topics + READ_PAST, np.uint32), 0, np.zeros(topics, np.int64)
+    for put, t in moves:
+        t %= topics
+        if put or truth[t] == 0:
+            n = _put(arena, n, t, m)
+            truth[t] += 1
+        else:
+            n = _take(arena, n, t, m)
+            truth[t] -= 1
+        assert n == (truth > 0).sum()
+        assert (np.diff(arena[:n].astype(np.int64) >> m) <= 0).all()
+        np.testing.assert_array_equal(dense_row(arena, n, m, topics), truth)
+
+
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(0, 70), seed=st.integers(0, 10**6), wide=st.booleans())
+def test_vectors_find_and_weigh_as_one_by_one(n, seed, wide):
+    rng = np.random.default_rng(seed)
+    m, at = topic_bits(100), int(rng.integers(0, 20))
+    arena = rng.integers(0, 1 << 30, at + n + READ_PAST).astype(np.uint64 if wide else np.uint32)
+    topic, count = rng.permutation(100)[:n], rng.integers(1, 1000, n)
+    arena[at : at + n] = (count << m) | topic
+    coef = rng.random(100)
+    weights = coef[topic] * count
+    assert _mass(arena, at, n, coef, m) == pytest.approx(weights.sum(), rel=1e-13)
+    for t in range(100):
+        where = np.flatnonzero(topic == t)
+        assert _find(arena, at, n, t, m) == (where[0] if len(where) else -1)
+    if n:
+        x = rng.random() * weights.sum()
+        k, left = _passing(arena, at, n, coef, m, x)
+        place = min(int(np.searchsorted(np.cumsum(weights), x, side="right")), n - 1)
+        assert k % 8 == 0 and k <= place < k + 8
+        assert left == pytest.approx(x - weights[:k].sum(), abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(counts=st.lists(st.integers(1, 50), min_size=1, max_size=300), nearly=st.booleans())
+def test_sorting_by_count(counts, nearly):
+    m = topic_bits(512)
+    if nearly:
+        counts = sorted(counts, reverse=True)
+        counts[len(counts) // 2] += 3
+    entries = np.array([(c << m) | t for t, c in enumerate(counts)], np.uint32)
+    expected = np.sort(entries)
+    sort_by_count(entries, 0, len(entries), m)
+    assert (np.diff(entries.astype(np.int64) >> m) <= 0).all()
+    np.testing.assert_array_equal(np.sort(entries), expected)
+
+
+def delta_of(change: np.ndarray) -> tuple[np.ndarray, SparseDelta]:
+    """A dense change [W, K] as (vocab, delta), topics in an arbitrary order."""
+    vocab = np.flatnonzero((change != 0).any(1)).astype(np.int32)
+    ptr, topic = np.zeros(len(vocab) + 1, np.int64), []
+    for i, w in enumerate(vocab):
+        topic += list(np.flatnonzero(change[w])[::-1])
+        ptr[i + 1] = len(topic)
+    rows = np.repeat(vocab, np.diff(ptr))
+    topic = np.array(topic, np.int32)
+    return vocab, SparseDelta(ptr, topic, change[rows, topic].astype(np.int32))
+
+
+def dense(table: PackedTable) -> np.ndarray:
+    return np.concatenate([rows.copy() for _, rows in table.pieces()])[:, : table.topics]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6), words=st.integers(1, 150), topics=st.sampled_from([1, 4, 40]), blocks=st.integers(1, 4)
+)
+def test_a_table_is_the_sum_of_its_deltas(tmp_path_factory, seed, words, topics, blocks):
+    rng = np.random.default_rng(seed)
+    truth = rng.poisson(0.8, (words, topics)).astype(np.int64)
+    table = PackedTable(SPEC, words, topics, serial, truth.sum(1).astype(float))
+    table.scatter([delta_of(truth)])
+    for _ in range(3):
+        share = truth.copy()
+        deltas = []
+        for _ in range(blocks):  # each block moves tokens of its own
+            own = rng.binomial(share, 0.4)
+            share -= own
+            moved = np.stack([rng.multinomial(n, np.full(topics, 1 / topics)) for n in own.sum(1)])
+            deltas.append(moved - own)
+        table.scatter([delta_of(d) for d in deltas])
+        truth = truth + sum(deltas)
+        np.testing.assert_array_equal(dense(table), truth)
+        assert table.settle()[0] == 0
+        np.testing.assert_array_equal(table.totals[:topics], truth.sum(0))
+        values, times = np.unique(truth[truth > 0], return_counts=True)
+        np.testing.assert_array_equal(table.histogram, (values, times))
+    vocab = np.flatnonzero(rng.random(words) < 0.5).astype(np.int32)
+    rows = table.rows(vocab, Scratch())
+    for u, w in enumerate(vocab):
+        row = rows.entries[rows.ptr[u] : rows.ptr[u + 1]]
+        assert (np.diff(row.astype(np.int64) >> rows.bits) <= 0).all()
+        np.testing.assert_array_equal(dense_row(row, len(row), rows.bits, topics), truth[w])
+    path = tmp_path_factory.mktemp("table") / "phi.rows"
+    table.save(path)
+    again = PackedTable(SPEC, words, topics, serial)
+    again.load(path)
+    np.testing.assert_array_equal(dense(again), truth)
+
+
+def test_memory_falls_with_the_entries():
+    table = PackedTable(SPEC, 100, 64, serial)
+    spread = np.ones((100, 64), np.int64)
+    table.scatter([delta_of(spread)])
+    before = table.nbytes
+    gathered = np.zeros_like(spread)
+    gathered[:, 3] = 64
+    table.scatter([delta_of(gathered - spread)])
+    np.testing.assert_array_equal(dense(table), gathered)
+    assert before - table.nbytes == 100 * 63 * 4
+
+
+def test_counts_past_32_bits_widen_the_range():
+    topics = 64  # 6 bits: counts to 2^26 - 1 fit
+    table = PackedTable(SPEC, 200, topics, serial)
+    change = np.zeros((200, topics), np.int64)
+    change[5, 7], change[150, 2] = (1 << 26) - 1, 9
+    table.scatter([delta_of(change)])
+    assert table.rows(np.array([5], np.int32), Scratch()).entries.dtype == np.uint32
+    more = np.zeros_like(change)
+    more[5, 7] = 1
+    table.scatter([delta_of(more)])
+    rows = table.rows(np.array([5, 150], np.int32), Scratch())
+    assert rows.entries.dtype == np.uint64
+    assert list(rows.entries.astype(int)) == [((1 << 26) << 6) | 7, (9 << 6) | 2]
+    assert table.rows(np.array([150], np.int32), Scratch()).entries.dtype == np.uint32
+    table.settle()
+    np.testing.assert_array_equal(table.histogram, ([9, 1 << 26], [1, 1]))
+
+
+def test_samples_are_averaged_and_survive_a_checkpoint(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    states = [rng.poisson(1.0, (70, 9)).astype(np.int64) for _ in range(3)]
+    table = PackedTable(SPEC, 70, 9, serial)
+    last = np.zeros_like(states[0])
+    for state in states:
+        table.scatter([delta_of(state - last)])
+        table.take_sample()
+        last = state
+    np.testing.assert_array_equal(table.totals[:9], last.sum(0))
+    assert [int(v) for v in table.rows(np.arange(70, dtype=np.int32), Scratch()).ptr[-1:]] == [(last > 0).sum()]
+    table.save(tmp_path / "rows")
+    again = PackedTable(SPEC, 70, 9, serial)
+    again.load(tmp_path / "rows")
+    for held in (table, again):
+        np.testing.assert_allclose(dense(held), np.mean(states, 0), rtol=1e-6)
+        ids, out = np.array([0, 3, 69], np.int32), np.zeros((3, 16), np.float32)
+        np.testing.assert_allclose(held.dense(ids, out)[:, :9], np.mean(states, 0)[ids], rtol=1e-6)
+
+
+def test_wrong_deltas_and_files_are_refused(tmp_path: Path):
+    table = PackedTable(SPEC, 10, 4, serial)
+    change = np.zeros((10, 4), np.int64)
+    change[2, 1] = -1
+    with pytest.raises(TopicsError, match="came out negative"):
+        table.scatter([delta_of(change)])
+    table.save(tmp_path / "rows")
+    with pytest.raises(StoreError, match="not the rows of a table of 11 words"):
+        PackedTable(SPEC, 11, 4, serial).load(tmp_path / "rows")
+    (tmp_path / "rows").write_bytes((tmp_path / "rows").read_bytes()[:60])
+    with pytest.raises(StoreError, match="shorter"):
+        PackedTable(SPEC, 10, 4, serial).load(tmp_path / "rows")
+
+
+def test_packing_round_trip():
+    n_wt = np.array([[0, 3, 1], [0, 0, 0], [7, 0, 7]])
+    rows = pack_rows(n_wt)
+    table = PackedTable(SPEC, 3, 3, serial)
+    table.fill(lambda a, b: n_wt[a:b])
+    got = table.rows(np.arange(3, dtype=np.int32), Scratch())
+    np.testing.assert_array_equal(got.ptr, rows.ptr)
+    np.testing.assert_array_equal(np.sort(got.entries), np.sort(rows.entries))
