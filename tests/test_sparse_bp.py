@@ -65,7 +65,7 @@ def test_at_full_width_it_is_dense_belief_propagation_in_word_order(topics):
     x = rng.poisson(0.7, (12, 20))
     x[:, 3] += 1
     x[5] = 0
-    driver = started(x, topics, sparsity=topics, message_bits=32, band=-1.0)
+    driver = started(x, topics, sparsity=topics, message_bits="32", band=-1.0)
     mu = dense_messages(driver, x, topics)
     for _ in range(3):
         driver.sweep()
@@ -77,7 +77,7 @@ def test_at_full_width_it_is_dense_belief_propagation_in_word_order(topics):
 @pytest.mark.parametrize(("bits", "top"), [(8, 255), (16, 4095)])
 def test_rounding_stays_within_the_error_bound(bits, top):
     x, _ = planted(200, 80, 6, 60, 7)
-    exact, rounded = (started(x, 40, sparsity=32, message_bits=b) for b in (32, bits))  # the same first messages
+    exact, rounded = (started(x, 40, sparsity=32, message_bits=str(b)) for b in (32, bits))  # the same first messages
     np.testing.assert_array_equal(exact.memory[0]["topics"], rounded.memory[0]["topics"])
     mu, got = stored(exact)[3], stored(rounded)[3]
     largest = mu.max(1, keepdims=True)
@@ -93,7 +93,7 @@ def test_rounding_stays_within_the_error_bound(bits, top):
 def test_after_many_passes_the_table_is_still_the_sum_of_what_is_stored(bits, band, sparsity):
     x, _ = planted(120, 80, 6, 60, 7)
     x[0, 0] = 3000  # a heavy cell
-    driver = started(x, 48, cuts=(50,), sparsity=sparsity, message_bits=bits, band=band, reopen=2)
+    driver = started(x, 48, cuts=(50,), sparsity=sparsity, message_bits=str(bits), band=band, reopen=2)
     driver.sweep(60)
     np.testing.assert_allclose(driver.phi, table_of(driver), atol=3e-3)
     np.testing.assert_allclose(driver.phi.sum(1), x.sum(0), rtol=1e-5)
@@ -117,10 +117,10 @@ def test_active_topics_are_distinct_and_do_change():
 
 def test_a_document_of_one_cell_learns_nothing_from_itself():
     x = np.array([[4, 0], [0, 3]])
-    driver = started(x, 16, sparsity=16, message_bits=32, band=-1.0)
+    driver = started(x, 16, sparsity=16, message_bits="32", band=-1.0)
     driver.sweep(1)
     _, _, _, mu = stored(driver)
-    start = started(x, 16, sparsity=16, message_bits=32, band=-1.0)
+    start = started(x, 16, sparsity=16, message_bits="32", band=-1.0)
     lam = start.phi.sum(0)[:16]
     for row, (w, d) in enumerate([(0, 0), (1, 1)]):
         own = x[d, w] * dense_messages(start, x, 16)[d, w]

@@ -296,36 +296,50 @@ def choose(scores, chosen, topics, theta, alpha, gain, wanted):
 
 
 @kernel
-def open_topics(indptr, words, counts, base, index, totals, k_all, rounds, topics, theta):
-    """Active topics of each document from seed topics: the L largest shares of its mixture after ``rounds`` inner
-    iterations of EM from an even mixture.  topics: uint16[D, L] ascending, theta: float32[D, L] their share of n_d."""
+def open_topics(ptr, doc, x, base, index, totals, k_all, took, topics, theta):
+    """Active topics of each document from seed topics: the L largest shares of an even mixture after one step of EM.
+
+    A word gives each of its documents p(k | w), its row over its sum.  What all topics have of a word alike changes no
+    order, so only what stands out above the row's least entry is added topic by topic: rows of seed documents mixed
+    with the corpus' mean stand out in few.  took: float32[D, Kp] scratch; topics: uint16[D, L], ascending; theta:
+    float32[D, L], the shares, adding up to less than n_d by what the other topics have.
+    """
     width, columns = topics.shape[1], base.shape[1]
-    inverse, g, took = np.zeros(columns, np.float32), np.empty(columns, np.float32), np.empty(columns, np.float32)
-    heap = np.empty(width, np.int32)
+    inverse, ratio = np.zeros(columns, np.float32), np.empty(columns, np.float32)
+    out_topic, out = np.empty(columns + 16, np.uint16), np.empty(columns + 16, np.float32)
+    even, heap = np.zeros(len(topics), np.float32), np.empty(width, np.int32)
+    nothing = splat(_ZERO)
     for k in range(k_all):
         inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
-    for d in range(len(indptr) - 1):
-        took[:] = _ONE
-        for _ in range(rounds):
-            for k in range(columns):
-                g[k] = took[k] * inverse[k]
-            took[:] = _ZERO
-            for i in range(indptr[d], indptr[d + 1]):
-                r = index[words[i]] * columns
-                s = splat(_ZERO)
-                for k in range(0, columns, 16):
-                    s = s + load(g, k) * load(base, r + k)
-                sum_s = total(s)
-                if sum_s > _ZERO:
-                    weight = splat(np.float32(counts[i]) / sum_s)
-                    for k in range(0, columns, 16):
-                        store(took, k, load(took, k) + weight * load(base, r + k))
-            for k in range(columns):
-                took[k] *= g[k]
-        largest(took, columns, width, heap)  # padding has share 0 and the highest numbers
+    took[:] = _ZERO
+    for u in range(len(ptr) - 1):
+        r = index[u] * columns
+        s, high = nothing, splat(np.float32(-np.inf))
+        for k in range(0, columns, 16):
+            v = load(base, r + k) * load(inverse, k)
+            store(ratio, k, v)
+            s = s + v
+        sum_s = total(s)
+        if sum_s <= _ZERO:
+            continue
+        ratio[k_all:] = ratio[0]
+        for k in range(0, columns, 16):
+            high = larger(high, nothing - load(ratio, k))
+        low = -highest(high)
+        edge = splat(low * np.float32(1.0001))
+        n = np.int64(0)
+        for k in range(0, columns, 16):
+            n += squeeze(out_topic, out, n, k, larger(load(ratio, k) - edge, nothing))
+        for i in range(ptr[u], ptr[u + 1]):
+            d, weight = doc[i], x[i] / sum_s
+            even[d] += weight * low
+            for j in range(n):
+                took[d, out_topic[j]] += weight * out[j]
+    for d in range(len(topics)):
+        largest(took[d], columns, width, heap)  # padding has share 0 and the highest numbers
         for j in range(width):
             topics[d, j] = heap[j]
-            theta[d, j] = took[heap[j]]
+            theta[d, j] = even[d] + took[d, heap[j]] if heap[j] < k_all else _ZERO
 
 
 @kernel

@@ -46,12 +46,11 @@ from topicstream.errors import InputError
 from topicstream.kernels import sparse_messages as kernels
 from topicstream.kernels.logs import sum_x_log
 
-START_ROUNDS = 2  # 1 to 8 make no difference
 FLAT = (
     1e4  # first messages follow the document's mixture alone: 1 to 3 % better after 20 passes than following the words
 )
 # bits of a stored number: its dtype and its largest value (the squares of 16 or more still sum to whole float32 numbers)
-STORED = {8: ("uint8", 255.0), 16: ("uint16", 4095.0), 32: ("float32", 1.0)}
+STORED = {"8": ("uint8", 255.0), "16": ("uint16", 4095.0), "32": ("float32", 1.0)}
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class SparseOptions(Options):
     """Options of ``sparse-bp``."""
 
     sparsity: int = option(32, "active topics of a document, rounded up to a multiple of 16", min=1, max=65536)
-    message_bits: int = option(8, "bits of a stored share", choices=(8, 16, 32), advanced=True)
+    message_bits: str = option("8", "bits of a stored share", choices=("8", "16", "32"), advanced=True)
     band: float = option(
         1.0, "a message that would move by no more than this many steps stays; -1: move all", min=-1.0, advanced=True
     )
@@ -112,10 +111,11 @@ class SparseBeliefPropagation(Engine):
 
     # larger blocks than other engines: a row of phi is read once a block, so its cost a cell falls with the block
     def block_cells(self) -> int:
-        return int(min(max(self.shape.cells // 24, 1 << 16), 1 << 20))
+        return int(min(max(self.shape.cells // 12, 1 << 16), 1 << 20))
 
     def block_docs(self) -> int:
-        return 1 << 14
+        # the start keeps a row of K floats a document: 64 MB of them a thread
+        return int(max(min(1 << 14, (1 << 24) // self.columns), 1 << 8))
 
     def round_blocks(self) -> int:
         return 4
@@ -125,9 +125,8 @@ class SparseBeliefPropagation(Engine):
         return min(words * self.columns, 2 * self.width * cells) + LANES
 
     def scratch_bytes(self, block: BlockShape) -> int:
-        looked = block.docs // self.options.reopen + 1
         entries = self._most_entries(block.words, block.cells)
-        return 16 * block.words + 24 * block.cells + 4 * looked * self.columns + 6 * entries + 64 * self.columns
+        return 16 * block.words + 24 * block.cells + 4 * block.docs * self.columns + 6 * entries + 64 * self.columns
 
     def start(
         self,
@@ -140,16 +139,14 @@ class SparseBeliefPropagation(Engine):
     ) -> None:
         topics, theta = self._wide(out.memory["topics"]), self._wide(out.memory["theta"])
         seeds, sums = rows["phi"], totals["phi"]
-        kernels.open_topics(
-            block.indptr, block.words, block.counts, seeds.base, seeds.index, sums, self.shape.topics, START_ROUNDS,
-            topics, theta,
-        )  # fmt: skip
+        cells = self._by_word(block, out)
+        took = out.scratch.array("scores", (block.n_docs, self.columns), np.float32)
+        kernels.open_topics(*cells, seeds.base, seeds.index, sums, self.shape.topics, took, topics, theta)
         little = FLAT * sums.sum() / (self.shape.topics * self.shape.words)
         nobody = np.full(block.n_docs, -1, np.int32)
-        doc, x = self._sweep(
-            block, seeds, sums, params, out, topics, theta, self._wide(out.memory["messages"]), little, nobody, True
-        )
-        kernels.sum_theta(doc, x, self._wide(out.memory["messages"]), theta)
+        messages = self._wide(out.memory["messages"])
+        self._sweep(block, cells, seeds, sums, params, out, topics, theta, messages, little, nobody, True)
+        kernels.sum_theta(cells[1], cells[2], messages, theta)
         out.memory["wanted"][:] = out.memory["topics"]
 
     def process(
@@ -173,7 +170,8 @@ class SparseBeliefPropagation(Engine):
             look[:] = False
         chosen = np.where(look, np.cumsum(look) - 1, -1).astype(np.int32)
         old, beta = self._wide(memory["messages"]), float(params["beta"][0])
-        self._sweep(block, rows["phi"], totals["phi"], params, out, before, theta, old, beta, chosen, False)
+        cells = self._by_word(block, out)
+        self._sweep(block, cells, rows["phi"], totals["phi"], params, out, before, theta, old, beta, chosen, False)
         if look.any():
             scores = out.scratch.array("scores", (int(look.sum()), self.columns), np.float32)
             kernels.choose(scores, chosen, topics, theta, params["alpha"], np.float32(self.options.gain), wanted)
@@ -193,9 +191,18 @@ class SparseBeliefPropagation(Engine):
     def _wide(self, memory: np.ndarray) -> np.ndarray:
         return memory.reshape(-1, self.width)
 
+    def _by_word(self, block: Block, out: Out) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """ptr, doc and x: the block's cells word by word."""
+        ptr = out.scratch.array("ptr", block.n_words + 1, np.int64)
+        doc = out.scratch.array("doc", block.n_cells, np.int32)
+        x = out.scratch.array("x", block.n_cells, np.float32)
+        kernels.by_word(block.indptr, block.words, block.counts, ptr, doc, x)
+        return ptr, doc, x
+
     def _sweep(
         self,
         block: Block,
+        cells: tuple[np.ndarray, np.ndarray, np.ndarray],
         phi: Rows,
         sums: np.ndarray,
         params: Mapping[str, np.ndarray],
@@ -206,12 +213,11 @@ class SparseBeliefPropagation(Engine):
         beta: float,
         chosen: np.ndarray,
         first: bool,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Arrange the cells by word and sweep them; theta is the documents' counts before and after.  Returns doc, x."""
+    ) -> None:
+        """Sweep the cells once; theta holds the documents' counts before and after."""
         take, n, columns = out.scratch.array, self.shape.topics, self.columns
-        ptr, doc = take("ptr", block.n_words + 1, np.int64), take("doc", block.n_cells, np.int32)
-        x, likely = take("x", block.n_cells, np.float32), take("likely", block.n_cells, np.float64)
-        kernels.by_word(block.indptr, block.words, block.counts, ptr, doc, x)
+        ptr, doc, x = cells
+        likely = take("likely", block.n_cells, np.float64)
         topics = self._wide(out.memory["topics"])
         # padding: an infinite lam gives the topics that are not there no share
         alpha, lam = np.zeros(columns, np.float32), np.full(columns, np.inf, np.float32)
@@ -240,4 +246,3 @@ class SparseBeliefPropagation(Engine):
         out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
         out.stats["loglik"][0] = sum_x_log(likely, x, 0, block.n_cells, 1.0, 0.0)
         out.stats["tokens"][0] = block.tokens
-        return doc, x
