@@ -59,7 +59,7 @@ def test_eval_heldout_json_is_the_library(capsys, folder):
     }
     h = result["heldout"]
     assert h["perplexity"] == pytest.approx(np.exp(h["nats_per_token"])) and 1 < h["perplexity"] < W
-    assert typed(capsys, "eval", "--heldout", "--json", "--threads", "3", "--mem-limit", "1k")[1] == out
+    assert typed(capsys, "eval", "--heldout", "--json", "--threads", "3", "--mem-limit", "400M")[1] == out
     other = json.loads(typed(capsys, "eval", "--heldout", "--split", "90/10", "--json")[1])
     assert other["heldout"]["cells"] < h["cells"] and "10 % of" in other["heldout"]["measured"]
 
@@ -109,19 +109,32 @@ def test_eval_through_the_environment(capsys, monkeypatch, folder, tmp_path):
     assert code == 0 and json.loads(out)["model"].endswith("turned")
 
 
-def test_errors_are_one_line_with_their_code(capsys, tmp_path, monkeypatch):
-    for args, code, words in (
+def test_errors_are_one_line_with_their_code(capsys):
+    cases: tuple[tuple[tuple[str, ...], int, str], ...] = (
         (("eval", "--heldout", "missing.jsonl"), 3, "no such file"),
         (("eval", "--split", "nonsense"), 3, "--split nonsense"),
         (("eval", "--model", "nowhere"), 3, "no model here"),
         (("eval", "--corpus", "nowhere"), 3, "no corpus store here"),
         (("show", "-k", "99"), 3, "numbered 0..3"),
         (("compare", "model", "nowhere"), 3, "no model here"),
-    ):
+        (("eval", "--mem-limit", "10M"), 5, "at least"),
+    )
+    for args, code, words in cases:
         got, out, err = typed(capsys, *args)
         assert (got, out) == (code, "") and words in err and err.count("\n") == 1, args
-    for args in (("eval", "--topp", "3"), ("eval", "--top", "1"), ("show", "--top", "3"), ("compare", "model")):
-        assert typed(capsys, *args)[0] == 2, args
+    for wrong in ("eval --topp 3", "eval --top 1", "show --top 3", "compare model"):
+        assert typed(capsys, *wrong.split())[0] == 2, wrong
+
+
+def test_within_a_memory_limit_rows_stay_on_disk(tmp_path):
+    from topicstream.evaluation.evaluate import FLOOR, open_within
+
+    wide = np.ones((3000, 4000), np.float32)
+    TopicModel.from_arrays(wide, [f"w{i}" for i in range(3000)], 0.1, 0.01).save(tmp_path / "wide")
+    roomy, threads = open_within(tmp_path / "wide", FLOOR + (600 << 20), 3)
+    assert roomy.phi is not None and threads == 3
+    tight, threads = open_within(tmp_path / "wide", FLOOR + (80 << 20), 9)
+    assert tight.phi is None and 1 <= threads < 9
 
 
 def test_show(capsys):

@@ -18,7 +18,7 @@ import click
     show_default=True,
     help="l1 distance (0 the same .. 2 nothing in common) beyond which two topics do not match",
 )
-@click.option("--mem-limit", help="read a model's topics from disk where they take more than half of this, e.g. 2G")
+@click.option("--mem-limit", metavar="SIZE", help="memory of the whole process, as 2G or 512M [default: what there is]")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON")
 def command(as_json: bool, **options: Any) -> None:
     """Match the topics of model A with those of model B and print what changed.

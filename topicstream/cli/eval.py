@@ -31,7 +31,7 @@ CORPUS = click.option(
 @click.option("--split", default="80/20", show_default=True, help="observed and scored shares of a document's words")
 @click.option("--top", type=click.IntRange(2), default=10, show_default=True, help="words a topic for the coherence")
 @click.option("--threads", type=click.IntRange(1), help="threads [default: all]; the result does not depend on them")
-@click.option("--mem-limit", help="read the topics from disk where they take more than half of this, e.g. 2G")
+@click.option("--mem-limit", metavar="SIZE", help="memory of the whole process, as 2G or 512M [default: what there is]")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON")
 def command(as_json: bool, heldout: str | None, **options: Any) -> None:
     """Score a model.

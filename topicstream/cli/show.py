@@ -26,7 +26,7 @@ from topicstream.cli.eval import CORPUS, MODEL
 )
 @click.option("--top", type=click.IntRange(1), metavar="N", help="with --theta: only the N largest topics a document")
 @click.option("--threads", type=click.IntRange(1), help="threads [default: all]; the result does not depend on them")
-@click.option("--mem-limit", help="read the topics from disk where they take more than half of this, e.g. 2G")
+@click.option("--mem-limit", metavar="SIZE", help="memory of the whole process, as 2G or 512M [default: what there is]")
 @click.option("--force", is_flag=True, help="with --theta: replace the file")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON")
 def command(
@@ -78,19 +78,20 @@ def _write(
     from topicstream.cli.doc_progress import DocProgress
     from topicstream.corpus.reader import Corpus
     from topicstream.errors import TopicsError
-    from topicstream.evaluation.evaluate import default_threads, open_model
+    from topicstream.evaluation.evaluate import open_within
     from topicstream.report.doc_topics import write_theta
 
     if Path(theta).exists() and not force:
         raise TopicsError(f"{theta}: exists; --force replaces it")
+    opened, workers = open_within(model, mem_limit, threads)
     progress = DocProgress()
     try:
         return write_theta(
             theta,
-            open_model(model, mem_limit),
+            opened,
             Corpus.open(corpus),
             top=top,
-            threads=threads or default_threads(),
+            threads=workers,
             progress=progress,
         )
     finally:

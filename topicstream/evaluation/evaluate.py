@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,25 +11,45 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import DoesNotFit, InputError, StoreError
 from topicstream.evaluation.coherence import TOP, TOP_DIVERSITY, coherence, diversity
-from topicstream.evaluation.completion import Score, score_model
-from topicstream.machine import default_memory_limit, parse_bytes
+from topicstream.evaluation.completion import LANES, Score, block_cells, score_model
+from topicstream.machine import default_memory_limit, default_threads, format_bytes, parse_bytes
+from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
 
+FLOOR = 320 << 20
+"""Interpreter, libraries, kernels and blocks in flight: 333 MB at most measured, evaluating with two threads."""
+A_THREAD = 12 << 20
+A_WORD = 150
 
-def default_threads() -> int:
-    """Processors this process may use."""
-    return len(os.sched_getaffinity(0))
 
+def open_within(
+    model: str | Path | TopicModel,
+    mem_limit: str | int | None = None,
+    threads: int | None = None,
+    *,
+    share: float = 1.0,
+) -> tuple[TopicModel, int]:
+    """Open a model and settle the threads (default: all processors) so that scoring stays within a memory limit (default:
+    what the machine allows): fewer threads first, and the table's rows stay on disk unless it fits beside them.
 
-def open_model(path: str | Path | TopicModel, mem_limit: str | int | None = None) -> TopicModel:
-    """Open a model whose table may take half of the memory limit (default: what the machine allows), else its rows stay
-    on disk."""
-    if isinstance(path, TopicModel):
-        return path
+    ``share``: of what is left for tables, this model's.  A given limit that cannot be kept raises DoesNotFit.
+    """
+    threads = threads if threads is not None else default_threads()
+    if isinstance(model, TopicModel):
+        return model, threads
+    manifest = read_manifest(model)
+    topics, words = int(manifest["topics"]), int(manifest["words"])
+    each = A_THREAD + 6 * block_cells(topics) * (topics + LANES)
+    fixed = FLOOR + A_WORD * words
     limit = parse_bytes(mem_limit) if mem_limit is not None else default_memory_limit()
-    return TopicModel.open(path, memory_limit=limit // 2)
+    if mem_limit is not None and limit < fixed + each:
+        raise DoesNotFit(
+            f"--mem-limit {format_bytes(limit)}: {model} needs {format_bytes(fixed + each)} at least; give that or more"
+        )
+    threads = max(1, min(threads, (limit - fixed) // each))
+    return TopicModel.open(model, memory_limit=int(max(0, limit - fixed - threads * each) * share)), threads
 
 
 def parse_split(text: str | float) -> float:
@@ -72,7 +91,7 @@ def evaluate(
     Returns plain values: for each of ``heldout``, ``training``, ``coherence``, ``diversity`` a dict whose ``measured``
     says in words what was measured.  Perplexity is exp(nats_per_token).  The result does not depend on threads.
 
-    Raises StoreError (damaged model or store), InputError (nothing to score).
+    Raises StoreError (damaged model or store), InputError (nothing to score), DoesNotFit.
     """
     if not (heldout or training or coherent or diverse):
         everything = True
@@ -80,13 +99,12 @@ def evaluate(
         heldout, coherent, diverse = corpus.part(True)["docs"] > 0, True, True
     else:
         everything = False
-    topics = open_model(model, mem_limit)
-    threads = threads if threads is not None else default_threads()
+    topics, workers = open_within(model, mem_limit, threads)
     share = parse_split(split)
 
     def score(name: str, store: Any, share: float | None, parts: tuple[str, ...]) -> Score:
         say = partial(progress, name) if progress is not None else None
-        return score_model(topics, store, split=share, threads=threads, parts=parts, progress=say)
+        return score_model(topics, store, split=share, threads=workers, parts=parts, progress=say)
 
     result: dict[str, Any] = {
         "model": str(topics.path or "in memory"),
@@ -108,7 +126,7 @@ def evaluate(
     if training:
         result["training"] = _as_dict(score("training", store, None, ("train",)), "training documents")
     if coherent:
-        words = coherence(topics, store, top=top, threads=threads)
+        words = coherence(topics, store, top=top, threads=workers)
         result["coherence"] = {**_finite(words.as_dict()), "measured": words.measured}
     if diverse:
         result["diversity"] = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.errors import TopicsError
-from topicstream.evaluation.evaluate import open_model
+from topicstream.evaluation.evaluate import open_within
 from topicstream.kernels.jit import fast_kernel
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
@@ -85,7 +85,7 @@ def compare(
     ``unmatched_a``, ``unmatched_b``: topic, share, words; ``mean_distance`` over the matched (None without any);
     ``vocabulary``: sizes and common words.
     """
-    one, two = open_model(a, mem_limit), open_model(b, mem_limit)
+    one, two = (open_within(m, mem_limit, 1, share=0.5)[0] for m in (a, b))
     distances = l1_distances(one, two)
     rows, columns = assign(distances)
     value = distances[rows, columns]

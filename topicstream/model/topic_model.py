@@ -146,7 +146,8 @@ class TopicModel:
         if out is None:
             out = np.empty((len(ids), self.n_topics), np.float32)
         if self.phi is not None:
-            out[:, : self.n_topics] = self.phi[ids]
+            for at in range(0, len(ids), 1024):  # in pieces: no second copy of them all
+                out[at : at + 1024, : self.n_topics] = self.phi[ids[at : at + 1024]]
         else:
             assert self._stored is not None
             self._stored.gather(ids, out)

@@ -9,7 +9,7 @@ import numpy as np
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
-from topicstream.evaluation.evaluate import default_threads, open_model
+from topicstream.evaluation.evaluate import open_within
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 from topicstream.report.doc_topics import typical_documents
@@ -34,7 +34,7 @@ def show(
 
     Returns ``topics``: a list of topic, share (of all tokens), tokens, words [{word, p}], documents [{id, share}].
     """
-    opened = open_model(model, mem_limit)
+    opened, workers = open_within(model, mem_limit, threads)
     if not 0.0 <= relevance <= 1.0:
         raise InputError(f"--relevance {relevance}: give a number in 0..1")
     if topics is not None and (wrong := [k for k in topics if not 0 <= k < opened.n_topics]):
@@ -58,7 +58,7 @@ def show(
         )
     if docs:
         store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
-        numbers, share, names = typical_documents(opened, store, docs, threads or default_threads())
+        numbers, share, names = typical_documents(opened, store, docs, workers)
         for entry in entries:
             k = entry["topic"]
             entry["documents"] = [
