@@ -19,10 +19,11 @@ _PUBLIC = {  # name -> module that has it; a room whose name is also a verb is i
     "compare": "topicstream.evaluation.matching",
     "evaluate": "topicstream.evaluation.evaluate",
     "show": "topicstream.report.show",
+    "train": "topicstream.training.loop",
 }
 _VERBS = ("ingest",)
 
-__all__ = ["Corpus", "TopicModel", "__version__", "compare", "evaluate", "ingest", "show"]
+__all__ = ["Corpus", "TopicModel", "__version__", "compare", "evaluate", "ingest", "show", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -277,8 +277,10 @@ class Engine:
 
     # -- how it wants to be driven: functions of the problem alone, never of the machine ---------------------------
     def block_cells(self) -> int:
-        """Cells an engine block aims at: 2^16 to 2^20, at least 64 blocks a pass where possible."""
-        return int(min(max(self.shape.cells // 64, 1 << 16), 1 << 20))
+        """Cells an engine block aims at: 2^16 to 2^20, at least 64 blocks a pass where possible; fewer past 1024 topics, so
+        that the rows of a block do not grow with K without bound."""
+        cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
+        return int(max(cells * 1024 // max(self.shape.topics, 1024), 1 << 12))
 
     def block_docs(self) -> int:
         """Most documents of an engine block."""

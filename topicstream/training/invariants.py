@@ -42,9 +42,10 @@ def check_pass(
             )
 
 
-def duplicate_topics(table: Any, topics: int, words: int = 20000) -> list[str]:
-    """Warnings for empty topics and for topics that are the same (l1 distance of p(w|k) over the ``words`` most frequent
-    words below 0.02)."""
+def duplicate_topics(table: Any, topics: int, budget: int = 8 << 20) -> list[str]:
+    """Warnings for empty topics and for topics that are the same (l1 distance of p(w|k) over the most frequent words below
+    0.02; as many words as ``budget`` bytes of rows hold, 20,000 at most)."""
+    words = max(200, min(20000, budget // (4 * topics)))
     top = np.zeros((0, topics))
     pieces = []
     seen = 0
@@ -61,6 +62,8 @@ def duplicate_topics(table: Any, topics: int, words: int = 20000) -> list[str]:
     if len(empty):
         warnings.append(f"{len(empty)} of {topics} topics are empty: fewer topics (-K) would do")
     full = np.flatnonzero(sums > 0)
+    if len(full) > 5000:
+        return warnings  # comparing all pairs would take more memory than the topics
     p = (top[:, full] / sums[full]).T.copy()
     same = []
     coarse = p @ p.T

@@ -282,10 +282,10 @@ class Session:
             if tokens > 0 and "loglik" in self.stats:
                 perplexity = float(np.exp(-self.stats["loglik"][0] / tokens))
                 self._perplexities = [*self._perplexities[-3:], perplexity]
-        heldout = None
+        seconds = self._pass_seconds + time.monotonic() - began
+        heldout, judging = None, time.monotonic()
         if number > 0 and stopping.eval_every and number % stopping.eval_every == 0:
             heldout = self._heldout()
-        seconds = self._pass_seconds + time.monotonic() - began
         cells = int(self.grid.cells.sum())
         record: dict[str, Any] = {
             "pass": number,
@@ -293,6 +293,7 @@ class Session:
             "cells_per_second": round(cells / max(seconds, 1e-9), 1),
             "train_perplexity": perplexity,
             "heldout_perplexity": heldout,
+            "eval_seconds": round(time.monotonic() - judging, 6) if heldout is not None else 0.0,
             "rss_peak_bytes": machine.peak_bytes(),
             "mass_correction": float(max((w[0] for w in worst.values()), default=0.0)),
             **own,

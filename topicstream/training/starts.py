@@ -25,7 +25,7 @@ from topicstream.engines.base import padded
 from topicstream.errors import InputError
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, stream, uniform
-from topicstream.kernels.seeding import divergences, fill_rows
+from topicstream.kernels.seeding import divergences, fill_rows, own_entropies
 
 SHARE = 0.5  # of a seed topic that is its documents' words; the rest is the corpus mean
 MERGED = 1  # documents of a seed topic
@@ -96,9 +96,16 @@ class Sample:
         self.words = np.concatenate([w for w, _ in parts]).astype(np.int32)
         self.counts = np.concatenate([c for _, c in parts])
         self.lengths = np.add.reduceat(self.counts, self.indptr[:-1])
+        self.entropies = np.empty(len(self.lengths))
+        own_entropies(self.indptr, self.counts, self.lengths, self.entropies)
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    def divergences(self, mean: np.ndarray, ground: np.ndarray, share: float, centre: int, out: np.ndarray) -> None:
+        """Divergence of every document from the seed topic of document ``centre``; ground: log((1 - share) mean)."""
+        cells = (self.indptr, self.words, self.counts, self.lengths, self.entropies)
+        divergences(*cells, mean, ground, share, centre, out)
 
     def cells(self, d: int) -> slice:
         """Where document d's cells lie."""
@@ -108,7 +115,7 @@ class Sample:
 def far_apart(sample: Sample, mean: np.ndarray, topics: int, seed: int, share: float) -> np.ndarray:
     """Bregman k-means++: ``topics`` documents of the sample, each drawn with probability proportional to its divergence
     from the nearest one drawn before (int64; fewer when no document is left apart from them)."""
-    q, distance = np.zeros(len(mean)), np.empty(len(sample))
+    ground, distance = np.log((1 - share) * mean), np.empty(len(sample))
     nearest = np.full(len(sample), np.inf)
     chosen: list[int] = []
     draws = np.empty(topics)
@@ -119,7 +126,7 @@ def far_apart(sample: Sample, mean: np.ndarray, topics: int, seed: int, share: f
             break
         pick = min(int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(sample) - 1)
         chosen.append(pick)
-        divergences(sample.indptr, sample.words, sample.counts, sample.lengths, mean, share, pick, q, distance)
+        sample.divergences(mean, ground, share, pick, distance)
         np.minimum(nearest, distance, out=nearest)
         nearest[pick] = 0.0
     return np.array(chosen, np.int64)
@@ -131,10 +138,10 @@ def join_nearest(sample: Sample, mean: np.ndarray, centres: np.ndarray, merged: 
     groups = [[int(c)] for c in centres]
     if merged <= 1:
         return groups
-    q, distance = np.zeros(len(mean)), np.empty(len(sample))
+    ground, distance = np.log((1 - share) * mean), np.empty(len(sample))
     nearest, owner = np.full(len(sample), np.inf), np.full(len(sample), -1)
     for t, centre in enumerate(centres):
-        divergences(sample.indptr, sample.words, sample.counts, sample.lengths, mean, share, int(centre), q, distance)
+        sample.divergences(mean, ground, share, int(centre), distance)
         closer = distance < nearest
         nearest[closer], owner[closer] = distance[closer], t
     owner[centres] = -1

@@ -71,7 +71,7 @@ class Deltas:
         """(arena, vocabs, lo, hi) holding rows lo[r]..hi[r]-1 of every slot."""
         if self.arena is not None:
             return self.arena, self.vocabs, lo, hi
-        slots, _, width = self._shape
+        slots, width = len(lo), self._shape[2]
         most = max(int((hi - lo).max()), 1)
         part = scratch.array("delta window", (slots, most, width), np.float32)
         vocabs = np.zeros((slots, most), np.int32)

@@ -1,0 +1,265 @@
+"""Measure training: disk against memory, checkpoints, time to quality, quality, and bigger than RAM.
+
+    python scripts/bench_train.py [disk] [quality-time] [quality] [pubmed] --data ../shared/data --peers PEERS/bin/python
+
+Prints Markdown.  Every comparison is made in one run on one machine.  FULL=1 takes the full sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+from measure import full, heading, in_cgroup, table
+
+from topicstream import ingest
+from topicstream.corpus.format import KINDS, chunk_path
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.completion import heldout_perplexity
+from topicstream.model.topic_model import TopicModel
+from topicstream.training.loop import train
+from topicstream.training.progress import Progress
+
+HERE = Path(__file__).parent
+QUIET = Progress(-1)
+
+
+def enwiki(data: Path, work: Path, articles: int = 10_000) -> Path:
+    """The corpus of the issue: the first articles, words of three letters and more, 50,000 of them, 5 % held out."""
+    out = work / "enwiki.zarr"
+    if not out.exists():
+        raw = work / "enwiki.jsonl"
+        with gzip.open(data / "enwiki" / "docs.jsonl.gz", "rb") as source, open(raw, "wb") as target:
+            for _, line in zip(range(articles), source):
+                target.write(line)
+        ingest(raw, out=out, min_length=3, max_vocab=50_000, max_df=0.3, min_df=5, heldout="5%", mem_limit="2G")
+        raw.unlink()
+    return out
+
+
+def seconds_of(model: Path) -> list[float]:
+    """Seconds of every pass, the start first."""
+    return [json.loads(line)["seconds"] for line in (model / "history.jsonl").read_text().splitlines()]
+
+
+def disk(data: Path, work: Path) -> None:
+    """A pass that reads its blocks from disk, page cache dropped, beside a pass over blocks held decoded in RAM."""
+    store = enwiki(data, work)
+    read = Corpus.decode
+    held: dict[tuple[int, bool], Any] = {}
+
+    def from_memory(self: Corpus, storage: int, heldout: bool = False) -> Any:
+        if (storage, heldout) not in held:
+            held[storage, heldout] = read(self, storage, heldout)
+        return held[storage, heldout]
+
+    def from_disk(self: Corpus, storage: int, heldout: bool = False) -> Any:
+        part = "heldout" if heldout else "train"
+        for kind in KINDS:
+            row = self.part(heldout)["blocks"][storage]["rows"][0]
+            fd = os.open(chunk_path(self.path, part, kind, row), os.O_RDONLY)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
+        return read(self, storage, heldout)
+
+    rows = []
+    for topics in (10, 100):
+        times: dict[str, list[float]] = {"memory": [], "disk": []}
+        for repeat in range(5 if full() else 3):
+            for name, decode in (("memory", from_memory), ("disk", from_disk)):
+                Corpus.decode = decode  # type: ignore[method-assign]
+                try:
+                    model = work / f"disk-{name}"
+                    passes = 20 if topics == 10 else 8
+                    train(store, model, topics=topics, passes=passes, tol=0, seed=repeat, force=True, progress=QUIET)
+                    times[name].append(statistics.median(seconds_of(model)[3:]))
+                finally:
+                    Corpus.decode = read  # type: ignore[method-assign]
+        pairs = [d / m for d, m in zip(times["disk"], times["memory"])]
+        rows.append(
+            [topics, f"{statistics.median(times['memory']):.3f}", f"{statistics.median(times['disk']):.3f}",
+             f"{statistics.median(pairs):.2f}", f"{min(pairs):.2f}-{max(pairs):.2f}"]
+        )  # fmt: skip
+    heading(
+        "A pass from disk against a pass from memory",
+        "aTBP on 10,000 enwiki articles; disk: page cache dropped before every read",
+    )
+    table(["K", "s a pass, memory", "s a pass, disk", "disk / memory", "spread"], rows)
+
+
+def export(store: Path, work: Path) -> Path:
+    """The corpus as NumPy files, for the peers."""
+    out = work / (store.stem + "-npy")
+    if not out.exists():
+        subprocess.run([sys.executable, HERE / "export_corpus.py", store, out], check=True, stdout=subprocess.DEVNULL)
+    return out
+
+
+def peer(python: str, trainer: str, store: Path, work: Path, topics: int, passes: int, save_at: list[int], seed: int = 1,
+         alpha: float = 0.1, beta: float = 0.01) -> list[tuple[int, float, float]]:  # fmt: skip
+    """(pass, seconds until then, held-out perplexity by our judge) of another program."""
+    out = work / f"{trainer}-{store.stem}-{topics}-{seed}"
+    args = [python, HERE / "peers" / "run.py", trainer, export(store, work), out, "-K", topics, "--alpha", alpha, "--beta", beta,
+            "--passes", passes, "--save-at", ",".join(map(str, save_at)), "--seed", seed]  # fmt: skip
+    subprocess.run([str(a) for a in args], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    seconds = np.cumsum(json.loads((out / "run.json").read_text())["seconds"])
+    corpus = Corpus.open(store)
+    found = []
+    for p in sorted({*save_at, passes}):
+        phi = np.load(out / f"phi-{p}.npy")
+        score = heldout_perplexity(
+            phi, np.full(topics, alpha), beta, phi.sum(axis=0, dtype=np.float64), corpus, threads=2
+        )
+        found.append((p, float(seconds[p - 1]), score.perplexity))
+    return found
+
+
+def curve(
+    store: Path, model: Path, algo: str, topics: int, passes: int, every: int, seed: int = 0, **options: Any
+) -> list[tuple[int, float, float]]:
+    """(pass, seconds of start and passes until then, held-out perplexity) of one of ours; scoring is not counted."""
+    train(store, model, algo=algo, topics=topics, passes=passes, tol=0, seed=seed, threads=2, force=True, eval_every=every,
+          options={"alpha": 0.1, "beta": 0.01, **options}, progress=QUIET)  # fmt: skip
+    found, total = [], 0.0
+    for line in (model / "history.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        total += record["seconds"]
+        if record["heldout_perplexity"] is not None:
+            found.append((record["pass"], total, record["heldout_perplexity"]))
+    return found
+
+
+def time_to_quality(data: Path, work: Path, python: str) -> None:
+    """Seconds until aTBP is as good as tomotopy after 100 passes, against tomotopy's seconds."""
+    store = enwiki(data, work)
+    rows = []
+    for seed in range(3 if full() else 1):
+        target = peer(python, "tomotopy_lda", store, work, 100, 100, [20], seed + 1)[-1]
+        ours = curve(store, work / "ttq", "atbp", 100, 40, 1, seed)
+        reached = next((c for c in ours if c[2] <= target[2]), None)
+        rows.append(
+            [seed, f"{target[1]:.1f}", f"{target[2]:.0f}",
+             f"{reached[1]:.2f} (pass {reached[0]})" if reached else "not reached",
+             f"1/{target[1] / reached[1]:.1f}" if reached else "-", f"{ours[-1][2]:.0f}"]
+        )  # fmt: skip
+    heading(
+        "Time to tomotopy's 100th pass",
+        "10,000 enwiki articles, K = 100, alpha 0.1, beta 0.01, 2 threads; aTBP with its start, checkpoints included",
+    )
+    table(["seed", "tomotopy s", "its perplexity", "aTBP s", "ratio", "aTBP after 40 passes"], rows)
+
+
+def quality(data: Path, work: Path, python: str) -> None:
+    """Predictive perplexity beside gensim's online VB and tomotopy at 500 passes, mean of three seeds."""
+    rows = []
+    seeds = range(3 if full() else 1)
+    for name in ("nips12", "kos", "20news", "enwiki") if full() else ("kos",):
+        if name == "enwiki":
+            store = enwiki(data, work)
+        else:
+            store = work / f"{name}.zarr"
+            if not store.exists():
+                source = data / name / ("docs.jsonl.gz" if name == "20news" else "docword.txt.gz")
+                ingest(source, out=store, heldout="10%", mem_limit="2G")
+        for topics in (50, 100):
+            sampled = [peer(python, "tomotopy_lda", store, work, topics, 500, [], s + 1)[-1][2] for s in seeds]
+            online = [peer(python, "gensim_online", store, work, topics, 5, [], s + 1)[-1][2] for s in seeds]
+            ours = {
+                a: [curve(store, work / "q", a, topics, 100, 100, s)[-1][2] for s in seeds] for a in ("atbp", "stbp")
+            }
+            rows.append([name, topics, *(f"{np.mean(v):.0f}" for v in (ours["atbp"], ours["stbp"], online, sampled))])
+    heading(
+        "Predictive perplexity",
+        f"alpha 0.1, beta 0.01, mean of {len(seeds)} seeds; ours after 100 passes, gensim 5, tomotopy 500",
+    )
+    table(["corpus", "K", "aTBP", "sTBP", "gensim online VB", "tomotopy Gibbs"], rows)
+
+
+def pubmed(work: Path) -> None:
+    """Train on a corpus of PubMed's size inside a memory cgroup; time passes, then match the planted topics."""
+    docs = 8_200_000 if full() else 100_000
+    store = work / f"pubmed-{docs}.zarr"
+    if not store.exists():
+        subprocess.run([sys.executable, HERE / "make_corpus.py", str(store), "--docs", str(docs)], check=True)
+    rows = []
+    for topics, limit, passes in ((10, "512M", 5), (100, "2G", 5)):
+        model = work / f"pubmed-{topics}"
+        command = [sys.executable, "-m", "topicstream.cli.main", "train", "--corpus", str(store), "--model", str(model), "--algo", "atbp",
+                   "-K", str(topics), "--mem-limit", limit, "--passes", str(passes), "--tol", "0", "--force"]  # fmt: skip
+        began = time.monotonic()
+        done = in_cgroup(command, limit)
+        if done.returncode:
+            rows.append([topics, limit, "failed: " + done.stderr.strip().splitlines()[-1], "", "", ""])
+            continue
+        seconds = seconds_of(model)
+        record = json.loads((model / "history.jsonl").read_text().splitlines()[-1])
+        rows.append(
+            [topics, limit, f"{seconds[0]:.1f}", f"{statistics.median(seconds[1:]):.1f}",
+             f"{record['rss_peak_bytes'] / 2**20:.0f} MB", f"{time.monotonic() - began:.0f}"]
+        )  # fmt: skip
+    corpus = Corpus.open(store)
+    heading(
+        "Bigger than RAM",
+        f"{corpus.n_docs:,} documents, {corpus.n_cells:,} cells, W = {corpus.n_words:,}, aTBP inside a memory cgroup of the limit",
+    )
+    table(["K", "limit", "start s", "s a pass", "peak resident", "whole command s"], rows)
+    recovered(work, store, "512M")
+
+
+def recovered(work: Path, store: Path, limit: str) -> None:
+    """Run K = 10 to convergence and match the planted topics."""
+    from scipy.optimize import linear_sum_assignment
+
+    planted = np.load(store.with_suffix(".planted.npz"))["phi"]
+    topics = len(planted)
+    model = work / "pubmed-converged"
+    command = [sys.executable, "-m", "topicstream.cli.main", "train", "--corpus", str(store), "--model", str(model), "--algo", "atbp",
+               "-K", str(topics), "--mem-limit", limit, "--passes", "40", "--force"]  # fmt: skip
+    done = in_cgroup(command, limit)
+    if done.returncode:
+        print(done.stderr)
+        return
+    found = TopicModel.open(model).probabilities(np.arange(planted.shape[1])).T
+    cost = np.array([np.abs(found - p).sum(axis=1) for p in planted])
+    matched = cost[linear_sum_assignment(cost)]
+    print(f"\nConverged after {len(seconds_of(model)) - 1} passes, {sum(seconds_of(model)):.0f} s: l1 distance of the {topics} matched topics: "
+          f"mean {matched.mean():.3f}, worst {matched.max():.3f}\n")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", default=["disk", "quality-time", "quality", "pubmed"])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--work", type=Path)
+    parser.add_argument("--peers", default=sys.executable)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        work = args.work or Path(temporary)
+        work.mkdir(parents=True, exist_ok=True)
+        for what in args.what:
+            if what == "disk":
+                disk(args.data, work)
+            elif what == "quality-time":
+                time_to_quality(args.data, work, args.peers)
+            elif what == "quality":
+                quality(args.data, work, args.peers)
+            elif what == "pubmed":
+                pubmed(work)
+            else:
+                parser.error(f"unknown measurement {what}")
+
+
+if __name__ == "__main__":
+    main()
