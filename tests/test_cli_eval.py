@@ -169,3 +169,10 @@ def test_a_fresh_process_needs_no_corpus(folder, tmp_path):
         [sys.executable, "-c", code, str(folder / "model")], capture_output=True, text=True, cwd=tmp_path, env=env
     )
     assert done.returncode == 0 and len(done.stdout.splitlines()) == K, done.stderr
+
+
+def test_info_of_a_model(capsys):
+    code, out, err = typed(capsys, "info", "model", "--verify")
+    assert code == 0, err
+    assert "4 topics over 60 words" in out and "planted" in out and "all checksums match" in out
+    assert json.loads(typed(capsys, "info", "model", "--json")[1])["engine"] == "planted"
