@@ -61,6 +61,22 @@ def _give(first, last, words, counts, base, index, beta, alpha, inverse, theta, 
         store(g, k, (load(theta, at + k) + load(alpha, k)) * load(inverse, k))
         store(new, k, splat(0.0))
     smooth, far = splat(beta), rows_ahead(width)
+    if width == WIDTH:  # one vector a row: theta' stays in a register; delta has been zeroed
+        weight, sums = load(g, 0), splat(0.0)
+        for i in range(first, last):
+            if i + far < len(words):
+                word = np.int64(get(words, i + far))
+                fetch(base, get(index, word) * width)
+                fetch(delta, word * width)
+            word = np.int64(get(words, i))
+            v = (load(base, get(index, word) * width) + smooth) * weight
+            s = total(v)
+            p[i - first] = s
+            v = splat(np.float32(get(counts, i)) / s) * v
+            sums = sums + v
+            store(delta, word * width, load(delta, word * width) + v)
+        store(new, 0, sums)
+        return
     for i in range(first, last):
         if i + far < len(words):
             word = np.int64(get(words, i + far))
@@ -134,6 +150,9 @@ def assign(
     width = base.shape[1]
     new, g, u, flat = work[:width], work[width : 2 * width], work[2 * width : 3 * width], work[3 * width : 4 * width]
     seen[:] = 0
+    if width == WIDTH:
+        for word in range(len(seen)):
+            store(delta, word * width, splat(0.0))
     alpha_sum = 0.0
     real = 0
     for k in range(width):

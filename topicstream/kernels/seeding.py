@@ -13,23 +13,35 @@ from topicstream.kernels.jit import kernel
 
 
 @kernel
-def divergences(indptr, words, counts, lengths, mean, share, centre, q, out):
-    """Divergence of every document from the mixed seed document ``centre``: out float64[D].
-
-    Cells of the sampled documents: indptr int64[D+1], words int32, counts float64 (words may repeat across documents);
-    lengths float64[D]; mean float64[V] > 0; q: float64[V] scratch, all zero on entry and on return.
-    """
-    for i in range(indptr[centre], indptr[centre + 1]):
-        q[words[i]] += counts[i] / lengths[centre]
+def own_entropies(indptr, counts, lengths, out):
+    """sum_w p_d(w) log p_d(w) of every document: out float64[D]."""
     for d in range(len(indptr) - 1):
         acc = 0.0
         for i in range(indptr[d], indptr[d + 1]):
-            w = words[i]
             p = counts[i] / lengths[d]
-            acc += p * (log(p) - log((1.0 - share) * mean[w] + share * q[w]))
-        out[d] = max(acc, 0.0)
+            acc += p * log(p)
+        out[d] = acc
+
+
+@kernel
+def divergences(indptr, words, counts, lengths, entropies, mean, ground, share, centre, out):
+    """Divergence of every document from the mixed seed document ``centre``: out float64[D].
+
+    Cells of the sampled documents: indptr int64[D+1], words int32, counts float64 (words may repeat across documents);
+    lengths, entropies float64[D]; mean float64[V] > 0; ground: float64[V], log((1 - share) mean), changed for the words
+    of the centre and put back.
+    """
     for i in range(indptr[centre], indptr[centre + 1]):
-        q[words[i]] = 0.0
+        w = words[i]
+        ground[w] = log((1.0 - share) * mean[w] + share * counts[i] / lengths[centre])
+    for d in range(len(indptr) - 1):
+        acc = 0.0
+        for i in range(indptr[d], indptr[d + 1]):
+            acc += counts[i] * ground[words[i]]
+        out[d] = max(entropies[d] - acc / lengths[d], 0.0)
+    for i in range(indptr[centre], indptr[centre + 1]):
+        w = words[i]
+        ground[w] = log((1.0 - share) * mean[w])
 
 
 @kernel
