@@ -227,6 +227,7 @@ def test_statistics_are_what_they_say(kind):
     totals = np.zeros(padded(6))
     totals[:6] = n_wt.sum(0)
     found = dict(out.stats) | {"phi.counts": values.astype(float), "phi.times": times.astype(float)}
+    found["phi.bytes"] = np.array([640.0])
     told = engine.end_pass(params, found, {"phi": totals})
     assert told["joint_loglik"] == pytest.approx(joint_loglik(z_docs, n_wt, params["alpha"], 0.05), rel=1e-12)
     assert told["topics_per_word"] == pytest.approx((n_wt > 0).sum() / 30)

@@ -335,8 +335,8 @@ class Engine:
         self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
     ) -> dict[str, float]:
         """After each pass; stats are the pass's sums.  May change params in place; what it returns goes into the
-        history (plain numbers by name).  For each packed table, stats also has ``NAME.counts`` and ``NAME.times``: the
-        histogram of its non-zero entries."""
+        history (plain numbers by name).  For each packed table, stats also has ``NAME.counts`` and ``NAME.times``, the
+        histogram of its non-zero entries, and ``NAME.bytes``."""
         return {}
 
     def takes_sample(self, pass_number: int) -> bool:

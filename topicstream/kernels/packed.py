@@ -280,14 +280,14 @@ def merge_packed(ptr, entries, first, m, vocabs, froms, topics, values, edges, c
 
 
 @kernel
-def expand_packed(ptr, entries, lo, hi, m, out):
-    """Rows lo..hi-1 as dense rows: out[hi-lo, >=K] (any number type), zeroed first."""
+def expand_packed(ptr, entries, rows, m, out):
+    """Rows (int64[n], their places in ptr) as dense rows: out[n, >=K] (any number type), zeroed first."""
     mask = (np.int64(1) << m) - 1
-    for row in range(lo, hi):
-        target = out[row - lo]
+    for i in range(len(rows)):
+        target = out[i]
         target[:] = 0
-        for i in range(ptr[row], ptr[row + 1]):
-            e = np.int64(entries[i])
+        for j in range(ptr[rows[i]], ptr[rows[i] + 1]):
+            e = np.int64(entries[j])
             target[e & mask] = e >> m
 
 

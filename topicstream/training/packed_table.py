@@ -170,8 +170,13 @@ class PackedTable:
         return worst.max(0)
 
     def summary(self) -> dict[str, np.ndarray]:
-        """What ``end_pass`` finds among its statistics: the histogram of the non-zero counts, as float64 arrays."""
-        return {"counts": self.histogram[0].astype(np.float64), "times": self.histogram[1].astype(np.float64)}
+        """What ``end_pass`` finds among its statistics, float64: the histogram of the non-zero counts and the bytes held."""
+        counts, times = self.histogram
+        return {
+            "counts": counts.astype(np.float64),
+            "times": times.astype(np.float64),
+            "bytes": np.array([float(self.nbytes)]),
+        }
 
     # -- whole ----------------------------------------------------------------------------------------------------
     def take_sample(self) -> None:
@@ -202,9 +207,9 @@ class PackedTable:
         """Rows of the ascending word ids as float32[n, >= K]: the counts, or their mean over the samples taken."""
         cuts = np.searchsorted(ids, self._edges)
         for i, part in enumerate(self._sums or self._ranges):
-            for u in range(int(cuts[i]), int(cuts[i + 1])):
-                row = int(ids[u] - self._edges[i])
-                expand_packed(part.ptr, part.entries, row, row + 1, self.bits, out[u : u + 1])
+            if cuts[i + 1] > cuts[i]:
+                rows = ids[cuts[i] : cuts[i + 1]] - self._edges[i]
+                expand_packed(part.ptr, part.entries, rows, self.bits, out[cuts[i] : cuts[i + 1]])
         if self.samples > 1:
             out /= self.samples
         return out
@@ -217,7 +222,7 @@ class PackedTable:
             rows = len(held.ptr) - 1
             for at in range(0, rows, step):
                 part = window[: min(step, rows - at)]
-                expand_packed(held.ptr, held.entries, at, at + len(part), self.bits, part)
+                expand_packed(held.ptr, held.entries, np.arange(at, at + len(part)), self.bits, part)
                 if self.samples > 1:
                     part /= np.float32(self.samples)
                 yield int(self._edges[i]) + at, part

@@ -179,6 +179,7 @@ class Chain(Engine):
             "draws_r": float(draws[1]),
             "draws_q": float(draws[2]),
             "draws_kept": float(stats["kept"][0]) / max(tokens, 1.0),
+            "table_bytes": float(stats["phi.bytes"][0]),
             "topics_per_word": float(times.sum()) / max(self.shape.words, 1),
             "topics_per_document": float(stats["documents"][1]) / max(float(stats["documents"][0]), 1.0),
         }

@@ -147,7 +147,7 @@ class GibbsSampling(Chain):
         z, scratch, stats = out.memory["z"], out.scratch, out.stats
         z[:] = memory["z"]
         dense = scratch.array("dense rows", (u, wide), np.int32)
-        expand_packed(phi.ptr, phi.entries, 0, u, phi.bits, dense)
+        expand_packed(phi.ptr, phi.entries, np.arange(u), phi.bits, dense)
         n_t = scratch.array("n_t", k, np.float64)
         n_t[:] = totals["phi"][:k]
         coef = scratch.array("coefficients", wide, np.float64)
