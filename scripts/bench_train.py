@@ -189,10 +189,10 @@ def quality(data: Path, work: Path, python: str) -> None:
 
 def pubmed(work: Path) -> None:
     """Train on a corpus of PubMed's size inside a memory cgroup; time passes, then match the planted topics."""
-    docs = 8_200_000 if full() else 100_000
-    store = work / f"pubmed-{docs}.zarr"
+    cells = "480e6" if full() else "6e6"
+    store = work / f"pubmed-{cells}.zarr"
     if not store.exists():
-        subprocess.run([sys.executable, HERE / "make_corpus.py", str(store), "--docs", str(docs)], check=True)
+        subprocess.run([sys.executable, HERE / "make_corpus.py", "--cells", cells, "--out", str(store)], check=True)
     rows = []
     for topics, limit, passes in ((10, "512M", 5), (100, "2G", 5)):
         model = work / f"pubmed-{topics}"
@@ -222,7 +222,7 @@ def recovered(work: Path, store: Path, limit: str) -> None:
     """Run K = 10 to convergence and match the planted topics."""
     from scipy.optimize import linear_sum_assignment
 
-    planted = np.load(store.with_suffix(".planted.npz"))["phi"]
+    planted = np.load(store.with_name(store.name + ".phi.npy") if store.with_name(store.name + ".phi.npy").exists() else store.with_suffix(".phi.npy"))
     topics = len(planted)
     model = work / "pubmed-converged"
     command = [sys.executable, "-m", "topicstream.cli.main", "train", "--corpus", str(store), "--model", str(model), "--algo", "atbp",
