@@ -18,12 +18,13 @@ _PUBLIC = {  # name -> module that has it; a room whose name is also a verb is i
     "TopicModel": "topicstream.model.topic_model",
     "compare": "topicstream.evaluation.matching",
     "evaluate": "topicstream.evaluation.evaluate",
+    "infer": "topicstream.inference.infer",
     "show": "topicstream.report.show",
     "train": "topicstream.training.loop",
 }
 _VERBS = ("ingest",)
 
-__all__ = ["Corpus", "TopicModel", "__version__", "compare", "evaluate", "ingest", "show", "train"]
+__all__ = ["Corpus", "TopicModel", "__version__", "compare", "evaluate", "infer", "ingest", "show", "train"]
 
 
 def __getattr__(name: str) -> Any:

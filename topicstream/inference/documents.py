@@ -1,0 +1,97 @@
+"""Documents as inference takes them: cells over the model's own word ids, in small blocks.
+
+A cell of a word that the model does not know is left out and counted.  Within a document cells ascend by word id, so a
+document has the same cells in the same order whether it comes from a store or from text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.kernels.jit import kernel
+
+BLOCK_DOCS = 1 << 11
+BLOCK_CELLS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Documents:
+    """A run of documents.
+
+    ids      large_string[D]
+    indptr   int64[D+1];  words: int64[nnz], ids of the model's words;  counts: float32[nnz]
+    tokens   float64[D], sum of all counts, unknown words included
+    unknown  float64[D], sum of the counts of unknown words
+    """
+
+    ids: pa.Array
+    indptr: np.ndarray
+    words: np.ndarray
+    counts: np.ndarray
+    tokens: np.ndarray
+    unknown: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def flags(self) -> np.ndarray:
+        """uint8[D]: 0, EMPTY (no token at all) or UNKNOWN (tokens, but no word that the model knows)."""
+        cells = np.diff(self.indptr)
+        return np.where(cells > 0, 0, np.where(self.tokens > 0, UNKNOWN, EMPTY)).astype(np.uint8)
+
+
+EMPTY, UNKNOWN = 1, 2
+FLAGS = ("", "empty", "unknown")
+
+
+@kernel
+def _known(indptr, words, counts, index, out_indptr, out_words, out_counts, tokens, unknown):
+    """Map words through index (int64[U], -1 unknown), leave unknown cells out, sort each document by word; cells kept."""
+    n = 0
+    out_indptr[0] = 0
+    for d in range(len(indptr) - 1):
+        all_tokens, lost, tidy, begin = 0.0, 0.0, True, n
+        for i in range(indptr[d], indptr[d + 1]):
+            x = np.float64(counts[i])
+            all_tokens += x
+            w = index[words[i]]
+            if w < 0:
+                lost += x
+            elif x > 0.0:
+                if n > begin and out_words[n - 1] > w:
+                    tidy = False
+                out_words[n] = w
+                out_counts[n] = x
+                n += 1
+        if not tidy:
+            order = np.argsort(out_words[begin:n], kind="mergesort")
+            out_words[begin:n] = out_words[begin:n][order]
+            out_counts[begin:n] = out_counts[begin:n][order]
+        out_indptr[d + 1] = n
+        tokens[d] = all_tokens
+        unknown[d] = lost
+    return n
+
+
+def known(ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, index: np.ndarray) -> Documents:
+    """Documents out of cells over other word ids; index: int64[U], the model's id of each, -1 unknown."""
+    n, docs = len(words), len(indptr) - 1
+    out_indptr, out_words, out_counts = np.empty(docs + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.float32)
+    tokens, unknown = np.empty(docs), np.empty(docs)
+    kept = _known(indptr, words, counts, index, out_indptr, out_words, out_counts, tokens, unknown)
+    return Documents(ids, out_indptr, out_words[:kept], out_counts[:kept], tokens, unknown)
+
+
+def cut(indptr: np.ndarray) -> list[tuple[int, int]]:
+    """Runs of at most BLOCK_DOCS documents and about BLOCK_CELLS cells (a longer document is a run alone)."""
+    runs, first, docs = [], 0, len(indptr) - 1
+    while first < docs:
+        last = int(np.searchsorted(indptr, indptr[first] + BLOCK_CELLS, "right")) - 1
+        last = max(first + 1, min(last, first + BLOCK_DOCS, docs))
+        runs.append((first, last))
+        first = last
+    return runs

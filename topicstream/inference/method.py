@@ -1,0 +1,63 @@
+"""What every method of inference is, and the rows of the model that it reads."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from inspect import signature
+from typing import Any, ClassVar
+
+import numpy as np
+
+from topicstream.inference.documents import Documents
+from topicstream.kernels.fold_in import inverse_norms, padded_floats
+from topicstream.model.topic_model import TopicModel
+
+LANES = 16
+
+
+class Rows:
+    """A model as the kernels take it.
+
+    beta      per word;  alpha, inverse: float32[KP], alpha and 1 / (lam + W beta), zero in the padding
+    alpha64   float64[K]
+    """
+
+    def __init__(self, model: TopicModel) -> None:
+        self.model = model
+        self.topics, self.beta = model.n_topics, float(model.beta)
+        width = -(-self.topics // LANES) * LANES
+        self.alpha = padded_floats(model.alpha, width)
+        self.alpha64 = np.asarray(model.alpha, np.float64)
+        self.inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
+
+    def of(self, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
+        """(row of each cell int64[nnz], table float32[R, K]): the model's own table, or where that lies on disk the rows of
+        these documents.  The same values either way."""
+        if self.model.phi is not None:
+            return docs.words, self.model.phi
+        ids, at = np.unique(docs.words, return_inverse=True)
+        return at.astype(np.int64), self.model.rows(ids)
+
+
+class Method(ABC):
+    """One way to find the topics of documents.  ``shares`` may be called by several threads at once."""
+
+    name: ClassVar[str]
+    cites: ClassVar[str]
+
+    @abstractmethod
+    def __init__(self, rows: Rows, **options: Any) -> None: ...
+
+    @abstractmethod
+    def shares(self, docs: Documents) -> np.ndarray:
+        """p(topic | document), float32[D, K], rows sum to 1; the prior's mean for a document without a known word."""
+
+    def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
+        """What ``shares`` is asked for, given all blocks; a method that needs all documents first reads them here."""
+        return blocks
+
+    @classmethod
+    def options(cls) -> list[str]:
+        """Names of the method's own options."""
+        return [p.name for p in signature(cls).parameters.values() if p.kind is p.KEYWORD_ONLY]

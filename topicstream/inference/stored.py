@@ -1,0 +1,138 @@
+"""Documents of a corpus store, in the order in which they were ingested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.corpus.documents import read_documents
+from topicstream.corpus.format import from_gaps
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import StoreError
+from topicstream.inference.documents import BLOCK_DOCS
+from topicstream.kernels.jit import kernel
+
+PARTS = ("train", "heldout")
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Documents as cells over the store's own words; ids: large_string[D], the rest as in a Block."""
+
+    ids: pa.Array
+    indptr: np.ndarray
+    words: np.ndarray
+    counts: np.ndarray
+
+
+@kernel
+def _lengths(starts, picked, slots, indptr):
+    for i in range(len(picked)):
+        indptr[slots[i] + 1] = starts[picked[i] + 1] - starts[picked[i]]
+
+
+@kernel
+def _copy(starts, words, counts, picked, slots, indptr, out_words, out_counts):
+    for i in range(len(picked)):
+        at, to = starts[picked[i]], indptr[slots[i]]
+        for j in range(starts[picked[i] + 1] - at):
+            out_words[to + j] = words[at + j]
+            out_counts[to + j] = counts[at + j]
+
+
+class _Part:
+    """One part of a store, read forwards a storage block at a time with the next one being decoded."""
+
+    def __init__(self, corpus: Corpus, heldout: bool, pool: ThreadPoolExecutor) -> None:
+        self._corpus, self._heldout, self._pool = corpus, heldout, pool
+        docs = [b["docs"] for b in corpus.part(heldout)["blocks"]]
+        self.first = np.concatenate(([0], np.cumsum(np.array(docs, np.int64)))).astype(np.int64)
+        self.at = -1
+        self._next: Future[tuple[np.ndarray, np.ndarray, np.ndarray]] | None = None
+        self.starts = np.zeros(1, np.int64)
+        self.words, self.counts = np.zeros(0, np.int32), np.zeros(0, np.int32)
+
+    def _decode(self, storage: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        raw = self._corpus.decode(storage, self._heldout)
+        words, marker = np.empty(len(raw.gaps), np.int32), np.zeros(self._corpus.n_words, np.uint8)
+        if from_gaps(raw.gaps, raw.lengths, 0, len(raw.lengths), 0, words, marker) < 0:
+            raise StoreError(f"{self._corpus.path}: block {storage}: a word id past the vocabulary; ingest again")
+        starts = np.zeros(len(raw.lengths) + 1, np.int64)
+        np.cumsum(raw.lengths, out=starts[1:])
+        return starts, words, raw.counts
+
+    def turn_to(self, storage: int) -> None:
+        """Bring one storage block into place; blocks ascend."""
+        if storage == self.at:
+            return
+        if storage < self.at:
+            raise StoreError(f"{self._corpus.path}/docs: documents are not in the order of the blocks; ingest again")
+        ready = self._next.result() if self._next is not None and storage == self.at + 1 else self._decode(storage)
+        self.starts, self.words, self.counts = ready
+        self.at, self._next = storage, None
+        if storage + 2 < len(self.first):
+            self._next = self._pool.submit(self._decode, storage + 1)
+
+
+def _places(corpus: Corpus) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]]:
+    """(ids, part 0 or 1, storage block, row) of consecutive documents in the order of the ingest; without a documents'
+    table the documents' numbers are their ids, the training part first."""
+    listed = corpus.manifest.get("docs")
+    if not listed:
+        number = 0
+        for p, heldout in enumerate((False, True)):
+            for s, block in enumerate(corpus.part(heldout)["blocks"]):
+                for row in range(0, block["docs"], BLOCK_DOCS):
+                    n = min(BLOCK_DOCS, block["docs"] - row)
+                    ids = pc.cast(pa.array(np.arange(number, number + n)), pa.large_string())
+                    yield ids, np.full(n, p), np.full(n, s), np.arange(row, row + n)
+                    number += n
+        return
+    for batch in read_documents(corpus.path, listed, ["id", "part", "block", "row"]):
+        part = batch.column("part").cast(pa.string())
+        block, row = (
+            pc.fill_null(batch.column(c), -1).to_numpy(zero_copy_only=False).astype(np.int64) for c in ("block", "row")
+        )
+        if not pc.all(pc.is_in(part, value_set=pa.array(PARTS))).as_py() and len(part):
+            raise StoreError(f"{corpus.path}/docs: a document of no part; ingest again")
+        held = pc.equal(part, "heldout").to_numpy(zero_copy_only=False).astype(np.int64)
+        placed = np.flatnonzero((block >= 0) & (row >= 0))
+        for i in range(0, len(placed), BLOCK_DOCS):
+            some = placed[i : i + BLOCK_DOCS]
+            yield batch.column("id").take(pa.array(some)), held[some], block[some], row[some]
+
+
+def stored(corpus: Corpus, parts: tuple[str, ...] = PARTS) -> Iterator[Cells]:
+    """All documents of the parts, a few thousand at a time, in the order of the ingest.
+
+    Documents that were removed or replaced since are left out; empty ones are there.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
+        readers = [_Part(corpus, heldout, pool) for heldout in (False, True)]
+        dtype = np.float32 if corpus.weighted else np.int32
+        for ids, part, block, row in _places(corpus):
+            wanted = np.flatnonzero(np.isin(part, [PARTS.index(p) for p in parts]))
+            if len(wanted) < len(part):
+                ids, part, block, row = ids.take(pa.array(wanted)), part[wanted], block[wanted], row[wanted]
+            steps: list[tuple[_Part, int, np.ndarray]] = []
+            for p, reader in enumerate(readers):
+                for s in np.unique(block[part == p]).tolist():
+                    slots = np.flatnonzero((part == p) & (block == s))
+                    if s + 1 >= len(reader.first) or row[slots].max() >= reader.first[s + 1] - reader.first[s]:
+                        raise StoreError(f"{corpus.path}/docs: a document lies past the blocks of the store; ingest again")
+                    steps.append((reader, s, slots))
+            pieces, indptr = [], np.zeros(len(ids) + 1, np.int64)
+            for reader, s, slots in steps:
+                reader.turn_to(s)
+                _lengths(reader.starts, row[slots], slots, indptr)
+                pieces.append((reader.starts, reader.words, reader.counts, row[slots], slots))
+            np.cumsum(indptr, out=indptr)
+            words, counts = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], dtype)
+            for starts, of_words, of_counts, rows, slots in pieces:
+                _copy(starts, of_words, of_counts, rows, slots, indptr, words, counts)
+            yield Cells(ids, indptr, words, counts)
