@@ -167,3 +167,15 @@ def test_random_start_depends_on_seed_and_document_alone():
     c = Driver(engine_of("cell", whole, 14), whole).start(seed=2)
     np.testing.assert_array_equal(stored(a), stored(b))
     assert np.any(stored(a) != stored(c))
+
+
+@pytest.mark.parametrize("schedule", ["async", "sync"])
+def test_learned_priors_move_and_stay_in_reach(schedule):
+    x, _ = planted(300, 120, 5, 60, 3)
+    blocks = [dense_block(x)]
+    engine = engine_of("cell", blocks, 120, 8, alpha=0.2, beta=0.05, learn_priors=True, schedule=schedule)
+    driver = Driver(engine, blocks).start(seed=1)
+    driver.sweep(12)
+    alpha, beta = driver.params["alpha"], driver.params["beta"][0]
+    assert np.all((alpha >= 0.02) & (alpha <= 2.0)) and alpha.std() > 0
+    assert 0.005 <= beta <= 0.5 and beta != 0.05

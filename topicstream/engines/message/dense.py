@@ -19,7 +19,9 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Options, Out, Rule, option
+from topicstream.engines.message.learning import count_rows, learn, prior_stats
 from topicstream.kernels import messages
+from topicstream.kernels.priors import count_documents
 
 START_ROUNDS = 3
 
@@ -46,6 +48,12 @@ class DenseMessages(Engine):
     @property
     def _asynchronous(self) -> bool:
         return bool(self.options.schedule == "async")
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        """loglik, tokens; with learned priors the histograms that they are learned from."""
+        found = {"loglik": 1, "tokens": 1}
+        return found | prior_stats(self.shape.topics) if self.options.learn_priors else found
 
     @property
     def memory(self) -> Mapping[str, ArraySpec]:
@@ -104,6 +112,7 @@ class DenseMessages(Engine):
         key: Key,
         out: Out,
     ) -> None:
+        thetas = out.scratch.array("theta", (block.n_docs, self.shape.topics), np.float32)
         visit = messages.asynchronous if self._asynchronous else messages.synchronous
         beta = np.float32(params["beta"][0])
         out.stats["loglik"][0] = visit(
@@ -120,9 +129,20 @@ class DenseMessages(Engine):
             beta,
             np.float32(self.shape.words * params["beta"][0]),
             self.exclude,
-            out.scratch.array("theta", (block.n_docs, self.shape.topics), np.float32),
+            thetas,
         )
         out.stats["tokens"][0] = block.tokens
+        if self.options.learn_priors:
+            count_documents(thetas, self.shape.topics, out.stats["topic_bins"], out.stats["length_bins"])
+            count_rows(block, rows["phi"], self.shape.topics, out)
+
+    def end_pass(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
+    ) -> dict[str, float]:
+        """Learn the priors from the pass's histograms, where asked to."""
+        if not self.options.learn_priors:
+            return {}
+        return learn(params, self.initial_params(), stats, totals["phi"], self.shape.words)
 
     def _cells(self, messages_of_block: np.ndarray) -> np.ndarray:
         return messages_of_block.reshape(-1, self.shape.topics)
