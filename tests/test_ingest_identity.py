@@ -1,0 +1,85 @@
+"""Ids: the hash that the held-out split rests on, and duplicates found in sorted runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topicstream.ingest import identity
+from topicstream.ingest.identity import DELETED, DUPLICATE, REPLACED, Events, deletion_orders, hash_ids
+
+
+def test_the_hash_never_changes():
+    high, low = hash_ids(pa.array(["", "1", "12345678", "a longer identifier é"], pa.large_string()))
+    assert [f"{int(h):016x}{int(l):016x}" for h, l in zip(high, low)] == KNOWN
+
+
+KNOWN = [
+    "3f47c14e123a119d294b9a2c8fe1c296",
+    "cfde7b86feaa3674f8929918c1b895fa",
+    "8be3baa94be6f974516b3b034786be3b",
+    "8f7da2d6dd283f9ab57ea5eed8772d01",
+]
+
+
+def test_the_hash_spreads():
+    ids = pa.array([str(i) for i in range(200_000)], pa.large_string())
+    high, low = hash_ids(ids)
+    assert len(np.unique(high)) == len(np.unique(low)) == len(ids)
+    for values in (high, low):
+        counts = np.bincount((values >> np.uint64(56)).astype(np.int64), minlength=256)
+        assert abs(counts - 200_000 / 256).max() < 6 * np.sqrt(200_000 / 256)
+
+
+def plainly(events, rule):
+    """The rule, one event after the other: id -> document alive; reasons."""
+    alive, reason = {}, {}
+    for name, document in events:
+        if document is None:
+            if name in alive:
+                reason[alive.pop(name)] = DELETED
+        elif name not in alive:
+            alive[name] = document
+        elif rule == "skip":
+            reason[document] = DUPLICATE
+        else:
+            reason[alive[name]] = REPLACED
+            alive[name] = document
+    return reason
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    listed=st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=80),
+    rule=st.sampled_from(["skip", "replace"]),
+    most=st.integers(1, 40),
+    smallest=st.integers(0, 10),
+)
+def test_duplicates_as_one_by_one_in_any_runs(tmp_path_factory, listed, rule, most, smallest):
+    folder = tmp_path_factory.mktemp("runs")
+    events = Events(folder, most)
+    events._most = most  # the least a run may hold is for speed, not for the result
+    plain, documents = [], 0
+    names = [f"id{n}" for n, _ in listed]
+    high, low = hash_ids(pa.array(names, pa.large_string()))
+    for i, (name, gone) in enumerate(zip(names, (g for _, g in listed))):
+        one = slice(i, i + 1)
+        if gone:
+            events.add(high[one], low[one], deletion_orders(documents, 1))
+            plain.append((name, None))
+        else:
+            events.add(high[one], low[one], np.array([documents]))
+            plain.append((name, documents))
+            documents += 1
+    verdict = events.resolve(rule, smallest)
+    expected = plainly(plain, rule)
+    assert {d: int(r) for d, r in enumerate(verdict.reason) if r} == expected
+    of = {d: high[i] for i, (_, d) in enumerate(plain) if d is not None}
+    alive = sorted(int(of[d]) for d in range(documents) if d not in expected)
+    assert verdict.kept == len(alive)
+    assert verdict.smallest.tolist() == alive[:smallest]
+    events.close()
+    assert not list(folder.iterdir())
+    assert identity.EVENT.itemsize == 24

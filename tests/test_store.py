@@ -1,0 +1,173 @@
+"""The store's format: what is written is read back, cut into any blocks, by us and by stock zarr; damage is named."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topicstream.corpus import writer as writer_module
+from topicstream.corpus.format import CELLS, SCHEMA, create_arrays, drop_rows, part_summary, set_rows
+from topicstream.corpus.reader import Corpus
+from topicstream.corpus.writer import BlockWriter
+from topicstream.durable import write_json
+from topicstream.errors import StoreError
+
+WORDS = 300
+
+
+def build(
+    folder: Path, docs: list[dict[int, float]], weighted: bool = False, pool=None, n_words: int = WORDS
+) -> Corpus:
+    """A store of training documents given as {word id: count}."""
+    create_arrays(folder, weighted)
+    blocks: list = []
+    writer = BlockWriter(folder, "train", 0, weighted, blocks.append, pool)
+    indptr = np.concatenate(([0], np.cumsum([len(d) for d in docs]))).astype(np.int64)
+    words = np.array([w for d in docs for w in sorted(d)], np.int32)
+    counts = np.array([d[w] for d in docs for w in sorted(d)], np.float32 if weighted else np.int64)
+    half = len(docs) // 2
+    writer.add(indptr[: half + 1], words, counts)
+    writer.add(indptr[half:], words, counts)
+    writer.close()
+    parts = {"train": part_summary(blocks), "heldout": part_summary([])}
+    set_rows(folder, "train", parts["train"]["rows"])
+    manifest = {
+        "schema": SCHEMA,
+        "kind": "corpus",
+        "weighted": weighted,
+        "n_words": n_words,
+        "fingerprint": "x",
+        "parts": parts,
+    }
+    write_json(folder / "manifest.json", manifest)
+    return Corpus.open(folder)
+
+
+def read_back(corpus: Corpus, **cut) -> list[dict[int, float]]:
+    docs = []
+    for block in corpus.blocks(grid=corpus.grid(**cut) if cut else None):
+        assert block.first_doc == len(docs)
+        assert (np.diff(block.vocab) > 0).all() and len(np.unique(block.words)) == len(block.vocab)
+        assert block.tokens == block.counts.sum(dtype=np.float64)
+        for d in range(block.n_docs):
+            own = slice(block.indptr[d], block.indptr[d + 1])
+            assert (np.diff(block.words[own]) > 0).all()
+            docs.append(dict(zip(block.vocab[block.words[own]].tolist(), block.counts[own].tolist())))
+    return docs
+
+
+documents_of_counts = st.lists(
+    st.dictionaries(
+        st.integers(0, WORDS - 1), st.one_of(st.integers(1, 9), st.integers(65_000, 2**31 - 1)), max_size=40
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(docs=documents_of_counts, cells=st.integers(1, 200), rows=st.integers(1, 30))
+def test_round_trip_in_any_cut(docs, cells, rows):
+    with TemporaryDirectory() as folder:
+        corpus = build(Path(folder) / "c.zarr", docs)
+        assert read_back(corpus) == docs
+        assert read_back(corpus, cells=cells, docs=rows) == docs
+        assert (corpus.n_docs, corpus.n_cells, corpus.n_tokens) == (
+            len(docs),
+            sum(map(len, docs)),
+            sum(sum(d.values()) for d in docs),
+        )
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    docs=st.lists(
+        st.dictionaries(st.integers(0, WORDS - 1), st.floats(2.0**-20, 2.0**20, width=32), max_size=20),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_round_trip_of_weights(docs):
+    with TemporaryDirectory() as folder:
+        assert read_back(build(Path(folder) / "c.zarr", docs, weighted=True)) == docs
+
+
+@settings(max_examples=40, deadline=None)
+@given(docs=documents_of_counts, data=st.data())
+def test_removed_documents_are_empty(docs, data):
+    gone = sorted(data.draw(st.sets(st.integers(0, len(docs) - 1))))
+    lengths = np.array([len(d) for d in docs], np.uint32)
+    values = np.arange(lengths.sum(), dtype=np.uint32)
+    expected = np.concatenate(
+        [np.zeros(0, np.uint32)]
+        + [part for i, part in enumerate(np.split(values, np.cumsum(lengths)[:-1])) if i not in gone]
+    )
+    counts = values.astype(np.int32)
+    left = drop_rows(values, counts, lengths, np.array(gone, np.int64))
+    np.testing.assert_array_equal(values[:left], expected)
+    np.testing.assert_array_equal(counts[:left], expected)
+    assert [int(n) for n in lengths] == [0 if i in gone else len(d) for i, d in enumerate(docs)]
+
+
+def test_blocks_are_the_same_with_a_pool_and_small_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer_module, "CELLS", 500)
+    rng = np.random.default_rng(1)
+    docs = [{int(w): 1 + int(w) % 3 for w in rng.choice(WORDS, rng.integers(0, 60), replace=False)} for _ in range(300)]
+    with ThreadPoolExecutor(3) as pool:
+        corpora = [build(tmp_path / "serial.zarr", docs), build(tmp_path / "pool.zarr", docs, pool=pool)]
+    assert corpora[0].manifest == corpora[1].manifest and len(corpora[0].part()["blocks"]) > 10
+
+
+def test_a_document_wider_than_a_row(tmp_path):
+    wide = CELLS + 5000
+    docs: list[dict[int, float]] = [{3: 1}, {w: 1 for w in range(wide)}, {}, {0: 2, wide - 1: 70_000}]
+    corpus = build(tmp_path / "c.zarr", docs, n_words=wide)
+    assert [b["rows"] for b in corpus.part()["blocks"]] == [[0, 1], [1, 3], [3, 4]]
+    assert read_back(corpus) == docs
+    lengths = zarr.open_array(str(tmp_path / "c.zarr"), path="train/lengths", mode="r")
+    assert lengths.shape[0] == 4 and int(np.asarray(lengths[1]).sum()) == wide
+
+
+def test_shuffled_order_is_a_permutation_of_its_seed(tmp_path):
+    docs: list[dict[int, float]] = [{d % WORDS: 1, (d + 7) % WORDS: 2} for d in range(200)]
+    corpus = build(tmp_path / "c.zarr", docs)
+    grid = corpus.grid(cells=40)
+    one, two, other = (grid.order("shuffled", seed, 1) for seed in (1, 1, 2))
+    assert sorted(one) == list(range(len(grid))) and (one == two).all() and (one != other).any()
+    seen = [b.index for b in corpus.blocks("shuffled", grid=grid, seed=1, pass_number=1, prefetch=3)]
+    assert seen == one.tolist()
+
+
+def test_nothing_is_read_that_the_manifest_does_not_vouch_for(tmp_path):
+    corpus = build(tmp_path / "c.zarr", [{1: 2, 5: 1}, {2: 3}])
+    chunk = tmp_path / "c.zarr" / "train" / "counts" / "c" / "0" / "0"
+    good = chunk.read_bytes()
+    for bad, said in (
+        (good[:-3], "bytes where"),
+        (good[:9] + b"\xff" + good[10:], "checksum"),
+        (good + b"x", "bytes where"),
+    ):
+        chunk.write_bytes(bad)
+        with pytest.raises(StoreError, match=rf"block 0 of train \(counts\).*{said}"):
+            list(corpus.blocks())
+    chunk.unlink()
+    with pytest.raises(StoreError, match="missing"):
+        list(corpus.blocks())
+
+
+def test_other_folders_and_versions_are_refused(tmp_path):
+    with pytest.raises(StoreError, match="topics ingest"):
+        Corpus.open(tmp_path)
+    write_json(tmp_path / "manifest.json", {"kind": "model"})
+    with pytest.raises(StoreError, match="not a corpus manifest"):
+        Corpus.open(tmp_path)
+    write_json(tmp_path / "manifest.json", {"kind": "corpus", "schema": 99})
+    with pytest.raises(StoreError, match="schema 99"):
+        Corpus.open(tmp_path)
