@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
@@ -66,6 +67,16 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         raise StoreError(f"{path}: not found") from None
     except (OSError, ValueError) as e:
         raise StoreError(f"{path}: cannot be read as JSON ({e}); the file is damaged") from None
+
+
+def exchange(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
+    """Let two paths change names in one step (renameat2, RENAME_EXCHANGE); False where the system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    here, both = -100, 2
+    return bool(rename(here, os.fsencode(a), here, os.fsencode(b), both) == 0)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ the store (higher rows, new parts, files of the new generation) and replaces the
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import shutil
@@ -19,7 +18,7 @@ import pyarrow as pa
 
 from topicstream.corpus.documents import DocumentsWriter, places, schema_of
 from topicstream.corpus.format import PARTS, SCHEMA, create_arrays, part_summary, set_rows
-from topicstream.durable import sync_file, sync_folder, write_json
+from topicstream.durable import exchange, sync_file, sync_folder, write_json
 from topicstream.ingest.decide import DROPPED, Decision, piece_metadata
 from topicstream.ingest.journal import Journal
 from topicstream.ingest.progress import Progress
@@ -162,7 +161,7 @@ def plain_names(store: Path, manifest: dict[str, Any]) -> None:
 def put_in_place(new: Path, out: Path) -> None:
     """Rename ``new`` to ``out``; a store that is there is exchanged in one step and then removed."""
     if out.exists() and any(out.iterdir()):
-        if _exchange(new, out):
+        if exchange(new, out):
             shutil.rmtree(new)
         else:
             old = out.with_name(out.name + ".old")
@@ -172,16 +171,6 @@ def put_in_place(new: Path, out: Path) -> None:
     else:
         os.replace(new, out)
     sync_folder(out.parent)
-
-
-def _exchange(a: Path, b: Path) -> bool:
-    """renameat2(RENAME_EXCHANGE); False where the system cannot."""
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return False
-    here, exchange = -100, 2
-    return rename(here, os.fsencode(a), here, os.fsencode(b), exchange) == 0
 
 
 def commit_manifest(store: Path, manifest: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from topicstream.durable import lock
 from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Engine, Layout, Shape
 from topicstream.errors import InputError, Interrupted, TopicsError
+from topicstream.training.carry import CARRIED, check
 from topicstream.training.plan import make_plan, memory_bytes
 from topicstream.training.progress import Progress
 from topicstream.training.record import Record, remember, same_or_refuse
@@ -109,6 +110,7 @@ def train(
     eval_every: int = 0,
     start: str | None = None,
     warm: str | Path | None = None,
+    carry: str | Path | None = None,
     threads: int | None = None,
     mem_limit: str | int | None = None,
     tables: str = "auto",
@@ -126,6 +128,8 @@ def train(
 
     options      the engine's own (alpha and beta per topic and per word, ...): see ``topics engines --json``
     start        one of the engine's starts; ``warm`` names the model of a ``warm`` start
+    carry        the folder of a finished run on the head of this corpus: its tables and block memory are taken over and
+                 only the blocks behind are started, from ``warm`` (see training/carry.py)
     mem_limit    bytes or ``"2G"``: a promise about the whole process; default 70 % of what the machine allows
     tables       where the big tables live: ``auto``, ``memory`` or ``disk``
     max_time     seconds
@@ -153,6 +157,8 @@ def train(
     if (chosen == "warm") != (warm is not None):
         raise TopicsError("--start warm and the model to start from go together: --start warm --warm MODEL")
     layout = engine.layout()
+    if carry is not None and (why := check(carry, store, engine)) is not None:
+        raise TopicsError(f"{carry}: cannot be gone on from: {why}")
     layout = Layout(block_cells or layout.block_cells, layout.block_docs, round_blocks or layout.round_blocks)
     folder = Path(model)
     record = Record(
@@ -206,7 +212,8 @@ def train(
         for line in plan.lines():
             progress.say(line)
         remember(folder, record)
-        session = Session(folder, record, engine, store, grid, block, plan, seed, layout, warm, progress)
+        carried = Path(carry) if carry is not None else None
+        session = Session(folder, record, engine, store, grid, block, plan, seed, layout, warm, progress, carried)
         try:
             return _passes(session, stopping, signals, checkpoint_minutes * 60, progress)
         finally:
@@ -263,7 +270,7 @@ def forget(folder: Path) -> None:
     """Remove what a run left in a model folder, but not the model itself (the new one replaces it when it is done)."""
     for name in ("checkpoints", "work"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("training.json", "history.jsonl", "finished.json"):
+    for name in ("training.json", "history.jsonl", "finished.json", CARRIED):
         (folder / name).unlink(missing_ok=True)
 
 

@@ -19,6 +19,7 @@ from topicstream.durable import read_json, write_bytes, write_json
 from topicstream.engines.base import BlockShape, Engine, Layout, Rule
 from topicstream.errors import StoreError, TopicsError
 from topicstream.parallel.rounds import Workers
+from topicstream.training.carry import CARRIED, carry_over, first_new_block
 from topicstream.training.checkpoint import State, checkpoints, read_checkpoint, remove_before, write_checkpoint
 from topicstream.training.invariants import check_pass, duplicate_topics
 from topicstream.training.memory import BlockMemory
@@ -50,9 +51,10 @@ class Session:
         layout: Layout,
         warm: str | Path | None,
         progress: Progress,
+        carry: Path | None = None,
     ) -> None:
         self.folder, self.record, self.engine, self.corpus, self.grid = folder, record, engine, corpus, grid
-        self.plan, self._progress, self._warm, self._seed = plan, progress, warm, seed
+        self.plan, self._progress, self._warm, self._seed, self._carry = plan, progress, warm, seed, carry
         self._work, self._checkpoints = folder / "work", folder / "checkpoints"
         self._work.mkdir(exist_ok=True)
         self._sweep_scratch()
@@ -134,6 +136,7 @@ class Session:
                 state = None
         self._drop_memory_files()
         if state is None:
+            self._take_over()
             return None
         self._rewind_history()
         finished = self.folder / "finished.json"
@@ -171,6 +174,18 @@ class Session:
                 memory.close()
         self.old = self._reopen(state, "old")
         self.new = self._reopen(state, "new")
+
+    def _take_over(self) -> None:
+        (self.folder / CARRIED).unlink(missing_ok=True)
+        if self._carry is None:
+            return
+        state = carry_over(self._carry, self.folder, self.engine, self.corpus, self.grid, self.tables)
+        self.params = {k[6:]: v.copy() for k, v in state.arrays.items() if k.startswith("param.")}
+        self.new = self._reopen(state, "new")
+
+    def _order(self, number: int) -> np.ndarray:
+        order = self.grid.order(self.engine.order, self._seed, number)
+        return order[order >= first_new_block(self.folder)] if number == 0 else order
 
     def _reopen(self, state: State, which: str) -> BlockMemory | None:
         name = state.facts["memory"].get(which)
@@ -226,7 +241,7 @@ class Session:
                 self.rounds = rounds
                 return pause(rounds, cells)
 
-            order = self.grid.order(self.engine.order, self._seed, number)
+            order = self._order(number)
             done = self.runner.run(
                 number,
                 order,
@@ -240,7 +255,7 @@ class Session:
                 after,
             )
         self._pass_seconds += time.monotonic() - began
-        if not done and self.rounds * self.runner.round_blocks < len(self.grid):
+        if not done and self.rounds * self.runner.round_blocks < len(self._order(number)):
             return False
         self._end_pass(number, stopping)
         return done

@@ -340,6 +340,20 @@ class DenseTable:
         finally:
             os.close(fd)
 
+    def load_head(self, path: Path, words: int) -> None:
+        """Read the rows of the first ``words`` words from what a narrower table saved; the others are left as they are."""
+        size = words * self._row_bytes
+        if words > self.words or path.stat().st_size != size:
+            raise StoreError(f"{path}: not the rows of {words} words of {self.topics} topics")
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if self._array is not None:
+                read_all(fd, self._array[:words], 0, str(path))
+            else:
+                copy_file(fd, self._fd, size)
+        finally:
+            os.close(fd)
+
     @property
     def nbytes(self) -> int:
         """Bytes of the rows, wherever they are."""
