@@ -1,0 +1,191 @@
+"""Measure ``topics ingest`` and the store's reading; CountVectorizer beside it, in the same run.
+
+    python scripts/bench_ingest.py --text docs.jsonl --peers PYTHON     quick sizes
+    FULL=1 python scripts/bench_ingest.py --text docs.jsonl --peers PYTHON
+
+--text   JSON lines with a field ``text``, uncompressed (quick: its first 40 MB)
+--peers  a Python that has scikit-learn; without it that row is left out
+
+Each run is a process of its own.  Seconds are those of the work (imports left out on both sides; the kernels loaded by
+a small ingest first), for ours with the store written and fsynced; peak is the process's VmHWM.  The docword corpora come
+from scripts/make_corpus.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from measure import full, heading, table
+
+OURS = """
+import json, sys, time
+import topicstream
+from topicstream.machine import peak_bytes
+paths, out, warm, options = json.loads(sys.argv[1])
+topicstream.ingest(warm, out + ".warm", force=True, **options)
+began, cpu = time.perf_counter(), time.process_time()
+s = topicstream.ingest(paths, out, force=True, **options)
+seconds = time.perf_counter() - began
+print(json.dumps({"seconds": seconds, "cpu": time.process_time() - cpu, "bytes": s["input_bytes"], "cells": s["cells"],
+                  "bytes_per_cell": s["bytes_per_cell"], "peak": peak_bytes(), "words": s["words_before"]}))
+"""
+
+READ = """
+import json, sys, time
+import topicstream
+corpus = topicstream.Corpus.open(sys.argv[1])
+grid = corpus.grid(cells=1 << 18)
+for prefetch in (0, 2):
+    sum(b.n_cells for b in corpus.blocks(grid=grid, prefetch=prefetch))
+    began, cpu = time.perf_counter(), time.process_time()
+    cells = sum(b.n_cells for b in corpus.blocks(grid=grid, prefetch=prefetch))
+    print(json.dumps({"prefetch": prefetch, "seconds": time.perf_counter() - began,
+                      "cpu": time.process_time() - cpu, "cells": cells}))
+"""
+
+SKLEARN = """
+import json, sys, time
+from sklearn.feature_extraction.text import CountVectorizer
+def peak():
+    for line in open("/proc/self/status"):
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) * 1024
+def texts(path):
+    with open(path, encoding="utf-8") as f:
+        for line in f:
+            yield json.loads(line)["text"]
+import os
+began = time.perf_counter()
+X = CountVectorizer(min_df=int(sys.argv[2]), stop_words=None).fit_transform(texts(sys.argv[1]))
+print(json.dumps({"seconds": time.perf_counter() - began, "bytes": os.path.getsize(sys.argv[1]), "cells": int(X.nnz),
+                  "peak": peak(), "words": X.shape[1]}))
+"""
+
+
+def child(python: str, code: str, *args: str) -> list[dict[str, Any]]:
+    """Run code in a process of its own; the JSON lines it prints."""
+    done = subprocess.run([python, "-c", code, *args], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def ours(paths: list[str], out: Path, warm: str, **options: Any) -> dict[str, Any]:
+    """One ingest."""
+    return child(sys.executable, OURS, json.dumps([paths, str(out), warm, options]))[0]
+
+
+def spread(values: list[float], form: str) -> str:
+    """Median and range."""
+    values = sorted(values)
+    middle = format(statistics.median(values), form)
+    return middle if len(values) == 1 else f"{middle} ({values[0]:{form}} to {values[-1]:{form}})"
+
+
+def rows_of(name: str, runs: list[dict[str, Any]], unit: str) -> list[str]:
+    """A row of the table."""
+    rate = [r[unit] / r["seconds"] / 1e6 for r in runs]
+    cpu = [r[unit] / r["cpu"] / 1e6 for r in runs if "cpu" in r]
+    return [
+        name,
+        spread(rate, ".1f"),
+        spread(cpu, ".1f") if cpu else "",
+        spread([r["seconds"] for r in runs], ".2f"),
+        f"{max(r['peak'] for r in runs) / 1e6:.0f}",
+        f"{runs[0]['cells']:,}",
+        f"{runs[0]['bytes_per_cell']:.2f}" if "bytes_per_cell" in runs[0] else "",
+    ]
+
+
+def text_part(text: str, peers: str | None, folder: Path, repeat: int) -> None:
+    """JSON lines against CountVectorizer."""
+    source = folder / "text.jsonl"
+    limit = 10**12 if full() else 40_000_000
+    with open(text, "rb") as f, open(source, "wb") as out:
+        while limit > 0 and (line := f.readline()):
+            limit -= out.write(line)
+    warm = folder / "warm.jsonl"
+    with open(source, "rb") as f:
+        warm.write_bytes(b"".join(f.readline() for _ in range(20)))
+    options = {"workers": 2, "min_df": 5, "max_df": 1.0, "stopwords": "none", "heldout": "0"}
+    default = [ours([str(source)], folder / "c.zarr", str(warm), workers=2) for _ in range(repeat)]
+    same = [
+        ours([str(source)], folder / "c.zarr", str(warm), **options, pattern=r"(?u)\b\w\w+\b") for _ in range(repeat)
+    ]
+    rows = [
+        rows_of("topics ingest, defaults", default, "bytes"),
+        rows_of("topics ingest, scikit-learn's pattern, no stop words", same, "bytes"),
+    ]
+    if peers:
+        theirs = [child(peers, SKLEARN, str(source), "5")[0] for _ in range(1 if full() else repeat)]
+        rows.append(rows_of("CountVectorizer(min_df=5)", theirs, "bytes"))
+        base = statistics.median(r["seconds"] for r in theirs)
+        for row, runs in zip(rows, (default, same)):
+            row[1] += f", {base / statistics.median(r['seconds'] for r in runs):.1f}x"
+    columns = ["", "MB/s", "MB/s a CPU second", "seconds", "peak MB", "cells", "bytes a cell"]
+    heading(
+        "Text to store",
+        f"{source.stat().st_size / 1e6:.0f} MB of JSON lines; ours with 2 workers, store written and synced.",
+    )
+    table(columns, rows)
+
+
+def docword_part(folder: Path, repeat: int) -> None:
+    """UCI docword, plain and gzipped, at several sizes; then the reading of the store."""
+    make = str(Path(__file__).with_name("make_corpus.py"))
+    sizes = (10e6, 50e6, 200e6) if full() else (2e6, 10e6)
+    rows, reads = [], []
+    for cells in sizes:
+        for suffix in (".txt", ".txt.gz"):
+            if suffix == ".txt.gz" and cells > 50e6:
+                continue
+            source = folder / f"docword{suffix}"
+            subprocess.run(
+                [sys.executable, make, "--cells", str(cells), "--docword", str(source)], check=True, capture_output=True
+            )
+            warm = folder / "docword.warm.txt"
+            if not warm.exists():
+                subprocess.run(
+                    [sys.executable, make, "--cells", "1e4", "--docword", str(warm)], check=True, capture_output=True
+                )
+            runs = [ours([str(source)], folder / "c.zarr", str(warm), workers=2) for _ in range(repeat)]
+            rows.append(rows_of(f"{cells / 1e6:.0f} M cells{', gzipped' if 'gz' in suffix else ''}", runs, "cells"))
+            source.unlink()
+        for r in child(sys.executable, READ, str(folder / "c.zarr")):
+            how = "one thread" if r["prefetch"] == 0 else f"prefetch {r['prefetch']}"
+            reads.append(
+                [
+                    f"{r['cells'] / 1e6:.0f} M cells, {how}",
+                    f"{r['cells'] / r['seconds'] / 1e6:.0f}",
+                    f"{r['cells'] / r['cpu'] / 1e6:.0f}",
+                ]
+            )
+    heading("UCI docword to store", "Zipf words, W = 141,043; 2 workers, store written and synced.")
+    table(["", "M cells/s", "M cells a CPU second", "seconds", "peak MB", "cells", "bytes a cell"], rows)
+    heading("Reading a store", "Sequential, decoded to engine blocks of 2^18 cells with local ids; second read.")
+    table(["", "M cells/s", "M cells a CPU second"], reads)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", help="JSON lines, uncompressed")
+    parser.add_argument("--peers", help="a Python with scikit-learn")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--folder", help="where to work (default: a temporary folder)")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=args.folder or os.environ.get("TMPDIR")) as name:
+        if args.text:
+            text_part(args.text, args.peers, Path(name), args.repeat)
+        docword_part(Path(name), args.repeat)
+
+
+if __name__ == "__main__":
+    main()
