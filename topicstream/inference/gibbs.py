@@ -1,0 +1,252 @@
+"""Gibbs sampling of new documents (paper 004): each alone, the topics held still (its Gibbs3), or ``joint``, all together,
+adding to the training counts, which stay (its Gibbs2).
+
+    p(z_i = k | rest)  ~  (phi_wk + beta) / (lam_k + W beta) * (n_dk + alpha_k)                               alone
+    p(z_i = k | rest)  ~  (phi_wk + m_wk + beta) / (lam_k + m_k + W beta) * (n_dk + alpha_k)                  joint
+
+n_dk counts the document's other tokens, m the other tokens of all new documents.  The shares are the mean of
+(n_dk + alpha_k) / (n_d + sum alpha) over ``sweeps`` sweeps after ``burn``.
+
+A document alone draws from a stream keyed by its id and the seed, so the same document gets the same answer whatever its
+neighbours, order or threads.  Joint sampling holds all documents in memory and runs on one thread; its answer depends on
+the documents and their order.
+
+A cell of count x is x tokens; of a weight that is no whole number the last token has the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+import numpy as np
+
+from topicstream.errors import InputError
+from topicstream.inference.documents import Documents, cut
+from topicstream.inference.method import Method, Rows
+from topicstream.kernels.jit import kernel
+from topicstream.kernels.rng import bits, step, stream, uniform
+from topicstream.model.vocabulary import string_buffers
+
+SWEEPS, BURN = 50, 30
+_BASIS = np.uint64(0xCBF29CE484222325)
+_PRIME = np.uint64(0x100000001B3)
+
+
+@kernel
+def _id_keys(ends, text, keys):
+    """FNV-1a of each id."""
+    for d in range(len(keys)):
+        h = _BASIS
+        for i in range(ends[d], ends[d + 1]):
+            h = (h ^ np.uint64(text[i])) * _PRIME
+        keys[d] = h
+
+
+@kernel
+def _units(x):
+    return np.int64(np.ceil(x))
+
+
+@kernel
+def _draw(p, topics, state):
+    """A topic by its cumulated weights p: float64[K]."""
+    u = uniform(bits(state)) * p[topics - 1]
+    low, high = 0, topics - 1
+    while low < high:
+        middle = (low + high) // 2
+        if p[middle] > u:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@kernel
+def _prior(alpha, out):
+    total = alpha.sum()
+    for k in range(len(alpha)):
+        out[k] = alpha[k] / total if total > 0.0 else 1.0 / len(alpha)
+
+
+@kernel
+def alone(indptr, rows, x, base, beta, inverse, alpha, keys, seed, burn, sweeps, shares):
+    """Every document of a block by itself -> shares float32[D, K].
+
+    rows: int64[nnz] of base: float32[R, K]; x: float32[nnz]; inverse: float64[K], 1 / (lam + W beta); alpha: float64[K];
+    keys: uint64[D].
+    """
+    topics = len(alpha)
+    longest, most = 0, 0
+    for d in range(len(indptr) - 1):
+        units = 0
+        for i in range(indptr[d], indptr[d + 1]):
+            units += _units(x[i])
+        longest, most = max(longest, indptr[d + 1] - indptr[d]), max(most, units)
+    word, z = np.empty((longest, topics), np.float32), np.empty(most, np.int32)
+    n, mean, p = np.zeros(topics), np.zeros(topics), np.zeros(topics)
+    alpha_sum = alpha.sum()
+    for d in range(len(indptr) - 1):
+        first, last = indptr[d], indptr[d + 1]
+        if first == last:
+            _prior(alpha, shares[d])
+            continue
+        n[:] = 0.0
+        mean[:] = 0.0
+        mass = 0.0
+        for i in range(first, last):
+            for k in range(topics):
+                word[i - first, k] = (np.float64(base[rows[i], k]) + beta) * inverse[k]
+            mass += x[i]
+        state = stream(seed, 0, keys[d])
+        for turn in range(burn + sweeps + 1):
+            at = 0
+            for i in range(first, last):
+                left = np.float64(x[i])
+                while left > 0.0:
+                    unit = min(left, 1.0)
+                    if turn > 0:
+                        n[z[at]] = max(n[z[at]] - unit, 0.0)
+                    cumulated = 0.0
+                    for k in range(topics):
+                        cumulated += word[i - first, k] * (n[k] + alpha[k])
+                        p[k] = cumulated
+                    k = _draw(p, topics, state)
+                    state = step(state)
+                    z[at] = k
+                    n[k] += unit
+                    at += 1
+                    left -= unit
+            if turn > burn:
+                for k in range(topics):
+                    mean[k] += n[k]
+        for k in range(topics):
+            shares[d, k] = (mean[k] / sweeps + alpha[k]) / (mass + alpha_sum)
+
+
+@kernel
+def together(indptr, rows, x, base, extra, totals, beta, width, alpha, seed, burn, sweeps, shares):
+    """All documents at once -> shares float32[D, K], sums over the sweeps in place.
+
+    base: float32[U, K], the rows of the words that occur; extra: float64[U, K] and totals: float64[K] (the sizes of the
+    topics) gain the new tokens; width: W beta.
+    """
+    topics = len(alpha)
+    units = 0
+    for i in range(indptr[-1]):
+        units += _units(x[i])
+    z = np.empty(units, np.uint16)
+    n, p = np.zeros((len(indptr) - 1, topics), np.float32), np.zeros(topics)
+    shares[:, :] = 0
+    state = stream(seed, 1, 0)
+    for turn in range(burn + sweeps + 1):
+        at = 0
+        for d in range(len(indptr) - 1):
+            for i in range(indptr[d], indptr[d + 1]):
+                left, w = np.float64(x[i]), rows[i]
+                while left > 0.0:
+                    unit = min(left, 1.0)
+                    if turn > 0:
+                        k = np.int64(z[at])
+                        n[d, k] = max(n[d, k] - unit, 0.0)
+                        extra[w, k] = max(extra[w, k] - unit, 0.0)
+                        totals[k] -= unit
+                    cumulated = 0.0
+                    for k in range(topics):
+                        cumulated += (base[w, k] + extra[w, k] + beta) / (totals[k] + width) * (n[d, k] + alpha[k])
+                        p[k] = cumulated
+                    k = _draw(p, topics, state)
+                    state = step(state)
+                    z[at] = k
+                    n[d, k] += unit
+                    extra[w, k] += unit
+                    totals[k] += unit
+                    at += 1
+                    left -= unit
+            if turn > burn:
+                for k in range(topics):
+                    shares[d, k] += n[d, k]
+    alpha_sum = alpha.sum()
+    for d in range(len(indptr) - 1):
+        mass = 0.0
+        for i in range(indptr[d], indptr[d + 1]):
+            mass += x[i]
+        if mass == 0.0:
+            _prior(alpha, shares[d])
+            continue
+        for k in range(topics):
+            shares[d, k] = (shares[d, k] / sweeps + alpha[k]) / (mass + alpha_sum)
+
+
+class Gibbs(Method):
+    """Sampled topics: alone by default, ``joint`` for all documents together."""
+
+    name: ClassVar[str] = "gibbs"
+    cites: ClassVar[str] = "Yao, Mimno and McCallum 2009 (paper 004), Gibbs3 and Gibbs2"
+
+    def __init__(self, rows: Rows, *, sweeps: int = SWEEPS, burn: int = BURN, seed: int = 0, joint: bool = False) -> None:
+        if not (sweeps >= 1 and burn >= 0 and seed >= 0):
+            raise InputError(f"--sweeps {sweeps} --burn {burn} --seed {seed}: give at least 1, 0 and 0")
+        if joint and rows.topics > 1 << 16:
+            raise InputError(f"--joint: at most {1 << 16} topics")
+        self.rows, self.sweeps, self.burn, self.seed, self.joint = rows, int(sweeps), int(burn), int(seed), bool(joint)
+        norms = np.asarray(rows.model.totals, np.float64) + rows.model.n_words * rows.beta
+        self._inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+        self._found: dict[int, np.ndarray] = {}
+
+    def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
+        """Joint sampling reads all documents and samples them before the first answer."""
+        if not self.joint:
+            return blocks
+        held = list(blocks)
+        if not held:
+            return held
+        indptr = np.concatenate([[0], *(np.diff(b.indptr) for b in held)]).cumsum()
+        x = np.concatenate([b.counts for b in held])
+        words, rows = np.unique(np.concatenate([b.words for b in held]), return_inverse=True)
+        base, topics = self.rows.model.rows(words), self.rows.topics
+        shares = np.empty((len(indptr) - 1, topics), np.float32)
+        together(
+            indptr,
+            rows.astype(np.int64),
+            x,
+            base,
+            np.zeros((len(words), topics)),
+            np.array(self.rows.model.totals, np.float64),
+            self.rows.beta,
+            self.rows.model.n_words * self.rows.beta,
+            self.rows.alpha64,
+            self.seed,
+            self.burn,
+            self.sweeps,
+            shares,
+        )
+        first = 0
+        for block in held:
+            self._found[id(block)] = shares[first : first + len(block)]
+            first += len(block)
+        return held
+
+    def shares(self, docs: Documents) -> np.ndarray:
+        if self.joint:
+            return self._found[id(docs)]
+        out = np.empty((len(docs), self.rows.topics), np.float32)
+        at, base = self.rows.of(docs)
+        ends, text = string_buffers(docs.ids)
+        keys = np.empty(len(docs), np.uint64)
+        _id_keys(ends, text, keys)
+        alone(
+            docs.indptr,
+            at,
+            docs.counts,
+            base,
+            self.rows.beta,
+            self._inverse,
+            self.rows.alpha64,
+            keys,
+            self.seed,
+            self.burn,
+            self.sweeps,
+            out,
+        )
+        return out
