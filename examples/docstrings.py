@@ -1,6 +1,6 @@
 """Write the docstrings of Python's standard library as JSON lines: real English, on every machine.
 
-    python examples/docstrings.py demo/docstrings.jsonl
+python examples/docstrings.py demo/docstrings.jsonl
 """
 
 from __future__ import annotations

@@ -21,10 +21,11 @@ _PUBLIC = {  # name -> module that has it; a room whose name is also a verb is i
     "infer": "topicstream.inference.infer",
     "show": "topicstream.report.show",
     "train": "topicstream.training.loop",
+    "update": "topicstream.retrain.update",
 }
 _VERBS = ("ingest",)
 
-__all__ = ["Corpus", "TopicModel", "__version__", "compare", "evaluate", "infer", "ingest", "show", "train"]
+__all__ = ["Corpus", "TopicModel", "__version__", "compare", "evaluate", "infer", "ingest", "show", "train", "update"]
 
 
 def __getattr__(name: str) -> Any:

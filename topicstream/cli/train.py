@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-DEFAULT_ALGO = "atbp"
+DEFAULT_ALGO = "auto"
 
 
 def seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -25,9 +25,11 @@ def seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> fl
 def engine_options(algo: str) -> list[click.Option]:
     """click options made from the engine's Options dataclass."""
     from topicstream.engines import find
+    from topicstream.engines.base import Options
 
     made: list[click.Option] = []
-    for field in find(algo).Options.__dataclass_fields__.values():
+    options = Options if algo == DEFAULT_ALGO else find(algo).Options
+    for field in options.__dataclass_fields__.values():
         meta = field.metadata
         flag = "--" + field.name.replace("_", "-")
         default = None if field.default is MISSING else field.default
@@ -86,7 +88,11 @@ class TrainCommand(click.Command):
 @click.option("--corpus", envvar="TOPICS_CORPUS", default="corpus.zarr", show_default=True, help="corpus store")
 @click.option("--model", envvar="TOPICS_MODEL", default="model", show_default=True, help="folder of the model")
 @click.option(
-    "--algo", default=DEFAULT_ALGO, show_default=True, metavar="NAME", help="engine; `topics engines` lists them"
+    "--algo",
+    default=DEFAULT_ALGO,
+    show_default=True,
+    metavar="NAME",
+    help="engine (auto: chosen by corpus, -K and disk); `topics engines` lists them",
 )
 @click.option("-K", "--topics", type=click.IntRange(1), default=100, show_default=True, help="number of topics")
 @click.option("--passes", type=click.IntRange(1), help="passes at most [default: the engine's]")

@@ -19,6 +19,7 @@ from topicstream.durable import lock
 from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Engine, Layout, Shape
 from topicstream.errors import InputError, Interrupted, TopicsError
+from topicstream.training.auto import resolve
 from topicstream.training.carry import CARRIED, check
 from topicstream.training.plan import make_plan, memory_bytes
 from topicstream.training.progress import Progress
@@ -101,7 +102,7 @@ def train(
     corpus: str | Path = "corpus.zarr",
     model: str | Path = "model",
     *,
-    algo: str = "atbp",
+    algo: str = "auto",
     topics: int = 100,
     seed: int = 0,
     passes: int | None = None,
@@ -121,7 +122,8 @@ def train(
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Trained:
-    """Train ``topics`` topics on a corpus store with engine ``algo`` and store them in the folder ``model``.
+    """Train ``topics`` topics on a corpus store with engine ``algo`` (``auto`` chooses and says why) and store them in the
+    folder ``model``.
 
     Called again with the same arguments it carries on where an interrupted run stopped, does nothing when the run is
     finished, and continues it when ``passes`` is higher.  ``force`` starts anew.
@@ -142,14 +144,20 @@ def train(
     store = Corpus.open(corpus)
     if store.n_cells == 0:
         raise InputError(f"{store.path}: no training documents with words; ingest more, or lower --min-df")
-    kind = find(algo)
     if topics < 1:
         raise TopicsError(f"the number of topics must be at least 1, not {topics}")
+    folder = Path(model)
+    shape = Shape(store.n_docs, store.n_words, store.n_cells, float(store.n_tokens), topics, store.weighted)
+    if algo == "auto":
+        folder.mkdir(parents=True, exist_ok=True)
+        choice = resolve(folder, force, shape, options or {}, shutil.disk_usage(folder).free)
+        algo = choice.algo
+        progress.say(f"algo auto: {algo}, {choice.why}")
+    kind = find(algo)
     if store.weighted and not kind.accepts_weights:
         raise InputError(
             f"{store.path} has real-valued cells and {algo} needs whole counts; use a message-passing engine such as atbp"
         )
-    shape = Shape(store.n_docs, store.n_words, store.n_cells, float(store.n_tokens), topics, store.weighted)
     engine = kind(shape, make_options(kind, options or {}))
     chosen = start or ("warm" if warm is not None else engine.starts[0])
     if chosen not in engine.starts:
@@ -160,7 +168,6 @@ def train(
     if carry is not None and (why := check(carry, store, engine)) is not None:
         raise TopicsError(f"{carry}: cannot be gone on from: {why}")
     layout = Layout(block_cells or layout.block_cells, layout.block_docs, round_blocks or layout.round_blocks)
-    folder = Path(model)
     record = Record(
         engine=engine.name,
         cites=engine.cites,

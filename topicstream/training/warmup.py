@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -48,29 +49,30 @@ def compile_kernels(engine: Engine, weighted: bool) -> None:
     if engine.start_from == "visit":
         seeded = {} if engine.starts == ("random",) else {"phi": Rows(base, index)}
         engine.start(block, seeded, {"phi": sums} if seeded else {}, params, Key(0, 0), first)
+    rows: dict[str, Any]
     if tiny:
         from topicstream.training.packed_table import PackedTable
 
         spec = engine.tables["phi"]
-        table = PackedTable(
-            spec,
-            engine.shape.words if engine.shape.words < 64 else 64,
-            engine.shape.topics,
-            lambda f, n: [f(i) for i in range(n)] and None,
-        )
+        table = PackedTable(spec, min(engine.shape.words, 64), engine.shape.topics, one_by_one)
         table.scatter([(block.vocab, first.delta["phi"])])
         rows = {"phi": table.rows(block.vocab, Scratch())}
-        sums = table.totals
+        totals = {"phi": table.totals}
     else:
-        tables = {}
+        rows = {}
         for name, spec in engine.tables.items():
             made = first.delta.get(name) if spec.delta == "dense" else None
             stored = aligned_zeros((words, width), spec.dtype)
             stored[:] = made if made is not None else base
-            tables[name] = Rows(stored, index)
-        rows = tables
-    totals = {name: (rows[name].base.sum(axis=0, dtype=np.float64) if not tiny else sums) for name in engine.tables}
+            rows[name] = Rows(stored, index)
+        totals = {name: r.base.sum(axis=0, dtype=np.float64) for name, r in rows.items()}
     engine.process(block, rows, totals, first.memory if engine.memory else {}, params, Key(0, 1), out())
+
+
+def one_by_one(work: Callable[[int], None], n: int) -> None:
+    """work(0) .. work(n-1), in this thread."""
+    for i in range(n):
+        work(i)
 
 
 def compile_driver(engine: Engine) -> None:
@@ -83,14 +85,10 @@ def compile_driver(engine: Engine) -> None:
     words, topics = 4, engine.shape.topics
     vocab = np.arange(words, dtype=np.int32)
 
-    def run_all(work: Callable[[int], None], n: int) -> None:
-        for i in range(n):
-            work(i)
-
     for spec in engine.tables.values():
         if spec.layout != "dense":
             continue
-        table = DenseTable(spec, words, topics, np.ones(words), None, run_all)
+        table = DenseTable(spec, words, topics, np.ones(words), None, one_by_one)
         if spec.delta == "dense":
             deltas = Deltas(1, words, table.width, None)
             deltas.slot(0, vocab, Scratch())[:] = 0.01
