@@ -224,6 +224,7 @@ def test_samples_are_averaged_and_survive_a_checkpoint(tmp_path: Path):
     again.load(tmp_path / "rows")
     for held in (table, again):
         np.testing.assert_allclose(dense(held), np.mean(states, 0), rtol=1e-6)
+        np.testing.assert_allclose(held.shown_totals[:9], np.mean(states, 0).sum(0), rtol=1e-12)
         ids, out = np.array([0, 3, 69], np.int32), np.zeros((3, 16), np.float32)
         np.testing.assert_allclose(held.dense(ids, out)[:, :9], np.mean(states, 0)[ids], rtol=1e-6)
 

@@ -178,6 +178,19 @@ class PackedTable:
             "bytes": np.array([float(self.nbytes)]),
         }
 
+    @property
+    def shown_totals(self) -> np.ndarray:
+        """Column sums float64[padded(K)] of what ``pieces`` and ``dense`` show."""
+        if self.samples <= 1:
+            return self.totals if not self._sums else self._column_sums(self._sums)
+        return self._column_sums(self._sums) / self.samples
+
+    def _column_sums(self, ranges: list[Range]) -> np.ndarray:
+        sums = np.zeros(self.width)
+        for held in ranges:
+            sum_packed(held.ptr, held.entries, self.bits, np.zeros(0), sums, np.zeros(1, np.int64), np.zeros(3))
+        return sums
+
     # -- whole ----------------------------------------------------------------------------------------------------
     def take_sample(self) -> None:
         """Add the present counts to the sum that ``pieces`` averages."""

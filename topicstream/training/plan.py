@@ -55,7 +55,8 @@ def table_bytes(spec: TableSpec, engine: Engine) -> int:
     """Bytes of one copy of a table in RAM or on disk (a packed table: its densest case, one entry a cell)."""
     if spec.layout == "packed":
         cells = min(engine.shape.tokens, engine.shape.words * engine.shape.topics)
-        return int(cells * 4 * 1.5 + engine.shape.words * 24)
+        copies = 2 if getattr(engine.options, "samples", 0) else 1  # the sum of the samples is a table of its own
+        return copies * int(cells * 4 * 1.5 + engine.shape.words * 24)
     return int(engine.shape.words * padded(engine.shape.topics) * np.dtype(spec.dtype).itemsize)
 
 

@@ -338,7 +338,7 @@ class Session:
         rows = table.array if getattr(table, "array", None) is not None else TableRows(table)
         alpha, beta = self.params["alpha"], float(self.params["beta"][0])
         score = score_blocks(
-            rows, alpha, beta, table.totals, self._evaluator, n_words=self.corpus.n_words, threads=self.plan.threads
+            rows, alpha, beta, getattr(table, "shown_totals", table.totals), self._evaluator, n_words=self.corpus.n_words, threads=self.plan.threads
         )
         return float(score.perplexity)
 
