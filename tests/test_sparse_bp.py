@@ -178,9 +178,10 @@ def test_sweep_equals_the_plain_python_of_it():
         lengths = np.bincount(doc, counts, docs)
         mass = (lengths + 1.6).astype(np.float32)
         f = np.float32
+        asleep = np.zeros(docs, np.uint8)
         kept = (before == after).all(1).astype(np.uint8)
         kernels.sweep(
-            *args, kept, swept, lam.astype(f)[after], mass, old, new, f(0.1), f(0.01), f(255), f(band), first, chosen,
+            *args, kept, swept, lam.astype(f)[after], mass, old, new, f(0.1), f(0.01), f(255), f(band), first, asleep, asleep[:0].astype(f), chosen,
             scores, (1 / lam).astype(f), f(0.2), likely, op, ot, ov,
         )  # fmt: skip
         got = np.zeros((words, columns))
@@ -228,3 +229,24 @@ def test_learned_priors_move_and_stay_in_reach():
     alpha, beta = driver.params["alpha"], driver.params["beta"][0]
     assert np.all((alpha >= 0.02) & (alpha <= 2.0)) and alpha.std() > 0
     assert 0.005 <= beta <= 0.5 and beta != 0.05
+
+
+def test_residual_schedule_rests_documents_and_keeps_the_sums():
+    x, _ = planted(300, 120, 6, 60, 3)
+    still = started(x, 24, cuts=(120,), sparsity=16)
+    rested = started(x, 24, cuts=(120,), sparsity=16, schedule="residual", reopen=4)
+    a, shares = still.sweep(30), []
+    for _ in range(30):
+        before = [m["messages"].copy() for m in rested.memory]
+        asleep = [(m["pace"][:, 0] > 0) & ((np.arange(len(m["pace"])) + b.first_doc + rested.pass_number + 1) % 4 != 0)
+                  for m, b in zip(rested.memory, rested.blocks, strict=True)]  # fmt: skip
+        rested.sweep()
+        shares.append(np.mean(np.concatenate(asleep)))
+        for i in range(2):
+            docs = stored(rested, i)[1]
+            same = asleep[i][docs]
+            np.testing.assert_array_equal(before[i][same], rested.memory[i]["messages"][same])
+    b = float(np.exp(-sum(m["pace"][:, 1].sum() for m in rested.memory) / x.sum()))
+    assert max(shares) > 0.02  # some do rest
+    assert abs(b / a - 1) < 0.1
+    np.testing.assert_allclose(rested.phi, table_of(rested), atol=3e-3)

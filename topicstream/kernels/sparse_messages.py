@@ -107,7 +107,7 @@ def _leave(i, at, width, own, before, topics, old, new, row):
 @kernel
 def sweep(
     ptr, doc, x, base, index, topics, before, kept, theta, lam, mass, old, new, floor, beta, top, band, first,
-    chosen, scores, inverse, reach, likely, out_ptr, out_topic, out_value,
+    rests, stir, chosen, scores, inverse, reach, likely, out_ptr, out_topic, out_value,
 ):  # fmt: skip
     """Visit every cell of a block once; see the module's legend.
 
@@ -117,6 +117,7 @@ def sweep(
     top      float32     largest stored integer
     band     float32     a message none of whose stored numbers would move by more stays as it is
     first    bool        the first visit: nothing is stored yet, base are seed topics, theta stays as it is
+    rests    uint8[D]    1: the document is left as it is;  stir: float32[D] gets sum |change| of theta, or length 0
     chosen   int32[D]    row of ``scores`` where the gain of topics outside is collected, or -1
     scores   float32[n, Kp]  gains (see ``choose``), from the topics of a word within ``reach`` of its strongest
     inverse  float32[Kp]     1 / (lam + W beta)
@@ -156,6 +157,11 @@ def sweep(
         for i in range(ptr[u], ptr[u + 1]):
             d = np.int64(doc[i])
             at = d * width
+            if rests[d]:
+                for j in range(0, width, 16):
+                    narrow(flat_new, i * width + j, widen(flat_old, i * width + j))
+                likely[i] = 1.0
+                continue
             own, moved = _ZERO, False
             if not first:
                 s = splat(_ZERO)
@@ -203,13 +209,16 @@ def sweep(
                 for j in range(0, width, 16):
                     narrow(flat_new, i * width + j, widen(flat_old, i * width + j))
                 continue
-            scale = splat(x[i] / total(s))
+            scale, s = splat(x[i] / total(s)), splat(_ZERO)
             for j in range(0, width, 16):
                 ids = topic_index(topics, at + j)
                 change = scale * load(share, j) - load(own_share, j)
                 if not first:
                     store(theta, at + j, load(theta, at + j) + change)
                 scatter(row, 0, ids, load(entry, j) + change)
+                s = s + larger(change, splat(_ZERO) - change)
+            if len(stir) > 0:
+                stir[d] += total(s)
         for k in range(0, columns, 16):
             change = load(row, k)
             if not apart:

@@ -59,6 +59,11 @@ class SparseOptions(Options):
 
     sparsity: int = option(32, "active topics of a document, rounded up to a multiple of 16", min=1, max=65536)
     message_bits: str = option("8", "bits of a stored share", choices=("8", "16", "32"), advanced=True)
+    schedule: str = option(
+        "async",
+        "residual: documents whose messages have settled rest for a pass or three",
+        choices=("async", "residual"),
+    )
     band: float = option(
         1.0, "a message that would move by no more than this many steps stays; -1: move all", min=-1.0, advanced=True
     )
@@ -92,16 +97,24 @@ class SparseBeliefPropagation(Engine):
 
     @property
     def memory(self) -> Mapping[str, ArraySpec]:
-        return {
+        kept = {
             "messages": ArraySpec("cell", STORED[self.options.message_bits][0], self.width),
             "topics": ArraySpec("document", "uint16", self.width),
             "wanted": ArraySpec("document", "uint16", self.width),
             "theta": ArraySpec("document", "float32", self.width),
         }
+        # passes still to rest, log-likelihood at the last visit
+        return kept | {"pace": ArraySpec("document", "float32", 2)} if self._residual else kept
+
+    @property
+    def _residual(self) -> bool:
+        return self.options.schedule == "residual"
 
     @property
     def stats(self) -> Mapping[str, int]:
         found = {"loglik": 1, "tokens": 1}
+        if self._residual:
+            found["rested"] = 1
         return found | prior_stats(self.shape.topics) if self.options.learn_priors else found
 
     def initial_params(self) -> dict[str, np.ndarray]:
@@ -145,7 +158,10 @@ class SparseBeliefPropagation(Engine):
         little = FLAT * sums.sum() / (self.shape.topics * self.shape.words)
         nobody = np.full(block.n_docs, -1, np.int32)
         messages = self._wide(out.memory["messages"])
-        self._sweep(block, cells, seeds, sums, params, out, topics, theta, messages, little, nobody, True)
+        awake = np.zeros(block.n_docs, np.uint8)
+        self._sweep(block, cells, seeds, sums, params, out, topics, theta, messages, little, nobody, awake, True)
+        if self._residual:
+            out.memory["pace"][:] = 0.0
         kernels.sum_theta(cells[1], cells[2], messages, theta)
         out.memory["wanted"][:] = out.memory["topics"]
 
@@ -163,20 +179,30 @@ class SparseBeliefPropagation(Engine):
         topics, theta = self._wide(out.memory["topics"]), self._wide(out.memory["theta"])
         topics[:] = self._wide(memory["wanted"])
         theta[:] = self._wide(memory["theta"])
-        theta[topics != before] = 0.0
         numbers = block.first_doc + np.arange(block.n_docs)
         look = (numbers + key.pass_number) % self.options.reopen == 0
+        rests = np.zeros(block.n_docs, np.uint8)
+        if self._residual:
+            rests[:] = (memory["pace"][:, 0] > 0) & ~look  # so every document is visited every ``reopen`` passes
+            topics[rests == 1] = before[rests == 1]
+        theta[topics != before] = 0.0
         if self.width >= self.shape.topics:
             look[:] = False
         chosen = np.where(look, np.cumsum(look) - 1, -1).astype(np.int32)
         old, beta = self._wide(memory["messages"]), float(params["beta"][0])
         cells = self._by_word(block, out)
-        self._sweep(block, cells, rows["phi"], totals["phi"], params, out, before, theta, old, beta, chosen, False)
+        phi = rows["phi"]
+        stir = self._sweep(
+            block, cells, phi, totals["phi"], params, out, before, theta, old, beta, chosen, rests, False
+        )
         if look.any():
             scores = out.scratch.array("scores", (int(look.sum()), self.columns), np.float32)
             kernels.choose(scores, chosen, topics, theta, params["alpha"], np.float32(self.options.gain), wanted)
         else:
             wanted[:] = topics
+        if self._residual:
+            wanted[rests == 1] = self._wide(memory["wanted"])[rests == 1]
+            self._pace(block, cells, memory["pace"], rests == 1, stir, out)
         if self.options.learn_priors:
             kernels.count_active(topics, theta, self.shape.topics, out.stats["topic_bins"], out.stats["length_bins"])
             count_rows(block, rows["phi"], self.shape.topics, out)
@@ -184,9 +210,33 @@ class SparseBeliefPropagation(Engine):
     def end_pass(
         self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
     ) -> dict[str, float]:
+        found = {"rested": float(stats["rested"][0]) / self.shape.cells} if self._residual else {}
         if not self.options.learn_priors:
-            return {}
-        return learn(params, self.initial_params(), stats, totals["phi"], self.shape.words)
+            return found
+        return found | learn(params, self.initial_params(), stats, totals["phi"], self.shape.words)
+
+    def _pace(
+        self,
+        block: Block,
+        cells: tuple[np.ndarray, np.ndarray, np.ndarray],
+        before: np.ndarray,
+        rests: np.ndarray,
+        stir: np.ndarray,
+        out: Out,
+    ) -> None:
+        """How long each document rests: three passes when less than a quarter of the block's mean share of its messages
+        moved, one when less than half did.  The likelihood of those at rest is the one of their last visit."""
+        _, doc, x = cells
+        likely = out.scratch.array("likely", block.n_cells, np.float64)
+        lengths = np.maximum(np.bincount(doc, x, block.n_docs), 1e-30)
+        moved, mean = stir / lengths, stir[~rests].sum() / max(lengths[~rests].sum(), 1e-30)
+        pace = out.memory["pace"]
+        pace[:, 0] = np.where(moved < mean / 4, 3.0, np.where(moved < mean / 2, 1.0, 0.0))
+        pace[:, 1] = np.bincount(doc, x * np.log(likely), block.n_docs)
+        pace[rests] = before[rests]
+        pace[rests, 0] -= 1.0
+        out.stats["loglik"][0] = pace[:, 1].sum(dtype=np.float64)
+        out.stats["rested"][0] = np.diff(block.indptr)[rests].sum()
 
     def _wide(self, memory: np.ndarray) -> np.ndarray:
         return memory.reshape(-1, self.width)
@@ -212,12 +262,14 @@ class SparseBeliefPropagation(Engine):
         old: np.ndarray,
         beta: float,
         chosen: np.ndarray,
+        rests: np.ndarray,
         first: bool,
-    ) -> None:
-        """Sweep the cells once; theta holds the documents' counts before and after."""
+    ) -> np.ndarray:
+        """Sweep the cells once; theta holds the documents' counts before and after.  Returns how much each moved."""
         take, n, columns = out.scratch.array, self.shape.topics, self.columns
         ptr, doc, x = cells
         likely = take("likely", block.n_cells, np.float64)
+        stir = np.zeros(block.n_docs if self._residual else 0, np.float32)
         topics = self._wide(out.memory["topics"])
         # padding: an infinite lam gives the topics that are not there no share
         alpha, lam = np.zeros(columns, np.float32), np.full(columns, np.inf, np.float32)
@@ -239,10 +291,11 @@ class SparseBeliefPropagation(Engine):
         entries = kernels.sweep(
             ptr, doc, x, phi.base, phi.index, topics, before, kept, theta, lam[topics], mass, old,
             self._wide(out.memory["messages"]), np.float32(alpha[:n].min()), np.float32(beta),
-            np.float32(STORED[self.options.message_bits][1]), np.float32(self.options.band), first, chosen, scores,
+            np.float32(STORED[self.options.message_bits][1]), np.float32(self.options.band), first, rests, stir, chosen, scores,
             inverse, np.float32(self.options.reach if looked else 0.0), likely, out_ptr, out_topic, out_value,
         )  # fmt: skip
         theta -= near
         out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
         out.stats["loglik"][0] = sum_x_log(likely, x, 0, block.n_cells, 1.0, 0.0)
         out.stats["tokens"][0] = block.tokens
+        return stir
