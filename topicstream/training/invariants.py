@@ -16,11 +16,16 @@ FLOAT32_STEP = 2.0**-24
 
 
 def check_pass(
-    engine: Engine, totals: Mapping[str, np.ndarray], worst: Mapping[str, np.ndarray], number: int, tokens: float
+    engine: Engine,
+    totals: Mapping[str, np.ndarray],
+    worst: Mapping[str, np.ndarray],
+    number: int,
+    tokens: float,
+    largest: float,
 ) -> None:
     """TopicsError when a table holds NaN or inf, or (tables with row mass) when a row's mass had to be corrected by more
     than 1e-5, an entry was below -1e-5 n_w, or the total differs from the tokens by more than 1e-9 (plus what rounding
-    the entries to float32 costs)."""
+    the entries to float32 costs).  tokens, largest: of all words, of the most frequent one."""
     where = "the start" if number == 0 else f"pass {number}"
     for name, spec in engine.tables.items():
         if not np.isfinite(totals[name]).all() or worst[name][2]:
@@ -35,8 +40,9 @@ def check_pass(
                 f"lowest entry {worst[name][1]:.1e} of its row; the last checkpoint is intact, report this"
             )
         off = abs(float(totals[name].sum()) / tokens - 1.0)
-        entries = min(engine.shape.words * engine.shape.topics, max(engine.shape.cells, 1))
-        if off > TOTAL_TOLERANCE + 16 * FLOAT32_STEP / np.sqrt(entries):
+        # entries are rounded to float32 once each, independently: the sum's error is below 2^-24 sqrt(sum of share^2), and
+        # the sum of squared shares below the largest word's share
+        if off > TOTAL_TOLERANCE + 4 * FLOAT32_STEP * np.sqrt(largest / tokens):
             raise TopicsError(
                 f"{engine.name}: {name} sums to the tokens only within {off:.1e} after {where}; the last checkpoint is intact, report this"
             )

@@ -282,7 +282,7 @@ class Session:
                 table.clear()
         worst = {name: table.settle() for name, table in self.tables.items()}
         totals = {name: table.totals for name, table in self.tables.items()}
-        check_pass(self.engine, totals, worst, number, float(self.corpus.n_tokens))
+        check_pass(self.engine, totals, worst, number, float(self._n_w.sum()), float(self._n_w.max()))
         own: dict[str, float] = {}
         perplexity = None
         tokens = float(self.stats["tokens"][0]) if "tokens" in self.stats else 0.0
@@ -338,7 +338,13 @@ class Session:
         rows = table.array if getattr(table, "array", None) is not None else TableRows(table)
         alpha, beta = self.params["alpha"], float(self.params["beta"][0])
         score = score_blocks(
-            rows, alpha, beta, getattr(table, "shown_totals", table.totals), self._evaluator, n_words=self.corpus.n_words, threads=self.plan.threads
+            rows,
+            alpha,
+            beta,
+            getattr(table, "shown_totals", table.totals),
+            self._evaluator,
+            n_words=self.corpus.n_words,
+            threads=self.plan.threads,
         )
         return float(score.perplexity)
 
