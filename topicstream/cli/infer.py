@@ -28,7 +28,11 @@ _METHOD_OPTIONS = ("tol", "inner", "sparse", "sweeps", "burn", "seed", "joint")
     "--min-prob", type=click.FloatRange(0, 1), metavar="P", help="Only topics with at least this share [default: all]."
 )
 @click.option(
-    "--part", type=click.Choice(["all", "train", "heldout"]), default="all", show_default=True, help="Of a corpus store."
+    "--part",
+    type=click.Choice(["all", "train", "heldout"]),
+    default="all",
+    show_default=True,
+    help="Of a corpus store.",
 )
 @click.option("--follow", is_flag=True, help="Standard input: answer each line as soon as it is complete.")
 @click.option("--format", "format", help="Format of raw input (default: told from name and content).")
@@ -67,7 +71,7 @@ def command(
 
     A document has id, topics, shares, tokens (unknown words included), oov_rate (share of the tokens that the model does
     not know; of a store, only its own words count) and flag: empty, unknown (no word the model knows; both get the
-    prior), else null.  Text output has nine decimals.
+    prior), else null.
     """
     from topicstream.cli.doc_progress import DocProgress
     from topicstream.cli.verbosity import verbosity

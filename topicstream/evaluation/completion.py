@@ -28,10 +28,10 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import document_keys, match_words, word_keys
-from topicstream.evaluation.order import in_order
 from topicstream.kernels.fold_in import INNER, TOLERANCE, fold_in, inverse_norms, padded_floats
 from topicstream.kernels.jit import fast_kernel
 from topicstream.kernels.rng import bits, uniform
+from topicstream.parallel.order import in_order
 
 BLOCK_CELLS = 1 << 15
 LANES = 16

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.evaluation.order import in_order
 from topicstream.kernels.jit import kernel
+from topicstream.parallel.order import in_order
 
 SPAN = 4096
 _A, _B, _C = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)

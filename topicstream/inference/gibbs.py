@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from topicstream.errors import InputError
-from topicstream.inference.documents import Documents, cut
+from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, Rows
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, step, stream, uniform
@@ -147,10 +147,10 @@ def together(indptr, rows, x, base, extra, totals, beta, width, alpha, seed, bur
                 while left > 0.0:
                     unit = min(left, 1.0)
                     if turn > 0:
-                        k = np.int64(z[at])
-                        n[d, k] = max(n[d, k] - unit, 0.0)
-                        extra[w, k] = max(extra[w, k] - unit, 0.0)
-                        totals[k] -= unit
+                        was = np.int64(z[at])
+                        n[d, was] = max(n[d, was] - unit, 0.0)
+                        extra[w, was] = max(extra[w, was] - unit, 0.0)
+                        totals[was] -= unit
                     cumulated = 0.0
                     for k in range(topics):
                         cumulated += (base[w, k] + extra[w, k] + beta) / (totals[k] + width) * (n[d, k] + alpha[k])
@@ -184,7 +184,9 @@ class Gibbs(Method):
     name: ClassVar[str] = "gibbs"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009 (paper 004), Gibbs3 and Gibbs2"
 
-    def __init__(self, rows: Rows, *, sweeps: int = SWEEPS, burn: int = BURN, seed: int = 0, joint: bool = False) -> None:
+    def __init__(
+        self, rows: Rows, *, sweeps: int = SWEEPS, burn: int = BURN, seed: int = 0, joint: bool = False
+    ) -> None:
         if not (sweeps >= 1 and burn >= 0 and seed >= 0):
             raise InputError(f"--sweeps {sweeps} --burn {burn} --seed {seed}: give at least 1, 0 and 0")
         if joint and rows.topics > 1 << 16:

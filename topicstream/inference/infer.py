@@ -20,9 +20,9 @@ from topicstream.inference.method import Method, Rows
 from topicstream.inference.output import Format, JsonLines, OutputFile
 from topicstream.machine import calm_malloc, default_memory_limit, default_threads, parse_bytes
 from topicstream.model.topic_model import TopicModel
+from topicstream.model.vocabulary import Vocabulary
 from topicstream.parallel.order import in_order
 
-METHODS = ("bp", "vb", "gibbs")
 PIECE_BYTES = 1 << 20
 
 
@@ -213,15 +213,14 @@ class Source:
         if self._follow:
             yield from follow(self._options, self._reading)
         else:
-            yield from raw(self.names, self._options, self._reading, lambda work, items: in_order(work, items, self.threads))
+            yield from raw(
+                self.names, self._options, self._reading, lambda work, items: in_order(work, items, self.threads)
+            )
 
     def _stored(self, corpus: Corpus) -> Iterator[Documents]:
-        from topicstream.evaluation.keys import match_words
         from topicstream.inference.stored import stored
 
-        index = match_words(self.model.vocabulary, corpus)
-        if index is None:
-            index = np.arange(self.model.n_words)
+        index = self.model.vocabulary.find(Vocabulary.read(corpus.file("vocab")).words)
         for cells in stored(corpus, self.parts):
             for first, last in cut(cells.indptr):
                 at, end = cells.indptr[first], cells.indptr[last]

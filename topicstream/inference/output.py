@@ -70,7 +70,11 @@ class Parquet:
         self._held: list[Any] = []
         self._rows = self._values = 0
         self._writer = pq.ParquetWriter(
-            file, self._schema, compression="zstd", compression_level=1, use_dictionary=["topics.list.element", "flag"]
+            file,
+            self._schema,
+            compression="lz4",
+            use_dictionary=["topics.list.element", "flag"],
+            write_statistics=False,
         )
 
     def encode(self, ids: Any, lists: Lists, about: About | None) -> Any:
@@ -85,7 +89,7 @@ class Parquet:
     def write(self, encoded: Any) -> None:
         self._held.append(encoded)
         self._rows += len(encoded)
-        self._values += len(encoded["topics"].combine_chunks().flatten())
+        self._values += encoded.nbytes // 8
         if self._rows >= ROWS_OF_GROUP or self._values >= VALUES_OF_GROUP:
             self._group()
 
@@ -130,6 +134,8 @@ class OutputFile:
 
     def __exit__(self, *exc: object) -> None:
         if not self._done:
+            with suppress(Exception):  # a Parquet writer must not outlive its file; what failed is being told
+                self.format.close()
             self._file.close()
             with suppress(OSError):
                 os.unlink(self._beside)

@@ -81,7 +81,9 @@ def follow(options: ReadOptions, reading: Reading) -> Iterator[Documents]:
     """Documents of standard input, each block as soon as its lines are complete, until the input ends."""
     stdin, name = sys.stdin.buffer.fileno(), "stdin"
     if options.format is not None and options.format not in LINE_FORMATS:
-        raise InputError(f"--follow --format {options.format}: only {' and '.join(LINE_FORMATS)} come a document a line")
+        raise InputError(
+            f"--follow --format {options.format}: only {' and '.join(LINE_FORMATS)} come a document a line"
+        )
     rest, line, record, form = b"", 1, 0, options.format
     while True:
         more = os.read(stdin, READ_BYTES)
@@ -94,9 +96,13 @@ def follow(options: ReadOptions, reading: Reading) -> Iterator[Documents]:
             data, rest = rest, b""
         if data:
             if form is None:
-                form = guess("stdin.lines" if not data.lstrip().startswith(b"{") else "stdin.jsonl", data, in_folder=False)
+                form = guess(
+                    "stdin.lines" if not data.lstrip().startswith(b"{") else "stdin.jsonl", data, in_folder=False
+                )
                 if form not in LINE_FORMATS:
-                    raise InputError(f"{name}: looks like {form}; --follow takes {' and '.join(LINE_FORMATS)} (--format)")
+                    raise InputError(
+                        f"{name}: looks like {form}; --follow takes {' and '.join(LINE_FORMATS)} (--format)"
+                    )
             task = Task(0, reader_named(form), name, Piece(name, name, data, line, record), options, 0, None)
             yield from reading.documents(task)
             lines = data.count(b"\n")

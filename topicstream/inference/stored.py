@@ -124,7 +124,9 @@ def stored(corpus: Corpus, parts: tuple[str, ...] = PARTS) -> Iterator[Cells]:
                 for s in np.unique(block[part == p]).tolist():
                     slots = np.flatnonzero((part == p) & (block == s))
                     if s + 1 >= len(reader.first) or row[slots].max() >= reader.first[s + 1] - reader.first[s]:
-                        raise StoreError(f"{corpus.path}/docs: a document lies past the blocks of the store; ingest again")
+                        raise StoreError(
+                            f"{corpus.path}/docs: a document lies past the blocks of the store; ingest again"
+                        )
                     steps.append((reader, s, slots))
             pieces, indptr = [], np.zeros(len(ids) + 1, np.int64)
             for reader, s, slots in steps:

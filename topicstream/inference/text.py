@@ -1,6 +1,6 @@
 """Topics of documents as text, JSON lines or CSV, by kernels: a line costs what its bytes cost.
 
-Numbers are written with at most nine decimals (a share is off by at most 5e-10) and without trailing zeros.
+Shares are written with nine significant digits at most, which read back as the same float32.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _whole(out, at, value):
 
 @kernel
 def _decimal(out, at, x):
-    """A number >= 0 with one to nine decimals."""
+    """A number >= 0 with one to nine decimals, without trailing zeros."""
     whole = np.int64(x)
     part = np.int64((x - whole) * 1e9 + 0.5)
     if part >= 1000000000:
@@ -52,7 +52,13 @@ def _decimal(out, at, x):
     at = _whole(out, at, whole)
     out[at] = 46
     at += 1
-    power = np.int64(100000000)
+    return _digits(out, at, part, np.int64(1000000000))
+
+
+@kernel
+def _digits(out, at, part, power):
+    """The digits of part below power (a power of ten), at least one, without trailing zeros."""
+    power //= 10
     out[at] = 48 + part // power
     at += 1
     part %= power
@@ -62,6 +68,31 @@ def _decimal(out, at, x):
         at += 1
         part %= power
     return at
+
+
+@kernel
+def _share(out, at, x):
+    """A number in 0..9 with nine significant digits: 0.0123 or, below 1e-4, 1.23e-05."""
+    if not x > 0.0:
+        out[at], out[at + 1], out[at + 2] = 48, 46, 48
+        return at + 3
+    scale, exponent = 1e8, 0
+    while x * scale < 99999999.5:
+        scale *= 10.0
+        exponent += 1
+    digits = np.int64(x * scale + 0.5)
+    if exponent > 4:
+        at = _whole(out, at, digits // 100000000)
+        out[at] = 46
+        at = _digits(out, at + 1, digits % 100000000, np.int64(100000000))
+        out[at], out[at + 1] = 101, 45
+        return _whole(out, at + 2, exponent)
+    power = np.int64(100000000)
+    for _ in range(exponent):
+        power *= 10
+    at = _whole(out, at, digits // power)
+    out[at] = 46
+    return _digits(out, at + 1, digits % power, power)
 
 
 @kernel
@@ -106,7 +137,9 @@ def _csv_string(out, at, data, first, last):
     return at
 
 
-_JSON = _bytes('{"id": ', ', "topics": [', '], "shares": [', '], "tokens": ', ', "oov_rate": ', ', "flag": ', ", ", "]}\n", "}\n")
+_JSON = _bytes(
+    '{"id": ', ', "topics": [', '], "shares": [', '], "tokens": ', ', "oov_rate": ', ', "flag": ', ", ", "]}\n", "}\n"
+)
 _JSON_FLAGS = _bytes("null", *(f'"{f}"' for f in FLAGS[1:]))
 _CSV_FLAGS = _bytes(*FLAGS)
 
@@ -125,7 +158,7 @@ def _json_lines(ids, data, offsets, topics, shares, tokens, rates, flags, about,
         for i in range(offsets[d], offsets[d + 1]):
             if i > offsets[d]:
                 at = _put(out, at, text, ends, 6)
-            at = _decimal(out, at, np.float64(shares[i]))
+            at = _share(out, at, np.float64(shares[i]))
         if about:
             at = _decimal(out, _put(out, at, text, ends, 3), tokens[d])
             at = _decimal(out, _put(out, at, text, ends, 4), rates[d])
@@ -148,7 +181,7 @@ def _csv_lines(ids, data, offsets, topics, shares, tokens, rates, flags, about, 
             if n > 0:
                 at = _whole(out, at, np.int64(topics[i]))
                 out[at] = 44
-                at = _decimal(out, at + 1, np.float64(shares[i]))
+                at = _share(out, at + 1, np.float64(shares[i]))
             else:
                 out[at] = 44
                 at += 1
@@ -175,12 +208,12 @@ def json_lines(ids: object, lists: Lists, about: tuple[np.ndarray, np.ndarray, n
     """A line a document: id, topics, shares and, with ``about`` (tokens, out-of-vocabulary rates, flags), these three."""
     ends, data = string_buffers(ids)
     docs = len(lists.offsets) - 1
-    out = np.empty(6 * len(data) + docs * (160 + 2 * NUMBER) + len(lists.topics) * (14 + 16), np.uint8)
+    out = np.empty(6 * len(data) + docs * (160 + 2 * NUMBER) + len(lists.topics) * (14 + 20), np.uint8)
     more = about or _NONE
     n = _json_lines(
         ends, data, lists.offsets, lists.topics, lists.shares, *more, about is not None, *_JSON, *_JSON_FLAGS, out
     )
-    return memoryview(out)[:n]
+    return out[:n].data
 
 
 def csv_lines(ids: object, lists: Lists, about: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None) -> memoryview:
@@ -192,7 +225,7 @@ def csv_lines(ids: object, lists: Lists, about: tuple[np.ndarray, np.ndarray, np
     out = np.empty((len(lists.topics) + docs) * each, np.uint8)
     more = about or _NONE
     n = _csv_lines(ends, data, lists.offsets, lists.topics, lists.shares, *more, about is not None, *_CSV_FLAGS, out)
-    return memoryview(out)[:n]
+    return out[:n].data
 
 
 def csv_head(about: bool) -> bytes:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import sync_file, sync_folder
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import StoreError
 from topicstream.evaluation.completion import LANES, block_cells
 from topicstream.evaluation.keys import documents, match_words
-from topicstream.evaluation.order import in_order
+from topicstream.inference.keep import keep
+from topicstream.inference.output import OutputFile
 from topicstream.kernels.fold_in import INNER, TOLERANCE, fold_in_block, inverse_norms, padded_floats
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
+from topicstream.parallel.order import in_order
 
 BLOCK_DOCS = 1 << 12
 
@@ -117,85 +114,15 @@ def write_theta(
     document and topic: id, topic, share).  ``top``: only so many topics a document, largest first; else all, by number.
     The file appears when it is complete.  ``progress`` is called with (what, documents done, documents in all).
     """
-    path = Path(path)
-    writers: dict[str, Any] = {".parquet": _Parquet, ".jsonl": _JsonLines, ".csv": _Csv}
-    if path.suffix not in writers:
-        raise InputError(f"--theta {path}: the name must end in {', '.join(writers)}")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     names, done = Names(corpus, False), 0
-    try:
-        writer = writers[path.suffix](beside)
-        try:
-            for first, theta in shares(model, corpus, threads=threads):
-                ids = names.of(first, len(theta))
-                kept = [i for i, name in enumerate(ids) if name is not None]
-                theta = theta[kept]
-                if top is None or top >= theta.shape[1]:
-                    order = np.broadcast_to(np.arange(theta.shape[1]), theta.shape)
-                else:
-                    order = np.argsort(-theta, axis=1, kind="stable")[:, :top]
-                values = np.take_along_axis(theta, order, axis=1)
-                writer.write([ids[i] for i in kept], order.astype(np.int32), values)
-                done += len(kept)
-                if progress is not None:
-                    progress("topics of documents", done, corpus.n_docs)
-        finally:
-            writer.close()
-        sync_file(beside)
-        os.replace(beside, path)
-        sync_folder(path.parent)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(beside)
-        raise
+    with OutputFile(path, about=False, option="--theta") as file:
+        for first, theta in shares(model, corpus, threads=threads):
+            ids = names.of(first, len(theta))
+            kept = [i for i, name in enumerate(ids) if name is not None]
+            listed = pa.array([ids[i] for i in kept], pa.large_string())
+            file.format.write(file.format.encode(listed, keep(theta[kept], top), None))
+            done += len(kept)
+            if progress is not None:
+                progress("topics of documents", done, corpus.n_docs)
+        file.commit()
     return done
-
-
-class _Parquet:
-    def __init__(self, path: Path) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        self._pa = pa
-        lists = [("topics", pa.list_(pa.int32())), ("shares", pa.list_(pa.float32()))]
-        self._schema = pa.schema([("id", pa.large_string()), *lists])
-        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
-
-    def write(self, ids: list[Any], topics: np.ndarray, values: np.ndarray) -> None:
-        pa = self._pa
-        offsets = pa.array(np.arange(len(ids) + 1, dtype=np.int32) * topics.shape[1])
-        lists = [pa.ListArray.from_arrays(offsets, pa.array(np.ravel(v))) for v in (topics, values)]
-        self._writer.write_table(pa.table([pa.array(ids, pa.large_string()), *lists], schema=self._schema))
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _JsonLines:
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115
-
-    def write(self, ids: list[Any], topics: np.ndarray, values: np.ndarray) -> None:
-        # the shortest decimal of a float32, not of its float64 neighbour
-        for name, row, value in zip(ids, topics.tolist(), values.astype(str).tolist(), strict=True):
-            listed = ", ".join(value)
-            self._file.write(
-                f'{{"id": {json.dumps(name, ensure_ascii=False)}, "topics": {row}, "shares": [{listed}]}}\n'
-            )
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class _Csv:
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115
-        self._writer = csv.writer(self._file, lineterminator="\n")
-        self._writer.writerow(["id", "topic", "share"])
-
-    def write(self, ids: list[Any], topics: np.ndarray, values: np.ndarray) -> None:
-        for name, row, value in zip(ids, topics.tolist(), values.astype(str).tolist(), strict=True):
-            self._writer.writerows((name, t, v) for t, v in zip(row, value, strict=True))
-
-    def close(self) -> None:
-        self._file.close()
