@@ -229,6 +229,18 @@ def test_samples_are_averaged_and_survive_a_checkpoint(tmp_path: Path):
         np.testing.assert_allclose(held.dense(ids, out)[:, :9], np.mean(states, 0)[ids], rtol=1e-6)
 
 
+def test_a_table_that_has_grown_takes_over_its_first_rows(tmp_path: Path):
+    rng = np.random.default_rng(4)
+    for words, more in ((1, 5), (70, 70), (100, 333)):
+        counts = rng.poisson(1.0, (words, 6)).astype(np.int64)
+        table = PackedTable(SPEC, words, 6, serial)
+        table.scatter([delta_of(counts)])
+        table.save(tmp_path / "rows")
+        grown = PackedTable(SPEC, more, 6, serial)
+        grown.load_head(tmp_path / "rows", words)
+        np.testing.assert_array_equal(dense(grown), np.vstack([counts, np.zeros((more - words, 6))]))
+
+
 def test_wrong_deltas_and_files_are_refused(tmp_path: Path):
     table = PackedTable(SPEC, 10, 4, serial)
     change = np.zeros((10, 4), np.int64)
