@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +15,8 @@ import zarr
 import topicstream
 from tests.ingest_tools import cells_by_id, digest, documents, training_counts, write_jsonl
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import Busy, DoesNotFit, InputError, TopicsError
+from topicstream.errors import Busy, DoesNotFit, InputError, Interrupted, TopicsError
+from topicstream.ingest.progress import Progress
 from topicstream.tokens.vocabulary import Vocabulary
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -229,6 +231,27 @@ def test_a_bad_record_stops_with_its_place_or_is_set_aside(tmp_path):
     summary = ingest(source, tmp_path / "c.zarr", on_error="skip")
     assert summary["rejected"] == 1 and summary["documents"] == 61
     assert '"line": 61' in (tmp_path / "c.zarr" / "rejects.jsonl").read_text()
+
+
+def test_a_signal_while_reading_commits_first(tmp_path):
+    from topicstream.ingest.reading import Stop
+
+    source = write_jsonl(tmp_path / "a.jsonl", documents(400))
+    stop = Stop()
+
+    class Signals(Progress):
+        def update(self, consumed, total, documents):
+            if not stop.signum:
+                stop(15)
+
+    with pytest.raises(Interrupted) as caught:
+        ingest(source, tmp_path / "c.zarr", stop=stop, progress=Signals())
+    assert caught.value.exit_code == 143
+    state = json.loads((tmp_path / "c.zarr.wip" / "state.json").read_text())
+    assert state["pieces"] >= 1 and not state["done"]
+    ingest(source, tmp_path / "c.zarr")
+    ingest(source, tmp_path / "d.zarr")
+    assert digest(tmp_path / "c.zarr") == digest(tmp_path / "d.zarr")
 
 
 def test_second_writer_and_memory_are_refused(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from topicstream.cli.verbosity import QUIET, verbosity
-from topicstream.errors import InputError, Interrupted
+from topicstream.errors import InputError
 
 
 def _meta(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -21,10 +21,6 @@ def _meta(pairs: tuple[str, ...]) -> dict[str, str]:
             raise InputError(f"--meta {pair}: write column=field (or just field)")
         meta[column] = field or column
     return meta
-
-
-def _stop(signum: int, frame: object) -> None:
-    raise Interrupted("stopped; the same command again carries on from the last checkpoint", signum)
 
 
 @click.command(name="ingest", short_help="Turn raw text or counts of any size into a corpus store.")
@@ -81,17 +77,20 @@ def command(paths: tuple[str, ...], out: str, meta: tuple[str, ...], as_json: bo
     """
     from topicstream.ingest.pipeline import ingest
     from topicstream.ingest.progress import Progress, Shown
+    from topicstream.ingest.reading import Stop
 
     options = {k: v for k, v in given.items() if v is not None and v != ()}
     if meta:
         options["meta"] = _meta(meta)
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, _stop)
+    stop = Stop()
+    before = [(s, signal.signal(s, stop)) for s in (signal.SIGTERM, signal.SIGINT)]
     progress = Shown() if verbosity() > QUIET else Progress()
     try:
-        summary = ingest(list(paths), out, progress=progress, **options)
+        summary = ingest(list(paths), out, progress=progress, stop=stop, **options)
     finally:
         progress.close()
+        for signum, handler in before:
+            signal.signal(signum, handler)
     if as_json:
         click.echo(json.dumps(summary, indent=1, ensure_ascii=False))
     else:

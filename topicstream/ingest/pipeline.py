@@ -18,7 +18,7 @@ from topicstream.ingest.finishing import Finishing
 from topicstream.ingest.journal import Journal
 from topicstream.ingest.plan import MemoryPlan
 from topicstream.ingest.progress import Progress
-from topicstream.ingest.reading import Line, Reading
+from topicstream.ingest.reading import Line, Reading, Stop
 from topicstream.ingest.settings import IngestOptions
 from topicstream.machine import calm_malloc
 from topicstream.tokens.builder import VocabularyBuilder
@@ -32,13 +32,14 @@ def ingest(
     *,
     options: IngestOptions | None = None,
     progress: Progress | None = None,
+    stop: Stop | None = None,
     **given: Any,
 ) -> dict[str, Any]:
     """Read raw text or counts of any size into the corpus store ``out``; the summary as a dict.
 
     paths: files, folders, ``-`` for standard input.  Options by their command line names with underscores
     (``min_df=5, heldout="1%", stopwords="none", mem_limit="2G"``; see IngestOptions, ReadOptions, Recipe), or as one
-    IngestOptions.  The store is the same, byte for byte, for any number of workers and however often the ingest was
+    IngestOptions.  ``stop`` is a signal handler that ends the ingest after a commit.  The store is the same, byte for byte, for any number of workers and however often the ingest was
     killed and run again.
 
     Raises InputError (bad input or options), Busy (another writer), DoesNotFit, TopicsError (``out`` exists).
@@ -50,12 +51,12 @@ def ingest(
     names = [os.fspath(p) for p in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
     if not names:
         raise InputError("nothing to ingest: give files, folders or - for standard input")
-    return _Ingest(names, Path(out), options, progress or Progress()).run()
+    return _Ingest(names, Path(out), options, progress or Progress(), stop or Stop()).run()
 
 
 class _Ingest:
-    def __init__(self, names: list[str], out: Path, options: IngestOptions, progress: Progress) -> None:
-        self.names, self.out, self.progress = names, out, progress
+    def __init__(self, names: list[str], out: Path, options: IngestOptions, progress: Progress, stop: Stop) -> None:
+        self.names, self.out, self.progress, self.stop = names, out, progress, stop
         self.plan = MemoryPlan.of(options.mem_limit, options.workers)
         self.wip = out.with_name(out.name + ".wip")
         self.base: Corpus | None = None
@@ -151,7 +152,7 @@ class _Ingest:
         if not state["done"]:
             fixed = int(self.base.manifest["heldout"]["threshold"], 16) if self.base is not None else None
             line = Line(options.heldout, fixed)
-            Reading(journal, builder, options, line, self.progress).run(
+            Reading(journal, builder, options, line, self.progress, self.stop).run(
                 self.names, Tokenizer(options.recipe), self.plan.workers
             )
         return Finishing(self.out, self.base, self.plan, self.progress, journal, builder, options).run()

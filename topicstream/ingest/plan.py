@@ -7,7 +7,7 @@ import dataclasses
 from topicstream.errors import DoesNotFit, InputError
 from topicstream.machine import default_memory_limit, default_threads, format_bytes
 
-FLOOR = 230 << 20
+FLOOR = 250 << 20
 """What interpreter, libraries and compiled kernels take."""
 PER_WORKER = 9
 """Bytes a worker takes per byte of a piece: raw, text, cells, frames, and what waits in the queues."""
@@ -29,7 +29,7 @@ class MemoryPlan:
         wanted = workers if workers is not None else default_threads()
         if wanted < 1:
             raise InputError(f"--workers {wanted}: must be at least 1")
-        least = FLOOR + (64 << 20)
+        least = FLOOR + (96 << 20)
         if limit < least:
             raise DoesNotFit(f"--mem-limit {format_bytes(limit)}: an ingest needs at least {format_bytes(least)}")
         piece = 8 << 20

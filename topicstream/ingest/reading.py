@@ -14,7 +14,7 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 
-from topicstream.errors import InputError
+from topicstream.errors import InputError, Interrupted
 from topicstream.ingest.journal import Journal
 from topicstream.ingest.prepare import Prepared, prepare, raw_crc, totals_of
 from topicstream.ingest.progress import Progress
@@ -27,6 +27,25 @@ from topicstream.tokens.tokenizer import Tokenizer
 from topicstream.tokens.vocabulary import word_buffers
 
 EVERYTHING = 1 << 64
+
+
+class Stop:
+    """A signal handler: while reading, the first signal is kept until the next commit; any other stops at once (what
+    is committed is safe, the rest is done again)."""
+
+    def __init__(self) -> None:
+        self.signum = 0
+        self.deferring = False
+
+    def __call__(self, signum: int, frame: object = None) -> None:
+        if self.signum or not self.deferring:
+            raise self.error(signum)
+        self.signum = signum
+
+    @staticmethod
+    def error(signum: int) -> Interrupted:
+        """What is raised."""
+        return Interrupted("stopped; the same command again carries on where this one was", signum)
 
 
 class Line:
@@ -120,8 +139,15 @@ class Reading:
     """Takes prepared pieces in order into the journal's spools and the vocabulary builder."""
 
     def __init__(
-        self, journal: Journal, builder: VocabularyBuilder, options: IngestOptions, line: Line, progress: Progress
+        self,
+        journal: Journal,
+        builder: VocabularyBuilder,
+        options: IngestOptions,
+        line: Line,
+        progress: Progress,
+        stop: Stop,
     ) -> None:
+        self.stop = stop
         self.journal, self.builder, self.options = journal, builder, options
         self.line, self.progress = line, progress
         self._source: _SourceWords | None = None
@@ -138,6 +164,7 @@ class Reading:
         cutter = _Cutter(paths, self.options, state["pieces"], ahead=1)
         waiting: deque[tuple[Task, Future[Prepared]]] = deque()
         first = True
+        self.stop.deferring = True
         with ThreadPoolExecutor(workers, thread_name_prefix="prepare") as pool:
             try:
                 for task in cutter:
@@ -158,6 +185,7 @@ class Reading:
                 raise
             finally:
                 cutter.close()
+                self.stop.deferring = False
         self._commit(before + time.monotonic() - began, done=True)
 
     def _same_input(self, cutter: _Cutter) -> None:
@@ -209,6 +237,9 @@ class Reading:
         return self._source
 
     def _commit_now_and_then(self, seconds: float) -> None:
+        if self.stop.signum:
+            self._commit(seconds, done=False)
+            raise self.stop.error(self.stop.signum)
         late = time.monotonic() - self._last >= self.options.checkpoint_seconds
         if late or self.journal.state["consumed"] - self._last_bytes >= self.options.checkpoint_bytes:
             self._commit(seconds, done=False)
