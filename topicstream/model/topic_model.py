@@ -87,6 +87,8 @@ class TopicModel:
         Raises StoreError, one line naming the file, when something is missing, damaged or of another version.
         """
         folder = Path(path)
+        if folder.is_symlink():  # a published model: all its files from one version, whatever the link does meanwhile
+            folder = folder.resolve()
         manifest = read_manifest(folder)
         files, words, topics = manifest["files"], int(manifest["words"]), int(manifest["topics"])
         array = folder / files["topics"]["name"]
