@@ -19,7 +19,7 @@ register); padding stays zero.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -342,6 +342,15 @@ class Engine:
     def takes_sample(self, pass_number: int) -> bool:
         """Whether the packed tables after this pass are one of the samples whose mean the model stores."""
         return False
+
+    def end_pass_rows(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], rows: Iterable[tuple[int, np.ndarray]]
+    ) -> dict[str, float]:
+        """After ``end_pass``, for what needs the whole table ``phi``: rows yields (first row, rows [n, P]) in order.
+
+        Only called where an engine defines it; what it returns goes into the history too.
+        """
+        return {}
 
 
 def option_fields(options: type[Options]) -> dict[str, Any]:

@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.core.extending import intrinsic
+from numba.core import cgutils, types
+from numba.core.extending import intrinsic as _numba_intrinsic
 
 from topicstream.kernels import simd
 from topicstream.kernels.jit import kernel
+
+intrinsic: Any = _numba_intrinsic  # its own annotations hide that numba passes the first argument
 
 SMALLEST = np.float32(1e-37)  # what is below counts as zero
 NETWORK_MOST = 16
@@ -35,10 +37,10 @@ _ONE = ir.Constant(_VECTOR, [1.0] * simd.WIDTH)
 def _lane_by_lane(name: str, doc: str, arguments: int, build: Any) -> Any:
     """An intrinsic of that many vectors: build(builder, values) -> value."""
 
-    def two(typing_context, a, b):  # type: ignore[no-untyped-def]
+    def two(typing_context, a, b):
         return simd.vector(a, b), lambda context, builder, sig, args: build(builder, args)
 
-    def three(typing_context, a, b, c):  # type: ignore[no-untyped-def]
+    def three(typing_context, a, b, c):
         return simd.vector(a, b, c), lambda context, builder, sig, args: build(builder, args)
 
     chosen = two if arguments == 2 else three
@@ -47,12 +49,19 @@ def _lane_by_lane(name: str, doc: str, arguments: int, build: Any) -> Any:
     return intrinsic(chosen)
 
 
+def _extreme(builder: Any, name: str, a: Any, b: Any) -> Any:
+    """llvm.maxnum or minnum, told that there is no NaN: one instruction."""
+    kind = ir.FunctionType(_VECTOR, [_VECTOR] * 2)
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v16f32")
+    return builder.call(function, [a, b], fastmath=("nnan", "nsz"))
+
+
 def _choose(sign: str, left: Any, right: Any) -> Any:
     return lambda builder, a: builder.select(builder.fcmp_ordered(sign, a[0], a[1]), left(a), right(a))
 
 
-larger = _lane_by_lane("larger", "The larger of each lane.", 2, _choose(">", lambda a: a[0], lambda a: a[1]))
-smaller = _lane_by_lane("smaller", "The smaller of each lane.", 2, _choose(">", lambda a: a[1], lambda a: a[0]))
+larger = _lane_by_lane("larger", "The larger of each lane.", 2, lambda builder, a: _extreme(builder, "maxnum", *a))
+smaller = _lane_by_lane("smaller", "The smaller of each lane.", 2, lambda builder, a: _extreme(builder, "minnum", *a))
 keep = _lane_by_lane("keep", "a where a >= b, else 0.", 2, _choose(">=", lambda a: a[0], lambda a: _ZERO))
 mark = _lane_by_lane("mark", "1 where a >= b, else 0.", 2, _choose(">=", lambda a: _ONE, lambda a: _ZERO))
 where = _lane_by_lane("where", "c where a >= b, else 0.", 3, _choose(">=", lambda a: a[2], lambda a: _ZERO))
@@ -61,8 +70,7 @@ where = _lane_by_lane("where", "c where a >= b, else 0.", 3, _choose(">=", lambd
 def _compare_exchange(builder: Any, v: Any, partner: list[int], takes_larger: list[bool]) -> Any:
     index = ir.Constant(ir.VectorType(ir.IntType(32), simd.WIDTH), partner)
     other = builder.shuffle_vector(v, ir.Constant(_VECTOR, ir.Undefined), index)
-    above = builder.fcmp_ordered(">", v, other)
-    high, low = builder.select(above, v, other), builder.select(above, other, v)
+    high, low = _extreme(builder, "maxnum", v, other), _extreme(builder, "minnum", v, other)
     chosen = [i if takes_larger[i] else i + simd.WIDTH for i in range(simd.WIDTH)]
     return builder.shuffle_vector(high, low, ir.Constant(ir.VectorType(ir.IntType(32), simd.WIDTH), chosen))
 
@@ -78,7 +86,7 @@ def _descend(builder: Any, v: Any, size: int) -> Any:
 
 
 @intrinsic
-def descending(typing_context, v):  # type: ignore[no-untyped-def]
+def descending(typing_context, v):
     """The lanes sorted, largest first (bitonic network, Batcher 1968)."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -91,20 +99,20 @@ def descending(typing_context, v):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def merged(typing_context, a, b):  # type: ignore[no-untyped-def]
+def merged(typing_context, a, b):
     """The 16 largest of two descending vectors, descending."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         back = ir.Constant(ir.VectorType(ir.IntType(32), simd.WIDTH), list(range(simd.WIDTH))[::-1])
         other = builder.shuffle_vector(args[1], ir.Constant(_VECTOR, ir.Undefined), back)
-        value = builder.select(builder.fcmp_ordered(">", args[0], other), args[0], other)
+        value = _extreme(builder, "maxnum", args[0], other)
         return _descend(builder, value, simd.WIDTH)
 
     return simd.vector(simd.vector, simd.vector), generate
 
 
 @intrinsic
-def lane(typing_context, v, i):  # type: ignore[no-untyped-def]
+def lane(typing_context, v, i):
     """Lane i (0 .. 15, not checked) -> float32."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -113,7 +121,7 @@ def lane(typing_context, v, i):  # type: ignore[no-untyped-def]
     return types.float32(simd.vector, types.int64), generate
 
 
-@kernel
+@kernel(forceinline=True)  # a call counts references of its arrays, atomically
 def _border_of_lanes(p, o, width, most):
     """The ``most``-th largest of p[o .. o + width), or something smaller; at least SMALLEST."""
     zero = simd.splat(np.float32(0))
@@ -200,7 +208,7 @@ def _keep_by_quickselect(p, o, width, most, work):
     return _keep_above(p, o, width, most, border)
 
 
-@kernel
+@kernel(forceinline=True)  # a call counts references of its arrays, atomically
 def _count_and_total(p, o, width, border):
     count, total, b = simd.splat(np.float32(0)), simd.splat(np.float32(0)), simd.splat(border)
     for k in range(0, width, 16):
@@ -226,3 +234,27 @@ def keep_top(p, o, width, most, work):
     for k in range(0, width, 16):
         simd.store(p, o + k, keep(simd.load(p, o + k), b))
     return total
+
+
+@kernel(forceinline=True)  # a call counts references of its arrays, atomically
+def keep_top_four(p, width, most, work, totals):
+    """``keep_top`` of the four rows p[0 .. width), p[width .. 2 width), ...; totals: float32[4].
+
+    A row's networks are one long chain of dependent steps; four rows in a row overlap.
+    """
+    if most > LANES_MOST:
+        for r in range(4):
+            totals[r] = keep_top(p, r * width, width, most, work)
+        return
+    for r in range(4):
+        totals[r] = _border_of_lanes(p, r * width, width, most)
+    for r in range(4):
+        o, border = r * width, totals[r]
+        count, total = _count_and_total(p, o, width, border)
+        if count > most:
+            totals[r] = keep_top(p, o, width, most, work)
+            continue
+        b = simd.splat(border)
+        for k in range(0, width, 16):
+            simd.store(p, o + k, keep(simd.load(p, o + k), b))
+        totals[r] = total

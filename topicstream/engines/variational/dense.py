@@ -63,7 +63,7 @@ def _hard_cell(src, u, n_used, alpha, work):
     return most + np.log(total)
 
 
-@kernel
+@kernel(forceinline=True)
 def copy_row(source, i, target, j):
     """target[j] = source[i]: the document's rows side by side are streamed, its scattered ones are waited for."""
     width = source.shape[1]
@@ -148,34 +148,48 @@ def _inner(src, first, last, words, counts, own, t, z, acc, n_used, n, alpha, wo
 
 
 @kernel
-def dirichlet_part(n, alpha, topics):
-    """sum_k [lgamma(n_k + alpha_k) - lgamma(alpha_k)] - lgamma(sum n + sum alpha) + lgamma(sum alpha); float64."""
-    total, prior, terms = 0.0, 0.0, 0.0
-    for k in range(topics):
-        prior += alpha[k]
-        total += n[k]
-        if n[k] > 0.0:
-            terms += lgamma(n[k] + alpha[k]) - lgamma(alpha[k])
-    return terms - lgamma(total + prior) + lgamma(prior)
+def count_terms(n, used, alpha, width, mass, prior, terms):
+    """What the counts add to a document's bound, float64; terms: float64[width], overwritten.
+
+    sum_k [lgamma(n_k + alpha_k) - lgamma(alpha_k) - n_k psi(used_k + alpha_k)] - lgamma(mass + prior) + lgamma(prior)
+    """
+    for k in range(width):
+        terms[k] = lgamma(n[k] + alpha[k]) - lgamma(alpha[k]) - n[k] * digamma(used[k] + alpha[k])
+    total = 0.0
+    for k in range(width):
+        total += terms[k]
+    return total - lgamma(mass + prior) + lgamma(prior)
+
+
+@fast_kernel
+def log_fit(first, words, counts, log_scale, z, cells):
+    """sum over the cells that are not hard of x (log_scale + log z), float64."""
+    total = 0.0
+    for j in range(cells):
+        x = np.float64(counts[first + j]) if z[j] > np.float32(LEAST_Z) else 0.0
+        total += x * (log_scale[words[first + j]] + log(max(np.float64(z[j]), 1e-300)))
+    return total
 
 
 @kernel
-def _bound(src, first, last, words, counts, log_scale, z, n_used, n, alpha, work):
+def _bound(src, first, last, words, counts, log_scale, z, n_used, n, alpha, hard, work):
     """(bound_d, sum_w x_w log sum_k exp(E[log phi] + E[log pi])) of a document after ``_inner``."""
-    fit = 0.0
-    for i in range(first, last):
-        if z[i - first] > np.float32(LEAST_Z):
-            fit += counts[i] * (log_scale[words[i]] + log(np.float64(z[i - first])))
-        else:
-            fit += counts[i] * _hard_cell(src, words[i], n_used, alpha, work)
-    spread, mass, prior = 0.0, 0.0, 0.0
+    fit = log_fit(first, words, counts, log_scale, z, last - first)
+    if hard > 0:
+        for i in range(first, last):
+            if not z[i - first] > np.float32(LEAST_Z):
+                fit += counts[i] * _hard_cell(src, words[i], n_used, alpha, work)
+    mass, prior = 0.0, 0.0
     for k in range(src.topics):
         mass += n[k]
         prior += alpha[k]
-        if n[k] > 0.0 and n_used[0] >= 0.0:
-            spread += n[k] * digamma(n_used[k] + alpha[k])
-    pi = digamma(mass + prior) if n_used[0] >= 0.0 else log(np.float64(src.topics))
-    return fit - spread + dirichlet_part(n, alpha, src.topics), fit - mass * pi
+    if n_used[0] < 0.0:  # t was 1 throughout: no psi to take off
+        n_used[0] = 0.0
+        terms = count_terms(n, n_used, alpha, src.topics, mass, prior, work)
+        for k in range(src.topics):
+            terms += n[k] * digamma(n_used[k] + alpha[k])
+        return fit + terms, fit - mass * log(np.float64(src.topics))
+    return fit + count_terms(n, n_used, alpha, src.topics, mass, prior, work), fit - mass * digamma(mass + prior)
 
 
 @kernel
@@ -232,7 +246,7 @@ def dense_step(
             copy_array(n, used)
             prior_weights(used, alpha, topics, t)
         reports[d, CAPPED] = 1.0 if not change < tol else 0.0
-        bound, fit = _bound(src, first, last, words, counts, log_scale, z, used, n, alpha, work)
+        bound, fit = _bound(src, first, last, words, counts, log_scale, z, used, n, alpha, hard, work)
         for _ in range(restarts):
             k = smallest_active(n, topics, tried)
             if k < 0:
@@ -251,7 +265,7 @@ def dense_step(
                 if change < tol:
                     break
             bound_trial, fit_trial = _bound(
-                src, first, last, words, counts, log_scale, z_trial, used_trial, n_trial, alpha, work
+                src, first, last, words, counts, log_scale, z_trial, used_trial, n_trial, alpha, hard_trial, work
             )
             reports[d, TRIED] += 1.0
             if bound_trial > bound:

@@ -7,13 +7,13 @@ of the round.  Documents are started cold at each visit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import ArraySpec, BlockShape, Key, Out, SparseDelta, TableSpec
-from topicstream.engines.variational import bounds, statistics
+from topicstream.engines.variational import statistics
 from topicstream.engines.variational.sparsity import Sparse
 
 
@@ -23,6 +23,7 @@ class Memoized(Sparse):
     name = "mvi"
     cites = "002 (Hughes & Sudderth), section 3.4 and Alg. 2 LSparseStepForDoc"
     starts = ("documents", "kmeans", "warm")
+    tracks_bound: ClassVar[bool] = True
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
@@ -37,10 +38,9 @@ class Memoized(Sparse):
         def entries(b: BlockShape) -> int:
             return min(b.cells * most, b.words * topics)
 
-        kind = "uint16" if topics <= 1 << 16 else "int32"
         return {
             "ptr": ArraySpec("block", "int32", limit=lambda b: b.words + 1),
-            "topic": ArraySpec("block", kind, limit=entries),
+            "topic": ArraySpec("block", "uint16", limit=entries),
             "value": ArraySpec("block", "float32", limit=entries),
         }
 
@@ -93,7 +93,7 @@ class Memoized(Sparse):
         statistics.by_word(block.words, block.n_words, start, order)
         ptr, topic, value = (out.memory[name] for name in ("ptr", "topic", "value"))
         ptr = ptr[: block.n_words + 1]
-        n = statistics.merge_cells(start, order, cell_topic, cell_value, topics, ptr, topic, value)
+        n = statistics.merge_cells(start, order, self.most, cell_topic, cell_value, topics, ptr, topic, value)
         topic, value = topic[:n], value[:n]
         out.memory.update(ptr=ptr, topic=topic, value=value)
         out.stats["local_bound"][0] = out.stats["bound"][0] - statistics.sparse_data_term(src, ptr, topic, value)
@@ -107,7 +107,3 @@ class Memoized(Sparse):
         delta_value = out.keep.array("delta values", room, np.float32)
         n = statistics.change(topics, *old, ptr, topic, value, delta_ptr, delta_topic, delta_value)
         out.delta["phi"] = SparseDelta(delta_ptr, delta_topic[:n], delta_value[:n])
-
-    def bound(self, params: Mapping[str, np.ndarray], stats: Mapping[str, np.ndarray], rows: np.ndarray) -> float:
-        """The evidence lower bound after a pass, from its statistics and the table's rows float32[W, P]."""
-        return bounds.evidence(rows, float(params["beta"][0]), self.shape.topics, float(stats["local_bound"][0]))

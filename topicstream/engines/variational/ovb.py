@@ -27,7 +27,7 @@ class StochasticOptions(VariationalOptions):
 class Stochastic(Variational):
     """Base of ``ovb`` and ``svi``: BLEND, one step a round, blocks in shuffled order without replacement."""
 
-    Options = StochasticOptions
+    Options: ClassVar[Any] = StochasticOptions
     order: str = "shuffled"
     start_from: ClassVar[str] = "table"
     starts = ("documents", "kmeans", "warm")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.engines.base import BlockShape, Out, option, padded
-from topicstream.engines.variational import dense, sparse
+from topicstream.engines.base import BlockShape, Out, Shape, option, padded
+from topicstream.engines.variational import choice, dense, sparse
 from topicstream.engines.variational.family import RESTART_INNER, START_INNER, Variational, VariationalOptions
 from topicstream.engines.variational.weights import Source
+from topicstream.errors import TopicsError
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,17 @@ class SparseOptions(VariationalOptions):
 class Sparse(Variational):
     """Base of ``mvi`` and ``svi``: L = K is the dense step itself."""
 
-    Options = SparseOptions
+    Options: ClassVar[Any] = SparseOptions
+
+    def __init__(self, shape: Shape, options: Any) -> None:
+        super().__init__(shape, options)
+        if shape.topics >= 1 << 16:
+            raise TopicsError(f"{self.name} numbers topics with 16 bits: at most 65535, not {shape.topics}")
 
     @property
     def most(self) -> int:
         """L."""
-        return min(int(self.options.sparsity), self.shape.topics)  # type: ignore[attr-defined]
+        return min(int(self.options.sparsity), self.shape.topics)
 
     @property
     def dense(self) -> bool:
@@ -42,7 +48,7 @@ class Sparse(Variational):
         if self.dense:
             return super().scratch_bytes(block)
         document = min(block.words, block.cells)
-        lists = 8 * self.most * (block.words + block.cells) + 12 * block.cells + 24 * block.words
+        lists = 6 * self.most * (block.words + block.cells) + 12 * block.cells + 24 * block.words
         return super().scratch_bytes(block) + lists + 8 * document * padded(self.shape.topics)
 
     def sparse_visit(
@@ -54,17 +60,17 @@ class Sparse(Variational):
         out: Out,
         starting: bool = False,
     ) -> tuple[Source, np.ndarray, np.ndarray]:
-        """The L-sparse local step; returns the weights' source, the cells' topics int32[nnz, L] and values float32[nnz, L]."""
+        """The L-sparse local step; returns the weights' source, the cells' topics and values, flat."""
         o: Any = self.options
         src, e, log_scale, alpha = self.weigh(block, rows, totals, params, out, starting)
         longest, width, most = dense.longest_document(block.indptr), e.shape[1], self.most
         scratch = out.scratch
-        lanes = scratch.array("lanes", (5, width), np.float32)
-        best_topic = scratch.array("best topics", (block.n_words, most), np.int32)
-        best_value = scratch.array("best weights", (block.n_words, most), np.float32)
-        sparse.best_of_words(e, most, lanes[0], lanes[1], best_topic, best_value)
-        cell_topic = scratch.array("cell topics", (block.n_cells, most), np.int32)
-        cell_value = scratch.array("cell values", (block.n_cells, most), np.float32)
+        lanes = scratch.array("lanes", (8, width), np.float32)
+        best_topic = scratch.array("best topics", block.n_words * most + 16, np.uint16)
+        best_value = scratch.array("best weights", block.n_words * most + 16, np.float32)
+        choice.best_of_words(e, most, lanes[0], lanes[1], best_topic, best_value)
+        cell_topic = scratch.array("cell topics", block.n_cells * most + 16, np.uint16)
+        cell_value = scratch.array("cell values", block.n_cells * most + 16, np.float32)
         reports = scratch.array("reports", (block.n_docs, dense.REPORTS), np.float64)
         reports[:] = 0.0
         sparse.sparse_step(

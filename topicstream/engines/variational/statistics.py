@@ -1,6 +1,6 @@
 """Expected counts of a block from its cells' sparse responsibilities: by word, merged, compared with the last visit's.
 
-A statistic is three arrays: ptr int32[U+1], topic uint16 or int32[n] and value float32[n]; word u has topics
+A statistic is three arrays: ptr int32[U+1], topic uint16[n] and value float32[n]; word u has topics
 topic[ptr[u] .. ptr[u+1]), each once, in the order of first use.
 """
 
@@ -13,13 +13,13 @@ from topicstream.kernels.jit import kernel
 
 
 @kernel
-def add_cells(words, cell_topic, cell_value, delta):
-    """delta[u, k] += the cells' values; delta: float32[U, P]."""
+def add_cells(words, most, cell_topic, cell_value, delta):
+    """delta[u, k] += the cells' values (sparse.sparse_step); delta: float32[U, P]."""
     for i in range(len(words)):
-        for j in range(cell_topic.shape[1]):
-            if cell_topic[i, j] < 0:
+        for j in range(i * most, (i + 1) * most):
+            if cell_value[j] == 0:
                 break
-            delta[words[i], cell_topic[i, j]] += cell_value[i, j]
+            delta[words[i], cell_topic[j]] += cell_value[j]
 
 
 @kernel
@@ -40,7 +40,7 @@ def by_word(words, n_words, start, order):
 
 
 @kernel
-def merge_cells(start, order, cell_topic, cell_value, topics, ptr, topic, value):
+def merge_cells(start, order, most, cell_topic, cell_value, topics, ptr, topic, value):
     """The block's statistic into ptr, topic, value; returns its length."""
     total, seen = np.zeros(topics), np.zeros(topics, np.bool_)
     n = 0
@@ -49,15 +49,15 @@ def merge_cells(start, order, cell_topic, cell_value, topics, ptr, topic, value)
         low = n
         for c in range(start[u], start[u + 1]):
             i = order[c]
-            for j in range(cell_topic.shape[1]):
-                k = cell_topic[i, j]
-                if k < 0:
+            for j in range(i * most, (i + 1) * most):
+                if cell_value[j] == 0:
                     break
+                k = cell_topic[j]
                 if not seen[k]:
                     seen[k] = True
                     topic[n] = k
                     n += 1
-                total[k] += cell_value[i, j]
+                total[k] += cell_value[j]
         for c in range(low, n):
             k = topic[c]
             value[c] = total[k]

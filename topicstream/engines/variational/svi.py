@@ -46,4 +46,4 @@ class StochasticSparse(Stochastic, Sparse):
             return
         _, cell_topic, cell_value = self.sparse_visit(block, rows, totals, params, out)
         delta[:] = 0.0
-        statistics.add_cells(block.words, cell_topic, cell_value, delta)
+        statistics.add_cells(block.words, self.most, cell_topic, cell_value, delta)

@@ -20,6 +20,7 @@ class VariationalBayes(Variational):
     starts = ("documents", "kmeans", "warm")
     default_alpha_sum: ClassVar[float] = 2.0  # paper 000: alpha = 2 / K, beta = 0.01
     default_beta: ClassVar[float] = 0.01
+    tracks_bound: ClassVar[bool] = True
 
     @property
     def rule(self) -> Rule:
