@@ -202,6 +202,13 @@ class Corpus:
             n = drop_rows(gaps[:n], counts[:n], lengths, gone)
         return _Decoded(gaps[:n], counts[:n], lengths)
 
+    def word_counts(self) -> np.ndarray:
+        """n_w float64[W]: each word's total count over the training cells, streamed from the blocks."""
+        counts = np.zeros(self.n_words)
+        for block in self.blocks():
+            counts[block.vocab] += np.bincount(block.words, weights=block.counts, minlength=block.n_words)
+        return counts
+
     def grid(self, cells: int = CELLS, docs: int = DOCS, heldout: bool = False) -> Grid:
         """Cut the part into blocks of at most ``cells`` cells and ``docs`` documents (a longer document is a block alone).
 

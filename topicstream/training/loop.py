@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from topicstream import machine
 from topicstream.corpus.reader import Corpus
@@ -25,17 +21,7 @@ from topicstream.training.plan import make_plan, memory_bytes
 from topicstream.training.progress import Progress
 from topicstream.training.record import Record, remember, same_or_refuse
 from topicstream.training.session import Session
-
-
-@dataclass(frozen=True)
-class Stopping:
-    """When to stop: after ``passes``, when training perplexity changes by less than ``tol`` twice running (0: never), or
-    after ``max_time`` seconds.  ``eval_every`` passes the held-out perplexity is measured (0: never)."""
-
-    passes: int
-    tol: float
-    max_time: float | None = None
-    eval_every: int = 0
+from topicstream.training.stopping import Signals, Stopping
 
 
 @dataclass(frozen=True)
@@ -46,40 +32,6 @@ class Trained:
     passes: int
     reason: str
     last: Mapping[str, Any]
-
-
-class Signals:
-    """First SIGINT or SIGTERM: ``asked`` becomes its number.  Second: the process stops at once."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def _handle(self, signum: int, frame: Any) -> None:
-        if self.asked:
-            signal.signal(signum, signal.SIG_DFL)
-            signal.raise_signal(signum)
-        self.asked = signum
-
-    @contextlib.contextmanager
-    def watched(self) -> Iterator[Signals]:
-        """Watch while the block runs (in the main thread; elsewhere signals are left alone)."""
-        before: dict[int, Any] = {}
-        with contextlib.suppress(ValueError):
-            for number in (signal.SIGINT, signal.SIGTERM):
-                before[int(number)] = signal.signal(number, self._handle)
-        try:
-            yield self
-        finally:
-            for signum, old in before.items():
-                signal.signal(signum, old)
-
-
-def word_masses(corpus: Corpus) -> np.ndarray:
-    """n_w float64[W]: each word's total count over the training cells, streamed from the store."""
-    masses = np.zeros(corpus.n_words)
-    for block in corpus.blocks():
-        masses[block.vocab] += np.bincount(block.words, weights=block.counts, minlength=block.n_words)
-    return masses
 
 
 def make_options(engine: type[Engine], given: Mapping[str, Any]) -> Any:
@@ -250,7 +202,7 @@ def _passes(
         progress.cells(cells)
         if signals.asked:
             return False
-        if time.monotonic() - session.last_checkpoint > checkpoint_seconds:
+        if time.monotonic() - session.saver.last > checkpoint_seconds:
             session.checkpoint_between_rounds(rounds)
         return True
 

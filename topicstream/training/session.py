@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,19 +18,16 @@ from topicstream.engines.base import BlockShape, Engine, Layout, Rule
 from topicstream.errors import StoreError, TopicsError
 from topicstream.parallel.rounds import Workers
 from topicstream.training.carry import CARRIED, carry_over, first_new_block
-from topicstream.training.checkpoint import State, checkpoints, read_checkpoint, remove_before, write_checkpoint
+from topicstream.training.checkpoint import State, checkpoints, read_checkpoint
 from topicstream.training.invariants import check_pass, duplicate_topics
 from topicstream.training.memory import BlockMemory
 from topicstream.training.passes import PassRunner
 from topicstream.training.plan import Plan
 from topicstream.training.progress import Progress
 from topicstream.training.record import Record
-from topicstream.training.tables import Deltas, DenseTable
-
-if TYPE_CHECKING:
-    from topicstream.training.loop import Stopping
-
-DURABLE_SHARE = 0.05  # of the run's time may go into fsync
+from topicstream.training.saver import Saver
+from topicstream.training.stopping import Stopping, converged
+from topicstream.training.tables import Deltas, DenseTable, TableRows
 
 
 class Session:
@@ -59,9 +54,7 @@ class Session:
         self._work.mkdir(exist_ok=True)
         self._sweep_scratch()
         self.workers = Workers(plan.threads)
-        from topicstream.training.loop import word_masses
-
-        self._n_w = word_masses(corpus)
+        self._n_w = corpus.word_counts()
         self.tables = {name: self._new_table(name, "table") for name in engine.tables}
         replace = engine.rule is Rule.REPLACE
         self.nexts = {name: self._new_table(name, "next") for name in engine.tables} if replace else {}
@@ -86,20 +79,12 @@ class Session:
         self.old: BlockMemory | None = None
         self.new: BlockMemory | None = None
         self.last: dict[str, Any] = {}
-        self.last_checkpoint = time.monotonic()
         self._perplexities: list[float] = []
         self._pass_seconds = 0.0
-        self._saver = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._saving: Future[float] | None = None
-        self._tables_written = threading.Event()
-        self._tables_written.set()
-        self._sync_cost, self._unsynced_since = 0.0, time.monotonic()
-        self._write_cost, self._written_at = 0.0, 0.0
-        self._durable_name = ""
-        self._durable_memory: set[str] = set()
+        self.saver = Saver(self._checkpoints, self._work, self._memory_names)
         self._evaluator: Any = None
         self._stopping: Any = None
-        self._warnings: list[str] = []
+        self._finished_tol = 0.0
 
     # -- tables ------------------------------------------------------------------------------------------------------
     def _new_table(self, name: str, role: str) -> Any:
@@ -134,7 +119,7 @@ class Session:
                 self._progress.say(f"warning: {e}; going back to checkpoint {found[-1].name}")
                 shutil.rmtree(bad, ignore_errors=True)
                 state = None
-        self._drop_memory_files()
+        self.saver.drop_memory()
         if state is None:
             self._take_over()
             return None
@@ -217,9 +202,6 @@ class Session:
         write_bytes(path, "".join(line + "\n" for line in kept).encode(), durable=False)
 
     # -- passes ------------------------------------------------------------------------------------------------------
-    def _before_scatter(self) -> None:
-        self._tables_written.wait()
-
     def run_pass(self, stopping: Stopping, pause: Callable[[int, int], bool]) -> bool:
         """The start or one pass, whole or from the round a checkpoint stopped at; False when ``pause`` asked to stop."""
         began = time.monotonic()
@@ -251,7 +233,7 @@ class Session:
                 seeds,
                 self.old,
                 self.new,
-                self._before_scatter,
+                self.saver.tables_free,
                 after,
             )
         self._pass_seconds += time.monotonic() - began
@@ -274,7 +256,7 @@ class Session:
 
     def _end_pass(self, number: int, stopping: Stopping) -> None:
         began = time.monotonic()
-        self._before_scatter()
+        self.saver.tables_free()
         if self.nexts and number > 0:
             self.tables, self.nexts = self.nexts, self.tables
             self.runner.tables, self.runner.nexts = self.tables, self.nexts
@@ -325,7 +307,7 @@ class Session:
         self._progress.end_pass(record)
         if stale is not None:
             stale.close()
-        self._save_soon(final=number >= stopping.passes)
+        self.saver.soon(self._state, self.tables, final=number >= stopping.passes)
 
     def _heldout(self) -> float | None:
         from topicstream.evaluation.completion import prepare, score_blocks
@@ -349,13 +331,9 @@ class Session:
         return float(score.perplexity)
 
     def converged(self, tol: float) -> bool:
-        """Training perplexity changed by less than ``tol`` twice running, after five passes at least (ten from the random
-        start, which lingers near the uniform point)."""
-        least = 10 if self.record.start == "random" else 5
-        p = self._perplexities
-        if tol <= 0 or self.passes < least or len(p) < 3:
-            return False
-        return abs(p[-1] - p[-2]) < tol and abs(p[-2] - p[-3]) < tol
+        """Whether training perplexity has settled: after five passes at least, ten from the random start, which lingers
+        near the uniform point."""
+        return converged(self._perplexities, tol, self.passes, 10 if self.record.start == "random" else 5)
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
     def _state(self) -> State:
@@ -378,80 +356,13 @@ class Session:
         }
         return State(self.passes, self.rounds, arrays, facts)
 
-    def _save_soon(self, final: bool) -> None:
-        """A checkpoint at the end of a pass, in the background, one in flight; left out when the last one cost more than
-        5 % of the time since (passes shorter than that are cheaper to repeat than to save)."""
-        now = time.monotonic()
-        if not final:
-            if self._saving is not None and not self._saving.done():
-                return
-            if now - self._written_at < self._write_cost / DURABLE_SHARE:
-                return
-        self._wait_for_saver()
-        self._tables_written.clear()
-        durable = final or now - self._unsynced_since > self._sync_cost / DURABLE_SHARE
-        self._saving = self._saver.submit(self._save, self._state(), dict(self.tables), {}, durable)
-        if final:
-            self._wait_for_saver()
+    def _memory_names(self) -> set[str]:
+        return {m.path.name for m in (self.old, self.new) if m is not None}
 
     def checkpoint_between_rounds(self, rounds: int) -> None:
         """A checkpoint inside a pass, written before going on."""
         self.rounds = rounds
-        self._wait_for_saver()
-        self._tables_written.clear()
-        nexts = self.nexts if not self.needs_start else {}
-        self._save(self._state(), dict(self.tables), dict(nexts), True)
-
-    def _save(self, state: State, tables: dict[str, Any], nexts: dict[str, Any], durable: bool) -> float:
-        began = time.monotonic()
-        try:
-            left = len(tables) + len(nexts)
-
-            def saver(table: Any) -> Callable[[Path], None]:
-                def save(path: Path) -> None:
-                    nonlocal left
-                    table.save(path)
-                    left -= 1
-                    if left == 0:
-                        self._tables_written.set()
-
-                return save
-
-            writers = {name: saver(t) for name, t in tables.items()} | {
-                f"{name}.next": saver(t) for name, t in nexts.items()
-            }
-            memory = [self._work / name for name in state.facts["memory"].values()]
-            write_checkpoint(self._checkpoints, state, writers, durable, memory)
-            keep = {state.name}
-            files = set(state.facts["memory"].values())
-            if durable:
-                self._durable_name, self._durable_memory = state.name, files
-                self._sync_cost, self._unsynced_since = time.monotonic() - began, time.monotonic()
-            else:
-                keep.add(self._durable_name)
-                files = files | self._durable_memory
-            remove_before(self._checkpoints, keep)
-            self._drop_memory_files(files)
-        finally:
-            self._tables_written.set()
-            self.last_checkpoint = self._written_at = time.monotonic()
-            self._write_cost = self._written_at - began
-        return self._write_cost
-
-    def _drop_memory_files(self, keep: set[str] | None = None) -> None:
-        if keep is None:
-            keep = set(self._durable_memory)
-            for path in checkpoints(self._checkpoints):
-                keep |= set(read_json(path / "state.json")["facts"]["memory"].values())
-        held = {m.path.name for m in (self.old, self.new) if m is not None}
-        for path in self._work.glob("memory-*.bin"):
-            if path.name not in keep and path.name not in held:
-                path.unlink(missing_ok=True)
-
-    def _wait_for_saver(self) -> None:
-        if self._saving is not None:
-            saving, self._saving = self._saving, None
-            saving.result()
+        self.saver.now(self._state(), self.tables, {} if self.needs_start else self.nexts)
 
     # -- end ---------------------------------------------------------------------------------------------------------
     def note_stopping(self, stopping: Stopping) -> None:
@@ -461,14 +372,13 @@ class Session:
 
     def made_with(self, stopping: Stopping) -> bool:
         """Whether a run that converged had converged under this tolerance too."""
-        return stopping.tol >= getattr(self, "_finished_tol", 0.0) > 0
+        return stopping.tol >= self._finished_tol > 0
 
     def finish(self, reason: str) -> None:
         """Make the last checkpoint durable and store the model."""
-        self._wait_for_saver()
-        if self._durable_name != State(self.passes, 0).name:
-            self._tables_written.clear()
-            self._save(self._state(), dict(self.tables), {}, True)
+        self.saver.wait()
+        if not self.saver.is_durable(State(self.passes, 0).name):
+            self.saver.now(self._state(), self.tables, {})
         from topicstream.training.export import export_model
 
         export_model(self.folder, self.record, self.corpus, self.tables["phi"], self.params, self.passes, reason)
@@ -478,25 +388,11 @@ class Session:
         """Empty and identical topics."""
         return duplicate_topics(self.tables["phi"], self.engine.shape.topics)
 
-    def content_hash(self) -> str:
-        """sha256 of tables, params and block memory: what bit-identical is judged on."""
-        import hashlib
-
-        h = hashlib.sha256()
-        for name in sorted(self.tables):
-            for _, rows in self.tables[name].pieces():
-                h.update(np.ascontiguousarray(rows).tobytes())
-        for name in sorted(self.params):
-            h.update(np.ascontiguousarray(self.params[name]).tobytes())
-        h.update((self.old.digest() if self.old is not None else "").encode())
-        return h.hexdigest()
-
     def close(self) -> None:
         """End threads, close files."""
         try:
-            self._wait_for_saver()
+            self.saver.close()
         finally:
-            self._saver.shutdown(wait=True)
             self.workers.close()
             for memory in (self.old, self.new):
                 if memory is not None:
@@ -505,20 +401,3 @@ class Session:
                 table.close()
             for deltas in self._deltas.values():
                 deltas.close()
-
-
-class TableRows:
-    """A table on disk as the evaluator wants it: ``rows(ids, out)``."""
-
-    def __init__(self, table: Any) -> None:
-        self._table, self.n_words = table, table.words
-
-    def rows(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Rows of the ascending word ids, float32."""
-        from topicstream.engines.base import Scratch
-
-        if hasattr(self._table, "dense"):
-            return np.asarray(self._table.dense(ids, out))
-        got = self._table.rows(np.asarray(ids, np.int32), Scratch())
-        out[:] = got.base[got.index] * got.scale
-        return out

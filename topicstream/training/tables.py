@@ -369,6 +369,21 @@ class DenseTable:
                 os.unlink(self._path)
 
 
+class TableRows:
+    """A table on disk as the evaluator wants it: ``rows(ids, out)``."""
+
+    def __init__(self, table: Any) -> None:
+        self._table, self.n_words = table, table.words
+
+    def rows(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Rows of the ascending word ids, float32."""
+        if hasattr(self._table, "dense"):
+            return np.asarray(self._table.dense(ids, out))
+        got = self._table.rows(np.asarray(ids, np.int32), Scratch())
+        out[:] = got.base[got.index] * got.scale
+        return out
+
+
 def copy_file(source: int, target: int, size: int) -> None:
     """Copy ``size`` bytes between files without mapping them."""
     offset = 0

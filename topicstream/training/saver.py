@@ -1,0 +1,121 @@
+"""When and how a run's state reaches the disk: in the background, one checkpoint in flight, at most 5 % of the time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from topicstream.durable import read_json
+from topicstream.training.checkpoint import State, checkpoints, remove_before, write_checkpoint
+
+SHARE = 0.05  # of the run's time that writing checkpoints may take, and again that fsync may take
+
+
+class Saver:
+    """Writes checkpoints of one run and removes those, and the block memory, that they make needless.
+
+    held   called for the names of memory files in use, which are never removed
+    """
+
+    def __init__(self, folder: Path, work: Path, held: Callable[[], set[str]]) -> None:
+        self._folder, self._work, self._held = folder, work, held
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._saving: Future[None] | None = None
+        self._tables_written = threading.Event()
+        self._tables_written.set()
+        self._sync_cost, self._synced_at = 0.0, 0.0
+        self._write_cost, self._written_at = 0.0, 0.0
+        self._durable_name = ""
+        self._durable_memory: set[str] = set()
+        self.last = time.monotonic()
+
+    def tables_free(self) -> None:
+        """Wait until no checkpoint is reading the tables: they may be changed again."""
+        self._tables_written.wait()
+
+    def soon(self, state: Callable[[], State], tables: Mapping[str, Any], final: bool) -> None:
+        """A checkpoint at the end of a pass, in the background; left out when the last one still runs, or cost more than
+        5 % of the time since (passes that short are cheaper to repeat than to save).  ``final``: made, and waited for."""
+        now = time.monotonic()
+        if not final:
+            if self._saving is not None and not self._saving.done():
+                return
+            if now - self._written_at < self._write_cost / SHARE:
+                return
+        self.wait()
+        self._tables_written.clear()
+        durable = final or now - self._synced_at > self._sync_cost / SHARE
+        self._saving = self._pool.submit(self._save, state(), dict(tables), {}, durable)
+        if final:
+            self.wait()
+
+    def now(self, state: State, tables: Mapping[str, Any], nexts: Mapping[str, Any]) -> None:
+        """A durable checkpoint, written before this returns."""
+        self.wait()
+        self._tables_written.clear()
+        self._save(state, tables, nexts, True)
+
+    def is_durable(self, state_name: str) -> bool:
+        """Whether the checkpoint of that name is on disk to stay."""
+        return self._durable_name == state_name
+
+    def _save(self, state: State, tables: Mapping[str, Any], nexts: Mapping[str, Any], durable: bool) -> None:
+        began = time.monotonic()
+        try:
+            left = len(tables) + len(nexts)
+
+            def writer(table: Any) -> Callable[[Path], None]:
+                def save(path: Path) -> None:
+                    nonlocal left
+                    table.save(path)
+                    left -= 1
+                    if left == 0:
+                        self._tables_written.set()
+
+                return save
+
+            writers = {name: writer(t) for name, t in tables.items()}
+            writers |= {f"{name}.next": writer(t) for name, t in nexts.items()}
+            files = set(state.facts["memory"].values())
+            write_checkpoint(self._folder, state, writers, durable, [self._work / name for name in files])
+            keep = {state.name}
+            if durable:
+                self._durable_name, self._durable_memory = state.name, files
+                self._sync_cost, self._synced_at = time.monotonic() - began, time.monotonic()
+            else:
+                keep.add(self._durable_name)
+                files = files | self._durable_memory
+            remove_before(self._folder, keep)
+            self.drop_memory(files)
+        finally:
+            self._tables_written.set()
+            self.last = self._written_at = time.monotonic()
+            self._write_cost = self._written_at - began
+
+    def drop_memory(self, keep: set[str] | None = None) -> None:
+        """Remove block memory that neither a checkpoint nor the run refers to."""
+        if keep is None:
+            keep = set(self._durable_memory)
+            for path in checkpoints(self._folder):
+                keep |= set(read_json(path / "state.json")["facts"]["memory"].values())
+        keep = keep | self._held()
+        for path in self._work.glob("memory-*.bin"):
+            if path.name not in keep:
+                path.unlink(missing_ok=True)
+
+    def wait(self) -> None:
+        """Until the checkpoint in flight is written; raises what went wrong."""
+        if self._saving is not None:
+            saving, self._saving = self._saving, None
+            saving.result()
+
+    def close(self) -> None:
+        """Wait and end the thread."""
+        try:
+            self.wait()
+        finally:
+            self._pool.shutdown(wait=True)
