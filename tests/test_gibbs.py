@@ -289,3 +289,22 @@ def test_counts_that_do_not_fit_32_bits_are_drawn_from_wider_entries():
     changed = np.zeros_like(moved)
     np.add.at(changed, (np.repeat(np.arange(block.n_words), np.diff(delta.ptr)), delta.topic), delta.value)
     np.testing.assert_array_equal(changed, moved)
+
+
+def test_samples_and_priors_come_when_asked():
+    block, z, n_wt = state(9, 6)
+    engine = make(SparseLDA, block, 6, 30, samples=3, burn_in=20, sample_every=10, learn_after=2, learn_every=2)
+    assert [p for p in range(100) if engine.takes_sample(p)] == [20, 30, 40]
+    assert not any(make(SparseLDA, block, 6, 30).takes_sample(p) for p in range(500))
+    params, learned = engine.initial_params(), []
+    for number in range(1, 7):
+        z, n_wt, out = visit(engine, block, z, n_wt, params, Key(0, number))
+        z = z.copy()
+        values, times = np.unique(n_wt[n_wt > 0], return_counts=True)
+        totals, before = np.zeros(padded(6)), params["alpha"].copy()
+        totals[:6] = n_wt.sum(0)
+        found = dict(out.stats) | {"phi.counts": values.astype(float), "phi.times": times.astype(float)}
+        engine.end_pass(params, found | {"phi.bytes": np.array([1.0])}, {"phi": totals})
+        learned.append(bool((params["alpha"] != before).any()))
+        assert (params["alpha"] >= 1e-5).all() and params["beta"][0] >= 1e-5
+    assert learned == [False, False, False, True, False, True]
