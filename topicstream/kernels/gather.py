@@ -214,6 +214,18 @@ def highest(typing_context, v):
     return types.float32(vector), generate
 
 
+def _append(context: Any, builder: Any, sig: Any, args: Any, numbers: Any, v: Any) -> Any:
+    """Store the lanes of v that are not zero, and their numbers, at args[2] of args[1] and args[0]; their number."""
+    kept = builder.fcmp_unordered("!=", v, ir.Constant(_FLOATS, [0.0] * WIDTH))
+    for array, kind, name, lanes in ((1, _FLOATS, "f32", v), (0, _INTS, "i32", numbers)):
+        rest = ir.Constant(kind, ir.Undefined)
+        packed = _call(builder, f"llvm.experimental.vector.compress.v16{name}", kind, [lanes, kept, rest])
+        if array == 0:
+            packed = builder.trunc(packed, ir.VectorType(_I16, WIDTH))
+        _store(context, builder, sig.args[array], args[array], args[2], packed, 4 if array else 2)
+    return builder.zext(_call(builder, "llvm.ctpop.i16", _I16, [builder.bitcast(kept, _I16)]), ir.IntType(64))
+
+
 @_intrinsic
 def squeeze(typing_context, topics, values, i, first, v):
     """topics: uint16, values: float32, i: int64, first: int64, v: vector -> int64 entries appended."""
@@ -221,30 +233,10 @@ def squeeze(typing_context, topics, values, i, first, v):
         return None
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kept = builder.fcmp_unordered("!=", args[4], ir.Constant(_FLOATS, [0.0] * WIDTH))
-        numbers_type = ir.VectorType(_I16, WIDTH)
-        first16 = builder.trunc(args[3], _I16)
-        none = ir.Constant(numbers_type, ir.Undefined)
-        splat = builder.shuffle_vector(
-            builder.insert_element(none, first16, _I32(0)), none, ir.Constant(_INTS, [0] * WIDTH)
-        )
-        numbers = builder.add(splat, ir.Constant(numbers_type, list(range(WIDTH))))
-        wide = builder.zext(numbers, _INTS)
-        packed_values = _call(
-            builder,
-            "llvm.experimental.vector.compress.v16f32",
-            _FLOATS,
-            [args[4], kept, ir.Constant(_FLOATS, ir.Undefined)],
-        )
-        packed_numbers = _call(
-            builder,
-            "llvm.experimental.vector.compress.v16i32",
-            _INTS,
-            [wide, kept, ir.Constant(_INTS, ir.Undefined)],
-        )
-        _store(context, builder, sig.args[1], args[1], args[2], packed_values, 4)
-        _store(context, builder, sig.args[0], args[0], args[2], builder.trunc(packed_numbers, numbers_type), 2)
-        bits = builder.bitcast(kept, _I16)
-        return builder.zext(_call(builder, "llvm.ctpop.i16", _I16, [bits]), ir.IntType(64))
+        none = ir.Constant(_INTS, ir.Undefined)
+        one = builder.insert_element(none, builder.trunc(args[3], _I32), _I32(0))
+        same = builder.shuffle_vector(one, none, ir.Constant(_INTS, [0] * WIDTH))
+        numbers = builder.add(same, ir.Constant(_INTS, list(range(WIDTH))))
+        return _append(context, builder, sig, args, numbers, args[4])
 
     return types.int64(topics, values, types.int64, types.int64, vector), generate

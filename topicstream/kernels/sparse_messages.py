@@ -129,31 +129,35 @@ def sweep(
     row = np.empty(columns, np.float32)
     share, own_share, entry = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
     strong_topic, strong = np.empty(columns + 16, np.uint16), np.empty(columns + 16, np.float32)
-    betas, floors = splat(beta), splat(floor)
+    betas, floors, zeros = splat(beta), splat(floor), splat(_ZERO)
     n = np.int64(0)
     out_ptr[0] = 0
     for u in range(len(ptr) - 1):
         r = index[u] * columns
-        peak = splat(_ZERO)
+        peak = zeros
         for k in range(0, columns, 16):
             b = load(base, r + k)
             peak = larger(peak, b)
             store(row, k, b + betas)
         apart = first or highest(peak) > HEAVY
-        n_strong = np.int64(0)
-        if reach > _ZERO:
-            best = splat(_ZERO)
-            for k in range(0, columns, 16):
-                best = larger(best, load(row, k) * load(inverse, k))
-            cut = reach * highest(best)
-            cuts = splat(cut)
-            for k in range(0, columns, 16):
-                ratio = load(row, k) * load(inverse, k)
-                n_strong += squeeze(strong_topic, strong, n_strong, k, larger(ratio - cuts, splat(_ZERO)))
-            for j in range(n_strong):
-                strong[j] += cut
         if apart:
             row[:] = _ZERO
+        n_strong = np.int64(0)
+        if reach > _ZERO:
+            asked = False
+            for i in range(ptr[u], ptr[u + 1]):
+                asked = asked or chosen[doc[i]] >= 0
+            if asked:
+                best = zeros
+                for k in range(0, columns, 16):
+                    best = larger(best, (load(base, r + k) + betas) * load(inverse, k))
+                cut = reach * highest(best)
+                cuts = splat(cut)
+                for k in range(0, columns, 16):
+                    ratio = (load(base, r + k) + betas) * load(inverse, k)
+                    n_strong += squeeze(strong_topic, strong, n_strong, k, larger(ratio - cuts, zeros))
+                for j in range(n_strong):
+                    strong[j] += cut
         for i in range(ptr[u], ptr[u + 1]):
             d = np.int64(doc[i])
             at = d * width
