@@ -83,9 +83,11 @@ def fold(indptr, rows, x, base, beta, alpha, inverse, tol, inner, shares):
             sweeps += 1
             if total(moved) <= tol * n:
                 break
-        norm = 1.0 / (n + alpha_sum)
+        mass = alpha_sum  # words that are impossible in every topic are no part of theta
         for k in range(topics):
-            shares[d, k] = (theta[k] + alpha[k]) * norm
+            mass += theta[k]
+        for k in range(topics):
+            shares[d, k] = (theta[k] + alpha[k]) / mass if mass > 0.0 else 1.0 / topics
     return sweeps
 
 

@@ -11,7 +11,7 @@ A document alone draws from a stream keyed by its id and the seed, so the same d
 neighbours, order or threads.  Joint sampling holds all documents in memory and runs on one thread; its answer depends on
 the documents and their order.
 
-A cell of count x is x tokens; of a weight that is no whole number the last token has the rest.
+A token whose word is impossible in every topic (a model without a prior) has no topic.  A cell of count x is x tokens; of a weight that is no whole number the last token has the rest.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ def _units(x):
 
 @kernel
 def _draw(p, topics, state):
-    """A topic by its cumulated weights p: float64[K]."""
+    """A topic by its cumulated weights p: float64[K]; -1 where all are zero."""
+    if not p[topics - 1] > 0.0:
+        return np.int64(-1)
     u = uniform(bits(state)) * p[topics - 1]
-    low, high = 0, topics - 1
+    low, high = np.int64(0), np.int64(topics - 1)
     while low < high:
         middle = (low + high) // 2
         if p[middle] > u:
@@ -93,11 +95,9 @@ def alone(indptr, rows, x, base, beta, inverse, alpha, keys, seed, burn, sweeps,
             continue
         n[:] = 0.0
         mean[:] = 0.0
-        mass = 0.0
         for i in range(first, last):
             for k in range(topics):
                 word[i - first, k] = (np.float64(base[rows[i], k]) + beta) * inverse[k]
-            mass += x[i]
         state = stream(seed, 0, keys[d])
         for turn in range(burn + sweeps + 1):
             at = 0
@@ -105,7 +105,7 @@ def alone(indptr, rows, x, base, beta, inverse, alpha, keys, seed, burn, sweeps,
                 left = np.float64(x[i])
                 while left > 0.0:
                     unit = min(left, 1.0)
-                    if turn > 0:
+                    if turn > 0 and z[at] >= 0:
                         n[z[at]] = max(n[z[at]] - unit, 0.0)
                     cumulated = 0.0
                     for k in range(topics):
@@ -114,14 +114,16 @@ def alone(indptr, rows, x, base, beta, inverse, alpha, keys, seed, burn, sweeps,
                     k = _draw(p, topics, state)
                     state = step(state)
                     z[at] = k
-                    n[k] += unit
+                    if k >= 0:
+                        n[k] += unit
                     at += 1
                     left -= unit
             if turn > burn:
                 for k in range(topics):
                     mean[k] += n[k]
+        mass = mean.sum() / sweeps + alpha_sum
         for k in range(topics):
-            shares[d, k] = (mean[k] / sweeps + alpha[k]) / (mass + alpha_sum)
+            shares[d, k] = (mean[k] / sweeps + alpha[k]) / mass if mass > 0.0 else 1.0 / topics
 
 
 @kernel
@@ -135,7 +137,7 @@ def together(indptr, rows, x, base, extra, totals, beta, width, alpha, seed, bur
     units = 0
     for i in range(indptr[-1]):
         units += _units(x[i])
-    z = np.empty(units, np.uint16)
+    z = np.empty(units, np.int32)
     n, p = np.zeros((len(indptr) - 1, topics), np.float32), np.zeros(topics)
     shares[:, :] = 0
     state = stream(seed, 1, 0)
@@ -146,8 +148,8 @@ def together(indptr, rows, x, base, extra, totals, beta, width, alpha, seed, bur
                 left, w = np.float64(x[i]), rows[i]
                 while left > 0.0:
                     unit = min(left, 1.0)
-                    if turn > 0:
-                        was = np.int64(z[at])
+                    if turn > 0 and z[at] >= 0:
+                        was = z[at]
                         n[d, was] = max(n[d, was] - unit, 0.0)
                         extra[w, was] = max(extra[w, was] - unit, 0.0)
                         totals[was] -= unit
@@ -158,9 +160,10 @@ def together(indptr, rows, x, base, extra, totals, beta, width, alpha, seed, bur
                     k = _draw(p, topics, state)
                     state = step(state)
                     z[at] = k
-                    n[d, k] += unit
-                    extra[w, k] += unit
-                    totals[k] += unit
+                    if k >= 0:
+                        n[d, k] += unit
+                        extra[w, k] += unit
+                        totals[k] += unit
                     at += 1
                     left -= unit
             if turn > burn:
@@ -169,13 +172,13 @@ def together(indptr, rows, x, base, extra, totals, beta, width, alpha, seed, bur
     alpha_sum = alpha.sum()
     for d in range(len(indptr) - 1):
         mass = 0.0
-        for i in range(indptr[d], indptr[d + 1]):
-            mass += x[i]
+        for k in range(topics):
+            mass += shares[d, k]
         if mass == 0.0:
             _prior(alpha, shares[d])
             continue
         for k in range(topics):
-            shares[d, k] = (shares[d, k] / sweeps + alpha[k]) / (mass + alpha_sum)
+            shares[d, k] = (shares[d, k] / sweeps + alpha[k]) / (mass / sweeps + alpha_sum)
 
 
 class Gibbs(Method):
@@ -189,8 +192,6 @@ class Gibbs(Method):
     ) -> None:
         if not (sweeps >= 1 and burn >= 0 and seed >= 0):
             raise InputError(f"--sweeps {sweeps} --burn {burn} --seed {seed}: give at least 1, 0 and 0")
-        if joint and rows.topics > 1 << 16:
-            raise InputError(f"--joint: at most {1 << 16} topics")
         self.rows, self.sweeps, self.burn, self.seed, self.joint = rows, int(sweeps), int(burn), int(seed), bool(joint)
         norms = np.asarray(rows.model.totals, np.float64) + rows.model.n_words * rows.beta
         self._inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)

@@ -114,12 +114,11 @@ def local_step(indptr, rows, x, weights, alpha, tol, inner, most, shares):
                 top = max(top, logs[k])
             for k in range(topics):
                 t[k] = exp(logs[k] - top) if logs[k] - top > FAINT else 0.0
-        mass = 0.0
+        mass = alpha_sum
         for k in range(topics):
             mass += n[k]
-        norm = 1.0 / (mass + alpha_sum)
         for k in range(topics):
-            shares[d, k] = (n[k] + alpha[k]) * norm
+            shares[d, k] = (n[k] + alpha[k]) / mass if mass > 0.0 else 1.0 / topics
     return sweeps
 
 

@@ -1,0 +1,69 @@
+"""Inference with the topics fixed, plainly: a document is a row of counts x: [W]; p: [W, K] the topics' word probabilities."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+
+def bp(x, p, alpha, tol, inner):
+    """Paper 000, eq. 25, from the even spread until sum |change| <= tol tokens."""
+    n, theta = x.sum(), np.full(p.shape[1], x.sum() / p.shape[1])
+    for _ in range(inner):
+        r = p * (theta + alpha)
+        new = x @ (r / r.sum(axis=1, keepdims=True))
+        change = np.abs(new - theta).sum()
+        theta = new
+        if change <= tol * n:
+            break
+    return (theta + alpha) / (n + alpha.sum())
+
+
+def vb(x, counts, alpha, beta, tol, inner, most=None):
+    """Blei et al. 2003 with Dirichlet topics counts + beta: [W, K]; most: responsibilities kept a word, L."""
+    e = digamma(counts + beta) - digamma((counts + beta).sum(axis=0))
+    n, seen = np.zeros(len(alpha)), x > 0
+    weight = np.zeros(len(alpha))
+    for step in range(1, inner + 1):
+        r = np.exp(e + weight - (e + weight).max(axis=1, keepdims=True))
+        if most is not None:
+            if step <= 5 or step % 10 == 0:
+                kept = np.argsort(np.argsort(-r, axis=1, kind="stable"), axis=1) < most
+            r = r * kept
+        new = x[seen] @ (r[seen] / r[seen].sum(axis=1, keepdims=True))
+        change, n = np.abs(new - n).max(), new
+        if change < tol and step > 1:
+            break
+        weight = digamma(n + alpha)
+    return (n + alpha) / (x.sum() + alpha.sum())
+
+
+def exact_alone(words, p, alpha):
+    """Mean shares of a document over all assignments of its tokens ``words``."""
+    topics, total, mean = p.shape[1], 0.0, np.zeros(p.shape[1])
+    for z in product(range(topics), repeat=len(words)):
+        n = np.bincount(z, minlength=topics)
+        weight = np.prod(p[words, list(z)]) * np.exp(gammaln(n + alpha).sum() - gammaln(alpha).sum())
+        total += weight
+        mean += weight * n
+    return (mean / total + alpha) / (len(words) + alpha.sum())
+
+
+def exact_together(documents, counts, alpha, beta):
+    """Mean shares [D, K] of documents (lists of words) over all assignments of all their tokens; counts: [W, K], fixed."""
+    topics, tokens = counts.shape[1], [(d, w) for d, words in enumerate(documents) for w in words]
+    total, mean = 0.0, np.zeros((len(documents), topics))
+    for z in product(range(topics), repeat=len(tokens)):
+        n, m = np.zeros((len(documents), topics)), np.zeros_like(counts)
+        for (d, w), k in zip(tokens, z, strict=True):
+            n[d, k] += 1
+            m[w, k] += 1
+        weight = gammaln(n + alpha).sum() + (gammaln(counts + m + beta) - gammaln(counts + beta)).sum()
+        weight -= gammaln((counts + m + beta).sum(axis=0)).sum()
+        weight = np.exp(weight + gammaln((counts + beta).sum(axis=0)).sum())
+        total += weight
+        mean += weight * n
+    lengths = np.array([len(words) for words in documents])[:, None]
+    return (mean / total + alpha) / (lengths + alpha.sum())

@@ -1,0 +1,257 @@
+"""Inference of new documents: against plain twins, and the same document the same answer whatever surrounds it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.reference import infer as reference
+from tests.small_store import planted, store
+from topicstream.errors import InputError
+from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, known
+from topicstream.inference.infer import Source, infer, make, methods
+from topicstream.inference.method import Rows
+from topicstream.model.topic_model import TopicModel
+
+W, K, D = 120, 7, 90
+ALPHA = np.linspace(0.05, 0.3, K)
+BETA = 0.01
+
+
+def model_of(counts: np.ndarray, alpha=ALPHA, beta=BETA) -> TopicModel:
+    return TopicModel.from_arrays(counts, [f"word{i}" for i in range(len(counts))], alpha, beta)
+
+
+@pytest.fixture(scope="module")
+def made():
+    matrix, phi = planted(3, D, W, K)
+    counts = np.floor(phi * 3000)
+    return matrix, counts, model_of(counts)
+
+
+def documents(matrix: np.ndarray, ids: list[str] | None = None) -> Documents:
+    d, w = np.nonzero(matrix)
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(d, minlength=len(matrix)))))
+    names = pa.array(ids or [f"doc-{i}" for i in range(len(matrix))], pa.large_string())
+    return known(names, indptr, w.astype(np.int32), matrix[d, w], np.arange(matrix.shape[1]))
+
+
+def probabilities(counts: np.ndarray) -> np.ndarray:
+    return (counts + BETA) / (counts + BETA).sum(axis=0)
+
+
+def test_bp_is_the_fixed_point_of_the_paper(made):
+    matrix, counts, model = made
+    found = make("bp", Rows(model)).shares(documents(matrix))
+    wanted = np.stack([reference.bp(x, probabilities(counts), ALPHA, 1e-3, 100) for x in matrix])
+    assert found.shape == (D, K) and np.abs(found - wanted).max() < 2e-4
+    assert np.allclose(found.sum(axis=1), 1, atol=1e-5)
+    far = make("bp", Rows(model), tol=1e-6, inner=3000).shares(documents(matrix))
+    wanted = np.stack([reference.bp(x, probabilities(counts), ALPHA, 1e-6, 3000) for x in matrix])
+    assert np.abs(far - wanted).max() < 2e-4
+
+
+def test_a_document_of_more_rows_than_the_panel_holds_is_done_in_pieces():
+    rng = np.random.default_rng(0)
+    topics, words = 600, 1500
+    counts = rng.gamma(0.1, 50, (words, topics)).astype(np.float32).astype(np.float64)
+    matrix = rng.integers(0, 3, (2, words))
+    model = model_of(counts, np.full(topics, 0.05))
+    found = make("bp", Rows(model), inner=20).shares(documents(matrix))
+    p = (counts + BETA) / (counts + BETA).sum(axis=0)
+    wanted = np.stack([reference.bp(x, p, model.alpha, 1e-3, 20) for x in matrix])
+    assert np.abs(found - wanted).max() < 1e-4
+
+
+@pytest.mark.parametrize("most", [None, 3, K])
+def test_vb_agrees_with_the_plain_one(made, most):
+    matrix, counts, model = made
+    found = make("vb", Rows(model), sparse=most).shares(documents(matrix))
+    wanted = np.stack([reference.vb(x, counts, ALPHA, BETA, 0.01, 100, most) for x in matrix])
+    # where the L-th and the next weight are nearly the same, rounding decides which topic a cell keeps
+    close = np.abs(found - wanted).max(axis=1) < 2e-3
+    assert close.mean() >= (0.9 if most == 3 else 1.0)
+    assert np.allclose(found.sum(axis=1), 1, atol=1e-5)
+    if most == K:
+        assert (found == make("vb", Rows(model)).shares(documents(matrix))).all()
+
+
+def test_gibbs_alone_has_the_exact_mean():
+    rng = np.random.default_rng(1)
+    counts, alpha = np.floor(rng.gamma(0.7, 10, (5, 3))), np.array([0.2, 0.5, 0.3])
+    model = model_of(counts, alpha)
+    matrix = np.array([[1, 2, 0, 1, 0], [0, 0, 3, 0, 1], [0, 0, 0, 0, 0]])
+    found = make("gibbs", Rows(model), sweeps=60000, burn=20).shares(documents(matrix))
+    p = probabilities(counts)
+    for x, shares in zip(matrix, found, strict=True):
+        assert np.abs(shares - reference.exact_alone(np.repeat(np.arange(5), x), p, alpha)).max() < 0.01
+
+
+def test_gibbs_joint_has_the_exact_mean():
+    rng = np.random.default_rng(2)
+    counts, alpha, beta = np.floor(rng.gamma(0.7, 1.5, (4, 2))), np.array([0.2, 0.5]), 0.4  # so that the chain mixes
+    model = model_of(counts, alpha, beta)
+    matrix = np.array([[1, 2, 0, 0], [0, 2, 0, 1], [0, 0, 2, 1]])
+    joint = make("gibbs", Rows(model), sweeps=60000, burn=20, joint=True)
+    blocks = [documents(matrix[:2]), documents(matrix[2:])]
+    found = np.concatenate([joint.shares(b) for b in joint.gather(iter(blocks))])
+    wanted = reference.exact_together([np.repeat(np.arange(4), x) for x in matrix], counts, alpha, beta)
+    assert np.abs(found - wanted).max() < 0.01
+    p = (counts + beta) / (counts + beta).sum(axis=0)
+    alone = np.stack([reference.exact_alone(np.repeat(np.arange(4), x), p, alpha) for x in matrix])
+    assert np.abs(wanted - alone).max() > 0.02  # so the test can tell one from the other
+
+
+METHODS = [("bp", {}), ("vb", {}), ("vb", {"sparse": 2}), ("gibbs", {"sweeps": 10, "burn": 3})]
+
+
+@pytest.mark.parametrize(("name", "options"), METHODS)
+def test_neighbours_and_order_change_nothing(made, name, options):
+    matrix, _, model = made
+    method = make(name, Rows(model), **options)
+    whole = method.shares(documents(matrix))
+    order = np.random.default_rng(5).permutation(D)
+    turned = method.shares(documents(matrix[order], [f"doc-{i}" for i in order]))
+    assert (turned == whole[order]).all()
+    for d in (0, 17, D - 1):
+        assert (method.shares(documents(matrix[d : d + 1], [f"doc-{d}"]))[0] == whole[d]).all()
+
+
+def test_gibbs_draws_by_id_and_seed(made):
+    matrix, _, model = made
+    twins = np.repeat(matrix[:1], 2, axis=0)
+    one = make("gibbs", Rows(model)).shares(documents(twins, ["a", "b"]))
+    same = make("gibbs", Rows(model)).shares(documents(twins, ["a", "a"]))
+    other = make("gibbs", Rows(model), seed=1).shares(documents(twins, ["a", "a"]))
+    assert (same[0] == same[1]).all() and (same[0] == one[0]).all()
+    assert (one[0] != one[1]).any() and (other[0] != same[0]).any()
+
+
+@pytest.mark.parametrize("name", ["bp", "vb", "gibbs"])
+def test_a_table_on_disk_gives_the_same_bits(made, tmp_path, name):
+    matrix, _, model = made
+    model.save(tmp_path / "m")
+    from_disk = TopicModel.open(tmp_path / "m", memory_limit=-1)
+    assert from_disk.phi is None
+    found = [make(name, Rows(m)).shares(documents(matrix)) for m in (model, from_disk)]
+    assert (found[0] == found[1]).all()
+
+
+@pytest.mark.parametrize(("name", "options"), [*METHODS, ("gibbs", {"joint": True})])
+def test_empty_documents_and_unknown_words(made, name, options):
+    _, counts, model = made
+    index = np.arange(W)
+    index[60:] = -1
+    rows = np.zeros((4, W), np.int64)
+    telling = int(np.argmax((counts.max(axis=1) / (counts.sum(axis=1) + 50))[:60]))
+    rows[1, 70:75], rows[2, telling], rows[3, [telling, 80, 81]] = 2, 3, (1, 2, 1)
+    d, w = np.nonzero(rows)
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(d, minlength=4))))
+    ids = pa.array(list("abcd"), pa.large_string())
+    docs = known(ids, indptr, w, rows[d, w], index)
+    assert docs.flags.tolist() == [EMPTY, UNKNOWN, 0, 0]
+    assert docs.tokens.tolist() == [0, 10, 3, 4] and docs.unknown.tolist() == [0, 10, 0, 3]
+    method = make(name, Rows(model), **options)
+    found = np.concatenate([method.shares(b) for b in method.gather([docs])])
+    prior = (ALPHA / ALPHA.sum()).astype(np.float32)
+    assert np.allclose(found[:2], prior, atol=1e-6)
+    assert np.abs(found[2:] - prior).max(axis=1).min() > 0.05
+
+
+def test_weights_that_are_no_counts(made):
+    matrix, counts, model = made
+    x = matrix * np.float32(0.37)
+    wanted = np.stack([reference.bp(r, probabilities(counts), ALPHA, 1e-3, 100) for r in x])
+    assert np.abs(make("bp", Rows(model)).shares(documents(x)) - wanted).max() < 2e-4
+    sampled = make("gibbs", Rows(model), sweeps=400).shares(documents(x))
+    assert np.abs(sampled.sum(axis=1) - 1).max() < 1e-3 and np.abs(sampled - wanted).mean() < 0.05
+
+
+def test_words_that_are_impossible_say_nothing():
+    counts = np.zeros((4, 2))
+    counts[0], counts[1] = (5, 0), (0, 5)
+    model = model_of(counts, np.array([0.1, 0.3]), beta=0.0)
+    matrix = np.array([[3, 0, 1, 0], [0, 0, 2, 2]])
+    for name, options in (*METHODS, ("gibbs", {"joint": True})):
+        method = make(name, Rows(model), **options)
+        found = np.concatenate([method.shares(b) for b in method.gather([documents(matrix)])])
+        assert np.allclose(found, [[3.1 / 3.4, 0.3 / 3.4], [0.25, 0.75]], atol=1e-5), name
+
+
+def interleaved(tmp_path, matrix):
+    """A store whose documents' table lists training and held-out documents in turn."""
+    corpus = store(tmp_path / "c.zarr", matrix[:60], matrix[60:], blocks=3, ids=True)
+    path = corpus.path / "docs" / "part-00000.parquet"
+    table = pq.read_table(path)
+    order = sorted(range(D), key=lambda i: i * 2 if i < 60 else (i - 60) * 3 + 1)
+    pq.write_table(table.take(order), path)
+    return corpus, order
+
+
+def test_a_store_is_answered_in_the_order_of_its_ingest(made, tmp_path):
+    matrix, _, model = made
+    corpus, order = interleaved(tmp_path, matrix)
+    names = [f"train-{i}" if i < 60 else f"heldout-{i - 60}" for i in order]
+    whole = make("bp", Rows(model)).shares(documents(matrix))
+    for threads in (1, 2):
+        summary = infer(corpus, model, out=tmp_path / f"t{threads}.parquet", threads=threads)
+        table = pq.read_table(tmp_path / f"t{threads}.parquet")
+        assert table["id"].to_pylist() == names and summary["documents"] == D
+        assert (np.array(table["shares"].to_pylist(), np.float32) == whole[order]).all()
+    infer(corpus, model, out=tmp_path / "h.parquet", parts=("heldout",))
+    held = pq.read_table(tmp_path / "h.parquet")
+    assert held["id"].to_pylist() == [n for n in names if n.startswith("heldout")]
+
+
+def test_documents_removed_from_a_store_are_left_out(made, tmp_path):
+    matrix, _, model = made
+    corpus, order = interleaved(tmp_path, matrix)
+    path = corpus.path / "docs" / "part-00000.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.take([i for i in range(D) if i not in (3, 50)]), path)
+    infer(corpus, model, out=tmp_path / "t.parquet")
+    whole = make("bp", Rows(model)).shares(documents(matrix))
+    found = np.array(pq.read_table(tmp_path / "t.parquet")["shares"].to_pylist(), np.float32)
+    assert (found == whole[[d for i, d in enumerate(order) if i not in (3, 50)]]).all()
+
+
+def test_a_store_without_a_table_of_documents(made, tmp_path):
+    matrix, _, model = made
+    plain = store(tmp_path / "plain.zarr", matrix[:60], matrix[60:])
+    infer(plain, model, out=tmp_path / "t.parquet")
+    assert pq.read_table(tmp_path / "t.parquet")["id"].to_pylist() == [str(i) for i in range(D)]
+
+
+def test_words_are_matched_by_text(made, tmp_path):
+    matrix, counts, model = made
+    turn = np.random.default_rng(8).permutation(W)
+    other = TopicModel.from_arrays(counts[turn], [f"word{i}" for i in turn], ALPHA, BETA)
+    corpus = store(tmp_path / "c.zarr", matrix, matrix[:3])
+    found = []
+    for i, m in enumerate((model, other)):
+        infer(corpus, m, out=tmp_path / f"{i}.parquet")
+        found.append(np.array(pq.read_table(tmp_path / f"{i}.parquet")["shares"].to_pylist()))
+    assert np.abs(found[0] - found[1]).max() < 1e-4
+
+
+def test_what_cannot_be_meant_is_said(made, tmp_path):
+    matrix, _, model = made
+    corpus = store(tmp_path / "c.zarr", matrix, matrix[:3])
+    rows = Rows(model)
+    with pytest.raises(InputError, match="choose one of bp, gibbs, vb"):
+        make("mcmc", rows)
+    with pytest.raises(InputError, match="has no option joint"):
+        make("bp", rows, joint=True)
+    for options in ({"top": 0}, {"min_prob": 1.5}):
+        with pytest.raises(InputError):
+            infer(corpus, model, out=tmp_path / "t.csv", **options)
+    with pytest.raises(InputError, match="reads standard input"):
+        Source([corpus], model, parts=("train",), follow=True, threads=1)
+    with pytest.raises(InputError, match="is for raw documents"):
+        infer(corpus, model, out=tmp_path / "t.csv", text_field="body")
+    with pytest.raises(InputError, match=r"must end in \.parquet"):
+        infer(corpus, model, out=tmp_path / "t.txt")
+    assert [p.name for p in tmp_path.iterdir()] == ["c.zarr"]
+    assert sorted(methods()) == ["bp", "gibbs", "vb"] and all(m.cites for m in methods().values())
