@@ -19,13 +19,27 @@ _PUBLIC = {  # name -> module that has it; a room whose name is also a verb is i
     "compare": "topicstream.evaluation.matching",
     "evaluate": "topicstream.evaluation.evaluate",
     "infer": "topicstream.inference.infer",
+    "rollback": "topicstream.retrain.publish",
     "show": "topicstream.report.show",
     "train": "topicstream.training.loop",
     "update": "topicstream.retrain.update",
 }
-_VERBS = ("ingest",)
+_VERBS = ("ingest", "retrain")
 
-__all__ = ["Corpus", "TopicModel", "__version__", "compare", "evaluate", "infer", "ingest", "show", "train", "update"]
+__all__ = [
+    "Corpus",
+    "TopicModel",
+    "__version__",
+    "compare",
+    "evaluate",
+    "infer",
+    "ingest",
+    "retrain",
+    "rollback",
+    "show",
+    "train",
+    "update",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -52,9 +52,9 @@ def raw_files(raw: Path, patterns: tuple[str, ...]) -> Iterator[str]:
         names[:] = [n for n in names if not n.startswith(".")]
         for name in files:
             below = (Path(folder) / name).relative_to(raw).as_posix()
-            if not name.startswith(".") and not name.endswith(UNFINISHED):
-                if any(fnmatch(below, p) or fnmatch(name, p) for p in patterns):
-                    found.append(below)
+            wanted = any(fnmatch(below, p) or fnmatch(name, p) for p in patterns)
+            if wanted and not name.startswith(".") and not name.endswith(UNFINISHED):
+                found.append(below)
     yield from sorted(found)
 
 
