@@ -104,7 +104,7 @@ def test_gibbs_joint_has_the_exact_mean():
     assert np.abs(wanted - alone).max() > 0.02  # so the test can tell one from the other
 
 
-METHODS = [("bp", {}), ("vb", {}), ("vb", {"sparse": 2}), ("gibbs", {"sweeps": 10, "burn": 3})]
+METHODS: list[tuple[str, dict]] = [("bp", {}), ("vb", {}), ("vb", {"sparse": 2}), ("gibbs", {"sweeps": 10, "burn": 3})]
 
 
 @pytest.mark.parametrize(("name", "options"), METHODS)

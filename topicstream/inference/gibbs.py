@@ -193,6 +193,7 @@ class Gibbs(Method):
         if not (sweeps >= 1 and burn >= 0 and seed >= 0):
             raise InputError(f"--sweeps {sweeps} --burn {burn} --seed {seed}: give at least 1, 0 and 0")
         self.rows, self.sweeps, self.burn, self.seed, self.joint = rows, int(sweeps), int(burn), int(seed), bool(joint)
+        self.needs_all = self.joint
         norms = np.asarray(rows.model.totals, np.float64) + rows.model.n_words * rows.beta
         self._inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
         self._found: dict[int, np.ndarray] = {}

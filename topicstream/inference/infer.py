@@ -70,6 +70,10 @@ def infer(
         raise TopicsError(f"{out}: exists; --force replaces it")
     opened = model if isinstance(model, TopicModel) else _open(model, mem_limit)
     means = make(method, Rows(opened), **(options or {}))
+    if follow and means.needs_all:
+        raise InputError("--follow: joint sampling needs all documents before it answers; leave --joint out")
+    if follow and isinstance(out, (str, Path)):
+        raise InputError(f"--follow writes to standard output; {out} would appear at the end only")
     threads = 1 if follow else threads or default_threads()
     source = Source(paths, opened, parts=parts, follow=follow, threads=threads, **reading)
     tally = Tally()

@@ -45,6 +45,7 @@ class Method(ABC):
 
     name: ClassVar[str]
     cites: ClassVar[str]
+    needs_all: bool = False  # reads all documents before the first answer
 
     @abstractmethod
     def __init__(self, rows: Rows, **options: Any) -> None: ...

@@ -15,6 +15,7 @@ from topicstream.inference.documents import Documents, cut, known
 from topicstream.ingest.documents import TextRun
 from topicstream.ingest.guess import guess
 from topicstream.ingest.reader import Piece, ReadOptions, Run, Task, pieces, reader_named
+from topicstream.ingest.source import to_utf8
 from topicstream.model.topic_model import TopicModel
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
@@ -95,6 +96,7 @@ def follow(options: ReadOptions, reading: Reading) -> Iterator[Documents]:
         else:
             data, rest = rest, b""
         if data:
+            data = to_utf8(data, options.encoding)
             if form is None:
                 form = guess(
                     "stdin.lines" if not data.lstrip().startswith(b"{") else "stdin.jsonl", data, in_folder=False
