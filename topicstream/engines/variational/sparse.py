@@ -201,6 +201,7 @@ def sparse_step(
     n, used, n_trial, used_trial = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full)
     logs, scores, columns, tried = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full, np.uint8)
     active, totals = np.zeros(full, np.uint16), np.zeros(4, np.float32)
+    flat = e.reshape(e.size)
     prior = 0.0
     for k in range(topics):
         prior += alpha[k]
@@ -225,62 +226,14 @@ def sparse_step(
                     _shrink(used, columns, active, width, full)
                     narrow, again, width = True, False, -(-alive // 16) * 16
                     _gather(first, last, words, e, active, own_of, width)
-            if narrow:
-                change, hard = _inner(
-                    src,
-                    first,
-                    cells,
-                    words,
-                    counts,
-                    own_of,
-                    False,
-                    kept,
-                    width,
-                    t,
-                    most,
-                    selecting,
-                    again,
-                    p,
-                    work,
-                    totals,
-                    acc,
-                    z,
-                    active,
-                    used,
-                    n,
-                    columns,
-                    logs,
-                    scores,
-                )
-                if change < tol or inner >= most_inner:
-                    break
-            else:
-                change, hard = _inner(
-                    src,
-                    first,
-                    cells,
-                    words,
-                    counts,
-                    e.reshape(e.size),
-                    True,
-                    kept[:0],
-                    width,
-                    t,
-                    most,
-                    True,
-                    False,
-                    p,
-                    work,
-                    totals,
-                    acc,
-                    z,
-                    active,
-                    used,
-                    n,
-                    columns,
-                    logs,
-                    scores,
-                )
+            wide = not narrow  # variables, not literals: numba would compile _inner anew for each
+            source = flat if wide else own_of
+            change, hard = _inner(
+                src, first, cells, words, counts, source, wide, kept[:0] if wide else kept, width, t, most, selecting,
+                again, p, work, totals, acc, z, active, used, n, columns, logs, scores
+            )  # fmt: skip
+            if narrow and (change < tol or inner >= most_inner):
+                break
         reports[d, CAPPED] = 1.0 if not change < tol else 0.0
         bound, fit = _bound(
             src,
@@ -311,32 +264,11 @@ def sparse_step(
             hard_trial = 0
             for step in range(restart_inner):
                 _alive(n_trial, columns, width, used_trial)
+                selecting, again, wide = step == 0, step < 0, step < 0
                 change, hard_trial = _inner(
-                    src,
-                    first,
-                    cells,
-                    words,
-                    counts,
-                    own_of,
-                    False,
-                    kept_trial,
-                    width,
-                    t_trial,
-                    most,
-                    step == 0,
-                    False,
-                    p,
-                    work,
-                    totals,
-                    acc,
-                    z_trial,
-                    active,
-                    used_trial,
-                    n_trial,
-                    columns,
-                    logs,
-                    scores,
-                )
+                    src, first, cells, words, counts, own_of, wide, kept_trial, width, t_trial, most, selecting, again, p,
+                    work, totals, acc, z_trial, active, used_trial, n_trial, columns, logs, scores
+                )  # fmt: skip
                 inner += 1
                 if change < tol:
                     break

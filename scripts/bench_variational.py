@@ -1,0 +1,161 @@
+"""Sparse-L against dense, and the variational engines against each other (paper 002, Fig. 3 and 4).  Markdown on stdout.
+
+    python scripts/bench_variational.py CORPUS.zarr [...]        a few minutes
+    FULL=1 python scripts/bench_variational.py CORPUS.zarr [...] K up to 800, every L, 50 passes of VB
+
+Local steps are timed alone, in CPU seconds of one thread, on the same blocks and the same topics (two passes of ``ovb``);
+what a block needs whatever L is (word weights, the delta) is inside both times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from topicstream.corpus.reader import Corpus
+from topicstream.engines import find
+from topicstream.engines.base import Key, Out, Rows, Scratch, Shape, padded
+from topicstream.training.loop import train
+
+FULL = os.environ.get("FULL") == "1"
+
+
+def history(model: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (model / "history.jsonl").read_text().splitlines()]
+
+
+def run(corpus: Path, algo: str, topics: int, passes: int, **options: Any) -> list[dict[str, Any]]:
+    """The history of a run with held-out perplexity after each pass and ``at``: seconds of training so far."""
+    with tempfile.TemporaryDirectory() as folder:
+        train(
+            corpus, folder, algo=algo, topics=topics, passes=passes, tol=0.0, eval_every=1, force=True, options=options
+        )
+        records = history(Path(folder))
+    at = 0.0
+    for record in records:
+        at += record["seconds"] - record.get("eval_seconds", 0.0)
+        record["at"] = at
+    return records
+
+
+def trained_topics(corpus: Corpus, topics: int, passes: int = 2) -> np.ndarray:
+    """Topics after a few passes of ``vb``, by the engine itself: float32[W, P]."""
+    kind: Any = find("vb")
+    engine = kind(shape_of(corpus, topics), kind.Options(alpha=0.5 / topics, beta=0.1))
+    rng = np.random.default_rng(0)
+    phi = np.zeros((corpus.n_words, padded(topics)), np.float32)
+    picks = {int(d): k for k, d in enumerate(rng.choice(corpus.n_docs, topics, replace=corpus.n_docs < topics))}
+    for block in corpus.blocks():
+        np.add.at(phi, (block.vocab[block.words],), (block.counts / corpus.n_tokens)[:, None].astype(np.float32))
+        for d in range(block.n_docs):
+            if block.first_doc + d in picks:
+                s = slice(block.indptr[d], block.indptr[d + 1])
+                phi[block.vocab[block.words[s]], picks[block.first_doc + d]] += block.counts[s] / block.counts[s].sum()
+    phi[:, topics:] = 0
+    phi *= corpus.n_tokens / phi.sum(dtype=np.float64)
+    for _ in range(passes):
+        new = np.zeros_like(phi)
+        for block in corpus.blocks(grid=corpus.grid(engine.block_cells())):
+            new[block.vocab] += visit(engine, block, phi)[1].delta["phi"]
+        phi = new
+    return phi
+
+
+def shape_of(corpus: Corpus, topics: int) -> Shape:
+    return Shape(corpus.n_docs, corpus.n_words, corpus.n_cells, float(corpus.n_tokens), topics, corpus.weighted)
+
+
+SCRATCH = Scratch()
+
+
+def visit(engine: Any, block: Any, phi: np.ndarray) -> tuple[float, Out]:
+    """(CPU seconds, what came out) of one visit."""
+    delta = {"phi": SCRATCH.array("delta", (block.n_words, phi.shape[1]), np.float32)}
+    out = Out(delta, {}, {n: np.zeros(m) for n, m in engine.stats.items()}, SCRATCH, SCRATCH)
+    rows = {"phi": Rows(phi, block.vocab.astype(np.int64))}
+    totals = {"phi": phi.sum(axis=0, dtype=np.float64)}
+    began = time.thread_time()
+    engine.process(block, rows, totals, {}, engine.initial_params(), Key(0, 1), out)
+    return time.thread_time() - began, out
+
+
+def local_steps(path: Path) -> None:
+    corpus, kind = Corpus.open(path), cast(Any, find("svi"))
+    print(f"\n### Local step, {path.stem}: ns a cell (inner iterations a document; bound a token)\n")
+    levels = [1, 2, 4, 8, 16] if FULL else [1, 8]
+    print("| K | restarts | dense | " + " | ".join(f"L = {n}" for n in levels) + " | dense / L = 8 |")
+    print("|---" * (len(levels) + 4) + "|")
+    for topics in [100, 200, 400, 800] if FULL else [100, 400]:
+        phi = trained_topics(corpus, topics)
+        for restarts in (0, 5):
+            engines = [
+                kind(shape_of(corpus, topics), kind.Options(sparsity=n, restarts=restarts))
+                for n in [topics, *levels]
+            ]
+            grid = corpus.grid(engines[0].block_cells(), engines[0].block_docs())
+            numbers = np.linspace(0, len(grid) - 1, min(len(grid), 12 if FULL else 4)).astype(int)
+            blocks = list(corpus.blocks(numbers, grid=grid))
+            cells = sum(b.n_cells for b in blocks)
+            texts, nanos = [], []
+            for engine in engines:
+                best = np.full(len(blocks), np.inf)
+                for repeat in range(4):
+                    seen = [visit(engine, b, phi) for b in blocks]
+                    best = np.minimum(best, [s for s, _ in seen]) if repeat else best
+                inner = sum(o.stats["inner"][0] for _, o in seen) / sum(o.stats["docs"][0] for _, o in seen)
+                bound = sum(o.stats["bound"][0] for _, o in seen) / sum(o.stats["tokens"][0] for _, o in seen)
+                nanos.append(1e9 * best.sum() / cells)
+                texts.append(f"{nanos[-1]:.0f} ({inner:.0f}; {bound:.4f})")
+            gain = nanos[0] / nanos[1 + levels.index(8)]
+            print(f"| {topics} | {restarts} | " + " | ".join(texts) + f" | {gain:.2f} |", flush=True)
+
+
+def curves(path: Path) -> None:
+    topics, passes = 100, 10 if FULL else 3
+    print(f"\n### Held-out perplexity, {path.stem}, K = {topics}: perplexity (seconds) after each pass\n")
+    runs: dict[str, tuple[str, dict[str, Any]]] = {}
+    runs |= {f"svi L = {n}": ("svi", {"sparsity": n}) for n in ([1, 2, 4, 8, 16, topics] if FULL else [1, 8, topics])}
+    runs |= {"ovb": ("ovb", {"alpha": 0.5 / topics, "beta": 0.1}), "mvi L = 8": ("mvi", {"sparsity": 8})}
+    drawn = {}
+    for label, (algo, options) in runs.items():
+        records = [r for r in run(path, algo, topics, passes, **options) if r["heldout_perplexity"]]
+        drawn[label] = ([r["at"] for r in records], [r["heldout_perplexity"] for r in records])
+        print(f"- {label}: " + ", ".join(f"{r['heldout_perplexity']:.0f} ({r['at']:.1f})" for r in records), flush=True)
+    batch = [
+        r for r in run(path, "vb", topics, 50 if FULL else 10, alpha=0.5 / topics, beta=0.1) if r["heldout_perplexity"]
+    ]
+    goal, at = batch[-1]["heldout_perplexity"], batch[-1]["at"]
+    memoized = drawn["mvi L = 8"]
+    reached = next((s for s, p in zip(*memoized) if p <= goal), None)
+    print(
+        f"- vb: {goal:.0f} after {len(batch)} passes, {at:.1f} s; mvi L = 8 reaches it "
+        + (f"after {reached:.1f} s" if reached else "not within its passes")
+    )
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        return
+    for label, (x, y) in drawn.items():
+        pyplot.plot(x, y, label=label)
+    pyplot.xlabel("seconds")
+    pyplot.ylabel("held-out perplexity")
+    pyplot.legend()
+    name = f"variational-{path.stem}.png"
+    pyplot.savefig(name)
+    pyplot.close()
+    print(f"- plot: {name}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    for argument in sys.argv[1:]:
+        local_steps(Path(argument))
+        curves(Path(argument))
