@@ -30,11 +30,11 @@ from topicstream.ingest.progress import Shown
 from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.retrain import decide as rules
-from topicstream.retrain import publish
+from topicstream.retrain import publish, survey
 from topicstream.retrain.align import align, first_ids, read_ids
 from topicstream.retrain.config import Config, When, load, parse_seconds
-from topicstream.retrain.drift import measure, stage, verdict
-from topicstream.retrain.files import Found, scan
+from topicstream.retrain.drift import verdict
+from topicstream.retrain.files import scan
 from topicstream.retrain.gate import judge
 from topicstream.retrain.log import Log
 from topicstream.retrain.update import train_on
@@ -130,18 +130,19 @@ class Cycle:
         found = scan(
             self.config.raw, self.config.patterns, self.state["files"], incoming, self.config.changed != "ignore"
         )
-        self._tell(found)
+        survey.tell(self.config, self.state, found, self.log)
         present = publish.current(self.folder)
         manifest = read_manifest(publish.version_path(self.folder, present)) if present is not None else None
-        new, figures = self._news(found, manifest), None
-        if found.any and present is not None and self._has_corpus():
-            figures = self._measure(present, found, incoming)
+        new, figures = survey.news(self.config, self.state, found, manifest), None
+        if found.any and present is not None and self._fingerprint() is not None:
+            model = self._open(publish.version_path(self.folder, present))
+            figures = survey.drift_of(self.config, model, found, incoming, self.threads, self.log)
         drifted = verdict(figures, self.config.drift) if figures else []
         decision = rules.decide(
             model=manifest,
             new=new,
             drifted=drifted,
-            age=self._age(),
+            age=survey.age(self.state, self.log),
             when=self.config.when,
             train=self.config.train,
             forced=full,
@@ -208,11 +209,11 @@ class Cycle:
         progress = Shown(self.log.stream)
         if append:
             given |= {"append": True, "grow_vocab": grow}
-        limits = {"mem_limit": self.config.train.mem_limit, "workers": self.config.train.threads}
+        given |= {"mem_limit": self.config.train.mem_limit, "workers": self.config.train.threads}
         try:
-            ingest([source], self.config.corpus, progress=progress, on_duplicate=rule, **given, **limits)
+            ingest([source], self.config.corpus, progress=progress, on_duplicate=rule, **given)
         except InputError as e:
-            raise type(e)(str(e).replace(str(source), str(self.config.raw))) from None
+            raise survey.raw_names(e, [source], self.config.raw) from None
         finally:
             progress.close()
 
@@ -324,14 +325,11 @@ class Cycle:
     def _rule(self) -> str:
         return "replace" if self.config.changed == "replace" else "skip"
 
-    def _has_corpus(self) -> bool:
-        return (self.config.corpus / "manifest.json").exists()
-
     def _fingerprint(self) -> str | None:
-        return Corpus.open(self.config.corpus).fingerprint if self._has_corpus() else None
+        return survey.fingerprint(self.config)
 
     def _documents(self) -> int:
-        if not self._has_corpus():
+        if self._fingerprint() is None:
             return 0
         corpus = Corpus.open(self.config.corpus)
         return int(corpus.part()["docs"] + corpus.part(True)["docs"])
@@ -345,57 +343,6 @@ class Cycle:
 
     def _manifest_of(self, number: int | None) -> dict[str, Any] | None:
         return read_manifest(publish.version_path(self.folder, number)) if number is not None else None
-
-    def _news(self, found: Found, model: Mapping[str, Any] | None) -> str:
-        """What is new, in words: files, or documents in the corpus that the model has not been trained on."""
-        if found.any:
-            parts = [(len(found.new), "new"), (len(found.changed), "changed")]
-            return " and ".join(f"{n} {what} file{'s' if n > 1 else ''}" for n, what in parts if n)
-        mark = self._fingerprint()
-        if mark is None or (model is not None and (model.get("corpus") or {}).get("fingerprint") == mark):
-            return ""
-        if (self.state.get("refused") or {}).get("corpus") == mark:
-            return ""
-        return "documents in the corpus that the model was not trained on"
-
-    def _age(self) -> float | None:
-        dates = [d for d in (self.state["last_trained"], self.state["last_tried"]) if d is not None]
-        age = rules.seconds_since(max(dates), rules.now()) if dates else None
-        if age is not None and age < 0:
-            self.log(
-                f"warning: the clock stands {-age:.0f} s before the last training; no time is taken to have passed"
-            )
-            return 0.0
-        return age
-
-    def _tell(self, found: Found) -> None:
-        known = len(self.state["files"])
-        self.log(
-            f"{self.config.raw}: {len(found.new)} new, {len(found.changed)} changed, {len(found.gone)} deleted files, "
-            f"{known} known"
-        )
-        for name in found.unsettled:
-            self.log(f"warning: {self.config.raw / name} is being written to; it waits for the next run")
-
-    def _measure(self, present: int, found: Found, incoming: Path) -> dict[str, Any]:
-        """Drift of the documents of the new and changed files."""
-        corpus = Corpus.open(self.config.corpus)
-        sources = [incoming / n for n, files in (("new", found.new), ("changed", found.changed)) if files]
-        given = dict(self.config.ingest)
-        limits = {"mem_limit": self.config.train.mem_limit, "workers": self.config.train.threads}
-        place = self.folder / "incoming" / "measured.zarr"
-        try:
-            staged = stage(sources, place, corpus, given, **limits)
-        except InputError as e:
-            message = str(e)
-            for source in sources:
-                message = message.replace(str(source), str(self.config.raw))
-            raise type(e)(message) from None
-        figures = measure(self._open(publish.version_path(self.folder, present)), corpus, staged, self.threads)
-        shutil.rmtree(place, ignore_errors=True)
-        shown = ", ".join(f"{k} {v:.3f}" if v < 2 else f"{k} {v:,.0f}" for k, v in figures.items() if v is not None)
-        self.log(f"drift: {shown}")
-        return figures
 
     def _summary(self, told: Mapping[str, Any]) -> dict[str, Any]:
         """The summary of a cycle, one JSON line: finite numbers only."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from datetime import datetime
-from typing import TextIO
+from typing import TextIO, cast
 
 
 class Log:
@@ -13,7 +13,7 @@ class Log:
 
     def __init__(self, target: TextIO | None = None, quiet: bool = False) -> None:
         self.verbosity = -1 if quiet else 0
-        self.stream: TextIO = Timestamped(target or sys.stderr, quiet)
+        self.stream = cast(TextIO, Timestamped(target or sys.stderr, quiet))
 
     def __call__(self, text: str) -> None:
         print(text, file=self.stream, flush=True)
