@@ -178,9 +178,9 @@ def sweep_narrow(indptr, words, counts, base, index, alpha, beta, lam, n_all, w_
     for k in range(width):
         alpha_sum += alpha[k]
         topics += int(alpha[k] > 0.0)
-    for word in range(len(per_n_w)):
-        per_n_w[word] = one / total(load(base, get(index, word) * width))
-        store(delta, word * width, zero)
+    for v in range(len(per_n_w)):
+        per_n_w[v] = one / total(load(base, get(index, v) * width))
+        store(delta, v * width, zero)
     n_cells, ahead = len(words), rows_ahead(width)
     per_n_all = np.float32(1.0 / n_all)
     loglik = 0.0
