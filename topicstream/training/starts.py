@@ -66,6 +66,8 @@ def draw_documents(corpus: Corpus, n: int, seed: int, draw: int = _PASS) -> np.n
     first = 0
     for s in range(len(corpus.part()["blocks"])):
         lengths = corpus.lengths(s)
+        gone = corpus.removed()
+        lengths[gone[(gone[:, 1] == 0) & (gone[:, 2] == s), 3]] = 0  # removed documents keep their row, without words
         keys = np.empty(len(lengths))
         _draw_keys(seed, draw, first, lengths, SHORT, keys)
         there = np.flatnonzero(keys >= 0)
