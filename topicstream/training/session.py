@@ -276,6 +276,10 @@ class Session:
                     if self.engine.takes_sample(number):
                         table.take_sample()
             own = self.engine.end_pass(self.params, found, totals)
+            if type(self.engine).end_pass_rows is not Engine.end_pass_rows:
+                own |= self.engine.end_pass_rows(self.params, self.stats, self.tables["phi"].pieces())
+            if own.get("bound_fall"):
+                self._progress.say(f"warning: the bound fell by {own['bound_fall']:.3g} in pass {number}")
             if tokens > 0 and "loglik" in self.stats:
                 perplexity = float(np.exp(-self.stats["loglik"][0] / tokens))
                 self._perplexities = [*self._perplexities[-3:], perplexity]
