@@ -1,0 +1,79 @@
+"""Vectors from scattered places against NumPy, and the same bits with and without AVX-512."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from topicstream.kernels.gather import gather, highest, index, narrow, root, scatter, squeeze, widen
+from topicstream.kernels.jit import kernel
+from topicstream.kernels.simd import load, splat, store
+
+
+@kernel
+def exercise(table, at, small, wide, out, topics, values):
+    """Every intrinsic once; returns the largest lane and how many entries were squeezed."""
+    ids = index(at, 0)
+    v = gather(table, 3, ids)
+    store(out, 0, v)
+    scatter(table, 3, ids, v + splat(np.float32(0.25)))
+    store(out, 16, narrow(small, 16, root(widen(small, 0))))
+    store(out, 32, narrow(wide, 16, widen(wide, 0)))
+    store(out, 48, widen(table, 0))
+    n = squeeze(topics, values, 5, 32, load(out, 64))
+    return highest(v), n
+
+
+def arrays():
+    rng = np.random.default_rng(2)
+    table = rng.random(400).astype(np.float32)
+    at = rng.choice(380, 16, replace=False).astype(np.uint16)
+    small = rng.integers(0, 256, 32).astype(np.uint8)
+    wide = rng.integers(0, 65536, 32).astype(np.uint16)
+    out = np.zeros(80, np.float32)
+    out[64:] = np.where(rng.random(16) < 0.5, 0, rng.random(16))
+    return table, at, small, wide, out, np.zeros(40, np.uint16), np.zeros(40, np.float32)
+
+
+def test_equals_numpy():
+    table, at, small, wide, out, topics, values = arrays()
+    before, row = table.copy(), out[64:].copy()
+    top, n = exercise(table, at, small, wide, out, topics, values)
+    want = before[3 + at.astype(int)]
+    np.testing.assert_array_equal(out[:16], want)
+    assert top == want.max()
+    moved = before.copy()
+    moved[3 + at.astype(int)] += np.float32(0.25)
+    np.testing.assert_array_equal(table, moved)
+    rounded = np.floor(np.sqrt(small[:16].astype(np.float32)) + np.float32(0.5))
+    np.testing.assert_array_equal(small[16:], rounded)
+    np.testing.assert_array_equal(out[16:32], rounded)
+    np.testing.assert_array_equal(wide[16:], wide[:16])
+    lanes = np.flatnonzero(row)
+    assert n == len(lanes)
+    np.testing.assert_array_equal(topics[5 : 5 + n], 32 + lanes)
+    np.testing.assert_array_equal(values[5 : 5 + n], row[lanes])
+
+
+def digest():
+    """All results as hexadecimal."""
+    given = arrays()
+    exercise(*given)
+    return [a.tobytes().hex() for a in given[:5]]
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="chooses among x86 processors")
+def test_without_avx512_the_bits_are_the_same(tmp_path):
+    env = {
+        **os.environ,
+        "NUMBA_CPU_NAME": "x86-64-v2",
+        "NUMBA_CPU_FEATURES": "-avx512f",
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
+    code = "import json; from tests.test_gather import digest; print(json.dumps(digest()))"
+    plain = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout
+    assert json.loads(plain) == digest()
