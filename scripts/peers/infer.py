@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from trainers import Data, Setting, tomotopy_lda
+from trainers import Data, Setting, tomotopy_model, tomotopy_phi
 
 
 def main() -> None:
@@ -37,24 +37,21 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     words = json.loads((args.train / "meta.json").read_text())["words"]
     setting = Setting(args.topics, args.alpha, args.beta, args.passes, args.workers, args.seed)
-    model, phi = None, None
-    for _, phi in tomotopy_lda(Data.read(args.train, words), setting):
-        model = phi.__closure__  # the last pass's
-    assert phi is not None and model is not None
-    np.save(args.out / "phi.npy", phi())
-    lda = next(c.cell_contents for c in model if type(c.cell_contents).__name__ == "LDAModel")
+    data = Data.read(args.train, words)
+    model, names = tomotopy_model(data, setting)
+    model.train(args.passes, workers=args.workers)
+    np.save(args.out / "phi.npy", tomotopy_phi(model, data, setting))
     new = Data.read(args.new, words)
-    names = np.array([f"w{i}" for i in range(words)], dtype=object)
     begin = time.perf_counter()
     documents, rows = [], []
     for d in range(new.n_docs):
         cells = slice(new.indptr[d], new.indptr[d + 1])
-        document = lda.make_doc(np.repeat(names[new.words[cells]], new.counts[cells]).tolist())
+        document = model.make_doc(np.repeat(names[new.words[cells]], new.counts[cells]).tolist())
         if len(document.words):
             documents.append(document)
             rows.append(d)
     made = time.perf_counter()
-    shares, _ = lda.infer(documents, iterations=args.iterations, workers=args.workers)
+    shares, _ = model.infer(documents, iterations=args.iterations, workers=args.workers)
     done = time.perf_counter()
     out = np.full((new.n_docs, args.topics), np.nan, np.float32)
     out[rows] = shares

@@ -56,8 +56,8 @@ class Setting:
     seed: int
 
 
-def tomotopy_lda(data: Data, s: Setting) -> Iterator[Step]:
-    """tomotopy's parallel collapsed Gibbs sampler, priors fixed."""
+def tomotopy_model(data: Data, s: Setting):
+    """tomotopy's model with its documents in place, priors fixed, and the names of the words."""
     import tomotopy as tp
 
     model = tp.LDAModel(k=s.topics, alpha=s.alpha, eta=s.beta, seed=s.seed)
@@ -68,20 +68,27 @@ def tomotopy_lda(data: Data, s: Setting) -> Iterator[Step]:
             model.add_doc(np.repeat(names[data.words[cells]], data.counts[cells]).tolist())
     model.optim_interval = 0
     model.train(0, workers=s.workers)
+    return model, names
+
+
+def tomotopy_phi(model, data: Data, s: Setting) -> np.ndarray:
+    """Counts [W, K] without the prior."""
     order = np.array([int(w[1:]) for w in model.used_vocabs])
+    out = np.zeros((data.n_words, s.topics), np.float32)
+    sizes = np.asarray(model.get_count_by_topics(), np.float64)
+    for k in range(s.topics):
+        p = np.asarray(model.get_topic_word_dist(k), np.float64)
+        out[order, k] = np.maximum(p * (sizes[k] + len(order) * s.beta) - s.beta, 0)
+    return out
 
-    def phi() -> np.ndarray:
-        out = np.zeros((data.n_words, s.topics), np.float32)
-        sizes = np.asarray(model.get_count_by_topics(), np.float64)
-        for k in range(s.topics):
-            p = np.asarray(model.get_topic_word_dist(k), np.float64)
-            out[order, k] = np.maximum(p * (sizes[k] + len(order) * s.beta) - s.beta, 0)
-        return out
 
+def tomotopy_lda(data: Data, s: Setting) -> Iterator[Step]:
+    """tomotopy's parallel collapsed Gibbs sampler, priors fixed."""
+    model, _ = tomotopy_model(data, s)
     for _ in range(s.passes):
         begin = time.perf_counter()
         model.train(1, workers=s.workers)
-        yield time.perf_counter() - begin, phi
+        yield time.perf_counter() - begin, lambda: tomotopy_phi(model, data, s)
 
 
 def gensim_online(data: Data, s: Setting) -> Iterator[Step]:

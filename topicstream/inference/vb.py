@@ -25,8 +25,8 @@ from topicstream.inference.method import Method, Rows
 from topicstream.kernels.digamma import digamma, exp
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.panel import LEAST, sweep
-from topicstream.kernels.select import keep_top
-from topicstream.kernels.simd import WIDTH, load, splat, store
+from topicstream.kernels.select import SMALLEST, keep_top, where
+from topicstream.kernels.simd import WIDTH, fma, load, splat, store
 
 TOLERANCE = 0.01
 INNER = 100
@@ -53,16 +53,17 @@ def word_weights(rows, base, beta, norms, own):
 @kernel
 def _select(cells, x, own, t, most, p, work, kept, acc):
     """A selection: kept = own where own * t is among the ``most`` largest of its row, else 0; acc as in ``sweep``."""
-    width = own.shape[1]
+    width, least = own.shape[1], splat(SMALLEST)
     for j in range(cells):
         o = j * width
         for k in range(0, width, WIDTH):
             store(p, k, load(own, o + k) * load(t, k))
         z = keep_top(p, 0, width, most, work)
-        share = x[j] / z if z > LEAST else np.float32(0)
-        for k in range(width):
-            kept[j, k] = own[j, k] if p[k] > 0 else np.float32(0)
-            acc[k] += share * kept[j, k]
+        share = splat(x[j] / z if z > LEAST else np.float32(0))
+        for k in range(0, width, WIDTH):
+            v = where(load(p, k), least, load(own, o + k))
+            store(kept, o + k, v)
+            store(acc, k, fma(share, v, load(acc, k)))
 
 
 @kernel
