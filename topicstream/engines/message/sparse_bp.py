@@ -2,17 +2,21 @@
 
 A cell's message is exact belief propagation (its own old share is taken out of theta, phi and lam) over the topics that
 are active in its document; it is stored as L small integers, without topic ids, since the document's cells share them:
-L bytes a cell whatever K is.  What was weighed, on which corpora, and what was measured is in scripts/BENCHMARKS.md;
-the decisions:
+L bytes a cell whatever K is.  The decisions (measured by scripts/bench_message.py; held-out perplexity, alpha 0.1):
 
     active set   the L largest topics of the document's mixture under the seed topics; no dense pass is needed.  For all
                  documents in turn, every ``reopen`` passes, topics outside bid with the gradient of the document's
-                 likelihood, summed over the words that they are strong for, and change places with the weakest inside.
-    values       8 bits on a square-root scale: no loss against 16 bits or float32 (20news, K = 100: 2632 and 2633).
-    L            one a corpus and a multiple of 16, the lanes of a register; the cut is per document, not per cell:
-                 per cell it cost 2 % (L = 16 against dense), per document nothing.
+                 likelihood, summed over the words that they are strong for, and change places with the weakest inside
+                 (20news, K = 100, 30 passes: 2632; never reopened 2679; every 2 or 8 passes 2635, 2632).
+    L            one a corpus and a multiple of 16, the lanes of a register; the cut is per document, not per cell.
+                 20news, K = 100, 50 passes: L = 16 2604, 32 2595, dense 2608.  Wiki articles, K = 500, 40 passes:
+                 L = 16 3845, 32 3752.
+    values       8 bits on a square-root scale: 2632 where 16 bits give 2633.
+    start        every cell begins with its document's mixture, whatever the word: starting from the words' own topics is
+                 2 % worse after 10 passes.
     order        word by word inside a block, so that a row of phi is read once and stays in the first cache.  theta and
-                 phi move after each cell, lam after each round.
+                 phi move after each cell, lam after each round.  Gathering topics of rare words from the table without
+                 reading their rows was tried: slower at K = 500 and no faster at K = 2000.
 
 With --sparsity K and 32 bits a message it is dense belief propagation in that order.
 """
