@@ -168,6 +168,20 @@ def test_a_model_of_counts_says_that_it_cannot_read_text(made, tmp_path, capsys)
     assert [(r["tokens"], r["flag"]) for r in lines(tmp_path / "t.jsonl")] == [(4.0, None), (1.0, "unknown")]
 
 
+def test_weighted_cells(made, tmp_path):
+    _, folder = made
+    (tmp_path / "x.svm").write_text("1 1:0.5 3:2.25\n1 2:0.25 3:1\n")
+    (tmp_path / "words.txt").write_text("word4\nword9\nnever\n")
+    topicstream.ingest(tmp_path / "x.svm", tmp_path / "w.zarr", weighted=True, vocab=str(tmp_path / "words.txt"), heldout=0)
+    raw = (tmp_path / "x.svm", "--weighted", "--words", tmp_path / "words.txt")
+    for method in ("bp", "gibbs"):
+        assert topics(folder, *raw, "-o", tmp_path / f"{method}.jsonl", "--method", method) == 0
+        rows = lines(tmp_path / f"{method}.jsonl")
+        assert [(r["tokens"], r["oov_rate"]) for r in rows] == [(2.75, round(2.25 / 2.75, 9)), (1.25, 0.8)]
+        assert topics(folder, tmp_path / "w.zarr", "-o", tmp_path / f"{method}2.jsonl", "--method", method) == 0
+        assert lines(tmp_path / f"{method}2.jsonl") == rows
+
+
 @pytest.mark.parametrize("form", ["jsonl", "lines"])
 def test_follow_answers_a_line_before_the_next_is_sent(made, form):
     _, folder = made

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError
@@ -66,6 +67,7 @@ def infer(
     choice.check(top, min_prob)
     begin = time.perf_counter()
     calm_malloc()
+    pa.set_memory_pool(pa.system_memory_pool())  # what is freed goes back; mimalloc would keep 40 MB
     if isinstance(out, (str, Path)) and Path(out).exists() and not force:
         raise TopicsError(f"{out}: exists; --force replaces it")
     opened = model if isinstance(model, TopicModel) else _open(model, mem_limit)

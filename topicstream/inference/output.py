@@ -16,7 +16,7 @@ from topicstream.inference.keep import Lists
 from topicstream.inference.text import csv_head, csv_lines, json_lines
 
 About = tuple[np.ndarray, np.ndarray, np.ndarray]
-VALUES_OF_GROUP = 1 << 21
+VALUES_OF_GROUP = 1 << 20
 ROWS_OF_GROUP = 1 << 16
 
 

@@ -50,6 +50,8 @@ class _Part:
 
     def __init__(self, corpus: Corpus, heldout: bool, pool: ThreadPoolExecutor) -> None:
         self._corpus, self._heldout, self._pool = corpus, heldout, pool
+        parts = [corpus.part(p)["docs"] for p in (False, True)]
+        self._ahead = parts[heldout] == max(parts)  # only of the larger part: a block takes 8 MiB
         docs = [b["docs"] for b in corpus.part(heldout)["blocks"]]
         self.first = np.concatenate(([0], np.cumsum(np.array(docs, np.int64)))).astype(np.int64)
         self.at = -1
@@ -59,7 +61,8 @@ class _Part:
 
     def _decode(self, storage: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         raw = self._corpus.decode(storage, self._heldout)
-        words, marker = np.empty(len(raw.gaps), np.int32), np.zeros(self._corpus.n_words, np.uint8)
+        words = raw.gaps.view(np.int32)  # in place: a gap is read before its id is written
+        marker = np.zeros(self._corpus.n_words, np.uint8)
         if from_gaps(raw.gaps, raw.lengths, 0, len(raw.lengths), 0, words, marker) < 0:
             raise StoreError(f"{self._corpus.path}: block {storage}: a word id past the vocabulary; ingest again")
         starts = np.zeros(len(raw.lengths) + 1, np.int64)
@@ -75,7 +78,7 @@ class _Part:
         ready = self._next.result() if self._next is not None and storage == self.at + 1 else self._decode(storage)
         self.starts, self.words, self.counts = ready
         self.at, self._next = storage, None
-        if storage + 2 < len(self.first):
+        if self._ahead and storage + 2 < len(self.first):
             self._next = self._pool.submit(self._decode, storage + 1)
 
 
