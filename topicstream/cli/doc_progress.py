@@ -14,7 +14,7 @@ EVERY = 10.0
 
 
 class DocProgress:
-    """Called with (what is being done, documents done, documents in all); ``close`` ends the bar."""
+    """Called with (what is being done, documents done, documents in all or 0); ``close`` ends the bar."""
 
     def __init__(self) -> None:
         self._said = time.monotonic()
@@ -27,13 +27,17 @@ class DocProgress:
         if not sys.stderr.isatty():
             if time.monotonic() - self._said >= EVERY:
                 self._said = time.monotonic()
-                click.echo(f"{what}: {done:,} of {total:,} documents", err=True)
+                of = f" of {total:,}" if total else ""
+                click.echo(f"{what}: {done:,}{of} documents", err=True)
             return
         if self._what != what:
             from tqdm import tqdm
 
             self.close()
-            self._bar, self._what = tqdm(desc=what, total=total, unit=" documents", unit_scale=True, leave=False), what
+            self._bar, self._what = (
+                tqdm(desc=what, total=total or None, unit=" documents", unit_scale=True, leave=False),
+                what,
+            )
         self._bar.update(done - self._bar.n)
 
     def close(self) -> None:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
 from typing import Any
 
 import click
 
 from topicstream.cli.eval import MODEL
+from topicstream.errors import Interrupted
+
+
+def _stop(signum: int, frame: object) -> None:
+    raise Interrupted("stopped; nothing was written to --out, the same command starts over", signum)
+
 
 _METHOD_OPTIONS = ("tol", "inner", "sparse", "sweeps", "burn", "seed", "joint")
 
@@ -79,6 +86,7 @@ def command(
 
     options = {k: given.pop(k) for k in _METHOD_OPTIONS}
     common = {k: given.pop(k) for k in ("method", "top", "min_prob", "force", "threads", "mem_limit")}
+    signal.signal(signal.SIGTERM, _stop)
     progress = DocProgress()
     try:
         summary = infer(
