@@ -35,6 +35,7 @@ from topicstream.evaluation.keys import corpus_vocabulary, document_keys, word_k
 from topicstream.inference.documents import Documents
 from topicstream.inference.infer import Source, make
 from topicstream.inference.method import Rows
+from topicstream.ingest.pipeline import ingest
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, uniform
 from topicstream.model.topic_model import TopicModel
@@ -105,7 +106,7 @@ def completion(folder: Path, cells: np.ndarray, docs: np.ndarray, shares: np.nda
 def speed(data: Path, work: Path, peers: str) -> None:
     """Documents a second and completion perplexity beside tomotopy."""
     store = work / "acl.zarr"
-    topicstream.ingest(data / "acl" / "docs.jsonl.gz", store, heldout=0)
+    ingest(data / "acl" / "docs.jsonl.gz", store, heldout=0)
     corpus = Corpus.open(store)
     export(corpus, work / "all")
     indptr, words = np.load(work / "all" / "indptr.npy"), np.load(work / "all" / "words.npy")
@@ -198,7 +199,7 @@ def agreement(theta: np.ndarray, truth: np.ndarray) -> tuple[float, float, float
 def quality(data: Path, work: Path) -> None:
     """Paper 004, Fig. 3."""
     store, model = work / "nips12.zarr", work / "nips12-model"
-    topicstream.ingest(data / "nips12" / "docword.txt.gz", store, heldout="30%")
+    ingest(data / "nips12" / "docword.txt.gz", store, heldout="30%")
     passes = 500 if full() else 60
     topicstream.train(store, model, algo="gs", topics=70, passes=passes)
     opened = TopicModel.open(model)
