@@ -32,7 +32,6 @@ test: setup
 
 lint: setup
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
 	$(BIN)/mypy topicstream
 
 $(PEERS)/ready:
