@@ -107,6 +107,8 @@ class Cycle:
     def run(self, full: bool, dry: bool) -> dict[str, Any]:
         """Carry on with the cycle at work, or begin one."""
         machine.calm_malloc()
+        for stray in self.folder.glob(".*.tmp"):  # of a run that was killed while it wrote
+            stray.unlink(missing_ok=True)
         if (self.folder / "state.json").exists():
             self.state |= read_json(self.folder / "state.json")
         if (self.folder / "journal.json").exists():
@@ -178,19 +180,21 @@ class Cycle:
     # -- stages --------------------------------------------------------------------------------------------------
     def _append(self) -> dict[str, Any]:
         """The copies into the corpus store; then the files count as taken in."""
+        wip = self.config.corpus.with_name("corpus.zarr.wip")
         for group in self.journal["groups"]:
+            if "added" in group:
+                continue
             at = self._fingerprint()
             if "base" not in group:
                 group |= {"base": at, "docs_before": self._documents()}
                 self._go_on("append")
             done = group["base"] != at  # committed by a run that was killed before it could say so
-            if not done or (self.config.corpus.with_name("corpus.zarr.wip") / "state.json").exists():
+            if not done or (wip / "state.json").exists():
                 self._ingest(self.folder / "incoming" / group["name"], group["rule"], append=group["base"] is not None)
-            if "added" not in group:
-                group["added"] = self._documents() - group["docs_before"]
-                self.log(f"{group['name']} files: {group['added']:,} documents added")
-                group["base"] = self._fingerprint()
-                self._go_on("append")
+            shutil.rmtree(wip, ignore_errors=True)  # what a run left that was killed while it removed it
+            group["added"] = self._documents() - group["docs_before"]
+            self.log(f"{group['name']} files: {group['added']:,} documents added")
+            self._go_on("append")
         self._keep(files=self.state["files"] | self.journal["files"], version=self.journal["version"])
         shutil.rmtree(self.folder / "incoming", ignore_errors=True)
         added = sum(g["added"] for g in self.journal["groups"])

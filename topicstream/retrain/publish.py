@@ -99,7 +99,7 @@ def prune(folder: Path, keep: int) -> list[int]:
         shutil.rmtree(hidden, ignore_errors=True)
         os.rename(version_path(folder, n), hidden)
     if (folder / "versions").is_dir():
-        for stray in (folder / "versions").glob(".*.old"):  # also of a run that was killed here
+        for stray in (folder / "versions").glob(".*"):  # also of a run that was killed here
             shutil.rmtree(stray, ignore_errors=True)
     return gone
 

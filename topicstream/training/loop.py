@@ -64,6 +64,7 @@ def train(
     start: str | None = None,
     warm: str | Path | None = None,
     carry: str | Path | None = None,
+    warm_share: float = 1.0,
     threads: int | None = None,
     mem_limit: str | int | None = None,
     tables: str = "auto",
@@ -84,6 +85,7 @@ def train(
     start        one of the engine's starts; ``warm`` names the model of a ``warm`` start
     carry        the folder of a finished run on the head of this corpus: its tables and block memory are taken over and
                  only the blocks behind are started, from ``warm`` (see training/carry.py)
+    warm_share   of a warm start that is the model's topics; the rest is the mean of the corpus
     mem_limit    bytes or ``"2G"``: a promise about the whole process; default 70 % of what the machine allows
     tables       where the big tables live: ``auto``, ``memory`` or ``disk``
     max_time     seconds
@@ -172,7 +174,9 @@ def train(
             progress.say(line)
         remember(folder, record)
         carried = Path(carry) if carry is not None else None
-        session = Session(folder, record, engine, store, grid, block, plan, seed, layout, warm, progress, carried)
+        session = Session(
+            folder, record, engine, store, grid, block, plan, seed, layout, warm, progress, carried, warm_share
+        )
         try:
             return _passes(session, stopping, signals, checkpoint_minutes * 60, progress)
         finally:

@@ -47,9 +47,11 @@ class Session:
         warm: str | Path | None,
         progress: Progress,
         carry: Path | None = None,
+        warm_share: float = 1.0,
     ) -> None:
         self.folder, self.record, self.engine, self.corpus, self.grid = folder, record, engine, corpus, grid
         self.plan, self._progress, self._warm, self._seed, self._carry = plan, progress, warm, seed, carry
+        self._warm_share = warm_share
         self._work, self._checkpoints = folder / "work", folder / "checkpoints"
         self._work.mkdir(exist_ok=True)
         self._sweep_scratch()
@@ -246,7 +248,16 @@ class Session:
         from topicstream.training.starts import make_seeds
 
         topics = self.engine.shape.topics
-        return make_seeds(self.corpus, self.grid, self.record.start, topics, self._seed, self._n_w, warm=self._warm)
+        return make_seeds(
+            self.corpus,
+            self.grid,
+            self.record.start,
+            topics,
+            self._seed,
+            self._n_w,
+            warm=self._warm,
+            warm_share=self._warm_share,
+        )
 
     def _fill_from(self, seeds: Any) -> None:
         tokens = float(self.corpus.n_tokens)

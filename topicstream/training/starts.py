@@ -199,15 +199,16 @@ class DocumentSeeds:
 class ModelSeeds:
     """The topics of a fitted model over the words of this corpus; a word the model does not know has the corpus mean.
 
-    ``unknown`` is the share of the corpus' tokens that the model does not know.
+    ``unknown`` is the share of the corpus' tokens that the model does not know; ``share`` < 1 mixes the corpus mean into
+    each topic, as in the seeds made of documents: topics fitted closely to old documents then take new ones more freely.
     """
 
-    def __init__(self, model: Any, words: Any, n_w: np.ndarray, topics: int) -> None:
+    def __init__(self, model: Any, words: Any, n_w: np.ndarray, topics: int, share: float = 1.0) -> None:
         if model.n_topics != topics:
             raise InputError(
                 f"the model to start from has {model.n_topics} topics, not {topics}; use -K {model.n_topics}"
             )
-        self._model, self._topics = model, topics
+        self._model, self._topics, self._part = model, topics, share
         self._ids = model.vocabulary.find(words)
         tokens = float(n_w.sum())
         self._mean = n_w / max(tokens, 1.0)
@@ -220,12 +221,16 @@ class ModelSeeds:
             self.totals += self.rows(ids).sum(0, dtype=np.float64)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """float32[U, padded(K)]: p(w|k) of the model times a million."""
+        """float32[U, padded(K)]: p(w|k) of the model (mixed with the mean) times a million."""
         out = np.zeros((len(ids), padded(self._topics)), np.float32)
         theirs = self._ids[ids]
         known = theirs >= 0
         if known.any():
-            out[known, : self._topics] = 1e6 * self._model.probabilities(theirs[known])
+            out[known, : self._topics] = 1e6 * self._part * self._model.probabilities(theirs[known])
+            if self._part < 1.0:
+                out[known, : self._topics] += (1e6 * (1 - self._part) * self._mean[ids[known]]).astype(np.float32)[
+                    :, None
+                ]
         out[~known, : self._topics] = (1e6 * self._mean[ids[~known]]).astype(np.float32)[:, None]
         return out
 
@@ -246,12 +251,14 @@ def make_seeds(
     warm: str | Path | None = None,
     share: float = SHARE,
     merged: int = MERGED,
+    warm_share: float = 1.0,
 ) -> Seeds | None:
     """The seed table of a start, or None for ``random``.
 
     how     ``documents``, ``kmeans``, ``warm`` (``warm`` names the model's folder) or ``random``
     grid    any grid of the corpus' training part: it decides what is read, not what comes out
     n_w     float64[W], training tokens of each word
+    warm_share   of a warm start that is the model's topics; the rest is the corpus mean
     """
     if how == "random":
         return None
@@ -262,7 +269,7 @@ def make_seeds(
         if warm is None:
             raise InputError("a warm start needs the model to start from")
         words = Vocabulary.read(corpus.path / "vocab.parquet").words
-        return ModelSeeds(TopicModel.open(warm), words, n_w, topics)
+        return ModelSeeds(TopicModel.open(warm), words, n_w, topics, warm_share)
     if how not in ("documents", "kmeans"):
         raise ValueError(f"how must be 'documents', 'kmeans', 'warm' or 'random', not {how!r}")
     needed = topics if how == "documents" and merged <= 1 else max(SAMPLE, 2 * topics)

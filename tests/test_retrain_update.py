@@ -1,0 +1,174 @@
+"""Updating a model in place; drift and alignment figures on made shifts."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+import topicstream
+from tests.retrain_tools import made, write
+from topicstream.cli.main import run
+from topicstream.corpus.reader import Corpus
+from topicstream.durable import read_json
+from topicstream.evaluation.completion import score_model
+from topicstream.model.topic_model import TopicModel
+from topicstream.retrain.align import align
+from topicstream.retrain.config import Limits
+from topicstream.retrain.drift import jensen_shannon, measure, stage, verdict
+from topicstream.training.checkpoint import checkpoints, content_hash, read_checkpoint
+from topicstream.training.progress import Progress
+from topicstream.training.starts import draw_documents
+
+QUIET = Progress(-1)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """(folder with c.zarr and m): 400 documents, four topics."""
+    place = tmp_path_factory.mktemp("trained")
+    write(place / "a.jsonl", made(400, seed=1))
+    topicstream.ingest(place / "a.jsonl", place / "c.zarr", stopwords="none", heldout="10%", min_df=2)
+    topicstream.train(place / "c.zarr", place / "m", algo="atbp", topics=4, passes=15, tol=0.0, progress=QUIET)
+    return place
+
+
+@pytest.fixture
+def home(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "home")
+    return tmp_path / "home"
+
+
+def append(home, documents, **options):
+    write(home / "b.jsonl", documents)
+    topicstream.ingest(home / "b.jsonl", home / "c.zarr", append=True, grow_vocab=True, **options)
+
+
+def update(home, **options):
+    return topicstream.update(home / "c.zarr", home / "m", progress=QUIET, **options)
+
+
+@pytest.mark.parametrize("algo", ["atbp", "stbp", "vb", "sparse-bp", "mvi"])
+def test_old_blocks_go_on_and_new_ones_are_started(trained, tmp_path, algo):
+    shutil.copytree(trained / "c.zarr", tmp_path / "c.zarr")
+    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", algo=algo, topics=4, passes=5, tol=0.0, progress=QUIET)
+    append(tmp_path, made(100, seed=2, prefix="e"))
+    done = update(tmp_path, out=tmp_path / "u", passes=3)
+    assert (done.how, done.passes) == ("carried", 3)
+    model, corpus = TopicModel.open(tmp_path / "u"), Corpus.open(tmp_path / "c.zarr")
+    assert model.manifest["corpus"]["fingerprint"] == corpus.fingerprint
+    assert model.totals.sum() == pytest.approx(corpus.n_tokens, rel=1e-5)
+
+
+def test_only_the_blocks_behind_are_started(home):
+    append(home, made(100, seed=2, prefix="e"))
+    update(home, out=home / "u", passes=1)
+    was = read_checkpoint(checkpoints(home / "m" / "checkpoints")[-1])
+    taken = read_json(home / "u" / "carried.json")
+    assert taken["blocks"] == len(was.arrays["memory.old"]) and taken["of"] > taken["blocks"]
+
+
+def test_an_update_is_near_a_full_training_and_takes_the_old_ones_place(home, capsys):
+    append(home, made(200, seed=2, prefix="e"))
+    assert run(["update", "--corpus", str(home / "c.zarr"), "--model", str(home / "m"), "-q"]) == 0
+    assert "carried" in capsys.readouterr().out
+    assert not (home / "m.update").exists()
+    corpus = Corpus.open(home / "c.zarr")
+    topicstream.train(home / "c.zarr", home / "full", algo="atbp", topics=4, progress=QUIET)
+    updated, full = (score_model(TopicModel.open(home / m), corpus).perplexity for m in ("m", "full"))
+    assert updated < 1.01 * full
+    again = update(home)
+    assert again.how == "nothing"
+    before = content_hash(home / "m")
+    assert run(["train", "--corpus", str(home / "c.zarr"), "--model", str(home / "m"), "-q"]) == 1  # other settings
+    assert content_hash(home / "m") == before
+
+
+def test_replaced_documents_make_it_start_everywhere(home):
+    append(home, [{"id": "d3", "text": "axko aylo axko"}, *made(20, seed=2, prefix="e")], on_duplicate="replace")
+    done = update(home, passes=3)
+    assert done.how == "warm" and "removed or replaced" in done.why
+
+
+def test_an_unfinished_update_of_another_corpus_is_forgotten(home):
+    append(home, made(30, seed=2, prefix="e"))
+    update(home, out=home / "m.update", passes=1)
+    append(home, made(30, seed=3, prefix="f"))
+    done = update(home, passes=2)
+    assert done.how == "carried"
+    assert TopicModel.open(home / "m").manifest["corpus"]["fingerprint"] == Corpus.open(home / "c.zarr").fingerprint
+
+
+def test_no_seed_is_drawn_from_a_removed_document(home):
+    docs = made(400, seed=1)
+    append(home, [{**d, "text": d["text"] + " axko"} for d in docs[:350]], on_duplicate="replace")
+    corpus = Corpus.open(home / "c.zarr")
+    gone = {int(row) for _, part, block, row in corpus.removed() if part == 0 and block == 0}
+    drawn = draw_documents(corpus, corpus.n_docs, 0).tolist()
+    assert gone and not gone & set(drawn)
+
+
+def test_drift_figures_on_a_made_shift(home):
+    model, corpus = TopicModel.open(home / "m"), Corpus.open(home / "c.zarr")
+
+    def figures(documents):
+        write(home / "new.jsonl", documents)
+        staged = stage([home / "new.jsonl"], home / "new.zarr", corpus, {"min_df": 2, "grow_vocab": True})
+        return measure(model, corpus, staged, 1)
+
+    same = figures(made(150, seed=9, prefix="s"))
+    assert same["seen_words"] > 0.95 and same["unknown_tokens"] < 0.01
+    assert same["perplexity"] < 1.2 and same["usage"] < 0.2 and verdict(same, Limits()) == []
+    one = figures(made(150, seed=9, prefix="o", kinds=[2]))
+    assert one["usage"] > 0.4 and one["seen_words"] > 0.95
+    assert [w for w in verdict(one, Limits()) if "usage" in w]
+    # three of four distinct words and of tokens were never seen
+    odd = figures([{"id": "x", "text": "axko newa newb newc"}])
+    assert odd["seen_words"] == 0.25 and odd["unknown_tokens"] == 0.75
+    assert len(verdict(odd, Limits())) >= 2
+    other = figures(made(50, seed=9, prefix="q", language="q"))
+    assert other["seen_words"] == 0.0 and other["perplexity"] is None and other["usage"] is None
+
+
+def test_words_that_were_pruned_count_as_seen(tmp_path):
+    write(tmp_path / "a.jsonl", [*made(100, seed=1), {"id": "rare", "text": "axko onlyhere"}])
+    topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c.zarr", stopwords="none", heldout="0", min_df=2)
+    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", algo="atbp", topics=2, passes=2, progress=QUIET)
+    model, corpus = TopicModel.open(tmp_path / "m"), Corpus.open(tmp_path / "c.zarr")
+    assert "onlyhere" not in model.words.to_pylist()
+    write(tmp_path / "n.jsonl", [{"id": "n", "text": "onlyhere never axko aylo"}])
+    staged = stage([tmp_path / "n.jsonl"], tmp_path / "n.zarr", corpus, {})
+    assert measure(model, corpus, staged, 1)["seen_words"] == 0.75
+
+
+def test_jensen_shannon():
+    p, q = np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.0, 1.0])
+    assert jensen_shannon(p, p) == 0.0 and jensen_shannon(p, q) == pytest.approx(1.0)
+    half = np.array([0.25, 0.25, 0.5])
+    m = (p + half) / 2
+    by_hand = (
+        sum(x * np.log2(x / y) for x, y in zip(p, m) if x) + sum(x * np.log2(x / y) for x, y in zip(half, m))
+    ) / 2
+    assert jensen_shannon(p, half) == pytest.approx(np.sqrt(by_hand))
+
+
+def test_ids_follow_their_topics():
+    words = [f"w{i}" for i in range(40)]
+
+    def model(*topics):
+        phi = np.zeros((40, len(topics)), np.float32)
+        for k, (first, last) in enumerate(topics):
+            phi[first:last, k] = 10
+        return TopicModel.from_arrays(phi, words, 0.1, 0.001)
+
+    old = model((0, 10), (10, 20), (20, 30))
+    moved = align(old, model((20, 30), (0, 10), (10, 20)), [5, 7, 8], 9, 1.0)
+    assert moved["ids"] == [8, 5, 7] and moved["kept"] == [5, 7, 8] and not moved["born"] and not moved["died"]
+    fresh = align(old, model((0, 10), (10, 20), (30, 40)), [0, 1, 2], 3, 1.0)
+    assert fresh["ids"] == [0, 1, 3] and fresh["born"] == [3] and fresh["died"] == [2]
+    assert fresh["split"] == [] and fresh["merged"] == [] and fresh["next"] == 4
+    split = align(old, model((0, 6), (10, 20), (20, 30), (4, 10)), [0, 1, 2], 3, 1.2)
+    assert split["born"] == [3] and split["split"] == [[0, 3]]
+    merged = align(model((0, 10), (2, 12), (20, 30)), model((1, 11), (20, 30)), [0, 1, 2], 3, 1.0)
+    assert merged["died"] in ([0], [1]) and merged["merged"] == [[merged["died"][0], merged["ids"][0]]]
