@@ -53,6 +53,10 @@ def command(section: str, data: Path, work: Path, peers: str) -> list[str] | Non
             "--peers",
             peers,
         ]
+    if section == "variational":
+        return [script, *corpora(data, work)]
+    if section == "update":
+        return [script, str(data / "acl" / "docs.jsonl.gz")]
     return [script, "--data", str(data), "--peers", peers]
 
 
