@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -171,3 +172,33 @@ def test_other_folders_and_versions_are_refused(tmp_path):
     write_json(tmp_path / "manifest.json", {"kind": "corpus", "schema": 99})
     with pytest.raises(StoreError, match="schema 99"):
         Corpus.open(tmp_path)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_metadata_is_what_stock_zarr_writes(tmp_path, weighted):
+    """The group and its arrays are made without zarr; zarr's own, made with the same codecs, say the same."""
+    import zarr
+    from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec
+
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.mkdir()
+    create_arrays(ours, weighted)
+    set_rows(ours, "train", 3)
+    root = zarr.create_group(str(theirs), zarr_format=3)
+    for part, rows in (("train", 3), ("heldout", 0)):
+        group = root.create_group(part)
+        for kind, width in (("words", CELLS), ("counts", CELLS), ("lengths", 1 << 16)):
+            group.create_array(
+                kind,
+                shape=(rows, width),
+                chunks=(1, width),
+                dtype="float32" if weighted and kind == "counts" else "uint32",
+                fill_value=0,
+                serializer=BytesCodec(endian="little"),
+                compressors=[BloscCodec(cname="lz4", clevel=5, shuffle="bitshuffle", typesize=4), Crc32cCodec()],
+            )
+    found = {p.relative_to(theirs) for p in theirs.rglob("zarr.json")}
+    assert found == {p.relative_to(ours) for p in ours.rglob("zarr.json")} and len(found) == 9
+    for name in found:
+        assert json.loads((ours / name).read_text()) == json.loads((theirs / name).read_text()), name
+    assert zarr.open_group(str(ours), mode="r")["train/counts"].shape == (3, CELLS)

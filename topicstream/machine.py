@@ -98,13 +98,16 @@ def default_threads() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def calm_malloc() -> None:
-    """Few malloc arenas and early trimming, so that freed memory goes back and the limit can be kept."""
+def calm_malloc(*, mapped: int = 4 << 20, kept: int = 16 << 20) -> None:
+    """Few malloc arenas and early trimming, so that freed memory goes back and the limit can be kept.
+
+    mapped: arrays of so many bytes (at most 32 MB) get pages of their own, fresh and given back each time; kept: free bytes
+    at the end of an arena before they are given back."""
     try:
         libc = ctypes.CDLL(None)
         libc.mallopt(-8, 2)  # M_ARENA_MAX
-        libc.mallopt(-1, 16 << 20)  # M_TRIM_THRESHOLD
-        libc.mallopt(-3, 4 << 20)  # M_MMAP_THRESHOLD: big arrays are mapped and unmapped
+        libc.mallopt(-1, kept)  # M_TRIM_THRESHOLD
+        libc.mallopt(-3, mapped)  # M_MMAP_THRESHOLD
     except (OSError, AttributeError):
         pass
 

@@ -13,17 +13,18 @@ import pyarrow.compute as pc
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import BadFile, Reject, Rejects
 from topicstream.ingest.source import Source
+from topicstream.kernels.byte_masks import WIDE, equal, first_bit
 from topicstream.kernels.jit import kernel
 
 LINE_FEED = 10
 
 
-def count_lines(data: bytes) -> int:
+def count_lines(data: bytes | bytearray) -> int:
     """Line breaks in data."""
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == LINE_FEED))
+    return data.count(b"\n")
 
 
-def last_line_break(data: bytes, final: bool) -> int:
+def last_line_break(data: bytes | bytearray, final: bool) -> int:
     """Where to cut lines: behind the last line break, or at the end when ``final``; 0 when there is no place."""
     return len(data) if final else data.rfind(b"\n") + 1
 
@@ -31,31 +32,37 @@ def last_line_break(data: bytes, final: bool) -> int:
 def cut(
     source: Source,
     options: ReadOptions,
-    place: Callable[[bytes, bool], int],
+    place: Callable[[bytearray, bool], int],
     *,
     about: Any = None,
     start: bytes = b"",
     line: int = 1,
-    count: Callable[[bytes], int] = count_lines,
+    count: Callable[[bytearray], int] = count_lines,
     one_line: bool = True,
 ) -> Iterator[Piece]:
     """Pieces cut where ``place(data, final)`` says (0: no record ends here, read on).
 
     ``one_line``: a record is a line; one longer than ``record_bytes`` is rejected and passed over.  Else a record
     without an end within ``record_bytes`` is a BadFile.  ``count`` counts the records of a piece.
+
+    Each piece is read into the bytearray that it is handed on in; only the broken record at its end is copied.
     """
     size = min(options.piece_bytes, options.record_bytes)
-    rest, record, final = start, 0, False
+    rest: bytes | bytearray = start
+    record, final = 0, False
     too_long: tuple[Reject, ...] = ()
     while not final:
         source.line = line
-        more = source.read(size)
-        final = len(more) < size
-        data = rest + more if rest else more
+        data = bytearray(len(rest) + size)
+        data[: len(rest)] = rest
+        got = source.read_into(data, len(rest))
+        final = got < size
+        if final:
+            del data[len(rest) + got :]
         first = data.find(b"\n") if one_line else -1
         if one_line and (first < 0 or first > options.record_bytes) and len(data) > options.record_bytes:
             reason = f"a record of more than {options.record_bytes >> 20} MiB; split the document or raise the limit"
-            too_long += (Reject(source.name, line, reason, data[:200]),)
+            too_long += (Reject(source.name, line, reason, bytes(data[:200])),)
             if options.stop:
                 yield Piece(source.name, source.key, None, line, record, about, too_long)
                 return
@@ -69,19 +76,22 @@ def cut(
                 raise BadFile(source.name, line, reason)
             rest = data
             continue
-        taken, rest = (data, b"") if end == len(data) else (data[:end], data[end:])
-        if taken:
-            yield Piece(source.name, source.key, taken, line, record, about, too_long)
+        rest = data[end:]
+        if end:
+            del data[end:]
+            lines = count_lines(data)
+            records = lines if count is count_lines else count(data)
+            yield Piece(source.name, source.key, data, line, record, about, too_long)
             too_long = ()
-            line += count_lines(taken)
-            record += count(taken)
+            line += lines
+            record += records
     if source.damage is not None:
-        source.damage = replace(source.damage, line=line, start=rest[:200])
+        source.damage = replace(source.damage, line=line, start=bytes(rest[:200]))
     if too_long:
         yield Piece(source.name, source.key, None, line, record, about, too_long)
 
 
-def _past_line(source: Source, data: bytes, size: int) -> tuple[bytes, bool]:
+def _past_line(source: Source, data: bytes | bytearray, size: int) -> tuple[bytes | bytearray, bool]:
     while (at := data.find(b"\n")) < 0:
         data = source.read(size)
         if not data:
@@ -89,14 +99,41 @@ def _past_line(source: Source, data: bytes, size: int) -> tuple[bytes, bool]:
     return data[at + 1 :], False
 
 
-def as_array(data: bytes) -> np.ndarray:
-    """bytes -> uint8[n], no copy."""
-    return np.frombuffer(data, np.uint8)
+def as_array(data: bytes | bytearray) -> np.ndarray:
+    """bytes -> uint8[n], no copy, read-only (so that kernels are compiled once)."""
+    array = np.frombuffer(data, np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+@kernel
+def find_byte(data, byte):
+    """int64[]: where a byte stands in uint8[n]."""
+    places = np.empty(1024, np.int64)
+    p, n = 0, 0
+    while p < len(data):
+        if n + WIDE > len(places):
+            more = np.empty(2 * len(places), np.int64)
+            more[:n] = places[:n]
+            places = more
+        if p + WIDE <= len(data):
+            found = equal(data, p, byte)
+            while found != 0:
+                places[n] = p + first_bit(found)
+                n += 1
+                found &= found - np.uint64(1)
+            p += WIDE
+        else:
+            if data[p] == byte:
+                places[n] = p
+                n += 1
+            p += 1
+    return places[:n]
 
 
 def lines_of(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """uint8[n] -> starts and ends int64[L] of the lines, without their line break and carriage return."""
-    ends = np.flatnonzero(data == LINE_FEED).astype(np.int64)
+    ends = find_byte(data, np.uint8(LINE_FEED))
     if len(data) and data[-1] != LINE_FEED:
         ends = np.append(ends, np.int64(len(data)))
     starts = np.empty_like(ends)

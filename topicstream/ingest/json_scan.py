@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.byte_masks import WIDE, copy, equal, first_bit, string_stops
 from topicstream.kernels.jit import kernel
 
 ABSENT, PLAIN, ESCAPED, WHOLE, REAL, BOOLEAN, NULL, ARRAY, OBJECT = 0, 1, 2, 3, 4, 5, 6, 7, 8
 READ, EMPTY, ODD = 0, 1, 2
-
-_STEP = 32
 
 
 @kernel
@@ -39,14 +38,12 @@ def _string_end(data, p, end):
     """p behind the opening quote -> (position of the closing one or -1, whether there are escapes)."""
     escaped = False
     while True:
-        while p + _STEP <= end:  # a whole stretch without anything special: a loop that vectorises
-            hit, base = False, np.uint64(p)  # unsigned: no check for a negative index in the way
-            for j in range(_STEP):
-                c = data[base + np.uint64(j)]
-                hit |= (c == 34) | (c == 92) | (c < 32)
-            if hit:
+        while p + WIDE <= end:
+            stops = string_stops(data, p)
+            if stops != 0:
+                p += first_bit(stops)
                 break
-            p += _STEP
+            p += WIDE
         while p < end and data[p] != 34 and data[p] != 92 and data[p] >= 32:
             p += 1
         if p >= end or data[p] < 32:
@@ -257,16 +254,16 @@ def _code_unit(data, p):
 def _unescape(data, p, end, out, n):
     """A valid JSON string's content into out at n; the new n.  A lone surrogate becomes U+FFFD."""
     while p < end:
-        while p + _STEP <= end:
-            hit, base, to = False, np.uint64(p), np.uint64(n)
-            for j in range(_STEP):  # there is room: what is written never overtakes what is read
-                c = data[base + np.uint64(j)]
-                hit |= c == 92
-                out[to + np.uint64(j)] = c
-            if hit:
+        while p + WIDE <= end:
+            copy(data, p, out, n)  # there is room: what is written never overtakes what is read
+            escapes = equal(data, p, 92)
+            if escapes != 0:
+                took = first_bit(escapes)
+                p += took
+                n += took
                 break
-            p += _STEP
-            n += _STEP
+            p += WIDE
+            n += WIDE
         while p < end and data[p] != 92:
             out[n] = data[p]
             p += 1

@@ -79,7 +79,7 @@ class _Ingest:
         return dataclasses.replace(options, recipe=recipe)
 
     def run(self) -> dict[str, Any]:
-        calm_malloc()
+        calm_malloc(mapped=32 << 20, kept=24 << 20)
         pa.set_memory_pool(pa.system_memory_pool())
         if self.out.exists() and not self.out.is_dir():
             raise TopicsError(f"{self.out}: is a file; choose another --out")

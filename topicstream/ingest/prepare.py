@@ -73,13 +73,15 @@ def sum_types(indptr, words, counts, taken, sign, type_counts, type_df):
 def raw_crc(data: Any) -> int:
     """crc32c of a piece as the reader cut it.  Of a list of files it sees the names, of a Parquet batch the sizes."""
     if isinstance(data, (bytes, bytearray)):
-        return int(google_crc32c.value(bytes(data)))
+        return int(google_crc32c.value(np.frombuffer(data, np.uint8)))
     crc = 0
     if isinstance(data, pa.RecordBatch):
         data = [str(data.num_rows), str(data.nbytes)]
     for item in data or ():
         for value in item if isinstance(item, tuple) else (item,):
-            raw = bytes(value) if isinstance(value, (bytes, bytearray)) else str(value).encode("utf-8", "surrogateescape")
+            raw = (
+                bytes(value) if isinstance(value, (bytes, bytearray)) else str(value).encode("utf-8", "surrogateescape")
+            )
             crc = int(google_crc32c.extend(crc, raw))
     return crc
 

@@ -115,23 +115,25 @@ class CountReader(Reader, Protocol):
 
 
 @cache
-def readers() -> dict[str, Reader]:
-    """All readers by name: the modules of the folder ``readers``."""
+def formats() -> list[str]:
+    """The names of the readers: those of the modules in the folder ``readers``."""
     from topicstream.ingest import readers as folder
 
-    found = {}
-    for module in sorted(m.name for m in pkgutil.iter_modules(folder.__path__)):
-        reader = importlib.import_module(f"{folder.__name__}.{module}").READER
-        found[reader.name] = reader
-    return found
+    return sorted(m.name for m in pkgutil.iter_modules(folder.__path__))
 
 
+def readers() -> dict[str, Reader]:
+    """All readers by name."""
+    return {name: reader_named(name) for name in formats()}
+
+
+@cache
 def reader_named(name: str) -> Reader:
-    """The reader of a format; InputError that lists the formats when there is none."""
-    try:
-        return readers()[name]
-    except KeyError:
-        raise InputError(f"--format {name}: no such format; choose one of {', '.join(readers())}") from None
+    """The reader of a format, the only one that is imported; InputError that lists the formats when there is none."""
+    if name not in formats():
+        raise InputError(f"--format {name}: no such format; choose one of {', '.join(formats())}")
+    reader: Reader = importlib.import_module(f"topicstream.ingest.readers.{name}").READER
+    return reader
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import google_crc32c
@@ -125,6 +126,7 @@ class _Cutter(threading.Thread):
             if isinstance(item, BaseException):
                 raise item
             yield item
+            del item
 
     def close(self) -> None:
         self._stop.set()
@@ -171,7 +173,10 @@ class Reading:
                     if first:
                         self._same_input(cutter)
                         first = False
-                    waiting.append((task, pool.submit(prepare, task, tokenizer, self.line())))
+                    future = pool.submit(prepare, task, tokenizer, self.line())
+                    # Without its bytes, so that they are freed once they are parsed.
+                    waiting.append((replace(task, piece=replace(task.piece, data=None)), future))
+                    del task
                     while len(waiting) > workers + 1 or (waiting and waiting[0][1].done()):
                         self._take(*waiting.popleft())
                         self._commit_now_and_then(before + time.monotonic() - began)

@@ -236,6 +236,28 @@ class Source:
         self._ahead = whole[n:]
         return whole[:n]
 
+    def read_into(self, buffer: bytearray, at: int) -> int:
+        """Fill ``buffer`` from ``at`` to its end as ``read`` would; how many bytes.  A plain file is read in place.  The
+        buffer keeps its size unless an encoding yields more than was asked for."""
+        if self._stream is None:
+            self._open()
+        if self._decoder is not None or not isinstance(self._stream, io.FileIO):
+            data = self.read(len(buffer) - at)
+            buffer[at : at + len(data)] = data
+            return len(data)
+        first = len(self._ahead[: len(buffer) - at])
+        buffer[at : at + first], self._ahead = self._ahead[:first], self._ahead[first:]
+        start, at = at, at + first
+        with memoryview(buffer) as view:
+            while at < len(view) and not self._ended:
+                try:
+                    n = self._stream.readinto(view[at:])
+                except OSError as e:
+                    raise InputError(f"{self.name}: cannot be read ({e.strerror}); check the disk") from None
+                self._ended = not n
+                at += n or 0
+        return at - start
+
     def stored_stream(self) -> BinaryIO:
         """The decompressed bytes as a file object that cannot seek (for archives); no decoding."""
         if self._stream is None:

@@ -46,7 +46,7 @@ def split_triples(source: Source, options: ReadOptions, header: Header, rest: by
     done, cells = 0, 0
     found = (0, 0)  # of the piece about to come: its last document, its cells
 
-    def place(data: bytes, final: bool) -> int:
+    def place(data: bytearray, final: bool) -> int:
         nonlocal found
         at, before, last, used_before, used = last_document(as_array(data), done + 1, header.documents, final)
         found = (last, used) if final else (before, used_before)

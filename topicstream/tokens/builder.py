@@ -23,35 +23,59 @@ from topicstream.tokens.merging import merge_runs
 from topicstream.tokens.selecting import Limits, select
 from topicstream.tokens.spill import write_run
 from topicstream.tokens.vocabulary import ROWS, SCHEMA, Vocabulary, word_buffers
-from topicstream.tokens.wordtable import find, more_tags
+from topicstream.tokens.wordtable import LOW_HALF, find_keyed, more_tags, tag_of, tag_slot, word_key
 
 _S32 = np.uint64(32)
-_TYPE_BYTES = 64  # what a distinct word costs: table 12 to 24, columns 24, sort 16, about 10 of its own
+_TYPE_BYTES = 72  # what a distinct word costs: table 12 to 24, columns 32, sort 16, about 10 of its own
+_QUEUE = 64
 _LEAST_SLOTS = 1024
 
 
 @kernel
-def _add(data, offsets, counts, df, n, tags, types, ends, type_counts, type_df, at, first, most, ids):
-    """Enter words from ``at`` on until the table or the buffers are full: (next word, words in the table)."""
+def _add(data, words, n, tags, types, ends, type_counts, type_df, at, first, ids, queue):
+    """Enter words from ``at`` on until the table or the buffers are full: (next word, words in the table).
+
+    words int64[most + 1, 4]: where a word begins in ``data``, its count, its df, its key: all of it in one line of the cache.
+    The table is far larger than any cache, so a queue of words is looked up at once, each step for all of them: the loads
+    then overlap.  queue uint64[2, _QUEUE]: key, tag.
+    """
     total = ends.size - 1
+    most = words.shape[0] - 1
+    touched = np.uint64(0)
     while at < total:
-        start, length = ends[at], ends[at + 1] - ends[at]
-        slot, t, tag = find(tags, data, offsets, types, start, length)
-        if t < 0:
-            if n == most or 3 * n >= 2 * tags.size or offsets[n] + length > data.size:
+        m = min(_QUEUE, total - at)
+        size = ends[at + m] - ends[at]
+        if n + m > most or 3 * (n + m) >= 2 * tags.size or words[n, 0] + size > data.size:
+            m = 1  # nearly full: with care
+            size = ends[at + 1] - ends[at]
+            if n == most or 3 * n >= 2 * tags.size or words[n, 0] + size > data.size:
                 break
-            t = n
-            n += 1
-            begin = offsets[t]
-            for k in range(length):
-                data[begin + k] = types[start + k]
-            offsets[n] = begin + length
-            tags[slot] = (tag << _S32) | np.uint64(n)
-            counts[t], df[t] = 0, 0
-        counts[t] += type_counts[at]
-        df[t] += type_df[at]
-        ids[at] = first + t
-        at += 1
+        for q in range(m):
+            key = word_key(types, ends[at + q], ends[at + q + 1] - ends[at + q])
+            queue[0, q], queue[1, q] = key, tag_of(key)
+            touched ^= tags[tag_slot(queue[1, q], tags.size)]
+        for q in range(m):
+            entry = tags[tag_slot(queue[1, q], tags.size)]
+            if entry >> _S32 == queue[1, q]:
+                touched ^= np.uint64(words[np.int64(entry & LOW_HALF) - 1, 3])
+        for q in range(m):
+            key, tag = queue[0, q], queue[1, q]
+            start, length = ends[at + q], ends[at + q + 1] - ends[at + q]
+            slot, t = find_keyed(tags, tag, key, data, words, types, start, length)
+            if t < 0:
+                t = n
+                n += 1
+                begin = words[t, 0]
+                for k in range(length):
+                    data[begin + k] = types[start + k]
+                words[n, 0] = begin + length
+                words[t, 1], words[t, 2], words[t, 3] = 0, 0, np.int64(key)
+                tags[slot] = (tag << _S32) | np.uint64(n)
+            words[t, 1] += type_counts[at + q]
+            words[t, 2] += type_df[at + q]
+            ids[at + q] = first + t
+        at += m
+    queue[0, 0] = touched  # so that the early loads are not optimised away
     return at, n
 
 
@@ -103,9 +127,9 @@ class VocabularyBuilder:
         self._sweep(len(_kept))
         self._clear()
         # Virtual until touched: a small corpus stays small.
-        self._offsets = np.zeros(self._most + 1, np.int64)
-        self._counts = np.empty(self._most, np.int64)
-        self._df = np.empty(self._most, np.int64)
+        self._words = np.empty((self._most + 1, 4), np.int64)
+        self._words[0] = 0
+        self._queue = np.zeros((2, _QUEUE), np.uint64)
         self._data = np.empty(max(1024, self._memory // 4), np.uint8)
 
     def _clear(self) -> None:
@@ -136,8 +160,7 @@ class VocabularyBuilder:
         at = 0
         while True:
             at, self._n = _add(
-                self._data, self._offsets, self._counts, self._df, self._n, self._tags,
-                types, offsets, counts, df, at, self._first, self._most, ids,
+                self._data, self._words, self._n, self._tags, types, offsets, counts, df, at, self._first, ids, self._queue
             )  # fmt: skip
             if at == ids.size:
                 return ids
@@ -150,11 +173,12 @@ class VocabularyBuilder:
 
     def _cost(self, growth: int) -> int:
         """Bytes in use once the table has grown (old and new stand side by side meanwhile) and is sorted."""
-        return (growth + 1) * self._tags.nbytes + 40 * self._n + int(self._offsets[self._n])
+        return (growth + 1) * self._tags.nbytes + 48 * self._n + int(self._words[self._n, 0])
 
     def _spill(self) -> None:
         name = self._name(len(self._generations))
-        write_run(self._folder / name, self._data, self._offsets, self._counts, self._df, self._n)
+        begins, counts, df, _ = self._words.T
+        write_run(self._folder / name, self._data, begins, counts, df, self._n)
         self._generations.append(self._n)
         self._first += self._n
         self._clear()
@@ -220,7 +244,7 @@ class VocabularyBuilder:
             self._spill()
         self._tags = np.zeros(1, np.uint64)
         self._data = np.empty(0, np.uint8)
-        self._offsets = self._counts = self._df = np.empty(0, np.int64)
+        self._words = np.empty((1, 4), np.int64)
         names = [self._name(g) for g in range(len(self._generations))]
         for path in self._folder.glob("*.ordinals"):
             path.unlink()

@@ -1,7 +1,7 @@
 """The tokenizer's kernel: bytes of UTF-8 in, words of each document with counts out, in one pass.
 
-ASCII words are cut and lower-cased eight bytes at a time in one register (SIMD within a register: a byte of ``0x80`` marks
-each byte of a class); a word of at most eight bytes is its own key in the table, so that most words are never compared
+ASCII words are cut out of windows of 64 bytes, whose letters and digits are one mask of bits, and lower-cased eight bytes
+at a time in one register; a word of at most eight bytes is its own key in the table, so that most words are never compared
 byte by byte.  Everything else goes code point by code point through the class table.
 
 text     uint8[B]      the run's UTF-8              offsets  int64[D+1]   documents in it
@@ -9,8 +9,8 @@ classes  uint8[0x110000]  characters.py             lower_case  int32[LOWERED]
 types    uint8[...]    the distinct words' bytes    ends     int64[...]   where each begins; ends[t + 1] is its end
 table    uint64[2 * slots]  key, then (t + 1) << 32 | index of its newest cell: that index lies behind the first cell of
                        the document exactly when the word was seen in this document already
-rules    int64[6]      lowercase, min_length, numbers, eight-byte path on, words left out break a sequence, list the words
-registers uint64[2]    lower-casing mask and underscore mask of the eight-byte path
+rules    int64[6]      lowercase, min_length, numbers, windows on, words left out break a sequence, list the words
+registers uint64[2]    of the windows: the mask that lower-cases, all ones when underscores belong to words
 indptr int64[D+1], words int32[...], counts int32[...]  the cells, entry 0 unused; listed: the sequence, -1 a break
 The first ``stops`` types are the stop words; they stand in the table and give no cell.
 """
@@ -22,6 +22,16 @@ from functools import cached_property
 
 import numpy as np
 
+from topicstream.kernels.byte_masks import (
+    WIDE,
+    beyond_ascii,
+    blanks,
+    count_bits,
+    digits,
+    equal,
+    first_bit,
+    letters,
+)
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.characters import DIGIT, EMOJI, LETTER, REGIONAL, SPACE, UNSPACED, lowered
 from topicstream.tokens.utf8 import decode, emoji, spaced_word, unspaced_unit
@@ -38,14 +48,11 @@ from topicstream.tokens.wordtable import (
     word_key,
 )
 
-_LOW7 = np.uint64(0x7F7F7F7F7F7F7F7F)
-_HIGH = np.uint64(0x8080808080808080)
-_ONES = np.uint64(0x0101010101010101)
-_A_TO_Z_LOW, _A_TO_Z_HIGH = np.uint64(0x1F1F1F1F1F1F1F1F), np.uint64(0x0505050505050505)
-_0_TO_9_LOW, _0_TO_9_HIGH = np.uint64(0x5050505050505050), np.uint64(0x4646464646464646)
 _CASE, _UNDERSCORES = np.uint64(0x2020202020202020), np.uint64(0x5F5F5F5F5F5F5F5F)
-_ZERO, _ONE, _TWO, _S7, _S32, _S56 = (np.uint64(v) for v in (0, 1, 2, 7, 32, 56))
-_EIGHT, _ALL = np.uint64(8), np.uint64(0xFFFFFFFFFFFFFFFF)
+_LOW7, _HIGH = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808080)
+_ZERO, _ONE, _TWO, _S32 = (np.uint64(v) for v in (0, 1, 2, 32))
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_WINDOW = WIDE + 8  # bytes that must be there: a load of eight may begin at the last of a window
 _TAIL = 64  # spare bytes behind the newest type, for stores of eight bytes
 
 
@@ -54,6 +61,15 @@ DOCUMENT, AT, TYPES, TAIL, CELLS, SPACES, KEPT, PAIRED, FIRST_CELL, RUN_FROM, RU
 document's first cell, the last unit of a run without spaces, words in the queue, end of their bytes."""
 
 _QUEUE = 64
+
+
+@kernel(inline="always")
+def _lower8(x, lower_mask, underscores):
+    """Eight bytes of a word of letters, digits and underscores in lower case: a letter has bit 6, as has the underscore."""
+    case = (x >> _ONE) & lower_mask
+    if underscores != _ZERO:
+        case &= (((x ^ _UNDERSCORES) & _LOW7) + _LOW7 & _HIGH) >> _TWO
+    return x | case
 
 
 @kernel
@@ -84,14 +100,13 @@ def _scan(
     No array is made or replaced here: numba then keeps reference counting out of the loop, which halves its time."""
     lowercase, min_length, numbers, fast = rules[0] != 0, rules[1], rules[2] != 0, rules[3] != 0
     breaks, listing = rules[4] != 0, rules[5] != 0
-    case_mask, underscore_mask = registers[0], registers[1]
+    lower_mask, underscores = registers[0], registers[1]
     n_types, tail, cells = state[TYPES], state[TAIL], state[CELLS]
     spaces, kept, unspaced = state[SPACES], state[KEPT], state[PAIRED]
     queued, top, touched = state[QUEUED], state[TOP], np.uint64(state[TOUCHED])
     mask = np.uint64(table.size // 2 - 1)
     for d in range(state[DOCUMENT], offsets.size - 1):
         i, end = offsets[d], offsets[d + 1]
-        fast_end = min(end, text.size - 8)
         if state[AT] >= 0:
             i, state[AT] = state[AT], -1
             first_cell, run_from, run_to = state[FIRST_CELL], state[RUN_FROM], state[RUN_TO]
@@ -100,115 +115,104 @@ def _scan(
             first_cell, run_from, run_to = cells, np.int64(-1), np.int64(-1)
         while True:
             while i < end and queued < _QUEUE:
-                b = text[i]
-                if b < 0x80:
-                    kind = classes[b]
-                    if kind < LETTER:
-                        spaces += kind
-                        i += 1
-                        continue
-                keyed = False
-                key = _ZERO
-                length = np.int64(0)
-                if fast and b < 0x80 and i < fast_end:
-                    at = i
-                    hashed = _ZERO
-                    letters = _ZERO
-                    out = top
-                    while True:
-                        x = load8(text, at)
-                        x7 = x & _LOW7
-                        folded = x7 | _CASE
-                        letter_bits = (folded + _A_TO_Z_LOW) & ~(folded + _A_TO_Z_HIGH) & ~x & _HIGH
-                        digit_bits = (x7 + _0_TO_9_LOW) & ~(x7 + _0_TO_9_HIGH) & ~x & _HIGH
-                        line_bits = ~((x7 ^ _UNDERSCORES) + _LOW7) & ~x & underscore_mask
-                        stop_bits = ~(letter_bits | digit_bits | line_bits) & _HIGH
-                        took, inside = _EIGHT, _ALL
-                        if stop_bits != _ZERO:
-                            lowest = stop_bits & (~stop_bits + _ONE)
-                            took = ((((lowest - _ONE) & _ONES) * _ONES) >> _S56) - _ONE
-                            inside = (lowest >> _S7) - _ONE
-                        left = np.uint64(end - at)
-                        if left < took:
-                            took = left
-                            inside = (_ONE << (left * _EIGHT)) - _ONE
-                        letters |= letter_bits & inside
-                        low = (x | ((letter_bits >> _TWO) & case_mask)) & inside
-                        if at == i:
-                            key = low
-                        if took == _EIGHT:
-                            hashed = fold(hashed, low)
-                            store8(types, out, low)
-                            out += 8
-                            at += 8
-                            if at < fast_end:
-                                continue
-                            if at < end:
-                                break  # too near the end of the buffer to load eight bytes
-                            took, low = _ZERO, _ZERO
-                        at += np.int64(took)
-                        if at < end and text[at] >= 0x80:
+                if fast and text[i] < 0x80 and i + _WINDOW <= text.size:
+                    limit = min(WIDE, end - i)
+                    word_bits = digits(text, i) | (equal(text, i, np.uint8(95)) & underscores)
+                    letter_bits = letters(text, i)
+                    blank_bits = blanks(text, i)
+                    beyond = beyond_ascii(text, i)
+                    word_bits |= letter_bits
+                    if beyond != _ZERO:
+                        limit = min(limit, first_bit(beyond))
+                    inside = _ALL >> np.uint64(WIDE - limit)
+                    word_bits &= inside
+                    took = limit
+                    whole = i + limit == end  # else a word that reaches the limit may go on behind it
+                    while word_bits != _ZERO:
+                        begin = first_bit(word_bits)
+                        rest = ~(word_bits >> np.uint64(begin))
+                        size = first_bit(rest) if rest != _ZERO else WIDE
+                        if queued == _QUEUE or (begin + size == limit and not whole):
+                            took = begin
                             break
-                        length = at - i
-                        if length > 8:
-                            if took != _ZERO:
-                                hashed = fold(hashed, low)
-                                store8(types, out, low)
-                            key = long_key(hashed, length)
-                        else:
+                        word_bits &= word_bits + (_ONE << np.uint64(begin))
+                        at = i + begin
+                        lettered = (letter_bits >> np.uint64(begin)) & (_ALL >> np.uint64(WIDE - size)) != _ZERO
+                        if size < min_length or not (lettered or numbers):
+                            if breaks and listing:
+                                queue[1, queued] = _ZERO
+                                queued += 1
+                            continue
+                        kept += size
+                        if size <= 8:
+                            key = _lower8(load8(text, at), lower_mask, underscores)
+                            key &= _ALL >> np.uint64(8 * (8 - size))
                             store8(types, top, key)
-                        keyed = True
-                        break
-                    if keyed:
-                        i = at
-                        if length < min_length or (letters == _ZERO and not numbers):
-                            if breaks and listing:
-                                queue[1, queued] = _ZERO
-                                queued += 1
-                            continue
-                        kept += length
-                if not keyed:
-                    c, n = decode(text, i)
-                    kind = classes[c]
-                    if kind in (LETTER, DIGIT):
-                        i, out, long, lettered, points = spaced_word(
-                            text, i, end, classes, lower_case, lowercase, types, top
-                        )
-                        if long < min_length or not (lettered or numbers):
-                            if breaks and listing:
-                                queue[1, queued] = _ZERO
-                                queued += 1
-                            continue
-                        length = out - top
-                        kept += points
-                    elif kind == UNSPACED:
-                        past, points = unspaced_unit(text, i, end, classes)
-                        kept += points
-                        unspaced += points
-                        start = i
-                        if run_from >= 0 and run_to == i:
-                            start = run_from
-                        elif past < end and classes[decode(text, past)[0]] == UNSPACED:
-                            start = -1  # the first of a run: a word once the next is there
-                        run_from, run_to = i, past
-                        i = past
-                        if start < 0:
-                            continue
-                        length = past - start
-                        for k in range(length):
-                            types[top + k] = text[start + k]
-                    elif kind in (EMOJI, REGIONAL):
-                        past, points = emoji(text, i, end, classes)
-                        kept += points
-                        length = past - i
-                        for k in range(length):
-                            types[top + k] = text[i + k]
-                        i = past
-                    else:
-                        spaces += kind == SPACE
-                        i += n
+                        else:
+                            hashed = _ZERO
+                            k = np.int64(0)
+                            while k + 8 <= size:
+                                low = _lower8(load8(text, at + k), lower_mask, underscores)
+                                hashed = fold(hashed, low)
+                                store8(types, top + k, low)
+                                k += 8
+                            if k < size:
+                                low = _lower8(load8(text, at + k), lower_mask, underscores)
+                                low &= _ALL >> np.uint64(8 * (8 - size + k))
+                                hashed = fold(hashed, low)
+                                store8(types, top + k, low)
+                            key = long_key(hashed, size)
+                        queue[0, queued], queue[1, queued] = key, np.uint64(size)
+                        queued += 1
+                        top += size
+                    if took > 0:
+                        spaces += count_bits(blank_bits & (_ALL >> np.uint64(WIDE - took)))
+                        i += took
                         continue
-                    key = word_key(types, top, length)
+                    if queued == _QUEUE:
+                        continue
+                    # A word too long for the window, or one that goes on beyond ASCII.
+                c, n = decode(text, i)
+                kind = classes[c]
+                if kind in (LETTER, DIGIT):
+                    i, out, long, lettered, points = spaced_word(
+                        text, i, end, classes, lower_case, lowercase, types, top
+                    )
+                    if long < min_length or not (lettered or numbers):
+                        if breaks and listing:
+                            queue[1, queued] = _ZERO
+                            queued += 1
+                        continue
+                    length = np.int64(out - top)
+                    kept += points
+                elif kind == UNSPACED:
+                    past, points = unspaced_unit(text, i, end, classes)
+                    kept += points
+                    unspaced += points
+                    start = i
+                    if run_from >= 0 and run_to == i:
+                        start = run_from
+                    elif past < end and classes[decode(text, past)[0]] == UNSPACED:
+                        start = -1  # the first of a run: a word once the next is there
+                    run_from, run_to = i, past
+                    i = past
+                    if start < 0:
+                        continue
+                    length = np.int64(past - start)
+                    for k in range(length):
+                        types[top + k] = text[start + k]
+                elif kind in (EMOJI, REGIONAL):
+                    past, points = emoji(text, i, end, classes)
+                    kept += points
+                    length = np.int64(past - i)
+                    for k in range(length):
+                        types[top + k] = text[i + k]
+                    i = past
+                else:
+                    spaces += kind == SPACE
+                    i += n
+                    continue
+                key = word_key(types, top, length)
                 queue[0, queued], queue[1, queued] = key, np.uint64(length)
                 queued += 1
                 top += length
@@ -335,7 +339,7 @@ def scan_run(text: np.ndarray, offsets: np.ndarray, rules: Rules) -> Scanned:
     state[TYPES], state[TAIL], state[TOP], state[AT] = stops, rules.stop_types.size, rules.stop_types.size, -1
     queue = np.zeros((3, _QUEUE), np.uint64)
     state[CELLS] = 1  # cell 0 is nobody's: "never seen"
-    registers = np.array([_CASE if rules.lowercase else _ZERO, _HIGH if rules.underscore else _ZERO], np.uint64)
+    registers = np.array([_CASE if rules.lowercase else _ZERO, _ALL if rules.underscore else _ZERO], np.uint64)
     switches = np.array(
         [rules.lowercase, rules.min_length, rules.numbers, rules.eight_bytes, rules.breaks, rules.listing], np.int64
     )

@@ -139,10 +139,36 @@ def table_for(words: int, *, least: int = 1 << 10) -> tuple[np.ndarray, np.uint6
 
 
 @kernel(inline="always")
-def _tag(key):
+def tag_of(key):
     """The upper half of the mixed key, never 0 in the upper half of an entry that is in use."""
     h = key * _M1
     return ((h ^ (h >> _S32)) * _M2) >> _S32
+
+
+@kernel(inline="always")
+def tag_slot(tag, slots):
+    """Where to begin to look for a tag in the lean table."""
+    return (tag * np.uint64(slots)) >> _S32
+
+
+@kernel
+def find_keyed(tags, tag, key, data, words, word, start, length):
+    """``find`` for a table whose words int64[n, 4] begin with their offset and end with their key: (slot, id or -1)."""
+    at = tag_slot(tag, tags.size)
+    mask = np.uint64(tags.size - 1)
+    while True:
+        entry = tags[at]
+        if entry == _ZERO:
+            return at, np.int64(-1)
+        if entry >> _S32 == tag:
+            t = np.int64(entry & LOW_HALF) - 1
+            if (
+                np.uint64(words[t, 3]) == key
+                and words[t + 1, 0] - words[t, 0] == length
+                and (length <= 8 or same_bytes(data, words[t, 0], word, start, length))
+            ):
+                return at, t
+        at = (at + _ONE) & mask
 
 
 @kernel
@@ -153,8 +179,8 @@ def find(tags, data, offsets, word, start, length):
     slots are a power of two below 2**32; a tag's uppermost bits are its slot, so that it grows without the words.
     Returns (slot, id, tag); id -1 at the free slot where the word belongs.
     """
-    tag = _tag(word_key(word, start, length))
-    at = (tag * np.uint64(tags.size)) >> _S32
+    tag = tag_of(word_key(word, start, length))
+    at = tag_slot(tag, tags.size)
     mask = np.uint64(tags.size - 1)
     while True:
         entry = tags[at]

@@ -44,7 +44,7 @@ class Csv:
         wanted_fields(source.name, header, options)
         source.read(end)
 
-        def place(data: bytes, final: bool) -> int:
+        def place(data: bytearray, final: bool) -> int:
             return len(data) if final else int(csv_scan.last_break(as_array(data), delimiter))
 
         return cut(source, options, place, about=header, line=1 + head.count(b"\n", 0, end), one_line=False)

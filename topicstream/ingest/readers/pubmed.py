@@ -79,13 +79,13 @@ class PubMed:
         ends = [b"</%s>" % tag for tag in (record, b"PubmedBookArticle", b"DeleteCitation")]
         tail = b""
 
-        def place(data: bytes, final: bool) -> int:
+        def place(data: bytearray, final: bool) -> int:
             nonlocal tail
             end = max(data.rfind(e) + len(e) if e in data else 0 for e in ends)
-            tail = data[end:] if final else b""
+            tail = bytes(data[end:]) if final else b""
             return end
 
-        def count(data: bytes) -> int:
+        def count(data: bytearray) -> int:
             return sum(data.count(e) for e in ends)
 
         options = replace(options, piece_bytes=max(options.piece_bytes // 2, 1))
@@ -94,7 +94,7 @@ class PubMed:
             yield piece
             line = piece.line + piece.data.count(b"\n")
         if source.damage is None and tail.strip() != closing:
-            start = tail.strip()[:60].decode("utf-8", "replace")
+            start = " ".join(tail[:1000].decode("utf-8", "replace").split())[:60]
             raise BadFile(source.name, line, f"ends in the middle of the XML ('{start}'); get the file again")
 
     def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
