@@ -187,7 +187,10 @@ def test_the_gate_knows_a_bad_model(home):
     assert "perplexity" in judge(other(mixed), good, corpus, gate, 1)["refused"][0]
     same = good.phi.copy()
     same[:, 0] = same[:, 1] = (same[:, 0] + same[:, 1]) / 2
-    assert "same" in " ".join(judge(other(same), None, corpus, gate, 1)["refused"])
+    assert "same" in " ".join(judge(other(same), good, corpus, Gate(tolerance=9.0), 1)["refused"])
+    first = judge(other(same), None, corpus, gate, 1)
+    assert first["refused"] == [] and "same" in first["warnings"][0]
+    assert judge(other(same), other(same), corpus, gate, 1)["refused"] == []  # no worse than what is there
     assert "mass" in " ".join(judge(other(good.phi * 1.01), good, corpus, gate, 1)["refused"])
     swapped = good.phi.copy()
     swapped[[0, 5]] = swapped[[5, 0]]
@@ -298,6 +301,16 @@ def test_a_bad_file_is_named_and_changes_nothing(home):
     with pytest.raises(InputError, match=r"raw/bad\.jsonl:2"):
         cycle(home / "retrain.toml")
     assert state_of(home / "corpus.zarr") == before and publish.current(home) == 1
+
+
+def test_a_bad_file_in_the_first_cycle_can_be_mended(tmp_path):
+    config = folder(tmp_path)
+    good = (tmp_path / "raw" / "a.jsonl").read_text()
+    (tmp_path / "raw" / "a.jsonl").write_text(good + "{broken\n")
+    with pytest.raises(InputError, match=r"raw/a\.jsonl:301"):
+        cycle(config)
+    (tmp_path / "raw" / "a.jsonl").write_text(good)
+    assert cycle(config)["documents_added"] == 300
 
 
 def test_the_log_has_timestamps(home):

@@ -19,7 +19,7 @@ def _stop(signum: int, frame: object) -> None:
 
 @click.command("retrain")
 @click.option("--config", envvar="TOPICS_RETRAIN", default="retrain.toml", show_default=True, help="the config file")
-@click.option("--init", is_flag=True, help="write a commented config file and stop")
+@click.option("--init", is_flag=True, help="write a commented config file (and the folder raw beside it) and stop")
 @click.option("--if-new-docs", is_flag=True, help="act when there are new documents")
 @click.option("--if-drift", is_flag=True, help="act when new documents have drifted")
 @click.option("--at-least-every", callback=seconds, metavar="TIME", help="train in full when the last is so old (30d)")
@@ -41,12 +41,14 @@ def command(config: str, init: bool, **given: Any) -> None:
     if init:
         from topicstream.retrain.config import TEMPLATE
 
+        raw = Path(config).resolve().parent / "raw"
+        raw.mkdir(parents=True, exist_ok=True)
         try:
             with open(config, "x", encoding="utf-8") as f:
                 f.write(TEMPLATE)
         except FileExistsError:
             raise TopicsError(f"{config}: is there already; name another with --config") from None
-        click.echo(f"{config}: written; put raw files into {Path(config).resolve().parent / 'raw'}")
+        click.echo(f"{config}: written; put raw files into {raw}")
         return
     from topicstream.cli.verbosity import QUIET, verbosity
     from topicstream.retrain.cycle import retrain

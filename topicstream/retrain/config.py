@@ -57,7 +57,7 @@ usage = 0.40              # Jensen-Shannon distance (0..1) of topic usage, new a
 
 [gate]
 tolerance = 0.02          # held-out perplexity may be worse than the present model's by this share
-topics = true             # no empty and no identical topics
+topics = true             # no empty and no identical topics, or no more of them than the present model has
 
 [publish]
 keep = 5                  # versions that stay on disk, at least 2: a reader of the last one is not cut off

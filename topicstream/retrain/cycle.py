@@ -216,7 +216,10 @@ class Cycle:
         given |= {"mem_limit": self.config.train.mem_limit, "workers": self.config.train.threads}
         try:
             ingest([source], self.config.corpus, progress=progress, on_duplicate=rule, **given)
-        except InputError as e:
+        except InputError as e:  # a file that cannot be taken in: the next run looks at all files anew
+            (self.folder / "journal.json").unlink()
+            for place in (self.config.corpus.with_name("corpus.zarr.wip"), self.folder / "incoming"):
+                shutil.rmtree(place, ignore_errors=True)
             raise survey.raw_names(e, [source], self.config.raw) from None
         finally:
             progress.close()
@@ -275,6 +278,8 @@ class Cycle:
             self.log(f"gate: refused: {'; '.join(found['refused'])}")
             self._keep(refused={"corpus": self._fingerprint(), "why": found["refused"]})
             return self._end()
+        for warning in found["warnings"]:
+            self.log(f"warning: {warning}")
         was = "" if found["perplexity_before"] is None else f" (present model {found['perplexity_before']:.1f})"
         self.log(f"gate: passed, held-out perplexity {found['perplexity'] or math.nan:.1f}{was}")
         if old is None:

@@ -64,7 +64,9 @@ def decide(
     drifted reasons of ``drift.verdict``;  age: seconds since the last training;  forced: a full training was asked for
     """
     if model is None:
-        return Decision(FULL, ["there is no model yet"]) if new else Decision(NOTHING, ["there are no documents yet"])
+        if new or forced:
+            return Decision(FULL, ["there is no model yet"])
+        return Decision(NOTHING, ["there is no model yet, and no new documents"])
     if forced:
         return Decision(FULL, ["it was asked for"])
     full = list(drifted) if when.drift else []

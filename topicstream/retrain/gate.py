@@ -1,7 +1,8 @@
 """The quality gate: may this model take the place of the present one?
 
 Both are scored on the same held-out tokens: document completion over the words that both know.  The new model's
-perplexity may be worse by a tolerance; it must have no empty and no identical topics, and its table must hold the mass of
+perplexity may be worse by a tolerance; it must have no empty and no identical topics (no more of them than the present
+model, which would otherwise stay with its own; those of a first model are warnings), and its table must hold the mass of
 the corpus it says it was trained on.
 """
 
@@ -96,24 +97,33 @@ def shared_perplexity(models: list[TopicModel], corpus: Corpus, threads: int) ->
 def judge(new: TopicModel, old: TopicModel | None, corpus: Corpus, gate: Gate, threads: int) -> dict[str, Any]:
     """``refused``: the reasons, none when the new model may be published; and the figures: ``perplexity`` (new) and
     ``perplexity_before`` on the same held-out tokens, how many (``tokens``), and ``oov_rate``, the share of the held-out
-    tokens left out because one of the models does not know their word."""
+    tokens left out because one of the models does not know their word; ``warnings``: empty and identical topics."""
     refused = faults(new, corpus_vocabulary(corpus) if corpus.fingerprint == _of(new) else None)
     figures: dict[str, Any] = {"perplexity": None, "perplexity_before": None, "tokens": 0, "oov_rate": None}
+    figures["warnings"] = []
     if not refused:
-        if gate.topics:
-            refused += duplicate_topics(_Table(new), new.n_topics)
+        figures["warnings"] = duplicate_topics(_Table(new), new.n_topics)
+        if gate.topics and old is not None and figures["warnings"]:
+            before = duplicate_topics(_Table(old), old.n_topics)
+            if _count(figures["warnings"]) > _count(before):
+                refused += figures["warnings"]
         scores = shared_perplexity([new] if old is None else [new, old], corpus, threads)
         if scores[0] is not None:
             figures |= {"tokens": scores[0].tokens, "oov_rate": scores[0].oov_rate}
             figures["perplexity"] = float(scores[0].perplexity)
             if old is not None:
-                figures["perplexity_before"] = before = float(scores[1].perplexity)
-                if not figures["perplexity"] <= before * (1 + gate.tolerance):
+                figures["perplexity_before"] = present = float(scores[1].perplexity)
+                if not figures["perplexity"] <= present * (1 + gate.tolerance):
                     refused.append(
-                        f"held-out perplexity {figures['perplexity']:.1f} where the present model has {before:.1f} "
+                        f"held-out perplexity {figures['perplexity']:.1f} where the present model has {present:.1f} "
                         f"(tolerance {100 * gate.tolerance:g} %)"
                     )
     return {"refused": refused, **figures}
+
+
+def _count(warnings: list[str]) -> int:
+    """Empty topics and pairs of identical ones, out of the warnings about them."""
+    return sum(int(w.split()[0]) for w in warnings)
 
 
 def _of(model: TopicModel) -> Any:
