@@ -7,7 +7,8 @@ DOCS has one JSON object a line with ``id``, ``text`` and ``date`` (or ``year``)
 the order of their dates.  The model is trained in full on the first part; after each later one it is updated
 (``topicstream.update``, in a chain: each update starts from the one before) and, apart from that, trained in full anew
 (``topicstream.train``).  Perplexity: document completion of the documents set aside so far, the same for both.  Seconds
-are those of training with everything compiled: wall clock, and processor time of the process.  Prints a Markdown table.
+are those of training with everything compiled: wall clock, and processor time of the process.  Prints a Markdown table;
+FULL=1 takes every document.
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from measure import full, heading, table
 
 import topicstream
 from topicstream.evaluation.completion import score_model
@@ -62,7 +68,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("docs", type=Path)
-    parser.add_argument("--every", type=int, default=5, help="take every n-th document (default 5)")
+    parser.add_argument("--every", type=int, default=1 if full() else 5, help="take every n-th document")
     parser.add_argument("--parts", type=int, default=5)
     parser.add_argument("--topics", type=int, default=50)
     parser.add_argument("--algo", default="atbp")
@@ -77,25 +83,35 @@ def main() -> None:
         for row in rows:
             print(json.dumps(row))
         return
-    print(
-        f"{given.docs.name}, every {given.every}. document, {given.algo}, K = {given.topics}, {given.threads} threads\n\n"
-        "| dates | documents | words | update: passes | s | CPU s | perplexity | full: passes | s | CPU s | perplexity "
-        "| CPU, update / full | perplexity, update / full |\n|" + "---|" * 13
+    heading(
+        "Update against full training",
+        f"{given.docs.name}, every {given.every}. document in {given.parts} parts by date, {given.algo}, K = {given.topics}, "
+        f"{given.threads} threads.  Ratios are update over full.",
     )
+    columns = ["dates", "documents", "words", "update", "s", "CPU s", "perplexity", "full", "s", "CPU s", "perplexity"]
+    cells = []
     for r in rows:
         u, f = r["update"], r["full"]
-        print(
-            f"| {r['dates']} | {r['documents']:,} | {r['words']:,} | {u['passes']} ({u['how']}) | {u['wall']:.1f} | "
-            f"{u['cpu']:.1f} | {u['perplexity']:.1f} | {f['passes']} | {f['wall']:.1f} | {f['cpu']:.1f} | "
-            f"{f['perplexity']:.1f} | {u['cpu'] / f['cpu']:.2f} | {100 * (u['perplexity'] / f['perplexity'] - 1):+.2f} % |"
-        )
+        figures = [f"{u['passes']} passes, {u['how']}", *_figures(u), f"{f['passes']} passes", *_figures(f)]
+        ratios = [f"{u['cpu'] / f['cpu']:.2f}", f"{100 * (u['perplexity'] / f['perplexity'] - 1):+.2f} %"]
+        cells.append([r["dates"], f"{r['documents']:,}", f"{r['words']:,}", *figures, *ratios])
+    table([*columns, "CPU", "perplexity"], cells)
+
+
+def _figures(run: dict[str, Any]) -> list[str]:
+    return [f"{run['wall']:.1f}", f"{run['cpu']:.1f}", f"{run['perplexity']:.1f}"]
 
 
 def measure(given: Any, folder: Path) -> list[dict[str, Any]]:
     """One row a part from the second on."""
     quiet = Progress(-1)
     corpus, model = folder / "corpus.zarr", folder / "model"
-    settings = {"algo": given.algo, "topics": given.topics, "threads": given.threads, "seed": given.seed}
+    settings: dict[str, Any] = {
+        "algo": given.algo,
+        "topics": given.topics,
+        "threads": given.threads,
+        "seed": given.seed,
+    }
     rows: list[dict[str, Any]] = []
     documents = 0
     for p, (path, dates, n) in enumerate(parts_by_date(given.docs, given.every, given.parts, folder)):
@@ -107,9 +123,7 @@ def measure(given: Any, folder: Path) -> list[dict[str, Any]]:
         topicstream.ingest(path, corpus, append=True, grow_vocab=True)
         whole = folder / f"whole{p}"
         done, wall, cpu = timed(lambda: topicstream.update(corpus, model, threads=given.threads, progress=quiet))
-        full, full_wall, full_cpu = timed(
-            lambda whole=whole: topicstream.train(corpus, whole, progress=quiet, **settings)
-        )
+        anew, full_wall, full_cpu = timed(partial(topicstream.train, corpus, whole, progress=quiet, **settings))
         rows.append(
             {
                 "dates": dates,
@@ -123,7 +137,7 @@ def measure(given: Any, folder: Path) -> list[dict[str, Any]]:
                     "perplexity": perplexity(model, corpus, given.threads),
                 },
                 "full": {
-                    "passes": full.passes,
+                    "passes": anew.passes,
                     "wall": full_wall,
                     "cpu": full_cpu,
                     "perplexity": perplexity(whole, corpus, given.threads),
