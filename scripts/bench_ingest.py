@@ -23,7 +23,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from measure import full, heading, table
+import numpy as np
+from measure import full, heading, in_cgroup, table
 
 OURS = """
 import json, sys, time
@@ -174,6 +175,43 @@ def docword_part(folder: Path, repeat: int) -> None:
     table(["", "M cells/s", "M cells a CPU second"], reads)
 
 
+def made_words(numbers: np.ndarray) -> np.ndarray:
+    """Words of eight letters, one for each number below 2^32 (times an odd number, so that they come in no order):
+    uint8[n, 9], a blank behind each."""
+    mixed = (numbers.astype(np.uint64) * np.uint64(2654435761)) & np.uint64(0xFFFFFFFF)
+    out = np.full((len(numbers), 9), 32, np.uint8)
+    for k in range(8):
+        out[:, k] = 97 + ((mixed >> np.uint64(4 * k)) & np.uint64(15))
+    return out
+
+
+def write_made(path: Path, types: int, kept: int) -> None:
+    """JSON lines of a thousand words: ``types`` different words once, and the first ``kept`` of them in four documents
+    more."""
+    with open(path, "wb") as f:
+        for number, start in enumerate([*range(0, types, 1000), *(list(range(0, kept, 1000)) * 4)]):
+            text = made_words(np.arange(start, start + 1000)).tobytes()
+            f.write(b'{"id":"%d","text":"%s"}\n' % (number, text))
+
+
+def types_part(folder: Path) -> None:
+    """Many distinct words under a limit, in a memory cgroup of the same size."""
+    types, kept, limit = (20_000_000, 1_000_000, "1G") if full() else (4_000_000, 200_000, "500M")
+    source, out = folder / "made.jsonl", folder / "made.zarr"
+    write_made(source, types, kept)
+    options = ["--min-df", "5", "--max-df", "100%", "--heldout", "0", "--stopwords", "none", "--workers", "2"]
+    command = [sys.executable, "-m", "topicstream.cli.main", "ingest", str(source), "--out", str(out), "--json"]
+    done = in_cgroup([*command, *options, "--mem-limit", limit], limit)
+    if done.returncode:
+        raise SystemExit(f"exit {done.returncode}: {done.stderr[-2000:]}")
+    s = json.loads(done.stdout)
+    exact = (s["words_before"], s["words"], s["tokens_pruned"]) == (types, kept, types - kept)
+    heading("Many distinct words", f"Each once, {kept:,} of them five times; a memory cgroup of {limit}.")
+    peak = f"{s['peak_rss_bytes'] / 1e6:.0f}"
+    row = [f"{types:,}", "yes" if exact else "NO", limit, peak, f"{s['seconds']:.1f}"]
+    table(["distinct words", "counts exact", "limit", "peak MB", "seconds"], [row])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", help="JSON lines, uncompressed")
@@ -185,6 +223,7 @@ def main() -> None:
         if args.text:
             text_part(args.text, args.peers, Path(name), args.repeat)
         docword_part(Path(name), args.repeat)
+        types_part(Path(name))
 
 
 if __name__ == "__main__":

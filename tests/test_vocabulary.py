@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import DoesNotFit, InputError, StoreError
 from topicstream.tokens.builder import Finished, VocabularyBuilder
 from topicstream.tokens.sequences import packed
 from topicstream.tokens.spill import byte_order
@@ -255,3 +255,14 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         Vocabulary.read(tmp_path / "words.txt")
     (tmp_path / "words.txt").write_text("one\ntwo\n")
     assert Vocabulary.read(tmp_path / "words.txt").words.to_pylist() == ["one", "two"]
+
+
+def test_words_that_do_not_fit_are_refused_with_a_number(tmp_path):
+    builder = VocabularyBuilder(tmp_path / "a", 1 << 20)
+    words = packed([b"w%d" % i for i in range(1000)])
+    builder.add(*words, np.ones(1000, np.int64), np.ones(1000, np.int64))
+    with pytest.raises(DoesNotFit, match="1,000 words takes about 117 kB, 59 kB more.*--mem-limit.*--max-vocab"):
+        builder.finish(documents=1000, room=60_000)
+    builder = VocabularyBuilder(tmp_path / "b", 1 << 20)
+    builder.add(*words, np.ones(1000, np.int64), np.ones(1000, np.int64))
+    assert len(builder.finish(documents=1000, max_vocab=500, room=60_000).vocabulary) == 500

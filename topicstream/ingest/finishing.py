@@ -132,6 +132,7 @@ class Finishing:
             fixed=fixed,
             grow=self.options.grow_vocab,
             pruned=store / self._name("pruned"),
+            room=self.plan.words,
         )
         found.vocabulary.save(store / self._name("vocab"))
         return found, {**pruning, "training_documents": documents, "fixed": self.options.vocab}

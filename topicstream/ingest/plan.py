@@ -9,6 +9,8 @@ from topicstream.machine import default_memory_limit, default_threads, format_by
 
 FLOOR = 250 << 20
 """What interpreter, libraries and compiled kernels take."""
+WITHOUT_PIECES = 200 << 20
+"""The same without room for what the workers hold."""
 PER_WORKER = 9
 """Bytes a worker takes per byte of a piece: raw, text, cells, frames, and what waits in the queues."""
 
@@ -21,6 +23,11 @@ class MemoryPlan:
     workers: int
     piece_bytes: int
     vocabulary: int
+
+    @property
+    def words(self) -> int:
+        """Bytes for the words that are kept, when no piece is in work any more."""
+        return self.limit - WITHOUT_PIECES
 
     @classmethod
     def of(cls, limit: int | None, workers: int | None) -> MemoryPlan:

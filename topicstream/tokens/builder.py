@@ -230,6 +230,7 @@ class VocabularyBuilder:
         fixed: Vocabulary | None = None,
         grow: bool = False,
         pruned: str | os.PathLike[str] | None = None,
+        room: int | None = None,
     ) -> Finished:
         """Merge the runs, choose the words, give them ids.
 
@@ -239,7 +240,9 @@ class VocabularyBuilder:
         bytes of the word.  ``fixed``: its words keep their ids whatever their counts, and get the counts found here; other
         words are left out, or with ``grow`` follow behind.  The words left out go to ``pruned`` (Parquet; word, count, df;
         in the order of their bytes); those with no occurrence in a training document are forgotten.
-        InputError when no word is left."""
+        ``room``: bytes that the words kept may take.
+
+        InputError when no word is left; DoesNotFit when they take more than ``room``."""
         if self._n:
             self._spill()
         self._tags = np.zeros(1, np.uint64)
@@ -250,7 +253,7 @@ class VocabularyBuilder:
             path.unlink()
         rows = merge_runs(self._folder, list(zip(names, self._generations)), self._memory // 2)
         limits = Limits.of(documents, min_df, max_df, min_count, max_vocab, grow or fixed is None)
-        chosen = select(self._folder, rows, limits, fixed, pruned)
+        chosen = select(self._folder, rows, limits, fixed, pruned, room)
         if len(chosen.vocabulary) == 0:
             raise InputError(
                 f"no word is left: {chosen.distinct} distinct words in {documents} training documents, none passes "

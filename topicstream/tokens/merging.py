@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream.tokens.spill import DONE, FLUSH, PIECE, enter_run, merge
+from topicstream.tokens.spill import DONE, FLUSH, PIECE, append_array, enter_run, merge
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def merge_runs(folder: Path, runs: list[tuple[str, int]], memory_bytes: int) -> 
         nonlocal data
         if loaded[g]:
             with open(f"{readers[g].base}.ordinals", "ab") as f:
-                ordinals[g, : loaded[g]].tofile(f)
+                append_array(f, ordinals[g, : loaded[g]])
         at[g] = 0
         loaded[g] = readers[g].load(g, data, ends, sums)
         if loaded[g] == 0 and (needed := readers[g].longest_next()) > 0:
@@ -132,10 +132,10 @@ class _Writer:
         self._files = [open(f"{base}.{name}", "wb") for name in ("words", "lengths", "counts", "df")]  # noqa: SIM115
 
     def write(self, data, ends, sums, rows):
-        data[: ends[rows]].tofile(self._files[0])
-        np.diff(ends[: rows + 1]).astype(np.int32).tofile(self._files[1])
-        np.ascontiguousarray(sums[:rows, 0]).tofile(self._files[2])
-        np.ascontiguousarray(sums[:rows, 1]).tofile(self._files[3])
+        append_array(self._files[0], data[: ends[rows]])
+        append_array(self._files[1], np.diff(ends[: rows + 1]).astype(np.int32))
+        append_array(self._files[2], np.ascontiguousarray(sums[:rows, 0]))
+        append_array(self._files[3], np.ascontiguousarray(sums[:rows, 1]))
 
     def __enter__(self) -> _Writer:
         return self

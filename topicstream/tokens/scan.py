@@ -150,17 +150,17 @@ def _scan(
                             store8(types, top, key)
                         else:
                             hashed = _ZERO
-                            k = np.int64(0)
-                            while k + 8 <= size:
-                                low = _lower8(load8(text, at + k), lower_mask, underscores)
+                            j = np.int64(0)
+                            while j + 8 <= size:
+                                low = _lower8(load8(text, at + j), lower_mask, underscores)
                                 hashed = fold(hashed, low)
-                                store8(types, top + k, low)
-                                k += 8
-                            if k < size:
-                                low = _lower8(load8(text, at + k), lower_mask, underscores)
-                                low &= _ALL >> np.uint64(8 * (8 - size + k))
+                                store8(types, top + j, low)
+                                j += 8
+                            if j < size:
+                                low = _lower8(load8(text, at + j), lower_mask, underscores)
+                                low &= _ALL >> np.uint64(8 * (8 - size + j))
                                 hashed = fold(hashed, low)
-                                store8(types, top + k, low)
+                                store8(types, top + j, low)
                             key = long_key(hashed, size)
                         queue[0, queued], queue[1, queued] = key, np.uint64(size)
                         queued += 1
@@ -183,7 +183,7 @@ def _scan(
                             queue[1, queued] = _ZERO
                             queued += 1
                         continue
-                    length = np.int64(out - top)
+                    length = out - top
                     kept += points
                 elif kind == UNSPACED:
                     past, points = unspaced_unit(text, i, end, classes)
@@ -198,13 +198,13 @@ def _scan(
                     i = past
                     if start < 0:
                         continue
-                    length = np.int64(past - start)
+                    length = past - start
                     for k in range(length):
                         types[top + k] = text[start + k]
                 elif kind in (EMOJI, REGIONAL):
                     past, points = emoji(text, i, end, classes)
                     kept += points
-                    length = np.int64(past - i)
+                    length = past - i
                     for k in range(length):
                         types[top + k] = text[i + k]
                     i = past

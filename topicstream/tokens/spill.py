@@ -7,6 +7,7 @@ A run is five files of plain little-endian numbers, the words in the order of th
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -109,6 +110,11 @@ def _gather(data, offsets, order, out, lengths):
         lengths[k] = stop - start
 
 
+def append_array(file: BinaryIO, values: np.ndarray) -> None:
+    """Write an array's bytes.  (Not ``tofile``, which says nothing of a full disk but how much it wrote.)"""
+    file.write(np.ascontiguousarray(values).view(np.uint8).data)
+
+
 def write_run(
     base: Path, data: np.ndarray, offsets: np.ndarray, counts: np.ndarray, df: np.ndarray, total: int
 ) -> None:
@@ -126,11 +132,11 @@ def write_run(
             lengths = np.empty(part.size, np.int32)
             out = np.empty(int((offsets[part + 1] - offsets[part]).sum()), np.uint8)
             _gather(data, offsets, part, out, lengths)
-            out.tofile(words_file)
-            lengths.tofile(lengths_file)
-            counts[part].tofile(counts_file)
-            df[part].tofile(df_file)
-            part.astype(np.int32).tofile(ids_file)
+            append_array(words_file, out)
+            append_array(lengths_file, lengths)
+            append_array(counts_file, counts[part])
+            append_array(df_file, df[part])
+            append_array(ids_file, part.astype(np.int32))
 
 
 @kernel
