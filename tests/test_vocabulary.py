@@ -261,7 +261,7 @@ def test_words_that_do_not_fit_are_refused_with_a_number(tmp_path):
     builder = VocabularyBuilder(tmp_path / "a", 1 << 20)
     words = packed([b"w%d" % i for i in range(1000)])
     builder.add(*words, np.ones(1000, np.int64), np.ones(1000, np.int64))
-    with pytest.raises(DoesNotFit, match="1,000 words takes about 117 kB, 59 kB more.*--mem-limit.*--max-vocab"):
+    with pytest.raises(DoesNotFit, match=r"1,000 words takes about 117 kB, 59 kB more.*--mem-limit.*--max-vocab"):
         builder.finish(documents=1000, room=60_000)
     builder = VocabularyBuilder(tmp_path / "b", 1 << 20)
     builder.add(*words, np.ones(1000, np.int64), np.ones(1000, np.int64))

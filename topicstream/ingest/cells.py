@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from topicstream.kernels.byte_masks import WIDE, equal, first_bit
 from topicstream.kernels.jit import kernel
+from topicstream.tokens.wordtable import load8
 
 NOT_NUMBERS, DOC_RANGE, WORD_RANGE, NEGATIVE, AGAIN, PAIRS, NOT_WHOLE = 1, 2, 3, 4, 5, 6, 7
 _ZERO, _ONE, _TEN = np.uint64(48), np.uint64(1), np.uint64(10)
@@ -238,12 +240,22 @@ def last_document(data, low, high, final):
         while size > 0 and data[size - 1] != 10:
             size -= 1
     ends_plain = size > 0 and data[size - 1] == 10
+    seen, mask = np.uint64(0), np.uint64(0)  # how the line before began, up to the blank behind its number
     while p < size:
         start = p
+        if mask != 0 and p + WIDE <= size and load8(data, p) & mask == seen:
+            breaks = equal(data, p, np.uint8(10))
+            if breaks != 0:  # the same document again: nothing but to count the line
+                used += 1
+                p += first_bit(breaks) + 1
+                continue
         number, after = _plain_whole(data, np.uint64(p)) if ends_plain else (np.uint64(0), np.uint64(p))
         digits = np.int64(after) - p
         if 0 < digits <= 18 and data[after] == 32:  # as nearly all lines are
             used += 1
+            if digits < 8 and p + 8 <= size:
+                mask = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(8 * (7 - digits))
+                seen = load8(data, p) & mask
             if top < np.int64(number) <= high:
                 if top >= low:
                     at, before, used_before = start, top, used - 1

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import BadFile, Reject, Rejects
 from topicstream.ingest.source import Source
-from topicstream.kernels.byte_masks import WIDE, equal, first_bit
+from topicstream.kernels.byte_masks import WIDE, count_bits, equal, first_bit
 from topicstream.kernels.jit import kernel
 
 LINE_FEED = 10
@@ -21,7 +21,20 @@ LINE_FEED = 10
 
 def count_lines(data: bytes | bytearray) -> int:
     """Line breaks in data."""
-    return data.count(b"\n")
+    return int(_count_byte(as_array(data), np.uint8(LINE_FEED)))
+
+
+@kernel
+def _count_byte(data, byte):
+    n = np.int64(0)
+    p = 0
+    while p + WIDE <= len(data):
+        n += count_bits(equal(data, p, byte))
+        p += WIDE
+    while p < len(data):
+        n += data[p] == byte
+        p += 1
+    return n
 
 
 def last_line_break(data: bytes | bytearray, final: bool) -> int:

@@ -89,22 +89,32 @@ class Renumbered:
     training: int
 
 
-def renumber(
-    lengths: np.ndarray, words: np.ndarray, counts: np.ndarray, final: np.ndarray, kind: np.ndarray
-) -> Renumbered:
-    """lengths: uint32[D], words: int32[nnz] (types), counts: [nnz], final: int32[T] distinct ids or -1, kind: uint8[D]."""
+def ranked(final: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """int32[T] distinct ids or -1 -> (int32[R] those kept, ascending; int32[T] the rank of each type's id, or -1)."""
     order = np.argsort(final)
     order = order[np.searchsorted(final[order], 0) :]
     rank = np.full(len(final), -1, np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
+    return final[order], rank
+
+
+def renumber(
+    lengths: np.ndarray,
+    words: np.ndarray,
+    counts: np.ndarray,
+    ranks: tuple[np.ndarray, np.ndarray],
+    kind: np.ndarray,
+) -> Renumbered:
+    """lengths: uint32[D], words: int32[nnz] (types), counts: [nnz], ranks: of ``ranked``, kind: uint8[D]."""
+    final, rank = ranks
     kept = int((kind != DROPPED).sum())
     indptr, ptr = np.zeros(kept + 1, np.int64), np.full(len(lengths), -1, np.int64)
-    by_rank = np.zeros(len(order) + 1, np.int64)
+    by_rank = np.zeros(len(final) + 1, np.int64)
     training = _place_documents(lengths, words, rank, kind, indptr, ptr, by_rank)
     n = int(indptr[-1])
     out_words, out_counts = np.empty(n, np.int32), np.empty(n, counts.dtype)
     documents, values = np.empty(n, np.int32), np.empty(n, counts.dtype)
-    _sort(lengths, words, counts, rank, final[order], ptr, by_rank, documents, values, out_words, out_counts)
+    _sort(lengths, words, counts, rank, final, ptr, by_rank, documents, values, out_words, out_counts)
     return Renumbered(indptr, out_words, out_counts, int(training))
 
 
@@ -150,23 +160,27 @@ def write_blocks(
         BlockWriter(folder, part, first_rows[i], weighted, entries[i].append, pool)
         for i, part in ((TRAIN, "train"), (HELDOUT, "heldout"))
     ]
-    shared: dict[int, np.ndarray] = {}
+    shared: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
-    def finals(piece: int) -> np.ndarray:
+    def finals(piece: int) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
         frame, is_source = journal.state["source_words"][piece]
+        if is_source and frame in shared:
+            return np.empty(0, np.int32), shared[frame]
+        final = maps.final(journal.types.read(frame)[0]["ids"])
         if not is_source:
-            return maps.final(journal.types.read(frame)[0]["ids"])
-        if frame not in shared:
-            shared.clear()
-            shared[frame] = maps.final(journal.types.read(frame)[0]["ids"])
-        return shared[frame]
+            return final, None
+        shared.clear()
+        shared[frame] = ranked(final)  # once for all pieces of a bag-of-words source
+        return final, shared[frame]
 
-    def work(item: tuple[int, np.ndarray]) -> Renumbered:
-        piece, final = item
+    def work(item: tuple[int, tuple[np.ndarray, tuple[np.ndarray, np.ndarray] | None]]) -> Renumbered:
+        piece, (final, ranks) = item
         cells, _ = journal.cells.read(piece)
         documents, _ = journal.docs.read(piece)
         counts = cells["counts"].astype(np.float32) if weighted else cells["counts"]
-        return renumber(cells["lengths"], cells["words"], counts, final, decision.classes(piece, documents["high"]))
+        return renumber(
+            cells["lengths"], cells["words"], counts, ranks or ranked(final), decision.classes(piece, documents["high"])
+        )
 
     items = ((i, finals(i)) for i in range(len(journal.cells)))
     empty = 0
