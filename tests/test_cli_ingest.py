@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.ingest_tools import documents, write_jsonl
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.verify import verify
+from topicstream.tokens.vocabulary import Vocabulary
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -113,3 +115,28 @@ def test_the_library_twin_is_the_package_itself(tmp_path):
     assert callable(topicstream.ingest) and topicstream.Corpus is Corpus
     with pytest.raises(AttributeError, match="has no attribute 'digest'"):
         topicstream.digest  # noqa: B018
+
+
+def test_phrases_are_learnt_and_kept_for_appends(tmp_path, capsys):
+    rng = random.Random(3)
+    words = [f"w{chr(97 + i)}" for i in range(20)]
+
+    def docs(prefix):
+        texts = [" ".join([*rng.choices(words, k=8), "neural", "network", *rng.choices(words, k=8)]) for _ in range(60)]
+        return [{"id": f"{prefix}{i}", "text": text} for i, text in enumerate(texts)]
+
+    write_jsonl(tmp_path / "a.jsonl", docs("a"))
+    write_jsonl(tmp_path / "b.jsonl", docs("b"))
+    out = ["--out", str(tmp_path / "c.zarr"), "-q"]
+    assert (
+        run(["ingest", str(tmp_path / "a.jsonl"), *out, "--phrases", "0.7", "--heldout", "0", "--max-df", "100%"]) == 0
+    )
+    corpus = Corpus.open(tmp_path / "c.zarr")
+    assert corpus.manifest["tokenizer"]["phrases"] == ["neural network"]
+    assert not list(tmp_path.glob("c.zarr.wip*"))
+    assert run(["ingest", str(tmp_path / "b.jsonl"), *out, "--append"]) == 0
+    corpus = Corpus.open(tmp_path / "c.zarr")
+    found = dict(zip(Vocabulary.load(corpus.file("vocab")).words.to_pylist(), corpus.word_counts().tolist()))
+    assert found["neural_network"] == 120 and "neural" not in found
+    assert run(["ingest", "-", *out, "--force", "--phrases", "0.7"]) == 3
+    assert "standard input" in capsys.readouterr().err

@@ -46,6 +46,12 @@ def _meta(pairs: tuple[str, ...]) -> dict[str, str]:
 @click.option("--keep", multiple=True, help="emoji: every emoji is a word.")
 @click.option("--stopwords", default=None, help="english (the default), none, or a file.")
 @click.option("--ngrams", type=click.IntRange(1, 3), help="Also count sequences of up to that many words.")
+@click.option(
+    "--phrases",
+    "phrase_threshold",
+    type=click.FloatRange(-1, 1),
+    help="Learn pairs of words (20 times or more) of that normalised PMI, like 0.5, and join them: reads the text twice.",
+)
 @click.option("--stem", help="A language of the snowball stemmers.")
 @click.option("--tokenized", is_flag=True, default=None, help="The text is tokenised: words between white space.")
 @click.option("--unspaced", type=click.Choice(["bigrams", "runs"]), default=None, help="Scripts without spaces.")

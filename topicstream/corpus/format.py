@@ -117,7 +117,7 @@ def read_chunk(path: Path, size: int, crc: int, out: np.ndarray, what: str) -> N
             f"{path}: {what} has {len(data)} bytes where the manifest says {size}; restore it or ingest again"
         )
     body = memoryview(data)[:-4]
-    if google_crc32c.value(bytes(body)) != crc or int.from_bytes(data[-4:], "little") != crc:
+    if google_crc32c.value(np.frombuffer(body, np.uint8)) != crc or int.from_bytes(data[-4:], "little") != crc:
         raise StoreError(f"{path}: {what} does not match its checksum; restore the file or ingest again")
     try:
         numcodecs.blosc.decompress(body, out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,17 @@ from topicstream import durable
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError
 from topicstream.ingest import commit
+from topicstream.ingest.documents import TextRun
 from topicstream.ingest.finishing import Finishing
 from topicstream.ingest.journal import Journal
 from topicstream.ingest.plan import MemoryPlan
 from topicstream.ingest.progress import Progress
+from topicstream.ingest.reader import parse_all
 from topicstream.ingest.reading import Line, Reading, Stop
 from topicstream.ingest.settings import IngestOptions
 from topicstream.machine import calm_malloc
 from topicstream.tokens.builder import VocabularyBuilder
+from topicstream.tokens.phrases import learn_phrases
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
 
@@ -92,6 +96,8 @@ class _Ingest:
             if (done := self._finished_before()) is not None:
                 return done
             self._refuse_overwrite()
+            if self.base is None and self.options.recipe.phrase_threshold is not None:
+                self.options = dataclasses.replace(self.options, recipe=self._with_phrases())
             journal = Journal(self.wip, self._key(), force=self.options.force)
             try:
                 return self._run(journal)
@@ -101,6 +107,21 @@ class _Ingest:
                 raise
             finally:
                 journal.close()
+
+    def _with_phrases(self) -> Recipe:
+        """The recipe with the phrases of a reading of its own; the same on a resume, as it is learnt from the same text."""
+        recipe, read = self.options.recipe, self.options.read
+        if recipe.phrases or recipe.phrase_threshold is None:
+            return recipe
+        if "-" in self.names:
+            raise InputError("--phrases reads the text twice, which standard input cannot be; save it to a file first")
+        self.progress.say_step("learning phrases")
+        read = dataclasses.replace(read, piece_bytes=min(self.plan.piece_bytes, read.piece_bytes))
+        with tempfile.TemporaryDirectory(dir=self.wip, prefix="phrases-") as folder:
+            texts = (run for run, _ in parse_all(self.names, read) if isinstance(run, TextRun))
+            return learn_phrases(
+                texts, recipe, folder, memory_bytes=self.plan.vocabulary, threshold=recipe.phrase_threshold
+            )
 
     def _finished_before(self) -> dict[str, Any] | None:
         """A run that was killed between its commit and the removal of the working folder."""
