@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from topicstream.ingest.documents import CountRun, TextRun
-from topicstream.ingest.reader import ReadOptions, pieces
+from topicstream.ingest.reader import ReadOptions
 from topicstream.ingest.rejects import Reject
+from topicstream.ingest.tasks import pieces
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real corpora are not here")

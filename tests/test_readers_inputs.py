@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from tests.reading import Read, write
 from topicstream.errors import InputError
 from topicstream.ingest.guess import guess, is_vocab_name
-from topicstream.ingest.reader import ReadOptions, pieces, readers
+from topicstream.ingest.reader import ReadOptions, readers
 from topicstream.ingest.source import Source
+from topicstream.ingest.tasks import pieces
 
 GUESSES = [
     ("a.jsonl", b"x", "jsonl"),

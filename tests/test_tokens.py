@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from itertools import islice, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -195,6 +197,18 @@ def test_scikit_learns_pattern_takes_the_fast_path_with_equal_counts():
         assert counters(tokenizer.count(run_of(*texts))) == wanted
 
     check()
+
+
+def test_scikit_learns_pattern_on_real_text_against_plain_re():
+    source = Path(__file__).resolve().parents[1] / "../shared/data/enwiki/docs.jsonl.gz"
+    if not source.exists():
+        pytest.skip("the corpora are not here")
+    with gzip.open(source, "rt", encoding="utf-8") as file:
+        texts = [json.loads(line)["text"].encode("ascii", "ignore").decode() for line in islice(file, 300)]
+    tokenizer = Tokenizer(Recipe(pattern=SCIKIT_LEARN_PATTERN, stopwords=()))
+    wanted = [Counter(re.findall(SCIKIT_LEARN_PATTERN, text.lower())) for text in texts]
+    assert sum(map(len, wanted)) > 100_000
+    assert counters(tokenizer.count(run_of(*texts))) == wanted
 
 
 def test_words_of_every_length_and_at_every_place():

@@ -20,9 +20,9 @@ from topicstream.ingest.finishing import Finishing
 from topicstream.ingest.journal import Journal
 from topicstream.ingest.plan import MemoryPlan
 from topicstream.ingest.progress import Progress
-from topicstream.ingest.reader import parse_all
 from topicstream.ingest.reading import Line, Reading, Stop
 from topicstream.ingest.settings import IngestOptions
+from topicstream.ingest.tasks import parse_all
 from topicstream.machine import calm_malloc
 from topicstream.tokens.builder import VocabularyBuilder
 from topicstream.tokens.phrases import learn_phrases

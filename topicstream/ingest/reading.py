@@ -19,9 +19,9 @@ from topicstream.errors import InputError, Interrupted
 from topicstream.ingest.journal import Journal
 from topicstream.ingest.prepare import Prepared, prepare, raw_crc, totals_of
 from topicstream.ingest.progress import Progress
-from topicstream.ingest.reader import Task, pieces
 from topicstream.ingest.settings import Heldout, IngestOptions
 from topicstream.ingest.spool import encode_frame
+from topicstream.ingest.tasks import Task, pieces
 from topicstream.tokens.builder import VocabularyBuilder
 from topicstream.tokens.sequences import gathered
 from topicstream.tokens.tokenizer import Tokenizer

@@ -31,7 +31,9 @@ class Recipe:
                 the distinct words, while ``p53``, ``h2o`` and ``covid19`` have a letter and stay
     pattern     a regular expression of the user's own that finds the words (its group, when it has one); then
                 ``min_length``, ``numbers``, ``keep`` and ``unspaced`` are not looked at.  ``SCIKIT_LEARN_PATTERN`` is
-                recognised and runs at full speed, any other runs in Python's ``re``
+                recognised and runs at full speed, any other runs in Python's ``re``.  (The only words counted otherwise than
+                by scikit-learn are those with the dotted capital I of Turkish: Python's ``lower`` makes two characters
+                of it, of which the pattern takes the second for no letter)
     keep        ``("emoji",)`` makes every emoji (a sequence with ZWJ, skin tone or variation selector: one) a word
     stopwords   words left out, compared after lower-casing and before stemming; ``stopwords_from`` says where from
     ngrams      1 to 3: also count sequences of up to that many words, joined with ``_``.  They do not reach across a stop
