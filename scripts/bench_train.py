@@ -222,7 +222,11 @@ def recovered(work: Path, store: Path, limit: str) -> None:
     """Run K = 10 to convergence and match the planted topics."""
     from scipy.optimize import linear_sum_assignment
 
-    planted = np.load(store.with_name(store.name + ".phi.npy") if store.with_name(store.name + ".phi.npy").exists() else store.with_suffix(".phi.npy"))
+    planted = np.load(
+        store.with_name(store.name + ".phi.npy")
+        if store.with_name(store.name + ".phi.npy").exists()
+        else store.with_suffix(".phi.npy")
+    )
     topics = len(planted)
     model = work / "pubmed-converged"
     command = [sys.executable, "-m", "topicstream.cli.main", "train", "--corpus", str(store), "--model", str(model), "--algo", "atbp",

@@ -96,8 +96,7 @@ def local_steps(path: Path) -> None:
         phi = trained_topics(corpus, topics)
         for restarts in (0, 5):
             engines = [
-                kind(shape_of(corpus, topics), kind.Options(sparsity=n, restarts=restarts))
-                for n in [topics, *levels]
+                kind(shape_of(corpus, topics), kind.Options(sparsity=n, restarts=restarts)) for n in [topics, *levels]
             ]
             grid = corpus.grid(engines[0].block_cells(), engines[0].block_docs())
             numbers = np.linspace(0, len(grid) - 1, min(len(grid), 12 if FULL else 4)).astype(int)

@@ -172,7 +172,9 @@ def test_weighted_cells(made, tmp_path):
     _, folder = made
     (tmp_path / "x.svm").write_text("1 1:0.5 3:2.25\n1 2:0.25 3:1\n")
     (tmp_path / "words.txt").write_text("word4\nword9\nnever\n")
-    topicstream.ingest(tmp_path / "x.svm", tmp_path / "w.zarr", weighted=True, vocab=str(tmp_path / "words.txt"), heldout=0)
+    topicstream.ingest(
+        tmp_path / "x.svm", tmp_path / "w.zarr", weighted=True, vocab=str(tmp_path / "words.txt"), heldout=0
+    )
     raw = (tmp_path / "x.svm", "--weighted", "--words", tmp_path / "words.txt")
     for method in ("bp", "gibbs"):
         assert topics(folder, *raw, "-o", tmp_path / f"{method}.jsonl", "--method", method) == 0

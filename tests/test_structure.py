@@ -22,7 +22,18 @@ ALLOWED = {
     "inference": {"model", "corpus", "tokens", "ingest", "kernels", "parallel"},
     "report": {"model", "corpus", "evaluation", "inference", "kernels", "parallel"},
     "training": {"engines", "corpus", "model", "evaluation", "parallel", "kernels"},
-    "retrain": {"training", "engines", "ingest", "tokens", "corpus", "model", "evaluation", "inference", "report", "parallel"},
+    "retrain": {
+        "training",
+        "engines",
+        "ingest",
+        "tokens",
+        "corpus",
+        "model",
+        "evaluation",
+        "inference",
+        "report",
+        "parallel",
+    },
 }
 
 
