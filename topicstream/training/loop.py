@@ -14,8 +14,8 @@ from topicstream.corpus.reader import Corpus
 from topicstream.durable import lock
 from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Engine, Layout, Shape
-from topicstream.errors import InputError, Interrupted, TopicsError
-from topicstream.training.auto import resolve
+from topicstream.errors import DoesNotFit, InputError, Interrupted, TopicsError
+from topicstream.training.auto import SMALLEST, resolve
 from topicstream.training.carry import CARRIED, check
 from topicstream.training.plan import make_plan, memory_bytes
 from topicstream.training.progress import Progress
@@ -93,6 +93,7 @@ def train(
     Raises DoesNotFit when memory or disk cannot hold it, Busy when another process trains this model, Interrupted after
     a signal (a checkpoint has been written), TopicsError when options or corpus differ from those of the run to resume.
     """
+    settings = dict(locals())
     progress = progress or Progress()
     machine.calm_malloc()
     store = Corpus.open(corpus)
@@ -105,8 +106,14 @@ def train(
     if algo == "auto":
         folder.mkdir(parents=True, exist_ok=True)
         choice = resolve(folder, force, shape, options or {}, shutil.disk_usage(folder).free)
-        algo = choice.algo
-        progress.say(f"algo auto: {algo}, {choice.why}")
+        progress.say(f"algo auto: {choice.algo}, {choice.why}")
+        try:
+            return train(**{**settings, "algo": choice.algo, "progress": progress})
+        except DoesNotFit as e:
+            if choice.algo == SMALLEST or (folder / "training.json").exists():
+                raise
+            progress.say(f"algo auto: {SMALLEST} instead: {e}")
+            return train(**{**settings, "algo": SMALLEST, "progress": progress})
     kind = find(algo)
     if store.weighted and not kind.accepts_weights:
         raise InputError(
