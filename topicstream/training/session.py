@@ -87,6 +87,7 @@ class Session:
         self._evaluator: Any = None
         self._stopping: Any = None
         self._finished_tol = 0.0
+        self._creating = ""
 
     # -- tables ------------------------------------------------------------------------------------------------------
     def _new_table(self, name: str, role: str) -> Any:
@@ -219,6 +220,7 @@ class Session:
             seeds = self._seeds() if number == 0 else None
             if self.new is None and self.engine.memory:
                 path = self._work / f"memory-{number:06d}.bin"
+                self._creating = path.name  # before it is there: the saver removes files that nobody holds
                 self.new = BlockMemory(path, self.engine.memory, len(self.grid), create=True, behind=self._behind)
 
             def after(rounds: int, cells: int) -> bool:
@@ -372,7 +374,7 @@ class Session:
         return State(self.passes, self.rounds, arrays, facts)
 
     def _memory_names(self) -> set[str]:
-        return {m.path.name for m in (self.old, self.new) if m is not None}
+        return {self._creating, *(m.path.name for m in (self.old, self.new) if m is not None)}
 
     def checkpoint_between_rounds(self, rounds: int) -> None:
         """A checkpoint inside a pass, written before going on."""
