@@ -102,8 +102,9 @@ class Saver:
             keep = set(self._durable_memory)
             for path in checkpoints(self._folder):
                 keep |= set(read_json(path / "state.json")["facts"]["memory"].values())
-        keep = keep | self._held()
-        for path in self._work.glob("memory-*.bin"):
+        found = list(self._work.glob("memory-*.bin"))
+        keep = keep | self._held()  # asked after the look: a file made in between is not in the list, or is held
+        for path in found:
             if path.name not in keep:
                 path.unlink(missing_ok=True)
 
