@@ -46,6 +46,7 @@ NEAR = 32  # entries of a row searched one by one: most draws end there; from th
 
 @fast_kernel
 def dot(a, b):
+    """sum of a[i] * b[i], float64."""
     total = 0.0
     for i in range(len(a)):
         total += a[i] * b[i]

@@ -21,8 +21,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.engines.base import BlockShape, Engine, Options, Out, TableSpec, option, padded
+from topicstream.engines.base import BlockShape, Engine, Options, Out, Shape, TableSpec, option, padded
 from topicstream.engines.variational import bounds, dense, weights
+from topicstream.errors import TopicsError
 
 RESTART_INNER = 5  # inner iterations of a restart proposal
 START_INNER = 3  # inner iterations of the first assignment to seed topics
@@ -49,6 +50,13 @@ class Variational(Engine):
     default_alpha_sum: ClassVar[float] = 0.5  # paper 002: 0.5 over all topics
     default_beta: ClassVar[float] = 0.1
     tracks_bound: ClassVar[bool] = False  # after a pass the table is the sum of the documents' statistics
+
+    def __init__(self, shape: Shape, options: Any) -> None:
+        super().__init__(shape, options)
+        if options.learn_priors:
+            raise TopicsError(
+                f"{self.name} does not learn its priors; leave --learn-priors out, or train with atbp, bp or sparselda"
+            )
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
