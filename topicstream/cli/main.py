@@ -84,12 +84,14 @@ def _fail(error: BaseException, message: str, code: int) -> int:
     return code
 
 
-def run(args: Sequence[str] | None = None) -> int:
+def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
     """Run one command line (default: the process's) and give its exit code; errors are one line on stderr, with a
-    traceback under ``-vv``."""
+    traceback under ``-vv``.  own_process: the process is ours alone, so a command may begin it anew."""
     set_verbosity(0)
     try:
-        outcome = topics.main(args=None if args is None else list(args), prog_name="topics", standalone_mode=False)
+        outcome = topics.main(
+            args=None if args is None else list(args), prog_name="topics", standalone_mode=False, obj=own_process
+        )
         return outcome if isinstance(outcome, int) else 0
     except click.exceptions.Exit as e:
         return e.exit_code
@@ -116,7 +118,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Entry point of the ``topics`` script."""
-    sys.exit(run())
+    sys.exit(run(own_process=True))
 
 
 if __name__ == "__main__":

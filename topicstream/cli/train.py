@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from dataclasses import MISSING
 from typing import Any
 
@@ -20,6 +22,18 @@ def seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> fl
     if match is None:
         raise click.BadParameter(f"{value!r} is not a time; write for example 90s, 30m, 2h")
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+
+
+BEGUN_ANEW = "TOPICS_BEGUN_ANEW"
+
+
+def begin_anew() -> None:
+    """Run this command again in place of this process, now that the kernels are in the cache: what the compiler took stays
+    with a process until it ends, and the memory plan would have to count it."""
+    times = int(os.environ.get(BEGUN_ANEW, "0"))
+    if times < 3:  # a cache that keeps nothing must not make a circle; `auto` compiles two engines at most
+        os.environ[BEGUN_ANEW] = str(times + 1)
+        os.execv(sys.executable, sys.orig_argv)
 
 
 def engine_options(algo: str) -> list[click.Option]:
@@ -165,7 +179,8 @@ def command(
     if resume and not (Path(model) / "training.json").exists():
         raise TopicsError(f"{model}: nothing to resume here")
     own = {name: given.pop(name) for name in ctx.meta["own"]}
-    done = train(corpus, model, algo=algo, options=own, progress=Progress(verbosity()), **given)
+    anew = begin_anew if ctx.obj else None
+    done = train(corpus, model, algo=algo, options=own, progress=Progress(verbosity()), compiled=anew, **given)
     if as_json:
         click.echo(
             json.dumps(

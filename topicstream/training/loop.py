@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from topicstream.training.progress import Progress
 from topicstream.training.record import Record, remember, same_or_refuse
 from topicstream.training.session import Session
 from topicstream.training.stopping import Signals, Stopping
+from topicstream.training.warmup import warm_up
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ def train(
     force: bool = False,
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    compiled: Callable[[], None] | None = None,
 ) -> Trained:
     """Train ``topics`` topics on a corpus store with engine ``algo`` (``auto`` chooses and says why) and store them in the
     folder ``model``.
@@ -89,6 +91,8 @@ def train(
     mem_limit    bytes or ``"2G"``: a promise about the whole process; default 70 % of what the machine allows
     tables       where the big tables live: ``auto``, ``memory`` or ``disk``
     max_time     seconds
+    compiled     called when kernels had to be compiled, before the memory plan: the compiler keeps 60 MB and more that a
+                 process which finds them in the cache never takes
 
     Raises DoesNotFit when memory or disk cannot hold it, Busy when another process trains this model, Interrupted after
     a signal (a checkpoint has been written), TopicsError when options or corpus differ from those of the run to resume.
@@ -156,8 +160,10 @@ def train(
                 progress.say(f"warning: {warning}")
         began = time.monotonic()
         warmed = warm_up(engine, store.weighted)
-        if time.monotonic() - began > 1:
+        if warmed.compiled:
             progress.say(f"compiled in {time.monotonic() - began:.1f} s")
+            if compiled is not None:
+                compiled()
         grid = store.grid(layout.block_cells, layout.block_docs)
         block = BlockShape(
             docs=int(grid.docs.max()),
@@ -171,7 +177,7 @@ def train(
             layout,
             block,
             pass_memory,
-            base=max(machine.resident_bytes(), warmed),
+            base=max(machine.resident_bytes(), warmed.resident),
             limit=machine.parse_bytes(mem_limit) if mem_limit is not None else machine.default_memory_limit(),
             threads=threads or machine.default_threads(),
             tables=tables,
@@ -242,15 +248,6 @@ def forget(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in ("training.json", "history.jsonl", "finished.json", CARRIED):
         (folder / name).unlink(missing_ok=True)
-
-
-def warm_up(engine: Engine, weighted: bool) -> int:
-    """Compile every kernel of ``engine`` on a tiny made corpus, in this thread; returns resident bytes afterwards."""
-    from topicstream.training.warmup import compile_driver, compile_kernels
-
-    compile_driver(engine)
-    compile_kernels(engine, weighted)
-    return machine.resident_bytes()
 
 
 def most_tokens(corpus: Corpus, grid: Any, shape: Shape) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from topicstream import machine
 from topicstream.corpus.block import Block
 from topicstream.corpus.format import from_gaps, localise, number_words
 from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Out, Rows, Scratch, SparseDelta, padded
@@ -19,6 +21,24 @@ def _buffers(specs: dict[str, ArraySpec], block: Block) -> dict[str, np.ndarray]
     for array in made.values():
         array[...] = 0
     return made
+
+
+@dataclass(frozen=True)
+class Warmed:
+    """Resident bytes after warming up, and whether anything had to be compiled (the rest came from the cache)."""
+
+    resident: int
+    compiled: bool
+
+
+def warm_up(engine: Engine, weighted: bool) -> Warmed:
+    """Load or compile every kernel of ``engine`` on a tiny made corpus, in this thread."""
+    from numba.core import event
+
+    with event.install_recorder("numba:compile") as compiled:
+        compile_driver(engine)
+        compile_kernels(engine, weighted)
+    return Warmed(machine.resident_bytes(), bool(compiled.buffer))
 
 
 def compile_kernels(engine: Engine, weighted: bool) -> None:
