@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from topicstream.ingest.documents import CountRun, TextRun
 from topicstream.ingest.reader import ReadOptions
 from topicstream.ingest.rejects import Reject
 from topicstream.ingest.tasks import pieces
+from topicstream.tokens.documents import CountRun, TextRun
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real corpora are not here")

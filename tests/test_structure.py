@@ -15,7 +15,7 @@ ALLOWED = {
     "parallel": set(),
     "corpus": {"kernels"},
     "model": {"kernels"},
-    "tokens": {"kernels", "ingest.documents"},
+    "tokens": {"kernels"},
     "ingest": {"tokens", "corpus", "kernels"},
     "engines": {"kernels", "corpus.block"},
     "evaluation": {"model", "corpus", "tokens", "ingest", "kernels", "parallel"},

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topicstream.errors import InputError
-from topicstream.ingest.documents import Provenance, TextRun
+from topicstream.tokens.documents import Provenance, TextRun
 from topicstream.tokens.phrases import learn_phrases
 from topicstream.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
 from topicstream.tokens.stopwords import read_stopwords

@@ -12,12 +12,12 @@ import numpy as np
 
 from topicstream.errors import InputError, StoreError
 from topicstream.inference.documents import Documents, cut, known
-from topicstream.ingest.documents import TextRun
 from topicstream.ingest.guess import guess
 from topicstream.ingest.reader import Piece, ReadOptions, Run, reader_named
 from topicstream.ingest.source import to_utf8
 from topicstream.ingest.tasks import Task, pieces
 from topicstream.model.topic_model import TopicModel
+from topicstream.tokens.documents import TextRun
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
 from topicstream.tokens.vocabulary import Vocabulary

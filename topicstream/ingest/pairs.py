@@ -18,12 +18,12 @@ from topicstream.ingest.cells import (
     why,
 )
 from topicstream.ingest.cut import as_array, cut, last_line_break, lines_of, positions
-from topicstream.ingest.documents import CountRun, Provenance
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import Rejects
 from topicstream.ingest.source import Source
 from topicstream.ingest.vocabulary import numbered, words_for
 from topicstream.kernels.jit import kernel
+from topicstream.tokens.documents import CountRun, Provenance
 
 
 @kernel

@@ -15,7 +15,6 @@ from topicstream import durable
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError
 from topicstream.ingest import commit
-from topicstream.ingest.documents import TextRun
 from topicstream.ingest.finishing import Finishing
 from topicstream.ingest.journal import Journal
 from topicstream.ingest.plan import MemoryPlan
@@ -25,6 +24,7 @@ from topicstream.ingest.settings import IngestOptions
 from topicstream.ingest.tasks import parse_all
 from topicstream.machine import calm_malloc
 from topicstream.tokens.builder import VocabularyBuilder
+from topicstream.tokens.documents import TextRun
 from topicstream.tokens.phrases import learn_phrases
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer

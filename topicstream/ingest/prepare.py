@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.errors import InputError
-from topicstream.ingest.documents import CountRun, Provenance, TextRun
 from topicstream.ingest.identity import hash_ids
 from topicstream.ingest.rejects import Rejects
 from topicstream.ingest.spool import encode_frame
 from topicstream.ingest.tasks import Task
 from topicstream.kernels.jit import kernel
+from topicstream.tokens.documents import CountRun, Provenance, TextRun
 from topicstream.tokens.tokenizer import Tokenizer
 
 LISTS = ("authors", "labels", "links")

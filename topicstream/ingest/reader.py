@@ -18,9 +18,9 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from topicstream.errors import InputError
-from topicstream.ingest.documents import CountRun, TextRun
 from topicstream.ingest.rejects import Reject, Rejects
 from topicstream.ingest.source import Source
+from topicstream.tokens.documents import CountRun, TextRun
 
 Run = TextRun | CountRun
 

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.errors import InputError
-from topicstream.ingest.documents import CountRun, Provenance, TextRun
 from topicstream.ingest.inputs import survey
 from topicstream.ingest.reader import Piece, Reader, ReadOptions, Run
 from topicstream.ingest.rejects import BadFile, Reject, Rejects
 from topicstream.ingest.source import Source
+from topicstream.tokens.documents import CountRun, Provenance, TextRun
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import numpy as np
 
 from topicstream.ingest.cells import last_document, order_cells, read_triples, why
 from topicstream.ingest.cut import as_array, count_lines, cut, positions
-from topicstream.ingest.documents import CountRun, Provenance
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import BadFile, Rejects
 from topicstream.ingest.source import Source
+from topicstream.tokens.documents import CountRun, Provenance
 
 GAP = 1 << 20
 """Documents without a cell in one piece; a file with larger gaps comes in more pieces or is refused."""

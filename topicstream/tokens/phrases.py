@@ -14,8 +14,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from topicstream.errors import InputError
-from topicstream.ingest.documents import TextRun
 from topicstream.tokens.builder import VocabularyBuilder
+from topicstream.tokens.documents import TextRun
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from topicstream.errors import InputError
-from topicstream.ingest.documents import TextRun
 from topicstream.kernels.jit import kernel
 from topicstream.tokens import characters
 from topicstream.tokens.characters import lower
+from topicstream.tokens.documents import TextRun
 from topicstream.tokens.plain import plain_tokens
 from topicstream.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
 from topicstream.tokens.scan import Rules, scan_run

@@ -11,10 +11,10 @@ from topicstream.errors import InputError
 from topicstream.ingest import csv_scan
 from topicstream.ingest.columns import LISTS, as_list, column
 from topicstream.ingest.cut import as_array, count_lines, cut, not_utf8, positions, strings
-from topicstream.ingest.documents import Provenance, TextRun
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import BadFile, Rejects
 from topicstream.ingest.source import Source, plain_suffix
+from topicstream.tokens.documents import Provenance, TextRun
 
 DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
 

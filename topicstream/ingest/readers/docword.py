@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from topicstream.ingest.documents import CountRun
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import BadFile, Rejects
 from topicstream.ingest.source import Source
 from topicstream.ingest.triples import Header, check_header, parse_triples, split_triples
 from topicstream.ingest.vocabulary import numbered, words_for
+from topicstream.tokens.documents import CountRun
 
 _HEADER = re.compile(rb"\s*(\d{1,18})\s+(\d{1,18})\s+(\d{1,18})[ \t\r]*(\n|$)")
 _HEADER_BYTES = 4096

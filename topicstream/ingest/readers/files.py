@@ -11,11 +11,11 @@ import pyarrow as pa
 from topicstream.errors import InputError
 from topicstream.ingest.columns import text_of
 from topicstream.ingest.cut import not_utf8
-from topicstream.ingest.documents import Provenance, TextRun
 from topicstream.ingest.inputs import TreeSource
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import BadFile, Rejects
 from topicstream.ingest.source import MAGIC, SUFFIXES, Source, to_utf8
+from topicstream.tokens.documents import Provenance, TextRun
 
 MOST_FILES = 2048
 """Files of one piece."""

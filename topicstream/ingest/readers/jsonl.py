@@ -19,10 +19,10 @@ import pyarrow.json
 from topicstream.ingest import json_scan as js
 from topicstream.ingest.columns import LISTS, WrongField, as_id, as_list, as_scalar, as_text
 from topicstream.ingest.cut import as_array, cut, last_line_break, lines_of, not_utf8, positions, strings
-from topicstream.ingest.documents import Provenance, TextRun
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import Rejects
 from topicstream.ingest.source import Source
+from topicstream.tokens.documents import Provenance, TextRun
 
 
 @dataclass

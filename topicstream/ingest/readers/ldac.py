@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from topicstream.ingest.cut import cut, last_line_break
-from topicstream.ingest.documents import CountRun
 from topicstream.ingest.pairs import parse_pairs, words_of_pairs
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import Rejects
 from topicstream.ingest.source import Source
+from topicstream.tokens.documents import CountRun
 
 
 class LdaC:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from topicstream.ingest.cut import as_array, cut, gather, last_line_break, lines_of, not_utf8, positions, reject_lines
-from topicstream.ingest.documents import Provenance, TextRun
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import Rejects
 from topicstream.ingest.source import Source
+from topicstream.tokens.documents import Provenance, TextRun
 
 
 class Lines:

@@ -18,11 +18,11 @@ from topicstream.ingest.cut import (
     reject_lines,
     strings,
 )
-from topicstream.ingest.documents import Provenance, TextRun
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import Rejects
 from topicstream.ingest.source import Source
 from topicstream.kernels.jit import kernel
+from topicstream.tokens.documents import Provenance, TextRun
 
 
 @kernel

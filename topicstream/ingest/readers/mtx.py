@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from topicstream.ingest.documents import CountRun
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import BadFile, Rejects
 from topicstream.ingest.source import Source
 from topicstream.ingest.triples import Header, check_header, parse_triples, split_triples
 from topicstream.ingest.vocabulary import numbered, words_for
+from topicstream.tokens.documents import CountRun
 
 _BANNER = re.compile(rb"%%MatrixMarket\s+matrix\s+(\w+)\s+(\w+)\s+([\w-]+)\s*?\n", re.IGNORECASE)
 _SIZES = re.compile(rb"(?:(?:%[^\n]*|[ \t\r]*)\n)*[ \t]*(\d{1,18})[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*(\n|$)")

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from topicstream.errors import InputError
 from topicstream.ingest.columns import LISTS, as_list, column
 from topicstream.ingest.cut import not_utf8, positions
-from topicstream.ingest.documents import Provenance, TextRun
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import BadFile, Rejects
 from topicstream.ingest.source import Source
+from topicstream.tokens.documents import Provenance, TextRun
 
 _TEXT = pa.large_string()
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from topicstream.ingest.columns import column, text_of
 from topicstream.ingest.cut import cut
-from topicstream.ingest.documents import Provenance, TextRun
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import BadFile, Rejects
 from topicstream.ingest.source import Source
+from topicstream.tokens.documents import Provenance, TextRun
 
 _ROOT = re.compile(rb"<(PubmedArticleSet|MedlineCitationSet|PubmedArticle|MedlineCitation)(\s[^>]*|/)?>")
 _SETS = (b"PubmedArticleSet", b"MedlineCitationSet")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Iterator
 
-from topicstream.ingest.documents import TextRun
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.readers.files import MOST_FILES, documents
 from topicstream.ingest.rejects import BadFile, Reject, Rejects
 from topicstream.ingest.source import Source, to_utf8
+from topicstream.tokens.documents import TextRun
 
 
 class Tar:
