@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from topicstream import machine
 from topicstream.corpus.reader import Corpus, Grid
-from topicstream.durable import read_json, write_bytes, write_json
+from topicstream.durable import read_json, write_json
 from topicstream.engines.base import BlockShape, Engine, Layout, Rule
 from topicstream.errors import StoreError, TopicsError
 from topicstream.parallel.rounds import Workers
 from topicstream.training.carry import CARRIED, carry_over, first_new_block
 from topicstream.training.checkpoint import State, checkpoints, read_checkpoint
+from topicstream.training.history import History
 from topicstream.training.invariants import check_pass, duplicate_topics
 from topicstream.training.memory import BlockMemory
 from topicstream.training.passes import PassRunner
@@ -27,11 +28,14 @@ from topicstream.training.progress import Progress
 from topicstream.training.record import Record
 from topicstream.training.saver import Saver
 from topicstream.training.stopping import Stopping, converged
-from topicstream.training.tables import Deltas, DenseTable, TableRows
+from topicstream.training.workspace import new_deltas, new_tables, sweep
+
+if TYPE_CHECKING:
+    from topicstream.training.heldout import HeldOut
 
 
 class Session:
-    """See the module's head.  ``passes`` done, ``rounds`` done of the next; ``last`` is the latest history record."""
+    """``passes`` done, ``rounds`` done of the next; ``last`` is the latest history record."""
 
     def __init__(
         self,
@@ -53,26 +57,16 @@ class Session:
         self.plan, self._progress, self._warm, self._seed, self._carry = plan, progress, warm, seed, carry
         self._warm_share = warm_share
         self._work, self._checkpoints = folder / "work", folder / "checkpoints"
-        self._work.mkdir(exist_ok=True)
-        self._sweep_scratch()
+        sweep(self._work)
         self.workers = Workers(plan.threads)
         self._n_w = corpus.word_counts()
-        self.tables = {name: self._new_table(name, "table") for name in engine.tables}
-        replace = engine.rule is Rule.REPLACE
-        self.nexts = {name: self._new_table(name, "next") for name in engine.tables} if replace else {}
-        deltas = {
-            name: Deltas(
-                layout.round_blocks,
-                block.words,
-                self.tables[name].width,
-                self._work / f"deltas-{name}.scratch" if plan.deltas_on_disk else None,
-            )
-            for name, spec in engine.tables.items()
-            if spec.layout == "dense" and spec.delta == "dense"
-        }
-        self._deltas = deltas
+        self.tables = new_tables(engine, "table", self._work, plan, self.workers, self._n_w)
+        self.nexts: dict[str, Any] = {}
+        if engine.rule is Rule.REPLACE:
+            self.nexts = new_tables(engine, "next", self._work, plan, self.workers, self._n_w)
+        self._deltas = new_deltas(engine, self.tables, self._work, plan, layout.round_blocks, block)
         self.runner = PassRunner(
-            engine, corpus, grid, self.tables, self.nexts, self.workers, deltas, seed, layout.round_blocks
+            engine, corpus, grid, self.tables, self.nexts, self.workers, self._deltas, seed, layout.round_blocks
         )
         self.params = engine.initial_params()
         self.passes, self.rounds = 0, 0
@@ -80,31 +74,13 @@ class Session:
         self.stats = self.runner.new_stats()
         self.old: BlockMemory | None = None
         self.new: BlockMemory | None = None
-        self.last: dict[str, Any] = {}
+        self._history = History(folder / "history.jsonl")
         self._perplexities: list[float] = []
         self._pass_seconds = 0.0
         self.saver = Saver(self._checkpoints, self._work, self._memory_names)
-        self._evaluator: Any = None
         self._stopping: Any = None
         self._finished_tol = 0.0
         self._creating = ""
-
-    # -- tables ------------------------------------------------------------------------------------------------------
-    def _new_table(self, name: str, role: str) -> Any:
-        spec = self.engine.tables[name]
-        words, topics = self.engine.shape.words, self.engine.shape.topics
-        if spec.layout == "packed":
-            from topicstream.training.packed_table import PackedTable
-
-            return PackedTable(spec, words, topics, self.workers.run_ranges, self._n_w)
-        path = self._work / f"{name}-{role}.rows" if self.plan.tables_on_disk else None
-        return DenseTable(spec, words, topics, self._n_w, path, self.workers.run_ranges)
-
-    def _sweep_scratch(self) -> None:
-        for path in self._work.glob("*.scratch"):
-            path.unlink(missing_ok=True)
-        for path in self._work.glob("*.rows"):
-            path.unlink(missing_ok=True)
 
     # -- resume ------------------------------------------------------------------------------------------------------
     def resume(self) -> str | None:
@@ -126,7 +102,7 @@ class Session:
         if state is None:
             self._take_over()
             return None
-        self._rewind_history()
+        self._history.rewind(self.passes, self.needs_start)
         finished = self.folder / "finished.json"
         reason = None
         if finished.exists():
@@ -189,20 +165,6 @@ class Session:
     @property
     def _behind(self) -> bool:
         return self.plan.disk.get("block memory", 0) // 3 > self.plan.limit // 8
-
-    def _rewind_history(self) -> None:
-        path = self.folder / "history.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        kept = []
-        for line in lines:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if record["pass"] <= self.passes and (record["pass"] > 0 or not self.needs_start):
-                kept.append(line)
-                self.last = record
-        write_bytes(path, "".join(line + "\n" for line in kept).encode(), durable=False)
 
     # -- passes ------------------------------------------------------------------------------------------------------
     def run_pass(self, stopping: Stopping, pause: Callable[[int, int], bool]) -> bool:
@@ -299,7 +261,8 @@ class Session:
         seconds = self._pass_seconds + time.monotonic() - began
         heldout, judging = None, time.monotonic()
         if number > 0 and stopping.eval_every and number % stopping.eval_every == 0:
-            heldout = self._heldout()
+            table = self.tables["phi"]
+            heldout = self._heldout.perplexity(table, self.params["alpha"], float(self.params["beta"][0]))
         cells = int(self.grid.cells.sum())
         record: dict[str, Any] = {
             "pass": number,
@@ -318,34 +281,22 @@ class Session:
         self._pass_seconds = 0.0
         self.stats = self.runner.new_stats()
         stale, self.old, self.new = self.old, (self.new if self.engine.memory else None), None
-        with open(self.folder / "history.jsonl", "a") as f:
-            f.write(json.dumps(record) + "\n")
-        self.last = record
+        self._history.append(record)
         self._progress.end_pass(record)
         if stale is not None:
             stale.close()
         self.saver.soon(self._state, self.tables, final=number >= stopping.passes)
 
-    def _heldout(self) -> float | None:
-        from topicstream.evaluation.completion import prepare, score_blocks
+    @cached_property
+    def _heldout(self) -> HeldOut:
+        from topicstream.training.heldout import HeldOut  # its kernels are loaded by runs that ask for it
 
-        if self.corpus.part(heldout=True)["docs"] == 0:
-            return None
-        if self._evaluator is None:
-            self._evaluator = prepare(self.corpus)
-        table = self.tables["phi"]
-        rows = table.array if getattr(table, "array", None) is not None else TableRows(table)
-        alpha, beta = self.params["alpha"], float(self.params["beta"][0])
-        score = score_blocks(
-            rows,
-            alpha,
-            beta,
-            getattr(table, "shown_totals", table.totals),
-            self._evaluator,
-            n_words=self.corpus.n_words,
-            threads=self.plan.threads,
-        )
-        return float(score.perplexity)
+        return HeldOut(self.corpus, self.plan.threads)
+
+    @property
+    def last(self) -> Mapping[str, Any]:
+        """The latest history record."""
+        return self._history.last
 
     def converged(self, tol: float) -> bool:
         """Whether training perplexity has settled: after five passes at least, ten from the random start, which lingers

@@ -1,0 +1,39 @@
+"""``history.jsonl``: one line a pass, the start's with ``pass`` 0."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from topicstream.durable import write_bytes
+
+
+class History:
+    """The file and its latest record, ``last`` (empty before the first)."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.last: dict[str, Any] = {}
+
+    def rewind(self, passes: int, needs_start: bool) -> None:
+        """Keep the lines of the first ``passes`` passes (and of the start, unless it is to be made again): what was
+        written after the checkpoint that a run goes on from is lost, and so is a line that a kill cut short."""
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        kept = []
+        for line in lines:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if record["pass"] <= passes and (record["pass"] > 0 or not needs_start):
+                kept.append(line)
+                self.last = record
+        write_bytes(self._path, "".join(line + "\n" for line in kept).encode(), durable=False)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a pass."""
+        self.last = dict(record)
+        with open(self._path, "a") as f:
+            f.write(json.dumps(self.last) + "\n")
