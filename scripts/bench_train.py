@@ -127,11 +127,15 @@ def peer(python: str, trainer: str, store: Path, work: Path, topics: int, passes
 
 
 def curve(
-    store: Path, model: Path, algo: str, topics: int, passes: int, every: int, seed: int = 0, **options: Any
-) -> list[tuple[int, float, float]]:
-    """(pass, seconds of start and passes until then, held-out perplexity) of one of ours; scoring is not counted."""
-    train(store, model, algo=algo, topics=topics, passes=passes, tol=0, seed=seed, threads=2, force=True, eval_every=every,
-          options={"alpha": 0.1, "beta": 0.01, **options}, progress=QUIET)  # fmt: skip
+    store: Path, model: Path, algo: str, topics: int, passes: int, every: int, seed: int = 0, *,
+    then: tuple[int, int] = (0, 0), max_time: float | None = None, **options: Any,
+) -> list[tuple[int, float, float]]:  # fmt: skip
+    """(pass, seconds of start and passes until then, held-out perplexity) of one of ours; scoring is not counted.
+    ``then``: go on to so many passes, scored every so many; ``max_time`` (scoring included) is for each part."""
+    for last, each in ((passes, every), then):
+        if last:
+            train(store, model, algo=algo, topics=topics, passes=last, tol=0, seed=seed, threads=2, force=last == passes,
+                  eval_every=each, max_time=max_time, options={"alpha": 0.1, "beta": 0.01, **options}, progress=QUIET)  # fmt: skip
     found, total = [], 0.0
     for line in (model / "history.jsonl").read_text().splitlines():
         record = json.loads(line)

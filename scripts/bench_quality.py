@@ -1,0 +1,286 @@
+"""Time to quality: held-out perplexity against seconds of training, every engine beside the other programs.
+
+    python scripts/bench_quality.py --data ../shared/data --peers PEERS/bin/python --work FOLDER [--only 'enwiki-100-*' ...]
+
+Quick by default (kos, K = 50); FULL=1 takes 10,000 enwiki articles at K = 100 and 500 and acl at K = 100.  Each curve is a
+process of its own and is kept in FOLDER/curves/CORPUS-K-NAME.json as soon as it is there, so that the campaign can be cut
+into pieces and carried on: what is there is not run again (--again does).  At the end, or at once with --only none, the
+tables of all curves that are there are printed and --charts FOLDER draws one SVG for each corpus and K.
+
+Seconds are wall seconds of training on 2 threads.  Ours: start and passes, reading of the blocks, checkpoints; theirs:
+passes alone (reading and converting the corpus is not counted).  Scoring is not counted for anyone.  All are scored by
+one evaluator, with alpha = 0.1 a topic and beta = 0.01 a word, which are also the priors that everyone is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import fnmatch
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from bench_train import curve, enwiki, peer
+from curves_svg import Curve, chart
+from measure import full, heading, table
+
+import topicstream
+from topicstream.durable import read_json
+from topicstream.engines import engines
+
+KINDS = {"auto": "message"}
+"""Family of what is not an engine by name."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One curve.  passes, every: scored every so many passes up to there; then: on to so many, scored every so many.
+    A peer's ``save`` are the passes at which it is scored; ``whole``: it must be run anew for each of them."""
+
+    corpus: str
+    topics: int
+    name: str
+    passes: int
+    every: int = 1
+    then: tuple[int, int] = (0, 0)
+    trainer: str = ""
+    save: tuple[int, ...] = ()
+    whole: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.corpus}-{self.topics}-{self.name}"
+
+
+def tomotopy(corpus: str, topics: int, passes: int) -> Run:
+    save = tuple(p for p in (1, 5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 250, 300, 400, 500) if p <= passes)
+    return Run(corpus, topics, "tomotopy", passes, trainer="tomotopy_lda", save=save)
+
+
+def others(corpus: str, topics: int, passes: int) -> list[Run]:
+    """The online programs, ``passes`` each (fewer where a pass is long)."""
+    each = tuple(range(1, passes + 1))
+    return [
+        Run(corpus, topics, "gensim", passes, trainer="gensim_online", save=each),
+        Run(corpus, topics, "scikit-learn", passes, trainer="sklearn_online", save=each),
+        Run(corpus, topics, "Vowpal Wabbit", passes, trainer="vw_online", save=each[:2], whole=True),
+        Run(corpus, topics, "BigARTM", passes, trainer="bigartm_online", save=each),
+    ]
+
+
+def campaign() -> list[Run]:
+    """Every run, most telling first."""
+    if not full():
+        c, k = "kos", 50
+        ours = [Run(c, k, e, 6, 1) for e in ("sparse-bp", "auto", "atbp", "bp", "stbp", "vb", "svi")]
+        return [*ours, Run(c, k, "sparselda", 30, 3), tomotopy(c, k, 50), *others(c, k, 2)]
+    c = "enwiki"
+    first = [
+        tomotopy(c, 100, 500),
+        Run(c, 100, "sparse-bp", 24, 1, (60, 6)),
+        Run(c, 100, "atbp", 24, 1, (60, 6)),
+        Run(c, 100, "sparselda", 40, 4, (200, 40)),
+        tomotopy(c, 500, 150),
+        Run(c, 500, "sparse-bp", 15, 1, (40, 5)),
+        Run(c, 500, "atbp", 15, 1, (40, 5)),
+        Run(c, 500, "sparselda", 30, 5, (90, 20)),
+    ]
+    acl = [
+        tomotopy("acl", 100, 300),
+        Run("acl", 100, "sparse-bp", 16, 1, (40, 4)),
+        Run("acl", 100, "atbp", 16, 1, (40, 4)),
+        Run("acl", 100, "sparselda", 40, 4, (120, 20)),
+        Run("acl", 100, "bp", 16, 1),
+    ]
+    rest: list[Run] = []
+    for corpus, k, n in ((c, 100, 4), (c, 500, 1), ("acl", 100, 3)):
+        slow = n == 1
+        rest += [Run(corpus, k, "auto", 16, 1)]
+        rest += [Run(corpus, k, "bp", 4 if slow else 16, 1)] if corpus == c else []
+        rest += others(corpus, k, n)
+        rest += [Run(corpus, k, e, 6 if slow else 20, 2) for e in ("stbp", "sibp")]
+        rest += [Run(corpus, k, "cvb0", 4 if slow else 12, 2)]
+        rest += [Run(corpus, k, "gs", 5 if slow else 30, 5)]
+        rest += [Run(corpus, k, e, 2 if slow else 5, 1) for e in ("mvi", "svi", "vb", "ovb")]
+    return [*first, *acl, *rest]
+
+
+def store_of(corpus: str, data: Path, work: Path) -> Path:
+    """The corpus store, made once: 5 % held out, words of three letters and more, 50,000 at most, min_df 5, max_df 30 %."""
+    if corpus == "enwiki":
+        return enwiki(data, work)
+    out = work / f"{corpus}.zarr"
+    if not out.exists():
+        raw = data / corpus / ("docs.jsonl.gz" if corpus == "acl" else "docword.txt.gz")
+        counted = raw.name.startswith("docword")
+        cut: dict[str, Any] = {} if counted else {"min_length": 3, "max_vocab": 50_000, "max_df": 0.3, "min_df": 5}
+        topicstream.ingest(raw, out=out, heldout="10%" if counted else "5%", mem_limit="2G", **cut)
+    return out
+
+
+def compile_kernels(run: Run, small: Path, work: Path) -> None:
+    """Two passes and a scoring on a small corpus, so that no compiling is timed: it is done once on a machine, not once a
+    run."""
+    with tempfile.TemporaryDirectory(dir=work) as folder:
+        curve(small, Path(folder) / "model", run.name, run.topics, 2, 2)
+
+
+def measure(run: Run, data: Path, work: Path, python: str) -> list[tuple[int, float, float]]:
+    """(pass, seconds, perplexity) of a run."""
+    store = store_of(run.corpus, data, work)
+    if not run.trainer:
+        compile_kernels(run, store_of("kos", data, work), work)
+        with tempfile.TemporaryDirectory(dir=work) as folder:
+            model = Path(folder) / "model"
+            found = curve(store, model, run.name, run.topics, run.passes, run.every, then=run.then, max_time=90.0)
+            if run.name == "auto":
+                print(f"auto took {read_json(model / 'training.json')['engine']}", file=sys.stderr)
+        return found
+    found = []
+    for save in [(p,) for p in run.save] if run.whole else [run.save]:
+        found += peer(python, run.trainer, store, work, run.topics, max(save), list(save))
+        shutil.rmtree(work / f"{run.trainer}-{store.stem}-{run.topics}-1")
+    return found
+
+
+def run_one(run: Run, data: Path, work: Path, python: str) -> None:
+    """Run and keep the curve."""
+    began = time.monotonic()
+    found = measure(run, data, work, python)
+    record = {
+        "corpus": run.corpus,
+        "topics": run.topics,
+        "name": run.name,
+        "peer": bool(run.trainer),
+        "date": datetime.datetime.now().isoformat(timespec="minutes"),
+        "whole_seconds": round(time.monotonic() - began, 1),
+        "points": [[n, round(s, 3), round(p, 2)] for n, s, p in found],
+    }
+    target = work / "curves" / f"{run.key}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(record) + "\n")
+    print(f"{run.key}: {record['whole_seconds']} s, last {record['points'][-1]}", file=sys.stderr, flush=True)
+
+
+def curves(work: Path) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
+    """The records that are there, by corpus and K."""
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for file in sorted((work / "curves").glob("*.json")):
+        record = json.loads(file.read_text())
+        groups.setdefault((record["corpus"], record["topics"]), []).append(record)
+    for (corpus, topics), records in sorted(groups.items(), key=lambda g: (g[0][0] != "enwiki", g[0])):
+        yield corpus, topics, records
+
+
+def best(record: dict[str, Any]) -> tuple[int, float, float]:
+    """The point of the lowest perplexity."""
+    return min((tuple(p) for p in record["points"]), key=lambda p: p[2])
+
+
+def reached(record: dict[str, Any], goal: float) -> float | None:
+    """Seconds of the first scored pass that is as good as the goal."""
+    return next((s for _, s, p in record["points"] if p <= goal), None)
+
+
+def goals(records: list[dict[str, Any]]) -> list[tuple[str, float, float]]:
+    """(words, seconds, perplexity) of what is to be reached: tomotopy's 100th pass, and the best of any peer."""
+    out = []
+    for record in records:
+        if record["name"] == "tomotopy":
+            out += [("tomotopy's pass 100", s, p) for n, s, p in record["points"] if n == 100]
+    theirs = [(r["name"], *best(r)) for r in records if r["peer"]]
+    if theirs:
+        name, passes, seconds, perplexity = min(theirs, key=lambda t: t[3])
+        out.append((f"best of the peers ({name}, {passes} passes)", seconds, perplexity))
+    return out
+
+
+def report(corpus: str, topics: int, records: list[dict[str, Any]]) -> None:
+    """The table of one corpus and K."""
+    aims = goals(records)
+    rows = []
+    for record in sorted(records, key=lambda r: (r["peer"], reached(r, aims[-1][2]) or 1e9 if aims else 0, best(r)[2])):
+        passes, seconds, perplexity = best(record)
+        cells = [record["name"], record["points"][-1][0], f"{perplexity:,.0f}", f"{seconds:.1f} (pass {passes})"]
+        for _, theirs, goal in aims:
+            mine = reached(record, goal)
+            cells += ["-" if mine is None else f"{mine:.1f} s, 1/{theirs / mine:.1f}"]
+        rows.append(cells)
+    heading(
+        f"Time to quality: {corpus}, K = {topics}",
+        "Held-out perplexity (document completion) against seconds of training, alpha 0.1, beta 0.01, 2 threads, one seed; "
+        "ratios to the peer's own time; the first scored pass that is as good counts. "
+        + "; ".join(f"{words}: {p:,.0f} after {s:.1f} s" for words, s, p in aims),
+    )
+    table(
+        ["", "passes", "best perplexity", "its seconds", *(f"to {p:,.0f}, {words}" for words, _, p in aims)],
+        rows,
+    )
+
+
+def draw(corpus: str, topics: int, records: list[dict[str, Any]], folder: Path) -> None:
+    """The picture of one corpus and K."""
+    family = {e.name: e.__module__.split(".")[2] for e in engines().values()} | KINDS
+    lines = [
+        Curve(
+            r["name"],
+            "other" if r["peer"] else family[r["name"]],
+            [(s, p) for _, s, p in r["points"]],
+            r["name"] in ("sparse-bp", "tomotopy"),
+        )
+        for r in records
+    ]
+    lowest = min(best(r)[2] for r in records)
+    aims = goals(records)
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = chart(
+        f"Time to quality: {corpus}, {topics} topics",
+        "held-out perplexity (lower is better) against seconds of training on 2 cores, both axes logarithmic",
+        lines,
+        lowest * 2.1,
+        (aims[-1][0], aims[-1][2]) if aims else None,
+    )
+    (folder / f"quality-{corpus}-{topics}.svg").write_text(picture)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--work", type=Path, help="where corpora and curves are kept (default: a temporary folder)")
+    parser.add_argument("--peers", default=sys.executable)
+    parser.add_argument("--only", nargs="*", default=["*"], help="patterns of CORPUS-K-NAME")
+    parser.add_argument("--again", action="store_true", help="run what is there once more")
+    parser.add_argument("--charts", type=Path, help="draw SVGs into this folder")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    runs = {run.key: run for run in campaign()}
+    if args.one:
+        run_one(runs[args.one], args.data, args.work, args.peers)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        work = args.work or Path(temporary)
+        work.mkdir(parents=True, exist_ok=True)
+        for key in runs:
+            there = (work / "curves" / f"{key}.json").exists()
+            if (there and not args.again) or not any(fnmatch.fnmatch(key, pattern) for pattern in args.only):
+                continue
+            command = [sys.executable, __file__, "--one", key, "--data", str(args.data), "--work", str(work)]
+            if subprocess.run([*command, "--peers", args.peers], check=False).returncode:
+                print(f"{key}: failed, left out", file=sys.stderr)
+        for corpus, topics, records in curves(work):
+            report(corpus, topics, records)
+            if args.charts:
+                draw(corpus, topics, records, args.charts)
+
+
+if __name__ == "__main__":
+    main()
