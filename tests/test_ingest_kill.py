@@ -3,76 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 import topicstream
 from tests.ingest_tools import cells_by_id, digest, documents, write_jsonl
+from tests.killing import Killable
 from topicstream.errors import InputError
 
-ROOT = Path(__file__).resolve().parents[1]
-
-# One process forks a child a run, so that a run costs its work and not the imports.  The child counts what it does to
-# the disk and kills itself with SIGKILL at a chosen count, before or after the call; it reports its count at the end.
-DRIVER = """
-import json, os, signal, sys
-import topicstream.ingest.pipeline as p
-p.ingest(sys.argv[1:2], sys.argv[2])  # loads the kernels
-for line in sys.stdin:
-    job = json.loads(line)
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        count = 0
-        def counted(call):
-            def wrapper(*args, **named):
-                global count
-                count += 1
-                if count == job["kill_at"]:
-                    if count % 2:
-                        call(*args, **named)
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return call(*args, **named)
-            return wrapper
-        for name in ("fsync", "pwrite", "replace", "unlink", "rmdir", "ftruncate", "mkdir"):
-            setattr(os, name, counted(getattr(os, name)))
-        p.ingest(job["paths"], job["out"], **job["options"])
-        os.write(write, b"%d" % count)
-        os._exit(0)
-    os.close(write)
-    said = os.read(read, 100)
-    os.close(read)
-    print(json.dumps([os.waitpid(pid, 0)[1], int(said or 0)]), flush=True)
+WORK = """
+from topicstream.ingest.pipeline import ingest
+def work(paths, out, **options):
+    ingest(paths, out, **options)
 """
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
     folder = tmp_path_factory.mktemp("warm")
-    warm = [str(write_jsonl(folder / "a.jsonl", documents(50))), str(folder / "c.zarr")]
-    process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, *warm], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    )
+    source = write_jsonl(folder / "a.jsonl", documents(50))
+    with Killable(WORK, {"paths": [str(source)], "out": str(folder / "c.zarr")}) as killable:
 
-    def run(paths, out, kill_at=0, **options):
-        """(killed, count of disk operations)."""
-        job = {"paths": paths, "out": str(out), "options": options, "kill_at": kill_at}
-        process.stdin.write(json.dumps(job) + "\n")
-        process.stdin.flush()
-        status, count = json.loads(process.stdout.readline())
-        if status:
-            assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        return bool(status), count
+        def run(paths, out, kill_at=0, **options):
+            """(killed, count of disk operations)."""
+            return killable(kill_at, paths=paths, out=str(out), **options)[:2]
 
-    yield run
-    process.stdin.close()
-    process.wait(timeout=30)
+        yield run
 
 
 OPTIONS = {"workers": 2, "min_df": 2, "piece_bytes": 1 << 15, "checkpoint_bytes": 1 << 17, "stopwords": "none"}

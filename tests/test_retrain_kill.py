@@ -7,59 +7,23 @@ import json
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+from tests.killing import Killable
 from tests.retrain_tools import folder, made, write
 from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
 from topicstream.retrain.align import read_ids
 
-ROOT = Path(__file__).resolve().parents[1]
 KILLS = int(os.environ.get("TOPICS_KILLS", "8"))
-
-# One process forks a child a cycle, so that a cycle costs its work and not the imports.  The child counts what it does to
-# the disk and kills itself with SIGKILL at a chosen count, before or after the call; it reports its count at the end.
-DRIVER = """
-import io, json, os, signal, sys
+WORK = """
+import io
 from topicstream.retrain.cycle import retrain
-for warm in sys.argv[1:]:
-    retrain(warm, stream=io.StringIO())  # loads the kernels
-for line in sys.stdin:
-    job = json.loads(line)
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        count = 0
-        def counted(call):
-            def wrapper(*args, **named):
-                global count
-                count += 1
-                if count == job["kill_at"]:
-                    if count % 2:
-                        call(*args, **named)
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return call(*args, **named)
-            return wrapper
-        for name in ("fsync", "pwrite", "replace", "rename", "symlink", "unlink", "rmdir", "ftruncate", "mkdir"):
-            setattr(os, name, counted(getattr(os, name)))
-        try:
-            found = retrain(job["config"], stream=io.StringIO())
-            os.write(write, json.dumps([count, found]).encode())
-        except BaseException as e:
-            os.write(write, json.dumps([count, repr(e)]).encode())
-        os._exit(0)
-    os.close(write)
-    said = b""
-    while piece := os.read(read, 65536):
-        said += piece
-    os.close(read)
-    print(json.dumps([os.waitpid(pid, 0)[1], json.loads(said) if said else None]), flush=True)
+def work(config):
+    return retrain(config, stream=io.StringIO())
 """
 
 
@@ -68,29 +32,16 @@ def before(tmp_path_factory):
     """A folder with one version and new, changed files waiting."""
     place = tmp_path_factory.mktemp("before")
     config = folder(place)
-    first = tmp_path_factory.mktemp("warm")
-    warm = folder(first)
-    process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(config), str(warm)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
-    )  # fmt: skip
+    warm = folder(tmp_path_factory.mktemp("warm"))
+    with Killable(WORK, {"config": str(config)}, {"config": str(warm)}) as killable:
 
-    def cycle(config, kill_at=0):
-        """(killed, count of disk operations, summary)."""
-        process.stdin.write(json.dumps({"config": str(config), "kill_at": kill_at}) + "\n")
-        process.stdin.flush()
-        status, said = json.loads(process.stdout.readline())
-        if status:
-            assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-            return True, 0, None
-        assert isinstance(said[1], dict), said[1]
-        return False, said[0], said[1]
+        def cycle(config, kill_at=0):
+            """(killed, count of disk operations, summary)."""
+            return killable(kill_at, config=str(config))
 
-    assert cycle(config)[2]["decision"] == "nothing"
-    write(place / "raw" / "b.jsonl", made(60, seed=2, prefix="e"))
-    yield place, cycle
-    process.stdin.close()
-    process.wait(timeout=30)
+        assert cycle(config)[2]["decision"] == "nothing"
+        write(place / "raw" / "b.jsonl", made(60, seed=2, prefix="e"))
+        yield place, cycle
 
 
 class Reader(threading.Thread):
