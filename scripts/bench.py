@@ -19,7 +19,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 TARGET = HERE / "BENCHMARKS.md"
-SECTIONS = ("ingest", "kernels", "train", "gibbs", "variational", "message", "infer", "update")
+SECTIONS = ("ingest", "kernels", "train", "gibbs", "variational", "message", "infer", "update", "quality", "scale")
 
 
 def command(section: str, data: Path, work: Path, peers: str) -> list[str] | None:
@@ -27,6 +27,8 @@ def command(section: str, data: Path, work: Path, peers: str) -> list[str] | Non
     script = str(HERE / f"bench_{section}.py")
     if section == "kernels":
         return [script]
+    if section == "scale":
+        return [str(HERE / "scale.py")]
     if section == "ingest":
         text = work / "enwiki.jsonl"
         source = data / "enwiki" / "docs.jsonl.gz"

@@ -156,7 +156,7 @@ def run_one(run: Run, data: Path, work: Path, python: str) -> None:
     """Run and keep the curve."""
     began = time.monotonic()
     found = measure(run, data, work, python)
-    record = {
+    record: dict[str, Any] = {
         "corpus": run.corpus,
         "topics": run.topics,
         "name": run.name,

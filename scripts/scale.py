@@ -1,0 +1,262 @@
+"""Seconds a pass, memory and disk of corpora that nobody has here, from constants measured on this machine.
+
+    python scripts/scale.py [--work FOLDER] [--check STORE.zarr] [--engines atbp:10 sparselda:100 ...]
+
+A corpus of 20 million cells like PubMed's (scripts/make_corpus.py; 2 million by default, 20 with FULL=1) is trained a few
+passes by each engine, cut into blocks as PubMed's size would be cut, inside a memory cgroup that leaves next to nothing to
+the page cache, so that block memory really goes to disk and comes back.  What a cell takes there is what a cell is
+predicted to take anywhere; memory and disk are asked of the memory plan itself (training/plan.py).  --check STORE trains on
+a store of full size under the same limit and prints what was predicted beside what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from measure import full, heading, in_cgroup, table
+
+from topicstream.corpus.reader import Corpus
+from topicstream.engines import find
+from topicstream.engines.base import BlockShape, Engine, Shape
+from topicstream.errors import DoesNotFit
+from topicstream.machine import format_bytes
+from topicstream.training.plan import Plan, make_plan, memory_bytes
+from topicstream.training.warmup import warm_up
+
+HERE = Path(__file__).parent
+ENGINES = ("atbp:10", "atbp:100", "sparse-bp:100", "sparse-bp:500", "sparselda:100", "sparselda:500")
+CHECKS = ("atbp:10", "sparselda:100")
+THREADS = 2
+PASSES = 50
+
+
+@dataclass(frozen=True)
+class Target:
+    """A corpus on paper."""
+
+    name: str
+    docs: int
+    cells: int
+    tokens: int
+    words: int
+    what: str
+
+    def shape(self, topics: int) -> Shape:
+        return Shape(self.docs, self.words, self.cells, float(self.tokens), topics)
+
+
+TARGETS = (
+    Target("PubMed", 8_200_000, 483_450_157, 737_869_083, 141_043, "UCI bag of words"),
+    Target("English Wikipedia", 7_000_000, 1_400_000_000, 2_400_000_000, 200_000, "about 200 words of 340 tokens each"),
+    Target("1 billion documents", 10**9, 59 * 10**9, 90 * 10**9, 500_000, "of an abstract's length: 59 words of 90 tokens"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What was measured of an engine at K topics: nanoseconds a cell of a pass and of the start (wall, all threads), most
+    words of a block, bytes a cell of the store."""
+
+    pass_ns: float
+    start_ns: float
+    block_words: int
+    words: int
+    spread: str
+
+
+def engine_for(spec: str, target: Target) -> Engine:
+    """``NAME:K`` for a corpus of that shape."""
+    name, topics = spec.split(":")
+    kind = find(name)
+    return kind(target.shape(int(topics)), kind.Options())
+
+
+def block_of(engine: Engine, target: Target, constants: Constants | None, words: int) -> BlockShape:
+    """The largest block, about: cells and documents by layout, words as measured, in proportion to the vocabulary."""
+    layout = engine.layout()
+    cells = min(layout.block_cells, target.cells)
+    docs = min(layout.block_docs, int(cells * target.docs / target.cells) + 1)
+    most = constants.block_words * target.words / constants.words if constants else words
+    return BlockShape(docs, cells, int(cells * target.tokens / target.cells) + 1, int(min(target.words, cells, most)))
+
+
+def plan_for(engine: Engine, target: Target, block: BlockShape, base: int, limit: int, tables: str = "auto") -> Plan:
+    """The memory plan as training would make it, with all the disk of the world."""
+    whole = memory_bytes(engine, BlockShape(target.docs, target.cells, target.tokens, target.words))
+    return make_plan(
+        engine, engine.layout(), block, whole, base=base, limit=limit, threads=THREADS, tables=tables, disk_free=1 << 62
+    )
+
+
+def smallest(engine: Engine, target: Target, block: BlockShape, base: int, tables: str = "auto") -> int:
+    """The smallest limit in bytes that the plan accepts, to the next 4 MiB."""
+    low, high = 0, 1 << 20  # in units of 4 MiB
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            plan_for(engine, target, block, base, middle << 22, tables)
+            high = middle
+        except DoesNotFit:
+            low = middle
+    return high << 22
+
+
+def train_seconds(store: Path, model: Path, spec: str, passes: int, limit: int, block_cells: int) -> list[float]:
+    """Seconds of the start and of every pass inside a memory cgroup of the limit, by the command line."""
+    name, topics = spec.split(":")
+    command = [sys.executable, "-m", "topicstream.cli.main", "train", "--corpus", store, "--model", model, "--algo", name,
+               "-K", topics, "--passes", passes, "--tol", 0, "--force", "--threads", THREADS, "--tables", "memory",
+               "--mem-limit", limit, "--block-cells", block_cells]  # fmt: skip
+    done = in_cgroup([str(c) for c in command], str(limit + (32 << 20)))
+    if done.returncode:
+        raise SystemExit(f"{spec} on {store}: {done.stderr.strip().splitlines()[-1]}")
+    return [json.loads(line)["seconds"] for line in (model / "history.jsonl").read_text().splitlines()]
+
+
+def measure(spec: str, store: Path, work: Path, base: int) -> Constants:
+    """Constants of one engine on the made corpus, in blocks as PubMed's."""
+    engine = engine_for(spec, TARGETS[0])
+    cells = engine.layout().block_cells
+    corpus = Corpus.open(store)
+    words = corpus.grid(cells, engine.layout().block_docs).max_words
+    made = Target("made", corpus.n_docs, corpus.n_cells, int(corpus.n_tokens), corpus.n_words, "")
+    block = block_of(engine, TARGETS[0], None, words)
+    limit = smallest(engine_for(spec, made), made, block, base, "memory") + (48 << 20)
+    with tempfile.TemporaryDirectory(dir=work) as folder:
+        train_seconds(store, Path(folder) / "compiled", spec, 1, limit, cells)
+        start, _, *passes = train_seconds(store, Path(folder) / "model", spec, 4, limit, cells)
+    per = [1e9 * s / corpus.n_cells for s in passes]
+    return Constants(
+        statistics.median(per), 1e9 * start / corpus.n_cells, words, corpus.n_words, f"{min(per):.0f} to {max(per):.0f}"
+    )
+
+
+def clock(seconds: float) -> str:
+    """Seconds as a person says them."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86400:.1f} days"
+
+
+def report_constants(found: dict[str, Constants], store: Path) -> float:
+    """The table of constants; bytes a cell of the store."""
+    corpus = Corpus.open(store)
+    size = sum(f.stat().st_size for f in store.rglob("*") if f.is_file()) / corpus.n_cells
+    heading(
+        "Scale: constants",
+        f"{corpus.n_docs:,} documents, {corpus.n_cells:,} cells, W = {corpus.n_words:,}, {size:.2f} bytes a cell in the store; "
+        f"{THREADS} threads, blocks of PubMed's size, wall time, the page cache of no help; median of passes 2 to 4",
+    )
+    rows = []
+    for spec, c in found.items():
+        engine = engine_for(spec, TARGETS[0])
+        kept = memory_bytes(engine, BlockShape(corpus.n_docs, corpus.n_cells, int(corpus.n_tokens), corpus.n_words))
+        name, topics = spec.split(":")
+        rows.append(
+            [name, topics, f"{c.pass_ns:.1f} ({c.spread})", f"{c.start_ns:.1f}", f"{kept / corpus.n_cells:.1f}"]
+        )
+    table(["engine", "K", "ns a cell, a pass (spread)", "ns a cell, start", "bytes a cell, block memory"], rows)
+    return size
+
+
+def report_targets(found: dict[str, Constants], bytes_a_cell: float, base: int) -> None:
+    """The page: what every corpus would take."""
+    heading(
+        "Scale: predictions",
+        "Seconds from the constants above, memory and disk from the memory plan. Gibbs: by tokens. "
+        + "; ".join(f"{t.name}: {t.docs:,} documents, {t.cells:,} cells, W = {t.words:,} ({t.what})" for t in TARGETS),
+    )
+    rows = []
+    for target in TARGETS:
+        for spec, constants in found.items():
+            engine = engine_for(spec, target)
+            block = block_of(engine, target, constants, 0)
+            plan = plan_for(engine, target, block, base, 1 << 50)
+            # a token's work in Gibbs sampling, a cell's elsewhere; the constants were taken at PubMed's tokens a cell
+            a_pass, start = (predicted(spec, target, ns) for ns in (constants.pass_ns, constants.start_ns))
+            disk = target.cells * bytes_a_cell + sum(plan.disk.values())
+            name, topics = spec.split(":")
+            rows.append(
+                [target.name, name, topics, clock(start), clock(a_pass), clock(start + PASSES * a_pass), format_bytes(plan.total),
+                 format_bytes(smallest(engine, target, block, base)), format_bytes(disk)]
+            )  # fmt: skip
+    table(
+        ["corpus", "engine", "K", "start", "a pass", f"{PASSES} passes", "RAM, tables in memory", "least --mem-limit",
+         "disk, store included"],
+        rows,
+    )  # fmt: skip
+
+
+def predicted(spec: str, target: Target, ns: float) -> float:
+    """Seconds of what takes ``ns`` a cell on text like PubMed's: by tokens where the engine keeps a topic a token."""
+    per_token = any(s.per == "token" for s in engine_for(spec, target).memory.values())
+    pubmed = TARGETS[0]
+    work = target.tokens * pubmed.cells / pubmed.tokens if per_token else target.cells
+    return ns * 1e-9 * work
+
+
+def check(store: Path, specs: Sequence[str], found: dict[str, Constants], work: Path, base: int) -> None:
+    """Predicted beside measured on a store of full size."""
+    corpus = Corpus.open(store)
+    target = Target(store.stem, corpus.n_docs, corpus.n_cells, int(corpus.n_tokens), corpus.n_words, "")
+    rows = []
+    for spec in specs:
+        engine = engine_for(spec, target)
+        layout = engine.layout()
+        block = block_of(engine, target, None, corpus.grid(layout.block_cells, layout.block_docs).max_words)
+        limit = smallest(engine, target, block, base, "memory") + (48 << 20)
+        with tempfile.TemporaryDirectory(dir=work) as folder:
+            seconds = train_seconds(store, Path(folder) / "model", spec, 2, limit, layout.block_cells)
+        name, topics = spec.split(":")
+        says = [predicted(spec, target, ns) for ns in (found[spec].start_ns, found[spec].pass_ns)]
+        measured = [seconds[0], statistics.mean(seconds[1:])]
+        off = [f"{100 * (p / m - 1):+.0f} %" for p, m in zip(says, measured)]
+        rows.append([name, topics, format_bytes(limit), f"{says[0]:.1f}", f"{measured[0]:.1f}", off[0], f"{says[1]:.1f}",
+                     ", ".join(f"{s:.1f}" for s in seconds[1:]), off[1]])  # fmt: skip
+    heading(
+        "Scale: predictions against full size",
+        f"{corpus.n_docs:,} documents, {corpus.n_cells:,} cells, {corpus.n_tokens:,.0f} tokens, W = {corpus.n_words:,}; seconds",
+    )
+    table(
+        ["engine", "K", "limit", "start, predicted", "measured", "off by", "a pass, predicted", "measured", "off by"],
+        rows,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, help="where corpus and constants are kept (default: a temporary folder)")
+    parser.add_argument("--engines", nargs="*", default=ENGINES if full() else ENGINES[:2], help="NAME:K ...")
+    parser.add_argument("--check", type=Path, help="a corpus store of full size")
+    parser.add_argument("--checks", nargs="*", default=CHECKS, help="NAME:K ... to check")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        work = args.work or Path(temporary)
+        work.mkdir(parents=True, exist_ok=True)
+        cells = "20e6" if full() else "2e6"
+        store = work / f"scale-{cells}.zarr"
+        if not store.exists():
+            subprocess.run([sys.executable, HERE / "make_corpus.py", "--cells", cells, "--out", store], check=True)
+        base, found = 0, {}
+        for spec in args.engines:
+            base = max(base, warm_up(engine_for(spec, TARGETS[0]), False).resident)
+        for spec in args.engines:
+            found[spec] = measure(spec, store, work, base)
+        report_targets(found, report_constants(found, store), base)
+        if args.check:
+            check(args.check, [s for s in args.checks if s in found], found, work, base)
+
+
+if __name__ == "__main__":
+    main()

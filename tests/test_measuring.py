@@ -1,0 +1,95 @@
+"""The measuring scripts' own arithmetic: the chart of time to quality, its table, and the predictions of scale."""
+
+from __future__ import annotations
+
+import sys
+from itertools import combinations, pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+import bench_quality
+import curves_svg
+import scale
+from curves_svg import Curve
+
+from topicstream.errors import DoesNotFit
+
+MIB = 1 << 20
+
+
+def falling(name: str, family: str, first: float, low: float, n: int = 9) -> Curve:
+    """A curve that halves its distance to ``low`` at every point."""
+    return Curve(name, family, [(first * 1.7**i, low + (9000 - low) / 2**i) for i in range(n)])
+
+
+CROWD = [falling(f"engine-{i}", "message", 0.5 + 0.02 * i, 4500 + 3 * i) for i in range(9)]
+CROWD += [falling(f"other {i}", "other", 5.0 + i, 4700 + 5 * i) for i in range(5)]
+
+
+def test_the_chart_is_xml_and_names_every_curve():
+    picture = ElementTree.fromstring(curves_svg.chart("A < B", "how & what", CROWD, 9500, ("the goal", 4700)))
+    texts = [t.text for t in picture.iter() if t.tag.endswith("text")]
+    assert {c.name for c in CROWD} | {"A < B", "how & what", "the goal"} <= set(texts)
+    dashed = [p for p in picture.iter() if p.get("stroke-dasharray") == "6 3"]
+    assert len(dashed) == 6  # five other programs and the legend
+
+
+def test_labels_keep_apart_and_inside():
+    axes = curves_svg.Axes(CROWD, 9500)
+    lines = [curves_svg.shown(c, axes) for c in CROWD]
+    boxes = curves_svg.place_labels([(*p[-1], c.name) for c, p in zip(CROWD, lines)], lines)
+    assert not any(curves_svg.overlap(a, b) for a, b in combinations(boxes, 2))
+    assert min(b[0] for b in boxes) > 0 and max(b[2] for b in boxes) < curves_svg.WIDTH
+    assert min(b[1] for b in boxes) > 0 and max(b[3] for b in boxes) < curves_svg.HEIGHT
+
+
+def test_a_curve_enters_at_the_top_and_stays_inside():
+    curve = falling("x", "gibbs", 1.0, 4000)
+    axes = curves_svg.Axes([curve], 5000)
+    places = curves_svg.shown(curve, axes)
+    assert places[0][1] == pytest.approx(curves_svg.TOP)
+    assert all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(places))
+    assert places[-1][1] < curves_svg.HEIGHT - curves_svg.BOTTOM
+
+
+def record(name: str, peer: bool, points: list[list[float]]) -> dict:
+    return {"name": name, "peer": peer, "points": points}
+
+
+RECORDS = [
+    record("sparse-bp", False, [[1, 2.0, 6000], [2, 4.0, 4500], [3, 6.0, 4300]]),
+    record("vb", False, [[1, 5.0, 7000]]),
+    record("tomotopy", True, [[20, 8.0, 6000], [100, 40.0, 4700], [500, 200.0, 4500]]),
+    record("gensim", True, [[1, 11.0, 8000]]),
+]
+
+
+def test_the_table_says_when_each_is_as_good_as_the_peers(capsys):
+    bench_quality.report("made", 7, RECORDS)
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    cells = {r.split("|")[1].strip(): [c.strip() for c in r.split("|")[2:-1]] for r in rows}
+    assert cells["sparse-bp"] == ["3", "4,300", "6.0 (pass 3)", "4.0 s, 1/10.0", "4.0 s, 1/50.0"]
+    assert cells["vb"][3:] == ["-", "-"]
+    assert cells["tomotopy"][3:] == ["40.0 s, 1/1.0", "200.0 s, 1/1.0"]
+
+
+def test_predictions_follow_cells_and_tokens():
+    wiki = scale.TARGETS[1]
+    assert scale.predicted("atbp:10", wiki, 20.0) == pytest.approx(20e-9 * wiki.cells)
+    pubmed = scale.TARGETS[0]
+    ratio = scale.predicted("sparselda:100", wiki, 20.0) / scale.predicted("sparselda:100", pubmed, 20.0)
+    assert ratio == pytest.approx(wiki.tokens / pubmed.tokens)
+
+
+@pytest.mark.parametrize("spec", scale.ENGINES)
+def test_the_least_limit_is_the_least(spec):
+    target = scale.TARGETS[0]
+    engine = scale.engine_for(spec, target)
+    block = scale.block_of(engine, target, None, 60_000)
+    least = scale.smallest(engine, target, block, 150 * MIB)
+    assert scale.plan_for(engine, target, block, 150 * MIB, least).total <= least
+    with pytest.raises(DoesNotFit):
+        scale.plan_for(engine, target, block, 150 * MIB, least - 8 * MIB)
