@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import platform
 import shlex
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,33 +58,59 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     print(flush=True)
 
 
+class MemoryGroup:
+    """A memory cgroup (version 1 or 2) of its own; ``folder`` is None where none may be made.  Use it as a context."""
+
+    def __init__(self, limit: str) -> None:
+        self.folder: Path | None = None
+        self._peak = ""
+        size = machine.parse_bytes(limit)
+        for base, name, peak in (
+            (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.max_usage_in_bytes"),
+            (Path("/sys/fs/cgroup"), "memory.max", "memory.peak"),
+        ):
+            group = base / f"topics-{uuid.uuid4().hex[:8]}"
+            if not (base / "cgroup.procs").exists():
+                continue
+            try:
+                group.mkdir()
+                (group / name).write_text(str(size))
+            except OSError:
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+                continue
+            self.folder, self._peak = group, peak
+            return
+        print("no memory cgroup could be made: running without", file=sys.stderr)
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """The command line that enters the group first."""
+        if self.folder is None:
+            return list(command)
+        enter = f"echo $$ > {shlex.quote(str(self.folder / 'cgroup.procs'))} && exec {shlex.join(command)}"
+        return ["sh", "-c", enter]
+
+    def peak(self) -> int:
+        """Most bytes charged to the group so far, page cache included; 0 where it is not known."""
+        try:
+            return int((self.folder / self._peak).read_text()) if self.folder is not None else 0
+        except OSError:
+            return 0
+
+    def __enter__(self) -> MemoryGroup:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _attempt in range(50 if self.folder is not None else 0):
+            try:
+                self.folder.rmdir()  # type: ignore[union-attr]
+                return
+            except OSError:
+                time.sleep(0.1)
+
+
 def in_cgroup(command: Sequence[str], limit: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a memory cgroup of its own (version 1 or 2) of that limit; without the right to make one, run it
     bare and say so on stderr."""
-    size = machine.parse_bytes(limit)
-    for base, name in (
-        (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
-        (Path("/sys/fs/cgroup"), "memory.max"),
-    ):
-        group = base / f"topics-{uuid.uuid4().hex[:8]}"
-        if not (base / "cgroup.procs").exists():
-            continue
-        try:
-            group.mkdir()
-            (group / name).write_text(str(size))
-        except OSError:
-            continue
-        try:
-            enter = f"echo $$ > {shlex.quote(str(group / 'cgroup.procs'))} && exec {shlex.join(command)}"
-            return subprocess.run(["sh", "-c", enter], capture_output=True, text=True, check=False)
-        finally:
-            for _ in range(50):
-                try:
-                    group.rmdir()
-                    break
-                except OSError:
-                    import time
-
-                    time.sleep(0.1)
-    print("no memory cgroup could be made: running without", file=sys.stderr)
-    return subprocess.run(list(command), capture_output=True, text=True, check=False)
+    with MemoryGroup(limit) as group:
+        return subprocess.run(group.command(command), capture_output=True, text=True, check=False)

@@ -112,6 +112,28 @@ def calm_malloc(*, mapped: int = 4 << 20, kept: int = 16 << 20) -> None:
         pass
 
 
+def drop_library_pages() -> None:
+    """Let go of the resident pages of libraries' code and constants: what is touched again comes back from the page cache.
+
+    Of the 200 MB after imports and compiled kernels, 110 MB are such pages (LLVM's alone 75 MB, never needed again once the
+    kernels are there).  Only mappings of files without one changed page are named to the kernel, so nothing can be lost."""
+    try:
+        libc = ctypes.CDLL(None)
+        with open("/proc/self/smaps") as f:
+            lines = f.read().splitlines()
+    except (OSError, AttributeError):
+        return
+    begin = end = 0
+    wanted = False
+    for line in lines:
+        found = re.match(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ (\d+)", line)
+        if found:
+            begin, end = int(found[1], 16), int(found[2], 16)
+            wanted = "w" not in found[3] and found[3].endswith("p") and found[4] != "0"
+        elif wanted and line.startswith("Anonymous:") and line.split()[1] == "0":
+            libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), 4)  # MADV_DONTNEED
+
+
 def versions() -> dict[str, str]:
     """Versions and processor that a bit-identical rerun depends on."""
     import numba

@@ -57,12 +57,25 @@ class Shape:
 
 @dataclass(frozen=True)
 class BlockShape:
-    """The largest of each over the blocks of a grid: what buffers must hold."""
+    """The largest of each over the blocks of a grid: what buffers must hold.
+
+    longest        cells of the longest document; 0: not known
+    table_entries  most non-zero entries that a packed table of the whole corpus can have; 0: not known
+    heaviest       tokens of the most frequent word; 0: not known
+    """
 
     docs: int
     cells: int
     tokens: int
     words: int
+    longest: int = 0
+    table_entries: int = 0
+    heaviest: int = 0
+
+    @property
+    def document(self) -> int:
+        """Cells of the longest document there can be."""
+        return self.longest or min(self.words, self.cells)
 
 
 @dataclass(frozen=True)
@@ -151,6 +164,8 @@ class Scratch:
         need = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
         raw = self._arrays.get(name)
         if raw is None or raw.nbytes < need + 64:
+            raw = None
+            self._arrays.pop(name, None)  # given back before the larger one is taken
             raw = np.empty(need + 64, np.uint8)
             self._arrays[name] = raw
         skip = -raw.ctypes.data % 64
@@ -272,15 +287,19 @@ class Engine:
         raise NotImplementedError(f"{type(self).__name__}.initial_params")
 
     def scratch_bytes(self, block: BlockShape) -> int:
-        """Scratch a thread needs for a block of that shape, beside out's own arrays (keep included)."""
+        """Scratch a thread needs for a block of that shape, beside out's own arrays and what is kept for the round."""
+        return 0
+
+    def keep_bytes(self, block: BlockShape) -> int:
+        """What ``out.keep`` holds of a block of that shape until its round has ended: the sparse deltas at their largest."""
         return 0
 
     # -- how it wants to be driven: functions of the problem alone, never of the machine ---------------------------
     def block_cells(self) -> int:
-        """Cells an engine block aims at: 2^16 to 2^20, at least 64 blocks a pass where possible; fewer past 1024 topics, so
-        that the rows of a block do not grow with K without bound."""
+        """Cells an engine block aims at: 2^16 to 2^20, at least 64 blocks a pass where possible; no more than 2^26 / K, so
+        that the rows of a block do not grow with K without bound (512 MB must do for a thousand topics)."""
         cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
-        return int(max(cells * 1024 // max(self.shape.topics, 1024), 1 << 12))
+        return int(max(min(cells, (1 << 26) // padded(self.shape.topics)), 1 << 12))
 
     def block_docs(self) -> int:
         """Most documents of an engine block."""

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from topicstream import machine
 from topicstream.corpus.reader import Corpus
 from topicstream.durable import lock
@@ -165,11 +167,15 @@ def train(
             if compiled is not None:
                 compiled()
         grid = store.grid(layout.block_cells, layout.block_docs)
+        n_w = store.word_counts()
         block = BlockShape(
             docs=int(grid.docs.max()),
             cells=int(grid.cells.max()),
             tokens=most_tokens(store, grid, shape) if any(s.per == "token" for s in engine.memory.values()) else 0,
             words=grid.max_words,
+            longest=longest_document(store),
+            table_entries=int(np.minimum(n_w, topics).sum()),
+            heaviest=int(n_w.max()),
         )
         pass_memory = memory_bytes_of_pass(engine, store, grid)
         plan = make_plan(
@@ -182,13 +188,14 @@ def train(
             threads=threads or machine.default_threads(),
             tables=tables,
             disk_free=shutil.disk_usage(folder).free,
+            seeded=engine.start_from == "visit" and chosen != "random",
         )
         for line in plan.lines():
             progress.say(line)
         remember(folder, record)
         carried = Path(carry) if carry is not None else None
         session = Session(
-            folder, record, engine, store, grid, block, plan, seed, layout, warm, progress, carried, warm_share
+            folder, record, engine, store, grid, block, plan, seed, layout, warm, progress, carried, warm_share, n_w
         )
         try:
             return _passes(session, stopping, signals, checkpoint_minutes * 60, progress)
@@ -248,6 +255,12 @@ def forget(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in ("training.json", "history.jsonl", "finished.json", CARRIED):
         (folder / name).unlink(missing_ok=True)
+
+
+def longest_document(corpus: Corpus) -> int:
+    """Cells of the longest training document."""
+    blocks = range(len(corpus.part()["blocks"]))
+    return max((int(corpus.lengths(s).max(initial=0)) for s in blocks), default=0)
 
 
 def most_tokens(corpus: Corpus, grid: Any, shape: Shape) -> int:

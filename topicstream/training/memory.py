@@ -19,7 +19,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.engines.base import ArraySpec, BlockShape, Scratch
 from topicstream.errors import StoreError
-from topicstream.training.tables import read_all, write_all
+from topicstream.training.deltas import read_all, write_all
 
 WRITE_BEHIND = 16 << 20
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -25,7 +25,8 @@ from topicstream.kernels.packed import (
     sum_packed,
     topic_bits,
 )
-from topicstream.training.tables import WINDOW_BYTES, read_all, write_all
+from topicstream.training.deltas import read_all, write_all
+from topicstream.training.tables import WINDOW_BYTES
 
 RANGES = 64
 SMALL = 4096  # counts below this are counted one by one in the histogram

@@ -5,24 +5,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus, Cutter, Grid
 from topicstream.engines.base import Engine, Key, Out, Rows, Rule, Scratch
 from topicstream.parallel.rounds import Workers
+from topicstream.training.deltas import Deltas, Spill
 from topicstream.training.memory import BlockMemory
-from topicstream.training.plan import PREFETCH
-from topicstream.training.tables import Deltas
 
 
 class StorageAhead:
-    """Decodes the storage blocks that a sequence of blocks needs, ahead of the workers, in one background thread."""
+    """Decodes the storage blocks that a sequence of blocks needs, ``prefetch`` ahead of the workers, in one background
+    thread."""
 
-    def __init__(self, corpus: Corpus, grid: Grid, numbers: Sequence[int]) -> None:
-        self._corpus, self._grid = corpus, grid
+    def __init__(self, corpus: Corpus, grid: Grid, numbers: Sequence[int], prefetch: int) -> None:
+        self._corpus, self._grid, self._prefetch = corpus, grid, prefetch
         storage = grid.storage[np.asarray(numbers, np.int64)] if len(numbers) else np.zeros(0, np.int64)
         new = np.append(True, np.diff(storage) != 0) if len(storage) else np.zeros(0, bool)
         self._run_of = np.cumsum(new) - 1  # position in the pass -> run of blocks from one storage block
@@ -32,11 +31,12 @@ class StorageAhead:
         self._lowest = self._asked = 0
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
-        with self._lock:
-            self._ask(0)
+        if prefetch:
+            with self._lock:
+                self._ask(0)
 
     def _ask(self, reach: int) -> None:
-        while self._asked < len(self._storage) and self._asked <= max(self._lowest + PREFETCH, reach):
+        while self._asked < len(self._storage) and self._asked <= max(self._lowest + self._prefetch, reach):
             self._futures[self._asked] = self._pool.submit(
                 self._corpus.decode, int(self._storage[self._asked]), self._grid.heldout
             )
@@ -59,17 +59,30 @@ class StorageAhead:
                 self._futures.pop(run, None)
                 while self._lowest < len(self._storage) and self._left[self._lowest] == 0:
                     self._lowest += 1
-                self._ask(0)
+                if self._prefetch:
+                    self._ask(0)
 
     def close(self) -> None:
         """Stop decoding."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
+class Visited(NamedTuple):
+    """What the end of a round needs of a block; the cells themselves are let go."""
+
+    vocab: np.ndarray
+    docs: int
+    delta: dict[str, Any]
+    stats: dict[str, np.ndarray]
+
+
 class PassRunner:
     """Owns the buffers and runs passes of one engine over one grid.
 
     tables, nexts   name -> table; nexts are the other copies under REPLACE (else empty)
+    deltas          name -> where dense deltas go
+    spill           where sparse deltas go until the round has ended; None: they stay in memory
+    prefetch        storage blocks decoded ahead
     """
 
     def __init__(
@@ -83,7 +96,10 @@ class PassRunner:
         deltas: dict[str, Deltas],
         seed: int,
         round_blocks: int,
+        spill: Spill | None = None,
+        prefetch: int = 2,
     ) -> None:
+        self._spill, self._prefetch = spill, prefetch
         self.engine, self.corpus, self.grid, self.workers = engine, corpus, grid, workers
         self.tables, self.nexts, self._deltas, self._seed = tables, nexts, deltas, seed
         self.round_blocks = round_blocks
@@ -92,6 +108,7 @@ class PassRunner:
         self._io_scratch = [Scratch() for _ in range(workers.threads)]
         self._table_scratch = [{name: Scratch() for name in tables} for _ in range(workers.threads)]
         self._keep = [Scratch() for _ in range(self.round_blocks)]
+        self._before_spill = [Scratch() for _ in range(workers.threads)]
 
     def new_stats(self) -> dict[str, np.ndarray]:
         """Zeroed statistics."""
@@ -116,7 +133,7 @@ class PassRunner:
         starting = pass_number == 0
         numbers = np.asarray(numbers, np.int64)
         todo = numbers[first_round * size :]
-        ahead = StorageAhead(self.corpus, self.grid, list(todo))
+        ahead = StorageAhead(self.corpus, self.grid, list(todo), self._prefetch)
         totals = {name: table.totals for name, table in self.tables.items()}
         key = Key(self._seed, pass_number)
         cells_done = int(self.grid.cells[numbers[: first_round * size]].sum())
@@ -134,9 +151,9 @@ class PassRunner:
                 self.workers.run(work, len(group))
                 round_stats = self.new_stats()
                 docs = 0
-                for block, out in slots:
-                    docs += block.n_docs
-                    for name, value in out.stats.items():
+                for visited in slots:
+                    docs += visited.docs
+                    for name, value in visited.stats.items():
                         round_stats[name] += value
                 before_scatter()
                 self._scatter(slots, starting, params, docs)
@@ -163,7 +180,7 @@ class PassRunner:
         seeds: Any | None,
         old: BlockMemory | None,
         new: BlockMemory | None,
-    ) -> tuple[Block, Out]:
+    ) -> Visited:
         worker = self.workers.number()
         scratch, io = self._scratch[worker], self._io_scratch[worker]
         block = self._cutters[worker].block(self.corpus, self.grid, number, ahead.get(position))
@@ -172,7 +189,8 @@ class PassRunner:
         for name, deltas in self._deltas.items():
             delta[name] = deltas.slot(slot, block.vocab, scratch)
         memory = new.buffers(block, io) if new is not None else {}
-        out = Out(delta, dict(memory), self.new_stats(), scratch, self._keep[slot])
+        keep = self._keep[slot] if self._spill is None else self._before_spill[worker]
+        out = Out(delta, dict(memory), self.new_stats(), scratch, keep)
         if key.pass_number == 0:
             rows: dict[str, Any] = {}
             sums: Mapping[str, np.ndarray] = {}
@@ -190,11 +208,13 @@ class PassRunner:
             deltas.filled(slot, delta[name])
         if new is not None:
             new.write(number, out.memory)
-        return block, out
+        if self._spill is not None:
+            for name, changed in delta.items():
+                if name not in self._deltas:
+                    delta[name] = self._spill.put(changed, self._keep[slot])
+        return Visited(block.vocab, block.n_docs, delta, out.stats)
 
-    def _scatter(
-        self, slots: list[tuple[Block, Out]], starting: bool, params: Mapping[str, np.ndarray], docs: int
-    ) -> None:
+    def _scatter(self, slots: list[Visited], starting: bool, params: Mapping[str, np.ndarray], docs: int) -> None:
         rule = self.engine.rule
         for name, spec in self.engine.tables.items():
             # rows hold their mass only once every block has entered: not while a start or a REPLACE pass builds them up
@@ -205,13 +225,27 @@ class PassRunner:
                 rho, scale = self.engine.blend(params, docs)
                 factor = rho * scale * target.blend(rho)
             if spec.layout == "packed":
-                target.scatter([(block.vocab, out.delta[name]) for block, out in slots])
+                target.scatter([(v.vocab, v.delta[name]) for v in slots])
             elif spec.delta == "sparse":
-                target.scatter_sparse([(block.vocab, out.delta[name]) for block, out in slots])
+                target.scatter_sparse([(v.vocab, v.delta[name]) for v in slots])
             else:
                 target.scatter(self._deltas[name], len(slots), factor, hold)
+        if self._spill is not None:
+            self._spill.clear()
+
+    def release(self) -> None:
+        """Give the buffers back: no pass follows."""
+        self._cutters, self._keep = [], []
+        self._scratch, self._io_scratch, self._table_scratch, self._before_spill = [], [], [], []
+        self._deltas = {}
 
     def scratch_bytes(self) -> int:
         """Bytes the buffers hold now."""
-        every = [*self._scratch, *self._io_scratch, *self._keep, *(s for d in self._table_scratch for s in d.values())]
+        every = [
+            *self._scratch,
+            *self._io_scratch,
+            *self._keep,
+            *self._before_spill,
+            *(s for d in self._table_scratch for s in d.values()),
+        ]
         return sum(s.nbytes for s in every)

@@ -1,7 +1,7 @@
 """The memory plan: what a training run will hold, fitted to the limit before it starts.
 
-The plan may choose threads and where tables and deltas live; it may not choose block size, round width or start, which
-decide the result.
+The plan may choose threads, how far ahead blocks are decoded, and where tables and deltas live; it may not choose block
+size, round width or start, which decide the result.
 """
 
 from __future__ import annotations
@@ -15,17 +15,21 @@ from topicstream.corpus.format import CELLS, DOCS
 from topicstream.engines.base import BlockShape, Engine, Layout, Rule, TableSpec, padded
 from topicstream.errors import DoesNotFit
 from topicstream.machine import format_bytes
+from topicstream.training.deltas import SPILL_WINDOW
 
 PREFETCH = 2
 STORAGE_BYTES = CELLS * 8 + DOCS * 4
-SLACK = 1.06  # fragmentation and what malloc keeps
+SLACK = 1.06  # fragmentation and what malloc keeps, of all but the interpreter (which is measured)
+COME_BACK = 12 << 20  # pages of libraries that are needed again after they were let go
+MODEL_FILE = 40 << 20  # what zarr and Arrow take to write the model, once the buffers of the passes are gone
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Threads, placements, and bytes by purpose (RAM unless named disk)."""
+    """Threads, storage blocks decoded ahead, placements, and bytes by purpose (RAM unless named disk)."""
 
     threads: int
+    prefetch: int
     tables_on_disk: bool
     deltas_on_disk: bool
     parts: Mapping[str, int]
@@ -35,7 +39,8 @@ class Plan:
     @property
     def total(self) -> int:
         """Bytes of RAM."""
-        return int(sum(self.parts.values()) * SLACK)
+        base = self.parts["interpreter"]
+        return base + int((sum(self.parts.values()) - base) * SLACK)
 
     def lines(self) -> list[str]:
         """The plan in words, a line each."""
@@ -51,10 +56,10 @@ class Plan:
         ]
 
 
-def table_bytes(spec: TableSpec, engine: Engine) -> int:
-    """Bytes of one copy of a table in RAM or on disk (a packed table: its densest case, one entry a cell)."""
+def table_bytes(spec: TableSpec, engine: Engine, entries: int = 0) -> int:
+    """Bytes of one copy of a table in RAM or on disk (a packed table: its densest case, ``entries`` or one a token)."""
     if spec.layout == "packed":
-        cells = min(engine.shape.tokens, engine.shape.words * engine.shape.topics)
+        cells = entries or min(engine.shape.tokens, engine.shape.words * engine.shape.topics)
         copies = 2 if getattr(engine.options, "samples", 0) else 1  # the sum of the samples is a table of its own
         return copies * int(cells * 4 * 1.5 + engine.shape.words * 24)
     return int(engine.shape.words * padded(engine.shape.topics) * np.dtype(spec.dtype).itemsize)
@@ -67,50 +72,67 @@ def memory_bytes(engine: Engine, block: BlockShape) -> int:
     )
 
 
+def spilled_bytes(engine: Engine, block: BlockShape) -> int:
+    """Scratch file bytes of one block's deltas."""
+    dense = sum(1 for s in engine.tables.values() if s.layout == "dense" and s.delta == "dense")
+    return dense * block.words * padded(engine.shape.topics) * 4 + engine.keep_bytes(block)
+
+
 def _needs(
     engine: Engine,
     layout: Layout,
     block: BlockShape,
     base: int,
     threads: int,
+    prefetch: int,
     tables_on_disk: bool,
     deltas_on_disk: bool,
+    seeded: bool,
 ) -> dict[str, int]:
     width = padded(engine.shape.topics)
     copies = 2 if engine.rule is Rule.REPLACE else 1
     round_blocks = layout.round_blocks
     tables = gathered = dense_slot = 0
-    sparse = False
     for spec in engine.tables.values():
-        tables += table_bytes(spec, engine) * copies
+        tables += table_bytes(spec, engine, block.table_entries) * copies
         if spec.layout == "dense":
             gathered += block.words * width * np.dtype(spec.dtype).itemsize
         if spec.delta == "dense" and spec.layout == "dense":
             dense_slot += block.words * width * 4
-        else:
-            sparse = True
-    scratch = engine.scratch_bytes(block)
+    kept = memory_bytes(engine, block)
+    keep = engine.keep_bytes(block)
+    visit = 2 * kept + (gathered + (8 << 20) if tables_on_disk else 0)
+    start = kept + block.words * width * 4 if seeded else 0  # the rows of the seed table; no memory to read yet
     per_thread = (
-        2 * memory_bytes(engine, block)
+        max(visit, start)
         + block.cells * 8
         + block.docs * 8
         + block.words * 12
         + engine.shape.words * 5
-        + scratch
-        + (gathered + (8 << 20) if tables_on_disk else 0)
-        + (dense_slot if deltas_on_disk else 0)
+        + engine.scratch_bytes(block)
+        + (dense_slot + keep if deltas_on_disk else 0)
     )
-    return {
+    windows = 0  # of spilled deltas that are read back: one on disk (ranges in order), else one a thread
+    if deltas_on_disk and dense_slot:
+        windows = SPILL_WINDOW * (1 if tables_on_disk else threads)
+    parts = {
         "interpreter": base,
-        "tables": (24 << 20) if tables_on_disk else tables,
-        "deltas": (0 if deltas_on_disk else dense_slot * round_blocks)
-        + block.words * 4 * round_blocks
-        + (scratch * max(0, round_blocks - threads) if sparse else 0),
+        "tables": (16 << 20) if tables_on_disk else tables,
+        "deltas": (0 if deltas_on_disk else (dense_slot + keep) * round_blocks)
+        + block.words * (12 if deltas_on_disk else 4) * round_blocks
+        + windows,
         "threads": per_thread * threads,
-        "prefetch": STORAGE_BYTES * (PREFETCH + threads + 1),
+        "prefetch": STORAGE_BYTES * (prefetch + threads + 1),
         "vocabulary": engine.shape.words * 48,
-        "model file": 40 << 20,  # what zarr and Arrow take to write it
     }
+    parts["model file"] = max(0, MODEL_FILE - sum(parts[name] for name in ("deltas", "threads", "prefetch")))
+    return parts
+
+
+def _slowness(choice: tuple[int, bool, bool, bool | int]) -> float:
+    """Rough seconds of a pass, relative: what is gained by a thread against what disk and waiting cost."""
+    threads, tables_on_disk, spilled, ahead = choice
+    return (1 + 0.5 * spilled) * (4 if tables_on_disk else 1) * (1 if ahead else 1.1) / threads
 
 
 def make_plan(
@@ -124,13 +146,15 @@ def make_plan(
     threads: int,
     tables: str = "auto",
     disk_free: int,
+    seeded: bool = True,
 ) -> Plan:
     """Fit the run into ``limit`` bytes of RAM and ``disk_free`` of disk.
 
     base: resident bytes after imports and compiling; pass_memory: block memory of a whole pass in bytes; tables:
-    ``auto``, ``memory`` or ``disk``.  Raises DoesNotFit naming the smallest limit (or what else would help).
+    ``auto``, ``memory`` or ``disk``; seeded: pass 0 visits the blocks with rows of a seed table.  Raises DoesNotFit naming
+    the smallest limit (or what else would help).
     """
-    tables_size = sum(table_bytes(s, engine) for s in engine.tables.values())
+    tables_size = sum(table_bytes(s, engine, block.table_entries) for s in engine.tables.values())
     disk = {"block memory": pass_memory * (3 if pass_memory else 0), "checkpoints": tables_size * 2}
     packed = any(s.layout == "packed" for s in engine.tables.values())
     placements = {
@@ -139,27 +163,27 @@ def make_plan(
         "disk": [(True, False), (True, True)],
     }[tables]
     if packed:
-        placements = [(False, False)]
+        placements = [(False, False), (False, True)]
+    choices = [(t, *where, ahead) for where in placements for t in range(threads, 0, -1) for ahead in (PREFETCH, 0)]
     smallest = 1 << 62
-    for on_disk, spilled in placements:
-        for t in range(threads, 0, -1):
-            parts = _needs(engine, layout, block, base, t, on_disk, spilled)
-            on = dict(disk)
-            if on_disk:
-                on["tables"] = tables_size * (2 if engine.rule is Rule.REPLACE else 1)
-            if spilled:
-                on["deltas"] = block.words * padded(engine.shape.topics) * 4 * layout.round_blocks
-            plan = Plan(t, on_disk, spilled, parts, on, limit)
-            smallest = min(smallest, plan.total)
-            if plan.total <= limit:
-                need = sum(on.values())
-                if need > disk_free:
-                    raise DoesNotFit(
-                        f"{engine.name} with {engine.shape.topics} topics needs {format_bytes(need)} of disk "
-                        f"({', '.join(f'{k} {format_bytes(v)}' for k, v in on.items() if v)}), {format_bytes(disk_free)} are free; "
-                        "free some, put --model on another disk, or choose an engine that keeps less (`topics engines`)"
-                    )
-                return plan
+    for t, on_disk, spilled, ahead in sorted(choices, key=_slowness):
+        parts = _needs(engine, layout, block, base + COME_BACK, t, ahead, on_disk, spilled, seeded)
+        on = dict(disk)
+        if on_disk:
+            on["tables"] = tables_size * (2 if engine.rule is Rule.REPLACE else 1)
+        if spilled:
+            on["deltas"] = spilled_bytes(engine, block) * layout.round_blocks
+        plan = Plan(t, ahead, on_disk, spilled, parts, on, limit)
+        smallest = min(smallest, plan.total)
+        if plan.total <= limit:
+            need = sum(on.values())
+            if need > disk_free:
+                raise DoesNotFit(
+                    f"{engine.name} with {engine.shape.topics} topics needs {format_bytes(need)} of disk "
+                    f"({', '.join(f'{k} {format_bytes(v)}' for k, v in on.items() if v)}), {format_bytes(disk_free)} are free; "
+                    "free some, put --model on another disk, or choose an engine that keeps less (`topics engines`)"
+                )
+            return plan
     forced = " with --tables memory" if tables == "memory" else ""
     raise DoesNotFit(
         f"{engine.name} with {engine.shape.topics} topics does not fit {format_bytes(limit)}{forced}: the smallest limit that "

@@ -28,7 +28,7 @@ from topicstream.training.progress import Progress
 from topicstream.training.record import Record
 from topicstream.training.saver import Saver
 from topicstream.training.stopping import Stopping, converged
-from topicstream.training.workspace import new_deltas, new_tables, sweep
+from topicstream.training.workspace import new_deltas, new_spill, new_tables, sweep
 
 if TYPE_CHECKING:
     from topicstream.training.heldout import HeldOut
@@ -52,6 +52,7 @@ class Session:
         progress: Progress,
         carry: Path | None = None,
         warm_share: float = 1.0,
+        n_w: np.ndarray | None = None,
     ) -> None:
         self.folder, self.record, self.engine, self.corpus, self.grid = folder, record, engine, corpus, grid
         self.plan, self._progress, self._warm, self._seed, self._carry = plan, progress, warm, seed, carry
@@ -59,15 +60,17 @@ class Session:
         self._work, self._checkpoints = folder / "work", folder / "checkpoints"
         sweep(self._work)
         self.workers = Workers(plan.threads)
-        self._n_w = corpus.word_counts()
+        self._n_w = corpus.word_counts() if n_w is None else n_w
         self.tables = new_tables(engine, "table", self._work, plan, self.workers, self._n_w)
         self.nexts: dict[str, Any] = {}
         if engine.rule is Rule.REPLACE:
             self.nexts = new_tables(engine, "next", self._work, plan, self.workers, self._n_w)
         self._deltas = new_deltas(engine, self.tables, self._work, plan, layout.round_blocks, block)
+        self._spill = new_spill(engine, self._work, plan)
         self.runner = PassRunner(
-            engine, corpus, grid, self.tables, self.nexts, self.workers, self._deltas, seed, layout.round_blocks
-        )
+            engine, corpus, grid, self.tables, self.nexts, self.workers, self._deltas, seed, layout.round_blocks,
+            self._spill, plan.prefetch,
+        )  # fmt: skip
         self.params = engine.initial_params()
         self.passes, self.rounds = 0, 0
         self.needs_start = True
@@ -343,8 +346,13 @@ class Session:
         return stopping.tol >= self._finished_tol > 0
 
     def finish(self, reason: str) -> None:
-        """Make the last checkpoint durable and store the model."""
+        """Make the last checkpoint durable and store the model.  The buffers of the passes make room for what writing the
+        model takes: the plan counts the larger of the two."""
         self.saver.wait()
+        self.runner.release()
+        for deltas in self._deltas.values():
+            deltas.close()
+        self._deltas = {}
         if not self.saver.is_durable(State(self.passes, 0).name):
             self.saver.now(self._state(), self.tables, {})
         from topicstream.training.export import export_model
@@ -369,3 +377,5 @@ class Session:
                 table.close()
             for deltas in self._deltas.values():
                 deltas.close()
+            if self._spill is not None:
+                self._spill.close()

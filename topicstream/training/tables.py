@@ -17,6 +17,7 @@ import numpy as np
 from topicstream.engines.base import Rows, Scratch, SparseDelta, TableSpec, padded
 from topicstream.errors import StoreError
 from topicstream.kernels.scatter import column_sums, hold_rows, scale_rows, scatter_rows, scatter_sparse
+from topicstream.training.deltas import Deltas, read_all, write_all
 
 WINDOW_BYTES = 4 << 20  # rows of a disk table move in windows of about this size
 RANGES = 64  # pieces of a table in RAM
@@ -31,84 +32,6 @@ def aligned_zeros(shape: tuple[int, int], dtype: Any) -> np.ndarray:
     raw = np.zeros(n + 64, np.uint8)
     skip = -raw.ctypes.data % 64
     return raw[skip : skip + n].view(dtype).reshape(shape)
-
-
-class Deltas:
-    """The dense deltas of a round: one slot a block, in RAM, or spilled to a scratch file when that is too much."""
-
-    def __init__(self, slots: int, words: int, width: int, spill: Path | None) -> None:
-        self.vocabs = np.zeros((slots, words), np.int32)
-        self.used = np.zeros(slots, np.int64)
-        self._shape = (slots, words, width)
-        self._fd = -1
-        self.arena: np.ndarray | None = None
-        if spill is None:
-            raw = np.empty(slots * words * width * 4 + 64, np.uint8)  # untouched pages cost nothing
-            skip = -raw.ctypes.data % 64
-            self.arena = raw[skip : skip + slots * words * width * 4].view(np.float32).reshape(self._shape)
-        else:
-            self._fd = os.open(spill, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            os.unlink(spill)
-
-    def slot(self, i: int, vocab: np.ndarray, scratch: Scratch) -> np.ndarray:
-        """The buffer float32[U, P] that block ``i`` of the round writes its delta to."""
-        n = len(vocab)
-        self.vocabs[i, :n] = vocab
-        self.used[i] = n
-        if self.arena is not None:
-            return self.arena[i, :n]
-        return scratch.array("spilled delta", (n, self._shape[2]), np.float32)
-
-    def filled(self, i: int, delta: np.ndarray) -> None:
-        """Block ``i`` has written its delta."""
-        if self.arena is None:
-            offset = i * self._shape[1] * self._shape[2] * 4
-            write_all(self._fd, delta, offset)
-
-    def window(
-        self, lo: np.ndarray, hi: np.ndarray, scratch: Scratch
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """(arena, vocabs, lo, hi) holding rows lo[r]..hi[r]-1 of every slot."""
-        if self.arena is not None:
-            return self.arena, self.vocabs, lo, hi
-        slots, width = len(lo), self._shape[2]
-        most = max(int((hi - lo).max()), 1)
-        part = scratch.array("delta window", (slots, most, width), np.float32)
-        vocabs = np.zeros((slots, most), np.int32)
-        for r in range(slots):
-            n = int(hi[r] - lo[r])
-            if n:
-                read_all(self._fd, part[r, :n], (r * self._shape[1] + int(lo[r])) * width * 4, "a spilled delta")
-                vocabs[r, :n] = self.vocabs[r, lo[r] : hi[r]]
-        return part, vocabs, np.zeros(slots, np.int64), hi - lo
-
-    def clear(self) -> None:
-        """Forget the round."""
-        self.used[:] = 0
-
-    def close(self) -> None:
-        """Give back the scratch file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-
-def write_all(fd: int, array: np.ndarray, offset: int) -> None:
-    """pwrite the whole array."""
-    view = memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
-    while len(view):
-        n = os.pwrite(fd, view[: 1 << 26], offset)
-        view, offset = view[n:], offset + n
-
-
-def read_all(fd: int, array: np.ndarray, offset: int, what: str) -> None:
-    """pread into the whole array; StoreError when the file ends before."""
-    view = memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
-    while len(view):
-        n = os.preadv(fd, [view[: 1 << 26]], offset)
-        if n == 0:
-            raise StoreError(f"{what} is shorter than recorded; start again from an older checkpoint")
-        view, offset = view[n:], offset + n
 
 
 class DenseTable:
@@ -184,20 +107,20 @@ class DenseTable:
             return bool((cuts[:, i + 1] > cuts[:, i]).any())
 
         def add(i: int, rows: np.ndarray, change: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
-            first = int(self._edges[i])
-            arena, vocabs, lo, hi = deltas.window(cuts[:, i].copy(), cuts[:, i + 1].copy(), scratch)
-            scatter_rows(
-                rows,
-                first,
-                arena[:blocks],
-                vocabs[:blocks],
-                lo,
-                hi,
-                factor,
-                self._mass(i) if hold else np.zeros(0),
-                change,
-                worst,
-            )
+            first, mass = int(self._edges[i]), self._mass(i) if hold else np.zeros(0)
+            step, end = deltas.rows_at_once(len(rows)), cuts[:, i].copy()
+            for at in range(0, len(rows), step):
+                begin, stop = end, cuts[:, i + 1].copy()
+                if at + step < len(rows):
+                    for r in range(blocks):
+                        left = deltas.vocabs[r, begin[r] : stop[r]]
+                        stop[r] = begin[r] + np.searchsorted(left, first + at + step)
+                arena, vocabs, lo, hi = deltas.window(begin.copy(), stop.copy(), scratch)
+                scatter_rows(
+                    rows[at : at + step], first + at, arena[:blocks], vocabs[:blocks], lo, hi, factor,
+                    mass[at : at + step], change, worst,
+                )  # fmt: skip
+                end = stop
 
         self._over_ranges(touched, add)
         deltas.clear()
@@ -212,8 +135,10 @@ class DenseTable:
         def add(i: int, rows: np.ndarray, change: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
             for r, (vocab, d) in enumerate(deltas):
                 first, lo, hi = int(self._edges[i]), int(cuts[r, i]), int(cuts[r, i + 1])
-                if hi > lo:
-                    scatter_sparse(rows, first, d.ptr, d.topic, d.value, vocab, lo, hi, change)
+                if hi > lo:  # slices: of arrays in RAM a view, of spilled ones what is read
+                    a, b = int(d.ptr[lo]), int(d.ptr[hi])
+                    ptr = d.ptr[lo : hi + 1] - a
+                    scatter_sparse(rows, first, ptr, d.topic[a:b], d.value[a:b], vocab[lo:hi], 0, hi - lo, change)
 
         self._over_ranges(touched, add)
 

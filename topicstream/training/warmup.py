@@ -12,7 +12,8 @@ from topicstream import machine
 from topicstream.corpus.block import Block
 from topicstream.corpus.format import from_gaps, localise, number_words
 from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Out, Rows, Scratch, SparseDelta, padded
-from topicstream.training.tables import Deltas, DenseTable, aligned_zeros
+from topicstream.training.deltas import Deltas
+from topicstream.training.tables import DenseTable, aligned_zeros
 
 
 def _buffers(specs: dict[str, ArraySpec], block: Block) -> dict[str, np.ndarray]:
@@ -38,6 +39,7 @@ def warm_up(engine: Engine, weighted: bool) -> Warmed:
     with event.install_recorder("numba:compile") as compiled:
         compile_driver(engine)
         compile_kernels(engine, weighted)
+    machine.drop_library_pages()
     return Warmed(machine.resident_bytes(), bool(compiled.buffer))
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from topicstream.engines.base import BlockShape, Engine
 from topicstream.parallel.rounds import Workers
+from topicstream.training.deltas import Deltas, Spill
 from topicstream.training.plan import Plan
-from topicstream.training.tables import Deltas, DenseTable
+from topicstream.training.tables import DenseTable
 
 
 def sweep(work: Path) -> None:
@@ -51,3 +52,9 @@ def new_deltas(
         for name, spec in engine.tables.items()
         if spec.layout == "dense" and spec.delta == "dense"
     }
+
+
+def new_spill(engine: Engine, work: Path, plan: Plan) -> Spill | None:
+    """Where sparse deltas wait for the end of the round, when the plan has no room for them."""
+    sparse = any(spec.layout == "packed" or spec.delta == "sparse" for spec in engine.tables.values())
+    return Spill(work / "sparse-deltas.scratch") if plan.deltas_on_disk and sparse else None

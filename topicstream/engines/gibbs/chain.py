@@ -24,7 +24,7 @@ from topicstream.engines.base import (
 from topicstream.errors import InputError, TopicsError
 from topicstream.kernels.count_priors import BINS, learn_alpha, learn_beta, words_loglik
 from topicstream.kernels.draws import random_topics, seeded_topics
-from topicstream.kernels.packed import count_assigned
+from topicstream.kernels.packed import count_assigned, topic_bits
 
 LOWEST, HIGHEST = 1e-5, 100.0  # bounds of a learned prior
 
@@ -103,8 +103,8 @@ class Chain(Engine):
 
     def block_cells(self) -> int:
         """At least 32 blocks a pass where possible: rows are copied in and out once a block, so blocks are larger than
-        those of the engines that read rows in place."""
-        return int(min(max(self.shape.cells // 32, 1 << 16), 1 << 20))
+        those of the engines that read rows in place; bounded so that the copies fit beside the table in 300 MB."""
+        return int(min(max(self.shape.cells // 32, 1 << 16), 1 << 18))
 
     def start(
         self,
@@ -149,9 +149,18 @@ class Chain(Engine):
         return keep_delta(out, ptr, topic[:used], value[:used])
 
     def scratch_bytes(self, block: BlockShape) -> int:
-        """The arena, the gathered rows and the deltas: at most one entry a token beside the rows' own."""
-        entries = min(block.words * self.shape.topics, int(self.shape.tokens))
-        return 16 * entries + 28 * block.tokens + 32 * block.words + 96 * self.shape.topics
+        """The gathered rows, and the changes as they are found: two for a token that moved."""
+        return self._row_bytes(block) + 20 * block.tokens + 32 * block.words + 96 * self.shape.topics
+
+    def _row_bytes(self, block: BlockShape, more: int = 0) -> int:
+        """The block's packed rows at their largest, with ``more`` entries beside; 8 bytes an entry where a count may leave
+        no room for the topic in 4."""
+        entries = min(block.words * self.shape.topics, (block.table_entries or int(self.shape.tokens)) + more)
+        heaviest = block.heaviest or int(self.shape.tokens)
+        return entries * (4 if heaviest < 1 << (32 - topic_bits(self.shape.topics)) else 8)
+
+    def keep_bytes(self, block: BlockShape) -> int:
+        return 16 * block.tokens + 8 * block.words
 
     def takes_sample(self, pass_number: int) -> bool:
         o = self.options

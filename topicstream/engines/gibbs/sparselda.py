@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.engines.base import Key, Out, PackedRows
+from topicstream.engines.base import BlockShape, Key, Out, PackedRows
 from topicstream.engines.gibbs.chain import Chain, keep_delta
 from topicstream.errors import TopicsError
 from topicstream.kernels.count_priors import close_document
@@ -307,3 +307,7 @@ class SparseLDA(Chain):
         work, seen = np.zeros(k, np.int32), scratch.array("seen", 2 * k, np.int64)
         used = differences(phi.ptr, phi.entries, start, length, arena, m, work, seen, ptr, topic, value)
         out.delta["phi"] = keep_delta(out, ptr, topic[:used], value[:used])
+
+    def scratch_bytes(self, block: BlockShape) -> int:
+        """The arena beside what every sampler holds: the rows with room for what may enter, a row begins a cache line."""
+        return super().scratch_bytes(block) + self._row_bytes(block, block.tokens) + 64 * block.words

@@ -126,9 +126,11 @@ class SparseBeliefPropagation(Engine):
         beta = 0.01 if self.options.beta is None else self.options.beta
         return {"alpha": np.full(self.shape.topics, alpha, np.float64), "beta": np.array([beta], np.float64)}
 
-    # larger blocks than other engines: a row of phi is read once a block, so its cost a cell falls with the block
+    # larger blocks than other engines: a row of phi is read once a block, so its cost a cell falls with the block; bounded
+    # so that rows, messages and deltas of a block fit 300 MB at a hundred topics and 512 MB at a thousand
     def block_cells(self) -> int:
-        return int(min(max(self.shape.cells // 12, 1 << 16), 1 << 20))
+        cells = min(max(self.shape.cells // 12, 1 << 16), 3 << 17)
+        return int(max(min(cells, (3 << 26) // self.columns), 1 << 12))
 
     def block_docs(self) -> int:
         # the start keeps a row of K floats a document: 64 MB of them a thread
@@ -142,8 +144,10 @@ class SparseBeliefPropagation(Engine):
         return min(words * self.columns, 2 * self.width * cells) + LANES
 
     def scratch_bytes(self, block: BlockShape) -> int:
-        entries = self._most_entries(block.words, block.cells)
-        return 16 * block.words + 24 * block.cells + 4 * block.docs * self.columns + 6 * entries + 64 * self.columns
+        return 16 * block.words + 24 * block.cells + 4 * block.docs * self.columns + 64 * self.columns
+
+    def keep_bytes(self, block: BlockShape) -> int:
+        return 8 * block.words + 6 * self._most_entries(block.words, block.cells)
 
     def start(
         self,

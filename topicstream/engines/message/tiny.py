@@ -69,10 +69,12 @@ class TinyEngine(Engine):
         return block.words * 17 + block.cells * 8 + 8 * row + folded + 4096
 
     def block_cells(self) -> int:
-        """Wide rows want big blocks, so that a row copied into the delta serves many cells; 16 blocks a pass or more."""
+        """Wide rows want big blocks, so that a row copied into the delta serves many cells; 16 blocks a pass or more; no
+        more than 2^27 / K, so that the rows and their deltas fit 512 MB at a thousand topics."""
         width, cells = padded(self.shape.topics), self.shape.cells
         least = 1 << (16 if width < 64 else 17 if width < 256 else 18)
-        return int(min(max(cells // 64, min(least, max(cells // 16, 1 << 16))), 1 << 20))
+        cells = min(max(cells // 64, min(least, max(cells // 16, 1 << 16))), 1 << 20)
+        return int(max(min(cells, (1 << 27) // width), 1 << 12))
 
     # -- pieces of a visit -----------------------------------------------------------------------------------------
     def priors(self, params: Mapping[str, np.ndarray], out: Out) -> tuple[np.ndarray, float]:

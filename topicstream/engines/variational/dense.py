@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.engines.variational.rows import LEAST_Z, sweep, take_counts, take_rows
 from topicstream.engines.variational.weights import log_weights
 from topicstream.kernels import simd
 from topicstream.kernels.digamma import digamma, exp, exp_digamma, lgamma, log
 from topicstream.kernels.jit import fast_kernel, kernel
 
-LEAST_Z = 1e-20  # below this a cell's normaliser is recomputed in logarithms
 LEAST_T = 1e-37
 
 # Columns of what a document's visit reports
@@ -63,14 +63,6 @@ def _hard_cell(src, u, n_used, alpha, work):
     return most + np.log(total)
 
 
-@kernel(forceinline=True)
-def copy_row(source, i, target, j):
-    """target[j] = source[i]: the document's rows side by side are streamed, its scattered ones are waited for."""
-    width = source.shape[1]
-    for k in range(0, width, 16):
-        simd.store(target, j * width + k, simd.load(source, i * width + k))
-
-
 @kernel
 def copy_array(source, target):
     """target[:] = source, one-dimensional."""
@@ -88,60 +80,18 @@ def longest_document(indptr):
 
 
 @kernel
-def sweep(first, last, counts, own, t, z, acc):
-    """z[j] and acc[k] = sum_j (c_j / z_j) own[j, k] over a document's cells; hard cells are left out of acc.
-
-    Four rows at a time: t and acc are read once for the four, and the rows are still near for their second use.
-    Returns the number of hard cells.
-    """
-    width, cells = own.shape[1], last - first
-    least, zero = np.float32(LEAST_Z), np.float32(0)
-    nothing = simd.splat(zero)
-    hard = 0
-    for k in range(0, width, 16):
-        simd.store(acc, k, nothing)
-    for i in range(0, cells, 4):
-        # a last group of fewer than four repeats its last cell with weight 0
-        i1, i2, i3 = min(i + 1, cells - 1), min(i + 2, cells - 1), min(i + 3, cells - 1)
-        o0, o1, o2, o3 = i * width, i1 * width, i2 * width, i3 * width
-        v0, v1, v2, v3 = nothing, nothing, nothing, nothing
-        for k in range(0, width, 16):
-            y = simd.load(t, k)
-            v0 = simd.fma(simd.load(own, o0 + k), y, v0)
-            v1 = simd.fma(simd.load(own, o1 + k), y, v1)
-            v2 = simd.fma(simd.load(own, o2 + k), y, v2)
-            v3 = simd.fma(simd.load(own, o3 + k), y, v3)
-        z0, z1, z2, z3 = simd.total(v0), simd.total(v1), simd.total(v2), simd.total(v3)
-        z[i], z[i1], z[i2], z[i3] = z0, z1, z2, z3
-        g0 = np.float32(counts[first + i]) / z0 if z0 > least else zero
-        g1 = np.float32(counts[first + i1]) / z1 if z1 > least and i + 1 < cells else zero
-        g2 = np.float32(counts[first + i2]) / z2 if z2 > least and i + 2 < cells else zero
-        g3 = np.float32(counts[first + i3]) / z3 if z3 > least and i + 3 < cells else zero
-        w0, w1, w2, w3 = simd.splat(g0), simd.splat(g1), simd.splat(g2), simd.splat(g3)
-        for k in range(0, width, 16):
-            y = simd.fma(w0, simd.load(own, o0 + k), simd.load(acc, k))
-            y = simd.fma(w1, simd.load(own, o1 + k), y)
-            x = simd.fma(w3, simd.load(own, o3 + k), w2 * simd.load(own, o2 + k))
-            simd.store(acc, k, x + y)
-    for j in range(cells):
-        if not z[j] > least:
-            hard += 1
-    return hard
-
-
-@kernel
-def _inner(src, first, last, words, counts, own, t, z, acc, n_used, n, alpha, work):
+def _inner(src, first, cells, words, x, own, width, t, z, acc, n_used, n, alpha, work):
     """One inner iteration: from t to n (float64[P]).  n_used: N_dk behind t.  Returns (max |change|, hard cells)."""
-    hard = sweep(first, last, counts, own, t, z, acc)
+    hard = sweep(cells, x, own, width, t, z, acc)
     change = 0.0
     for k in range(src.topics):
         n[k] = np.float64(acc[k]) * t[k]
     if hard > 0:
-        for i in range(first, last):
-            if not z[i - first] > np.float32(LEAST_Z):
-                _hard_cell(src, words[i], n_used, alpha, work)
+        for j in range(cells):
+            if not z[j] > np.float32(LEAST_Z):
+                _hard_cell(src, words[first + j], n_used, alpha, work)
                 for k in range(src.topics):
-                    n[k] += counts[i] * work[k]
+                    n[k] += x[j] * work[k]
     for k in range(src.topics):
         change = max(change, abs(n[k] - max(n_used[k], 0.0)))
     return change, hard
@@ -206,8 +156,8 @@ def smallest_active(n, topics, tried):
 
 @kernel
 def dense_step(
-    src, indptr, words, counts, e, log_scale, alpha, tol, most_inner, restarts, restart_inner, delta, reports, rows,
-    lanes, z_of
+    src, indptr, words, counts, e, log_scale, alpha, tol, most_inner, restarts, restart_inner, delta, reports, own,
+    lanes, x, z_of
 ):  # fmt: skip
     """Visit every document of a block.
 
@@ -219,7 +169,8 @@ def dense_step(
     delta                   float32[U, P], zeroed by the caller: += x_w r_wk
     reports                 float64[D, REPORTS]: bound, log-likelihood, inner iterations, 1 if capped, restarts tried,
                             accepted, hard cells
-    rows, lanes, z_of       buffers, aligned to 64 bytes: float32[longest document, P], [3, P], [2, longest]
+    own, lanes, x, z_of     buffers, aligned to 64 bytes: float32[(longest document + 8) * P], [3, P], [longest + 16],
+                            [2, longest + 16]
     """
     width, topics = e.shape[1], src.topics
     t, acc, t_trial = lanes[0], lanes[1], lanes[2]
@@ -229,9 +180,10 @@ def dense_step(
         first, last = indptr[d], indptr[d + 1]
         if last == first:
             continue
-        for i in range(first, last):
-            copy_row(e, words[i], rows, i - first)
-        own, z, z_trial = rows[: last - first], z_of[0], z_of[1]
+        cells = last - first
+        take_rows(e, words, first, cells, own)
+        take_counts(counts, first, cells, x)
+        z, z_trial = z_of[0], z_of[1]
         for k in range(width):
             t[k] = 1.0 if k < topics else 0.0
             t_trial[k] = 0.0
@@ -239,7 +191,7 @@ def dense_step(
         used[0] = -1.0
         inner, hard, change = 0, 0, np.inf
         while True:
-            change, hard = _inner(src, first, last, words, counts, own, t, z, acc, used, n, alpha, work)
+            change, hard = _inner(src, first, cells, words, x, own, width, t, z, acc, used, n, alpha, work)
             inner += 1
             if (change < tol and inner > 1) or inner >= most_inner:
                 break
@@ -259,7 +211,7 @@ def dense_step(
                 copy_array(n_trial, used_trial)
                 prior_weights(used_trial, alpha, topics, t_trial)
                 change, hard_trial = _inner(
-                    src, first, last, words, counts, own, t_trial, z_trial, acc, used_trial, n_trial, alpha, work
+                    src, first, cells, words, x, own, width, t_trial, z_trial, acc, used_trial, n_trial, alpha, work
                 )
                 inner += 1
                 if change < tol:
@@ -274,7 +226,7 @@ def dense_step(
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
                 t, t_trial, z, z_trial = t_trial, t, z_trial, z
         reports[d, BOUND], reports[d, LOGLIK], reports[d, INNER], reports[d, HARD] = bound, fit, inner, hard
-        _write(first, last, words, counts, own, t, z, delta)
+        _write(first, cells, words, x, own, t, z, delta)
         if hard > 0:
             for i in range(first, last):
                 if not z[i - first] > np.float32(LEAST_Z):
@@ -284,12 +236,13 @@ def dense_step(
 
 
 @kernel
-def _write(first, last, words, counts, own, t, z, delta):
+def _write(first, cells, words, x, own, t, z, delta):
     """delta[u, k] += x_w r_wk of a document's cells, hard ones left out."""
     width = delta.shape[1]
-    for i in range(first, last):
-        if z[i - first] > np.float32(LEAST_Z):
-            o, j = words[i] * width, (i - first) * width
-            g = simd.splat(np.float32(counts[i]) / z[i - first])
+    for j in range(cells):
+        if z[j] > np.float32(LEAST_Z):
+            o, at = words[first + j] * width, j * width
+            g = simd.splat(x[j] / z[j])
             for k in range(0, width, 16):
-                simd.store(delta, o + k, simd.fma(g * simd.load(own, j + k), simd.load(t, k), simd.load(delta, o + k)))
+                v = simd.fma(g * simd.load(own, at + k), simd.load(t, k), simd.load(delta, o + k))
+                simd.store(delta, o + k, v)

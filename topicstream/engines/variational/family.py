@@ -77,8 +77,7 @@ class Variational(Engine):
 
     def scratch_bytes(self, block: BlockShape) -> int:
         width = padded(self.shape.topics)
-        document = min(block.words, block.cells)  # cells of the longest there can be
-        return (block.words + document) * (width * 4 + 8) + 8 * block.docs * dense.REPORTS + 128 * width
+        return (block.words + block.document) * (width * 4 + 8) + 8 * block.docs * dense.REPORTS + 128 * width
 
     def dense_visit(
         self,
@@ -114,9 +113,10 @@ class Variational(Engine):
             RESTART_INNER,
             delta,
             reports,
-            out.scratch.array("document", (longest, width), np.float32),
+            out.scratch.array("document", (longest + 8) * width, np.float32),
             out.scratch.array("lanes", (3, width), np.float32),
-            out.scratch.array("normalisers", (2, longest), np.float32),
+            out.scratch.array("document's counts", longest + 16, np.float32),
+            out.scratch.array("normalisers", (2, longest + 16), np.float32),
         )
         self.report(block, reports, out)
         out.stats["local_bound"][0] = out.stats["bound"][0] - bounds.data_term(src, delta)

@@ -25,24 +25,32 @@ class Memoized(Sparse):
     starts = ("documents", "kmeans", "warm")
     tracks_bound: ClassVar[bool] = True
 
+    def block_cells(self) -> int:
+        """Small enough that lists, statistics and their changes fit 300 MB at a hundred topics."""
+        return min(super().block_cells(), 1 << 18)
+
     @property
     def tables(self) -> Mapping[str, TableSpec]:
         return {"phi": TableSpec(row_mass=True, delta="dense" if self.dense else "sparse")}
 
     @property
     def memory(self) -> Mapping[str, ArraySpec]:
-        topics, most = self.shape.topics, self.most
+        topics = self.shape.topics
         if self.dense:
             return {"statistic": ArraySpec("block", "float32", limit=lambda b: b.words * topics)}
 
-        def entries(b: BlockShape) -> int:
-            return min(b.cells * most, b.words * topics)
-
         return {
             "ptr": ArraySpec("block", "int32", limit=lambda b: b.words + 1),
-            "topic": ArraySpec("block", "uint16", limit=entries),
-            "value": ArraySpec("block", "float32", limit=entries),
+            "topic": ArraySpec("block", "uint16", limit=self._most_entries),
+            "value": ArraySpec("block", "float32", limit=self._most_entries),
         }
+
+    def _most_entries(self, block: BlockShape) -> int:
+        """Of a block's statistic."""
+        return min(block.cells * self.most, block.words * self.shape.topics)
+
+    def keep_bytes(self, block: BlockShape) -> int:
+        return 0 if self.dense else 8 * block.words + 2 * 6 * self._most_entries(block)
 
     def start(
         self,

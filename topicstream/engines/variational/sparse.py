@@ -25,24 +25,23 @@ from topicstream.engines.variational.dense import (
     HARD,
     INNER,
     LEAST_T,
-    LEAST_Z,
     LOGLIK,
     TRIED,
     count_terms,
     log_fit,
     smallest_active,
-    sweep,
 )
+from topicstream.engines.variational.rows import LEAST_Z, clear_rows, sweep, take_counts
 from topicstream.engines.variational.weights import log_weights
 from topicstream.kernels import simd
 from topicstream.kernels.digamma import digamma, exp, exp_digamma
-from topicstream.kernels.gather import gather, index
 from topicstream.kernels.jit import kernel
+from topicstream.kernels.select import append
 
 EPSILON = 1e-10  # tokens: less is none
 FAINT = -11.5  # log weight against the largest topic: e**-11.5 = 1e-5
 ALWAYS, EVERY = 5, 10  # selections: inner iterations 1 .. ALWAYS, then every EVERY-th
-NARROW = 0.4  # share of active topics below which columns are copied
+NARROW = 0.8  # share of active topics below which columns are copied
 
 
 @kernel
@@ -72,17 +71,17 @@ def _hard_top(src, u, active, width, used, alpha, most, work, scores):
 
 
 @kernel
-def _first(first, last, words, counts, most, topic, value, n):
+def _first(first, cells, words, x, most, topic, value, n):
     """Inner iteration 1: N_dk from the words' own best topics; n: float64[P]."""
     for k in range(len(n)):
         n[k] = 0.0
-    for i in range(first, last):
-        o, total = words[i] * most, np.float32(0)
+    for i in range(cells):
+        o, total = words[first + i] * most, np.float32(0)
         for j in range(o, o + most):
             if value[j] == 0:
                 break
             total += value[j]
-        g = counts[i] / total
+        g = x[i] / total
         for j in range(o, o + most):
             if value[j] == 0:
                 break
@@ -111,12 +110,20 @@ def _shrink(used, alpha, active, count, room):
 
 
 @kernel
-def _gather(first, last, words, e, active, own, width):
-    """own[j, a] = e[u_j, active[a]]; the padding repeats topic 0, where t is zero."""
-    for i in range(first, last):
-        o, at = (i - first) * width, words[i] * e.shape[1]
-        for a in range(0, width, 16):
-            simd.store(own, o + a, gather(e, at, index(active, a)))
+def _narrow(first, cells, words, source, wide, width, stays, own, new_width):
+    """own[j] = the columns of the document's rows where ``stays`` is 1, side by side.
+
+    source: the block's rows where ``wide``, else own itself, rows of ``width``: new_width is at least 16 less, so that
+    nothing is overwritten before it is read.
+    """
+    one = simd.splat(np.float32(1))
+    for j in range(cells):
+        at = words[first + j] * width if wide else j * width
+        to = j * new_width
+        for k in range(0, width, 16):
+            to += append(own, to, simd.load(source, at + k), simd.load(stays, k), one)
+        simd.store(own, to, simd.splat(np.float32(0)))
+    clear_rows(own, cells, new_width)
 
 
 @kernel
@@ -138,19 +145,19 @@ def _alive(n, alpha, width, used):
 
 @kernel
 def _inner(
-    src, first, cells, words, counts, source, wide, kept, width, t, most, selecting, again, p, work, totals, acc, z, active,
-    used, n, alpha, logs, scores
+    src, first, cells, words, x, source, wide, kept, last, width, t, most, selecting, again, p, work, low, totals, acc, z,
+    active, used, n, alpha, logs, scores
 ):  # fmt: skip
     """One inner iteration on the columns: t, kept, z and n from used.  Returns (max |change|, hard cells)."""
     _weigh(used, alpha, width, t)
     if selecting:
         hard = select_cells(
-            first, cells, words, counts, source, wide, kept, width, t, most, again, p, work, totals, acc, z
-        )
+            first, cells, words, x, source, wide, kept, last, width, t, most, again, p, work, low, totals, acc, z
+        )  # fmt: skip
         for a in range(width):
             n[a] = acc[a]
     else:
-        hard = sweep(first, first + cells, counts, kept[: cells * width].reshape(cells, width), t, z, acc)
+        hard = sweep(cells, x, kept, width, t, z, acc)
         for a in range(width):
             n[a] = np.float64(acc[a]) * t[a]
     if hard > 0:
@@ -158,7 +165,7 @@ def _inner(
             if not z[j] > np.float32(LEAST_Z):
                 _hard_top(src, words[first + j], active, width, used, alpha, most, logs, scores)
                 for a in range(width):
-                    n[a] += counts[first + j] * scores[a]
+                    n[a] += x[j] * scores[a]
     change = 0.0
     for a in range(width):
         change = max(change, abs(n[a] - used[a]))
@@ -185,22 +192,22 @@ def _bound(
 @kernel
 def sparse_step(
     src, indptr, words, counts, e, log_scale, alpha, tol, most_inner, restarts, restart_inner, most, best_topic,
-    best_value, reports, cell_topic, cell_value, own_of, kept_of, lanes, z_of
+    best_value, reports, cell_topic, cell_value, own, kept_of, lanes, x, z_of
 ):  # fmt: skip
     """Visit every document of a block; arguments as ``dense.dense_step`` and
 
     most                     L
     best_topic, best_value   ``best_of_words``
     cell_topic, cell_value   uint16 and float32 [nnz * L + 16]: topics of each cell and x_w r_wk (0 ends the list)
-    own_of, kept_of          float32[longest * P] and [2, longest * P]
-    lanes, z_of              float32[8, P] and [2, longest]
+    own, kept_of             float32[(longest + 8) * P + 16] and [2, (longest + 8) * P + 16]
+    lanes, x, z_of           float32[12, P + 16], [longest + 16] and [2, longest + 16]
     """
     full, topics = e.shape[1], src.topics
-    t, acc, t_trial = lanes[0], lanes[1], lanes[2]
-    p, work = lanes[3:7].reshape(4 * full), lanes[7]
+    t, acc, t_trial, stays = lanes[0], lanes[1], lanes[2], lanes[3]
+    p, work = lanes[4:8].reshape(4 * (full + 16)), lanes[8:12].reshape(4 * (full + 16))
     n, used, n_trial, used_trial = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full)
     logs, scores, columns, tried = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full, np.uint8)
-    active, totals = np.zeros(full, np.uint16), np.zeros(4, np.float32)
+    active, low, totals = np.zeros(full, np.uint16), np.zeros(4, np.float32), np.zeros(4, np.float32)
     flat = e.reshape(e.size)
     prior = 0.0
     for k in range(topics):
@@ -211,7 +218,8 @@ def sparse_step(
         if cells == 0:
             continue
         z, z_trial, kept, kept_trial = z_of[0], z_of[1], kept_of[0], kept_of[1]
-        _first(first, last, words, counts, most, best_topic, best_value, n)
+        take_counts(counts, first, cells, x)
+        _first(first, cells, words, x, most, best_topic, best_value, n)
         for k in range(full):
             active[k], columns[k], tried[k] = k, alpha[k] if k < topics else 1.0, 0
         inner, hard, change, width, narrow = 1, 0, np.inf, full, False
@@ -223,14 +231,18 @@ def sparse_step(
             if selecting:
                 hurry = inner >= ALWAYS or inner >= most_inner or change < tol or alive < NARROW * topics
                 if (hurry and not narrow) or (narrow and -(-alive // 16) * 16 < width):
+                    for a in range(width):
+                        stays[a] = 1.0 if used[a] > 0.0 else 0.0
+                    source, wide = own if narrow else flat, not narrow
+                    new_width = -(-alive // 16) * 16
+                    _narrow(first, cells, words, source, wide, width, stays, own, new_width)
                     _shrink(used, columns, active, width, full)
-                    narrow, again, width = True, False, -(-alive // 16) * 16
-                    _gather(first, last, words, e, active, own_of, width)
+                    narrow, again, width = True, False, new_width
             wide = not narrow  # variables, not literals: numba would compile _inner anew for each
-            source = flat if wide else own_of
+            source = flat if wide else own
             change, hard = _inner(
-                src, first, cells, words, counts, source, wide, kept[:0] if wide else kept, width, t, most, selecting,
-                again, p, work, totals, acc, z, active, used, n, columns, logs, scores
+                src, first, cells, words, x, source, wide, kept[:0] if wide else kept, kept, width, t, most, selecting,
+                again, p, work, low, totals, acc, z, active, used, n, columns, logs, scores
             )  # fmt: skip
             if narrow and (change < tol or inner >= most_inner):
                 break
@@ -264,10 +276,10 @@ def sparse_step(
             hard_trial = 0
             for step in range(restart_inner):
                 _alive(n_trial, columns, width, used_trial)
-                selecting, again, wide = step == 0, step < 0, step < 0
+                selecting, again, wide = step == 0, step == 0, step < 0
                 change, hard_trial = _inner(
-                    src, first, cells, words, counts, own_of, wide, kept_trial, width, t_trial, most, selecting, again, p,
-                    work, totals, acc, z_trial, active, used_trial, n_trial, columns, logs, scores
+                    src, first, cells, words, x, own, wide, kept_trial, kept, width, t_trial, most, selecting, again, p,
+                    work, low, totals, acc, z_trial, active, used_trial, n_trial, columns, logs, scores
                 )  # fmt: skip
                 inner += 1
                 if change < tol:
@@ -301,13 +313,13 @@ def sparse_step(
         for j in range(cells):
             i = first + j
             if z[j] > np.float32(LEAST_Z):
-                g = simd.splat(np.float32(counts[i]) / z[j])
+                g = simd.splat(x[j] / z[j])
                 for k in range(0, width, 16):
                     simd.store(p, k, g * simd.load(kept, j * width + k) * simd.load(t, k))
             else:
                 _hard_top(src, words[i], active, width, used, columns, most, logs, scores)
                 for a in range(width):
-                    p[a] = counts[i] * scores[a]
+                    p[a] = x[j] * scores[a]
             at = i * most
             collect(p, width, most, cell_topic, cell_value, at)
             for a in range(at, at + most):

@@ -47,9 +47,8 @@ class Sparse(Variational):
     def scratch_bytes(self, block: BlockShape) -> int:
         if self.dense:
             return super().scratch_bytes(block)
-        document = min(block.words, block.cells)
         lists = 6 * self.most * (block.words + block.cells) + 12 * block.cells + 24 * block.words
-        return super().scratch_bytes(block) + lists + 8 * document * padded(self.shape.topics)
+        return super().scratch_bytes(block) + lists + 8 * (block.document + 16) * padded(self.shape.topics)
 
     def sparse_visit(
         self,
@@ -65,7 +64,7 @@ class Sparse(Variational):
         src, e, log_scale, alpha = self.weigh(block, rows, totals, params, out, starting)
         longest, width, most = dense.longest_document(block.indptr), e.shape[1], self.most
         scratch = out.scratch
-        lanes = scratch.array("lanes", (8, width), np.float32)
+        lanes = scratch.array("lanes", (12, width + 16), np.float32)
         best_topic = scratch.array("best topics", block.n_words * most + 16, np.uint16)
         best_value = scratch.array("best weights", block.n_words * most + 16, np.float32)
         choice.best_of_words(e, most, lanes[0], lanes[1], best_topic, best_value)
@@ -91,10 +90,11 @@ class Sparse(Variational):
             reports,
             cell_topic,
             cell_value,
-            scratch.array("document", longest * width, np.float32),
-            scratch.array("kept", (2, longest * width), np.float32),
+            scratch.array("document", (longest + 8) * width + 16, np.float32),
+            scratch.array("kept", (2, (longest + 8) * width + 16), np.float32),
             lanes,
-            scratch.array("normalisers", (2, longest), np.float32),
+            scratch.array("document's counts", longest + 16, np.float32),
+            scratch.array("normalisers", (2, longest + 16), np.float32),
         )
         self.report(block, reports, out)
         return src, cell_topic, cell_value

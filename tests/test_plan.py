@@ -1,0 +1,157 @@
+"""The memory plan on the shape of a large corpus: what has to fit does, what does not is refused in words."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.planted import draw, store
+from topicstream import machine
+from topicstream.engines import engines, find
+from topicstream.engines.base import BlockShape, Rule, Scratch, Shape, SparseDelta
+from topicstream.errors import DoesNotFit
+from topicstream.training import plan as planning
+from topicstream.training.checkpoint import content_hash
+from topicstream.training.deltas import Spill
+from topicstream.training.loop import make_options, train
+from topicstream.training.plan import make_plan, memory_bytes
+from topicstream.training.progress import Progress
+
+# measured on 787,244 made documents of 51,859,491 cells (scripts/make_corpus.py --cells 52e6): cells of a block -> its words
+WORDS_OF = {
+    5488: 3481,
+    16777: 8278,
+    66576: 22465,
+    133152: 35568,
+    199728: 45560,
+    393216: 66281,
+    599184: 81032,
+    810303: 92098,
+}
+DOCS, WORDS, CELLS, TOKENS, HEAVIEST = 787_244, 141_043, 51_859_491, 70_400_000, 2_933_060
+TABLE_ENTRIES = {10: 1_405_374, 100: 9_290_866, 1000: 21_366_914}
+BASE = 92 << 20  # resident after imports, kernels from the cache and letting go of library pages
+
+ALL = sorted(engines())
+
+
+def plan_for(name: str, topics: int, limit: int, **more):
+    kind = find(name)
+    engine = kind(Shape(DOCS, WORDS, CELLS, float(TOKENS), topics), make_options(kind, {}))
+    layout = engine.layout()
+    cells = min(layout.block_cells, layout.block_docs * 86)
+    docs = min(-(-cells * DOCS // CELLS), layout.block_docs) + 60
+    words = int(np.interp(cells, list(WORDS_OF), list(WORDS_OF.values())))
+    block = BlockShape(docs, cells, int(cells * 1.37), words, 466, TABLE_ENTRIES[topics], HEAVIEST)
+    kept = memory_bytes(engine, BlockShape(DOCS, CELLS, TOKENS, WORDS)) if engine.memory else 0
+    given = {"base": BASE, "threads": 2, "disk_free": 100 << 40} | more
+    return engine, make_plan(engine, layout, block, kept, limit=limit, **given)
+
+
+def dense_messages(name: str) -> bool:
+    kind = find(name)
+    engine = kind(Shape(1000, 1000, 50_000, 6e4, 1000), make_options(kind, {}))
+    return any(s.per == "cell" and s.width >= 1000 for s in engine.memory.values())
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("topics", "limit"), [(10, "300M"), (10, "512M"), (100, "300M"), (100, "512M"), (1000, "512M"), (1000, "2G")]
+)
+def test_what_has_to_fit_does(name, topics, limit):
+    small = machine.parse_bytes(limit) < 1 << 30
+    if small and dense_messages(name):
+        pytest.skip("stores K numbers a cell")
+    if small and topics == 1000 and name in ("gs", "sparselda"):
+        with pytest.raises(DoesNotFit, match="smallest limit"):  # packed rows have no place on disk
+            plan_for(name, topics, machine.parse_bytes(limit))
+        return
+    _, plan = plan_for(name, topics, machine.parse_bytes(limit))
+    assert plan.total <= machine.parse_bytes(limit)
+    assert plan.total >= BASE + (12 << 20)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_more_memory_is_never_planned_worse(name):
+    last = 0.0
+    for limit in ("300M", "512M", "1G", "2G", "8G", "64G"):
+        try:
+            _, plan = plan_for(name, 100, machine.parse_bytes(limit))
+        except DoesNotFit:
+            assert last == 0.0
+            continue
+        speed = plan.threads / ((4 if plan.tables_on_disk else 1) * (1.5 if plan.deltas_on_disk else 1))
+        assert speed >= last
+        last = speed
+    assert (plan.threads, plan.tables_on_disk, plan.deltas_on_disk, plan.prefetch) == (2, False, False, 2)
+
+
+def test_a_refusal_names_a_limit_that_is_enough():
+    with pytest.raises(DoesNotFit) as refused:
+        plan_for("atbp", 1000, 200 << 20)
+    found = re.search(r"smallest limit that would do is (\d+)M", str(refused.value))
+    assert found
+    engine, plan = plan_for("atbp", 1000, int(found[1]) << 20)
+    assert plan.threads == 1 and plan.tables_on_disk and plan.deltas_on_disk and plan.prefetch == 0
+    assert engine.rule is Rule.ADD
+
+
+def test_a_disk_that_is_too_small_is_named():
+    with pytest.raises(DoesNotFit, match=r"needs .* of disk \(block memory 5\d\d GB"):
+        plan_for("bp", 1000, 2 << 30, disk_free=60 << 30)
+
+
+def test_library_pages_come_back():
+    import pyarrow.compute as pc
+
+    before = machine.resident_bytes()
+    machine.drop_library_pages()
+    assert machine.resident_bytes() < before
+    assert pc.sum(np.arange(10)).as_py() == 45
+    assert np.linalg.inv(np.eye(3)).sum() == 3.0
+
+
+def test_spilled_deltas_are_read_back(tmp_path):
+    spill = Spill(tmp_path / "x.scratch")
+    assert not (tmp_path / "x.scratch").exists()  # it goes with the process
+    rng = np.random.default_rng(2)
+    made, kept = [], []
+    for n in (0, 5, 1000):
+        ptr = np.array([0, n // 3, n // 3, n], np.int64)
+        made.append(SparseDelta(ptr, rng.integers(0, 99, n).astype(np.uint16), rng.random(n).astype(np.float32)))
+        kept.append(spill.put(made[-1], Scratch()))
+    for one, two in zip(made, kept):
+        assert (one.ptr == two.ptr).all() and len(two.topic) == len(one.topic)
+        for part in (slice(0, None), slice(2, 4), slice(1, 1)):
+            assert (one.topic[part] == two.topic[part]).all() and two.topic[part].dtype == np.uint16
+            assert (one.value[part] == two.value[part]).all()
+    spill.clear()
+    again = spill.put(made[2], Scratch())
+    assert (again.value[:] == made[2].value).all()
+    spill.close()
+
+
+class Listening(Progress):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(-1)
+        self.said: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+
+@pytest.mark.parametrize("name", ["sparse-bp", "mvi", "gs", "sparselda", "atbp"])
+def test_deltas_on_disk_give_the_same_bits(name, tmp_path, monkeypatch):
+    _, indptr, words, counts = draw(docs=300, words=100, topics=5, length=60, seed=3)
+    corpus = store(tmp_path / "corpus.zarr", indptr, words, counts, 100)
+    given = {"algo": name, "topics": 5, "passes": 2, "tol": 0.0, "block_cells": 1500, "threads": 2}
+    train(corpus, tmp_path / "ram", **given, progress=Progress(-1))
+    monkeypatch.setattr(planning, "_slowness", lambda choice: -float(choice[2]))  # spilled first
+    told = Listening()
+    train(corpus, tmp_path / "spilled", **given, progress=told)
+    assert any("deltas spilled to disk" in line for line in told.said)
+    assert content_hash(tmp_path / "ram") == content_hash(tmp_path / "spilled")
