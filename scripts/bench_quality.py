@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import fcntl
 import fnmatch
 import json
 import shutil
@@ -37,6 +38,7 @@ import topicstream
 from topicstream.durable import read_json
 from topicstream.engines import engines
 
+TURN_SECONDS = 150.0
 KINDS = {"auto": "message"}
 """Family of what is not an engine by name."""
 
@@ -44,7 +46,8 @@ KINDS = {"auto": "message"}
 @dataclass(frozen=True)
 class Run:
     """One curve.  passes, every: scored every so many passes up to there; then: on to so many, scored every so many.
-    A peer's ``save`` are the passes at which it is scored; ``whole``: it must be run anew for each of them."""
+    A peer's ``save`` are the passes at which it is scored; ``whole``: it must be run anew for each of them; ``pieces``: it is
+    run in pieces up to each of these passes."""
 
     corpus: str
     topics: int
@@ -55,6 +58,7 @@ class Run:
     trainer: str = ""
     save: tuple[int, ...] = ()
     whole: bool = False
+    pieces: tuple[int, ...] = ()
 
     @property
     def key(self) -> str:
@@ -63,7 +67,8 @@ class Run:
 
 def tomotopy(corpus: str, topics: int, passes: int) -> Run:
     save = tuple(p for p in (1, 5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 250, 300, 400, 500) if p <= passes)
-    return Run(corpus, topics, "tomotopy", passes, trainer="tomotopy_lda", save=save)
+    pieces = tuple(p for p in (200, 350) if p < passes) if topics < 500 else tuple(p for p in (50, 100) if p < passes)
+    return Run(corpus, topics, "tomotopy", passes, trainer="tomotopy_lda", save=save, pieces=(*pieces, passes))
 
 
 def others(corpus: str, topics: int, passes: int) -> list[Run]:
@@ -134,8 +139,8 @@ def compile_kernels(run: Run, small: Path, work: Path) -> None:
         curve(small, Path(folder) / "model", run.name, run.topics, 2, 2)
 
 
-def measure(run: Run, data: Path, work: Path, python: str) -> list[tuple[int, float, float]]:
-    """(pass, seconds, perplexity) of a run."""
+def measure(run: Run, upto: int, data: Path, work: Path, python: str) -> list[tuple[int, float, float]]:
+    """(pass, seconds, perplexity) of a run, or of the piece of it that ends at ``upto``."""
     store = store_of(run.corpus, data, work)
     if not run.trainer:
         compile_kernels(run, store_of("kos", data, work), work)
@@ -145,30 +150,78 @@ def measure(run: Run, data: Path, work: Path, python: str) -> list[tuple[int, fl
             if run.name == "auto":
                 print(f"auto took {read_json(model / 'training.json')['engine']}", file=sys.stderr)
         return found
+    kept = work / f"{run.trainer}-{store.stem}-{run.topics}-1"
+    if run.pieces:
+        before = max((p for p in run.pieces if p < upto), default=0)
+        save = [p for p in run.save if before < p <= upto]
+        found = peer(python, run.trainer, store, work, run.topics, upto, save, carry=True)
+        if upto == run.passes:
+            shutil.rmtree(kept)
+        return found
     found = []
-    for save in [(p,) for p in run.save] if run.whole else [run.save]:
-        found += peer(python, run.trainer, store, work, run.topics, max(save), list(save))
-        shutil.rmtree(work / f"{run.trainer}-{store.stem}-{run.topics}-1")
+    for each in [[p] for p in run.save] if run.whole else [list(run.save)]:
+        found += peer(python, run.trainer, store, work, run.topics, max(each), each)
+        shutil.rmtree(kept)
     return found
 
 
-def run_one(run: Run, data: Path, work: Path, python: str) -> None:
-    """Run and keep the curve."""
+def run_one(run: Run, upto: int, data: Path, work: Path, python: str) -> None:
+    """Run and keep the curve, or the next piece of it."""
     began = time.monotonic()
-    found = measure(run, data, work, python)
+    found = measure(run, upto, data, work, python)
+    target = work / "curves" / f"{run.key}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    later = run.pieces and upto != run.pieces[0]
+    before = json.loads(target.read_text())["points"] if later else []
     record: dict[str, Any] = {
         "corpus": run.corpus,
         "topics": run.topics,
         "name": run.name,
         "peer": bool(run.trainer),
+        "done": upto == run.passes,
         "date": datetime.datetime.now().isoformat(timespec="minutes"),
         "whole_seconds": round(time.monotonic() - began, 1),
-        "points": [[n, round(s, 3), round(p, 2)] for n, s, p in found],
+        "points": [*before, *([n, round(s, 3), round(p, 2)] for n, s, p in found)],
     }
-    target = work / "curves" / f"{run.key}.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(record) + "\n")
     print(f"{run.key}: {record['whole_seconds']} s, last {record['points'][-1]}", file=sys.stderr, flush=True)
+
+
+class Turns:
+    """A lock on a file that other measurements on this machine take too: held for some minutes of runs, then let go."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._file = open(path, "a") if path else None  # noqa: SIM115
+        self._since = 0.0
+
+    def take(self) -> None:
+        """Before each run."""
+        if self._file is None or (self._since and time.monotonic() - self._since < TURN_SECONDS):
+            return
+        if self._since:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            time.sleep(1.0)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._since = time.monotonic()
+
+
+def run_all(args: argparse.Namespace, work: Path) -> None:
+    """Every run that was asked for and is not there, each a process."""
+    turns = Turns(args.lock)
+    for run in campaign():
+        target = work / "curves" / f"{run.key}.json"
+        if not any(fnmatch.fnmatch(run.key, pattern) for pattern in args.only):
+            continue
+        there = json.loads(target.read_text()) if target.exists() and not args.again else {"done": False, "points": []}
+        if there["done"]:
+            continue
+        made = there["points"][-1][0] if run.pieces and there["points"] else 0
+        for upto in [p for p in run.pieces or (run.passes,) if p > made]:
+            turns.take()
+            command = [sys.executable, __file__, "--one", run.key, "--upto", str(upto), "--data", str(args.data)]
+            if subprocess.run([*command, "--work", str(work), "--peers", args.peers], check=False).returncode:
+                print(f"{run.key}: failed, left out", file=sys.stderr)
+                break
 
 
 def curves(work: Path) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
@@ -260,22 +313,17 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=["*"], help="patterns of CORPUS-K-NAME")
     parser.add_argument("--again", action="store_true", help="run what is there once more")
     parser.add_argument("--charts", type=Path, help="draw SVGs into this folder")
+    parser.add_argument("--lock", type=Path, help="a file whose lock is held while runs are made, by turns with others")
     parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--upto", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    runs = {run.key: run for run in campaign()}
     if args.one:
-        run_one(runs[args.one], args.data, args.work, args.peers)
+        run_one({run.key: run for run in campaign()}[args.one], args.upto, args.data, args.work, args.peers)
         return
     with tempfile.TemporaryDirectory() as temporary:
         work = args.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-        for key in runs:
-            there = (work / "curves" / f"{key}.json").exists()
-            if (there and not args.again) or not any(fnmatch.fnmatch(key, pattern) for pattern in args.only):
-                continue
-            command = [sys.executable, __file__, "--one", key, "--data", str(args.data), "--work", str(work)]
-            if subprocess.run([*command, "--peers", args.peers], check=False).returncode:
-                print(f"{key}: failed, left out", file=sys.stderr)
+        run_all(args, work)
         for corpus, topics, records in curves(work):
             report(corpus, topics, records)
             if args.charts:

@@ -108,11 +108,12 @@ def export(store: Path, work: Path) -> Path:
 
 
 def peer(python: str, trainer: str, store: Path, work: Path, topics: int, passes: int, save_at: list[int], seed: int = 1,
-         alpha: float = 0.1, beta: float = 0.01) -> list[tuple[int, float, float]]:  # fmt: skip
-    """(pass, seconds until then, held-out perplexity by our judge) of another program."""
+         alpha: float = 0.1, beta: float = 0.01, carry: bool = False) -> list[tuple[int, float, float]]:  # fmt: skip
+    """(pass, seconds until then, held-out perplexity by our judge) of another program.  carry: in pieces, each going on
+    from the one before."""
     out = work / f"{trainer}-{store.stem}-{topics}-{seed}"
     args = [python, HERE / "peers" / "run.py", trainer, export(store, work), out, "-K", topics, "--alpha", alpha, "--beta", beta,
-            "--passes", passes, "--save-at", ",".join(map(str, save_at)), "--seed", seed]  # fmt: skip
+            "--passes", passes, "--save-at", ",".join(map(str, save_at)), "--seed", seed, *(["--carry"] if carry else [])]  # fmt: skip
     subprocess.run([str(a) for a in args], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     seconds = np.cumsum(json.loads((out / "run.json").read_text())["seconds"])
     corpus = Corpus.open(store)

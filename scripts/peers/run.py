@@ -32,13 +32,17 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--save-at", default="", help="passes at which to write the topics, comma-separated")
+    parser.add_argument("--carry", action="store_true", help="go on from where OUT stopped, in pieces (tomotopy_lda)")
     args = parser.parse_args()
     args.out = args.out.resolve()
     args.out.mkdir(parents=True, exist_ok=True)
     meta = json.loads((args.corpus / "meta.json").read_text())
+    carry, before = args.out / "carry.bin", args.out / "run.json"
+    seconds: list[float] = json.loads(before.read_text())["seconds"] if args.carry and carry.exists() else []
     setting = Setting(args.topics, args.alpha, args.beta, args.passes, args.workers, args.seed)
+    if args.carry:
+        setting.carry, setting.done = str(carry), len(seconds)
     wanted = {int(p) for p in args.save_at.split(",") if p} | {args.passes}
-    seconds: list[float] = []
     for step, phi in TRAINERS[args.trainer](Data.read(args.corpus, meta["words"]), setting):
         seconds.append(step)
         if len(seconds) in wanted:

@@ -54,6 +54,8 @@ class Setting:
     passes: int
     workers: int
     seed: int
+    carry: str = ""  # a file to carry on from, where it is there, and to leave for the next piece (tomotopy only)
+    done: int = 0  # passes that were made before
 
 
 def tomotopy_model(data: Data, s: Setting):
@@ -84,11 +86,15 @@ def tomotopy_phi(model, data: Data, s: Setting) -> np.ndarray:
 
 def tomotopy_lda(data: Data, s: Setting) -> Iterator[Step]:
     """tomotopy's parallel collapsed Gibbs sampler, priors fixed."""
-    model, _ = tomotopy_model(data, s)
-    for _ in range(s.passes):
+    import tomotopy as tp
+
+    model = tp.LDAModel.load(s.carry) if s.done else tomotopy_model(data, s)[0]
+    for _ in range(s.done, s.passes):
         begin = time.perf_counter()
         model.train(1, workers=s.workers)
         yield time.perf_counter() - begin, lambda: tomotopy_phi(model, data, s)
+    if s.carry:
+        model.save(s.carry, full=True)
 
 
 def gensim_online(data: Data, s: Setting) -> Iterator[Step]:
