@@ -11,8 +11,9 @@ from tests.reference import infer as reference
 from tests.small_store import planted, store
 from topicstream.errors import InputError
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, known
-from topicstream.inference.infer import Source, infer, make, methods
+from topicstream.inference.infer import Source, infer, make
 from topicstream.inference.method import Rows
+from topicstream.inference.methods import find, names
 from topicstream.model.topic_model import TopicModel
 
 W, K, D = 120, 7, 90
@@ -254,4 +255,5 @@ def test_what_cannot_be_meant_is_said(made, tmp_path):
     with pytest.raises(InputError, match=r"must end in \.parquet"):
         infer(corpus, model, out=tmp_path / "t.txt")
     assert [p.name for p in tmp_path.iterdir()] == ["c.zarr"]
-    assert sorted(methods()) == ["bp", "gibbs", "vb"] and all(m.cites for m in methods().values())
+    assert names() == ["bp", "gibbs", "vb"]
+    assert all(find(name).name == name and find(name).cites for name in names())

@@ -10,6 +10,7 @@ import click
 
 from topicstream.cli.eval import MODEL
 from topicstream.errors import Interrupted
+from topicstream.inference.methods import names
 
 
 def _stop(signum: int, frame: object) -> None:
@@ -25,7 +26,7 @@ _METHOD_OPTIONS = ("tol", "inner", "sparse", "sweeps", "burn", "seed", "joint")
 @click.option("-o", "--out", metavar="FILE", help="Write .parquet, .jsonl or .csv [default: JSON lines on stdout].")
 @click.option(
     "--method",
-    type=click.Choice(["bp", "vb", "gibbs"]),
+    type=click.Choice(names()),
     default="bp",
     show_default=True,
     help="bp: deterministic fixed point; vb: variational; gibbs: sampled, each document alone.",

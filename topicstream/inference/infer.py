@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +14,7 @@ import pyarrow as pa
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError
 from topicstream.inference import keep as choice
+from topicstream.inference import methods
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, cut, known
 from topicstream.inference.method import Method, Rows
 from topicstream.inference.output import Format, JsonLines, OutputFile
@@ -124,23 +123,9 @@ def _open(path: str | Path, mem_limit: str | int | None) -> TopicModel:
     return TopicModel.open(path, memory_limit=limit // 2)
 
 
-def methods() -> dict[str, type[Method]]:
-    """The methods by name: every class of this room's modules that is a ``Method``."""
-    found: dict[str, type[Method]] = {}
-    folder = importlib.import_module("topicstream.inference")
-    for module in sorted(m.name for m in pkgutil.iter_modules(folder.__path__)):
-        for value in vars(importlib.import_module(f"topicstream.inference.{module}")).values():
-            if isinstance(value, type) and issubclass(value, Method) and value is not Method:
-                found[value.name] = value
-    return found
-
-
 def make(name: str, rows: Rows, **options: Any) -> Method:
     """A method by its name; InputError for a name or an option it does not have."""
-    known_methods = methods()
-    if name not in known_methods:
-        raise InputError(f"--method {name}: choose one of {', '.join(sorted(known_methods))}")
-    method = known_methods[name]
+    method = methods.find(name)
     wrong = sorted(set(options) - set(method.options()))
     if wrong:
         has = ", ".join(method.options()) or "none"

@@ -79,7 +79,7 @@ def local_step(indptr, rows, x, weights, alpha, tol, inner, most, shares):
     own, z = np.empty((longest, width), np.float32), np.empty(longest, np.float32)
     kept = np.empty((longest if most > 0 else 0, width), np.float32)
     t, acc = np.zeros(width, np.float32), np.zeros(width, np.float32)
-    p, work = np.zeros(width, np.float32), np.zeros(width, np.float32)
+    p, work = np.zeros(width, np.float32), np.zeros(width + 16, np.float32)
     n, before, logs = np.zeros(topics), np.zeros(topics), np.zeros(topics)
     alpha_sum = alpha.sum()
     sweeps = 0
