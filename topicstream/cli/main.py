@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from topicstream import __version__
+from topicstream.cli import startup
 from topicstream.cli.verbosity import set_verbosity, verbosity, verbosity_options
 from topicstream.errors import TopicsError
 
@@ -118,6 +119,7 @@ def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
 
 def main() -> None:
     """Entry point of the ``topics`` script."""
+    startup.own_process()
     sys.exit(run(own_process=True))
 
 

@@ -41,7 +41,8 @@ def vocabulary_curve(counts: np.ndarray) -> list[dict[str, Any]]:
 
 def figures(corpus: Corpus, top: int = 20) -> dict[str, Any]:
     """Summary, most frequent words, lengths of the documents, share of the tokens by vocabulary size."""
-    table = pq.read_table(corpus.file("vocab"), columns=["word", "count", "df"])
+    with pq.ParquetFile(corpus.file("vocab")) as file:  # read_table would load all of Arrow's datasets
+        table = file.read(columns=["word", "count", "df"])
     counts = table["count"].to_numpy()
     first = np.argsort(-counts, kind="stable")[:top]
     words = table.take(first).to_pylist()

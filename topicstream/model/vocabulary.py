@@ -62,13 +62,15 @@ class Vocabulary:
         import pyarrow.parquet as pq
 
         try:
-            table = pq.read_table(path, columns=["word", "count", "df"], memory_map=False)
+            with pq.ParquetFile(path) as file:  # read_table would load all of Arrow's datasets
+                table = file.read(columns=["word", "count", "df"])
+            words, numbers = table["word"], [table[name].to_numpy() for name in ("count", "df")]
         except FileNotFoundError:
             raise StoreError(f"{path}: not found; restore the file") from None
         except (OSError, pa.ArrowInvalid, pa.ArrowKeyError, KeyError) as e:
             reason = str(e).splitlines()[0]
             raise StoreError(f"{path}: cannot be read as a vocabulary ({reason}); restore the file") from None
-        return cls.of(table["word"], table["count"].to_numpy(), table["df"].to_numpy())
+        return cls.of(words, *numbers)
 
     def write(self, path: str | Path) -> None:
         """To Parquet (zstd); not synced."""

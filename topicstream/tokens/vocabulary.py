@@ -135,8 +135,8 @@ class Vocabulary:
     def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
         """Read what ``save`` wrote; StoreError when it is missing, damaged or has other columns."""
         try:
-            table = pq.read_table(path, columns=SCHEMA.names, memory_map=False)
-            table = table.cast(SCHEMA).combine_chunks()
+            with pq.ParquetFile(path) as file:  # read_table would load all of Arrow's datasets
+                table = file.read(columns=SCHEMA.names).cast(SCHEMA).combine_chunks()
         except FileNotFoundError:
             raise StoreError(f"{path}: not found") from None
         except (OSError, ValueError, KeyError, pa.ArrowException) as e:
