@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 
 import pytest
 
@@ -102,3 +103,31 @@ def test_a_changed_input_or_other_options_are_refused(tmp_path):
     assert topicstream.ingest(source, out, **options)["documents"] == 600
     assert topicstream.ingest(source, tmp_path / "d.zarr", **options)["documents"] == 600
     assert digest(out) == digest(tmp_path / "d.zarr")
+
+
+def test_another_ingest_after_one_that_was_killed_behind_its_commit(tmp_path, driver):
+    """What is left of the first, which had committed, must not pass for the second."""
+    first, second = (
+        str(write_jsonl(tmp_path / f"{n}.jsonl", documents(300, seed=s, prefix=n))) for n, s in (("a", 1), ("b", 2))
+    )
+    out, wip = tmp_path / "c.zarr", tmp_path / "c.zarr.wip"
+    whole = tmp_path / "whole.zarr"
+    _, count = driver([first], whole, **OPTIONS)
+    for kill_at in range(count, 0, -1):
+        shutil.rmtree(out, ignore_errors=True)
+        killed, _ = driver([first], out, kill_at=kill_at, **OPTIONS)
+        if killed and (out / "manifest.json").exists() and (wip / "state.json").exists():
+            break
+    shutil.copytree(wip, tmp_path / "kept")
+    before = len(cells_by_id(out))
+    more = {"append": True, **OPTIONS}
+    del more["stopwords"]
+    driver([second], out, **more)
+    assert not wip.exists() and len(cells_by_id(out)) > before
+    # the same command with another content is another ingest, too
+    shutil.rmtree(out)
+    shutil.copytree(whole, out)
+    shutil.copytree(tmp_path / "kept", wip)
+    write_jsonl(tmp_path / "a.jsonl", documents(400, seed=5, prefix="other"))
+    driver([first], out, **more)
+    assert len(cells_by_id(out)) > before

@@ -57,6 +57,17 @@ def _changed(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return sorted(k for k in {*old, *new} if old.get(k) != new.get(k))
 
 
+def clear(folder: Path) -> None:
+    """Empty a working folder but for its lock, the state last: killed on the way, the next run knows that all was done."""
+    for path in sorted(folder.iterdir(), key=lambda p: p.name == "state.json"):
+        if path.name == ".lock":
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
 class Journal:
     """State and spools of one ingest; the caller holds the folder's lock."""
 
@@ -64,7 +75,7 @@ class Journal:
         self.folder = folder
         state_path = folder / "state.json"
         if force or not state_path.exists():
-            self._clear()
+            clear(folder)
             self.state = fresh_state(key)
             self.resumed = False
         else:
@@ -92,15 +103,6 @@ class Journal:
 
     def _spools(self) -> list[tuple[str, Spool]]:
         return [("cells", self.cells), ("types", self.types), ("docs", self.docs)]
-
-    def _clear(self) -> None:
-        for path in sorted(self.folder.iterdir(), key=lambda p: p.name == "state.json"):
-            if path.name == ".lock":
-                continue
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
 
     def reject(self, rejects: Rejects) -> None:
         """Append the records left out."""
@@ -136,7 +138,7 @@ class Journal:
         self._rejects.close()
 
     def remove(self) -> None:
-        """Remove the working folder, the state last: killed on the way, the next run knows that all was done."""
+        """Remove the working folder."""
         self.close()
-        self._clear()
+        clear(self.folder)
         shutil.rmtree(self.folder)

@@ -16,7 +16,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError
 from topicstream.ingest import commit
 from topicstream.ingest.finishing import Finishing
-from topicstream.ingest.journal import Journal
+from topicstream.ingest.journal import Journal, clear
 from topicstream.ingest.plan import MemoryPlan
 from topicstream.ingest.progress import Progress
 from topicstream.ingest.reading import Line, Reading, Stop
@@ -99,6 +99,7 @@ class _Ingest:
             if self.base is None and self.options.recipe.phrase_threshold is not None:
                 self.options = dataclasses.replace(self.options, recipe=self._with_phrases())
             journal = Journal(self.wip, self._key(), force=self.options.force)
+            journal.state.setdefault("inputs", _stamps(self.names))
             try:
                 return self._run(journal)
             except InputError:
@@ -124,17 +125,29 @@ class _Ingest:
             )
 
     def _finished_before(self) -> dict[str, Any] | None:
-        """A run that was killed between its commit and the removal of the working folder."""
-        state = self.wip / "state.json"
-        if self.options.force or not state.exists() or not (self.out / "manifest.json").exists():
+        """The summary of this very ingest, where it was killed between its commit and the removal of the working folder.
+        What another one left that was killed there is cleared away."""
+        path = self.wip / "state.json"
+        if self.options.force or not path.exists() or not (self.out / "manifest.json").exists():
             return None
-        done = durable.read_json(state).get("committed")
+        state = durable.read_json(path)
+        done = state.get("committed")
         if done is None or done["fingerprint"] != Corpus.open(self.out).fingerprint:
             return None
         commit.plain_names(self.out, Corpus.open(self.out).manifest)
+        if not self._is_this(state):
+            clear(self.wip)
+            return None
         self.progress.say(f"{self.out}: was finished already")
         commit.remove_folder(self.wip)
         return done["summary"]
+
+    def _is_this(self, state: dict[str, Any]) -> bool:
+        """Whether the state is of an ingest of the same input with the same options; the store that it appended
+        to has changed since, and phrases are not yet learnt."""
+        aside = {"append to"} | ({"tokenizer"} if self.options.recipe.phrase_threshold is not None else set())
+        asked = [{k: v for k, v in key.items() if k not in aside} for key in (state["key"], self._key())]
+        return asked[0] == asked[1] and state.get("inputs") == _stamps(self.names)
 
     def _refuse_overwrite(self) -> None:
         if self.base is not None or not self.out.exists() or not any(self.out.iterdir()):
@@ -177,3 +190,18 @@ class _Ingest:
                 self.names, Tokenizer(options.recipe), self.plan.workers
             )
         return Finishing(self.out, self.base, self.plan, self.progress, journal, builder, options).run()
+
+
+def _stamps(names: list[str]) -> list[Any]:
+    """Size and time of every file that is named, [files, bytes, latest time] of a folder; None for standard input."""
+    stamps: list[Any] = []
+    for name in names:
+        if name == "-" or not os.path.exists(name):
+            stamps.append(None)
+            continue
+        found = (
+            [os.path.join(at, f) for at, _, files in os.walk(name) for f in files] if os.path.isdir(name) else [name]
+        )
+        about = [os.stat(f) for f in found if os.path.exists(f)]
+        stamps.append([len(about), sum(s.st_size for s in about), max((s.st_mtime_ns for s in about), default=0)])
+    return stamps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,8 @@ class IngestOptions:
         rest = {k: v for k, v in given.items() if k in own}
         if not isinstance(rest.get("heldout"), Heldout):
             rest["heldout"] = Heldout.of(rest.get("heldout"))
+        if isinstance(rest.get("vocab"), os.PathLike):
+            rest["vocab"] = os.fspath(rest["vocab"])
         if "max_df" in rest:
             rest["max_df"] = _max_df(rest["max_df"])
         if isinstance(rest.get("mem_limit"), str):
