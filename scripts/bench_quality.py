@@ -38,7 +38,7 @@ import topicstream
 from topicstream.durable import read_json
 from topicstream.engines import engines
 
-TURN_SECONDS = 150.0
+TURN_SECONDS = 200.0
 KINDS = {"auto": "message"}
 """Family of what is not an engine by name."""
 
@@ -209,19 +209,29 @@ def run_all(args: argparse.Namespace, work: Path) -> None:
     """Every run that was asked for and is not there, each a process."""
     turns = Turns(args.lock)
     for run in campaign():
-        target = work / "curves" / f"{run.key}.json"
         if not any(fnmatch.fnmatch(run.key, pattern) for pattern in args.only):
             continue
-        there = json.loads(target.read_text()) if target.exists() and not args.again else {"done": False, "points": []}
-        if there["done"]:
-            continue
-        made = there["points"][-1][0] if run.pieces and there["points"] else 0
-        for upto in [p for p in run.pieces or (run.passes,) if p > made]:
+        if args.again:
+            (work / "curves" / f"{run.key}.json").unlink(missing_ok=True)
+        for upto in run.pieces or (run.passes,):
+            if upto <= made(run, work):
+                continue
             turns.take()
+            if upto <= made(run, work):  # another campaign in this folder was sooner
+                continue
             command = [sys.executable, __file__, "--one", run.key, "--upto", str(upto), "--data", str(args.data)]
             if subprocess.run([*command, "--work", str(work), "--peers", args.peers], check=False).returncode:
                 print(f"{run.key}: failed, left out", file=sys.stderr)
                 break
+
+
+def made(run: Run, work: Path) -> int:
+    """Passes of the run, or of its pieces, that are there."""
+    target = work / "curves" / f"{run.key}.json"
+    if not target.exists():
+        return 0
+    there = json.loads(target.read_text())
+    return run.passes if there["done"] else int(there["points"][-1][0])
 
 
 def curves(work: Path) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
