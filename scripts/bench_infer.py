@@ -44,25 +44,40 @@ HERE = Path(__file__).parent
 TOPICS, ALPHA, BETA = 100, 0.1, 0.01
 
 OURS = """
-import json, sys, time
+import json, sys, threading, time
 import topicstream
-from topicstream.machine import peak_bytes, resident_bytes
 from topicstream.model.topic_model import TopicModel
+
+def held():
+    said = dict(line.split(":", 1) for line in open("/proc/self/status") if line.startswith("Rss") or line.startswith("VmRSS"))
+    return [int(said[name].split()[0]) * 1024 for name in ("VmRSS", "RssAnon", "RssFile")]
+
+def watch():
+    while not done.wait(0.02):
+        peak[:] = map(max, peak, held())
+
 store, model, out, options = json.loads(sys.argv[1])
 model = TopicModel.open(model)
-held = resident_bytes()
+opened = held()
 if warm := options.pop("warm"):
     topicstream.infer(warm, model, out=out, force=True, **options)
-loaded = resident_bytes()
+loaded = held()
+peak, done = held(), threading.Event()
+watcher = threading.Thread(target=watch)
+watcher.start()
 cpu = time.process_time()
 s = topicstream.infer(store, model, out=out, force=True, **options)
-print(json.dumps({**s, "cpu": time.process_time() - cpu, "open": held, "loaded": loaded, "peak": peak_bytes()}))
+cpu = time.process_time() - cpu
+done.set()
+watcher.join()
+print(json.dumps({**s, "cpu": cpu, "open": opened, "loaded": loaded, "peak": peak}))
 """
 
 
 def ours(store: Path, model: Path, out: Path, *, warm: Path | None = None, **options: Any) -> dict[str, Any]:
     """Infer in a process of its own, after a first run over ``warm`` (default: the same store) that is not counted.  The
-    summary with cpu seconds and the resident bytes once the model was open, after the first run and at the peak."""
+    summary with cpu seconds and the resident bytes (all, anonymous, of files) once the model was open, after the first run
+    and at the peak."""
     given = json.dumps([str(store), str(model), str(out), {**options, "warm": str(warm or store)}])
     done = subprocess.run([sys.executable, "-c", OURS, given], stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -106,7 +121,8 @@ def completion(folder: Path, cells: np.ndarray, docs: np.ndarray, shares: np.nda
 def speed(data: Path, work: Path, peers: str) -> None:
     """Documents a second and completion perplexity beside tomotopy."""
     store = work / "acl.zarr"
-    ingest(data / "acl" / "docs.jsonl.gz", store, heldout=0)
+    if not (store / "manifest.json").exists():
+        ingest(data / "acl" / "docs.jsonl.gz", store, heldout=0)
     corpus = Corpus.open(store)
     export(corpus, work / "all")
     indptr, words = np.load(work / "all" / "indptr.npy"), np.load(work / "all" / "words.npy")
@@ -119,7 +135,8 @@ def speed(data: Path, work: Path, peers: str) -> None:
     passes = 200 if full() else 50
     command = [peers, str(HERE / "peers" / "infer.py"), str(work / "train"), str(work / "new"), str(work / "peer")]
     command += ["-K", str(TOPICS), "--alpha", str(ALPHA), "--beta", str(BETA), "--passes", str(passes)]
-    subprocess.run(command, check=True, stdout=sys.stderr)
+    if not (work / "peer" / "infer.json").exists():
+        subprocess.run(command, check=True, stdout=sys.stderr)
     peer = json.loads((work / "peer" / "infer.json").read_text())
     phi, theirs = np.load(work / "peer" / "phi.npy"), np.load(work / "peer" / "shares.npy")
     used = np.flatnonzero(phi.sum(axis=1) > 0)
@@ -199,9 +216,10 @@ def agreement(theta: np.ndarray, truth: np.ndarray) -> tuple[float, float, float
 def quality(data: Path, work: Path) -> None:
     """Paper 004, Fig. 3."""
     store, model = work / "nips12.zarr", work / "nips12-model"
-    ingest(data / "nips12" / "docword.txt.gz", store, heldout="30%")
+    if not (store / "manifest.json").exists():
+        ingest(data / "nips12" / "docword.txt.gz", store, heldout="30%")
     passes = 500 if full() else 60
-    topicstream.train(store, model, algo="gs", topics=70, passes=passes)
+    topicstream.train(store, model, algo="gs", topics=70, passes=passes)  # carries on in a folder that is kept
     opened = TopicModel.open(model)
     docs = list(Source([store], opened, parts=("heldout",), follow=False, threads=1).documents())
     tokens = sum(float(d.tokens.sum()) for d in docs)
@@ -233,26 +251,35 @@ def quality(data: Path, work: Path) -> None:
     table(["", "cosine", "KL(Gibbs2 ‖ method)", "F1", "CPU s"], rows)
 
 
+def made(work: Path, docs: int, mean: float) -> Path:
+    """A store of made-up documents and, beside it, a model of the topics it was made from; made once."""
+    store = work / f"made-{docs}-{mean:g}.zarr"
+    if not (store / "manifest.json").exists():
+        command = [sys.executable, str(HERE / "make_corpus.py"), "--docs", str(docs), "--mean", str(mean)]
+        subprocess.run([*command, "--out", str(store)], check=True, stdout=sys.stderr)
+        phi = np.load(next(work.glob(f"{store.stem}*.phi.npy"))).T
+        words = corpus_vocabulary(Corpus.open(store)).words
+        TopicModel.from_arrays(phi * 1e6, words, 0.1, 0.01).save(work / "made-model")
+    return store
+
+
 def memory(work: Path) -> None:
     """What is held above the model."""
     rows = []
-    few = work / "few.zarr"
-    command = [sys.executable, str(HERE / "make_corpus.py"), "--docs", "1000", "--out", str(few)]
-    subprocess.run(command, check=True, stdout=sys.stderr)
-    for docs in (100_000, 10_000_000) if full() else (20_000, 200_000):
-        store = work / f"made-{docs}.zarr"
-        command = [sys.executable, str(HERE / "make_corpus.py"), "--docs", str(docs), "--out", str(store)]
-        subprocess.run(command, check=True, stdout=sys.stderr)
-        corpus = Corpus.open(store)
-        phi = np.load(next(work.glob(f"made-{docs}*.phi.npy"))).T
-        TopicModel.from_arrays(phi * 1e6, corpus_vocabulary(corpus).words, 0.1, 0.01).save(work / "made-model")
+    few = made(work, 1000, 90)
+    sizes = [(100_000, 90.0), (2_000_000, 12.0), (10_000_000, 12.0)] if full() else [(20_000, 90.0), (200_000, 12.0)]
+    for docs, mean in sizes:
+        store = made(work, docs, mean)
         s = ours(store, work / "made-model", work / "made.parquet", warm=few, top=5)
-        rows.append([f"{docs:,}", *(f"{v / 2**20:.0f}" for v in (s["open"], s["loaded"], s["peak"], s["peak"] - s["loaded"])),
+        at = [[v / 2**20 for v in s[name]] for name in ("open", "loaded", "peak")]
+        rows.append([f"{docs:,} of {mean:g} tokens", *(f"{v[0]:.0f} ({v[1]:.0f} + {v[2]:.0f})" for v in at),
+                     *(" / ".join(f"{at[2][i] - v[i]:.0f}" for i in (0, 1, 2)) for v in at[:2]),
                      f"{s['documents_per_second']:,.0f}", f"{(work / 'made.parquet').stat().st_size / 2**20:.0f}"])  # fmt: skip
-    heading("New documents: memory", "Made-up abstracts (make_corpus.py), K = 50, W = 141,043, --top 5, Parquet. Resident "
-            "MiB: the process with the model open; after a run over 1,000 documents, which loads libraries and kernels; "
-            "at the peak of the run.")  # fmt: skip
-    table(["documents", "model open", "loaded", "peak", "peak - loaded", "documents/s", "file MiB"], rows)
+    heading("New documents: memory", "Made-up documents (make_corpus.py), K = 50, W = 141,043, --top 5, Parquet. Resident "
+            "MiB (anonymous + of files): the process with the model open; after a run over 1,000 documents, which loads "
+            "libraries and kernels; at the peak of the run. Differences: all / anonymous / of files.")  # fmt: skip
+    columns = ["documents", "model open", "loaded", "peak", "peak - open", "peak - loaded", "documents/s", "file MiB"]
+    table(columns, rows)
 
 
 def main() -> None:
@@ -260,9 +287,11 @@ def main() -> None:
     parser.add_argument("what", nargs="*", default=["speed", "quality", "memory"])
     parser.add_argument("--data", type=Path, help="folder with acl/ and nips12/")
     parser.add_argument("--peers", help="a Python that has tomotopy")
+    parser.add_argument("--work", type=Path, help="a folder for what is made on the way, which is kept and used again")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-infer-") as folder:
-        work = Path(folder)
+        work = args.work or Path(folder)
+        work.mkdir(parents=True, exist_ok=True)
         if "speed" in args.what:
             if args.data is None or args.peers is None:
                 parser.error("speed needs --data and --peers")
