@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -20,6 +21,8 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 from measure import full, heading, in_cgroup, table
@@ -36,6 +39,7 @@ HERE = Path(__file__).parent
 ENGINES = ("atbp:10", "atbp:100", "sparse-bp:100", "sparse-bp:500", "sparselda:100", "sparselda:500")
 CHECKS = ("atbp:10", "sparselda:100")
 THREADS = 2
+LEEWAY = 32 << 20  # beside the smallest limit, and again beside that for the cgroup
 PASSES = 50
 
 
@@ -63,13 +67,12 @@ TARGETS = (
 
 @dataclass(frozen=True)
 class Constants:
-    """What was measured of an engine at K topics: nanoseconds a cell of a pass and of the start (wall, all threads), most
-    words of a block, bytes a cell of the store."""
+    """What was measured of an engine at K topics: nanoseconds a cell (a token where work_of says so) of a pass and of the start (wall, all threads), and
+    most words of a block."""
 
     pass_ns: float
     start_ns: float
     block_words: int
-    words: int
     spread: str
 
 
@@ -80,13 +83,21 @@ def engine_for(spec: str, target: Target) -> Engine:
     return kind(target.shape(int(topics)), kind.Options())
 
 
-def block_of(engine: Engine, target: Target, constants: Constants | None, words: int) -> BlockShape:
-    """The largest block, about: cells and documents by layout, words as measured, in proportion to the vocabulary."""
+def block_of(engine: Engine, target: Target, constants: Constants, sample: Corpus) -> BlockShape:
+    """The largest block, about: cells and documents by layout; words, the longest document and the counts of the words as
+    in the sample, in proportion to vocabulary and tokens."""
     layout = engine.layout()
     cells = min(layout.block_cells, target.cells)
     docs = min(layout.block_docs, int(cells * target.docs / target.cells) + 1)
-    most = constants.block_words * target.words / constants.words if constants else words
-    return BlockShape(docs, cells, int(cells * target.tokens / target.cells) + 1, int(min(target.words, cells, most)))
+    wider, counts = target.words / sample.n_words, sample.word_counts() * (target.tokens / sample.n_tokens)
+    return BlockShape(
+        docs,
+        cells,
+        int(cells * target.tokens / target.cells) + 1,
+        int(min(target.words, cells, constants.block_words * wider)),
+        longest=int(10 * target.cells / target.docs),
+        table_entries=int(np.minimum(counts, engine.shape.topics).sum() * wider),
+    )
 
 
 def plan_for(engine: Engine, target: Target, block: BlockShape, base: int, limit: int, tables: str = "auto") -> Plan:
@@ -110,34 +121,42 @@ def smallest(engine: Engine, target: Target, block: BlockShape, base: int, table
     return high << 22
 
 
-def train_seconds(store: Path, model: Path, spec: str, passes: int, limit: int, block_cells: int) -> list[float]:
-    """Seconds of the start and of every pass inside a memory cgroup of the limit, by the command line."""
+def command(store: Path, model: Path, spec: str, passes: int, limit: int, block_cells: int) -> list[str]:
+    """The command line of a training run, tables in memory."""
     name, topics = spec.split(":")
-    command = [sys.executable, "-m", "topicstream.cli.main", "train", "--corpus", store, "--model", model, "--algo", name,
-               "-K", topics, "--passes", passes, "--tol", 0, "--force", "--threads", THREADS, "--tables", "memory",
-               "--mem-limit", limit, "--block-cells", block_cells]  # fmt: skip
-    done = in_cgroup([str(c) for c in command], str(limit + (32 << 20)))
-    if done.returncode:
-        raise SystemExit(f"{spec} on {store}: {done.stderr.strip().splitlines()[-1]}")
-    return [json.loads(line)["seconds"] for line in (model / "history.jsonl").read_text().splitlines()]
+    words = [sys.executable, "-m", "topicstream.cli.main", "train", "--corpus", store, "--model", model, "--algo", name,
+             "-K", topics, "--passes", passes, "--tol", 0, "--force", "--threads", THREADS, "--tables", "memory",
+             "--mem-limit", limit, "--block-cells", block_cells]  # fmt: skip
+    return [str(w) for w in words]
 
 
-def measure(spec: str, store: Path, work: Path, base: int) -> Constants:
-    """Constants of one engine on the made corpus, in blocks as PubMed's."""
-    engine = engine_for(spec, TARGETS[0])
-    cells = engine.layout().block_cells
-    corpus = Corpus.open(store)
-    words = corpus.grid(cells, engine.layout().block_docs).max_words
-    made = Target("made", corpus.n_docs, corpus.n_cells, int(corpus.n_tokens), corpus.n_words, "")
-    block = block_of(engine, TARGETS[0], None, words)
-    limit = smallest(engine_for(spec, made), made, block, base, "memory") + (48 << 20)
+def train_seconds(store: Path, spec: str, passes: int, work: Path, block_cells: int) -> tuple[int, list[float]]:
+    """The smallest limit that the plan accepts, and the seconds of the start and of every pass inside a memory cgroup of
+    little more: so the page cache holds next to nothing of what is read and written."""
     with tempfile.TemporaryDirectory(dir=work) as folder:
-        train_seconds(store, Path(folder) / "compiled", spec, 1, limit, cells)
-        start, _, *passes = train_seconds(store, Path(folder) / "model", spec, 4, limit, cells)
-    per = [1e9 * s / corpus.n_cells for s in passes]
-    return Constants(
-        statistics.median(per), 1e9 * start / corpus.n_cells, words, corpus.n_words, f"{min(per):.0f} to {max(per):.0f}"
-    )
+        model = Path(folder) / "model"
+        refused = subprocess.run(
+            command(store, model, spec, 1, 64 << 20, block_cells), capture_output=True, text=True, check=False
+        )
+        least = re.search(r"would do is (\d+)M", refused.stderr)
+        if refused.returncode != 5 or least is None:
+            raise SystemExit(f"{spec} on {store}: {refused.stderr.strip()}")
+        limit = (int(least[1]) << 20) + LEEWAY
+        done = in_cgroup(command(store, model, spec, passes, limit, block_cells), str(limit + LEEWAY))
+        if done.returncode:
+            raise SystemExit(f"{spec} on {store}: {done.stderr.strip().splitlines()[-1]}")
+        return limit, [json.loads(line)["seconds"] for line in (model / "history.jsonl").read_text().splitlines()]
+
+
+def measure(spec: str, store: Path, work: Path) -> Constants:
+    """Constants of one engine on the made corpus, in blocks as PubMed's."""
+    layout = engine_for(spec, TARGETS[0]).layout()
+    corpus = Corpus.open(store)
+    _, (start, _, *passes) = train_seconds(store, spec, 4, work, layout.block_cells)
+    work_done = work_of(spec, target_of(store))
+    per = [1e9 * s / work_done for s in passes]
+    words = corpus.grid(layout.block_cells, layout.block_docs).max_words
+    return Constants(statistics.median(per), 1e9 * start / work_done, words, f"{min(per):.0f} to {max(per):.0f}")
 
 
 def clock(seconds: float) -> str:
@@ -156,7 +175,7 @@ def report_constants(found: dict[str, Constants], store: Path) -> float:
     heading(
         "Scale: constants",
         f"{corpus.n_docs:,} documents, {corpus.n_cells:,} cells, W = {corpus.n_words:,}, {size:.2f} bytes a cell in the store; "
-        f"{THREADS} threads, blocks of PubMed's size, wall time, the page cache of no help; median of passes 2 to 4",
+        f"{THREADS} threads, blocks of PubMed's size, wall time, the page cache of no help; median of passes 2 to 4; by the token where the engine samples tokens",
     )
     rows = []
     for spec, c in found.items():
@@ -166,25 +185,25 @@ def report_constants(found: dict[str, Constants], store: Path) -> float:
         rows.append(
             [name, topics, f"{c.pass_ns:.1f} ({c.spread})", f"{c.start_ns:.1f}", f"{kept / corpus.n_cells:.1f}"]
         )
-    table(["engine", "K", "ns a cell, a pass (spread)", "ns a cell, start", "bytes a cell, block memory"], rows)
+    table(["engine", "K", "ns a cell or token, a pass (spread)", "start", "bytes a cell, block memory"], rows)
     return size
 
 
-def report_targets(found: dict[str, Constants], bytes_a_cell: float, base: int) -> None:
+def report_targets(found: dict[str, Constants], store: Path, bytes_a_cell: float) -> None:
     """The page: what every corpus would take."""
     heading(
         "Scale: predictions",
-        "Seconds from the constants above, memory and disk from the memory plan. Gibbs: by tokens. "
+        "Seconds from the constants above, memory and disk from the memory plan. "
         + "; ".join(f"{t.name}: {t.docs:,} documents, {t.cells:,} cells, W = {t.words:,} ({t.what})" for t in TARGETS),
     )
-    rows = []
+    rows, sample = [], Corpus.open(store)
+    base = max(warm_up(engine_for(spec, TARGETS[0]), False).resident for spec in found)
     for target in TARGETS:
         for spec, constants in found.items():
             engine = engine_for(spec, target)
-            block = block_of(engine, target, constants, 0)
+            block = block_of(engine, target, constants, sample)
             plan = plan_for(engine, target, block, base, 1 << 50)
-            # a token's work in Gibbs sampling, a cell's elsewhere; the constants were taken at PubMed's tokens a cell
-            a_pass, start = (predicted(spec, target, ns) for ns in (constants.pass_ns, constants.start_ns))
+            a_pass, start = (1e-9 * ns * work_of(spec, target) for ns in (constants.pass_ns, constants.start_ns))
             disk = target.cells * bytes_a_cell + sum(plan.disk.values())
             name, topics = spec.split(":")
             rows.append(
@@ -198,35 +217,32 @@ def report_targets(found: dict[str, Constants], bytes_a_cell: float, base: int) 
     )  # fmt: skip
 
 
-def predicted(spec: str, target: Target, ns: float) -> float:
-    """Seconds of what takes ``ns`` a cell on text like PubMed's: by tokens where the engine keeps a topic a token."""
-    per_token = any(s.per == "token" for s in engine_for(spec, target).memory.values())
-    pubmed = TARGETS[0]
-    work = target.tokens * pubmed.cells / pubmed.tokens if per_token else target.cells
-    return ns * 1e-9 * work
+def work_of(spec: str, target: Target) -> int:
+    """What time goes with: tokens where the engine keeps a topic a token (Gibbs sampling), cells elsewhere."""
+    kept = engine_for(spec, target).memory.values()
+    return target.tokens if any(s.per == "token" for s in kept) else target.cells
 
 
-def check(store: Path, specs: Sequence[str], found: dict[str, Constants], work: Path, base: int) -> None:
-    """Predicted beside measured on a store of full size."""
+def target_of(store: Path) -> Target:
+    """A corpus that is there."""
     corpus = Corpus.open(store)
-    target = Target(store.stem, corpus.n_docs, corpus.n_cells, int(corpus.n_tokens), corpus.n_words, "")
-    rows = []
+    return Target(store.stem, corpus.n_docs, corpus.n_cells, int(corpus.n_tokens), corpus.n_words, "")
+
+
+def check(store: Path, specs: Sequence[str], found: dict[str, Constants], work: Path) -> None:
+    """Predicted beside measured on a store of full size."""
+    target, rows = target_of(store), []
     for spec in specs:
-        engine = engine_for(spec, target)
-        layout = engine.layout()
-        block = block_of(engine, target, None, corpus.grid(layout.block_cells, layout.block_docs).max_words)
-        limit = smallest(engine, target, block, base, "memory") + (48 << 20)
-        with tempfile.TemporaryDirectory(dir=work) as folder:
-            seconds = train_seconds(store, Path(folder) / "model", spec, 2, limit, layout.block_cells)
+        limit, seconds = train_seconds(store, spec, 2, work, engine_for(spec, target).layout().block_cells)
         name, topics = spec.split(":")
-        says = [predicted(spec, target, ns) for ns in (found[spec].start_ns, found[spec].pass_ns)]
+        says = [1e-9 * ns * work_of(spec, target) for ns in (found[spec].start_ns, found[spec].pass_ns)]
         measured = [seconds[0], statistics.mean(seconds[1:])]
         off = [f"{100 * (p / m - 1):+.0f} %" for p, m in zip(says, measured)]
         rows.append([name, topics, format_bytes(limit), f"{says[0]:.1f}", f"{measured[0]:.1f}", off[0], f"{says[1]:.1f}",
                      ", ".join(f"{s:.1f}" for s in seconds[1:]), off[1]])  # fmt: skip
     heading(
         "Scale: predictions against full size",
-        f"{corpus.n_docs:,} documents, {corpus.n_cells:,} cells, {corpus.n_tokens:,.0f} tokens, W = {corpus.n_words:,}; seconds",
+        f"{target.docs:,} documents, {target.cells:,} cells, {target.tokens:,} tokens, W = {target.words:,}; seconds",
     )
     table(
         ["engine", "K", "limit", "start, predicted", "measured", "off by", "a pass, predicted", "measured", "off by"],
@@ -248,14 +264,10 @@ def main() -> None:
         store = work / f"scale-{cells}.zarr"
         if not store.exists():
             subprocess.run([sys.executable, HERE / "make_corpus.py", "--cells", cells, "--out", store], check=True)
-        base, found = 0, {}
-        for spec in args.engines:
-            base = max(base, warm_up(engine_for(spec, TARGETS[0]), False).resident)
-        for spec in args.engines:
-            found[spec] = measure(spec, store, work, base)
-        report_targets(found, report_constants(found, store), base)
+        found = {spec: measure(spec, store, work) for spec in args.engines}
+        report_targets(found, store, report_constants(found, store))
         if args.check:
-            check(args.check, [s for s in args.checks if s in found], found, work, base)
+            check(args.check, [s for s in args.checks if s in found], found, work)
 
 
 if __name__ == "__main__":

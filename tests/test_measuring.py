@@ -7,6 +7,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
@@ -76,19 +77,26 @@ def test_the_table_says_when_each_is_as_good_as_the_peers(capsys):
     assert cells["tomotopy"][3:] == ["40.0 s, 1/1.0", "200.0 s, 1/1.0"]
 
 
-def test_predictions_follow_cells_and_tokens():
+def test_time_goes_with_cells_and_for_samplers_with_tokens():
     wiki = scale.TARGETS[1]
-    assert scale.predicted("atbp:10", wiki, 20.0) == pytest.approx(20e-9 * wiki.cells)
-    pubmed = scale.TARGETS[0]
-    ratio = scale.predicted("sparselda:100", wiki, 20.0) / scale.predicted("sparselda:100", pubmed, 20.0)
-    assert ratio == pytest.approx(wiki.tokens / pubmed.tokens)
+    assert [scale.work_of(s, wiki) for s in ("atbp:10", "sparse-bp:100")] == [wiki.cells, wiki.cells]
+    assert scale.work_of("sparselda:100", wiki) == wiki.tokens
+
+
+class Sample:
+    """What a prediction asks of the corpus that was measured on."""
+
+    n_words, n_tokens = 1000, 50_000.0
+
+    def word_counts(self) -> np.ndarray:
+        return np.full(1000, 50)
 
 
 @pytest.mark.parametrize("spec", scale.ENGINES)
 def test_the_least_limit_is_the_least(spec):
     target = scale.TARGETS[0]
     engine = scale.engine_for(spec, target)
-    block = scale.block_of(engine, target, None, 60_000)
+    block = scale.block_of(engine, target, scale.Constants(20.0, 20.0, 400, ""), Sample())
     least = scale.smallest(engine, target, block, 150 * MIB)
     assert scale.plan_for(engine, target, block, 150 * MIB, least).total <= least
     with pytest.raises(DoesNotFit):
