@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from topicstream.durable import read_json, write_json
 from topicstream.errors import StoreError
 from topicstream.model import store as model_store
 from topicstream.model.store import ModelWriter
@@ -214,13 +214,13 @@ def test_damage_is_named(saved, file, how):
 
 
 def test_other_schema_and_other_kinds_are_refused(saved):
-    manifest = json.loads((saved / "manifest.json").read_text())
+    manifest = read_json(saved / "manifest.json")
     for change, words in (
         ({"schema": 99}, "schema 99"),
         ({"kind": "corpus"}, "not the manifest"),
         ({"files": {}}, "incomplete"),
     ):
-        (saved / "manifest.json").write_text(json.dumps({**manifest, **change}))
+        write_json(saved / "manifest.json", {**manifest, **change})
         with pytest.raises(StoreError, match=words):
             TopicModel.open(saved)
     with pytest.raises(StoreError, match="no model here"):

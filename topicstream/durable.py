@@ -7,9 +7,12 @@ import ctypes
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import google_crc32c
 
 from topicstream.errors import Busy, StoreError
 
@@ -52,21 +55,102 @@ def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, *, durab
         sync_folder(target.parent)
 
 
-def write_json(path: str | os.PathLike[str], value: Any, *, durable: bool = True) -> None:
-    """Replace ``path`` by the JSON of ``value`` (UTF-8, sorted keys, NaN refused) in one rename."""
-    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    write_bytes(path, text.encode() + b"\n", durable=durable)
+_HEAD = re.compile(rb'\{\n "checksum": "crc32c:([0-9a-f]{8})",\n')
+
+
+def write_json(path: str | os.PathLike[str], value: Any, *, durable: bool = True, checked: bool = True) -> None:
+    """Replace ``path`` by the JSON of ``value`` (UTF-8, sorted keys, NaN refused) in one rename.
+
+    An object gets a first member ``checksum``, the crc32c of all that follows its line, which ``read_json`` verifies and
+    takes out again (``checked=False``: none, for files whose members others lay down)."""
+    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    if checked and text.startswith(b"{\n"):
+        text = b'{\n "checksum": "crc32c:%08x",\n' % google_crc32c.value(text[2:]) + text[2:]
+    write_bytes(path, text, durable=durable)
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """The JSON value in ``path``; StoreError naming the file when it is missing or damaged."""
+    """The JSON value in ``path``; StoreError naming the file when it is missing or damaged.  A file without a checksum
+    (written by hand) is taken as it is."""
     try:
-        with open(path, encoding="utf-8") as f:
-            return json.load(f)
+        data = Path(path).read_bytes()
     except FileNotFoundError:
         raise StoreError(f"{path}: not found") from None
-    except (OSError, ValueError) as e:
-        raise StoreError(f"{path}: cannot be read as JSON ({e}); the file is damaged") from None
+    except OSError as e:
+        raise StoreError(f"{path}: cannot be read ({e.strerror}); restore the file") from None
+    head = _HEAD.match(data)
+    if head is not None and int(head[1], 16) != google_crc32c.value(data[head.end() :]):
+        raise StoreError(f"{path}: does not match its checksum; the file is damaged, restore it")
+    if head is None and (b"checksum" in data[:20] or b'"crc32c:' in data[:24]):
+        raise StoreError(f"{path}: its checksum cannot be read; the file is damaged, restore it")
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as e:
+        raise StoreError(f"{path}: cannot be read as JSON ({e}); the file is damaged, restore it") from None
+    if head is not None:
+        value.pop("checksum", None)
+    return value
+
+
+_SEAL = re.compile(r', "crc32c": "([0-9a-f]{8})"\}$')
+
+
+def sealed_line(record: Mapping[str, Any]) -> str:
+    """An object as one line of a ``.jsonl`` file, with the crc32c of the line before it as the last member."""
+    text = json.dumps(dict(record))
+    return f'{text[:-1]}, "crc32c": "{google_crc32c.value(text.encode()):08x}"}}\n'
+
+
+def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The objects of a ``.jsonl`` file, and a sentence for each line that is damaged (and left out).
+
+    A last line cut short by a kill (no newline) is left out without a word; lines without a checksum (of an older
+    version, or made by hand) are taken as they are.  No file: nothing."""
+    found: list[dict[str, Any]] = []
+    damaged: list[str] = []
+    try:
+        lines = Path(path).read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return [], []
+    for number, line in enumerate(lines, 1):
+        text = line.decode("utf-8", "replace")
+        seal = _SEAL.search(text)
+        body = text[: seal.start()] + "}" if seal else text
+        try:
+            record = json.loads(body)
+            good = isinstance(record, dict)
+        except ValueError:
+            record, good = {}, False
+        if seal is not None:
+            good = good and google_crc32c.value(body.encode()) == int(seal[1], 16)
+        else:
+            good = good and not re.search(r'crc32c|: "[0-9a-f]{8}"\}$', text[-24:])
+            if number == len(lines) and not good and not re.search(r'"crc32c": "[0-9a-f]{8}', text):
+                continue  # what stands behind the last newline
+        if good:
+            found.append(record)
+        else:
+            damaged.append(f"{path}:{number}: does not match its checksum; this line is left out")
+    return found, damaged
+
+
+def file_problem(path: str | os.PathLike[str], size: int, crc: int, what: str = "ingest again") -> str | None:
+    """What is wrong with a file whose size and crc32c were recorded, in a sentence; None when nothing is."""
+    seen, length = 0, 0
+    try:
+        with open(path, "rb") as f:
+            while data := f.read(1 << 20):
+                seen = google_crc32c.extend(seen, data)
+                length += len(data)
+    except FileNotFoundError:
+        return f"{path}: missing; restore the file or {what}"
+    except OSError as e:
+        return f"{path}: cannot be read ({e.strerror}); restore the file or {what}"
+    if length != size:
+        return f"{path}: has {length} bytes where the manifest says {size}; restore it or {what}"
+    if seen != crc:
+        return f"{path}: does not match its checksum; restore the file or {what}"
+    return None
 
 
 def exchange(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:

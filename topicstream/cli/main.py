@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -78,6 +80,20 @@ def topics() -> None:
     """
 
 
+def fullest(args: Sequence[str]) -> str | None:
+    """Of the paths on a command line (and the working folder) the one whose disk has least room: a write that fails in
+    midstream does not say where."""
+    room: dict[str, int] = {}
+    for path in [*args, "."]:
+        place = Path(path)
+        with suppress(OSError, ValueError):
+            folder = next(p for p in (place, *place.parents) if p.exists())
+            if folder != Path(".") or path == ".":
+                there = os.statvfs(folder)
+                room[path] = there.f_bavail * there.f_frsize
+    return min(room, key=lambda p: room[p]) if room else None
+
+
 def _fail(error: BaseException, message: str, code: int) -> int:
     if verbosity() >= 2:
         traceback.print_exception(error, file=sys.stderr)
@@ -110,7 +126,8 @@ def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
         return _fail(e, f"out of memory ({e}); a smaller --mem-limit or fewer --workers needs less", 5)
     except OSError as e:
         full = e.errno in (errno.ENOSPC, errno.EDQUOT)
-        where = f"{e.filename}: " if e.filename else ""
+        named = e.filename or (fullest(sys.argv[1:] if args is None else args) if full else None)
+        where = f"{named}: " if named else ""
         rest = "; make room and run the same command again" if full else ""
         return _fail(e, f"{where}{e.strerror or e}{rest}", 5 if full else 1)
     except Exception as e:

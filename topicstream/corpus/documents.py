@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topicstream.durable import sync_file, sync_folder
+from topicstream.durable import file_problem, sync_file, sync_folder
 from topicstream.errors import StoreError
 
 ROWS_OF_GROUP = 1 << 16
@@ -99,6 +99,8 @@ def read_documents(
     """The documents of a store, in order, in record batches; files: the manifest's entries.  StoreError."""
     for entry in files:
         path = folder / entry["file"]
+        if "crc32c" in entry and (problem := file_problem(path, entry["size"], entry["crc32c"])) is not None:
+            raise StoreError(problem)
         try:
             file = pq.ParquetFile(path, memory_map=False)
             there = set(file.schema_arrow.names)

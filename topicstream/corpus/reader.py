@@ -27,7 +27,7 @@ from topicstream.corpus.format import (
     number_words,
     read_chunk,
 )
-from topicstream.durable import read_json
+from topicstream.durable import file_problem, read_json
 from topicstream.errors import StoreError
 from topicstream.kernels.jit import kernel
 
@@ -104,6 +104,7 @@ class Corpus:
         self.weighted: bool = manifest["weighted"]
         self.n_words: int = manifest["n_words"]
         self.fingerprint: str = manifest["fingerprint"]
+        self._verified: set[str] = set()
         self._gone: dict[tuple[int, int], np.ndarray] | None = None
 
     @classmethod
@@ -161,13 +162,19 @@ class Corpus:
         return lengths
 
     def file(self, kind: str) -> Path:
-        """A file by its role: ``vocab``, ``pruned``, ``removed``, ``rejects``; StoreError when the store has none."""
+        """A file by its role: ``vocab``, ``pruned``, ``removed``, ``rejects``; its checksum is verified the first time it
+        is asked for.  StoreError when the store has none, or it is damaged."""
         entry = self.manifest.get("files", {}).get(kind)
         if entry is None:
             if kind == "vocab":
                 return self.path / "vocab.parquet"
             raise StoreError(f"{self.path}: has no file of its {kind}")
-        return self.path / entry["file"]
+        path = self.path / entry["file"]
+        if kind not in self._verified and "crc32c" in entry:
+            if (problem := file_problem(path, entry["size"], entry["crc32c"])) is not None:
+                raise StoreError(problem)
+            self._verified.add(kind)
+        return path
 
     def removed(self) -> np.ndarray:
         """Documents withdrawn or replaced since their block was written, int64[n, 4]: document number (row of the

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-import google_crc32c
 import numpy as np
 
-from topicstream.corpus.format import PARTS, from_gaps
+from topicstream.corpus.format import PARTS, from_gaps, metadata_problems
 from topicstream.corpus.reader import Corpus
+from topicstream.durable import file_problem
 from topicstream.errors import StoreError
-
-
-def _file_problem(path: Path, size: int, crc: int) -> str | None:
-    seen, length = 0, 0
-    try:
-        with open(path, "rb") as f:
-            while data := f.read(1 << 20):
-                seen = google_crc32c.extend(seen, data)
-                length += len(data)
-    except OSError as e:
-        return f"{path}: cannot be read ({e.strerror}); restore the file or ingest again"
-    if length != size:
-        return f"{path}: has {length} bytes where the manifest says {size}; restore it or ingest again"
-    if seen != crc:
-        return f"{path}: does not match its checksum; restore the file or ingest again"
-    return None
 
 
 def _block_problem(corpus: Corpus, block: int, heldout: bool, marker: np.ndarray) -> str | None:
@@ -50,8 +33,9 @@ def verify(corpus: Corpus, told: Callable[[int, int], None] | None = None) -> It
     """Read all chunks and files of a store; a line for each that is missing, altered or inconsistent (none: all is
     well).  ``told(done, of)`` is called after each block."""
     for entry in [*corpus.manifest.get("files", {}).values(), *corpus.manifest.get("docs", [])]:
-        if (problem := _file_problem(corpus.path / entry["file"], entry["size"], entry["crc32c"])) is not None:
+        if (problem := file_problem(corpus.path / entry["file"], entry["size"], entry["crc32c"])) is not None:
             yield problem
+    yield from metadata_problems(corpus.path, corpus.weighted, {p: corpus.manifest["parts"][p]["rows"] for p in PARTS})
     marker = np.zeros(corpus.n_words, np.uint8)
     blocks = [(b, heldout) for heldout in (False, True) for b in range(len(corpus.part(heldout)["blocks"]))]
     for i, (b, heldout) in enumerate(blocks):

@@ -51,7 +51,7 @@ def word_keys(corpus: Any) -> np.ndarray:
 
 def corpus_vocabulary(corpus: Any) -> Vocabulary:
     """The words, counts and document frequencies of an open ``Corpus``."""
-    path = Path(corpus.path) / "vocab.parquet"
+    path = corpus.file("vocab")
     vocabulary = Vocabulary.read(path)
     if len(vocabulary) < corpus.n_words:
         raise StoreError(f"{path}: {len(vocabulary)} words where the manifest says {corpus.n_words}; ingest again")

@@ -12,7 +12,6 @@ the manifest names the two in use.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ import google_crc32c
 import numcodecs.blosc
 import numpy as np
 
-from topicstream.durable import read_json, sync_file, sync_folder, write_json
+from topicstream.durable import read_json, read_sealed, sync_file, sync_folder, write_json
 from topicstream.errors import StoreError
 from topicstream.model.vocabulary import Vocabulary
 
@@ -63,19 +62,13 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     return manifest
 
 
-def read_history(folder: str | Path) -> list[dict[str, Any]]:
-    """The lines of ``history.jsonl``, one a pass; a last line cut short by a kill is left out."""
-    lines: list[dict[str, Any]] = []
-    try:
-        with open(Path(folder) / "history.jsonl", encoding="utf-8") as f:
-            for line in f:
-                with contextlib.suppress(ValueError):
-                    record = json.loads(line)
-                    if isinstance(record, dict):
-                        lines.append(record)
-    except FileNotFoundError:
-        pass
-    return lines
+def read_history(folder: str | Path, *, verify: bool = False) -> list[dict[str, Any]]:
+    """The lines of ``history.jsonl``, one a pass; a last line cut short by a kill is left out, and so is a damaged one
+    (``verify``: StoreError that names it)."""
+    records, damaged = read_sealed(Path(folder) / "history.jsonl")
+    if damaged and verify:
+        raise StoreError(damaged[0].replace("this line is left out", "restore the file"))
+    return records
 
 
 def file_crc(path: Path) -> int:

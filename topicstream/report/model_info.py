@@ -32,7 +32,7 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Any]:
         "bytes": sum(
             f.stat().st_size for f in (Path(path) / manifest["files"]["topics"]["name"]).rglob("*") if f.is_file()
         ),
-        "history": read_history(path),
+        "history": read_history(path, verify=verify),
     }
     if verify:
         out["content_hash"] = model.content_hash()

@@ -51,11 +51,10 @@ _CHOOSING = ("grow_vocab", "min_df", "max_df", "min_count", "max_vocab", "vocab"
 
 def seen(words: Any, corpus: Corpus) -> np.ndarray:
     """bool[n]: which words the corpus has met in training, kept or pruned; the pruned ones are streamed."""
-    known = Vocabulary.read(corpus.path / "vocab.parquet")
+    known = Vocabulary.read(corpus.file("vocab"))
     found = known.find(words) >= 0
-    pruned = corpus.path / "pruned.parquet"
-    if pruned.exists():
-        for batch in pq.ParquetFile(pruned).iter_batches(1 << 18, columns=["word"]):
+    if "pruned" in corpus.manifest.get("files", {}):
+        for batch in pq.ParquetFile(corpus.file("pruned")).iter_batches(1 << 18, columns=["word"]):
             some = batch.column(0).cast(words.type)
             found |= pc.is_in(words, value_set=some).to_numpy(zero_copy_only=False)
     return found
@@ -89,7 +88,7 @@ def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
 def measure(model: TopicModel, corpus: Corpus, new: Corpus, threads: int) -> dict[str, Any]:
     """The figures (None where nothing could be measured)."""
     found: dict[str, Any] = {"documents": new.n_docs, "words": new.n_words}
-    vocabulary = Vocabulary.read(new.path / "vocab.parquet")
+    vocabulary = Vocabulary.read(new.file("vocab"))
     known = seen(vocabulary.words, corpus)
     counts = vocabulary.counts.astype(np.float64)
     found["seen_words"] = float(known.mean()) if len(known) else None

@@ -60,7 +60,7 @@ def check(run: str | Path, corpus: Corpus, engine: Engine) -> str | None:
     if storage_of(run, corpus) is None:
         return "documents of the earlier run were removed or replaced"
     name = read_manifest(run)["files"]["vocab"]["name"]
-    before, now = (Vocabulary.read(p).words for p in (run / name, corpus.path / "vocab.parquet"))
+    before, now = (Vocabulary.read(p).words for p in (run / name, corpus.file("vocab")))
     if len(before) > len(now) or not now.slice(0, len(before)).equals(before):
         return "the words of the earlier run have other ids now"
     return None

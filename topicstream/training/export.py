@@ -14,9 +14,16 @@ from topicstream.training.record import Record
 
 
 def export_model(
-    folder: Path, record: Record, corpus: Corpus, table: Any, params: dict[str, np.ndarray], passes: int, reason: str
+    folder: Path,
+    record: Record,
+    corpus: Corpus,
+    vocab: Path,
+    table: Any,
+    params: dict[str, np.ndarray],
+    passes: int,
+    reason: str,
 ) -> None:
-    """Stream the table's rows into the model of ``folder`` and commit it (manifest last)."""
+    """Stream the table's rows into the model of ``folder`` and commit it (manifest last).  vocab: the corpus' words."""
     topics = record.topics
     with ModelWriter(folder, corpus.n_words, topics) as writer:
         for start, rows in table.pieces():
@@ -39,5 +46,5 @@ def export_model(
             "passes": passes,
             "stopped": reason,
         }
-        vocabulary = Vocabulary.read(corpus.path / "vocab.parquet")
+        vocabulary = Vocabulary.read(vocab)
         writer.commit(manifest, vocabulary, params["alpha"], float(params["beta"][0]))

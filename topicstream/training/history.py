@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from topicstream.durable import write_bytes
+from topicstream.durable import read_sealed, sealed_line, write_bytes
 
 
 class History:
@@ -17,23 +16,20 @@ class History:
         self._path = path
         self.last: dict[str, Any] = {}
 
-    def rewind(self, passes: int, needs_start: bool) -> None:
+    def rewind(self, passes: int, needs_start: bool) -> list[str]:
         """Keep the lines of the first ``passes`` passes (and of the start, unless it is to be made again): what was
-        written after the checkpoint that a run goes on from is lost, and so is a line that a kill cut short."""
-        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        written after the checkpoint that a run goes on from is lost, and so is a line that a kill cut short.  Returns what to say of lines that are damaged (they are left out)."""
+        records, damaged = read_sealed(self._path)
         kept = []
-        for line in lines:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
+        for record in records:
             if record["pass"] <= passes and (record["pass"] > 0 or not needs_start):
-                kept.append(line)
+                kept.append(record)
                 self.last = record
-        write_bytes(self._path, "".join(line + "\n" for line in kept).encode(), durable=False)
+        write_bytes(self._path, "".join(map(sealed_line, kept)).encode(), durable=False)
+        return damaged
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add a pass."""
         self.last = dict(record)
         with open(self._path, "a") as f:
-            f.write(json.dumps(self.last) + "\n")
+            f.write(sealed_line(self.last))

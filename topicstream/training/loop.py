@@ -184,10 +184,12 @@ def train(
             block,
             pass_memory,
             base=max(machine.resident_bytes(), warmed.resident),
+            before=warmed.peak,
             limit=machine.parse_bytes(mem_limit) if mem_limit is not None else machine.default_memory_limit(),
             threads=threads or machine.default_threads(),
             tables=tables,
             disk_free=shutil.disk_usage(folder).free,
+            folder=str(folder),
             seeded=engine.start_from == "visit" and chosen != "random",
         )
         for line in plan.lines():

@@ -35,12 +35,13 @@ class Plan:
     parts: Mapping[str, int]
     disk: Mapping[str, int]
     limit: int
+    before: int = 0
 
     @property
     def total(self) -> int:
-        """Bytes of RAM."""
+        """Bytes of RAM: of the passes, or what loading the kernels took before, where that was more."""
         base = self.parts["interpreter"]
-        return base + int((sum(self.parts.values()) - base) * SLACK)
+        return max(base + int((sum(self.parts.values()) - base) * SLACK), self.before)
 
     def lines(self) -> list[str]:
         """The plan in words, a line each."""
@@ -144,15 +145,17 @@ def make_plan(
     base: int,
     limit: int,
     threads: int,
+    before: int = 0,
     tables: str = "auto",
     disk_free: int,
     seeded: bool = True,
+    folder: str = "",
 ) -> Plan:
     """Fit the run into ``limit`` bytes of RAM and ``disk_free`` of disk.
 
-    base: resident bytes after imports and compiling; pass_memory: block memory of a whole pass in bytes; tables:
+    base: resident bytes after imports and compiling; before: at their highest, until now; pass_memory: block memory of a whole pass in bytes; tables:
     ``auto``, ``memory`` or ``disk``; seeded: pass 0 visits the blocks with rows of a seed table.  Raises DoesNotFit naming
-    the smallest limit (or what else would help).
+    the smallest limit (or what else would help); folder: whose disk that is.
     """
     tables_size = sum(table_bytes(s, engine, block.table_entries) for s in engine.tables.values())
     disk = {"block memory": pass_memory * (3 if pass_memory else 0), "checkpoints": tables_size * 2}
@@ -166,6 +169,7 @@ def make_plan(
         placements = [(False, False), (False, True)]
     choices = [(t, *where, ahead) for where in placements for t in range(threads, 0, -1) for ahead in (PREFETCH, 0)]
     smallest = 1 << 62
+    where = f" where {folder} lies" if folder else ""
     for t, on_disk, spilled, ahead in sorted(choices, key=_slowness):
         parts = _needs(engine, layout, block, base + COME_BACK, t, ahead, on_disk, spilled, seeded)
         on = dict(disk)
@@ -173,14 +177,14 @@ def make_plan(
             on["tables"] = tables_size * (2 if engine.rule is Rule.REPLACE else 1)
         if spilled:
             on["deltas"] = spilled_bytes(engine, block) * layout.round_blocks
-        plan = Plan(t, ahead, on_disk, spilled, parts, on, limit)
+        plan = Plan(t, ahead, on_disk, spilled, parts, on, limit, before)
         smallest = min(smallest, plan.total)
         if plan.total <= limit:
             need = sum(on.values())
             if need > disk_free:
                 raise DoesNotFit(
                     f"{engine.name} with {engine.shape.topics} topics needs {format_bytes(need)} of disk "
-                    f"({', '.join(f'{k} {format_bytes(v)}' for k, v in on.items() if v)}), {format_bytes(disk_free)} are free; "
+                    f"({', '.join(f'{k} {format_bytes(v)}' for k, v in on.items() if v)}), {format_bytes(disk_free)} are free{where}; "
                     "free some, put --model on another disk, or choose an engine that keeps less (`topics engines`)"
                 )
             return plan

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.durable import read_json, write_json
-from topicstream.errors import TopicsError
+from topicstream.errors import StoreError, TopicsError
 
 SCHEMA = 1
 
@@ -45,13 +45,16 @@ def remember(folder: Path, record: Record) -> None:
 
 def same_or_refuse(folder: Path, record: Record) -> list[str]:
     """Nothing when the folder holds no run or the same one (warnings where only versions differ); else TopicsError with
-    every difference."""
+    every difference; StoreError for another schema."""
     if not (folder / "training.json").exists():
         return []
     before, now = read_json(folder / "training.json"), asdict(record)
-    differ: list[str] = []
     if before.get("schema") != SCHEMA:
-        differ.append(f"schema {before.get('schema')} -> {SCHEMA}")
+        raise StoreError(
+            f"{folder}/training.json: a run of schema {before.get('schema')}, this version reads {SCHEMA}; "
+            "use --force to start anew, or another --model"
+        )
+    differ: list[str] = []
     for name in ("engine", "topics", "seed", "start", "warm", "layout"):
         if before.get(name) != now[name]:
             differ.append(f"{_FLAGS[name]} {before.get(name)} -> {now[name]}")

@@ -59,6 +59,9 @@ class Session:
         self._warm_share = warm_share
         self._work, self._checkpoints = folder / "work", folder / "checkpoints"
         sweep(self._work)
+        # the words as they are now: an append that ends while this run goes on puts a longer file in their place
+        self._vocab = self._work / "vocab.parquet"
+        shutil.copyfile(corpus.file("vocab"), self._vocab)
         self.workers = Workers(plan.threads)
         self._n_w = corpus.word_counts() if n_w is None else n_w
         self.tables = new_tables(engine, "table", self._work, plan, self.workers, self._n_w)
@@ -105,7 +108,8 @@ class Session:
         if state is None:
             self._take_over()
             return None
-        self._history.rewind(self.passes, self.needs_start)
+        for problem in self._history.rewind(self.passes, self.needs_start):
+            self._progress.say(f"warning: {problem}")
         finished = self.folder / "finished.json"
         reason = None
         if finished.exists():
@@ -357,7 +361,9 @@ class Session:
             self.saver.now(self._state(), self.tables, {})
         from topicstream.training.export import export_model
 
-        export_model(self.folder, self.record, self.corpus, self.tables["phi"], self.params, self.passes, reason)
+        export_model(
+            self.folder, self.record, self.corpus, self._vocab, self.tables["phi"], self.params, self.passes, reason
+        )
         write_json(self.folder / "finished.json", {"passes": self.passes, "reason": reason, "tol": self._stopping.tol})
 
     def warnings(self) -> list[str]:

@@ -268,7 +268,7 @@ def make_seeds(
 
         if warm is None:
             raise InputError("a warm start needs the model to start from")
-        words = Vocabulary.read(corpus.path / "vocab.parquet").words
+        words = Vocabulary.read(corpus.file("vocab")).words
         return ModelSeeds(TopicModel.open(warm), words, n_w, topics, warm_share)
     if how not in ("documents", "kmeans"):
         raise ValueError(f"how must be 'documents', 'kmeans', 'warm' or 'random', not {how!r}")

@@ -26,9 +26,11 @@ def _buffers(specs: dict[str, ArraySpec], block: Block) -> dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Warmed:
-    """Resident bytes after warming up, and whether anything had to be compiled (the rest came from the cache)."""
+    """Resident bytes after warming up and before pages of libraries were let go, and whether anything had to be compiled
+    (the rest came from the cache)."""
 
     resident: int
+    peak: int
     compiled: bool
 
 
@@ -39,8 +41,9 @@ def warm_up(engine: Engine, weighted: bool) -> Warmed:
     with event.install_recorder("numba:compile") as compiled:
         compile_driver(engine)
         compile_kernels(engine, weighted)
+    peak = machine.resident_bytes()
     machine.drop_library_pages()
-    return Warmed(machine.resident_bytes(), bool(compiled.buffer))
+    return Warmed(machine.resident_bytes(), peak, bool(compiled.buffer))
 
 
 def compile_kernels(engine: Engine, weighted: bool) -> None:

@@ -1,0 +1,547 @@
+"""Break files, folders and disks on purpose: each fault must give the right exit code and one clear line, and lose nothing.
+
+    python scripts/fault_campaign.py [--flips 2] [--only flips truncated missing schema read-only full-disk] [--seed 0]
+
+A small corpus, a model, a run that stopped half way and a retrain folder are made; then, on fresh copies, one file at a time
+gets a flipped bit, loses its end or vanishes, or says another schema, and every command that may meet it is run:
+
+    info --verify, train (anew, and going on), eval, infer, show, update, retrain, ingest --append
+
+A command must either do exactly what it does on undamaged files (it has no need of the damaged one) or end with code 3 and
+one line on stderr, without a traceback, that names the file (or the block); whatever else lay there must be there
+afterwards, byte by byte, and with the file restored the command must work again.  ``info --verify`` (of the store, of the
+model) and the going on of a run must find every damage of theirs.  Read-only folders: code 1 and one line.  A full disk
+(a tmpfs of a few MB; as root only): code 5, one line, the old files as they were, and the same command carries on once
+there is room.  Prints a Markdown table, exit 1 when anything was not so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from measure import heading, table
+
+from topicstream.cli.main import run as topics
+from topicstream.durable import read_json, write_json
+from topicstream.errors import StoreError
+
+FAULTS = ("flips", "truncated", "missing", "schema", "read-only", "full-disk")
+NEVER_READ = {"work/vocab.parquet", ".lock"}  # made anew by every run; empty
+
+
+@dataclass
+class Ended:
+    """Exit code, both outputs."""
+
+    code: int
+    out: str
+    err: str
+
+
+def command(*args: str) -> Ended:
+    """One command line in a process of its own (a fork: everything is imported and compiled already)."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if child == 0:
+            code = 70
+            try:
+                os.dup2(out.fileno(), 1)
+                os.dup2(err.fileno(), 2)
+                code = topics([*args, "-q"])
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        texts = []
+        for f in (out, err):
+            f.seek(0)
+            texts.append(f.read().decode("utf-8", "replace"))
+    return Ended(os.waitstatus_to_exitcode(status), *texts)
+
+
+def text(path: Path, documents: int, first: int, seed: int) -> Path:
+    """Documents of made words, JSON lines."""
+    rng = random.Random(seed)
+    words = ["".join(rng.choice("aeioubcdfglmnprst") for _ in range(6)) for _ in range(300)]
+    weights = [1 / (i + 3) for i in range(len(words))]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as f:
+        for i in range(first, first + documents):
+            drawn = rng.choices(words, weights, k=rng.randint(20, 60))
+            f.write(json.dumps({"id": f"d{i}", "text": " ".join(drawn)}) + "\n")
+    return path
+
+
+RETRAIN = """
+[ingest]
+stopwords = "none"
+heldout = "10%"
+[train]
+topics = 4
+passes = 3
+update_passes = 2
+tol = 0.0
+[gate]
+tolerance = 0.9
+topics = false
+"""
+
+
+def ok(*args: str) -> None:
+    """A command that prepares something and must work."""
+    done = command(*args)
+    if done.code:
+        raise SystemExit(f"topics {' '.join(args)}: {done.code}: {done.err}")
+
+
+def prepare(base: Path) -> None:
+    """Everything the faults are made on, in ``base``."""
+    a, b = text(base / "a.jsonl", 300, 0, 1), text(base / "b.jsonl", 60, 280, 2)
+    text(base / "c.jsonl", 40, 400, 3)
+    store = str(base / "corpus.zarr")
+    ingest = ["ingest", "--min-df", "1", "--stopwords", "none", "--heldout", "10%", "--out", store]
+    ok(*ingest, str(a))
+    ok(*ingest, str(b), "--append", "--grow-vocab", "--on-duplicate", "replace")  # so there are removed documents
+    train = ["train", "--corpus", store, "-K", "5", "--tol", "0", "--block-cells", "3000", "--threads", "1"]
+    ok(*train, "--model", str(base / "model"), "--algo", "bp", "--passes", "3")
+    ok(*train, "--model", str(base / "half"), "--algo", "bp", "--passes", "2")
+    ok("ingest", str(base / "c.jsonl"), "--out", str(base / "more.zarr"), "--min-df", "1", "--stopwords", "none")
+    chain = base / "chain"
+    chain.mkdir()
+    shutil.copy(a, text(chain / "raw" / "a.jsonl", 1, 0, 1))
+    (chain / "retrain.toml").write_text(RETRAIN)
+    ok("retrain", "--config", str(chain / "retrain.toml"))
+    shutil.copy(base / "c.jsonl", chain / "raw" / "c.jsonl")
+
+
+def model_digest(folder: Path) -> str:
+    """The model's table and words, and what a resume would begin from; times and versions left out."""
+    from topicstream.model.topic_model import TopicModel
+    from topicstream.training.checkpoint import content_hash
+
+    model = TopicModel.open(folder)
+    kept = content_hash(folder) if (folder / "checkpoints").is_dir() else ""
+    return f"{model.content_hash()} {kept}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command: its line (in the copy at ``at``), what its result is, and what it may not change when it fails."""
+
+    name: str
+    line: Callable[[Path], list[str]]
+    result: Callable[[Path, Ended], str]
+    finds_all: tuple[str, ...] = ()  # folders whose every damage it has to find
+
+
+def stdout(at: Path, done: Ended) -> str:
+    """The result is what is printed, without the place."""
+    return done.out.replace(str(at), "")
+
+
+def jobs() -> list[Job]:
+    """The commands."""
+
+    def at_store(at: Path) -> list[str]:
+        return ["--corpus", str(at / "corpus.zarr")]
+
+    train = ["-K", "5", "--tol", "0", "--block-cells", "3000", "--threads", "1", "--algo", "bp"]
+
+    def tail(path: str) -> Callable[[Path, Ended], str]:
+        return lambda at, done: model_digest(at / path)
+
+    def fingerprint(path: str) -> Callable[[Path, Ended], str]:
+        return lambda at, done: str(read_json(at / path / "manifest.json")["fingerprint"])
+
+    return [
+        Job("info --verify (corpus)", lambda at: ["info", str(at / "corpus.zarr"), "--verify"], stdout, ("corpus.zarr",)),
+        Job("info --verify (model)", lambda at: ["info", str(at / "model"), "--verify"], stdout, ("model",)),
+        Job("train", lambda at: ["train", *at_store(at), "--model", str(at / "new"), *train, "--passes", "2"], tail("new")),
+        Job("train, going on", lambda at: ["train", *at_store(at), "--model", str(at / "half"), *train, "--passes", "4"],
+            tail("half"), ("half",)),
+        Job("eval", lambda at: ["eval", *at_store(at), "--model", str(at / "model"), "--json"], stdout),
+        Job("infer", lambda at: ["infer", str(at / "corpus.zarr"), "--model", str(at / "model")], stdout),
+        Job("infer (text)", lambda at: ["infer", str(at / "c.jsonl"), "--model", str(at / "model")], stdout),
+        Job("show --docs", lambda at: ["show", *at_store(at), "--model", str(at / "model"), "--docs", "2"], stdout),
+        Job("update", lambda at: ["update", "--corpus", str(at / "corpus.zarr"), "--model", str(at / "model"), "--out",
+                                  str(at / "updated"), "--passes", "2", "--threads", "1"], tail("updated")),
+        Job("ingest --append", lambda at: ["ingest", str(at / "c.jsonl"), "--out", str(at / "corpus.zarr"), "--append",
+                                           "--grow-vocab", "--on-duplicate", "replace", "--min-df", "1", "--stopwords", "none"],
+            fingerprint("corpus.zarr")),
+        Job("retrain --full", lambda at: ["retrain", "--config", str(at / "chain" / "retrain.toml"), "--full"],
+            lambda at, done: model_digest((at / "chain" / "current").resolve()).split()[0]),
+    ]  # fmt: skip
+
+
+TOUCHES = {  # the folders each command reads
+    "info --verify (corpus)": ("corpus.zarr",),
+    "info --verify (model)": ("model",),
+    "train": ("corpus.zarr",),
+    "train, going on": ("corpus.zarr", "half"),
+    "eval": ("corpus.zarr", "model"),
+    "infer": ("corpus.zarr", "model"),
+    "infer (text)": ("model",),
+    "show --docs": ("corpus.zarr", "model"),
+    "update": ("corpus.zarr", "model"),
+    "ingest --append": ("corpus.zarr",),
+    "retrain --full": ("chain",),
+}
+
+
+def snapshot(folder: Path) -> dict[str, str]:
+    """Digest of every file that may not change when a command fails (locks and scratch left out)."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if (
+            path.is_file()
+            and not path.is_symlink()
+            and path.name != ".lock"
+            and not name.startswith(("new/", "updated/"))
+        ):
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def lost(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Files of the stores and models that are gone or altered.  What a command makes anew at its start may differ: the
+    working folder's copy of the words, the note that a run had ended, and a history without its damaged line."""
+    passing = ("work/vocab.parquet", "finished.json", "history.jsonl", "training.json", "/zarr.json")
+    return [
+        n for n, digest in before.items() if after.get(n) != digest and not n.endswith(passing) and ".wip/" not in n
+    ]
+
+
+@dataclass
+class Row:
+    """Counts of one line of the table."""
+
+    fault: str
+    files: set[str] = field(default_factory=set)
+    runs: int = 0
+    found: int = 0
+    unused: int = 0
+    bad: list[str] = field(default_factory=list)
+
+
+def one_line(done: Ended, names: tuple[str, ...]) -> str | None:
+    """What is wrong with the message, if anything."""
+    lines = done.err.strip().splitlines()
+    if "Traceback" in done.err or "internal error" in done.err:
+        return f"code {done.code}, {lines[-1][:200] if lines else ''}"
+    if len(lines) != 1:
+        return f"code {done.code}, {len(lines)} lines: {' / '.join(lines)[:240]}"
+    if names and not any(name in lines[0] for name in names):
+        return f"does not name {names[0]}: {lines[0][:200]}"
+    return None
+
+
+def names_of(path: Path, file: str, how: str) -> tuple[str, ...]:
+    """What a message may call a file: its path, or for what is read through another name, that."""
+    names = [file, path.name] if path.name not in ("0",) else [file]
+    if how == "schema":
+        names.append(f"{Path(file).parent}:")  # the store or the model as a whole
+    if "/checkpoints/" in file:
+        names.append(str(Path(file).parent.name))
+    return tuple(names)
+
+
+def damage(path: Path, how: str, rng: random.Random) -> None:
+    """Break a file."""
+    data = bytearray(path.read_bytes())
+    if how == "flips":
+        at = rng.randrange(len(data))
+        data[at] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+    elif how == "truncated":
+        path.write_bytes(data[: rng.choice([0, len(data) // 2, max(len(data) - 1, 0)])])
+    elif how == "missing":
+        path.unlink()
+    else:
+        value = read_json(path)
+        value["schema"] = 99
+        write_json(path, value)
+
+
+def fresh(base: Path, at: Path) -> None:
+    """A copy to break."""
+    shutil.rmtree(at, ignore_errors=True)
+    shutil.copytree(base, at, symlinks=True)
+
+
+def targets(base: Path, folder: str, how: str) -> Iterator[str]:
+    """Files to break: every file of the folder (of many alike chunks the first, of each kind)."""
+    for path in sorted((base / folder).rglob("*")):
+        name = str(path.relative_to(base))
+        if not path.is_file() or path.is_symlink() or path.stat().st_size == 0 or "/raw/" in name:
+            continue
+        if how == "schema":
+            if path.suffix == ".json" and path.name != "zarr.json" and "schema" in (read_json(path) or {}):
+                yield name
+        elif path.name != "retrain.toml":
+            yield name
+
+
+def break_files(base: Path, how: str, times: int, rng: random.Random, only: list[str]) -> list[Row]:
+    """Break every file and run what may meet it; a row a folder."""
+    rows = []
+    at = base.with_name("broken")
+    all_jobs = [job for job in jobs() if not only or job.name in only]
+    expected: dict[str, str] = {}
+    for job in all_jobs:
+        fresh(base, at)
+        done = command(*job.line(at))
+        if done.code:
+            raise SystemExit(f"{job.name} fails on undamaged files: {done.err}")
+        expected[job.name] = job.result(at, done)
+    for folder in ("corpus.zarr", "model", "half", "chain"):
+        row = Row(f"{how}: {folder}")
+        for name in targets(base, folder, how):
+            for _ in range(times):
+                state = rng.getstate()
+                for job in all_jobs:
+                    if folder not in TOUCHES[job.name]:
+                        continue
+                    rng.setstate(state)
+                    fresh(base, at)
+                    damage(at / name, how, rng)
+                    before = snapshot(at)
+                    done = command(*job.line(at))
+                    row.files.add(name)
+                    row.runs += 1
+                    problem = judge(job, done, at, base, name, how, folder, before, expected[job.name], row)
+                    if problem:
+                        row.bad.append(f"{job.name}: {name}: {problem}")
+        rows.append(row)
+    return rows
+
+
+def judge(
+    job: Job, done: Ended, at: Path, base: Path, name: str, how: str, folder: str, before: dict[str, str], expected: str, row: Row
+) -> str | None:  # fmt: skip
+    """What was not as it must be, in words; None when all was well."""
+    inside = name.split("/", 1)[1]
+    if done.code == 0:
+        try:
+            same = job.result(at, done) == expected
+        except StoreError as e:
+            return f"ended with 0, but {e}"
+        if not same:
+            return "ended with 0 and another result"
+        if done.err.strip() and name not in done.err:
+            return f"said: {done.err.strip()[:160]}"
+        row.unused += 1
+        must = folder in job.finds_all and inside not in NEVER_READ and how in ("flips", "truncated")
+        if must and not done.err.strip() and not harmless(job, inside, how):
+            return "was not found"
+        return None
+    allowed = (3, 1) if how == "missing" else (3,)
+    if done.code not in allowed:
+        return f"code {done.code}: {done.err.strip()[-200:]}"
+    if (problem := one_line(done, names_of(base / name, name, how))) is not None:
+        return problem
+    if gone := lost(before, snapshot(at)):
+        return f"lost or altered {', '.join(gone[:3])}"
+    shutil.copyfile(base / name, at / name)
+    again = command(*job.line(at))
+    if again.code:
+        return f"after restoring: code {again.code}: {again.err.strip()[-200:]}"
+    if job.result(at, again) != expected:
+        return "after restoring: another result"
+    row.found += 1
+    return None
+
+
+def harmless(job: Job, inside: str, how: str) -> bool:
+    """Files that a command has no need of, or makes anew: a going on reads neither the stored model nor its words; info
+    reads neither checkpoints nor working files."""
+    if job.name.startswith("train"):
+        return inside.startswith(("topics", "vocab", "manifest.json", "finished.json", "history.jsonl")) or (
+            inside.startswith("work/") and how == "flips"
+        )
+    return inside.startswith(("checkpoints/", "work/", "training.json", "finished.json"))
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[bool]:
+    """The folder cannot be written to: a read-only mount as root, permissions else."""
+    if os.geteuid() == 0:
+        bound = (
+            subprocess.run(["mount", "--bind", str(folder), str(folder)], capture_output=True, check=False).returncode
+            == 0
+        )
+        done = bound and subprocess.run(
+            ["mount", "-o", "remount,ro,bind", str(folder)], capture_output=True, check=False
+        )
+        try:
+            yield bool(done and done.returncode == 0)
+        finally:
+            if bound:
+                subprocess.run(["umount", str(folder)], check=False)
+    else:
+        modes = {p: p.stat().st_mode for p in [folder, *folder.rglob("*")] if not p.is_symlink()}
+        for p, mode in modes.items():
+            p.chmod(mode & ~0o222)
+        try:
+            yield True
+        finally:
+            for p, mode in modes.items():
+                p.chmod(mode)
+
+
+def read_only_folders(base: Path) -> Row | None:
+    """Reading works, writing ends with code 1 and one line."""
+    at, row = base.with_name("broken"), Row("read-only folders")
+    fresh(base, at)
+    elsewhere = base.with_name("elsewhere")
+    elsewhere.mkdir(exist_ok=True)
+    s, m = str(at / "corpus.zarr"), str(at / "model")
+    readers = [
+        ["info", s, "--verify"], ["info", m, "--verify"], ["eval", "--corpus", s, "--model", m], ["infer", s, "--model", m],
+        ["show", "--corpus", s, "--model", m, "--docs", "1"],
+        ["train", "--corpus", s, "--model", str(elsewhere / "m"), "-K", "3", "--passes", "1"],
+    ]  # fmt: skip
+    writers = [
+        ["ingest", str(at / "c.jsonl"), "--out", s, "--append"], ["ingest", str(at / "c.jsonl"), "--out", str(at / "x.zarr")],
+        ["train", "--corpus", s, "--model", str(at / "y"), "-K", "3"], ["train", "--corpus", s, "--model", m, "-K", "3", "--force"],
+        ["train", "--corpus", s, "--model", str(at / "half"), "-K", "5", "--algo", "bp", "--block-cells", "3000", "--passes", "9"],
+        ["infer", s, "--model", m, "-o", str(at / "t.parquet")], ["show", "--corpus", s, "--model", m, "--theta", str(at / "t.csv")],
+        ["update", "--corpus", s, "--model", m], ["retrain", "--config", str(at / "chain" / "retrain.toml"), "--full"],
+    ]  # fmt: skip
+    before = snapshot(at)
+    with read_only(at) as possible:
+        if not possible:
+            return None
+        for line in readers:
+            done = command(*line)
+            row.runs += 1
+            row.unused += done.code == 0
+            if done.code:
+                row.bad.append(
+                    f"{line[0]}: reading from a read-only folder: code {done.code}: {done.err.strip()[-200:]}"
+                )
+        for line in writers:
+            done = command(*line)
+            row.runs += 1
+            problem = one_line(done, (str(at),)) if done.code == 1 else f"code {done.code}: {done.err.strip()[-200:]}"
+            if problem:
+                row.bad.append(f"{line[0]}: {problem}")
+            else:
+                row.found += 1
+    if gone := lost(before, snapshot(at)):
+        row.bad.append(f"altered {', '.join(gone[:3])}")
+    return row
+
+
+def full_disks(base: Path) -> Row | None:
+    """Commands on a tmpfs with little room; None where none can be mounted."""
+    row, small = Row("full disk"), base.with_name("small")
+    small.mkdir(exist_ok=True)
+    size = sum(p.stat().st_size for p in base.rglob("*") if p.is_file() and not p.is_symlink())
+    if os.geteuid() or subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={3 * size + (24 << 20)}", "tmpfs", str(small)], capture_output=True, check=False
+    ).returncode:  # fmt: skip
+        return None
+    at = small / "at"
+    try:
+        writers = [job for job in jobs() if job.name.startswith(("train", "update", "ingest", "retrain"))]
+        writers.append(
+            Job("ingest", lambda at: ["ingest", str(at / "a.jsonl"), "--out", str(at / "x.zarr")],
+                lambda at, done: str(read_json(at / "x.zarr" / "manifest.json")["fingerprint"]))
+        )  # fmt: skip
+        writers.append(
+            Job("infer -o", lambda at: ["infer", str(at / "corpus.zarr"), "--model", str(at / "model"), "-o", str(at / "t.jsonl")],
+                lambda at, done: (at / "t.jsonl").read_text())
+        )  # fmt: skip
+        for job in writers:
+            fresh(base, at)
+            done = command(*job.line(at))
+            expected = job.result(at, done)
+            for room in (0, 1_000, 12_000, 50_000, 100_000, 200_000, 400_000):
+                fresh(base, at)
+                before = snapshot(at)
+                free = os.statvfs(small)
+                (small / "ballast").write_bytes(bytes(max(0, free.f_bavail * free.f_bsize - room)))
+                done = command(*job.line(at))
+                (small / "ballast").unlink()
+                row.runs += 1
+                if done.code == 0:
+                    if job.result(at, done) != expected:
+                        row.bad.append(f"{job.name}, room {room}: another result")
+                    row.unused += 1
+                    continue
+                problem = (
+                    one_line(done, (str(at),)) if done.code == 5 else f"code {done.code}: {done.err.strip()[-200:]}"
+                )
+                if gone := lost(before, snapshot(at)):
+                    problem = problem or f"lost or altered {', '.join(gone[:3])}"
+                again = command(*job.line(at))
+                if again.code:
+                    problem = problem or f"with room again: code {again.code}: {again.err.strip()[-160:]}"
+                elif job.result(at, again) != expected:
+                    problem = problem or "with room again: another result"
+                if problem:
+                    row.bad.append(f"{job.name}, room {room}: {problem}")
+                else:
+                    row.found += 1
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=False)
+    return row
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--flips", type=int, default=2, help="flipped bits a file (each in a fresh copy)")
+    parser.add_argument("--only", nargs="*", choices=FAULTS, default=FAULTS)
+    parser.add_argument("--commands", nargs="*", default=[], help="only these commands, as the table names them")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    rng = random.Random(args.seed)
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        base = Path(temporary) / "base"
+        base.mkdir()
+        prepare(base)
+        for how in ("flips", "truncated", "missing", "schema"):
+            if how in args.only:
+                rows += break_files(base, how, args.flips if how == "flips" else 1, rng, args.commands)
+        for how, faults in (("read-only", read_only_folders), ("full-disk", full_disks)):
+            if how in args.only:
+                found = faults(base)
+                if found is None:
+                    print(f"{how}: skipped, it takes a mount that this user may not make here", file=sys.stderr)
+                else:
+                    rows.append(found)
+    heading(
+        "Fault campaign",
+        "Commands run on broken files and disks.  refused: right exit code, one line that names the file, nothing lost, works "
+        "again once restored; not needed: the command did exactly what it does on undamaged files; wrong: anything else.",
+    )
+    table(
+        ["fault", "files", "runs", "refused", "not needed", "wrong"],
+        [[r.fault, len(r.files) or "", r.runs, r.found, r.unused, len(r.bad)] for r in rows if r.runs],
+    )
+    for row in rows:
+        for problem in row.bad:
+            print(f"- {row.fault}: {problem}")
+    return 1 if any(row.bad for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
