@@ -1,14 +1,12 @@
 """The L largest of a row of weights, without a sort (paper 002, Alg. 1 SelectTopL; Blum et al. 1973; Musser 1997).
 
-``keep_top(p, o, width, most)`` sets every entry of p[o .. o + width) that is not among the ``most`` largest to zero and
-returns the sum of what is left.  Weights are >= 0; zeros are never counted as kept.  Among equal weights at the border the
-first ones stay, so exactly min(most, number of positive weights) remain.
+``keep_top(p, o, width, most, work)`` sets every entry of p[o .. o + width) that is not among the ``most`` largest to zero
+and returns the sum of what is left.  Weights are >= 0; zeros are never counted as kept.  Among equal weights at the border
+the first ones stay, so exactly min(most, number of positive weights) remain.
 
-For at most 16 everything is branch-free.  A comparison network keeps the three largest of each of the 16 lanes (6
-operations a vector); bitonic networks sort the three vectors and merge them, and the ``most``-th of the merged lanes is
-the border, unless one lane held four of the largest.  The second sweep keeps what reaches the border and counts it: a
-count above ``most`` tells of such a lane (then every vector is sorted and merged) or of ties (then the first ones stay).
-Beyond 16, quickselect with the median of three finds the border.
+For at most 16, in two steps over vectors of 16 lanes.  The largest of every lane (or the two largest) are ``most`` entries
+or more, so the ``most``-th of them, by a sorting network, is no more than the border; what reaches it, a dozen entries as a
+rule, is written side by side, and the ``most``-th of these is the border.  Beyond 16, quickselect with the median of three.
 """
 
 from __future__ import annotations
@@ -20,14 +18,14 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.extending import intrinsic as _numba_intrinsic
 
-from topicstream.kernels import simd
+from topicstream.kernels import places, simd
 from topicstream.kernels.jit import kernel
 
 intrinsic: Any = _numba_intrinsic  # its own annotations hide that numba passes the first argument
 
 SMALLEST = np.float32(1e-37)  # what is below counts as zero
 NETWORK_MOST = 16
-LANES_MOST = 8  # beyond that many a lane often holds four of them: sort every vector
+LANES_MOST = 8  # beyond that many the largest of each lane tell too little: take two
 
 _VECTOR = ir.VectorType(ir.FloatType(), simd.WIDTH)
 _ZERO = ir.Constant(_VECTOR, [0.0] * simd.WIDTH)
@@ -121,30 +119,54 @@ def lane(typing_context, v, i):
     return types.float32(simd.vector, types.int64), generate
 
 
-@kernel(forceinline=True)  # a call counts references of its arrays, atomically
-def _border_of_lanes(p, o, width, most):
-    """The ``most``-th largest of p[o .. o + width), or something smaller; at least SMALLEST."""
-    zero = simd.splat(np.float32(0))
-    first, second, third = zero, zero, zero
-    for k in range(0, width, 16):
-        v = simd.load(p, o + k)
-        a = larger(first, v)
-        v = smaller(first, v)
-        b = larger(second, v)
-        v = smaller(second, v)
-        third = larger(third, v)
-        first, second = a, b
-    top = merged(merged(descending(first), descending(second)), descending(third))
+@kernel(forceinline=True)
+def low_border(p, width, most):
+    """What at least ``most`` of the ``width`` floats at address p reach, or SMALLEST; most <= 16."""
+    first, second = simd.splat(np.float32(0)), simd.splat(np.float32(0))
+    if most <= LANES_MOST:
+        for k in range(0, width, 16):
+            first = larger(first, places.load(p, k))
+        top = descending(first)
+    else:
+        for k in range(0, width, 16):
+            v = places.load(p, k)
+            second = larger(second, smaller(first, v))
+            first = larger(first, v)
+        top = merged(descending(first), descending(second))
     return max(lane(top, most - 1), SMALLEST)
 
 
-@kernel
-def _border_of_all(p, o, width, most):
-    """The ``most``-th largest of p[o .. o + width), at least SMALLEST; most <= 16."""
-    top = simd.splat(np.float32(0))
+@kernel(forceinline=True)
+def reaching(p, width, least, work):
+    """The floats at address p that reach ``least`` to address work, then 16 zeros; returns their number."""
+    n, b = 0, simd.splat(least)
     for k in range(0, width, 16):
-        top = merged(top, descending(simd.load(p, o + k)))
-    return max(lane(top, most - 1), SMALLEST)
+        v = places.load(p, k)
+        n += places.append(work, n, v, v, b)
+    places.store(work, n, simd.splat(np.float32(0)))
+    return n
+
+
+@kernel(forceinline=True)
+def best_of(work, n):
+    """The 16 largest of the n floats at address work, descending; zeros follow them."""
+    top = descending(places.load(work, 0))
+    for k in range(16, n, 16):
+        top = merged(top, descending(places.load(work, k)))
+    return top
+
+
+@kernel(forceinline=True)
+def tied(work, n, top, most, border):
+    """More than ``most`` of the n floats at address work reach the border."""
+    if n <= most:
+        return False
+    if most < 16:
+        return lane(top, most) >= border
+    count, b = simd.splat(np.float32(0)), simd.splat(border)
+    for k in range(0, n, 16):
+        count = count + mark(places.load(work, k), b)
+    return simd.total(count) > most
 
 
 @kernel
@@ -175,7 +197,7 @@ def nth_largest(x, n, rank):
 
 
 @kernel
-def _keep_above(p, o, width, most, border):
+def keep_above(p, o, width, most, border):
     """Keep what is above the border and the first of those on it, ``most`` in all; returns the sum."""
     above = 0
     for k in range(width):
@@ -196,7 +218,8 @@ def _keep_above(p, o, width, most, border):
 
 
 @kernel
-def _keep_by_quickselect(p, o, width, most, work):
+def keep_by_quickselect(p, o, width, most, work):
+    """``keep_top`` for any number."""
     n = 0
     for k in range(width):
         if p[o + k] >= SMALLEST:
@@ -205,56 +228,21 @@ def _keep_by_quickselect(p, o, width, most, work):
         else:
             p[o + k] = 0
     border = nth_largest(work, n, most) if n > most else SMALLEST
-    return _keep_above(p, o, width, most, border)
-
-
-@kernel(forceinline=True)  # a call counts references of its arrays, atomically
-def _count_and_total(p, o, width, border):
-    count, total, b = simd.splat(np.float32(0)), simd.splat(np.float32(0)), simd.splat(border)
-    for k in range(0, width, 16):
-        v = simd.load(p, o + k)
-        count = count + mark(v, b)
-        total = total + keep(v, b)
-    return simd.total(count), simd.total(total)
+    return keep_above(p, o, width, most, border)
 
 
 @kernel
 def keep_top(p, o, width, most, work):
-    """See the module's head.  p: flat float32 array; o: first entry; width: a multiple of 16; work: float32[width]."""
+    """See the module's head.  p: flat float32 array; o: first entry; width: a multiple of 16; work: float32[width + 16]."""
     if most > NETWORK_MOST:
-        return _keep_by_quickselect(p, o, width, most, work)
-    border = _border_of_lanes(p, o, width, most) if most <= LANES_MOST else _border_of_all(p, o, width, most)
-    count, total = _count_and_total(p, o, width, border)
-    if count > most:
-        border = _border_of_all(p, o, width, most)
-        count, total = _count_and_total(p, o, width, border)
-        if count > most:
-            return _keep_above(p, o, width, most, border)
+        return keep_by_quickselect(p, o, width, most, work)
+    here, there = places.place(p) + 4 * o, places.place(work)
+    n = reaching(here, width, low_border(here, width, most), there)
+    top = best_of(there, n)
+    border = max(lane(top, most - 1), SMALLEST)
+    if tied(there, n, top, most, border):
+        return keep_above(p, o, width, most, border)
     b = simd.splat(border)
     for k in range(0, width, 16):
         simd.store(p, o + k, keep(simd.load(p, o + k), b))
-    return total
-
-
-@kernel(forceinline=True)  # a call counts references of its arrays, atomically
-def keep_top_four(p, width, most, work, totals):
-    """``keep_top`` of the four rows p[0 .. width), p[width .. 2 width), ...; totals: float32[4].
-
-    A row's networks are one long chain of dependent steps; four rows in a row overlap.
-    """
-    if most > LANES_MOST:
-        for r in range(4):
-            totals[r] = keep_top(p, r * width, width, most, work)
-        return
-    for r in range(4):
-        totals[r] = _border_of_lanes(p, r * width, width, most)
-    for r in range(4):
-        o, border = r * width, totals[r]
-        count, total = _count_and_total(p, o, width, border)
-        if count > most:
-            totals[r] = keep_top(p, o, width, most, work)
-            continue
-        b = simd.splat(border)
-        for k in range(0, width, 16):
-            simd.store(p, o + k, keep(simd.load(p, o + k), b))
-        totals[r] = total
+    return simd.total(keep(top, b))

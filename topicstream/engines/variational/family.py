@@ -77,7 +77,8 @@ class Variational(Engine):
 
     def scratch_bytes(self, block: BlockShape) -> int:
         width = padded(self.shape.topics)
-        return (block.words + block.document) * (width * 4 + 8) + 8 * block.docs * dense.REPORTS + 128 * width
+        document = block.document + 32  # rows go by eights and sixteens
+        return (block.words + document) * (width * 4 + 12) + 8 * block.docs * dense.REPORTS + 128 * width
 
     def dense_visit(
         self,

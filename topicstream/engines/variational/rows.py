@@ -29,7 +29,7 @@ def take_counts(counts, first, cells, x):
 
 
 @kernel(forceinline=True)
-def clear_rows(own, cells, width):
+def _clear_rows(own, cells, width):
     """Zero what is left of the last eight rows."""
     for o in range(cells * width, -(-cells // 8) * 8 * width, 16):
         simd.store(own, o, simd.splat(np.float32(0)))
@@ -43,7 +43,7 @@ def take_rows(e, words, first, cells, own):
         o, at = j * width, words[first + j] * width
         for k in range(0, width, 16):
             simd.store(own, o + k, simd.load(e, at + k))
-    clear_rows(own, cells, width)
+    _clear_rows(own, cells, width)
 
 
 @kernel

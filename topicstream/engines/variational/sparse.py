@@ -1,12 +1,9 @@
 """The L-sparse local step (paper 002, Alg. 2 right): at most L topics a cell, chosen among the document's active topics.
 
-Symbols as in dense.py.  A document goes through two stages:
-
-    wide     the first assignment is the word's own L best topics, found once a block; while most topics are active, cells
-             are selected on whole rows e[u, :] times t, t being zero for topics that have left
-    narrow   the columns of the active topics are copied side by side: own[j, a] = e[u_j, active[a]].  A selection keeps
-             the L largest of own * t in ``kept`` (the others are zero there); until the next selection an inner
-             iteration is the dense sweep over ``kept``: reweighting, no selection
+Symbols as in dense.py.  The first assignment of a cell is its word's own L best topics, found once a block.  Then the
+document's rows are turned into tiles of sixteen cells (tiles.py), which lose the rows of topics that have left whenever a
+selection is due.  A selection keeps the L largest of e * t in ``kept`` (the others are zero there); until the next one an
+inner iteration runs over ``kept``: reweighting.
 
 Selections are made in inner iterations 1 to 5 and then every 10th.  A topic leaves the document, and never comes back, when
 its weight exp(psi(N_dk + alpha_k)) is below FAINT of the largest topic's (for small alpha: when it has a tenth of a token;
@@ -17,7 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.engines.variational.choice import collect, select_cells
+from topicstream.engines.variational import tiles
+from topicstream.engines.variational.choice import collect
 from topicstream.engines.variational.dense import (
     ACCEPTED,
     BOUND,
@@ -31,17 +29,15 @@ from topicstream.engines.variational.dense import (
     log_fit,
     smallest_active,
 )
-from topicstream.engines.variational.rows import LEAST_Z, clear_rows, sweep, take_counts
+from topicstream.engines.variational.rows import LEAST_Z
 from topicstream.engines.variational.weights import log_weights
-from topicstream.kernels import simd
+from topicstream.kernels import places
 from topicstream.kernels.digamma import digamma, exp, exp_digamma
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.select import append
 
 EPSILON = 1e-10  # tokens: less is none
 FAINT = -11.5  # log weight against the largest topic: e**-11.5 = 1e-5
 ALWAYS, EVERY = 5, 10  # selections: inner iterations 1 .. ALWAYS, then every EVERY-th
-NARROW = 0.8  # share of active topics below which columns are copied
 
 
 @kernel
@@ -71,21 +67,22 @@ def _hard_top(src, u, active, width, used, alpha, most, work, scores):
 
 
 @kernel
-def _first(first, cells, words, x, most, topic, value, n):
-    """Inner iteration 1: N_dk from the words' own best topics; n: float64[P]."""
-    for k in range(len(n)):
-        n[k] = 0.0
-    for i in range(cells):
-        o, total = words[first + i] * most, np.float32(0)
-        for j in range(o, o + most):
-            if value[j] == 0:
-                break
-            total += value[j]
-        g = x[i] / total
-        for j in range(o, o + most):
-            if value[j] == 0:
-                break
-            n[topic[j]] += g * value[j]
+def _first(first, cells, words, x, most, topic, value, parts, n):
+    """Inner iteration 1: N_dk from the words' own best topics; n: float64[P].
+
+    parts: float64[4, P]: neighbours add to different rows, so that none waits for the one before it.
+    """
+    width = len(n)
+    for i in range(4 * width):
+        parts[i // width, i % width] = 0.0
+    topic_, value_, parts_ = places.place(topic), places.place(value), places.place(parts)
+    for j in range(cells):
+        o, part = words[first + j] * most, parts_ + 8 * width * (j & 3)
+        for c in range(o, o + most):
+            k = places.small(topic_, c)
+            places.put_double(part, k, places.double(part, k) + np.float64(x[j] * places.get(value_, c)))
+    for k in range(width):
+        n[k] = (parts[0, k] + parts[1, k]) + (parts[2, k] + parts[3, k])
 
 
 @kernel
@@ -97,33 +94,14 @@ def _weigh(used, alpha, width, t):
 
 
 @kernel
-def _shrink(used, alpha, active, count, room):
-    """Leave out the columns with used = 0, in place; padding up to ``room`` entries is cleared; returns how many are left."""
+def _shrink(used, alpha, active, count, stays):
+    """Leave out the topics with used = 0, in place; returns how many are left.  The tiles are left to the caller."""
     left = 0
     for a in range(count):
         if used[a] > 0.0:
-            used[left], alpha[left], active[left] = used[a], alpha[a], active[a]
+            used[left], alpha[left], active[left], stays[left] = used[a], alpha[a], active[a], a
             left += 1
-    for a in range(left, room):
-        used[a], alpha[a], active[a] = 0.0, 1.0, 0
     return left
-
-
-@kernel
-def _narrow(first, cells, words, source, wide, width, stays, own, new_width):
-    """own[j] = the columns of the document's rows where ``stays`` is 1, side by side.
-
-    source: the block's rows where ``wide``, else own itself, rows of ``width``: new_width is at least 16 less, so that
-    nothing is overwritten before it is read.
-    """
-    one = simd.splat(np.float32(1))
-    for j in range(cells):
-        at = words[first + j] * width if wide else j * width
-        to = j * new_width
-        for k in range(0, width, 16):
-            to += append(own, to, simd.load(source, at + k), simd.load(stays, k), one)
-        simd.store(own, to, simd.splat(np.float32(0)))
-    clear_rows(own, cells, new_width)
 
 
 @kernel
@@ -145,29 +123,25 @@ def _alive(n, alpha, width, used):
 
 @kernel
 def _inner(
-    src, first, cells, words, x, source, wide, kept, last, width, t, most, selecting, again, p, work, low, totals, acc, z,
-    active, used, n, alpha, logs, scores
+    src, e, first, cells, words, x, own, kept, count, t, most, filling, rows_of, stays, selecting, keeping, acc, best, lane,
+    rows, z, active, used, n, alpha, logs, scores
 ):  # fmt: skip
-    """One inner iteration on the columns: t, kept, z and n from used.  Returns (max |change|, hard cells)."""
-    _weigh(used, alpha, width, t)
-    if selecting:
-        hard = select_cells(
-            first, cells, words, x, source, wide, kept, last, width, t, most, again, p, work, low, totals, acc, z
-        )  # fmt: skip
-        for a in range(width):
-            n[a] = acc[a]
+    """One inner iteration on the active topics: t, kept, z and n from used.  Returns (max |change|, hard cells)."""
+    _weigh(used, alpha, count, t)
+    if selecting and not keeping:
+        hard = tiles.select_once(
+            e, words, first, filling, rows_of, stays, cells, count, most, own, t, x, z, acc, best, n, rows
+        )
     else:
-        hard = sweep(cells, x, kept, width, t, z, acc)
-        for a in range(width):
-            n[a] = np.float64(acc[a]) * t[a]
+        hard = tiles.iterate(cells, count, most, selecting, own, kept, t, x, z, acc, best, lane, n)
     if hard > 0:
         for j in range(cells):
             if not z[j] > np.float32(LEAST_Z):
-                _hard_top(src, words[first + j], active, width, used, alpha, most, logs, scores)
-                for a in range(width):
+                _hard_top(src, words[first + j], active, count, used, alpha, most, logs, scores)
+                for a in range(count):
                     n[a] += x[j] * scores[a]
     change = 0.0
-    for a in range(width):
+    for a in range(count):
         change = max(change, abs(n[a] - used[a]))
     return change, hard
 
@@ -192,23 +166,23 @@ def _bound(
 @kernel
 def sparse_step(
     src, indptr, words, counts, e, log_scale, alpha, tol, most_inner, restarts, restart_inner, most, best_topic,
-    best_value, reports, cell_topic, cell_value, own, kept_of, lanes, x, z_of
+    best_value, reports, cell_topic, cell_value, own, kept_of, lanes, acc, x, z_of
 ):  # fmt: skip
     """Visit every document of a block; arguments as ``dense.dense_step`` and
 
     most                     L
     best_topic, best_value   ``best_of_words``
     cell_topic, cell_value   uint16 and float32 [nnz * L + 16]: topics of each cell and x_w r_wk (0 ends the list)
-    own, kept_of             float32[(longest + 8) * P + 16] and [2, (longest + 8) * P + 16]
-    lanes, x, z_of           float32[12, P + 16], [longest + 16] and [2, longest + 16]
+    own, kept_of             tiles: float32[(longest + 16) * P + 256] and two of them
+    lanes, acc               float32[4, P + 16] and [35 * (P + 16)]
+    x, z_of                  float32[longest + 32] and two of them
     """
     full, topics = e.shape[1], src.topics
-    t, acc, t_trial, stays = lanes[0], lanes[1], lanes[2], lanes[3]
-    p, work = lanes[4:8].reshape(4 * (full + 16)), lanes[8:12].reshape(4 * (full + 16))
+    t, t_trial, lane, best = lanes[0], lanes[1], lanes[2], np.zeros(128, np.float32)
     n, used, n_trial, used_trial = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full)
     logs, scores, columns, tried = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full, np.uint8)
-    active, low, totals = np.zeros(full, np.uint16), np.zeros(4, np.float32), np.zeros(4, np.float32)
-    flat = e.reshape(e.size)
+    parts = np.zeros((4, full))
+    active, stays, rows = np.zeros(full, np.uint16), np.zeros(full, np.int64), np.zeros(16, np.int64)
     prior = 0.0
     for k in range(topics):
         prior += alpha[k]
@@ -218,91 +192,63 @@ def sparse_step(
         if cells == 0:
             continue
         z, z_trial, kept, kept_trial = z_of[0], z_of[1], kept_of[0], kept_of[1]
-        take_counts(counts, first, cells, x)
-        _first(first, cells, words, x, most, best_topic, best_value, n)
-        for k in range(full):
-            active[k], columns[k], tried[k] = k, alpha[k] if k < topics else 1.0, 0
-        inner, hard, change, width, narrow = 1, 0, np.inf, full, False
+        tiles.take_counts(counts, first, cells, x)
+        _first(first, cells, words, x, most, best_topic, best_value, parts, n)
+        count, inner, hard, change = topics, 1, 0, np.inf
+        for k in range(topics):
+            active[k], columns[k], tried[k] = k, alpha[k], 0
         while True:
-            alive = _alive(n, columns, width, used)
+            alive = _alive(n, columns, count, used)
             inner += 1
-            selecting = inner <= ALWAYS or inner % EVERY == 0 or not narrow
-            again = selecting and narrow
-            if selecting:
-                hurry = inner >= ALWAYS or inner >= most_inner or change < tol or alive < NARROW * topics
-                if (hurry and not narrow) or (narrow and -(-alive // 16) * 16 < width):
-                    for a in range(width):
-                        stays[a] = 1.0 if used[a] > 0.0 else 0.0
-                    source, wide = own if narrow else flat, not narrow
-                    new_width = -(-alive // 16) * 16
-                    _narrow(first, cells, words, source, wide, width, stays, own, new_width)
-                    _shrink(used, columns, active, width, full)
-                    narrow, again, width = True, False, new_width
-            wide = not narrow  # variables, not literals: numba would compile _inner anew for each
-            source = flat if wide else own
+            filling, selecting = inner == 2, inner <= ALWAYS or inner % EVERY == 0
+            # what is selected again at once need not be kept
+            keeping = inner >= ALWAYS or inner >= most_inner or most > tiles.NETWORK
+            if filling and keeping:
+                tiles.fill(e, words, first, cells, topics, own, rows)
+            rows_of = count
+            if selecting and not filling and alive < count:
+                count = _shrink(used, columns, active, count, stays)
+                if keeping:
+                    tiles.shrink(cells, rows_of, stays, count, own)
             change, hard = _inner(
-                src, first, cells, words, x, source, wide, kept[:0] if wide else kept, kept, width, t, most, selecting,
-                again, p, work, low, totals, acc, z, active, used, n, columns, logs, scores
+                src, e, first, cells, words, x, own, kept, count, t, most, filling, rows_of, stays, selecting, keeping,
+                acc, best, lane, rows, z, active, used, n, columns, logs, scores
             )  # fmt: skip
-            if narrow and (change < tol or inner >= most_inner):
+            if change < tol or inner >= most_inner:
                 break
+        if not keeping:  # done before the fifth
+            filling, keeping = False, True
+            change, hard = _inner(
+                src, e, first, cells, words, x, own, kept, count, t, most, filling, rows_of, stays, selecting, keeping,
+                acc, best, lane, rows, z, active, used, n, columns, logs, scores
+            )  # fmt: skip
         reports[d, CAPPED] = 1.0 if not change < tol else 0.0
         bound, fit = _bound(
-            src,
-            first,
-            cells,
-            words,
-            counts,
-            log_scale,
-            z,
-            used,
-            n,
-            columns,
-            prior,
-            active,
-            width,
-            hard,
-            most,
-            logs,
-            scores,
-        )
+            src, first, cells, words, counts, log_scale, z, used, n, columns, prior, active, count, hard, most, logs,
+            scores
+        )  # fmt: skip
         for _ in range(restarts):
-            candidate = smallest_active(n, width, tried)
+            candidate = smallest_active(n, count, tried)
             if candidate < 0:
                 break
             tried[candidate] = 1
-            for a in range(width):
+            for a in range(count):
                 n_trial[a] = n[a] if a != candidate else 0.0
             hard_trial = 0
             for step in range(restart_inner):
-                _alive(n_trial, columns, width, used_trial)
-                selecting, again, wide = step == 0, step == 0, step < 0
+                _alive(n_trial, columns, count, used_trial)
+                filling, selecting, keeping = step < 0, step == 0, step >= 0
                 change, hard_trial = _inner(
-                    src, first, cells, words, x, own, wide, kept_trial, kept, width, t_trial, most, selecting, again, p,
-                    work, low, totals, acc, z_trial, active, used_trial, n_trial, columns, logs, scores
+                    src, e, first, cells, words, x, own, kept_trial, count, t_trial, most, filling, count, stays, selecting,
+                    keeping, acc, best, lane, rows, z_trial, active, used_trial, n_trial, columns, logs, scores
                 )  # fmt: skip
                 inner += 1
                 if change < tol:
                     break
             bound_trial, fit_trial = _bound(
-                src,
-                first,
-                cells,
-                words,
-                counts,
-                log_scale,
-                z_trial,
-                used_trial,
-                n_trial,
-                columns,
-                prior,
-                active,
-                width,
-                hard_trial,
-                most,
-                logs,
-                scores,
-            )
+                src, first, cells, words, counts, log_scale, z_trial, used_trial, n_trial, columns, prior, active, count,
+                hard_trial, most, logs, scores
+            )  # fmt: skip
             reports[d, TRIED] += 1.0
             if bound_trial > bound:
                 reports[d, ACCEPTED] += 1.0
@@ -310,19 +256,18 @@ def sparse_step(
                 z, z_trial, kept, kept_trial, t, t_trial = z_trial, z, kept_trial, kept, t_trial, t
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
         reports[d, BOUND], reports[d, LOGLIK], reports[d, INNER], reports[d, HARD] = bound, fit, inner, hard
-        for j in range(cells):
-            i = first + j
-            if z[j] > np.float32(LEAST_Z):
-                g = simd.splat(x[j] / z[j])
-                for k in range(0, width, 16):
-                    simd.store(p, k, g * simd.load(kept, j * width + k) * simd.load(t, k))
-            else:
-                _hard_top(src, words[i], active, width, used, columns, most, logs, scores)
-                for a in range(width):
-                    p[a] = x[j] * scores[a]
-            at = i * most
-            collect(p, width, most, cell_topic, cell_value, at)
-            for a in range(at, at + most):
-                if cell_value[a] == 0:
-                    break
-                cell_topic[a] = active[cell_topic[a]]
+        width = -(-count // 16) * 16
+        for tile in range(-(-cells // 16)):
+            tiles.shares(count, kept, t, x, z, tile, acc)  # acc is free now
+            for j in range(16 * tile, min(16 * tile + 16, cells)):
+                o = (j - 16 * tile) * width
+                if not z[j] > np.float32(LEAST_Z):
+                    _hard_top(src, words[first + j], active, count, used, columns, most, logs, scores)
+                    for a in range(count):
+                        acc[o + a] = x[j] * scores[a]
+                at = (first + j) * most
+                collect(acc, o, width, most, cell_topic, cell_value, at)
+                for a in range(at, at + most):
+                    if cell_value[a] == 0:
+                        break
+                    cell_topic[a] = active[cell_topic[a]]

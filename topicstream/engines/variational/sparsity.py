@@ -48,7 +48,8 @@ class Sparse(Variational):
         if self.dense:
             return super().scratch_bytes(block)
         lists = 6 * self.most * (block.words + block.cells) + 12 * block.cells + 24 * block.words
-        return super().scratch_bytes(block) + lists + 8 * (block.document + 16) * padded(self.shape.topics)
+        tiles = 8 * (block.document + 32) + 160
+        return super().scratch_bytes(block) + lists + tiles * padded(self.shape.topics)
 
     def sparse_visit(
         self,
@@ -64,10 +65,11 @@ class Sparse(Variational):
         src, e, log_scale, alpha = self.weigh(block, rows, totals, params, out, starting)
         longest, width, most = dense.longest_document(block.indptr), e.shape[1], self.most
         scratch = out.scratch
-        lanes = scratch.array("lanes", (12, width + 16), np.float32)
+        lanes = scratch.array("lanes", (4, width + 16), np.float32)
         best_topic = scratch.array("best topics", block.n_words * most + 16, np.uint16)
         best_value = scratch.array("best weights", block.n_words * most + 16, np.float32)
-        choice.best_of_words(e, most, lanes[0], lanes[1], best_topic, best_value)
+        numbers = scratch.array("numbers", width + 16, np.uint16)
+        choice.best_of_words(e, most, lanes[0], lanes[1], numbers, best_topic, best_value)
         cell_topic = scratch.array("cell topics", block.n_cells * most + 16, np.uint16)
         cell_value = scratch.array("cell values", block.n_cells * most + 16, np.float32)
         reports = scratch.array("reports", (block.n_docs, dense.REPORTS), np.float64)
@@ -90,11 +92,12 @@ class Sparse(Variational):
             reports,
             cell_topic,
             cell_value,
-            scratch.array("document", (longest + 8) * width + 16, np.float32),
-            scratch.array("kept", (2, (longest + 8) * width + 16), np.float32),
+            scratch.array("document", (longest + 16) * width + 256, np.float32),
+            scratch.array("kept", (2, (longest + 16) * width + 256), np.float32),
             lanes,
-            scratch.array("document's counts", longest + 16, np.float32),
-            scratch.array("normalisers", (2, longest + 16), np.float32),
+            scratch.array("sums by lane", 35 * (width + 16), np.float32),
+            scratch.array("document's counts", longest + 32, np.float32),
+            scratch.array("normalisers", (2, longest + 32), np.float32),
         )
         self.report(block, reports, out)
         return src, cell_topic, cell_value

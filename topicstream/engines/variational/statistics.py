@@ -8,18 +8,30 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels import places
 from topicstream.kernels.digamma import digamma, log
 from topicstream.kernels.jit import kernel
+
+AHEAD = 4  # cells before their entries are used, they are asked for
 
 
 @kernel
 def add_cells(words, most, cell_topic, cell_value, delta):
     """delta[u, k] += the cells' values (sparse.sparse_step); delta: float32[U, P]."""
+    width, delta_, last = delta.shape[1], places.place(delta), len(words) - 1
+    topic_, value_ = places.place(cell_topic), places.place(cell_value)
     for i in range(len(words)):
+        ahead = min(i + AHEAD, last)
+        row = delta_ + 4 * width * words[ahead]
+        for j in range(ahead * most, (ahead + 1) * most):
+            places.fetch(row, places.small(topic_, j))
+        row = delta_ + 4 * width * words[i]
         for j in range(i * most, (i + 1) * most):
-            if cell_value[j] == 0:
+            v = places.get(value_, j)
+            if v == 0:
                 break
-            delta[words[i], cell_topic[j]] += cell_value[j]
+            k = places.small(topic_, j)
+            places.put(row, k, places.get(row, k) + v)
 
 
 @kernel

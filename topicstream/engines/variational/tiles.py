@@ -1,0 +1,366 @@
+"""The inner iterations of a document's sparse local step, on tiles of sixteen cells turned on their side (kernels/turned.py).
+
+    own    float32[tiles, count, 16]: own[., a, r] = e[u, active[a]] of cell r of the tile; the last tile repeats its last
+           cell, whose counts there are zero
+    kept   the same, zero where topic a is not among the L chosen of the cell
+    t      float32[count + 8], then zeros
+    x, z   float32[cells + 32]
+    acc    float32[(count + 8) * 16]: sum_j (x_j / z_j) kept_j, by lane
+
+Tiles lie one after the other whatever ``count`` is; eight rows of zeros follow the last one, so that rows can be taken
+eight and four at a time.  Arrays are passed by address inside (kernels/places.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.engines.variational.rows import LEAST_Z
+from topicstream.kernels import eight, places, simd, turned
+from topicstream.kernels.gather import highest, root
+from topicstream.kernels.jit import kernel
+from topicstream.kernels.select import SMALLEST, keep, larger, mark, nth_largest, where
+
+ROW = 64  # bytes of a tile's row
+NETWORK = 8  # more than that many are found by bisection
+HALVINGS = 32
+
+
+@kernel
+def take_counts(counts, first, cells, x):
+    """x = the counts of a document's cells, then zeros up to two whole tiles."""
+    for j in range(cells):
+        x[j] = np.float32(counts[first + j])
+    for j in range(cells, cells + 32):
+        x[j] = np.float32(0)
+
+
+@kernel(forceinline=True)
+def _fill(rows, width, target):
+    """One tile over all topics; rows: address of int64[16] addresses of rows of ``width``."""
+    r0, r1, r2, r3 = places.whole(rows, 0), places.whole(rows, 1), places.whole(rows, 2), places.whole(rows, 3)
+    r4, r5, r6, r7 = places.whole(rows, 4), places.whole(rows, 5), places.whole(rows, 6), places.whole(rows, 7)
+    r8, r9, ra, rb = places.whole(rows, 8), places.whole(rows, 9), places.whole(rows, 10), places.whole(rows, 11)
+    rc, rd, re, rf = places.whole(rows, 12), places.whole(rows, 13), places.whole(rows, 14), places.whole(rows, 15)
+    for k in range(0, width, 16):
+        turned.turn(
+            target + ROW * k,
+            places.load(r0, k),
+            places.load(r1, k),
+            places.load(r2, k),
+            places.load(r3, k),
+            places.load(r4, k),
+            places.load(r5, k),
+            places.load(r6, k),
+            places.load(r7, k),
+            places.load(r8, k),
+            places.load(r9, k),
+            places.load(ra, k),
+            places.load(rb, k),
+            places.load(rc, k),
+            places.load(rd, k),
+            places.load(re, k),
+            places.load(rf, k),
+        )
+
+
+@kernel
+def fill(e, words, first, cells, topics, own, rows):
+    """The tiles of a document over all topics; rows: int64[16]."""
+    e_, own_, rows_, width = places.place(e), places.place(own), places.place(rows), e.shape[1]
+    for j in range(0, cells, 16):
+        for r in range(16):
+            rows[r] = e_ + 4 * width * words[first + min(j + r, cells - 1)]
+        _fill(rows_, width, own_)
+        own_ += ROW * topics
+    _end(own_)
+
+
+@kernel(forceinline=True)
+def _end(target):
+    for k in range(0, 8 * 16, 16):
+        places.store(target, k, simd.splat(np.float32(0)))
+
+
+@kernel
+def shrink(cells, count, stays, left, own):
+    """Leave out the rows of topics that do not stay, in place.  stays: int64[left], which do, ascending."""
+    source = target = places.place(own)
+    for _ in range(0, cells, 16):
+        for a in range(left):
+            places.store(target, 16 * a, places.load(source, 16 * stays[a]))
+        source += ROW * count
+        target += ROW * left
+    _end(target)
+
+
+@kernel(forceinline=True)
+def _products(own, t, a):
+    return places.load(own, 16 * a) * simd.splat(places.get(t, a))
+
+
+@kernel(forceinline=True)
+def _border_by_network(own, t, count, most, best):
+    """The ``most``-th largest own * t of each lane; most <= 8."""
+    for i in range(0, 8 * 16, 16):
+        places.store(best, i, simd.splat(np.float32(0)))
+    for a in range(0, count, 8):
+        turned.absorb(
+            best,
+            _products(own, t, a),
+            _products(own, t, a + 1),
+            _products(own, t, a + 2),
+            _products(own, t, a + 3),
+            _products(own, t, a + 4),
+            _products(own, t, a + 5),
+            _products(own, t, a + 6),
+            _products(own, t, a + 7),
+        )
+    return larger(places.load(best, 16 * (most - 1)), simd.splat(SMALLEST))
+
+
+@kernel(forceinline=True)
+def _border_by_bisection(own, t, count, most):
+    """What exactly ``most`` of own * t reach in each lane, unless they are too near to each other: then more do."""
+    one, wanted = simd.splat(np.float32(1)), simd.splat(np.float32(most))
+    low = simd.splat(SMALLEST)
+    high, reached = low, simd.splat(np.float32(0))
+    for a in range(count):
+        v = _products(own, t, a)
+        high = larger(high, v)
+        reached = reached + mark(v, low)
+    high = high * simd.splat(np.float32(1.0001))
+    for _ in range(HALVINGS):
+        if not highest(reached) > most:
+            break
+        middle, n = root(low) * root(high), simd.splat(np.float32(0))
+        for a in range(count):
+            n = n + mark(_products(own, t, a), middle)
+        # a lane that has what it wants, or had no more from the beginning, stays as it is
+        done = where(wanted, reached, one)
+        enough = where(n, wanted, one - done)
+        low = turned.choose(enough, one, middle, low)
+        reached = turned.choose(enough, one, n, reached)
+        high = turned.choose(enough + done, one, high, middle)
+    return low
+
+
+@kernel
+def _choose_first(own, t, kept, count, most, lane, work):
+    """Choose again for one lane where several lie on the border: the first of them stay.  work: float32[count]."""
+    for a in range(count):
+        work[a] = places.get(own, 16 * a + lane) * places.get(t, a)
+    border = max(nth_largest(work, count, most), SMALLEST)
+    above = 0
+    for a in range(count):
+        if places.get(own, 16 * a + lane) * places.get(t, a) > border:
+            above += 1
+    for a in range(count):
+        v = places.get(own, 16 * a + lane)
+        p = v * places.get(t, a)
+        if p == border and above < most:
+            above += 1
+            places.put(kept, 16 * a + lane, v)
+        else:
+            places.put(kept, 16 * a + lane, v if p > border else np.float32(0))
+
+
+@kernel(forceinline=True)
+def _select(own, t, kept, count, most, best, work):
+    """kept of one tile; own, t, kept, best: addresses, work: float32[count]."""
+    if most <= NETWORK:
+        border = _border_by_network(own, t, count, most, best)
+    else:
+        border = _border_by_bisection(own, t, count, most)
+    reached = simd.splat(np.float32(0))
+    for a in range(count):
+        q = places.load(own, 16 * a)
+        v = q * simd.splat(places.get(t, a))
+        reached = reached + mark(v, border)
+        places.store(kept, 16 * a, where(v, border, q))
+    if highest(reached) > most:
+        places.store(best, 0, reached)
+        for r in range(16):
+            if places.get(best, r) > most:
+                _choose_first(own, t, kept, count, most, r, work)
+
+
+@kernel(forceinline=True)
+def _sums(acc, count, t, best, n):
+    """n[a] = t[a] * the sum of acc[a]; addresses, n: of float64."""
+    for a in range(0, count, 8):
+        s = eight.totals(
+            places.load(acc, 16 * a),
+            places.load(acc, 16 * a + 16),
+            places.load(acc, 16 * a + 32),
+            places.load(acc, 16 * a + 48),
+            places.load(acc, 16 * a + 64),
+            places.load(acc, 16 * a + 80),
+            places.load(acc, 16 * a + 96),
+            places.load(acc, 16 * a + 112),
+        )
+        places.store(best, 0, s)
+        for i in range(min(8, count - a)):
+            places.put_double(n, a + i, np.float64(places.get(best, i)) * places.get(t, a + i))
+
+
+@kernel(forceinline=True)
+def _take_back(own, t, g, acc, count, most, border, best):
+    """Take the last of those on the border out of acc again where more than ``most`` are at or above it.
+
+    best: address of what reached the border, by lane; g, border: vectors, which go there too.
+    """
+    places.store(best, 16, g)
+    places.store(best, 32, border)
+    for r in range(16):
+        left = places.get(best, r) - most
+        for back in range(count):
+            a = count - 1 - back
+            v = places.get(own, 16 * a + r)
+            if left > 0 and v * places.get(t, a) == places.get(best, 32 + r):
+                left -= 1
+                places.put(acc, 16 * a + r, places.get(acc, 16 * a + r) - places.get(best, 16 + r) * v)
+
+
+@kernel
+def select_once(
+    e, words, first, filling, rows_of, stays, cells, count, most, own, t, x, z, acc, best, n, rows
+):  # fmt: skip
+    """``iterate`` with a selection that is not kept: the next inner iteration selects again; most <= NETWORK.
+
+    ``filling``: own is filled with the document's rows of e first, count is the number of topics; rows: int64[16].
+    Otherwise, where rows_of > count: tiles have that many rows and lose all but those in stays (as ``shrink``).
+    """
+    stays_, source = places.place(stays), places.place(own)
+    own_, t_, acc_, best_, n_ = (
+        places.place(own), places.place(t), places.place(acc), places.place(best), places.place(n)
+    )  # fmt: skip
+    e_, rows_, width, size = places.place(e), places.place(rows), e.shape[1], ROW * count
+    nothing, least, zero = simd.splat(np.float32(0)), simd.splat(np.float32(LEAST_Z)), simd.splat(SMALLEST)
+    for a in range(count + 8):
+        places.store(acc_, 16 * a, nothing)
+    for a in range(8):
+        places.put(t_, count + a, np.float32(0))
+    for j in range(0, cells, 16):
+        if filling:
+            for r in range(16):
+                rows[r] = e_ + 4 * width * words[first + min(j + r, cells - 1)]
+            _fill(rows_, width, own_)
+            _end(own_ + size)
+            for r in range(16):
+                following = e_ + 4 * width * words[first + min(j + 16 + r, cells - 1)]
+                for k in range(0, width, 16):
+                    places.fetch(following, k)
+        elif rows_of > count:
+            for a in range(count):
+                places.store(own_, 16 * a, places.load(source, 16 * places.whole(stays_, a)))
+            source += ROW * rows_of
+        border = _border_by_network(own_, t_, count, most, best_)
+        s = nothing
+        for i in range(most):
+            s = s + keep(places.load(best_, 16 * i), zero)
+        simd.store(z, j, s)
+        g, reached = eight.quotient(simd.load(x, j), s, least), nothing
+        for a in range(count):
+            q = places.load(own_, 16 * a)
+            v = q * simd.splat(places.get(t_, a))
+            reached = reached + mark(v, border)
+            places.store(acc_, 16 * a, simd.fma(g, where(v, border, q), places.load(acc_, 16 * a)))
+        if highest(reached) > most:
+            places.store(best_, 0, reached)
+            _take_back(own_, t_, g, acc_, count, most, border, best_)
+        own_ += size
+    _end(own_)
+    _sums(acc_, count, t_, best_, n_)
+    hard = 0
+    for j in range(cells):
+        if not z[j] > np.float32(LEAST_Z):
+            hard += 1
+    return hard
+
+
+@kernel
+def iterate(cells, count, most, selecting, own, kept, t, x, z, acc, best, work, n):
+    """One inner iteration: n[a] = N_da of the document's topics from t; cells with z <= LEAST_Z are left out.
+
+    ``selecting``: kept is chosen from own first.  best: float32[128]; work: float32[count]; n: float64.
+    Returns the number of cells left out.
+    """
+    own_, kept_, t_, acc_, best_ = (
+        places.place(own), places.place(kept), places.place(t), places.place(acc), places.place(best)
+    )  # fmt: skip
+    nothing, least = simd.splat(np.float32(0)), simd.splat(np.float32(LEAST_Z))
+    for a in range(count + 8):
+        places.store(acc_, 16 * a, nothing)
+    for a in range(8):
+        places.put(t_, count + a, np.float32(0))
+    size = ROW * count
+    for j in range(0, cells, 32):  # two tiles at a time share t and acc
+        two = size if j + 16 < cells else 0  # a last one alone is taken twice, the second time without counts
+        if selecting:
+            _select(own_, t_, kept_, count, most, best_, work)
+            if two > 0:
+                _select(own_ + size, t_, kept_ + size, count, most, best_, work)
+            own_ += 2 * size
+        y0, y1, z0, z1 = nothing, nothing, nothing, nothing
+        other, last = kept_ + two, count - count % 2
+        for a in range(0, last, 2):
+            u, v = simd.splat(places.get(t_, a)), simd.splat(places.get(t_, a + 1))
+            y0 = simd.fma(places.load(kept_, 16 * a), u, y0)
+            z0 = simd.fma(places.load(other, 16 * a), u, z0)
+            y1 = simd.fma(places.load(kept_, 16 * a + 16), v, y1)
+            z1 = simd.fma(places.load(other, 16 * a + 16), v, z1)
+        for a in range(last, count):
+            u = simd.splat(places.get(t_, a))
+            y0 = simd.fma(places.load(kept_, 16 * a), u, y0)
+            z0 = simd.fma(places.load(other, 16 * a), u, z0)
+        y0, z0 = y0 + y1, z0 + z1
+        simd.store(z, j, y0)
+        simd.store(z, j + 16, z0)
+        f, g = eight.quotient(simd.load(x, j), y0, least), eight.quotient(simd.load(x, j + 16), z0, least)
+        for a in range(count):
+            v = g * places.load(other, 16 * a)
+            v = simd.fma(f, places.load(kept_, 16 * a), v)
+            places.store(acc_, 16 * a, v + places.load(acc_, 16 * a))
+        kept_ += 2 * size
+    _sums(acc_, count, t_, best_, places.place(n))
+    hard = 0
+    for j in range(cells):
+        if not z[j] > np.float32(LEAST_Z):
+            hard += 1
+    return hard
+
+
+@kernel
+def shares(count, kept, t, x, z, tile, p):
+    """p[r * width + a] = x r_a of the cells of one tile by row, width = count rounded up to 16; p: [16 * width + 512]."""
+    width = -(-count // 16) * 16
+    kept_, t_, p_ = places.place(kept) + tile * ROW * count, places.place(t), places.place(p)
+    g = eight.quotient(simd.load(x, 16 * tile), simd.load(z, 16 * tile), simd.splat(np.float32(LEAST_Z)))
+    nothing = simd.splat(np.float32(0))
+    block = p_ + 64 * width  # a square of 16 rows, then the same turned
+    for a in range(0, width, 16):
+        for i in range(16):
+            v = _products(kept_, t_, a + i) * g if a + i < count else nothing
+            places.store(block, 16 * i, v)
+        turned.turn(
+            block + 1024,
+            places.load(block, 0),
+            places.load(block, 16),
+            places.load(block, 32),
+            places.load(block, 48),
+            places.load(block, 64),
+            places.load(block, 80),
+            places.load(block, 96),
+            places.load(block, 112),
+            places.load(block, 128),
+            places.load(block, 144),
+            places.load(block, 160),
+            places.load(block, 176),
+            places.load(block, 192),
+            places.load(block, 208),
+            places.load(block, 224),
+            places.load(block, 240),
+        )
+        for r in range(16):
+            places.store(p_ + 4 * width * r, a, places.load(block + 1024, 16 * r))
