@@ -7,9 +7,14 @@ from __future__ import annotations
 
 
 class TopicsError(Exception):
-    """Base of all errors reported as one line; ``exit_code`` is the process's."""
+    """Base of all errors reported as one line; ``exit_code`` is the process's.
+
+    A message made of another library's, which may have several lines, becomes one."""
 
     exit_code = 1
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(" ".join(str(message).split("\n")).strip())
 
 
 class InputError(TopicsError):

@@ -108,7 +108,7 @@ def read_documents(
             yield from file.iter_batches(batch_size=ROWS_OF_GROUP, columns=wanted)
         except FileNotFoundError:
             raise StoreError(f"{path}: missing; restore the file or ingest again") from None
-        except (OSError, pa.ArrowException) as e:
+        except (OSError, ValueError, pa.ArrowException) as e:
             raise StoreError(f"{path}: cannot be read ({e}); restore the file or ingest again") from None
 
 

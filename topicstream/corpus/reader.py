@@ -27,6 +27,7 @@ from topicstream.corpus.format import (
     number_words,
     read_chunk,
 )
+from topicstream.corpus.manifest import check_manifest
 from topicstream.durable import file_problem, read_json
 from topicstream.errors import StoreError
 from topicstream.kernels.jit import kernel
@@ -122,6 +123,7 @@ class Corpus:
             raise StoreError(
                 f"{folder}: store of schema {manifest.get('schema')}, this version reads {SCHEMA}; ingest again"
             )
+        check_manifest(folder / "manifest.json", manifest)
         return cls(folder, manifest)
 
     def part(self, heldout: bool = False) -> dict[str, Any]:

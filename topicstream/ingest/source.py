@@ -40,6 +40,11 @@ def _mark_undecodable(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("topicstream-mark", _mark_undecodable)
 
 
+def printable(name: str) -> str:
+    """A file name as text: bytes that are no UTF-8 as ``\\xNN``, so that ids and sources can be stored."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace") if not name.isascii() else name
+
+
 def plain_suffix(name: str) -> str:
     """The last suffix of a file name under the compression's, lower case: ``a.jsonl.gz`` -> ``.jsonl``."""
     stem, suffix = os.path.splitext(os.path.basename(name.lower()))
@@ -106,8 +111,8 @@ class Source:
     def __init__(
         self, name: str, path: Path | None, *, key: str = "", encoding: str | None = None, keep_going: bool = False
     ) -> None:
-        self.name, self.path, self.encoding, self.keep_going = name, path, encoding, keep_going
-        self.key = key or (path.name if path else "stdin")
+        self.name, self.path, self.encoding, self.keep_going = printable(name), path, encoding, keep_going
+        self.key = printable(key or (path.name if path else "stdin"))
         self.damage: Reject | None = None
         self.line = 0
         self.progress: int | None = None
@@ -175,6 +180,8 @@ class Source:
             if head.startswith(mark) and (encoding is None or _same_family(encoding, marked)):
                 head, encoding = head[len(mark) :], marked
                 break
+        if encoding and codecs.lookup(encoding).name in ("utf-16", "utf-32"):
+            encoding += "-le"  # no mark says otherwise, and Python's decoder of that name insists on one
         if encoding and codecs.lookup(encoding).name not in ("utf-8", "ascii"):
             self._decoder = codecs.getincrementaldecoder(encoding)("topicstream-mark")
         self._ahead = self._decode(head, self._ended)

@@ -55,6 +55,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     try:
         files, sizes = manifest["files"], (int(manifest["words"]), int(manifest["topics"]))
         known = files["topics"]["name"] in TOPICS and files["vocab"]["name"] in VOCABS
+        known = known and all(isinstance(files[kind]["crc32c"], int) for kind in ("topics", "vocab"))
     except (KeyError, TypeError, ValueError):
         known, sizes = False, (0, 0)
     if not known or min(sizes) < 1:

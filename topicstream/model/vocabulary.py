@@ -67,7 +67,7 @@ class Vocabulary:
             words, numbers = table["word"], [table[name].to_numpy() for name in ("count", "df")]
         except FileNotFoundError:
             raise StoreError(f"{path}: not found; restore the file") from None
-        except (OSError, pa.ArrowInvalid, pa.ArrowKeyError, KeyError) as e:
+        except (OSError, ValueError, KeyError, pa.ArrowException) as e:
             reason = str(e).splitlines()[0]
             raise StoreError(f"{path}: cannot be read as a vocabulary ({reason}); restore the file") from None
         return cls.of(words, *numbers)

@@ -113,13 +113,45 @@ def remove_before(folder: Path, keep: set[str]) -> None:
                 _discard(path)
 
 
+def _incomplete(value: dict[str, Any]) -> str | None:
+    """The member of a checkpoint's state that is missing or of another kind."""
+
+    def count(v: Any) -> bool:
+        return isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 1 << 62
+
+    files, facts = value.get("files"), value.get("facts")
+    if not (count(value.get("passes")) and count(value.get("rounds"))):
+        return "passes and rounds"
+    if not isinstance(files, dict) or "arrays.npz" not in files:
+        return "files"
+    for name, pair in files.items():
+        if "/" in name or "\0" in name or not (isinstance(pair, list) and len(pair) == 2 and all(map(count, pair))):
+            return f"file {name!r}"
+    kinds = {"needs_start": (bool,), "scales": (dict,), "perplexities": (list,), "pass_seconds": (int, float), "memory": (dict,),
+             "memory_digest": (str,)}  # fmt: skip
+    if not isinstance(facts, dict):
+        return "facts"
+    for name, kind in kinds.items():
+        if not isinstance(facts.get(name), kind):
+            return f"facts.{name}"
+    for name, inner in (("scales", (int, float)), ("memory", (str,))):
+        if not all(isinstance(v, inner) for v in facts[name].values()):
+            return f"facts.{name}"
+    return None if all(isinstance(v, (int, float)) for v in facts["perplexities"]) else "facts.perplexities"
+
+
 def read_checkpoint(path: Path) -> State:
     """Verify every file's size and checksum and read state and arrays; StoreError naming what is damaged."""
     value = read_json(path / "state.json")
+    if not isinstance(value, dict):
+        raise StoreError(f"{path}/state.json: not the state of a run; start anew with --force")
     if value.get("schema") != SCHEMA:
         raise StoreError(
             f"{path}: checkpoint of schema {value.get('schema')}, this version reads {SCHEMA}; start anew with --force"
         )
+    problem = _incomplete(value)
+    if problem:
+        raise StoreError(f"{path}/state.json: incomplete ({problem}); start anew with --force")
     for name, (size, crc) in value["files"].items():
         part = path / name
         if not part.exists() or part.stat().st_size != size or _crc(part) != crc:

@@ -49,6 +49,8 @@ def same_or_refuse(folder: Path, record: Record) -> list[str]:
     if not (folder / "training.json").exists():
         return []
     before, now = read_json(folder / "training.json"), asdict(record)
+    if not isinstance(before, dict) or not all(isinstance(before.get(k, {}), dict) for k in ("options", "versions")):
+        raise StoreError(f"{folder}/training.json: incomplete; the file is damaged, restore it or use --force")
     if before.get("schema") != SCHEMA:
         raise StoreError(
             f"{folder}/training.json: a run of schema {before.get('schema')}, this version reads {SCHEMA}; "
@@ -68,7 +70,10 @@ def same_or_refuse(folder: Path, record: Record) -> list[str]:
             f"{folder} holds a run with other settings: {'; '.join(differ)}. Use --force to start anew, or another --model"
         )
     changed = [
-        f"{k} {before['versions'].get(k)} -> {v}" for k, v in now["versions"].items() if before["versions"].get(k) != v
+        f"{k} {old.get(k)} -> {v}"
+        for old in [before.get("versions", {})]
+        for k, v in now["versions"].items()
+        if old.get(k) != v
     ]
     return (
         [f"resuming under other versions ({'; '.join(changed)}): the result may differ in the last bits"]

@@ -14,7 +14,7 @@ from topicstream.ingest.cut import not_utf8
 from topicstream.ingest.inputs import TreeSource
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.rejects import BadFile, Rejects
-from topicstream.ingest.source import MAGIC, SUFFIXES, Source, to_utf8
+from topicstream.ingest.source import MAGIC, SUFFIXES, Source, printable, to_utf8
 from topicstream.tokens.documents import Provenance, TextRun
 
 MOST_FILES = 2048
@@ -54,16 +54,16 @@ class Files:
             try:
                 texts.append(_content(path, options))
             except BadFile as e:
-                rejects.add(path, 0, e.reject.reason)
+                rejects.add(printable(path), 0, e.reject.reason)
                 continue
             except OSError as e:
-                rejects.add(path, 0, f"cannot be read ({e.strerror})")
+                rejects.add(printable(path), 0, f"cannot be read ({e.strerror})")
                 continue
-            names.append(path)
-            keys.append(key)
+            names.append(printable(path))
+            keys.append(printable(key))
             if len(texts[-1]) > options.record_bytes:
                 reason = f"a document of more than {options.record_bytes >> 20} MiB; split it or raise the limit"
-                rejects.add(path, 0, reason, texts.pop())
+                rejects.add(printable(path), 0, reason, texts.pop())
                 del names[-1], keys[-1]
         return documents(names, keys, texts, rejects), rejects
 

@@ -93,7 +93,7 @@ def _batches(source: Source, file: Any, options: ReadOptions) -> Iterator[Piece]
                 source.progress = int((source.size or 0) * min(1.0, (record + len(batch)) / total))
                 yield Piece(source.name, source.key, batch, 0, record)
                 record += len(batch)
-    except (pa.ArrowException, OSError) as e:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
         reason = str(e).split("\n")[0][:200]
         raise BadFile(source.name, 0, f"not a whole Parquet file ({reason})") from None
 

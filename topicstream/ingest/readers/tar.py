@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from topicstream.ingest.reader import Piece, ReadOptions
 from topicstream.ingest.readers.files import MOST_FILES, documents
 from topicstream.ingest.rejects import BadFile, Reject, Rejects
-from topicstream.ingest.source import Source, to_utf8
+from topicstream.ingest.source import Source, printable, to_utf8
 from topicstream.tokens.documents import TextRun
 
 
@@ -27,7 +27,7 @@ class Tar:
         try:
             with tarfile.open(fileobj=source.stored_stream(), mode="r|") as archive:
                 for member in archive:
-                    name = member.name.removeprefix("./")
+                    name = printable(member.name.removeprefix("./"))
                     parts = name.split("/")
                     if not member.isfile() or any(p.startswith(".") and p != ".." for p in parts):
                         continue
