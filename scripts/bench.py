@@ -17,14 +17,37 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+from measure import full
+
 HERE = Path(__file__).parent
 TARGET = HERE / "BENCHMARKS.md"
-SECTIONS = ("ingest", "kernels", "train", "gibbs", "variational", "message", "infer", "update", "quality", "scale")
+CAMPAIGNS = {  # quick sizes, full sizes
+    "kill": (["--kills", "24"], ["--kills", "100"]),
+    "fault": (["--flips", "1"], ["--flips", "4"]),
+    "fuzz": (["--inputs", "2000"], ["--inputs", "1000000"]),
+    "memory": (["--cells", "2e6", "--max-seconds", "60"], ["--cells", "52e6"]),
+}
+SECTIONS = (
+    "ingest",
+    "kernels",
+    "train",
+    "gibbs",
+    "variational",
+    "message",
+    "infer",
+    "update",
+    "quality",
+    "scale",
+    *CAMPAIGNS,
+)
 
 
 def command(section: str, data: Path, work: Path, peers: str) -> list[str] | None:
     """The command line of a section, or None when what it needs is not there."""
     script = str(HERE / f"bench_{section}.py")
+    if section in CAMPAIGNS:
+        return [str(HERE / f"{section}_campaign.py"), *CAMPAIGNS[section][full()]]
     if section == "kernels":
         return [script]
     if section == "scale":
