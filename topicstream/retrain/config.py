@@ -33,11 +33,11 @@ changed = "replace"       # a file whose content has changed is read again: "rep
 grow_vocab = true         # new words get ids behind the old ones
 
 [train]
-algo = "atbp"             # `topics engines` lists them
+algo = "auto"             # chosen by corpus, topics and disk; `topics engines` lists them all
 topics = 100
 seed = 0
 # passes = 50             # of a full training; the engine's own when left out
-# update_passes = 20      # of an update, at most
+# update_passes = 10      # of an update, at most (20 where every block starts anew)
 # tol = 1.0
 # max_time = "2h"         # training stops after the pass in which this time is over
 # mem_limit = "2G"        # of the whole process
@@ -79,7 +79,7 @@ def parse_seconds(value: Any, name: str) -> float | None:
 class Train:
     """[train]; options: the engine's own."""
 
-    algo: str = "atbp"
+    algo: str = "auto"
     topics: int = 100
     seed: int = 0
     passes: int | None = None
