@@ -263,12 +263,11 @@ def made(work: Path, docs: int, mean: float) -> Path:
     return store
 
 
-def memory(work: Path) -> None:
-    """What is held above the model."""
+def memory(work: Path, sizes: list[str]) -> None:
+    """What is held above the model; sizes: DOCUMENTS:TOKENS."""
     rows = []
     few = made(work, 1000, 90)
-    sizes = [(100_000, 90.0), (2_000_000, 12.0), (10_000_000, 12.0)] if full() else [(20_000, 90.0), (200_000, 12.0)]
-    for docs, mean in sizes:
+    for docs, mean in ((int(docs), float(mean)) for docs, mean in (size.split(":") for size in sizes)):
         store = made(work, docs, mean)
         s = ours(store, work / "made-model", work / "made.parquet", warm=few, top=5)
         at = [[v / 2**20 for v in s[name]] for name in ("open", "loaded", "peak")]
@@ -287,6 +286,7 @@ def main() -> None:
     parser.add_argument("what", nargs="*", default=["speed", "quality", "memory"])
     parser.add_argument("--data", type=Path, help="folder with acl/ and nips12/")
     parser.add_argument("--peers", help="a Python that has tomotopy")
+    parser.add_argument("--docs", nargs="*", metavar="N:TOKENS", help="memory: documents and mean tokens of one")
     parser.add_argument("--work", type=Path, help="a folder for what is made on the way, which is kept and used again")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-infer-") as folder:
@@ -301,7 +301,8 @@ def main() -> None:
                 parser.error("quality needs --data")
             quality(args.data, work)
         if "memory" in args.what:
-            memory(work)
+            sizes = ["100000:90", "2000000:12", "10000000:12"] if full() else ["20000:90", "200000:12"]
+            memory(work, args.docs or sizes)
 
 
 if __name__ == "__main__":

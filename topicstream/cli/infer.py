@@ -10,7 +10,7 @@ import click
 
 from topicstream.cli.eval import MODEL
 from topicstream.errors import Interrupted
-from topicstream.inference.methods import names
+from topicstream.inference.methods import find, names
 
 
 def _stop(signum: int, frame: object) -> None:
@@ -85,7 +85,10 @@ def command(
     from topicstream.cli.verbosity import verbosity
     from topicstream.inference.infer import infer
 
-    options = {k: given.pop(k) for k in _METHOD_OPTIONS}
+    options = {k: value for k in _METHOD_OPTIONS if (value := given.pop(k)) is not None}
+    has = find(given["method"]).options()
+    if other := sorted(set(options) - set(has)):
+        raise click.UsageError(f"--{other[0]} is not for --method {given['method']}; it takes --{', --'.join(has)}")
     common = {k: given.pop(k) for k in ("method", "top", "min_prob", "force", "threads", "mem_limit")}
     signal.signal(signal.SIGTERM, _stop)
     progress = DocProgress()
@@ -97,7 +100,7 @@ def command(
             parts=("train", "heldout") if part == "all" else (part,),
             follow=follow,
             progress=None if follow else progress,
-            options={k: v for k, v in options.items() if v is not None},
+            options=options,
             **common,
             **{k: v for k, v in given.items() if v is not None},
         )
