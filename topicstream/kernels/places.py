@@ -7,7 +7,7 @@ helper of six arrays pays a hundred nanoseconds.  An address is an integer.  Who
 ``load(p, i)``          16 floats from entry i on;  ``store(p, i, v)`` the reverse
 ``get(p, i)``           one float;  ``put(p, i, x)`` the reverse;  ``double``, ``put_double``
                         of float64;  ``whole(p, i)`` one int64;  ``small(p, i)`` one uint16 as int64
-``fetch(p, i)``         ask for the cache line of float i
+``fetch(p, i)``         ask for the cache line of float i, into the first cache;  ``fetch_far`` into the second
 ``append(p, i, v, a, b)``   the lanes of v where a >= b to entry i and on, in order, then zeros (16 entries are written);
                         returns how many there are
 """
@@ -128,19 +128,23 @@ def whole(typing_context, p, i):
     return types.int64(types.int64, types.int64), generate
 
 
-@_intrinsic
-def fetch(typing_context, p, i):
-    """To be read soon."""
+def _fetch(nearness: int) -> Any:
+    def fetch(typing_context, p, i):
+        def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            pointer = _pointer(builder, args[0], args[1], ir.IntType(8))
+            number = ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            builder.call(function, [pointer, number(0), number(nearness), number(1)])
+            return context.get_dummy_value()
 
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointer = _pointer(builder, args[0], args[1], ir.IntType(8))
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [pointer, number(0), number(2), number(1)])
-        return context.get_dummy_value()
+        return types.void(types.int64, types.int64), generate
 
-    return types.void(types.int64, types.int64), generate
+    return fetch
+
+
+fetch = _intrinsic(_fetch(3))
+fetch_far = _intrinsic(_fetch(2))
 
 
 @_intrinsic

@@ -48,18 +48,24 @@ def _lane_by_lane(name: str, doc: str, arguments: int, build: Any) -> Any:
 
 
 def _extreme(builder: Any, name: str, a: Any, b: Any) -> Any:
-    """llvm.maxnum or minnum, told that there is no NaN: one instruction."""
-    kind = ir.FunctionType(_VECTOR, [_VECTOR] * 2)
-    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v16f32")
-    return builder.call(function, [a, b], fastmath=("nnan", "nsz"))
+    """The larger or smaller of each lane.  Floats >= 0 are in the order of their bits, and integers have more ports."""
+    whole = ir.VectorType(ir.IntType(32), simd.WIDTH)
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(whole, [whole] * 2), f"llvm.{name}.v16i32"
+    )
+    return builder.bitcast(builder.call(function, [builder.bitcast(a, whole), builder.bitcast(b, whole)]), _VECTOR)
 
 
 def _choose(sign: str, left: Any, right: Any) -> Any:
     return lambda builder, a: builder.select(builder.fcmp_ordered(sign, a[0], a[1]), left(a), right(a))
 
 
-larger = _lane_by_lane("larger", "The larger of each lane.", 2, lambda builder, a: _extreme(builder, "maxnum", *a))
-smaller = _lane_by_lane("smaller", "The smaller of each lane.", 2, lambda builder, a: _extreme(builder, "minnum", *a))
+larger = _lane_by_lane(
+    "larger", "The larger of each lane, both >= 0.", 2, lambda builder, a: _extreme(builder, "umax", *a)
+)
+smaller = _lane_by_lane(
+    "smaller", "The smaller of each lane, both >= 0.", 2, lambda builder, a: _extreme(builder, "umin", *a)
+)
 keep = _lane_by_lane("keep", "a where a >= b, else 0.", 2, _choose(">=", lambda a: a[0], lambda a: _ZERO))
 mark = _lane_by_lane("mark", "1 where a >= b, else 0.", 2, _choose(">=", lambda a: _ONE, lambda a: _ZERO))
 where = _lane_by_lane("where", "c where a >= b, else 0.", 3, _choose(">=", lambda a: a[2], lambda a: _ZERO))
@@ -68,7 +74,7 @@ where = _lane_by_lane("where", "c where a >= b, else 0.", 3, _choose(">=", lambd
 def _compare_exchange(builder: Any, v: Any, partner: list[int], takes_larger: list[bool]) -> Any:
     index = ir.Constant(ir.VectorType(ir.IntType(32), simd.WIDTH), partner)
     other = builder.shuffle_vector(v, ir.Constant(_VECTOR, ir.Undefined), index)
-    high, low = _extreme(builder, "maxnum", v, other), _extreme(builder, "minnum", v, other)
+    high, low = _extreme(builder, "umax", v, other), _extreme(builder, "umin", v, other)
     chosen = [i if takes_larger[i] else i + simd.WIDTH for i in range(simd.WIDTH)]
     return builder.shuffle_vector(high, low, ir.Constant(ir.VectorType(ir.IntType(32), simd.WIDTH), chosen))
 
@@ -103,7 +109,7 @@ def merged(typing_context, a, b):
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         back = ir.Constant(ir.VectorType(ir.IntType(32), simd.WIDTH), list(range(simd.WIDTH))[::-1])
         other = builder.shuffle_vector(args[1], ir.Constant(_VECTOR, ir.Undefined), back)
-        value = _extreme(builder, "maxnum", args[0], other)
+        value = _extreme(builder, "umax", args[0], other)
         return _descend(builder, value, simd.WIDTH)
 
     return simd.vector(simd.vector, simd.vector), generate

@@ -68,15 +68,17 @@ def _row(builder: Any, p: Any, i: int) -> Any:
 
 
 def _extreme(builder: Any, name: str, a: Any, b: Any) -> Any:
-    """llvm.maxnum or minnum, told that there is no NaN: one instruction."""
-    kind = ir.FunctionType(_VECTOR, [_VECTOR] * 2)
-    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v16f32")
-    return builder.call(function, [a, b], fastmath=("nnan", "nsz"))
+    """The larger or smaller of each lane.  Floats >= 0 are in the order of their bits, and integers have more ports."""
+    whole = ir.VectorType(_I32, WIDTH)
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(whole, [whole] * 2), f"llvm.{name}.v16i32"
+    )
+    return builder.bitcast(builder.call(function, [builder.bitcast(a, whole), builder.bitcast(b, whole)]), _VECTOR)
 
 
 def _exchange(builder: Any, values: list[Any], i: int, j: int) -> None:
     a, b = values[i], values[j]
-    values[i], values[j] = _extreme(builder, "maxnum", a, b), _extreme(builder, "minnum", a, b)
+    values[i], values[j] = _extreme(builder, "umax", a, b), _extreme(builder, "umin", a, b)
 
 
 @_intrinsic
@@ -100,7 +102,7 @@ def absorb(typing_context, p, v0, v1, v2, v3, v4, v5, v6, v7):
         for i, j in _SORT_EIGHT:
             _exchange(builder, new, i, j)
         best = [builder.load(_row(builder, args[0], i), align=4) for i in range(8)]
-        best = [_extreme(builder, "maxnum", best[i], new[7 - i]) for i in range(8)]  # bitonic
+        best = [_extreme(builder, "umax", best[i], new[7 - i]) for i in range(8)]  # bitonic
         for stride in (4, 2, 1):
             for i in range(8):
                 if not i & stride:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.kernels.digamma import digamma, lgamma, log
-from topicstream.kernels.jit import kernel
+from topicstream.kernels.jit import fast_kernel, kernel
 
 
 @kernel
@@ -19,14 +19,31 @@ def column_sums(table):
 
 
 @kernel
-def data_term(src, stat):
-    """sum_uk stat[u, k] E[log phi_uk] in float64; stat: expected counts [U, P] of a block."""
-    total = 0.0
-    for u in range(len(src.row_of)):
-        i = src.row_of[u]
-        for k in range(src.topics):
+def _beyond_float32(src, u, row, stat):
+    """The part of ``data_term`` where a weight is too small for float32."""
+    total, i = 0.0, src.row_of[u]
+    for k in range(src.topics):
+        if row[k] == 0.0 and stat[k] > 0.0:
             x = src.scale * src.base[i, k] + src.beta
-            total += stat[u, k] * ((log(x) if src.point else digamma(x)) - src.term[k])
+            total += stat[k] * ((log(x) if src.point else digamma(x)) - src.term[k])
+    return total
+
+
+@fast_kernel
+def data_term(src, e, log_scale, stat):
+    """sum_uk stat[u, k] E[log phi_uk] in float64; stat: expected counts [U, P] of a block; e, log_scale: its weights."""
+    total = 0.0
+    for u in range(len(log_scale)):
+        row, mass, lost = 0.0, 0.0, 0.0
+        for k in range(src.topics):
+            v, s = np.float64(e[u, k]), np.float64(stat[u, k])
+            held = v > 0.0
+            row += s * log(v if held else 1.0)
+            mass += s if held else 0.0
+            lost += 0.0 if held else s
+        total += row + mass * log_scale[u]
+        if lost > 0.0:
+            total += _beyond_float32(src, u, e[u], stat[u])
     return total
 
 

@@ -120,7 +120,8 @@ class Variational(Engine):
             out.scratch.array("normalisers", (2, longest + 16), np.float32),
         )
         self.report(block, reports, out)
-        out.stats["local_bound"][0] = out.stats["bound"][0] - bounds.data_term(src, delta)
+        if self.tracks_bound:
+            out.stats["local_bound"][0] = out.stats["bound"][0] - bounds.data_term(src, e, log_scale, delta)
 
     def weigh(
         self,

@@ -6,24 +6,77 @@ of the round.  Documents are started cold at each visit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.engines.base import ArraySpec, BlockShape, Key, Out, SparseDelta, TableSpec
-from topicstream.engines.variational import statistics
-from topicstream.engines.variational.sparsity import Sparse
+from topicstream.engines.base import ArraySpec, BlockShape, Key, Out, Shape, SparseDelta, TableSpec, option
+from topicstream.engines.variational import check, statistics
+from topicstream.engines.variational.sparsity import Sparse, SparseOptions
+from topicstream.errors import TopicsError
+
+
+@dataclass(frozen=True)
+class MemoizedOptions(SparseOptions):
+    """Options of ``mvi``."""
+
+    verify_bound: bool = option(
+        False,
+        "after each pass, compare the bound and the table with sums from scratch; stop where they differ",
+        advanced=True,
+    )
 
 
 class Memoized(Sparse):
     """``mvi``: ADD; block memory is the block's statistic, words x topics, sparse below L = K."""
 
+    Options: ClassVar[Any] = MemoizedOptions
     name = "mvi"
     cites = "002 (Hughes & Sudderth), section 3.4 and Alg. 2 LSparseStepForDoc"
     starts = ("documents", "kmeans", "warm")
     tracks_bound: ClassVar[bool] = True
+
+    def __init__(self, shape: Shape, options: Any) -> None:
+        super().__init__(shape, options)
+        if options.verify_bound and self.dense:
+            raise TopicsError(
+                f"--verify-bound checks sparse statistics: give --sparsity below the {shape.topics} topics, or leave it out"
+            )
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        return {**super().stats, "fresh": 1, "seal": 1} if self.options.verify_bound else super().stats
+
+    def end_pass_rows(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], rows: Iterable[tuple[int, np.ndarray]]
+    ) -> dict[str, float]:
+        """As in every engine that tracks its bound; with ``verify_bound`` also what check.py finds, relative:
+        ``bound_error`` and ``table_error``.  Raises TopicsError where one is above its TOLERANCE."""
+        if not self.options.verify_bound:
+            return super().end_pass_rows(params, stats, rows)
+        seal = 0.0
+
+        def sealed() -> Iterable[tuple[int, np.ndarray]]:
+            nonlocal seal
+            for first, piece in rows:
+                seal += check.seal_of_rows(first, piece, self.shape.topics)
+                yield first, piece
+
+        record = super().end_pass_rows(params, stats, sealed())
+        errors = {
+            "bound_error": abs(float(stats["local_bound"][0]) - float(stats["fresh"][0])) / abs(record["bound"]),
+            "table_error": abs(seal - float(stats["seal"][0])) / max(float(stats["tokens"][0]), 1.0),
+        }
+        for name, error in errors.items():
+            if not error < check.TOLERANCE:
+                raise TopicsError(
+                    f"--verify-bound: {name} is {error:.2g}, more than rounding explains ({check.TOLERANCE:.2g}): "
+                    "the statistics of a block and the topics no longer agree; train anew and report this"
+                )
+        return {**record, **errors}
 
     def block_cells(self) -> int:
         """Small enough that lists, statistics and their changes fit 300 MB at a hundred topics."""
@@ -105,6 +158,12 @@ class Memoized(Sparse):
         topic, value = topic[:n], value[:n]
         out.memory.update(ptr=ptr, topic=topic, value=value)
         out.stats["local_bound"][0] = out.stats["bound"][0] - statistics.sparse_data_term(src, ptr, topic, value)
+        if self.options.verify_bound:
+            alpha = out.scratch.array("alpha", len(params["alpha"]), np.float64)  # as ``weigh`` left it
+            out.stats["fresh"][0] = check.documents(
+                block.indptr, block.counts, self.most, cell_topic, cell_value, alpha, topics
+            )
+            out.stats["seal"][0] = check.seal_of_statistic(block.vocab, ptr, topic, value)
         if starting:
             old = (np.zeros(block.n_words + 1, np.int32), topic[:0], value[:0])
         else:

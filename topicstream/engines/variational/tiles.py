@@ -250,7 +250,7 @@ def select_once(
             for r in range(16):
                 following = e_ + 4 * width * words[first + min(j + 16 + r, cells - 1)]
                 for k in range(0, width, 16):
-                    places.fetch(following, k)
+                    places.fetch_far(following, k)
         elif rows_of > count:
             for a in range(count):
                 places.store(own_, 16 * a, places.load(source, 16 * places.whole(stays_, a)))
@@ -319,6 +319,8 @@ def iterate(cells, count, most, selecting, own, kept, t, x, z, acc, best, work, 
         simd.store(z, j + 16, z0)
         f, g = eight.quotient(simd.load(x, j), y0, least), eight.quotient(simd.load(x, j + 16), z0, least)
         for a in range(count):
+            places.fetch(kept_ + 2 * size, 16 * a)  # the next two
+            places.fetch(other + 2 * size, 16 * a)
             v = g * places.load(other, 16 * a)
             v = simd.fma(f, places.load(kept_, 16 * a), v)
             places.store(acc_, 16 * a, v + places.load(acc_, 16 * a))
