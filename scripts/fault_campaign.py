@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 import os
 import random
@@ -27,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -128,6 +129,18 @@ def prepare(base: Path) -> None:
     (chain / "retrain.toml").write_text(RETRAIN)
     ok("retrain", "--config", str(chain / "retrain.toml"))
     shutil.copy(base / "c.jsonl", chain / "raw" / "c.jsonl")
+
+
+def warm(base: Path) -> None:
+    """Run every command once in this process, so that the forks have all modules and kernels."""
+    at = base.with_name("warm")
+    for job in jobs():
+        fresh(base, at)
+        with redirect_stdout(io.TextIOWrapper(io.BytesIO())), redirect_stderr(io.StringIO()) as said:
+            code = topics([*job.line(at), "-q"])
+        if code:
+            raise SystemExit(f"{job.name} fails on undamaged files: {said.getvalue()}")
+    shutil.rmtree(at)
 
 
 def model_digest(folder: Path) -> str:
@@ -279,10 +292,17 @@ def damage(path: Path, how: str, rng: random.Random) -> None:
         write_json(path, value)
 
 
-def fresh(base: Path, at: Path) -> None:
-    """A copy to break."""
+def fresh(base: Path, at: Path, folders: tuple[str, ...] = ()) -> None:
+    """A copy to break: of everything, or of these folders and the raw text."""
     shutil.rmtree(at, ignore_errors=True)
-    shutil.copytree(base, at, symlinks=True)
+    if not folders:
+        shutil.copytree(base, at, symlinks=True)
+        return
+    at.mkdir()
+    for name in folders:
+        shutil.copytree(base / name, at / name, symlinks=True)
+    for path in base.glob("*.jsonl"):
+        shutil.copyfile(path, at / path.name)
 
 
 def targets(base: Path, folder: str, how: str) -> Iterator[str]:
@@ -319,7 +339,7 @@ def break_files(base: Path, how: str, times: int, rng: random.Random, only: list
                     if folder not in TOUCHES[job.name]:
                         continue
                     rng.setstate(state)
-                    fresh(base, at)
+                    fresh(base, at, TOUCHES[job.name])
                     damage(at / name, how, rng)
                     before = snapshot(at)
                     done = command(*job.line(at))
@@ -518,6 +538,7 @@ def main() -> int:
         base = Path(temporary) / "base"
         base.mkdir()
         prepare(base)
+        warm(base)
         for how in ("flips", "truncated", "missing", "schema"):
             if how in args.only:
                 rows += break_files(base, how, args.flips if how == "flips" else 1, rng, args.commands)

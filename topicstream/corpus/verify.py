@@ -32,9 +32,27 @@ def _block_problem(corpus: Corpus, block: int, heldout: bool, marker: np.ndarray
 def verify(corpus: Corpus, told: Callable[[int, int], None] | None = None) -> Iterator[str]:
     """Read all chunks and files of a store; a line for each that is missing, altered or inconsistent (none: all is
     well).  ``told(done, of)`` is called after each block."""
+    said: set[str] = set()
+    for problem in _problems(corpus, told):
+        if problem not in said:  # a damaged list of removed documents is met at every block
+            said.add(problem)
+            yield problem
+
+
+def _plain_problems(corpus: Corpus) -> Iterator[str]:
+    """``vocab.parquet`` and ``pruned.parquet`` of a store that was appended to: the latest files under their plain name,
+    for stock readers (our own take the manifest's)."""
+    for kind in ("vocab", "pruned"):
+        entry, plain = corpus.manifest.get("files", {}).get(kind), corpus.path / f"{kind}.parquet"
+        if entry is not None and entry["file"] != plain.name and plain.exists():
+            yield from filter(None, [file_problem(plain, entry["size"], entry["crc32c"])])
+
+
+def _problems(corpus: Corpus, told: Callable[[int, int], None] | None) -> Iterator[str]:
     for entry in [*corpus.manifest.get("files", {}).values(), *corpus.manifest.get("docs", [])]:
         if (problem := file_problem(corpus.path / entry["file"], entry["size"], entry["crc32c"])) is not None:
             yield problem
+    yield from _plain_problems(corpus)
     yield from metadata_problems(corpus.path, corpus.weighted, {p: corpus.manifest["parts"][p]["rows"] for p in PARTS})
     marker = np.zeros(corpus.n_words, np.uint8)
     blocks = [(b, heldout) for heldout in (False, True) for b in range(len(corpus.part(heldout)["blocks"]))]
