@@ -19,6 +19,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Key, Out, Rows, Scratch, Shape, padded
+from topicstream.training.tables import aligned_zeros
 
 WORDS, DOCUMENT_CELLS, BLOCKS = 141_043, 58, 480
 
@@ -52,7 +53,7 @@ def zipf_block(cells: int, words: int = WORDS, seed: int = 0) -> Block:
 def spread(masses: np.ndarray, topics: int, seed: int) -> np.ndarray:
     """float32[n, padded(K)]: each mass spread unevenly over topics."""
     rng = np.random.default_rng(seed)
-    out = np.zeros((len(masses), padded(topics)), np.float32)
+    out = aligned_zeros((len(masses), padded(topics)), np.float32)
     for at in range(0, len(masses), 8192):
         rows = rng.random((len(masses[at : at + 8192]), topics), dtype=np.float32) ** 4 + 0.01
         out[at : at + 8192, :topics] = rows * (masses[at : at + 8192] / rows.sum(1))[:, None]
@@ -71,8 +72,8 @@ def measure(algo: str, topics: int, block: Block, repeat: int) -> dict[str, floa
     totals = {"phi": table.sum(0, dtype=np.float64)}
     sizes = BlockShape(block.n_docs, block.n_cells, int(block.tokens), block.n_words)
     params, scratch = engine.initial_params(), Scratch()
-    delta = np.zeros((block.n_words, padded(topics)), np.float32)
-    kept = {name: np.zeros(spec.shape(sizes), spec.dtype) for name, spec in engine.memory.items()}
+    delta = aligned_zeros((block.n_words, padded(topics)), np.float32)
+    kept = {name: aligned_zeros((sizes.docs, padded(topics)), spec.dtype) for name, spec in engine.memory.items()}
     cold = np.zeros(64 << 20, np.uint8)
     times, copies = [], []
     for _ in range(repeat + 1):

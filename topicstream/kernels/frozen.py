@@ -36,13 +36,12 @@ def _sweep(first, last, words, counts, base, index, beta, alpha, inverse, theta,
         store(new, k, splat(0.0))
     smooth, far = splat(beta), rows_ahead(width)
     for i in range(first, last):
-        if i + far < len(words):
-            ahead = get(index, np.int64(get(words, i + far))) * width
-            for k in range(0, width, WIDTH):
-                fetch(base, ahead + k)
+        fetch(index, np.int64(get(words, min(i + 2 * far, len(words) - 1))))
+        ahead = get(index, np.int64(get(words, min(i + far, len(words) - 1)))) * width
         row = get(index, np.int64(get(words, i))) * width
         acc = splat(0.0)
         for k in range(0, width, WIDTH):
+            fetch(base, ahead + k)
             v = (load(base, row + k) + smooth) * load(g, k)
             store(u, k, v)
             acc = acc + v
@@ -64,10 +63,10 @@ def _give(first, last, words, counts, base, index, beta, alpha, inverse, theta, 
     if width == WIDTH:  # one vector a row: theta' stays in a register; delta has been zeroed
         weight, sums = load(g, 0), splat(0.0)
         for i in range(first, last):
-            if i + far < len(words):
-                word = np.int64(get(words, i + far))
-                fetch(base, get(index, word) * width)
-                fetch(delta, word * width)
+            fetch(index, np.int64(get(words, min(i + 2 * far, len(words) - 1))))
+            word = np.int64(get(words, min(i + far, len(words) - 1)))
+            fetch(base, get(index, word) * width)
+            fetch(delta, word * width)
             word = np.int64(get(words, i))
             v = (load(base, get(index, word) * width) + smooth) * weight
             s = total(v)
@@ -78,16 +77,15 @@ def _give(first, last, words, counts, base, index, beta, alpha, inverse, theta, 
         store(new, 0, sums)
         return
     for i in range(first, last):
-        if i + far < len(words):
-            word = np.int64(get(words, i + far))
-            ahead, out = get(index, word) * width, word * width
-            for k in range(0, width, WIDTH):
-                fetch(base, ahead + k)
-                fetch(delta, out + k)
+        fetch(index, np.int64(get(words, min(i + 2 * far, len(words) - 1))))
+        word = np.int64(get(words, min(i + far, len(words) - 1)))
+        ahead, ahead_out = get(index, word) * width, word * width
         word = np.int64(get(words, i))
         row, out = get(index, word) * width, word * width
         acc = splat(0.0)
         for k in range(0, width, WIDTH):
+            fetch(base, ahead + k)
+            fetch(delta, ahead_out + k)
             v = (load(base, row + k) + smooth) * load(g, k)
             store(u, k, v)
             acc = acc + v

@@ -30,7 +30,7 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from topicstream.kernels.jit import kernel
 
 WIDTH = 16
-AHEAD_FLOATS, AHEAD_ROWS = 1024, 10
+AHEAD_FLOATS, LEAST_AHEAD, MOST_AHEAD = 512, 3, 32
 _intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
 _F32 = ir.FloatType()
 _VECTOR = ir.VectorType(_F32, WIDTH)
@@ -197,4 +197,4 @@ def get(typing_context, array, index):
 def rows_ahead(width):
     """How many cells before its use to fetch a row: far enough for memory to answer, not so far that rows on their way
     push the one in work out of the first cache."""
-    return min(max(AHEAD_FLOATS // width, 1), AHEAD_ROWS)
+    return min(max(AHEAD_FLOATS // width, LEAST_AHEAD), MOST_AHEAD)

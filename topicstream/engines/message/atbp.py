@@ -84,12 +84,12 @@ def sweep(indptr, words, counts, base, index, alpha, beta, lam, n_all, w_beta, t
         per_n_d = np.float32(1.0 / n_d) if last > first else np.float32(0.0)
         left = one
         for i in range(first, last):
-            if i + ahead < n_cells:
-                word = np.int64(get(words, i + ahead))
-                row, out = get(index, word) * width, word * width
-                for k in range(0, width, WIDTH):
-                    fetch(base, row + k)
-                    fetch(delta, out + k)
+            if i + 2 * ahead < n_cells:
+                word = np.int64(get(words, i + 2 * ahead))
+                fetch(index, word)
+                fetch(per_n_w, word)
+            word = np.int64(get(words, min(i + ahead, n_cells - 1)))
+            next_row, next_out = get(index, word) * width, word * width
             x = np.float32(get(counts, i))
             word = np.int64(get(words, i))
             row, out = get(index, word) * width, word * width
@@ -124,6 +124,7 @@ def sweep(indptr, words, counts, base, index, alpha, beta, lam, n_all, w_beta, t
             keep = splat(left)
             acc = zero
             for k in range(0, width, WIDTH):
+                fetch(base, next_row + k)
                 b = load(base, row + k)
                 c = load(delta, out + k)
                 c = fma(less_w, b + c, c)
@@ -136,6 +137,7 @@ def sweep(indptr, words, counts, base, index, alpha, beta, lam, n_all, w_beta, t
             share = splat(x * per_s)
             share_left = splat(x / left * per_s)
             for k in range(0, width, WIDTH):
+                fetch(delta, next_out + k)
                 v = load(u, k)
                 b = load(base, row + k)
                 c = load(delta, out + k)
@@ -178,10 +180,12 @@ def sweep_narrow(indptr, words, counts, base, index, alpha, beta, lam, n_all, w_
     for k in range(width):
         alpha_sum += alpha[k]
         topics += int(alpha[k] > 0.0)
+    n_cells, ahead = len(words), rows_ahead(width)
     for v in range(len(per_n_w)):
+        if v + ahead < len(per_n_w):
+            fetch(base, get(index, v + ahead) * width)
         per_n_w[v] = one / total(load(base, get(index, v) * width))
         store(delta, v * width, zero)
-    n_cells, ahead = len(words), rows_ahead(width)
     per_n_all = np.float32(1.0 / n_all)
     loglik = 0.0
     whole, change, fresh, inverse = load(lam, 0), zero, zero, zero
@@ -197,7 +201,10 @@ def sweep_narrow(indptr, words, counts, base, index, alpha, beta, lam, n_all, w_
         per_n_d = np.float32(1.0 / n_d) if last > first else np.float32(0.0)
         left, t, u, h = one, load(theta, at), zero, np.float32(0.0)
         for i in range(first, last):
-            if i + ahead < n_cells:
+            if i + 2 * ahead < n_cells:
+                word = np.int64(get(words, i + 2 * ahead))
+                fetch(index, word)
+                fetch(per_n_w, word)
                 word = np.int64(get(words, i + ahead))
                 fetch(base, get(index, word) * width)
                 fetch(delta, word * width)
