@@ -1,5 +1,6 @@
 """The memoized bound: what a pass tracks against sums from scratch, and falls reported with their size."""
 
+import itertools
 import json
 
 import numpy as np
@@ -45,10 +46,10 @@ def test_bound_and_table_agree_with_sums_from_scratch_and_falls_are_said(corpus,
     bounds = [r["bound"] for r in records]
     assert bounds[-1] > bounds[0]
     warned = [line for line in heard.lines if line.startswith("warning: the bound fell by")]
-    falls = [(i + 2, a - b) for i, (a, b) in enumerate(zip(bounds, bounds[1:])) if a > b]
+    falls = [(i + 2, a - b) for i, (a, b) in enumerate(itertools.pairwise(bounds)) if a > b]
     assert warned == [f"warning: the bound fell by {fall:.3g} in pass {number}" for number, fall in falls]
     assert [r.get("bound_fall", 0.0) for r in records[1:]] == pytest.approx(
-        [max(a - b, 0.0) for a, b in zip(bounds, bounds[1:])]
+        [max(a - b, 0.0) for a, b in itertools.pairwise(bounds)]
     )
     assert all(fall < 0.01 * abs(bounds[0]) for _, fall in falls)
 

@@ -6,7 +6,8 @@ helper of six arrays pays a hundred nanoseconds.  An address is an integer.  Who
 ``place(array)``        address of a C-contiguous array's first entry
 ``load(p, i)``          16 floats from entry i on;  ``store(p, i, v)`` the reverse
 ``get(p, i)``           one float;  ``put(p, i, x)`` the reverse;  ``double``, ``put_double``
-                        of float64;  ``whole(p, i)`` one int64;  ``small(p, i)`` one uint16 as int64
+                        of float64;  ``whole(p, i)``, ``put_whole`` of int64;  ``half(p, i)`` one int32 and
+                        ``small(p, i)`` one uint16, as int64
 ``fetch(p, i)``         ask for the cache line of float i, into the first cache;  ``fetch_far`` into the second
 ``append(p, i, v, a, b)``   the lanes of v where a >= b to entry i and on, in order, then zeros (16 entries are written);
                         returns how many there are
@@ -106,6 +107,28 @@ def double(typing_context, p, i):
         return builder.load(_pointer(builder, args[0], args[1], kind, kind), align=8)
 
     return types.float64(types.int64, types.int64), generate
+
+
+@_intrinsic
+def put_whole(typing_context, p, i, x):
+    """x: int64."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store(args[2], _pointer(builder, args[0], args[1], _I64, _I64), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@_intrinsic
+def half(typing_context, p, i):
+    """-> int64."""
+    kind = ir.IntType(32)
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.sext(builder.load(_pointer(builder, args[0], args[1], kind, kind), align=4), _I64)
+
+    return types.int64(types.int64, types.int64), generate
 
 
 @_intrinsic

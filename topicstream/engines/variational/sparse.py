@@ -73,24 +73,26 @@ def _first(first, cells, words, x, most, topic, value, parts, n):
     parts: float64[4, P]: neighbours add to different rows, so that none waits for the one before it.
     """
     width = len(n)
-    for i in range(4 * width):
-        parts[i // width, i % width] = 0.0
-    topic_, value_, parts_ = places.place(topic), places.place(value), places.place(parts)
+    for part in range(4):
+        for k in range(width):
+            parts[part, k] = 0.0
+    topic_, value_, parts_, x_ = places.place(topic), places.place(value), places.place(parts), places.place(x)
     for j in range(cells):
-        o, part = words[first + j] * most, parts_ + 8 * width * (j & 3)
+        o, row, count = words[first + j] * most, parts_ + 8 * width * (j & 3), places.get(x_, j)
         for c in range(o, o + most):
             k = places.small(topic_, c)
-            places.put_double(part, k, places.double(part, k) + np.float64(x[j] * places.get(value_, c)))
+            places.put_double(row, k, places.double(row, k) + np.float64(count * places.get(value_, c)))
     for k in range(width):
         n[k] = (parts[0, k] + parts[1, k]) + (parts[2, k] + parts[3, k])
 
 
 @kernel
-def _weigh(used, alpha, width, t):
-    """t[a] = exp(psi(used[a] + alpha[a])) of the columns, zero for topics that have left and on the padding."""
-    for a in range(width):
-        y = exp_digamma(used[a] + alpha[a])
-        t[a] = y if y > LEAST_T and used[a] > 0.0 else 0.0
+def _weigh(used, alpha, count, t):
+    """t[a] = exp(psi(used[a] + alpha[a])) of the topics, zero for those that have left; all addresses."""
+    for a in range(count):
+        n = places.double(used, a)
+        y = exp_digamma(n + places.double(alpha, a))
+        places.put(t, a, np.float32(y if y > LEAST_T and n > 0.0 else 0.0))
 
 
 @kernel
@@ -105,45 +107,43 @@ def _shrink(used, alpha, active, count, stays):
 
 
 @kernel
-def _alive(n, alpha, width, used):
-    """used = n for the topics that stay, else 0; returns how many stay."""
+def _alive(n, alpha, count, used):
+    """used = n for the topics that stay, else 0; all addresses.  Returns how many stay."""
     most = 0.0
-    for a in range(width):
-        if n[a] > 0.0:
-            most = max(most, n[a] + alpha[a])
+    for a in range(count):
+        v = places.double(n, a)
+        most = max(most, v + places.double(alpha, a) if v > 0.0 else 0.0)
     # psi(x) = y < -3 is solved by x = -1 / (y - psi(1)) closely enough for a threshold
     least = -1.0 / (min(np.log(most) + FAINT, -3.0) + 0.5772)
-    count = 0
-    for a in range(width):
-        stays = n[a] > EPSILON and n[a] + alpha[a] > least
-        used[a] = n[a] if stays else 0.0
-        count += 1 if stays else 0
-    return count
+    alive = 0
+    for a in range(count):
+        v = places.double(n, a)
+        stays = v > EPSILON and v + places.double(alpha, a) > least
+        places.put_double(used, a, v if stays else 0.0)
+        alive += 1 if stays else 0
+    return alive
 
 
 @kernel
-def _inner(
-    src, e, first, cells, words, x, own, kept, count, t, most, filling, rows_of, stays, selecting, keeping, acc, best, lane,
-    rows, z, active, used, n, alpha, logs, scores
-):  # fmt: skip
-    """One inner iteration on the active topics: t, kept, z and n from used.  Returns (max |change|, hard cells)."""
-    _weigh(used, alpha, count, t)
-    if selecting and not keeping:
-        hard = tiles.select_once(
-            e, words, first, filling, rows_of, stays, cells, count, most, own, t, x, z, acc, best, n, rows
-        )
-    else:
-        hard = tiles.iterate(cells, count, most, selecting, own, kept, t, x, z, acc, best, lane, n)
-    if hard > 0:
-        for j in range(cells):
-            if not z[j] > np.float32(LEAST_Z):
-                _hard_top(src, words[first + j], active, count, used, alpha, most, logs, scores)
-                for a in range(count):
-                    n[a] += x[j] * scores[a]
+def _change(n, used, count):
+    """max |n - used|; addresses."""
     change = 0.0
     for a in range(count):
-        change = max(change, abs(n[a] - used[a]))
-    return change, hard
+        change = max(change, abs(places.double(n, a) - places.double(used, a)))
+    return change
+
+
+@kernel
+def _mend(src, first, cells, words, x, z, active, count, used, alpha, most, logs, scores, n):
+    """Add to n the cells whose z float32 cannot hold; returns their number."""
+    hard = 0
+    for j in range(cells):
+        if not z[j] > np.float32(LEAST_Z):
+            hard += 1
+            _hard_top(src, words[first + j], active, count, used, alpha, most, logs, scores)
+            for a in range(count):
+                n[a] += x[j] * scores[a]
+    return hard
 
 
 @kernel
@@ -174,15 +174,20 @@ def sparse_step(
     best_topic, best_value   ``best_of_words``
     cell_topic, cell_value   uint16 and float32 [nnz * L + 16]: topics of each cell and x_w r_wk (0 ends the list)
     own, kept_of             tiles: float32[(longest + 16) * P + 256] and two of them
-    lanes, acc               float32[4, P + 16] and [35 * (P + 16)]
+    lanes, acc               float32[2, P + 16] and [35 * (P + 16)]
     x, z_of                  float32[longest + 32] and two of them
     """
     full, topics = e.shape[1], src.topics
-    t, t_trial, lane, best = lanes[0], lanes[1], lanes[2], np.zeros(128, np.float32)
+    t, t_trial = lanes[0], lanes[1]
     n, used, n_trial, used_trial = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full)
     logs, scores, columns, tried = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full, np.uint8)
     parts = np.zeros((4, full))
-    active, stays, rows = np.zeros(full, np.uint16), np.zeros(full, np.int64), np.zeros(16, np.int64)
+    active, stays = np.zeros(full, np.uint16), np.zeros(full, np.int64)
+    # addresses; the arrays made here stay alive because the loop below uses them too
+    e_, own_, x_, acc_ = places.place(e), places.place(own), places.place(x), places.place(acc)
+    columns_, stays_ = places.place(columns), places.place(stays)
+    best_ = acc_ + 4 * (16 * full + 528)  # behind what tiles.iterate and tiles.shares take of acc
+    rows_ = best_ + 4 * 128
     prior = 0.0
     for k in range(topics):
         prior += alpha[k]
@@ -192,36 +197,64 @@ def sparse_step(
         if cells == 0:
             continue
         z, z_trial, kept, kept_trial = z_of[0], z_of[1], kept_of[0], kept_of[1]
+        words_, z_, kept_, t_ = places.place(words) + 4 * first, places.place(z), places.place(kept), places.place(t)
+        n_, used_ = places.place(n), places.place(used)
         tiles.take_counts(counts, first, cells, x)
         _first(first, cells, words, x, most, best_topic, best_value, parts, n)
         count, inner, hard, change = topics, 1, 0, np.inf
         for k in range(topics):
             active[k], columns[k], tried[k] = k, alpha[k], 0
         while True:
-            alive = _alive(n, columns, count, used)
+            alive = _alive(n_, columns_, count, used_)
             inner += 1
             filling, selecting = inner == 2, inner <= ALWAYS or inner % EVERY == 0
             # what is selected again at once need not be kept
             keeping = inner >= ALWAYS or inner >= most_inner or most > tiles.NETWORK
             if filling and keeping:
-                tiles.fill(e, words, first, cells, topics, own, rows)
+                tiles.fill(e_, full, words_, cells, topics, own_, rows_)
             rows_of = count
             if selecting and not filling and alive < count:
                 count = _shrink(used, columns, active, count, stays)
                 if keeping:
-                    tiles.shrink(cells, rows_of, stays, count, own)
-            change, hard = _inner(
-                src, e, first, cells, words, x, own, kept, count, t, most, filling, rows_of, stays, selecting, keeping,
-                acc, best, lane, rows, z, active, used, n, columns, logs, scores
-            )  # fmt: skip
+                    tiles.shrink(cells, rows_of, stays_, count, own_)
+            _weigh(used_, columns_, count, t_)
+            if selecting and not keeping:
+                some = tiles.select_once(
+                    e_,
+                    full,
+                    words_,
+                    filling,
+                    rows_of,
+                    stays_,
+                    cells,
+                    count,
+                    most,
+                    own_,
+                    t_,
+                    x_,
+                    z_,
+                    acc_,
+                    best_,
+                    n_,
+                    rows_,
+                )
+            else:
+                some = tiles.iterate(cells, count, most, selecting, own_, kept_, t_, x_, z_, acc_, best_, n_)
+            hard = (
+                _mend(src, first, cells, words, x, z, active, count, used, columns, most, logs, scores, n)
+                if some
+                else 0
+            )
+            change = _change(n_, used_, count)
             if change < tol or inner >= most_inner:
                 break
         if not keeping:  # done before the fifth
-            filling, keeping = False, True
-            change, hard = _inner(
-                src, e, first, cells, words, x, own, kept, count, t, most, filling, rows_of, stays, selecting, keeping,
-                acc, best, lane, rows, z, active, used, n, columns, logs, scores
-            )  # fmt: skip
+            some = tiles.iterate(cells, count, most, selecting, own_, kept_, t_, x_, z_, acc_, best_, n_)
+            hard = (
+                _mend(src, first, cells, words, x, z, active, count, used, columns, most, logs, scores, n)
+                if some
+                else 0
+            )
         reports[d, CAPPED] = 1.0 if not change < tol else 0.0
         bound, fit = _bound(
             src, first, cells, words, counts, log_scale, z, used, n, columns, prior, active, count, hard, most, logs,
@@ -232,16 +265,37 @@ def sparse_step(
             if candidate < 0:
                 break
             tried[candidate] = 1
+            trial_, used_trial_, t_trial_ = places.place(n_trial), places.place(used_trial), places.place(t_trial)
+            z_trial_, kept_trial_ = places.place(z_trial), places.place(kept_trial)
             for a in range(count):
                 n_trial[a] = n[a] if a != candidate else 0.0
             hard_trial = 0
             for step in range(restart_inner):
-                _alive(n_trial, columns, count, used_trial)
-                filling, selecting, keeping = step < 0, step == 0, step >= 0
-                change, hard_trial = _inner(
-                    src, e, first, cells, words, x, own, kept_trial, count, t_trial, most, filling, count, stays, selecting,
-                    keeping, acc, best, lane, rows, z_trial, active, used_trial, n_trial, columns, logs, scores
-                )  # fmt: skip
+                _alive(trial_, columns_, count, used_trial_)
+                _weigh(used_trial_, columns_, count, t_trial_)
+                selecting = step == 0
+                some = tiles.iterate(
+                    cells, count, most, selecting, own_, kept_trial_, t_trial_, x_, z_trial_, acc_, best_, trial_
+                )
+                hard_trial = 0
+                if some:
+                    hard_trial = _mend(
+                        src,
+                        first,
+                        cells,
+                        words,
+                        x,
+                        z_trial,
+                        active,
+                        count,
+                        used_trial,
+                        columns,
+                        most,
+                        logs,
+                        scores,
+                        n_trial,
+                    )
+                change = _change(trial_, used_trial_, count)
                 inner += 1
                 if change < tol:
                     break

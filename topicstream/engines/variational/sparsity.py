@@ -65,7 +65,7 @@ class Sparse(Variational):
         src, e, log_scale, alpha = self.weigh(block, rows, totals, params, out, starting)
         longest, width, most = dense.longest_document(block.indptr), e.shape[1], self.most
         scratch = out.scratch
-        lanes = scratch.array("lanes", (4, width + 16), np.float32)
+        lanes = scratch.array("lanes", (2, width + 16), np.float32)
         best_topic = scratch.array("best topics", block.n_words * most + 16, np.uint16)
         best_value = scratch.array("best weights", block.n_words * most + 16, np.float32)
         numbers = scratch.array("numbers", width + 16, np.uint16)

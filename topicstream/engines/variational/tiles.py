@@ -8,7 +8,8 @@
     acc    float32[(count + 8) * 16]: sum_j (x_j / z_j) kept_j, by lane
 
 Tiles lie one after the other whatever ``count`` is; eight rows of zeros follow the last one, so that rows can be taken
-eight and four at a time.  Arrays are passed by address inside (kernels/places.py).
+eight and four at a time.  What is called once an inner iteration or more takes addresses, not arrays (kernels/places.py):
+the same names, ``n`` and other float64 arrays included.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from topicstream.engines.variational.rows import LEAST_Z
 from topicstream.kernels import eight, places, simd, turned
 from topicstream.kernels.gather import highest, root
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.select import SMALLEST, keep, larger, mark, nth_largest, where
+from topicstream.kernels.select import SMALLEST, keep, larger, mark, where
 
 ROW = 64  # bytes of a tile's row
 NETWORK = 8  # more than that many are found by bisection
 HALVINGS = 32
+BEYOND = np.float32(3e38)  # larger than any weight
 
 
 @kernel
@@ -64,16 +66,21 @@ def _fill(rows, width, target):
         )
 
 
+@kernel(forceinline=True)
+def _find(e, width, words, j, cells, rows):
+    """The addresses of the sixteen rows from cell j on; words: address of the document's int32."""
+    for r in range(16):
+        places.put_whole(rows, r, e + 4 * width * places.half(words, min(j + r, cells - 1)))
+
+
 @kernel
-def fill(e, words, first, cells, topics, own, rows):
+def fill(e, width, words, cells, topics, own, rows):
     """The tiles of a document over all topics; rows: int64[16]."""
-    e_, own_, rows_, width = places.place(e), places.place(own), places.place(rows), e.shape[1]
     for j in range(0, cells, 16):
-        for r in range(16):
-            rows[r] = e_ + 4 * width * words[first + min(j + r, cells - 1)]
-        _fill(rows_, width, own_)
-        own_ += ROW * topics
-    _end(own_)
+        _find(e, width, words, j, cells, rows)
+        _fill(rows, width, own)
+        own += ROW * topics
+    _end(own)
 
 
 @kernel(forceinline=True)
@@ -85,11 +92,14 @@ def _end(target):
 @kernel
 def shrink(cells, count, stays, left, own):
     """Leave out the rows of topics that do not stay, in place.  stays: int64[left], which do, ascending."""
-    source = target = places.place(own)
+    source = target = own
     for _ in range(0, cells, 16):
+        following = source + ROW * count
         for a in range(left):
-            places.store(target, 16 * a, places.load(source, 16 * stays[a]))
-        source += ROW * count
+            i = 16 * places.whole(stays, a)
+            places.fetch(following, i)
+            places.store(target, 16 * a, places.load(source, i))
+        source = following
         target += ROW * left
     _end(target)
 
@@ -100,11 +110,18 @@ def _products(own, t, a):
 
 
 @kernel(forceinline=True)
-def _border_by_network(own, t, count, most, best):
-    """The ``most``-th largest own * t of each lane; most <= 8."""
+def _border_by_network(own, t, count, most, best, rows):
+    """The ``most``-th largest own * t of each lane; most <= 8.
+
+    rows: 0, or the address of sixteen addresses of rows that are needed next: asked for meanwhile, a line of each for
+    every sixteen topics, which is as fast as memory answers.
+    """
     for i in range(0, 8 * 16, 16):
         places.store(best, i, simd.splat(np.float32(0)))
     for a in range(0, count, 8):
+        if rows != 0 and a & 15 == 0:
+            for r in range(16):
+                places.fetch_far(places.whole(rows, r), a)
         turned.absorb(
             best,
             _products(own, t, a),
@@ -146,30 +163,36 @@ def _border_by_bisection(own, t, count, most):
 
 
 @kernel
-def _choose_first(own, t, kept, count, most, lane, work):
-    """Choose again for one lane where several lie on the border: the first of them stay.  work: float32[count]."""
-    for a in range(count):
-        work[a] = places.get(own, 16 * a + lane) * places.get(t, a)
-    border = max(nth_largest(work, count, most), SMALLEST)
-    above = 0
-    for a in range(count):
-        if places.get(own, 16 * a + lane) * places.get(t, a) > border:
-            above += 1
+def _choose_first(own, t, kept, count, most, lane):
+    """Choose again for one lane where several lie on the border: the first of them stay."""
+    border, above = BEYOND, 0
+    while True:  # down from the largest, one value at a time
+        following, equal = SMALLEST, 0
+        for a in range(count):
+            p = places.get(own, 16 * a + lane) * places.get(t, a)
+            if following < p < border:
+                following = p
+        for a in range(count):
+            equal += 1 if places.get(own, 16 * a + lane) * places.get(t, a) == following else 0
+        border = following
+        if above + equal >= most or border == SMALLEST:
+            break
+        above += equal
     for a in range(count):
         v = places.get(own, 16 * a + lane)
         p = v * places.get(t, a)
+        stays = p > border
         if p == border and above < most:
             above += 1
-            places.put(kept, 16 * a + lane, v)
-        else:
-            places.put(kept, 16 * a + lane, v if p > border else np.float32(0))
+            stays = True
+        places.put(kept, 16 * a + lane, v if stays else np.float32(0))
 
 
 @kernel(forceinline=True)
-def _select(own, t, kept, count, most, best, work):
-    """kept of one tile; own, t, kept, best: addresses, work: float32[count]."""
+def _select(own, t, kept, count, most, best):
+    """kept of one tile."""
     if most <= NETWORK:
-        border = _border_by_network(own, t, count, most, best)
+        border = _border_by_network(own, t, count, most, best, 0)
     else:
         border = _border_by_bisection(own, t, count, most)
     reached = simd.splat(np.float32(0))
@@ -182,12 +205,12 @@ def _select(own, t, kept, count, most, best, work):
         places.store(best, 0, reached)
         for r in range(16):
             if places.get(best, r) > most:
-                _choose_first(own, t, kept, count, most, r, work)
+                _choose_first(own, t, kept, count, most, r)
 
 
 @kernel(forceinline=True)
 def _sums(acc, count, t, best, n):
-    """n[a] = t[a] * the sum of acc[a]; addresses, n: of float64."""
+    """n[a] = t[a] * the sum of acc[a]."""
     for a in range(0, count, 8):
         s = eight.totals(
             places.load(acc, 16 * a),
@@ -208,7 +231,7 @@ def _sums(acc, count, t, best, n):
 def _take_back(own, t, g, acc, count, most, border, best):
     """Take the last of those on the border out of acc again where more than ``most`` are at or above it.
 
-    best: address of what reached the border, by lane; g, border: vectors, which go there too.
+    best: what reached the border, by lane; g, border: vectors, which go there too.
     """
     places.store(best, 16, g)
     places.store(best, 32, border)
@@ -224,113 +247,100 @@ def _take_back(own, t, g, acc, count, most, border, best):
 
 @kernel
 def select_once(
-    e, words, first, filling, rows_of, stays, cells, count, most, own, t, x, z, acc, best, n, rows
+    e, width, words, filling, rows_of, stays, cells, count, most, own, t, x, z, acc, best, n, rows
 ):  # fmt: skip
     """``iterate`` with a selection that is not kept: the next inner iteration selects again; most <= NETWORK.
 
     ``filling``: own is filled with the document's rows of e first, count is the number of topics; rows: int64[16].
     Otherwise, where rows_of > count: tiles have that many rows and lose all but those in stays (as ``shrink``).
     """
-    stays_, source = places.place(stays), places.place(own)
-    own_, t_, acc_, best_, n_ = (
-        places.place(own), places.place(t), places.place(acc), places.place(best), places.place(n)
-    )  # fmt: skip
-    e_, rows_, width, size = places.place(e), places.place(rows), e.shape[1], ROW * count
+    source, size = own, ROW * count
     nothing, least, zero = simd.splat(np.float32(0)), simd.splat(np.float32(LEAST_Z)), simd.splat(SMALLEST)
+    hard = nothing
     for a in range(count + 8):
-        places.store(acc_, 16 * a, nothing)
+        places.store(acc, 16 * a, nothing)
     for a in range(8):
-        places.put(t_, count + a, np.float32(0))
+        places.put(t, count + a, np.float32(0))
+    if filling:
+        _find(e, width, words, 0, cells, rows)
     for j in range(0, cells, 16):
         if filling:
-            for r in range(16):
-                rows[r] = e_ + 4 * width * words[first + min(j + r, cells - 1)]
-            _fill(rows_, width, own_)
-            _end(own_ + size)
-            for r in range(16):
-                following = e_ + 4 * width * words[first + min(j + 16 + r, cells - 1)]
-                for k in range(0, width, 16):
-                    places.fetch_far(following, k)
+            _fill(rows, width, own)
+            _end(own + size)
+            _find(e, width, words, j + 16, cells, rows)
         elif rows_of > count:
+            following = source + ROW * rows_of
             for a in range(count):
-                places.store(own_, 16 * a, places.load(source, 16 * places.whole(stays_, a)))
-            source += ROW * rows_of
-        border = _border_by_network(own_, t_, count, most, best_)
+                i = 16 * places.whole(stays, a)
+                places.fetch(following, i)
+                places.store(own, 16 * a, places.load(source, i))
+            source = following
+        border = _border_by_network(own, t, count, most, best, rows if filling else 0)
         s = nothing
         for i in range(most):
-            s = s + keep(places.load(best_, 16 * i), zero)
-        simd.store(z, j, s)
-        g, reached = eight.quotient(simd.load(x, j), s, least), nothing
+            s = s + keep(places.load(best, 16 * i), zero)
+        places.store(z, j, s)
+        hard = hard + mark(least, s)
+        g, reached = eight.quotient(places.load(x, j), s, least), nothing
         for a in range(count):
-            q = places.load(own_, 16 * a)
-            v = q * simd.splat(places.get(t_, a))
+            q = places.load(own, 16 * a)
+            v = q * simd.splat(places.get(t, a))
             reached = reached + mark(v, border)
-            places.store(acc_, 16 * a, simd.fma(g, where(v, border, q), places.load(acc_, 16 * a)))
+            places.store(acc, 16 * a, simd.fma(g, where(v, border, q), places.load(acc, 16 * a)))
         if highest(reached) > most:
-            places.store(best_, 0, reached)
-            _take_back(own_, t_, g, acc_, count, most, border, best_)
-        own_ += size
-    _end(own_)
-    _sums(acc_, count, t_, best_, n_)
-    hard = 0
-    for j in range(cells):
-        if not z[j] > np.float32(LEAST_Z):
-            hard += 1
-    return hard
+            places.store(best, 0, reached)
+            _take_back(own, t, g, acc, count, most, border, best)
+        own += size
+    _end(own)
+    _sums(acc, count, t, best, n)
+    return simd.total(hard) > 0
 
 
 @kernel
-def iterate(cells, count, most, selecting, own, kept, t, x, z, acc, best, work, n):
+def iterate(cells, count, most, selecting, own, kept, t, x, z, acc, best, n):
     """One inner iteration: n[a] = N_da of the document's topics from t; cells with z <= LEAST_Z are left out.
 
-    ``selecting``: kept is chosen from own first.  best: float32[128]; work: float32[count]; n: float64.
-    Returns the number of cells left out.
+    ``selecting``: kept is chosen from own first.  best: float32[128].  Returns whether there are such cells.
     """
-    own_, kept_, t_, acc_, best_ = (
-        places.place(own), places.place(kept), places.place(t), places.place(acc), places.place(best)
-    )  # fmt: skip
     nothing, least = simd.splat(np.float32(0)), simd.splat(np.float32(LEAST_Z))
+    hard, size = nothing, ROW * count
     for a in range(count + 8):
-        places.store(acc_, 16 * a, nothing)
+        places.store(acc, 16 * a, nothing)
     for a in range(8):
-        places.put(t_, count + a, np.float32(0))
-    size = ROW * count
+        places.put(t, count + a, np.float32(0))
     for j in range(0, cells, 32):  # two tiles at a time share t and acc
         two = size if j + 16 < cells else 0  # a last one alone is taken twice, the second time without counts
         if selecting:
-            _select(own_, t_, kept_, count, most, best_, work)
+            _select(own, t, kept, count, most, best)
             if two > 0:
-                _select(own_ + size, t_, kept_ + size, count, most, best_, work)
-            own_ += 2 * size
+                _select(own + size, t, kept + size, count, most, best)
+            own += 2 * size
         y0, y1, z0, z1 = nothing, nothing, nothing, nothing
-        other, last = kept_ + two, count - count % 2
+        other, last = kept + two, count - count % 2
         for a in range(0, last, 2):
-            u, v = simd.splat(places.get(t_, a)), simd.splat(places.get(t_, a + 1))
-            y0 = simd.fma(places.load(kept_, 16 * a), u, y0)
+            u, v = simd.splat(places.get(t, a)), simd.splat(places.get(t, a + 1))
+            y0 = simd.fma(places.load(kept, 16 * a), u, y0)
             z0 = simd.fma(places.load(other, 16 * a), u, z0)
-            y1 = simd.fma(places.load(kept_, 16 * a + 16), v, y1)
+            y1 = simd.fma(places.load(kept, 16 * a + 16), v, y1)
             z1 = simd.fma(places.load(other, 16 * a + 16), v, z1)
         for a in range(last, count):
-            u = simd.splat(places.get(t_, a))
-            y0 = simd.fma(places.load(kept_, 16 * a), u, y0)
+            u = simd.splat(places.get(t, a))
+            y0 = simd.fma(places.load(kept, 16 * a), u, y0)
             z0 = simd.fma(places.load(other, 16 * a), u, z0)
         y0, z0 = y0 + y1, z0 + z1
-        simd.store(z, j, y0)
-        simd.store(z, j + 16, z0)
-        f, g = eight.quotient(simd.load(x, j), y0, least), eight.quotient(simd.load(x, j + 16), z0, least)
+        places.store(z, j, y0)
+        places.store(z, j + 16, z0)
+        hard = hard + (mark(least, y0) + mark(least, z0))
+        f, g = eight.quotient(places.load(x, j), y0, least), eight.quotient(places.load(x, j + 16), z0, least)
         for a in range(count):
-            places.fetch(kept_ + 2 * size, 16 * a)  # the next two
+            places.fetch(kept + 2 * size, 16 * a)  # the next two
             places.fetch(other + 2 * size, 16 * a)
             v = g * places.load(other, 16 * a)
-            v = simd.fma(f, places.load(kept_, 16 * a), v)
-            places.store(acc_, 16 * a, v + places.load(acc_, 16 * a))
-        kept_ += 2 * size
-    _sums(acc_, count, t_, best_, places.place(n))
-    hard = 0
-    for j in range(cells):
-        if not z[j] > np.float32(LEAST_Z):
-            hard += 1
-    return hard
+            v = simd.fma(f, places.load(kept, 16 * a), v)
+            places.store(acc, 16 * a, v + places.load(acc, 16 * a))
+        kept += 2 * size
+    _sums(acc, count, t, best, n)
+    return simd.total(hard) > 0
 
 
 @kernel
