@@ -1,0 +1,123 @@
+"""Tiles of sixteen cells: turning, selection with ties by both ways, sums, what leaves, against plain NumPy."""
+
+import numpy as np
+import pytest
+
+from topicstream.engines.variational import tiles
+from topicstream.kernels import places, turned
+from topicstream.kernels.jit import kernel
+
+
+def aligned(n):
+    raw = np.zeros(n + 16, np.float32)
+    skip = -raw.ctypes.data % 64 // 4
+    return raw[skip : skip + n]
+
+
+class Document:
+    """Buffers of a document of ``cells`` cells over ``topics`` topics; weights drawn from few values where ``ties``."""
+
+    def __init__(self, cells, topics, ties, seed=0):
+        rng = np.random.default_rng(seed)
+        self.cells, self.topics, self.width = cells, topics, -(-topics // 16) * 16
+        self.e = np.zeros((40, self.width), np.float32)
+        draw = rng.integers(0, 5, (40, topics)) / 4 if ties else rng.gamma(0.2, 1.0, (40, topics))
+        self.e[:, :topics] = draw
+        self.words = rng.integers(0, 40, cells).astype(np.int32)
+        self.own, self.kept = (aligned((cells + 32) * self.width + 256) for _ in range(2))
+        self.x, self.z = aligned(cells + 32), aligned(cells + 32)
+        self.x[:cells] = rng.integers(1, 5, cells)
+        self.t = aligned(self.width + 16)
+        self.t[:topics] = rng.integers(1, 3, topics) if ties else rng.gamma(0.5, 1.0, topics)
+        self.acc, self.best, self.n = aligned(35 * (self.width + 16)), aligned(256), np.zeros(self.width)
+        self.rows = np.zeros(16, np.int64)
+
+    def at(self, *names):
+        return (getattr(self, name).ctypes.data for name in names)
+
+    def weights(self):
+        return self.e[self.words, : self.topics] * self.t[: self.topics]
+
+    def kept_rows(self):
+        flat = self.kept[: -(-self.cells // 16) * 16 * self.topics]
+        return flat.reshape(-1, self.topics, 16).transpose(0, 2, 1).reshape(-1, self.topics)[: self.cells]
+
+
+def chosen(weights, most):
+    """The ``most`` largest of each row, the first of equal ones, zeros left out."""
+    order = np.argsort(-weights, axis=1, kind="stable")[:, :most]
+    out = np.zeros(weights.shape, bool)
+    np.put_along_axis(out, order, True, axis=1)
+    return out & (weights > 0)
+
+
+@kernel
+def turn_square(rows, out):
+    """out = rows transposed, 16 x 16."""
+    r, o = places.place(rows), places.place(out)
+    turned.turn(
+        o, places.load(r, 0), places.load(r, 16), places.load(r, 32), places.load(r, 48), places.load(r, 64),
+        places.load(r, 80), places.load(r, 96), places.load(r, 112), places.load(r, 128), places.load(r, 144),
+        places.load(r, 160), places.load(r, 176), places.load(r, 192), places.load(r, 208), places.load(r, 224),
+        places.load(r, 240),
+    )  # fmt: skip
+
+
+def test_a_square_is_turned():
+    square, out = np.arange(256, dtype=np.float32).reshape(16, 16), np.zeros((16, 16), np.float32)
+    turn_square(square, out)
+    np.testing.assert_array_equal(out, square.T)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("cells", [1, 16, 37, 48])
+@pytest.mark.parametrize("most", [1, 3, 8, 9, 20, 60])
+def test_selection_sums_and_reweighting(most, cells, ties):
+    d = Document(cells, 53, ties)
+    tiles.fill(*d.at("e"), d.width, *d.at("words"), cells, d.topics, *d.at("own", "rows"))
+    arguments = d.at("own", "kept", "t", "x", "z", "acc", "best", "n")
+    some = tiles.iterate(cells, d.topics, most, True, *arguments)
+    w = d.weights()
+    keep = chosen(w, most)
+    np.testing.assert_array_equal(d.kept_rows(), np.where(keep, d.e[d.words, : d.topics], 0))
+    z = np.where(keep, w, 0).sum(1, dtype=np.float64)
+    assert some == bool((z <= 1e-20).any())
+    np.testing.assert_allclose(d.z[:cells], z, rtol=1e-5)
+    share = np.divide(d.x[:cells], z, out=np.zeros(cells), where=z > 1e-20)
+    np.testing.assert_allclose(d.n[: d.topics], share @ np.where(keep, w, 0), rtol=1e-4, atol=1e-5)
+    d.t[: d.topics] *= np.linspace(0.5, 2.0, d.topics, dtype=np.float32)
+    tiles.iterate(cells, d.topics, most, False, *d.at("own", "kept", "t", "x", "z", "acc", "best", "n"))
+    np.testing.assert_allclose(d.z[:cells], np.where(keep, d.weights(), 0).sum(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("filling", [True, False])
+def test_a_selection_that_is_not_kept_gives_the_same_sums(filling, ties):
+    d, most = Document(45, 40, ties, 3), 5
+    stays = np.arange(0, 40, 3 if not filling else 1)
+    if not filling:
+        tiles.fill(*d.at("e"), d.width, *d.at("words"), 45, 40, *d.at("own", "rows"))
+        d.t[: len(stays)] = d.t[stays]
+        d.t[len(stays) :] = 0
+    left = len(stays)
+    tiles.select_once(
+        *d.at("e"), d.width, *d.at("words"), filling, 40, stays.ctypes.data, 45, left, most,
+        *d.at("own", "t", "x", "z", "acc", "best", "n", "rows"),
+    )  # fmt: skip
+    w = d.e[d.words][:, stays] * d.t[:left]
+    w = np.where(chosen(w, most), w, 0)
+    z = w.sum(1)
+    np.testing.assert_allclose(d.z[:45], z, rtol=1e-5)
+    np.testing.assert_allclose(
+        d.n[:left], np.divide(d.x[:45], z, out=np.zeros(45), where=z > 0) @ w, rtol=1e-4, atol=1e-4
+    )
+
+
+def test_shares_by_row():
+    d = Document(20, 21, False, 5)
+    tiles.fill(*d.at("e"), d.width, *d.at("words"), 20, 21, *d.at("own", "rows"))
+    tiles.iterate(20, 21, 4, True, *d.at("own", "kept", "t", "x", "z", "acc", "best", "n"))
+    tiles.shares(21, d.kept, d.t, d.x, d.z, 1, d.acc)
+    w = np.where(chosen(d.weights(), 4), d.weights(), 0)
+    want = (d.x[:20, None] * w / w.sum(1, keepdims=True))[16:]
+    np.testing.assert_allclose(d.acc[: 16 * 32].reshape(16, 32)[:4, :21], want, rtol=1e-5)
