@@ -7,7 +7,7 @@ process of its own and is kept in FOLDER/curves/CORPUS-K-NAME.json as soon as it
 into pieces and carried on: what is there is not run again (--again does).  At the end, or at once with --only none, the
 tables of all curves that are there are printed and --charts FOLDER draws one SVG for each corpus and K.
 
-Seconds are wall seconds of training on 2 threads.  Ours: start and passes, reading of the blocks, checkpoints; theirs:
+Seconds are those of training on 2 threads, by the clock and of processor.  Ours: start and passes, reading of the blocks, checkpoints; theirs:
 passes alone (reading and converting the corpus is not counted).  Scoring is not counted for anyone.  All are scored by
 one evaluator, with alpha = 0.1 a topic and beta = 0.01 a word, which are also the priors that everyone is given.
 """
@@ -27,7 +27,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 from bench_train import curve, enwiki, peer
@@ -41,6 +41,15 @@ from topicstream.engines import engines
 TURN_SECONDS = 200.0
 KINDS = {"auto": "message"}
 """Family of what is not an engine by name."""
+
+
+class Point(NamedTuple):
+    """A scored pass of a curve: seconds by the clock and of processor until then."""
+
+    passes: int
+    seconds: float
+    perplexity: float
+    processor: float
 
 
 @dataclass(frozen=True)
@@ -139,8 +148,8 @@ def compile_kernels(run: Run, small: Path, work: Path) -> None:
         curve(small, Path(folder) / "model", run.name, run.topics, 2, 2)
 
 
-def measure(run: Run, upto: int, data: Path, work: Path, python: str) -> list[tuple[int, float, float]]:
-    """(pass, seconds, perplexity) of a run, or of the piece of it that ends at ``upto``."""
+def measure(run: Run, upto: int, data: Path, work: Path, python: str) -> list[tuple[int, float, float, float]]:
+    """(pass, seconds, perplexity, processor seconds) of a run, or of the piece of it that ends at ``upto``."""
     store = store_of(run.corpus, data, work)
     if not run.trainer:
         compile_kernels(run, store_of("kos", data, work), work)
@@ -181,7 +190,7 @@ def run_one(run: Run, upto: int, data: Path, work: Path, python: str) -> None:
         "done": upto == run.passes,
         "date": datetime.datetime.now().isoformat(timespec="minutes"),
         "whole_seconds": round(time.monotonic() - began, 1),
-        "points": [*before, *([n, round(s, 3), round(p, 2)] for n, s, p in found)],
+        "points": [*before, *([n, round(s, 3), round(p, 2), round(c, 3)] for n, s, p, c in found)],
     }
     target.write_text(json.dumps(record) + "\n")
     print(f"{run.key}: {record['whole_seconds']} s, last {record['points'][-1]}", file=sys.stderr, flush=True)
@@ -244,26 +253,26 @@ def curves(work: Path) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
         yield corpus, topics, records
 
 
-def best(record: dict[str, Any]) -> tuple[int, float, float]:
+def best(record: dict[str, Any]) -> Point:
     """The point of the lowest perplexity."""
-    return min((tuple(p) for p in record["points"]), key=lambda p: p[2])
+    return min((Point(*p) for p in record["points"]), key=lambda p: p.perplexity)
 
 
-def reached(record: dict[str, Any], goal: float) -> float | None:
-    """Seconds of the first scored pass that is as good as the goal."""
-    return next((s for _, s, p in record["points"] if p <= goal), None)
+def reached(record: dict[str, Any], goal: float) -> Point | None:
+    """The first scored pass that is as good as the goal."""
+    return next((p for p in (Point(*q) for q in record["points"]) if p.perplexity <= goal), None)
 
 
-def goals(records: list[dict[str, Any]]) -> list[tuple[str, float, float]]:
-    """(words, seconds, perplexity) of what is to be reached: tomotopy's 100th pass, and the best of any peer."""
+def goals(records: list[dict[str, Any]]) -> list[tuple[str, Point]]:
+    """(words, point) of what is to be reached: tomotopy's 100th pass, and the best of any peer."""
     out = []
     for record in records:
         if record["name"] == "tomotopy":
-            out += [("tomotopy's pass 100", s, p) for n, s, p in record["points"] if n == 100]
-    theirs = [(r["name"], *best(r)) for r in records if r["peer"]]
+            out += [("tomotopy's pass 100", Point(*p)) for p in record["points"] if p[0] == 100]
+    theirs = [(r["name"], best(r)) for r in records if r["peer"]]
     if theirs:
-        name, passes, seconds, perplexity = min(theirs, key=lambda t: t[3])
-        out.append((f"best of the peers ({name}, {passes} passes)", seconds, perplexity))
+        name, point = min(theirs, key=lambda t: t[1].perplexity)
+        out.append((f"best of the peers ({name}, {point.passes} passes)", point))
     return out
 
 
@@ -271,46 +280,57 @@ def report(corpus: str, topics: int, records: list[dict[str, Any]]) -> None:
     """The table of one corpus and K."""
     aims = goals(records)
     rows = []
-    for record in sorted(records, key=lambda r: (r["peer"], reached(r, aims[-1][2]) or 1e9 if aims else 0, best(r)[2])):
-        passes, seconds, perplexity = best(record)
-        cells = [record["name"], record["points"][-1][0], f"{perplexity:,.0f}", f"{seconds:.1f} (pass {passes})"]
-        for _, theirs, goal in aims:
-            mine = reached(record, goal)
-            cells += ["-" if mine is None else f"{mine:.1f} s, 1/{theirs / mine:.1f}"]
-        rows.append(cells)
+    for record in records:
+        top = best(record)
+        cells = [record["name"], record["points"][-1][0], f"{top.perplexity:,.0f}"]
+        cells += [f"pass {top.passes}, {top.seconds:.1f} s ({top.processor:.1f})"]
+        order = (record["peer"], 1e9, top.perplexity)
+        for _, goal in aims:
+            mine = reached(record, goal.perplexity)
+            if mine is None:
+                cells.append("-")
+                order = (record["peer"], 1e9, top.perplexity)
+            else:
+                ratios = f"1/{goal.seconds / mine.seconds:.1f} (1/{goal.processor / mine.processor:.1f})"
+                cells.append(f"pass {mine.passes}, {mine.seconds:.1f} s ({mine.processor:.1f}), {ratios}")
+                order = (record["peer"], mine.processor, top.perplexity)
+        rows.append((order, cells))
     heading(
         f"Time to quality: {corpus}, K = {topics}",
-        "Held-out perplexity (document completion) against seconds of training, alpha 0.1, beta 0.01, 2 threads, one seed; "
-        "ratios to the peer's own time; the first scored pass that is as good counts. "
-        + "; ".join(f"{words}: {p:,.0f} after {s:.1f} s" for words, s, p in aims),
+        "Held-out perplexity (document completion), alpha 0.1, beta 0.01, 2 threads, one seed. Seconds of training by the clock "
+        "and, in brackets, of processor, which other load on the machine does not change; ratios to the peer's own; the first "
+        "scored pass that is as good counts. "
+        + "; ".join(f"{w}: {p.perplexity:,.0f} after {p.seconds:.1f} s ({p.processor:.1f})" for w, p in aims)
+        + ".",
     )
     table(
-        ["", "passes", "best perplexity", "its seconds", *(f"to {p:,.0f}, {words}" for words, _, p in aims)],
-        rows,
+        ["", "passes", "best perplexity", "when", *(f"to {p.perplexity:,.0f}, {words}" for words, p in aims)],
+        [cells for _, cells in sorted(rows)],
     )
 
 
-def draw(corpus: str, topics: int, records: list[dict[str, Any]], folder: Path) -> None:
+def draw(corpus: str, topics: int, records: list[dict[str, Any]], folder: Path, processor: bool) -> None:
     """The picture of one corpus and K."""
     family = {e.name: e.__module__.split(".")[2] for e in engines().values()} | KINDS
     lines = [
         Curve(
             r["name"],
             "other" if r["peer"] else family[r["name"]],
-            [(s, p) for _, s, p in r["points"]],
+            [(p.processor if processor else p.seconds, p.perplexity) for p in (Point(*q) for q in r["points"])],
             r["name"] in ("sparse-bp", "tomotopy"),
         )
         for r in records
     ]
-    lowest = min(best(r)[2] for r in records)
+    lowest = min(best(r).perplexity for r in records)
     aims = goals(records)
+    seconds = "processor seconds" if processor else "seconds"
     folder.mkdir(parents=True, exist_ok=True)
     picture = chart(
         f"Time to quality: {corpus}, {topics} topics",
-        "held-out perplexity (lower is better) against seconds of training on 2 cores, both axes logarithmic",
+        f"held-out perplexity (lower is better) against {seconds} of training, 2 threads, both axes logarithmic",
         lines,
         lowest * 2.1,
-        (aims[-1][0], aims[-1][2]) if aims else None,
+        (aims[-1][0], aims[-1][1].perplexity) if aims else None,
     )
     (folder / f"quality-{corpus}-{topics}.svg").write_text(picture)
 
@@ -323,6 +343,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=["*"], help="patterns of CORPUS-K-NAME")
     parser.add_argument("--again", action="store_true", help="run what is there once more")
     parser.add_argument("--charts", type=Path, help="draw SVGs into this folder")
+    parser.add_argument("--processor", action="store_true", help="draw processor seconds: the machine was shared")
     parser.add_argument("--lock", type=Path, help="a file whose lock is held while runs are made, by turns with others")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--upto", type=int, help=argparse.SUPPRESS)
@@ -337,7 +358,7 @@ def main() -> None:
         for corpus, topics, records in curves(work):
             report(corpus, topics, records)
             if args.charts:
-                draw(corpus, topics, records, args.charts)
+                draw(corpus, topics, records, args.charts, args.processor)
 
 
 if __name__ == "__main__":

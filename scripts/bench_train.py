@@ -29,6 +29,7 @@ from topicstream.corpus.format import KINDS, chunk_path
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import heldout_perplexity
 from topicstream.model.topic_model import TopicModel
+from topicstream.training.heldout import HeldOut
 from topicstream.training.loop import train
 from topicstream.training.progress import Progress
 
@@ -108,14 +109,14 @@ def export(store: Path, work: Path) -> Path:
 
 
 def peer(python: str, trainer: str, store: Path, work: Path, topics: int, passes: int, save_at: list[int], seed: int = 1,
-         alpha: float = 0.1, beta: float = 0.01, carry: bool = False) -> list[tuple[int, float, float]]:  # fmt: skip
-    """(pass, seconds until then, held-out perplexity by our judge) of another program.  carry: in pieces, each going on
+         alpha: float = 0.1, beta: float = 0.01, carry: bool = False) -> list[tuple[int, float, float, float]]:  # fmt: skip
+    """(pass, seconds until then, held-out perplexity by our judge, processor seconds until then) of another program.  carry: in pieces, each going on
     from the one before."""
     out = work / f"{trainer}-{store.stem}-{topics}-{seed}"
     args = [python, HERE / "peers" / "run.py", trainer, export(store, work), out, "-K", topics, "--alpha", alpha, "--beta", beta,
             "--passes", passes, "--save-at", ",".join(map(str, save_at)), "--seed", seed, *(["--carry"] if carry else [])]  # fmt: skip
     subprocess.run([str(a) for a in args], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    seconds = np.cumsum(json.loads((out / "run.json").read_text())["seconds"])
+    seconds, processor = (np.cumsum(json.loads((out / "run.json").read_text())[n]) for n in ("seconds", "processor"))
     corpus = Corpus.open(store)
     found = []
     for p in sorted({*save_at, passes}):
@@ -123,26 +124,57 @@ def peer(python: str, trainer: str, store: Path, work: Path, topics: int, passes
         score = heldout_perplexity(
             phi, np.full(topics, alpha), beta, phi.sum(axis=0, dtype=np.float64), corpus, threads=2
         )
-        found.append((p, float(seconds[p - 1]), score.perplexity))
+        found.append((p, float(seconds[p - 1]), score.perplexity, float(processor[p - 1])))
     return found
+
+
+class Meter(Progress):
+    """Silent; processor seconds of every pass, without those of scoring."""
+
+    def __init__(self) -> None:
+        super().__init__(-1)
+        self.passes: dict[int, float] = {}
+
+    def begin_pass(self, number: int, passes: int, cells: int) -> None:
+        super().begin_pass(number, passes, cells)
+        self._at = time.process_time()
+
+    def end_pass(self, record: dict[str, Any]) -> None:
+        super().end_pass(record)
+        self.passes[record["pass"]] = time.process_time() - self._at
+
+    def judged(self, judge: Any, *given: Any) -> Any:
+        """Score, and leave the processor seconds out."""
+        began = time.process_time()
+        score = judge(*given)
+        self._at += time.process_time() - began
+        return score
 
 
 def curve(
     store: Path, model: Path, algo: str, topics: int, passes: int, every: int, seed: int = 0, *,
     then: tuple[int, int] = (0, 0), max_time: float | None = None, **options: Any,
-) -> list[tuple[int, float, float]]:  # fmt: skip
-    """(pass, seconds of start and passes until then, held-out perplexity) of one of ours; scoring is not counted.
-    ``then``: go on to so many passes, scored every so many; ``max_time`` (scoring included) is for each part."""
-    for last, each in ((passes, every), then):
-        if last:
-            train(store, model, algo=algo, topics=topics, passes=last, tol=0, seed=seed, threads=2, force=last == passes,
-                  eval_every=each, max_time=max_time, options={"alpha": 0.1, "beta": 0.01, **options}, progress=QUIET)  # fmt: skip
-    found, total = [], 0.0
+) -> list[tuple[int, float, float, float]]:  # fmt: skip
+    """(pass, seconds of start and passes until then, held-out perplexity, processor seconds until then) of one of ours;
+    scoring is not counted.  ``then``: go on to so many passes, scored every so many; ``max_time`` (scoring included) is for
+    each part."""
+    meter, judge = Meter(), HeldOut.perplexity
+    HeldOut.perplexity = lambda *given: meter.judged(judge, *given)  # type: ignore[method-assign]
+    try:
+        for last, each in ((passes, every), then):
+            if last:
+                train(store, model, algo=algo, topics=topics, passes=last, tol=0, seed=seed, threads=2,
+                      force=last == passes, eval_every=each, max_time=max_time,
+                      options={"alpha": 0.1, "beta": 0.01, **options}, progress=meter)  # fmt: skip
+    finally:
+        HeldOut.perplexity = judge  # type: ignore[method-assign]
+    found, total, processor = [], 0.0, 0.0
     for line in (model / "history.jsonl").read_text().splitlines():
         record = json.loads(line)
         total += record["seconds"]
+        processor += meter.passes[record["pass"]]
         if record["heldout_perplexity"] is not None:
-            found.append((record["pass"], total, record["heldout_perplexity"]))
+            found.append((record["pass"], total, record["heldout_perplexity"], processor))
     return found
 
 

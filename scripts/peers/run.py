@@ -3,7 +3,7 @@
     python scripts/peers/run.py tomotopy_lda EXPORTED OUT -K 100 --alpha 0.1 --beta 0.01 --passes 100 --save-at 20,100
 
 writes OUT/phi-PASS.npy (float32[W, K], counts without the prior) at the asked passes and the last, and OUT/run.json
-(seconds of each pass).  Runs under the peers' own Python; needs nothing of topicstream.  Score with score_phi.py.
+(seconds of each pass, by the clock and of processor).  Runs under the peers' own Python; needs nothing of topicstream.  Score with score_phi.py.
 """
 
 from __future__ import annotations
@@ -38,13 +38,17 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     meta = json.loads((args.corpus / "meta.json").read_text())
     carry, before = args.out / "carry.bin", args.out / "run.json"
-    seconds: list[float] = json.loads(before.read_text())["seconds"] if args.carry and carry.exists() else []
+    seconds: list[float] = []
+    processor: list[float] = []
+    if args.carry and carry.exists():
+        seconds, processor = (json.loads(before.read_text())[name] for name in ("seconds", "processor"))
     setting = Setting(args.topics, args.alpha, args.beta, args.passes, args.workers, args.seed)
     if args.carry:
         setting.carry, setting.done = str(carry), len(seconds)
     wanted = {int(p) for p in args.save_at.split(",") if p} | {args.passes}
     for step, phi in TRAINERS[args.trainer](Data.read(args.corpus, meta["words"]), setting):
-        seconds.append(step)
+        seconds.append(float(step[0]))
+        processor.append(float(step[1]))
         if len(seconds) in wanted:
             np.save(args.out / f"phi-{len(seconds)}.npy", np.asarray(phi(), np.float32))
     record = {
@@ -54,6 +58,7 @@ def main() -> None:
         "setting": vars(setting),
         "corpus": meta,
         "seconds": seconds,
+        "processor": processor,
         "rss_peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
     (args.out / "run.json").write_text(json.dumps(record) + "\n")

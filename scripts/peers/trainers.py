@@ -1,8 +1,8 @@
 """Other programs trained on an exported corpus (scripts/export_corpus.py), each in its own words, alike in what they get:
 K, alpha and beta per topic and per word, passes, threads, seed.
 
-A trainer is a generator: after every pass it yields the seconds that the pass took (reading and converting the corpus is
-not counted) and a function that gives the topics as they stand: counts [W, K] without the prior.
+A trainer is a generator: after every pass it yields what the pass took (``now``; reading and converting the corpus is not
+counted) and a function that gives the topics as they stand: counts [W, K] without the prior.
 """
 
 from __future__ import annotations
@@ -16,7 +16,20 @@ from pathlib import Path
 
 import numpy as np
 
-Step = tuple[float, Callable[[], np.ndarray]]
+Step = tuple[np.ndarray, Callable[[], np.ndarray]]
+
+
+def now() -> np.ndarray:
+    """Seconds by the clock, and of processor by this process and its children, living and ended."""
+    ticks, processor = os.sysconf("SC_CLK_TCK"), sum(os.times()[:4])
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = file.read_text().rsplit(")", 1)[1].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        if int(fields[1]) == os.getpid():
+            processor += sum(map(int, fields[11:15])) / ticks
+    return np.array([time.perf_counter(), processor])
 
 
 @dataclass
@@ -90,9 +103,9 @@ def tomotopy_lda(data: Data, s: Setting) -> Iterator[Step]:
 
     model = tp.LDAModel.load(s.carry) if s.done else tomotopy_model(data, s)[0]
     for _ in range(s.done, s.passes):
-        begin = time.perf_counter()
+        begin = now()
         model.train(1, workers=s.workers)
-        yield time.perf_counter() - begin, lambda: tomotopy_phi(model, data, s)
+        yield now() - begin, lambda: tomotopy_phi(model, data, s)
     if s.carry:
         model.save(s.carry, full=True)
 
@@ -117,9 +130,9 @@ def gensim_online(data: Data, s: Setting) -> Iterator[Step]:
     }
     model = LdaMulticore(**common, workers=s.workers) if s.workers > 1 else LdaModel(**common)
     for _ in range(s.passes):
-        begin = time.perf_counter()
+        begin = now()
         model.update(corpus)
-        yield time.perf_counter() - begin, lambda: np.maximum(model.state.get_lambda().T - s.beta, 0)
+        yield now() - begin, lambda: np.maximum(model.state.get_lambda().T - s.beta, 0)
 
 
 def sklearn_online(data: Data, s: Setting) -> Iterator[Step]:
@@ -138,9 +151,9 @@ def sklearn_online(data: Data, s: Setting) -> Iterator[Step]:
         n_jobs=s.workers,
     )
     for _ in range(s.passes):
-        begin = time.perf_counter()
+        begin = now()
         model.partial_fit(matrix)
-        yield time.perf_counter() - begin, lambda: np.maximum(model.components_.T - s.beta, 0)
+        yield now() - begin, lambda: np.maximum(model.components_.T - s.beta, 0)
 
 
 def bigartm_online(data: Data, s: Setting) -> Iterator[Step]:
@@ -178,9 +191,9 @@ def bigartm_online(data: Data, s: Setting) -> Iterator[Step]:
             return out
 
         for _ in range(s.passes):
-            begin = time.perf_counter()
+            begin = now()
             model.fit_online(source, update_every=4)
-            yield time.perf_counter() - begin, phi
+            yield now() - begin, phi
 
 
 def vw_online(data: Data, s: Setting) -> Iterator[Step]:
@@ -196,14 +209,14 @@ def vw_online(data: Data, s: Setting) -> Iterator[Step]:
                 if cells.stop > cells.start:
                     pairs = zip(data.words[cells], data.counts[cells], strict=True)
                     f.write("| " + " ".join(f"{w}:{x}" for w, x in pairs) + "\n")
-        begin = time.perf_counter()
+        begin = now()
         workspace = vowpalwabbit.Workspace(
             f"--lda {s.topics} --lda_D {data.n_docs} --lda_alpha {s.alpha} --lda_rho {s.beta} --minibatch 256 "
             f"--power_t 0.5 --initial_t 1 -b {bits} -d {folder}/text --cache_file {folder}/cache -k --passes {s.passes} "
             f"--random_seed {s.seed} --quiet --readable_model {folder}/model"
         )
         workspace.finish()
-        mean = (time.perf_counter() - begin) / s.passes
+        mean = (now() - begin) / s.passes
         lines = Path(f"{folder}/model").read_text().splitlines()
         rows = [line.split() for line in lines if len(line.split()) == s.topics + 1 and ":" not in line]
         out = np.zeros((data.n_words, s.topics), np.float32)
