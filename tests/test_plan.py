@@ -107,7 +107,7 @@ def test_library_pages_come_back():
     import pyarrow.compute as pc
 
     before = machine.resident_bytes()
-    machine.drop_library_pages()
+    machine.give_back()
     assert machine.resident_bytes() < before
     assert pc.sum(np.arange(10)).as_py() == 45
     assert np.linalg.inv(np.eye(3)).sum() == 3.0

@@ -178,12 +178,13 @@ def train(
             heaviest=int(n_w.max()),
         )
         pass_memory = memory_bytes_of_pass(engine, store, grid)
+        machine.give_back()
         plan = make_plan(
             engine,
             layout,
             block,
             pass_memory,
-            base=max(machine.resident_bytes(), warmed.resident),
+            base=machine.resident_bytes(),
             before=warmed.peak,
             limit=machine.parse_bytes(mem_limit) if mem_limit is not None else machine.default_memory_limit(),
             threads=threads or machine.default_threads(),

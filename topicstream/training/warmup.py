@@ -42,7 +42,7 @@ def warm_up(engine: Engine, weighted: bool) -> Warmed:
         compile_driver(engine)
         compile_kernels(engine, weighted)
     peak = machine.resident_bytes()
-    machine.drop_library_pages()
+    machine.give_back()
     return Warmed(machine.resident_bytes(), peak, bool(compiled.buffer))
 
 
