@@ -150,6 +150,17 @@ def test_a_word_seen_four_and_four_times_comes_back(tmp_path):
     assert Corpus.open(tmp_path / "c.zarr").n_words == len(first) + 1
 
 
+def test_a_vocabulary_may_be_given_as_a_path_or_as_a_string(tmp_path):
+    source = write_jsonl(tmp_path / "a.jsonl", documents(100, seed=4))
+    ingest(source, tmp_path / "free.zarr", heldout="0")
+    words = Vocabulary.load(tmp_path / "free.zarr" / "vocab.parquet").words.to_pylist()[:20]
+    (tmp_path / "words.txt").write_text("".join(f"{w}\n" for w in words))
+    for name, given in (("path", tmp_path / "words.txt"), ("string", str(tmp_path / "words.txt"))):
+        ingest(source, tmp_path / f"{name}.zarr", vocab=given, heldout="0")
+        assert Vocabulary.load(tmp_path / f"{name}.zarr" / "vocab.parquet").words.to_pylist() == words
+    assert digest(tmp_path / "path.zarr") == digest(tmp_path / "string.zarr")
+
+
 def test_append_replaces_documents_of_committed_blocks(tmp_path):
     docs = documents(300, seed=4)
     ingest(write_jsonl(tmp_path / "a.jsonl", docs), tmp_path / "c.zarr", heldout="10%")

@@ -14,7 +14,7 @@ class WithoutBlas:
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
         """The import system's question for a module; None: ask the next finder."""
-        if name not in ("scipy", "scipy.linalg"):
+        if name != "scipy.linalg":
             return
         looking = getattr(sys.modules.get("numba.np.arraymath"), "__spec__", None)
         if getattr(looking, "_initializing", False):
