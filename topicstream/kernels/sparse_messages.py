@@ -39,10 +39,11 @@ from topicstream.kernels.gather import (
 )
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.priors import BINS, bin_of
-from topicstream.kernels.simd import larger, load, splat, store, total
+from topicstream.kernels.simd import fetch, larger, load, splat, store, total
 
 HEAVY = np.float32(4096.0)  # rows with a larger entry keep their change apart: float32 would lose small messages
-_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+AHEAD = 4  # cells between the asking for a document's state and its use
+_ZERO = np.float32(0.0)
 
 
 @kernel
@@ -134,8 +135,9 @@ def sweep(
     out_ptr[0] = 0
     for u in range(len(ptr) - 1):
         r = index[u] * columns
-        peak = zeros
+        peak, ahead = zeros, index[min(u + 1, len(ptr) - 2)] * columns
         for k in range(0, columns, 16):
+            fetch(base, ahead + k)
             b = load(base, r + k)
             peak = larger(peak, b)
             store(row, k, b + betas)
@@ -159,6 +161,11 @@ def sweep(
                 for j in range(n_strong):
                     strong[j] += cut
         for i in range(ptr[u], ptr[u + 1]):
+            ahead = np.int64(doc[min(i + AHEAD, len(doc) - 1)]) * width
+            fetch(flat_topics, ahead)
+            for j in range(0, width, 16):
+                fetch(theta, ahead + j)
+                fetch(lam, ahead + j)
             d = np.int64(doc[i])
             at = d * width
             if rests[d]:
