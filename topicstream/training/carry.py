@@ -21,6 +21,7 @@ from topicstream.errors import StoreError
 from topicstream.model.store import read_manifest
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.training.checkpoint import State, checkpoints, read_checkpoint
+from topicstream.training.memory import check_memory
 
 CARRIED = "carried.json"
 
@@ -103,7 +104,9 @@ def carry_over(run: Path, folder: Path, engine: Engine, corpus: Corpus, grid: Gr
         grown = np.full((len(grid), *index.shape[1:]), -1, np.int64)
         grown[:blocks] = index
         memory = {"new": "memory-000000.bin"}
-        shutil.copyfile(run / "work" / was.facts["memory"]["old"], folder / "work" / memory["new"])
+        source = run / "work" / was.facts["memory"]["old"]
+        check_memory(source, index)
+        shutil.copyfile(source, folder / "work" / memory["new"])
         arrays["memory.new"] = grown
     write_json(folder / CARRIED, {"blocks": blocks, "of": len(grid), "passes": was.passes})
     facts = {**was.facts, "needs_start": True, "memory": memory, "perplexities": [], "pass_seconds": 0.0}

@@ -26,6 +26,25 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _SYNC_FILE_RANGE_WRITE = 2
 
 
+def check_memory(path: Path, index: np.ndarray) -> None:
+    """Verify every array of a file of block memory; StoreError naming file and block.  index: as of ``BlockMemory``."""
+    with open(path, "rb", buffering=0) as f:
+        for number, arrays in enumerate(index):
+            for offset, size, wanted in arrays:
+                if offset < 0:
+                    continue
+                f.seek(int(offset))
+                crc, left = 0, int(size)
+                while left and (piece := f.read(min(left, 1 << 22))):
+                    crc = google_crc32c.extend(crc, piece)
+                    left -= len(piece)
+                if left or crc != wanted:
+                    raise StoreError(
+                        f"{path}: the memory of block {number} does not match its checksum; restore the file, or remove it "
+                        "to start every block from the model"
+                    )
+
+
 class BlockMemory:
     """The memory file of one pass.  ``index``: int64[blocks, arrays, 3] (offset, bytes, crc32c); -1: nothing there."""
 
