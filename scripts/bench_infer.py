@@ -171,6 +171,7 @@ def speed(data: Path, work: Path, peers: str) -> None:
     ]
     for name, suffix, options in tries:
         s = ours(store, work / "model", work / f"t.{suffix}", **options)
+        print(name, json.dumps(s), file=sys.stderr, flush=True)
         same = judged[options.get("method", "bp")] if "options" not in options else None
         rows.append([f"topics infer {name}", f"{s['documents']:,}", f"{s['documents_per_second']:,.0f}",
                      f"{s['documents_per_second'] / rate:.0f}", f"{1e6 * s['cpu'] / s['documents']:.0f}",
@@ -270,6 +271,7 @@ def memory(work: Path, sizes: list[str]) -> None:
     for docs, mean in ((int(docs), float(mean)) for docs, mean in (size.split(":") for size in sizes)):
         store = made(work, docs, mean)
         s = ours(store, work / "made-model", work / "made.parquet", warm=few, top=5)
+        print(json.dumps(s), file=sys.stderr, flush=True)
         at = [[v / 2**20 for v in s[name]] for name in ("open", "loaded", "peak")]
         rows.append([f"{docs:,} of {mean:g} tokens", *(f"{v[0]:.0f} ({v[1]:.0f} + {v[2]:.0f})" for v in at),
                      *(" / ".join(f"{at[2][i] - v[i]:.0f}" for i in (0, 1, 2)) for v in at[:2]),

@@ -158,6 +158,7 @@ def measure(given: Any, folder: Path) -> list[dict[str, Any]]:
             words = topicstream.Corpus.open(corpus).n_words
             about = {"seed": seed, "dates": dates, "documents": documents, "words": words}
             rows.append({**about, "update": updated, "full": full_run})
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     return rows
 
 

@@ -134,7 +134,9 @@ class Subject:
         if last.returncode or self.digest() not in ends:
             wrong += 1
             print(f"{self.name}: {last.stderr.strip()[-500:] or 'another result'}", file=sys.stderr)
-        return [self.name, f"{length:.1f}", made, finished + 1, "yes" if len(ends) == 1 else "NO", torn, wrong]
+        row = [self.name, f"{length:.1f}", made, finished + 1, "yes" if len(ends) == 1 else "NO", torn, wrong]
+        print(*row, file=sys.stderr, flush=True)
+        return row
 
 
 def subjects(work: Path, only: list[str]) -> list[Subject]:
