@@ -118,8 +118,9 @@ def completion(folder: Path, cells: np.ndarray, docs: np.ndarray, shares: np.nda
     return float(np.exp(-loglik / tokens))
 
 
-def speed(data: Path, work: Path, peers: str) -> None:
-    """Documents a second and completion perplexity beside tomotopy."""
+def speed(data: Path, work: Path, peers: str, passes: int, n_asked: int | None) -> None:
+    """Documents a second and completion perplexity beside tomotopy, which learns in so many passes and is asked for so
+    many documents."""
     store = work / "acl.zarr"
     if not (store / "manifest.json").exists():
         ingest(data / "acl" / "docs.jsonl.gz", store, heldout=0)
@@ -129,10 +130,9 @@ def speed(data: Path, work: Path, peers: str) -> None:
     seen = np.zeros(len(words), np.bool_)
     _seen(indptr, words, document_keys(corpus, False), word_keys(corpus), 0.8, seen)
     numbers = np.arange(corpus.n_docs)
-    asked = numbers if full() else numbers[:10000]
+    asked = numbers[:n_asked]
     take(work / "all", work / "train", numbers[numbers % 10 != 0])
     take(work / "all", work / "new", asked, seen)
-    passes = 200 if full() else 50
     command = [peers, str(HERE / "peers" / "infer.py"), str(work / "train"), str(work / "new"), str(work / "peer")]
     command += ["-K", str(TOPICS), "--alpha", str(ALPHA), "--beta", str(BETA), "--passes", str(passes)]
     if not (work / "peer" / "infer.json").exists():
@@ -288,6 +288,8 @@ def main() -> None:
     parser.add_argument("what", nargs="*", default=["speed", "quality", "memory"])
     parser.add_argument("--data", type=Path, help="folder with acl/ and nips12/")
     parser.add_argument("--peers", help="a Python that has tomotopy")
+    parser.add_argument("--passes", type=int, help="speed: tomotopy's when it learns the topics")
+    parser.add_argument("--asked", type=int, help="speed: documents that tomotopy's infer is given")
     parser.add_argument("--docs", nargs="*", metavar="N:TOKENS", help="memory: documents and mean tokens of one")
     parser.add_argument("--work", type=Path, help="a folder for what is made on the way, which is kept and used again")
     args = parser.parse_args()
@@ -297,7 +299,8 @@ def main() -> None:
         if "speed" in args.what:
             if args.data is None or args.peers is None:
                 parser.error("speed needs --data and --peers")
-            speed(args.data, work, args.peers)
+            passes = args.passes or (200 if full() else 50)
+            speed(args.data, work, args.peers, passes, args.asked or (None if full() else 10_000))
         if "quality" in args.what:
             if args.data is None:
                 parser.error("quality needs --data")
