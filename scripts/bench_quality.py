@@ -327,7 +327,8 @@ def draw(corpus: str, topics: int, records: list[dict[str, Any]], folder: Path, 
     folder.mkdir(parents=True, exist_ok=True)
     picture = chart(
         f"Time to quality: {corpus}, {topics} topics",
-        f"held-out perplexity (lower is better) against {seconds} of training, 2 threads, both axes logarithmic",
+        f"held-out perplexity (lower is better) against {seconds} of training with 2 threads",
+        f"{seconds} (log)",
         lines,
         lowest * 2.1,
         (aims[-1][0], aims[-1][1].perplexity) if aims else None,

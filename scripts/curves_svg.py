@@ -108,14 +108,29 @@ def place_labels(ends: Sequence[tuple[float, float, str]], lines: Sequence[Seque
     return taken
 
 
+def place_goal(words: str, y: float, lines: Sequence[Sequence[tuple[float, float]]]) -> Box:
+    """A box for the words of the dotted line, above or below it where the fewest curves are."""
+    wide = LETTER * len(words)
+    boxes = [
+        (float(x), y + off, x + wide, y + off + 15.0)
+        for off in (-17, 3)
+        for x in range(LEFT + 5, int(WIDTH - RIGHT - wide), 8)
+        if y + off + 15 < HEIGHT - BOTTOM
+    ]
+    return min(boxes, key=lambda b: (crossings((b[0] - 6, b[1] - 4, b[2] + 6, b[3] + 4), lines), -b[1], b[0]))
+
+
 def ticks(low: float, high: float, steps: Sequence[float]) -> list[float]:
     """Round numbers of a logarithmic axis within its ends."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     return [s * 10.0**d for d in decades for s in steps if low <= s * 10.0**d <= high]
 
 
-def chart(title: str, subtitle: str, curves: Sequence[Curve], highest: float, goal: tuple[str, float] | None) -> str:
-    """The picture.  highest: perplexity at the top; goal: the words and the height of a dotted line across."""
+def chart(
+    title: str, subtitle: str, across: str, curves: Sequence[Curve], highest: float, goal: tuple[str, float] | None
+) -> str:
+    """The picture.  across: name of the time axis; highest: perplexity at the top; goal: the words and the height of a
+    dotted line across."""
     axes = Axes(curves, highest)
     kept = [(c, shown(c, axes)) for c in curves]
     kept = sorted(((c, p) for c, p in kept if p), key=lambda pair: (not pair[0].strong, pair[0].family != "other"))
@@ -135,29 +150,27 @@ def chart(title: str, subtitle: str, curves: Sequence[Curve], highest: float, go
         y = axes.y(perplexity)
         out.append(f'<path d="M{LEFT} {y:.1f}H{right}" stroke="{FAINT}"/>')
         out.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end" fill="{GREY}">{perplexity:,.0f}</text>')
-    out.append(f'<text x="{right}" y="{bottom + 37}" text-anchor="end" fill="{GREY}">seconds of training</text>')
+    out.append(f'<text x="{right}" y="{bottom + 37}" text-anchor="end" fill="{GREY}">{escape(across)}</text>')
     out.append(f'<text x="4" y="{TOP - 8}" fill="{GREY}">perplexity</text>')
-    legend(out, bottom + 37)
+    legend(out, bottom + 37, {c.family for c, _ in kept})
     lines = [points for _, points in kept]
     ends = [(*points[-1], c.name) for c, points in kept]
     if goal is not None and axes.low < goal[1] < axes.high:
         y = axes.y(goal[1])
         out.append(f'<path d="M{LEFT} {y:.1f}H{right}" stroke="{COLOURS["other"]}" stroke-dasharray="1 4"/>')
-        wide = LETTER * len(goal[0])
-        places = [float(x) for x in range(LEFT + 5, int(right - wide), 8)]
-        at = min(places, key=lambda x: (crossings((x, y - 17, x + wide, y - 3), lines), x))
-        out.append(f'<text x="{at:.0f}" y="{y - 5:.1f}" fill="{COLOURS["other"]}">{escape(goal[0])}</text>')
-        lines = [*lines, [(LEFT, y), (right, y)], *([(at, y - h), (at + wide, y - h)] for h in (4, 9, 14))]
+        box = place_goal(goal[0], y, lines)
+        out.append(f'<text x="{box[0]:.0f}" y="{box[3] - 3:.1f}" fill="{COLOURS["other"]}">{escape(goal[0])}</text>')
+        lines = [*lines, [(LEFT, y), (right, y)], *([(box[0], box[3] - h), (box[2], box[3] - h)] for h in (2, 7, 12))]
     boxes = place_labels(ends, lines)
     for (curve, points), box in reversed(list(zip(kept, boxes))):
         draw_curve(out, curve, points, box)
     return "\n".join([*out, "</svg>", ""])
 
 
-def legend(out: list[str], y: float) -> None:
+def legend(out: list[str], y: float, present: set[str]) -> None:
     """What the colours mean, below the axis."""
     x = float(LEFT)
-    for key, words in (*FAMILIES, ("other", "other programs")):
+    for key, words in [f for f in (*FAMILIES, ("other", "other programs")) if f[0] in present]:
         dash = ' stroke-dasharray="6 3"' if key == "other" else ""
         out.append(f'<path d="M{x:.0f} {y - 4}h24" stroke="{COLOURS[key]}" stroke-width="2.4"{dash}/>')
         words = words if key == "other" else f"topicstream, {words}" if key == "message" else words

@@ -31,7 +31,9 @@ CROWD += [falling(f"other {i}", "other", 5.0 + i, 4700 + 5 * i) for i in range(5
 
 
 def test_the_chart_is_xml_and_names_every_curve():
-    picture = ElementTree.fromstring(curves_svg.chart("A < B", "how & what", CROWD, 9500, ("the goal", 4700)))
+    picture = ElementTree.fromstring(
+        curves_svg.chart("A < B", "how & what", "seconds", CROWD, 9500, ("the goal", 4700))
+    )
     texts = [t.text for t in picture.iter() if t.tag.endswith("text")]
     assert {c.name for c in CROWD} | {"A < B", "how & what", "the goal"} <= set(texts)
     dashed = [p for p in picture.iter() if p.get("stroke-dasharray") == "6 3"]
