@@ -110,7 +110,7 @@ def campaign() -> list[Run]:
     ]
     acl = [
         tomotopy("acl", 100, 300),
-        Run("acl", 100, "sparse-bp", 16, 1, (40, 4)),
+        Run("acl", 100, "sparse-bp", 16, 1, (96, 8)),
         Run("acl", 100, "atbp", 16, 1, (40, 4)),
         Run("acl", 100, "sparselda", 40, 4, (120, 20)),
         Run("acl", 100, "bp", 16, 1),
