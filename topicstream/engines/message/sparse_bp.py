@@ -144,7 +144,8 @@ class SparseBeliefPropagation(Engine):
         return min(words * self.columns, 2 * self.width * cells) + LANES
 
     def scratch_bytes(self, block: BlockShape) -> int:
-        return 16 * block.words + 24 * block.cells + 4 * block.docs * self.columns + 64 * self.columns
+        # by word: 16 bytes a cell; the running sums of the counts: 16 more for a moment
+        return 16 * block.words + 32 * block.cells + 4 * block.docs * self.columns + 64 * self.columns
 
     def keep_bytes(self, block: BlockShape) -> int:
         return 8 * block.words + 6 * self._most_entries(block.words, block.cells)
