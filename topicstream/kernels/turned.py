@@ -2,10 +2,12 @@
 
 A tile is sixteen rows of ``count`` entries turned: float32[count, 16], entry k of row r at [k, r].  Selecting the L largest
 of every row is then straight-line code for the sixteen together: eight new entries of each row are sorted by a network
-(19 comparisons, Batcher 1968) and merged into the eight best so far (8 + 12 comparisons), 9 instructions an entry and tile.
+(19 comparisons, Batcher 1968) and merged into the eight best so far (8 + 12 comparisons): 9 instructions an entry and tile,
+13 for the sixteen best.
 
 ``turn(p, v0, ..., v15)``    16 x 16 floats at address p: row k of the result is entry k of every v
-``absorb(p, v0, ..., v7)``   the eight best of each lane, descending at address p, and eight more
+``absorb(p, v0, ..., v7)``   the eight best of each lane, descending at address p, and eight more;  ``absorb_sixteen`` so for
+                             sixteen
 ``choose(a, b, x, y)``       x where a >= b, else y
 """
 
@@ -22,10 +24,21 @@ from topicstream.kernels.simd import WIDTH, vector
 _intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
 _F32, _I32 = ir.FloatType(), ir.IntType(32)
 _VECTOR = ir.VectorType(_F32, WIDTH)
-_SORT_EIGHT = (  # Batcher's odd-even merge sort
-    (0, 1), (2, 3), (4, 5), (6, 7), (0, 2), (1, 3), (4, 6), (5, 7), (1, 2), (5, 6),
-    (0, 4), (1, 5), (2, 6), (3, 7), (2, 4), (3, 5), (1, 2), (3, 4), (5, 6),
-)  # fmt: skip
+
+
+def _odd_even_merge_sort(n: int) -> list[tuple[int, int]]:
+    """Batcher's network of comparisons that sorts n = 2^m values."""
+    out, p = [], 1
+    while p < n:
+        k = p
+        while k:
+            for j in range(k % p, n - k, 2 * k):
+                for i in range(min(k, n - j - k)):
+                    if (i + j) // (2 * p) == (i + j + k) // (2 * p):
+                        out.append((i + j, i + j + k))
+            k //= 2
+        p *= 2
+    return out
 
 
 def _shuffle(builder: Any, a: Any, b: Any, lanes: list[int]) -> Any:
@@ -93,25 +106,43 @@ def turn(typing_context, p, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, v1
     return types.void(types.int64, *[vector] * 16), generate
 
 
+def _absorb(builder: Any, args: list[Any]) -> None:
+    new = list(args[1:])
+    size = len(new)
+    for i, j in _odd_even_merge_sort(size):
+        _exchange(builder, new, i, j)
+    best = [builder.load(_row(builder, args[0], i), align=4) for i in range(size)]
+    best = [_extreme(builder, "umax", best[i], new[size - 1 - i]) for i in range(size)]  # bitonic
+    stride = size // 2
+    while stride:
+        for i in range(size):
+            if not i & stride:
+                _exchange(builder, best, i, i + stride)
+        stride //= 2
+    for i, value in enumerate(best):
+        builder.store(value, _row(builder, args[0], i), align=4)
+
+
 @_intrinsic
 def absorb(typing_context, p, v0, v1, v2, v3, v4, v5, v6, v7):
     """p: int64 address of eight vectors."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        new = list(args[1:])
-        for i, j in _SORT_EIGHT:
-            _exchange(builder, new, i, j)
-        best = [builder.load(_row(builder, args[0], i), align=4) for i in range(8)]
-        best = [_extreme(builder, "umax", best[i], new[7 - i]) for i in range(8)]  # bitonic
-        for stride in (4, 2, 1):
-            for i in range(8):
-                if not i & stride:
-                    _exchange(builder, best, i, i + stride)
-        for i, value in enumerate(best):
-            builder.store(value, _row(builder, args[0], i), align=4)
+        _absorb(builder, list(args))
         return context.get_dummy_value()
 
     return types.void(types.int64, *[vector] * 8), generate
+
+
+@_intrinsic
+def absorb_sixteen(typing_context, p, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, v12, v13, v14, v15):
+    """p: int64 address of sixteen vectors."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _absorb(builder, list(args))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, *[vector] * 16), generate
 
 
 @_intrinsic

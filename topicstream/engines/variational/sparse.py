@@ -187,7 +187,7 @@ def sparse_step(
     e_, own_, x_, acc_ = places.place(e), places.place(own), places.place(x), places.place(acc)
     columns_, stays_ = places.place(columns), places.place(stays)
     best_ = acc_ + 4 * (16 * full + 528)  # behind what tiles.iterate and tiles.shares take of acc
-    rows_ = best_ + 4 * 128
+    rows_ = best_ + 4 * 256
     prior = 0.0
     for k in range(topics):
         prior += alpha[k]

@@ -3,12 +3,12 @@
     own    float32[tiles, count, 16]: own[., a, r] = e[u, active[a]] of cell r of the tile; the last tile repeats its last
            cell, whose counts there are zero
     kept   the same, zero where topic a is not among the L chosen of the cell
-    t      float32[count + 8], then zeros
+    t      float32[count + 16], zeros at the end
     x, z   float32[cells + 32]
     acc    float32[(count + 8) * 16]: sum_j (x_j / z_j) kept_j, by lane
 
-Tiles lie one after the other whatever ``count`` is; eight rows of zeros follow the last one, so that rows can be taken
-eight and four at a time.  What is called once an inner iteration or more takes addresses, not arrays (kernels/places.py):
+Tiles lie one after the other whatever ``count`` is; sixteen rows of zeros follow the last one, so that rows can be taken
+sixteen at a time.  What is called once an inner iteration or more takes addresses, not arrays (kernels/places.py):
 the same names, ``n`` and other float64 arrays included.
 """
 
@@ -23,7 +23,7 @@ from topicstream.kernels.jit import kernel
 from topicstream.kernels.select import SMALLEST, keep, larger, mark, where
 
 ROW = 64  # bytes of a tile's row
-NETWORK = 8  # more than that many are found by bisection
+NETWORK = 16  # more than that many are found by bisection
 HALVINGS = 32
 BEYOND = np.float32(3e38)  # larger than any weight
 
@@ -46,24 +46,11 @@ def _fill(rows, width, target):
     rc, rd, re, rf = places.whole(rows, 12), places.whole(rows, 13), places.whole(rows, 14), places.whole(rows, 15)
     for k in range(0, width, 16):
         turned.turn(
-            target + ROW * k,
-            places.load(r0, k),
-            places.load(r1, k),
-            places.load(r2, k),
-            places.load(r3, k),
-            places.load(r4, k),
-            places.load(r5, k),
-            places.load(r6, k),
-            places.load(r7, k),
-            places.load(r8, k),
-            places.load(r9, k),
-            places.load(ra, k),
-            places.load(rb, k),
-            places.load(rc, k),
-            places.load(rd, k),
-            places.load(re, k),
-            places.load(rf, k),
-        )
+            target + ROW * k, places.load(r0, k), places.load(r1, k), places.load(r2, k), places.load(r3, k),
+            places.load(r4, k), places.load(r5, k), places.load(r6, k), places.load(r7, k), places.load(r8, k),
+            places.load(r9, k), places.load(ra, k), places.load(rb, k), places.load(rc, k), places.load(rd, k),
+            places.load(re, k), places.load(rf, k)
+        )  # fmt: skip
 
 
 @kernel(forceinline=True)
@@ -85,7 +72,7 @@ def fill(e, width, words, cells, topics, own, rows):
 
 @kernel(forceinline=True)
 def _end(target):
-    for k in range(0, 8 * 16, 16):
+    for k in range(0, 16 * 16, 16):
         places.store(target, k, simd.splat(np.float32(0)))
 
 
@@ -111,28 +98,32 @@ def _products(own, t, a):
 
 @kernel(forceinline=True)
 def _border_by_network(own, t, count, most, best, rows):
-    """The ``most``-th largest own * t of each lane; most <= 8.
+    """The ``most``-th largest own * t of each lane; most <= 16.
 
     rows: 0, or the address of sixteen addresses of rows that are needed next: asked for meanwhile, a line of each for
     every sixteen topics, which is as fast as memory answers.
     """
-    for i in range(0, 8 * 16, 16):
+    for i in range(0, (8 if most <= 8 else 16) * 16, 16):
         places.store(best, i, simd.splat(np.float32(0)))
-    for a in range(0, count, 8):
+    for a in range(0, count if most > 8 else 0, 16):
+        if rows != 0:
+            for r in range(16):
+                places.fetch_far(places.whole(rows, r), a)
+        turned.absorb_sixteen(
+            best, _products(own, t, a), _products(own, t, a + 1), _products(own, t, a + 2), _products(own, t, a + 3),
+            _products(own, t, a + 4), _products(own, t, a + 5), _products(own, t, a + 6), _products(own, t, a + 7),
+            _products(own, t, a + 8), _products(own, t, a + 9), _products(own, t, a + 10), _products(own, t, a + 11),
+            _products(own, t, a + 12), _products(own, t, a + 13), _products(own, t, a + 14),
+            _products(own, t, a + 15)
+        )  # fmt: skip
+    for a in range(0, count if most <= 8 else 0, 8):
         if rows != 0 and a & 15 == 0:
             for r in range(16):
                 places.fetch_far(places.whole(rows, r), a)
         turned.absorb(
-            best,
-            _products(own, t, a),
-            _products(own, t, a + 1),
-            _products(own, t, a + 2),
-            _products(own, t, a + 3),
-            _products(own, t, a + 4),
-            _products(own, t, a + 5),
-            _products(own, t, a + 6),
-            _products(own, t, a + 7),
-        )
+            best, _products(own, t, a), _products(own, t, a + 1), _products(own, t, a + 2), _products(own, t, a + 3),
+            _products(own, t, a + 4), _products(own, t, a + 5), _products(own, t, a + 6), _products(own, t, a + 7)
+        )  # fmt: skip
     return larger(places.load(best, 16 * (most - 1)), simd.splat(SMALLEST))
 
 
@@ -213,15 +204,10 @@ def _sums(acc, count, t, best, n):
     """n[a] = t[a] * the sum of acc[a]."""
     for a in range(0, count, 8):
         s = eight.totals(
-            places.load(acc, 16 * a),
-            places.load(acc, 16 * a + 16),
-            places.load(acc, 16 * a + 32),
-            places.load(acc, 16 * a + 48),
-            places.load(acc, 16 * a + 64),
-            places.load(acc, 16 * a + 80),
-            places.load(acc, 16 * a + 96),
-            places.load(acc, 16 * a + 112),
-        )
+            places.load(acc, 16 * a), places.load(acc, 16 * a + 16), places.load(acc, 16 * a + 32),
+            places.load(acc, 16 * a + 48), places.load(acc, 16 * a + 64), places.load(acc, 16 * a + 80),
+            places.load(acc, 16 * a + 96), places.load(acc, 16 * a + 112)
+        )  # fmt: skip
         places.store(best, 0, s)
         for i in range(min(8, count - a)):
             places.put_double(n, a + i, np.float64(places.get(best, i)) * places.get(t, a + i))
@@ -259,7 +245,7 @@ def select_once(
     hard = nothing
     for a in range(count + 8):
         places.store(acc, 16 * a, nothing)
-    for a in range(8):
+    for a in range(16):
         places.put(t, count + a, np.float32(0))
     if filling:
         _find(e, width, words, 0, cells, rows)
@@ -300,13 +286,13 @@ def select_once(
 def iterate(cells, count, most, selecting, own, kept, t, x, z, acc, best, n):
     """One inner iteration: n[a] = N_da of the document's topics from t; cells with z <= LEAST_Z are left out.
 
-    ``selecting``: kept is chosen from own first.  best: float32[128].  Returns whether there are such cells.
+    ``selecting``: kept is chosen from own first.  best: float32[256].  Returns whether there are such cells.
     """
     nothing, least = simd.splat(np.float32(0)), simd.splat(np.float32(LEAST_Z))
     hard, size = nothing, ROW * count
     for a in range(count + 8):
         places.store(acc, 16 * a, nothing)
-    for a in range(8):
+    for a in range(16):
         places.put(t, count + a, np.float32(0))
     for j in range(0, cells, 32):  # two tiles at a time share t and acc
         two = size if j + 16 < cells else 0  # a last one alone is taken twice, the second time without counts
@@ -356,23 +342,11 @@ def shares(count, kept, t, x, z, tile, p):
             v = _products(kept_, t_, a + i) * g if a + i < count else nothing
             places.store(block, 16 * i, v)
         turned.turn(
-            block + 1024,
-            places.load(block, 0),
-            places.load(block, 16),
-            places.load(block, 32),
-            places.load(block, 48),
-            places.load(block, 64),
-            places.load(block, 80),
-            places.load(block, 96),
-            places.load(block, 112),
-            places.load(block, 128),
-            places.load(block, 144),
-            places.load(block, 160),
-            places.load(block, 176),
-            places.load(block, 192),
-            places.load(block, 208),
-            places.load(block, 224),
-            places.load(block, 240),
-        )
+            block + 1024, places.load(block, 0), places.load(block, 16), places.load(block, 32),
+            places.load(block, 48), places.load(block, 64), places.load(block, 80), places.load(block, 96),
+            places.load(block, 112), places.load(block, 128), places.load(block, 144), places.load(block, 160),
+            places.load(block, 176), places.load(block, 192), places.load(block, 208), places.load(block, 224),
+            places.load(block, 240)
+        )  # fmt: skip
         for r in range(16):
             places.store(p_ + 4 * width * r, a, places.load(block + 1024, 16 * r))
