@@ -206,6 +206,7 @@ class PassRunner:
             self.engine.process(block, rows, totals, kept, params, key, out)
         for name, deltas in self._deltas.items():
             deltas.filled(slot, delta[name])
+            del delta[name]  # the accumulator has it; a buffer that is outgrown must not be held until the round ends
         if new is not None:
             new.write(number, out.memory)
         if self._spill is not None:
