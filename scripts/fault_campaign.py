@@ -94,6 +94,7 @@ RETRAIN = """
 stopwords = "none"
 heldout = "10%"
 [train]
+algo = "bp"
 topics = 4
 passes = 3
 update_passes = 2

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import MISSING
 from typing import Any
 
@@ -70,6 +71,8 @@ def engine_options(algo: str) -> list[click.Option]:
 class TrainCommand(click.Command):
     """Adds the options of the engine that ``--algo`` names before the line is parsed."""
 
+    _own: Sequence[click.Option] = ()
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         algo = DEFAULT_ALGO
         for i, arg in enumerate(args):
@@ -80,8 +83,9 @@ class TrainCommand(click.Command):
         ctx.meta["algo"] = algo
         own = engine_options(algo)
         ctx.meta["own"] = [o.name for o in own]
-        common = [p for p in self.params if p.name not in set(ctx.meta["own"])]
-        self.params = [*common, *own]
+        # another line in this process may have named another engine: its options go
+        common = [p for p in self.params if p not in self._own and p.name not in ctx.meta["own"]]
+        self._own, self.params = own, [*common, *own]
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
