@@ -142,7 +142,7 @@ def test_divergences_are_those_of_the_dense_formula(made):
     corpus, documents = made
     n_w = word_counts(documents)
     chosen = starts.draw_documents(corpus, 30, 1)
-    sample = starts.Sample(corpus, corpus.grid(500), chosen)
+    sample = starts.Sample.read(corpus, corpus.grid(500), chosen)
     mean = np.maximum(n_w / n_w.sum(), 1e-300)
     ground, out = np.log(0.6 * mean), np.empty(30)
     before = ground.copy()
@@ -159,7 +159,7 @@ def test_divergences_are_those_of_the_dense_formula(made):
 def test_merged_documents_are_those_nearest_to_their_centre(made):
     corpus, documents = made
     n_w = word_counts(documents)
-    sample = starts.Sample(corpus, corpus.grid(), starts.draw_documents(corpus, 100, 2))
+    sample = starts.Sample.read(corpus, corpus.grid(), starts.draw_documents(corpus, 100, 2))
     mean = np.maximum(n_w / n_w.sum(), 1e-300)
     planted = starts.draw_documents(corpus, 100, 2) % TOPICS
     centres = np.array([int(np.flatnonzero(planted == t)[0]) for t in range(TOPICS)])

@@ -83,7 +83,15 @@ def draw_documents(corpus: Corpus, n: int, seed: int, draw: int = _PASS) -> np.n
 class Sample:
     """Cells of chosen documents: indptr int64[n+1], words int32 (global), counts float64, lengths float64[n]."""
 
-    def __init__(self, corpus: Corpus, grid: Grid, chosen: np.ndarray) -> None:
+    def __init__(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> None:
+        self.indptr, self.words, self.counts = indptr, words, counts
+        self.lengths = np.add.reduceat(counts, indptr[:-1])
+        self.entropies = np.empty(len(self.lengths))
+        own_entropies(self.indptr, self.counts, self.lengths, self.entropies)
+
+    @classmethod
+    def read(cls, corpus: Corpus, grid: Grid, chosen: np.ndarray) -> Sample:
+        """The documents of these numbers, in this order."""
         place = np.argsort(chosen, kind="stable")
         wanted = chosen[place]
         owner = np.searchsorted(grid.first_doc, wanted, side="right") - 1
@@ -94,12 +102,10 @@ class Sample:
                 cells = slice(int(block.indptr[row]), int(block.indptr[row + 1]))
                 parts[int(place[i])] = block.vocab[block.words[cells]], block.counts[cells].astype(np.float64)
         sizes = [len(w) for w, _ in parts]
-        self.indptr = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-        self.words = np.concatenate([w for w, _ in parts]).astype(np.int32)
-        self.counts = np.concatenate([c for _, c in parts])
-        self.lengths = np.add.reduceat(self.counts, self.indptr[:-1])
-        self.entropies = np.empty(len(self.lengths))
-        own_entropies(self.indptr, self.counts, self.lengths, self.entropies)
+        indptr = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+        return cls(
+            indptr, np.concatenate([w for w, _ in parts]).astype(np.int32), np.concatenate([c for _, c in parts])
+        )
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -196,6 +202,15 @@ class DocumentSeeds:
         return out
 
 
+def compile_starts() -> None:
+    """Compile the kernels of the starts that draw documents, on two made ones."""
+    _draw_keys(0, _PASS, 0, np.ones(2, np.uint32), SHORT, np.empty(2))
+    sample = Sample(np.array([0, 1, 2]), np.arange(2, dtype=np.int32), np.ones(2))
+    n_w = np.ones(2)
+    centres = far_apart(sample, n_w / 2, 2, 0, SHARE)
+    DocumentSeeds(sample, [[int(c)] for c in centres], n_w, SHARE, 0).rows(np.arange(2, dtype=np.int32))
+
+
 class ModelSeeds:
     """The topics of a fitted model over the words of this corpus; a word the model does not know has the corpus mean.
 
@@ -273,7 +288,7 @@ def make_seeds(
     if how not in ("documents", "kmeans"):
         raise ValueError(f"how must be 'documents', 'kmeans', 'warm' or 'random', not {how!r}")
     needed = topics if how == "documents" and merged <= 1 else max(SAMPLE, 2 * topics)
-    sample = Sample(corpus, grid, draw_documents(corpus, needed, seed))
+    sample = Sample.read(corpus, grid, draw_documents(corpus, needed, seed))
     mean = np.maximum(n_w / n_w.sum(), 1e-300)
     centres = far_apart(sample, mean, topics, seed, share) if how == "kmeans" else np.arange(min(topics, len(sample)))
     groups = join_nearest(sample, mean, centres, merged, share)

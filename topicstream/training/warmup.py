@@ -13,6 +13,7 @@ from topicstream.corpus.block import Block
 from topicstream.corpus.format import from_gaps, localise, number_words
 from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Out, Rows, Scratch, SparseDelta, padded
 from topicstream.training.deltas import Deltas
+from topicstream.training.starts import compile_starts
 from topicstream.training.tables import DenseTable, aligned_zeros
 
 
@@ -94,7 +95,8 @@ def compile_kernels(engine: Engine, weighted: bool) -> None:
             stored[:] = made if made is not None else base
             rows[name] = Rows(stored, index)
         totals = {name: r.base.sum(axis=0, dtype=np.float64) for name, r in rows.items()}
-    engine.process(block, rows, totals, first.memory if engine.memory else {}, params, Key(0, 1), out())
+    key = Key(0, 12)  # a pass in which what is done every few passes is done
+    engine.process(block, rows, totals, first.memory if engine.memory else {}, params, key, out())
 
 
 def one_by_one(work: Callable[[int], None], n: int) -> None:
@@ -110,6 +112,7 @@ def compile_driver(engine: Engine) -> None:
     import zarr
 
     assert zarr.__version__ and pyarrow.parquet.__name__
+    compile_starts()
     words, topics = 4, engine.shape.topics
     vocab = np.arange(words, dtype=np.int32)
 
