@@ -77,6 +77,8 @@ def compile_kernels(engine: Engine, weighted: bool) -> None:
     first = out()
     if engine.start_from == "visit":
         seeded = {} if engine.starts == ("random",) else {"phi": Rows(base, index)}
+        if "random" in engine.starts:
+            engine.start(block, {}, {}, params, Key(0, 0), out())
         engine.start(block, seeded, {"phi": sums} if seeded else {}, params, Key(0, 0), first)
     rows: dict[str, Any]
     if tiny:
@@ -87,6 +89,8 @@ def compile_kernels(engine: Engine, weighted: bool) -> None:
         table.scatter([(block.vocab, first.delta["phi"])])
         rows = {"phi": table.rows(block.vocab, Scratch())}
         totals = {"phi": table.totals}
+        table.settle()
+        table.dense(block.vocab, np.empty((words, width), np.float32))
     else:
         rows = {}
         for name, spec in engine.tables.items():
