@@ -33,6 +33,12 @@ _FOLDER = _cache_folder()
 if _FOLDER is not None:
     config.CACHE_DIR = _FOLDER  # type: ignore[attr-defined]
 
+
+def kept() -> bool:
+    """Whether what is compiled is there for the next process."""
+    return _FOLDER is not None
+
+
 _COMMON: dict[str, Any] = {"nogil": True, "cache": _FOLDER is not None, "error_model": "numpy"}
 
 

@@ -17,6 +17,7 @@ from topicstream.durable import lock
 from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Engine, Layout, Shape
 from topicstream.errors import DoesNotFit, InputError, Interrupted, TopicsError
+from topicstream.kernels.jit import kept
 from topicstream.training.auto import SMALLEST, resolve
 from topicstream.training.carry import CARRIED, check
 from topicstream.training.plan import make_plan, memory_bytes
@@ -93,8 +94,8 @@ def train(
     mem_limit    bytes or ``"2G"``: a promise about the whole process; default 70 % of what the machine allows
     tables       where the big tables live: ``auto``, ``memory`` or ``disk``
     max_time     seconds
-    compiled     called when kernels had to be compiled, before the memory plan: the compiler keeps 60 MB and more that a
-                 process which finds them in the cache never takes
+    compiled     called when kernels had to be compiled and are in the cache now, before the memory plan: the compiler
+                 keeps 60 MB and more that a process which finds them in the cache never takes
 
     Raises DoesNotFit when memory or disk cannot hold it, Busy when another process trains this model, Interrupted after
     a signal (a checkpoint has been written), TopicsError when options or corpus differ from those of the run to resume.
@@ -164,7 +165,7 @@ def train(
         warmed = warm_up(engine, store.weighted)
         if warmed.compiled:
             progress.say(f"compiled in {time.monotonic() - began:.1f} s")
-            if compiled is not None:
+            if compiled is not None and kept():
                 compiled()
         grid = store.grid(layout.block_cells, layout.block_docs)
         n_w = store.word_counts()

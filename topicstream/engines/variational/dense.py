@@ -169,7 +169,7 @@ def dense_step(
     delta                   float32[U, P], zeroed by the caller: += x_w r_wk
     reports                 float64[D, REPORTS]: bound, log-likelihood, inner iterations, 1 if capped, restarts tried,
                             accepted, hard cells
-    own, lanes, x, z_of     buffers, aligned to 64 bytes: float32[(longest document + 8) * P], [3, P], [longest + 16],
+    own, lanes, x, z_of     buffers, aligned to 64 bytes: float32[(longest document + 8) * P], [3, P], [longest + 32],
                             [2, longest + 16]
     """
     width, topics = e.shape[1], src.topics

@@ -116,7 +116,7 @@ class Variational(Engine):
             reports,
             out.scratch.array("document", (longest + 8) * width, np.float32),
             out.scratch.array("lanes", (3, width), np.float32),
-            out.scratch.array("document's counts", longest + 16, np.float32),
+            out.scratch.array("document's counts", longest + 32, np.float32),
             out.scratch.array("normalisers", (2, longest + 16), np.float32),
         )
         self.report(block, reports, out)

@@ -21,10 +21,10 @@ LEAST_Z = 1e-20  # below this a cell's normaliser is recomputed in logarithms
 
 @kernel
 def take_counts(counts, first, cells, x):
-    """x = the counts of a document's cells, then zeros up to a whole eight."""
+    """x = the counts of a document's cells, then 32 zeros: what is read up to a whole eight, or two whole tiles."""
     for j in range(cells):
         x[j] = np.float32(counts[first + j])
-    for j in range(cells, cells + 16):
+    for j in range(cells, cells + 32):
         x[j] = np.float32(0)
 
 

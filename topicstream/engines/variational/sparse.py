@@ -29,7 +29,7 @@ from topicstream.engines.variational.dense import (
     log_fit,
     smallest_active,
 )
-from topicstream.engines.variational.rows import LEAST_Z
+from topicstream.engines.variational.rows import LEAST_Z, take_counts
 from topicstream.engines.variational.weights import log_weights
 from topicstream.kernels import places
 from topicstream.kernels.digamma import digamma, exp, exp_digamma
@@ -199,7 +199,7 @@ def sparse_step(
         z, z_trial, kept, kept_trial = z_of[0], z_of[1], kept_of[0], kept_of[1]
         words_, z_, kept_, t_ = places.place(words) + 4 * first, places.place(z), places.place(kept), places.place(t)
         n_, used_ = places.place(n), places.place(used)
-        tiles.take_counts(counts, first, cells, x)
+        take_counts(counts, first, cells, x)
         _first(first, cells, words, x, most, best_topic, best_value, parts, n)
         count, inner, hard, change = topics, 1, 0, np.inf
         for k in range(topics):

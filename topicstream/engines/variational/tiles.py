@@ -28,15 +28,6 @@ HALVINGS = 32
 BEYOND = np.float32(3e38)  # larger than any weight
 
 
-@kernel
-def take_counts(counts, first, cells, x):
-    """x = the counts of a document's cells, then zeros up to two whole tiles."""
-    for j in range(cells):
-        x[j] = np.float32(counts[first + j])
-    for j in range(cells, cells + 32):
-        x[j] = np.float32(0)
-
-
 @kernel(forceinline=True)
 def _fill(rows, width, target):
     """One tile over all topics; rows: address of int64[16] addresses of rows of ``width``."""
@@ -76,17 +67,23 @@ def _end(target):
         places.store(target, k, simd.splat(np.float32(0)))
 
 
+@kernel(forceinline=True)
+def _leave_out(source, count, stays, left, target):
+    """One tile without the rows of topics that do not stay, while the next is asked for; its address."""
+    following = source + ROW * count
+    for a in range(left):
+        i = 16 * places.whole(stays, a)
+        places.fetch(following, i)
+        places.store(target, 16 * a, places.load(source, i))
+    return following
+
+
 @kernel
 def shrink(cells, count, stays, left, own):
     """Leave out the rows of topics that do not stay, in place.  stays: int64[left], which do, ascending."""
     source = target = own
     for _ in range(0, cells, 16):
-        following = source + ROW * count
-        for a in range(left):
-            i = 16 * places.whole(stays, a)
-            places.fetch(following, i)
-            places.store(target, 16 * a, places.load(source, i))
-        source = following
+        source = _leave_out(source, count, stays, left, target)
         target += ROW * left
     _end(target)
 
@@ -255,12 +252,7 @@ def select_once(
             _end(own + size)
             _find(e, width, words, j + 16, cells, rows)
         elif rows_of > count:
-            following = source + ROW * rows_of
-            for a in range(count):
-                i = 16 * places.whole(stays, a)
-                places.fetch(following, i)
-                places.store(own, 16 * a, places.load(source, i))
-            source = following
+            source = _leave_out(source, rows_of, stays, count, own)
         border = _border_by_network(own, t, count, most, best, rows if filling else 0)
         s = nothing
         for i in range(most):
