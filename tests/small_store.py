@@ -50,7 +50,7 @@ def store(
             d, w = np.nonzero(piece)
             indptr = np.concatenate(([0], np.cumsum(np.bincount(d, minlength=len(piece)))))
             writer.add(indptr, w.astype(np.int32), piece[d, w].astype(np.uint32))
-            writer.close(durable=False)
+            writer.finish()
             for r in range(len(piece)):
                 rows["id"].append(f"{part}-{sum(e['docs'] for e in entries[:-1]) + r}")
                 rows["part"].append(part)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.corpus.format import CELLS, DOCS, chunk_path, encode_chunk, to_gaps
-from topicstream.durable import sync_file, sync_folder
+from topicstream.durable import sync_all
 
 IN_FLIGHT = 3
 """Blocks that may wait to be encoded: each holds up to 8 bytes a cell."""
@@ -23,7 +23,7 @@ class BlockWriter:
     ``finished`` is called in block order, from the thread that calls ``add`` and ``close``, with each block's manifest
     entry: rows [r0, r1), docs, cells, tokens, files {kind: [[size, crc32c], ...]}.  With a ``pool`` blocks are encoded
     there (a few in flight); the bytes are the same.  Chunks are written without fsync; ``close`` flushes the last block
-    and fsyncs every file written.
+    and fsyncs every file written (``finish`` and ``sync``: the same in two steps).
     """
 
     def __init__(
@@ -127,15 +127,19 @@ class BlockWriter:
             "files": files,
         }
 
-    def close(self, *, durable: bool = True) -> None:
+    def close(self) -> None:
         """Write the last, partial block; fsync what was written and the folders it lies in."""
+        self.finish()
+        self.sync()
+
+    def finish(self) -> None:
+        """Write the last, partial block, without the fsyncs."""
         if self._docs:
             self._flush()
         while self._encoding:
             self._finished(self._encoding.popleft().result())
-        if durable:
-            for path in self._written:
-                sync_file(path)
-            for folder in sorted({p for path in self._written for p in list(path.parents)[:4]}):
-                sync_folder(folder)
+
+    def sync(self) -> None:
+        """fsync every file written and the folders they lie in; from any thread."""
+        sync_all(self._written, sorted({p for path in self._written for p in list(path.parents)[:4]}))
         self._written.clear()

@@ -22,6 +22,9 @@ from topicstream.tokens.sequences import gathered
 
 TRAIN, HELDOUT, DROPPED = 0, 1, 2
 
+AT_ONCE = 1 << 20
+"""Ids sorted at a time (about 100 bytes each while that goes on), so that memory stays the same however many there are."""
+
 
 @dataclass
 class Decision:
@@ -59,7 +62,7 @@ def decide(
 ) -> Decision:
     """Resolve duplicates and withdrawals, then fix the threshold.  removed: numbers of documents of the old store that
     are gone already.  Raises InputError under the rule ``fail``."""
-    events = Events(journal.folder, memory // (8 * EVENT.itemsize))
+    events = Events(journal.folder, min(memory // (8 * EVENT.itemsize), AT_ONCE))
     first = 0
     if base is not None:
         for at, ids in old_ids(base):

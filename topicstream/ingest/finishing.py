@@ -6,7 +6,7 @@ A function of the spools and of the store that is appended to: killed, it starts
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +69,11 @@ class Finishing:
         store = self._folder()
         with ThreadPoolExecutor(self.plan.workers, thread_name_prefix="finish") as pool:
             found, pruning = self._vocabulary(decision, training, store, pool)
-            blocks, empty = self._blocks(decision, found, store, pool)
-        manifest = self._manifest(decision, found, pruning, blocks, empty, store)
+            saving = pool.submit(found.vocabulary.save, store / self._name("vocab"))
+            blocks, empty, syncing = self._blocks(decision, found, store, pool)
+            manifest = self._manifest(decision, found, pruning, blocks, empty, store, saving)
+            for done in syncing:
+                done.result()
         state["committed"] = {"fingerprint": manifest["fingerprint"], "summary": manifest["summary"]}
         durable.write_json(self.journal.folder / "state.json", state)
         commit.commit_manifest(store, manifest)
@@ -134,7 +137,6 @@ class Finishing:
             pruned=store / self._name("pruned"),
             room=self.plan.words,
         )
-        found.vocabulary.save(store / self._name("vocab"))
         return found, {**pruning, "training_documents": documents, "fixed": self.options.vocab}
 
     def _first(self, what: str) -> tuple[int, int]:
@@ -146,7 +148,9 @@ class Finishing:
             return train["rows"], heldout["rows"]
         return len(train["blocks"]), len(heldout["blocks"])
 
-    def _blocks(self, decision: Decision, found: Finished, store: Path, pool: ThreadPoolExecutor) -> tuple[Blocks, int]:
+    def _blocks(
+        self, decision: Decision, found: Finished, store: Path, pool: ThreadPoolExecutor
+    ) -> tuple[Blocks, int, list[Future[None]]]:
         return write_blocks(
             self.journal,
             decision,
@@ -167,6 +171,7 @@ class Finishing:
         blocks: Blocks,
         empty: int,
         store: Path,
+        saving: Future[None],
     ) -> dict[str, Any]:
         old, state = self.old or {}, self.journal.state
         columns = {**old.get("columns", {}), **state["columns"]}
@@ -176,6 +181,7 @@ class Finishing:
             self.journal, decision, store, columns, len(old_docs), blocks, self._first("blocks"), self.progress
         )
         commit.settle_arrays(store, self.weighted, parts)
+        saving.result()
         heldout = {"asked": self.options.heldout.asked, "threshold": f"{decision.threshold:#018x}"}
         return commit.make_manifest(
             generation=self.generation,

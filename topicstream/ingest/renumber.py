@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,8 +153,9 @@ def write_blocks(
     pool: ThreadPoolExecutor,
     ahead: int,
     progress: Progress,
-) -> tuple[tuple[list[dict[str, Any]], list[dict[str, Any]]], int]:
-    """Write the storage blocks of both parts: their manifest entries, in order, and the number of empty documents."""
+) -> tuple[tuple[list[dict[str, Any]], list[dict[str, Any]]], int, list[Future[None]]]:
+    """Write the storage blocks of both parts: their manifest entries, in order, the number of empty documents, and the
+    fsyncs that must have come back before a manifest names them."""
     entries: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
     writers = [
         BlockWriter(folder, part, first_rows[i], weighted, entries[i].append, pool)
@@ -191,5 +192,5 @@ def write_blocks(
         writers[HELDOUT].add(done.indptr[n:], done.words, done.counts)
         progress.step("writing blocks", i + 1, len(journal.cells))
     for writer in writers:
-        writer.close()
-    return entries, empty
+        writer.finish()
+    return entries, empty, [pool.submit(writer.sync) for writer in writers]

@@ -14,6 +14,13 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+try:  # the extra ``gzip``: inflates three times as fast as zlib, the same bytes
+    from isal import isal_zlib as inflate
+
+    INFLATE_ERROR: Any = inflate.error
+except ImportError:
+    inflate, INFLATE_ERROR = zlib, zlib.error  # type: ignore[misc]
+
 from topicstream.errors import InputError
 from topicstream.ingest.rejects import BadFile, Reject
 
@@ -64,7 +71,7 @@ class _Inflated:
 
     def _new(self) -> Any:
         if self.kind == "gz":
-            return zlib.decompressobj(wbits=31)
+            return inflate.decompressobj(wbits=31)
         return bz2.BZ2Decompressor() if self.kind == "bz2" else lzma.LZMADecompressor()
 
     def read(self, n: int) -> bytes:
@@ -192,7 +199,7 @@ class Source:
         while have < n and not self._ended:
             try:
                 part = self._stream.read(n - have)
-            except (EOFError, OSError, zlib.error, lzma.LZMAError, ValueError) as e:
+            except (EOFError, OSError, zlib.error, INFLATE_ERROR, lzma.LZMAError, ValueError) as e:
                 part, why = b"", str(e) or "it ends in the middle of the compressed data"
                 reason = f"the compressed file is damaged or truncated ({why}); get it again"
                 if not self.keep_going:
