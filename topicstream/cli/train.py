@@ -131,7 +131,10 @@ class TrainCommand(click.Command):
     help="held-out perplexity every N passes; 0: never",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="seed of every random choice")
-@click.option("--start", help="random, documents, kmeans or warm [default: the engine's first]")
+@click.option(
+    "--start",
+    help="random, documents, kmeans, best or warm [default: the engine's first; best for few topics of a big corpus]",
+)
 @click.option("--warm", type=click.Path(exists=True), help="model to start from (with --start warm)")
 @click.option("--threads", type=click.IntRange(1), help="threads [default: the processors]; never changes the result")
 @click.option(

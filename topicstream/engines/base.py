@@ -238,7 +238,7 @@ class Engine:
     name, cites    as ``topics engines`` lists them; cites names paper, authors and equation or figure
     Options        a frozen dataclass derived from ``Options``
     starts         starts it can make, the first is the default: ``random`` (a random topic a cell or token),
-                   ``documents``, ``kmeans``, ``warm``
+                   ``documents``, ``kmeans``, ``best``, ``warm``
     start_from     ``visit``: pass 0 calls ``start`` on every block with REPLACE;  ``table``: the seed table itself,
                    scaled to the corpus, is the first table and no pass 0 is made
     order          order of a pass: ``sequential`` or ``shuffled``
@@ -249,7 +249,7 @@ class Engine:
     name: ClassVar[str] = ""
     cites: ClassVar[str] = ""
     Options: ClassVar[type[Options]] = Options
-    starts: ClassVar[tuple[str, ...]] = ("documents", "random", "kmeans", "warm")
+    starts: ClassVar[tuple[str, ...]] = ("documents", "random", "kmeans", "best", "warm")
     start_from: ClassVar[str] = "visit"
     order: str = "sequential"
     default_passes: ClassVar[int] = 50

@@ -25,6 +25,7 @@ from topicstream.training.progress import Progress
 from topicstream.training.record import Record, remember, same_or_refuse
 from topicstream.training.session import Session
 from topicstream.training.stopping import Signals, Stopping
+from topicstream.training.tries import pays, tries_bytes
 from topicstream.training.warmup import warm_up
 
 
@@ -127,7 +128,7 @@ def train(
             f"{store.path} has real-valued cells and {algo} needs whole counts; use a message-passing engine such as atbp"
         )
     engine = kind(shape, make_options(kind, options or {}))
-    chosen = start or ("warm" if warm is not None else engine.starts[0])
+    chosen = start or ("warm" if warm is not None else _default_start(engine, shape))
     if chosen not in engine.starts:
         raise TopicsError(f"{algo} cannot start from {chosen!r}; it can from {', '.join(engine.starts)}")
     if (chosen == "warm") != (warm is not None):
@@ -193,6 +194,7 @@ def train(
             disk_free=shutil.disk_usage(folder).free,
             folder=str(folder),
             seeded=engine.start_from == "visit" and chosen != "random",
+            start_bytes=tries_bytes(shape, threads or machine.default_threads()) if chosen == "best" else 0,
         )
         for line in plan.lines():
             progress.say(line)
@@ -205,6 +207,12 @@ def train(
             return _passes(session, stopping, signals, checkpoint_minutes * 60, progress)
         finally:
             session.close()
+
+
+def _default_start(engine: Engine, shape: Shape) -> str:
+    """The engine's first; ``best`` in the place of ``documents`` where it pays."""
+    first = engine.starts[0]
+    return "best" if first == "documents" and "best" in engine.starts and pays(shape) else first
 
 
 def _passes(

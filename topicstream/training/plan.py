@@ -89,6 +89,7 @@ def _needs(
     tables_on_disk: bool,
     deltas_on_disk: bool,
     seeded: bool,
+    start_bytes: int,
 ) -> dict[str, int]:
     width = padded(engine.shape.topics)
     copies = 2 if engine.rule is Rule.REPLACE else 1
@@ -122,7 +123,7 @@ def _needs(
         "deltas": (0 if deltas_on_disk else (dense_slot + keep) * round_blocks)
         + block.words * (12 if deltas_on_disk else 4) * round_blocks
         + windows,
-        "threads": per_thread * threads,
+        "threads": max(per_thread * threads, start_bytes),
         "prefetch": STORAGE_BYTES * (prefetch + threads + 1),
         "vocabulary": engine.shape.words * 48,
     }
@@ -149,12 +150,13 @@ def make_plan(
     tables: str = "auto",
     disk_free: int,
     seeded: bool = True,
+    start_bytes: int = 0,
     folder: str = "",
 ) -> Plan:
     """Fit the run into ``limit`` bytes of RAM and ``disk_free`` of disk.
 
     base: resident bytes after imports and compiling; before: at their highest, until now; pass_memory: block memory of a whole pass in bytes; tables:
-    ``auto``, ``memory`` or ``disk``; seeded: pass 0 visits the blocks with rows of a seed table.  Raises DoesNotFit naming
+    ``auto``, ``memory`` or ``disk``; seeded: pass 0 visits the blocks with rows of a seed table; start_bytes: what the start itself takes.  Raises DoesNotFit naming
     the smallest limit (or what else would help); folder: whose disk that is.
     """
     tables_size = sum(table_bytes(s, engine, block.table_entries) for s in engine.tables.values())
@@ -171,7 +173,7 @@ def make_plan(
     smallest = 1 << 62
     where = f" where {folder} lies" if folder else ""
     for t, on_disk, spilled, ahead in sorted(choices, key=_slowness):
-        parts = _needs(engine, layout, block, base + COME_BACK, t, ahead, on_disk, spilled, seeded)
+        parts = _needs(engine, layout, block, base + COME_BACK, t, ahead, on_disk, spilled, seeded, start_bytes)
         on = dict(disk)
         if on_disk:
             on["tables"] = tables_size * (2 if engine.rule is Rule.REPLACE else 1)

@@ -217,8 +217,11 @@ class Session:
 
     def _seeds(self) -> Any:
         from topicstream.training.starts import make_seeds
+        from topicstream.training.tries import best_seeds
 
         topics = self.engine.shape.topics
+        if self.record.start == "best":
+            return best_seeds(self.corpus, self.grid, topics, self._seed, self._n_w, self.plan.threads)
         return make_seeds(
             self.corpus,
             self.grid,

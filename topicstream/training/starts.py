@@ -6,6 +6,7 @@ equal to within noise, and the first passes go into leaving that point).
 
     documents  K documents drawn at random, each joined by the sampled documents nearest to it
     kmeans     the same, the K drawn far from each other: Bregman k-means++ (paper 002) over a sample of documents
+    best       the best of eight short trainings on a sample (tries.py)
     warm       the topics of a fitted model, matched word by word
 
 The table is never held: it is the mean plus the few cells of the seed documents, and rows are made when asked for.

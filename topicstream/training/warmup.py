@@ -15,6 +15,7 @@ from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Out, Ro
 from topicstream.training.deltas import Deltas
 from topicstream.training.starts import compile_starts
 from topicstream.training.tables import DenseTable, aligned_zeros
+from topicstream.training.tries import compile_tries
 
 
 def _buffers(specs: dict[str, ArraySpec], block: Block) -> dict[str, np.ndarray]:
@@ -117,6 +118,7 @@ def compile_driver(engine: Engine) -> None:
 
     assert zarr.__version__ and pyarrow.parquet.__name__
     compile_starts()
+    compile_tries()
     words, topics = 4, engine.shape.topics
     vocab = np.arange(words, dtype=np.int32)
 

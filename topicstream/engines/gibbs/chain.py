@@ -56,7 +56,7 @@ class Chain(Engine):
     """
 
     Options: ClassVar[type[Options]] = GibbsOptions
-    starts: ClassVar[tuple[str, ...]] = ("random", "documents", "kmeans", "warm")
+    starts: ClassVar[tuple[str, ...]] = ("random", "documents", "kmeans", "best", "warm")
     default_passes: ClassVar[int] = 200
     default_tol: ClassVar[float] = 0.0
     accepts_weights: ClassVar[bool] = False

@@ -84,7 +84,7 @@ class SparseBeliefPropagation(Engine):
 
     name = "sparse-bp"
     cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (7), over L topics a document"
-    starts = ("documents", "kmeans", "warm")
+    starts = ("documents", "kmeans", "best", "warm")
     Options = SparseOptions
     options: SparseOptions
 

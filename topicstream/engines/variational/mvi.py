@@ -36,7 +36,7 @@ class Memoized(Sparse):
     Options: ClassVar[Any] = MemoizedOptions
     name = "mvi"
     cites = "002 (Hughes & Sudderth), section 3.4 and Alg. 2 LSparseStepForDoc"
-    starts = ("documents", "kmeans", "warm")
+    starts = ("documents", "kmeans", "best", "warm")
     tracks_bound: ClassVar[bool] = True
 
     def __init__(self, shape: Shape, options: Any) -> None:

@@ -30,7 +30,7 @@ class Stochastic(Variational):
     Options: ClassVar[Any] = StochasticOptions
     order: str = "shuffled"
     start_from: ClassVar[str] = "table"
-    starts = ("documents", "kmeans", "warm")
+    starts = ("documents", "kmeans", "best", "warm")
     default_tol: ClassVar[float] = 0.0
 
     @property

@@ -17,7 +17,7 @@ class VariationalBayes(Variational):
 
     name = "vb"
     cites = "000 (Zeng, Liu & Cao), eq. 8-10; 002 (Hughes & Sudderth), Alg. 2 DenseStepForDoc; Blei, Ng & Jordan 2003"
-    starts = ("documents", "kmeans", "warm")
+    starts = ("documents", "kmeans", "best", "warm")
     default_alpha_sum: ClassVar[float] = 2.0  # paper 000: alpha = 2 / K, beta = 0.01
     default_beta: ClassVar[float] = 0.01
     tracks_bound: ClassVar[bool] = True

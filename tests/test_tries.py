@@ -1,0 +1,148 @@
+"""The start ``best``: its kernel against a plain twin, any number of threads, and what it is for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+import topicstream
+from tests.small_store import store
+from topicstream.engines.base import Shape, padded
+from topicstream.kernels.short_training import short_training
+from topicstream.model.topic_model import TopicModel
+from topicstream.training import tries
+from topicstream.training.starts import Sample, draw_documents
+
+TOPICS, WORDS = 6, 300
+
+
+def planted(seed: int, documents: int = 500) -> tuple[list[dict[int, int]], np.ndarray]:
+    """Documents of one to three of six topics that share their frequent words, and the topics [K, W]."""
+    rng = np.random.default_rng(seed)
+    base = 1 / (np.arange(WORDS) + 3.0)
+    phi = base * rng.gamma(0.15, 1.0, (TOPICS, WORDS))
+    phi /= phi.sum(axis=1, keepdims=True)
+    out = []
+    for _ in range(documents):
+        theta = np.zeros(TOPICS)
+        theta[rng.choice(TOPICS, rng.integers(1, 4), replace=False)] = 1
+        ids, x = np.unique(rng.choice(WORDS, 60, p=theta @ phi / theta.sum()), return_counts=True)
+        out.append({int(w): int(c) for w, c in zip(ids, x)})
+    return out, phi
+
+
+def write_store(path, documents):
+    """A corpus store of these documents, none held out."""
+    counts = np.zeros((len(documents), WORDS), np.int64)
+    for d, document in enumerate(documents):
+        counts[d, list(document)] = list(document.values())
+    return store(path, counts, counts[:0])
+
+
+def sample_of(documents):
+    indptr = np.cumsum([0, *(len(d) for d in documents)]).astype(np.int64)
+    words = np.array([w for d in documents for w in d], np.int32)
+    return Sample(indptr, words, np.array([c for d in documents for c in d.values()], np.float64))
+
+
+def twin(documents, phi, alpha, beta, sweeps):
+    """Smoothed PLSA, document by document: phi [W, K] counts and the perplexity of the last sweep."""
+    phi = phi.astype(np.float64)
+    words, topics = phi.shape
+    theta = np.array([np.full(topics, sum(d.values()) / topics) for d in documents])
+    perplexity = 0.0
+    for _ in range(sweeps):
+        p, after, loglik, tokens = (phi + beta) / (phi.sum(0) + words * beta), np.zeros_like(phi), 0.0, 0
+        for d, document in enumerate(documents):
+            w, x = np.array(list(document)), np.array(list(document.values()))
+            for visit in range(2):
+                mu = (theta[d] + alpha) * p[w]
+                shares = mu / mu.sum(1, keepdims=True) * x[:, None]
+                if visit:
+                    loglik += x @ np.log(mu.sum(1) / (x.sum() + topics * alpha))
+                    tokens += x.sum()
+                    after[w] += shares
+                theta[d] = shares.sum(0)
+        phi, perplexity = after, np.exp(-loglik / tokens)
+    return phi, perplexity
+
+
+def test_a_short_training_equals_its_plain_twin():
+    documents, _ = planted(0, 40)
+    rng = np.random.default_rng(1)
+    start = np.zeros((WORDS, padded(TOPICS)), np.float32)
+    start[:, :TOPICS] = rng.gamma(1.0, 1.0, (WORDS, TOPICS))
+    sample, phi = sample_of(documents), start.copy()
+    totals = phi.sum(0, dtype=np.float64)
+    work = np.empty((40, padded(TOPICS)), np.float32), np.empty(padded(TOPICS), np.float32)
+    cells = sample.indptr, sample.words, sample.counts
+    got = short_training(*cells, phi, np.empty_like(phi), totals, *work, 0.1, 0.01, 4)
+    want, perplexity = twin(documents, start[:, :TOPICS], 0.1, 0.01, 4)
+    np.testing.assert_allclose(phi[:, :TOPICS], want, atol=2e-4)
+    np.testing.assert_allclose(totals[:TOPICS], want.sum(0), rtol=1e-5)
+    assert got == pytest.approx(perplexity, rel=1e-5) and not phi[:, TOPICS:].any()
+
+
+def test_seed_rows_are_positive_and_sum_to_the_totals_whatever_the_threads(tmp_path):
+    documents, _ = planted(2)
+    corpus = write_store(tmp_path / "c.zarr", documents)
+    n_w = np.zeros(WORDS)
+    for d in documents:
+        for w, c in d.items():
+            n_w[w] += c
+    tables = []
+    for threads in (1, 3):
+        seeds = tries.best_seeds(corpus, corpus.grid(200 * threads), TOPICS, 5, n_w, threads)
+        tables.append(seeds.rows(np.arange(WORDS, dtype=np.int32)))
+        np.testing.assert_allclose(tables[-1].sum(0, dtype=np.float64), seeds.totals, rtol=1e-4)
+    np.testing.assert_array_equal(*tables)
+    assert (tables[0][n_w > 0, :TOPICS] > 0).all() and not tables[0][:, TOPICS:].any()
+    few = tries.best_seeds(corpus, corpus.grid(), 600, 5, n_w, 2)  # more topics than documents
+    assert few.rows(np.arange(3, dtype=np.int32)).shape == (3, padded(600))
+
+
+def test_a_word_that_the_sample_does_not_have_gets_the_corpus_mean(monkeypatch, tmp_path):
+    documents, _ = planted(3)
+    corpus = write_store(tmp_path / "c.zarr", documents)
+    monkeypatch.setattr(tries, "DOCUMENTS", 20)
+    n_w = np.ones(WORDS)
+    seeds = tries.best_seeds(corpus, corpus.grid(), TOPICS, 0, n_w, 1)
+    rows = seeds.rows(np.arange(WORDS, dtype=np.int32))[:, :TOPICS]
+    chosen = draw_documents(corpus, 20, 0)
+    unseen = np.setdiff1d(np.arange(WORDS), [w for d in chosen for w in documents[d]])
+    assert len(unseen)
+    np.testing.assert_allclose(
+        rows[unseen], np.tile((1 - tries.SHARE) / WORDS * seeds.totals[:TOPICS], (len(unseen), 1)), rtol=1e-5
+    )
+
+
+def lost(model, phi):
+    """Planted topics that no topic of the model is near."""
+    found = TopicModel.open(model).probabilities(np.arange(WORDS)).T
+    cost = np.array([np.abs(found - p).sum(1) for p in phi])
+    return int((cost[linear_sum_assignment(cost)] > 0.6).sum())
+
+
+def test_best_finds_planted_topics_that_single_seeds_lose(tmp_path):
+    missed = {"kmeans": 0, "best": 0}
+    for number in range(4):
+        documents, phi = planted(10 + number)
+        corpus = write_store(tmp_path / f"{number}.zarr", documents)
+        for how in missed:
+            model = tmp_path / f"{how}-{number}"
+            topicstream.train(
+                corpus.path, model, algo="atbp", topics=TOPICS, passes=25, tol=0, start=how, options={"alpha": 0.1}
+            )
+            missed[how] += lost(model, phi)
+    assert missed["best"] < missed["kmeans"], missed
+    assert missed["best"] <= 1, missed
+
+
+def test_best_is_the_default_only_where_it_pays():
+    def shape(cells, topics):
+        return Shape(docs=10**7, words=1000, cells=cells, tokens=float(cells), topics=topics, weighted=False)
+
+    assert tries.pays(shape(tries.LEAST_CELLS, tries.MOST_TOPICS))
+    assert not tries.pays(shape(tries.LEAST_CELLS - 1, 10)) and not tries.pays(shape(10**9, tries.MOST_TOPICS + 1))
+    assert tries.tries_bytes(shape(10**9, 64), 2) < 200 << 20
