@@ -37,7 +37,9 @@ def history(model: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (model / "history.jsonl").read_text().splitlines()]
 
 
-def run(corpus: Path, algo: str, topics: int, passes: int, every: int = 1, **options: Any) -> list[dict[str, Any]]:
+def run(
+    corpus: Path, algo: str, topics: int, passes: int, every: int = 1, *, layout: dict[str, Any] | None = None, **options: Any
+) -> list[dict[str, Any]]:
     """The history of a run with held-out perplexity after each pass and ``at``: seconds of training so far."""
     with tempfile.TemporaryDirectory() as folder:
         train(
@@ -50,6 +52,7 @@ def run(corpus: Path, algo: str, topics: int, passes: int, every: int = 1, **opt
             eval_every=every,
             force=True,
             options=options,
+            **(layout or {}),
         )
         records = history(Path(folder))
     at = 0.0
