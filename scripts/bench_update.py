@@ -79,6 +79,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--heldout", default="5%")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--passes", type=int, help="of an update (default: its own)")
     parser.add_argument("--json", action="store_true", help="the figures as JSON lines instead")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-update-") as name:
@@ -146,7 +147,9 @@ def measure(given: Any, folder: Path) -> list[dict[str, Any]]:
             if p == 0:  # compiles everything, too
                 topicstream.train(corpus, model, seed=seed, progress=quiet, **settings)
                 continue
-            done, wall, cpu = timed(partial(topicstream.update, corpus, model, threads=given.threads, progress=quiet))
+            done, wall, cpu = timed(
+                partial(topicstream.update, corpus, model, passes=given.passes, threads=given.threads, progress=quiet)
+            )
             updated = {"passes": done.passes, "how": done.how, "wall": wall, "cpu": cpu}
             whole = folder / "whole"
             again = partial(topicstream.train, corpus, whole, seed=seed, progress=quiet, **settings)
