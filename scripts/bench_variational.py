@@ -38,7 +38,14 @@ def history(model: Path) -> list[dict[str, Any]]:
 
 
 def run(
-    corpus: Path, algo: str, topics: int, passes: int, every: int = 1, *, layout: dict[str, Any] | None = None, **options: Any
+    corpus: Path,
+    algo: str,
+    topics: int,
+    passes: int,
+    every: int = 1,
+    *,
+    layout: dict[str, Any] | None = None,
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """The history of a run with held-out perplexity after each pass and ``at``: seconds of training so far."""
     with tempfile.TemporaryDirectory() as folder:
