@@ -73,7 +73,16 @@ def made(work: Path, cells: str) -> Path:
     """A corpus of make_corpus.py with ten planted topics, made once."""
     store = work / f"made-{cells}.zarr"
     if not store.exists():
-        command = [sys.executable, str(HERE / "make_corpus.py"), "--cells", cells, "--topics", "10", "--out", str(store)]
+        command = [
+            sys.executable,
+            str(HERE / "make_corpus.py"),
+            "--cells",
+            cells,
+            "--topics",
+            "10",
+            "--out",
+            str(store),
+        ]
         subprocess.run(command, check=True)
     return store
 

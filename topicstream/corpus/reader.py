@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.corpus.block import Block
+from topicstream.corpus.buffers import Buffers
 from topicstream.corpus.format import (
     CELLS,
     DOCS,
@@ -106,6 +107,7 @@ class Corpus:
         self.n_words: int = manifest["n_words"]
         self.fingerprint: str = manifest["fingerprint"]
         self._verified: set[str] = set()
+        self._buffers = Buffers()
         self._gone: dict[tuple[int, int], np.ndarray] | None = None
 
     @classmethod
@@ -201,8 +203,8 @@ class Corpus:
         """Read, verify and decode one storage block."""
         entry = self.part(heldout)["blocks"][storage]
         rows, n = entry["rows"][1] - entry["rows"][0], entry["cells"]
-        gaps = np.empty(rows * CELLS, np.uint32)
-        counts = np.empty(rows * CELLS, np.float32 if self.weighted else np.int32)
+        gaps = self._buffers.take(rows, np.uint32)
+        counts = self._buffers.take(rows, np.float32 if self.weighted else np.int32)
         self._read(heldout, storage, "words", gaps)
         self._read(heldout, storage, "counts", counts)
         lengths = self.lengths(storage, heldout)
@@ -210,6 +212,10 @@ class Corpus:
         if len(gone):
             n = drop_rows(gaps[:n], counts[:n], lengths, gone)
         return _Decoded(gaps[:n], counts[:n], lengths)
+
+    def release(self) -> None:
+        """Give back the memory that is kept for the next blocks."""
+        self._buffers.release()
 
     def word_counts(self) -> np.ndarray:
         """n_w float64[W]: each word's total count over the training cells, streamed from the blocks."""

@@ -180,6 +180,7 @@ def train(
             heaviest=int(n_w.max()),
         )
         pass_memory = memory_bytes_of_pass(engine, store, grid)
+        store.release()
         machine.give_back()
         plan = make_plan(
             engine,
