@@ -59,14 +59,15 @@ class Plan:
         ]
 
 
-def table_bytes(spec: TableSpec, engine: Engine, block: BlockShape) -> int:
-    """Bytes of one copy of a table in RAM or on disk (a packed table: its densest case)."""
+def table_bytes(spec: TableSpec, engine: Engine, block: BlockShape, on_disk: bool) -> int:
+    """Bytes of one copy of a table in RAM or on disk (a packed table: its densest case; in RAM half as much again, for a
+    range that is being merged and what malloc keeps)."""
     if spec.layout == "packed":
         samples, dense = getattr(engine.options, "samples", 0), engine.shape.words * engine.shape.topics
         cells = min(block.table_entries or int(engine.shape.tokens), dense)
         cells += min(cells * samples, dense)  # the sum of the samples is a table of its own
         size = entry_bytes((block.heaviest or int(engine.shape.tokens)) * max(samples, 1), engine.shape.topics)
-        return int(cells * max(size, 6) + engine.shape.words * 24 * (2 if samples else 1))
+        return int(cells * (size if on_disk else 6) + engine.shape.words * 24 * (2 if samples else 1))
     return int(engine.shape.words * padded(engine.shape.topics) * np.dtype(spec.dtype).itemsize)
 
 
@@ -108,7 +109,7 @@ def _needs(
     round_blocks = layout.round_blocks
     tables = gathered = dense_slot = packed = 0
     for spec in engine.tables.values():
-        tables += table_bytes(spec, engine, block) * copies
+        tables += table_bytes(spec, engine, block, on_disk=False) * copies
         if spec.layout == "packed":
             packed += packed_windows(engine, block, threads, round_blocks)
         else:
@@ -173,7 +174,7 @@ def make_plan(
     ``auto``, ``memory`` or ``disk``; seeded: pass 0 visits the blocks with rows of a seed table; start_bytes: what the start itself takes.  Raises DoesNotFit naming
     the smallest limit (or what else would help); folder: whose disk that is.
     """
-    tables_size = sum(table_bytes(s, engine, block) for s in engine.tables.values())
+    tables_size = sum(table_bytes(s, engine, block, on_disk=True) for s in engine.tables.values())
     disk = {"block memory": pass_memory * (3 if pass_memory else 0), "checkpoints": tables_size * 2}
     placements = {
         "auto": [(False, False), (False, True), (True, True)],
