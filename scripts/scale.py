@@ -97,6 +97,7 @@ def block_of(engine: Engine, target: Target, constants: Constants, sample: Corpu
         int(min(target.words, cells, constants.block_words * wider)),
         longest=int(10 * target.cells / target.docs),
         table_entries=int(np.minimum(counts, engine.shape.topics).sum() * wider),
+        heaviest=int(counts.max()),
     )
 
 

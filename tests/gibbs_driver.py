@@ -10,6 +10,8 @@ from topicstream.corpus.block import Block
 from topicstream.engines.base import Key, Out, PackedRows, Scratch, Shape, padded
 from topicstream.engines.gibbs.chain import Chain
 from topicstream.kernels.packed import topic_bits
+from topicstream.kernels.packed_table import gather_packed
+from topicstream.training.packed_rows import Piece
 
 
 def random_block(seed: int, docs: int, words: int, length: int) -> Block:
@@ -32,15 +34,25 @@ def table_of(block: Block, z: np.ndarray, topics: int) -> np.ndarray:
     return n_wt
 
 
-def pack_rows(n_wt: np.ndarray, dtype: Any = np.uint32) -> PackedRows:
-    """Dense counts as packed rows, descending."""
+def pack_tight(n_wt: np.ndarray, dtype: Any = np.uint32) -> Piece:
+    """Dense counts as tight packed rows, descending."""
     bits = topic_bits(n_wt.shape[1])
     ptr, entries = [0], []
     for row in n_wt.astype(np.int64):
         held = sorted(((int(c) << bits) | t for t, c in enumerate(row) if c), reverse=True)
         entries += held
         ptr.append(len(entries))
-    return PackedRows(np.array(ptr, np.int64), np.array(entries, dtype), bits)
+    return Piece(np.arange(len(n_wt), dtype=np.int32), np.array(ptr, np.int64), np.array(entries, dtype))
+
+
+def pack_rows(n_wt: np.ndarray, dtype: Any = np.uint32) -> PackedRows:
+    """The same as an engine gets them."""
+    numbers, ptr, entries = pack_tight(n_wt, dtype)
+
+    def copy(first: int, stop: int, start: np.ndarray, arena: np.ndarray) -> None:
+        gather_packed(ptr, entries, 0, numbers[first:stop], start, arena)
+
+    return PackedRows(np.diff(ptr).astype(np.int32), topic_bits(n_wt.shape[1]), int(n_wt.max(initial=0)), copy)
 
 
 def draw(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from tests.gibbs_driver import draw, make, pack_rows, random_block, table_of, visit
+from tests.gibbs_driver import draw, make, pack_rows, pack_tight, random_block, table_of, visit
 from tests.reference.gibbs import buckets, conditional, joint_loglik, sweep
 from topicstream.corpus.block import Block
 from topicstream.engines.base import Key, Out, Rows, Scratch, Shape, padded
@@ -16,7 +18,7 @@ from topicstream.engines.gibbs.gs import GibbsSampling
 from topicstream.engines.gibbs.sparselda import SparseLDA
 from topicstream.engines.gibbs.sparselda import sweep as sparse_sweep
 from topicstream.errors import InputError, TopicsError
-from topicstream.kernels.packed import count_tokens, lay_out, slack_starts
+from topicstream.kernels.packed import count_tokens, slack_starts, topic_bits
 from topicstream.kernels.packed_simd import READ_PAST
 
 BOTH = pytest.mark.parametrize("kind", [GibbsSampling, SparseLDA], ids=["gs", "sparselda"])
@@ -36,10 +38,9 @@ def test_sparselda_draws_what_the_dense_twin_draws(topics, seed):
     engine = make(SparseLDA, block, topics, 30)
     params = {"alpha": alpha, "beta": np.array([beta])}
     for number in (1, 2):
-        rows = pack_rows(n_wt)
-        mask = (1 << rows.bits) - 1
-        entries = rows.entries.astype(np.int64)
-        lists = [[[e >> rows.bits, e & mask] for e in entries[a:b]] for a, b in zip(rows.ptr, rows.ptr[1:])]
+        _, ptr, tight = pack_tight(n_wt)
+        m, entries = topic_bits(topics), tight.astype(np.int64)
+        lists = [[[e >> m, e & (1 << m) - 1] for e in entries[a:b]] for a, b in pairwise(ptr)]
         twin = sweep(block.indptr, block.words, block.counts, z, lists, 30, alpha, beta, 5, number, block.first_doc)
         assert twin.nearest > 1e-12  # else the draw itself is a matter of rounding
         z, n_wt, out = visit(engine, block, z, n_wt, params, Key(5, number))
@@ -105,10 +106,10 @@ def test_running_sums_equal_those_from_scratch():
     z = rng.integers(0, topics, int(block.tokens)).astype(np.uint8)
     n_wt, alpha, beta = table_of(block, z, topics), rng.uniform(0.05, 0.5, topics), 0.03
     rows = pack_rows(n_wt)
-    tokens, start, length = np.empty(words, np.int32), np.empty(words, np.int64), np.empty(words, np.int32)
+    tokens, start, length = np.empty(words, np.int32), np.empty(words, np.int64), rows.length.copy()
     count_tokens(block.words, block.counts, tokens)
-    arena = np.zeros(slack_starts(rows.ptr, tokens, topics, start) + READ_PAST, np.uint32)
-    lay_out(rows.ptr, rows.entries, start, length, arena)
+    arena = np.zeros(slack_starts(length, tokens, topics, start) + READ_PAST, np.uint32)
+    rows.copy(0, words, start, arena)
     n_t, real, whole = n_wt.sum(0).astype(float), np.empty((2, topics)), np.empty((3, topics), np.int64)
     found = np.zeros(12)
     stray = sparse_sweep(

@@ -1,23 +1,27 @@
-"""Packed rows and the packed table against dense arrays of counts."""
+"""Packed rows and the packed table, in memory and on disk, against dense arrays of counts."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.gibbs_driver import pack_rows
+from tests.gibbs_driver import pack_tight
 from topicstream.engines.base import Scratch, SparseDelta, TableSpec
 from topicstream.errors import StoreError, TopicsError
 from topicstream.kernels.jit import kernel
+from topicstream.kernels.moves import count_assigned, count_moves
 from topicstream.kernels.packed import rise, sink, sort_by_count, topic_bits
 from topicstream.kernels.packed_simd import READ_PAST, find, passing, row_mass
+from topicstream.training import packed_rows
 from topicstream.training.packed_table import PackedTable
 
 SPEC = TableSpec(dtype="int32", layout="packed", delta="sparse", row_mass=True)
+PLACES = pytest.mark.parametrize("place", ["memory", "disk"])
 
 
 def serial(work, n):
@@ -137,50 +141,78 @@ def delta_of(change: np.ndarray) -> tuple[np.ndarray, SparseDelta]:
     return vocab, SparseDelta(ptr, topic, change[rows, topic].astype(np.int32))
 
 
+def table_for(counts: np.ndarray, place: str, folder: Path, most: int = 0, name: str = "phi") -> PackedTable:
+    """An empty table whose rows are to sum to those of ``counts``."""
+    path = folder / f"{name}.rows" if place == "disk" else None
+    return PackedTable(SPEC, *counts.shape, serial, counts.sum(1).astype(float), path, most)
+
+
 def dense(table: PackedTable) -> np.ndarray:
     return np.concatenate([rows.copy() for _, rows in table.pieces()])[:, : table.topics]
 
 
-@settings(max_examples=25, deadline=None)
+def tight(table: PackedTable, vocab: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(ptr, entries) of rows as a block would have them, copied by two."""
+    rows = table.rows(vocab, Scratch())
+    ptr = np.append(0, np.cumsum(rows.length, dtype=np.int64))
+    entries, half = np.full(ptr[-1], -1).astype(np.uint64), len(vocab) // 2
+    rows.copy(0, half, ptr[:half], entries)
+    rows.copy(half, len(vocab), ptr[half:-1], entries)
+    assert (entries >> np.uint64(rows.bits)).max(initial=0) <= rows.largest
+    return ptr, entries
+
+
+@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10**6), words=st.integers(1, 150), topics=st.sampled_from([1, 4, 40]), blocks=st.integers(1, 4)
 )
-def test_a_table_is_the_sum_of_its_deltas(tmp_path_factory, seed, words, topics, blocks):
+@PLACES
+def test_a_table_is_the_sum_of_its_deltas(place, seed, words, topics, blocks):
     rng = np.random.default_rng(seed)
     truth = rng.poisson(0.8, (words, topics)).astype(np.int64)
-    table = PackedTable(SPEC, words, topics, serial, truth.sum(1).astype(float))
-    table.scatter([delta_of(truth)])
-    for _ in range(3):
-        share = truth.copy()
-        deltas = []
-        for _ in range(blocks):  # each block moves tokens of its own
-            own = rng.binomial(share, 0.4)
-            share -= own
-            moved = np.stack([rng.multinomial(n, np.full(topics, 1 / topics)) for n in own.sum(1)])
-            deltas.append(moved - own)
-        table.scatter([delta_of(d) for d in deltas])
-        truth = truth + sum(deltas)
-        np.testing.assert_array_equal(dense(table), truth)
-        assert table.settle()[0] == 0
-        np.testing.assert_array_equal(table.totals[:topics], truth.sum(0))
-        values, times = np.unique(truth[truth > 0], return_counts=True)
-        np.testing.assert_array_equal(table.histogram, (values, times))
-    vocab = np.flatnonzero(rng.random(words) < 0.5).astype(np.int32)
-    rows = table.rows(vocab, Scratch())
-    for u, w in enumerate(vocab):
-        row = rows.entries[rows.ptr[u] : rows.ptr[u + 1]]
-        assert (np.diff(row.astype(np.int64) >> rows.bits) <= 0).all()
-        np.testing.assert_array_equal(dense_row(row, len(row), rows.bits, topics), truth[w])
-    path = tmp_path_factory.mktemp("table") / "phi.rows"
-    table.save(path)
-    again = PackedTable(SPEC, words, topics, serial)
-    again.load(path)
-    np.testing.assert_array_equal(dense(again), truth)
+    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed_rows, "PIECE", int(rng.integers(1, 500)))
+        folder = Path(name)
+        table = table_for(truth, place, folder)
+        table.scatter([delta_of(truth)])
+        for _ in range(3):
+            share = truth.copy()
+            deltas = []
+            for _ in range(blocks):  # each block moves tokens of its own
+                own = rng.binomial(share, 0.4)
+                share -= own
+                moved = np.stack([rng.multinomial(n, np.full(topics, 1 / topics)) for n in own.sum(1)])
+                deltas.append(moved - own)
+            table.scatter([delta_of(d) for d in deltas])
+            truth = truth + sum(deltas)
+            np.testing.assert_array_equal(dense(table), truth)
+            assert table.settle()[0] == 0
+            np.testing.assert_array_equal(table.totals[:topics], truth.sum(0))
+            values, times = np.unique(truth[truth > 0], return_counts=True)
+            np.testing.assert_array_equal(table.histogram, (values, times))
+        vocab = np.flatnonzero(rng.random(words) < 0.5).astype(np.int32)
+        bits, (ptr, entries) = topic_bits(topics), tight(table, vocab)
+        for u, w in enumerate(vocab):
+            row = entries[ptr[u] : ptr[u + 1]]
+            assert (np.diff(row.astype(np.int64) >> bits) <= 0).all()
+            np.testing.assert_array_equal(dense_row(row, len(row), bits, topics), truth[w])
+        table.save(folder / "saved")
+        for other in ("memory", "disk"):
+            again = table_for(truth, other, folder, name="again")
+            again.load(folder / "saved")
+            np.testing.assert_array_equal(dense(again), truth)
+            np.testing.assert_array_equal(tight(again, vocab)[1], entries)
+            again.save(folder / "again")
+            assert (folder / "again").read_bytes() == (folder / "saved").read_bytes()
+            again.close()
+        table.close()
+        assert not list(folder.glob("*.rows"))
 
 
-def test_memory_falls_with_the_entries():
-    table = PackedTable(SPEC, 100, 64, serial)
+@PLACES
+def test_memory_falls_with_the_entries(place, tmp_path):
     spread = np.ones((100, 64), np.int64)
+    table = table_for(spread, place, tmp_path)
     table.scatter([delta_of(spread)])
     before = table.nbytes
     gathered = np.zeros_like(spread)
@@ -190,38 +222,49 @@ def test_memory_falls_with_the_entries():
     assert before - table.nbytes == 100 * 63 * 4
 
 
-def test_counts_past_32_bits_widen_the_range():
+@PLACES
+def test_counts_past_32_bits(place, tmp_path):
     topics = 64  # 6 bits: counts to 2^26 - 1 fit
-    table = PackedTable(SPEC, 200, topics, serial)
     change = np.zeros((200, topics), np.int64)
     change[5, 7], change[150, 2] = (1 << 26) - 1, 9
-    table.scatter([delta_of(change)])
-    assert table.rows(np.array([5], np.int32), Scratch()).entries.dtype == np.uint32
     more = np.zeros_like(change)
     more[5, 7] = 1
-    table.scatter([delta_of(more)])
+    table = table_for(change + more, place, tmp_path)
+    table.scatter([delta_of(change)])
+    entries = np.empty(2, np.uint32)
     rows = table.rows(np.array([5, 150], np.int32), Scratch())
-    assert rows.entries.dtype == np.uint64
-    assert list(rows.entries.astype(int)) == [((1 << 26) << 6) | 7, (9 << 6) | 2]
-    assert table.rows(np.array([150], np.int32), Scratch()).entries.dtype == np.uint32
+    assert rows.largest == (1 << 26) - 1
+    rows.copy(0, 2, np.arange(2), entries)
+    assert list(entries.astype(int)) == [(((1 << 26) - 1) << 6) | 7, (9 << 6) | 2]
+    table.scatter([delta_of(more)])
+    assert list(tight(table, np.array([5, 150], np.int32))[1].astype(int)) == [((1 << 26) << 6) | 7, (9 << 6) | 2]
     table.settle()
     np.testing.assert_array_equal(table.histogram, ([9, 1 << 26], [1, 1]))
+    table.save(tmp_path / "saved")
+    for other in ("memory", "disk"):
+        again = table_for(change + more, other, tmp_path, name="again")
+        again.load(tmp_path / "saved")
+        np.testing.assert_array_equal(dense(again), change + more)
+        again.save(tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == (tmp_path / "saved").read_bytes()
 
 
-def test_samples_are_averaged_and_survive_a_checkpoint(tmp_path: Path):
+@PLACES
+def test_samples_are_averaged_and_survive_a_checkpoint(place, tmp_path: Path):
     rng = np.random.default_rng(0)
-    states = [rng.poisson(1.0, (70, 9)).astype(np.int64) for _ in range(3)]
-    table = PackedTable(SPEC, 70, 9, serial)
-    last = np.zeros_like(states[0])
+    first = rng.poisson(1.0, (70, 9)).astype(np.int64)
+    states = [first, *(rng.permuted(first, axis=1) for _ in range(2))]
+    table = table_for(first, place, tmp_path, 3)
+    last = np.zeros_like(first)
     for state in states:
         table.scatter([delta_of(state - last)])
         table.take_sample()
         last = state
     np.testing.assert_array_equal(table.totals[:9], last.sum(0))
-    assert [int(v) for v in table.rows(np.arange(70, dtype=np.int32), Scratch()).ptr[-1:]] == [(last > 0).sum()]
-    table.save(tmp_path / "rows")
-    again = PackedTable(SPEC, 70, 9, serial)
-    again.load(tmp_path / "rows")
+    assert len(tight(table, np.arange(70, dtype=np.int32))[1]) == (last > 0).sum()
+    table.save(tmp_path / "saved")
+    again = table_for(first, place, tmp_path, 3, "again")
+    again.load(tmp_path / "saved")
     for held in (table, again):
         np.testing.assert_allclose(dense(held), np.mean(states, 0), rtol=1e-6)
         np.testing.assert_allclose(held.shown_totals[:9], np.mean(states, 0).sum(0), rtol=1e-12)
@@ -229,37 +272,78 @@ def test_samples_are_averaged_and_survive_a_checkpoint(tmp_path: Path):
         np.testing.assert_allclose(held.dense(ids, out)[:, :9], np.mean(states, 0)[ids], rtol=1e-6)
 
 
-def test_a_table_that_has_grown_takes_over_its_first_rows(tmp_path: Path):
+@PLACES
+def test_a_table_that_has_grown_takes_over_its_first_rows(place, tmp_path: Path):
     rng = np.random.default_rng(4)
     for words, more in ((1, 5), (70, 70), (100, 333)):
         counts = rng.poisson(1.0, (words, 6)).astype(np.int64)
-        table = PackedTable(SPEC, words, 6, serial)
+        table = table_for(counts, place, tmp_path)
         table.scatter([delta_of(counts)])
-        table.save(tmp_path / "rows")
-        grown = PackedTable(SPEC, more, 6, serial)
-        grown.load_head(tmp_path / "rows", words)
-        np.testing.assert_array_equal(dense(grown), np.vstack([counts, np.zeros((more - words, 6))]))
+        table.save(tmp_path / "saved")
+        whole = np.vstack([counts, np.zeros((more - words, 6), np.int64)])
+        grown = table_for(whole, place, tmp_path, name="grown")
+        grown.load_head(tmp_path / "saved", words)
+        np.testing.assert_array_equal(dense(grown), whole)
 
 
-def test_wrong_deltas_and_files_are_refused(tmp_path: Path):
-    table = PackedTable(SPEC, 10, 4, serial)
+@PLACES
+def test_wrong_deltas_and_files_are_refused(place, tmp_path: Path):
+    counts = np.ones((10, 4), np.int64)
+    table = table_for(counts, place, tmp_path)
     change = np.zeros((10, 4), np.int64)
     change[2, 1] = -1
     with pytest.raises(TopicsError, match="came out negative"):
         table.scatter([delta_of(change)])
-    table.save(tmp_path / "rows")
+    table.save(tmp_path / "saved")
     with pytest.raises(StoreError, match="not the rows of a table of 11 words"):
-        PackedTable(SPEC, 11, 4, serial).load(tmp_path / "rows")
-    (tmp_path / "rows").write_bytes((tmp_path / "rows").read_bytes()[:60])
+        table_for(np.ones((11, 4), np.int64), place, tmp_path).load(tmp_path / "saved")
+    (tmp_path / "saved").write_bytes((tmp_path / "saved").read_bytes()[:60])
     with pytest.raises(StoreError, match="shorter"):
-        PackedTable(SPEC, 10, 4, serial).load(tmp_path / "rows")
+        table_for(counts, place, tmp_path).load(tmp_path / "saved")
+
+
+def test_a_scratch_file_cut_short_is_named(tmp_path: Path):
+    counts = np.ones((10, 4), np.int64)
+    table = table_for(counts, "disk", tmp_path)
+    table.scatter([delta_of(counts)])
+    with open(tmp_path / "phi.rows", "r+b") as f:
+        f.truncate(40)
+    with pytest.raises(StoreError, match=r"phi\.rows: a table on disk is shorter"):
+        tight(table, np.arange(10, dtype=np.int32))
 
 
 def test_packing_round_trip():
     n_wt = np.array([[0, 3, 1], [0, 0, 0], [7, 0, 7]])
-    rows = pack_rows(n_wt)
-    table = PackedTable(SPEC, 3, 3, serial)
+    table = PackedTable(SPEC, 3, 3, serial, n_wt.sum(1).astype(float))
     table.fill(lambda a, b: n_wt[a:b])
-    got = table.rows(np.arange(3, dtype=np.int32), Scratch())
-    np.testing.assert_array_equal(got.ptr, rows.ptr)
-    np.testing.assert_array_equal(np.sort(got.entries), np.sort(rows.entries))
+    ptr, entries = tight(table, np.arange(3, dtype=np.int32))
+    expected = pack_tight(n_wt)
+    np.testing.assert_array_equal(ptr, expected.ptr)
+    np.testing.assert_array_equal(np.sort(entries), np.sort(expected.entries))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6), cells=st.integers(0, 60), words=st.integers(1, 12), topics=st.sampled_from([1, 3, 50])
+)
+def test_moves_are_what_the_topics_say(seed, cells, words, topics):
+    rng = np.random.default_rng(seed)
+    word, counts = rng.integers(0, words, cells).astype(np.int32), rng.integers(1, 5, cells).astype(np.int32)
+    owner = np.repeat(word, counts)
+    before, after = (rng.integers(0, topics, len(owner)).astype(np.uint8) for _ in range(2))
+    change = np.zeros((words, topics), np.int64)
+    np.add.at(change, (owner, after), 1)
+
+    def counted(kernel, size, *of):
+        work, first, ptr = np.zeros(topics, np.int32), np.empty(words, np.int64), np.empty(words + 1, np.int64)
+        topic, value = np.empty(size, np.int32), np.empty(size, np.int32)
+        used = kernel(word, counts, *of, work, first, ptr, topic, value)
+        assert not work.any() and ptr[-1] == used
+        found, rows = np.zeros((words, topics), np.int64), np.repeat(np.arange(words), np.diff(ptr))
+        assert len(set(zip(rows, topic[:used]))) == used and value[:used].all()
+        found[rows, topic[:used]] = value[:used]
+        return found
+
+    np.testing.assert_array_equal(counted(count_assigned, len(owner), after), change)
+    np.add.at(change, (owner, before), -1)
+    np.testing.assert_array_equal(counted(count_moves, 2 * int((before != after).sum()), before, after), change)

@@ -52,6 +52,23 @@ def test_a_table_several_times_the_limit(tmp_path):
     assert last["rss_peak_bytes"] < limit
 
 
+@pytest.mark.parametrize("name", ["gs", "sparselda"])
+def test_packed_tables_on_disk(corpus, tmp_path, name):
+    """A thousand topics: within the limit, and the bits of tables in memory."""
+    limit = 400 << 20
+    with memory_cgroup(limit) as group:
+        done = run_in(group, train(corpus, tmp_path / "disk", 1000, "400M", "--algo", name, "--tables", "disk"))
+    assert done.returncode == 0, done.stderr
+    assert "tables on disk" in done.stderr
+    last = json.loads((tmp_path / "disk" / "history.jsonl").read_text().splitlines()[-1])
+    assert last["rss_peak_bytes"] < limit
+    with memory_cgroup(2 << 30) as group:
+        more = ["--algo", name, "--tables", "memory", "--threads", "1"]
+        done = run_in(group, train(corpus, tmp_path / "memory", 1000, "2G", *more))
+    assert "tables in memory" in done.stderr
+    assert content_hash(tmp_path / "disk") == content_hash(tmp_path / "memory")
+
+
 @pytest.mark.parametrize("topics", [10, 200, 1000])
 @pytest.mark.parametrize("limit", ["250M", "320M", "500M"])
 def test_finishes_or_refuses(corpus, tmp_path, topics, limit):

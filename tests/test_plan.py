@@ -64,13 +64,12 @@ def test_what_has_to_fit_does(name, topics, limit):
     small = machine.parse_bytes(limit) < 1 << 30
     if small and dense_messages(name):
         pytest.skip("stores K numbers a cell")
-    if small and topics == 1000 and name in ("gs", "sparselda"):
-        with pytest.raises(DoesNotFit, match="smallest limit"):  # packed rows have no place on disk
-            plan_for(name, topics, machine.parse_bytes(limit))
-        return
     _, plan = plan_for(name, topics, machine.parse_bytes(limit))
     assert plan.total <= machine.parse_bytes(limit)
     assert plan.total >= BASE + (12 << 20)
+    if topics == 1000:
+        _, plan = plan_for(name, topics, machine.parse_bytes(limit), tables="disk")
+        assert plan.tables_on_disk and plan.total <= machine.parse_bytes(limit) and plan.disk["tables"]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -86,6 +85,14 @@ def test_more_memory_is_never_planned_worse(name):
         assert speed >= last
         last = speed
     assert (plan.threads, plan.tables_on_disk, plan.deltas_on_disk, plan.prefetch) == (2, False, False, 2)
+
+
+@pytest.mark.parametrize("name", ["gs", "sparselda"])
+def test_packed_tables_go_to_disk_where_memory_has_no_room(name):
+    _, plan = plan_for(name, 1000, 400 << 20)
+    assert plan.tables_on_disk and plan.disk["tables"] >= 4 * TABLE_ENTRIES[1000]
+    with pytest.raises(DoesNotFit, match="with --tables memory: the smallest limit"):
+        plan_for(name, 1000, 400 << 20, tables="memory")
 
 
 def test_a_refusal_names_a_limit_that_is_enough():

@@ -73,6 +73,29 @@ def test_kill_9_at_twenty_instants(corpus, tmp_path):
     assert content_hash(model) == expected
 
 
+@pytest.mark.parametrize("name", ["gs", "sparselda"])
+def test_kill_9_with_packed_tables_on_disk(corpus, tmp_path, name):
+    """Killed in the middle of writing rows in place: nothing of that is taken up again."""
+    more = ["--algo", name, "--tables", "disk", "--passes", "8", "--round-blocks", "2"]
+    whole, model = tmp_path / "whole", tmp_path / "model"
+    subprocess.run(command(corpus, whole, *more, "--tables", "memory"), check=True, capture_output=True)
+    length = (whole / "finished.json").stat().st_mtime - (whole / "training.json").stat().st_mtime
+    rng = random.Random(7)
+    for _ in range(5):
+        (model / "work" / "phi-table.rows").unlink(missing_ok=True)  # of the run before
+        process = subprocess.Popen(command(corpus, model, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(model / "work" / "phi-table.rows", 60)
+        try:
+            process.wait(rng.uniform(0.1, 0.6) * length)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    done = subprocess.run(command(corpus, model, *more), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert content_hash(model) == content_hash(whole)
+    assert not (model / "work" / "phi-table.rows").exists()
+
+
 def test_a_damaged_checkpoint_is_named(corpus, tmp_path):
     model = tmp_path / "model"
     subprocess.run(command(corpus, model), check=True, capture_output=True)

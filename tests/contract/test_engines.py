@@ -26,6 +26,17 @@ TOPICS = 5
 QUIET = Progress(-1)
 
 
+class Listening(Progress):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(-1)
+        self.said: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+
 def variants() -> list[tuple[str, dict]]:
     """Each engine with its default options, and once with every value of a ``schedule`` option."""
     found: list[tuple[str, dict]] = []
@@ -59,7 +70,7 @@ def run(corpus: Path, model: Path, name: str, options: dict, **given):
         "threads": 1,
         "seed": 1,
     }
-    return train(corpus, model, algo=name, options=options, progress=QUIET, **{**settings, **given})
+    return train(corpus, model, algo=name, options=options, **{"progress": QUIET, **settings, **given})
 
 
 @pytest.fixture(scope="module")
@@ -138,18 +149,21 @@ class TestEveryEngine:
             "    if rounds == int(sys.argv[5]): signal.raise_signal(signal.SIGTERM)\n"
             "passes.PassRunner._scatter = stop\n"
             "import json\n"
-            "try: run(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4]))\n"
+            "given = sys.argv[1:]\n"
+            "try: run(Path(given[0]), Path(given[1]), given[2], json.loads(given[3]), tables='disk')\n"
             "except loop.Interrupted as e: sys.exit(e.exit_code)\n"
         )
         args = [sys.executable, "-c", code, str(planted[0]), str(tmp_path / "model"), name, json.dumps(options), "5"]
         stopped = subprocess.run(args, cwd=Path(__file__).parents[2], capture_output=True, text=True)
         assert stopped.returncode == 143, stopped.stderr
-        run(planted[0], tmp_path / "model", name, options)
+        run(planted[0], tmp_path / "model", name, options)  # what was on disk goes on in memory
         assert content_hash(tmp_path / "model") == expected
 
     def test_tables_on_disk_hold_the_same_bits(self, name, options, planted, plain, tmp_path):
         _, expected = plain(name, options)
-        run(planted[0], tmp_path / "model", name, options, tables="disk", threads=2)
+        told = Listening()
+        run(planted[0], tmp_path / "model", name, options, tables="disk", threads=2, progress=told)
+        assert any("tables on disk" in line for line in told.said)
         assert content_hash(tmp_path / "model") == expected
 
     def test_recovers_planted_topics(self, name, options, planted, tmp_path):

@@ -19,7 +19,7 @@ register); padding stays zero.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -128,13 +128,20 @@ class Rows(NamedTuple):
     scale: float = 1.0
 
 
-class PackedRows(NamedTuple):
-    """Rows of a packed table: local word u has the entries ``entries[ptr[u] .. ptr[u+1]]``, each ``count << bits | topic``,
-    descending in count.  ptr: int64[U+1]; entries: uint32 or uint64, a copy."""
+@dataclass(frozen=True)
+class PackedRows:
+    """Rows of a packed table, which the engine has copied to where it works on them: they are held nowhere else.
 
-    ptr: np.ndarray
-    entries: np.ndarray
+    length    int32[U], read-only: entries of local word u, each ``count << bits | topic``, descending in count
+    largest   no count in the table is larger
+    copy      copy(first, stop, start int64[stop - first], arena uint32|uint64[...]): rows first..stop-1 to where ``start``
+              says; the arena's entries must hold ``largest``
+    """
+
+    length: np.ndarray
     bits: int
+    largest: int
+    copy: Callable[[int, int, np.ndarray, np.ndarray], None]
 
 
 @dataclass

@@ -14,8 +14,10 @@ import numpy as np
 from topicstream.corpus.format import CELLS, DOCS
 from topicstream.engines.base import BlockShape, Engine, Layout, Rule, TableSpec, padded
 from topicstream.errors import DoesNotFit
+from topicstream.kernels.packed import entry_bytes
 from topicstream.machine import format_bytes
 from topicstream.training.deltas import SPILL_WINDOW
+from topicstream.training.packed_rows import PIECE
 
 PREFETCH = 2
 STORAGE_BYTES = CELLS * 8 + DOCS * 4
@@ -57,13 +59,24 @@ class Plan:
         ]
 
 
-def table_bytes(spec: TableSpec, engine: Engine, entries: int = 0) -> int:
-    """Bytes of one copy of a table in RAM or on disk (a packed table: its densest case, ``entries`` or one a token)."""
+def table_bytes(spec: TableSpec, engine: Engine, block: BlockShape, on_disk: bool) -> int:
+    """Bytes of one copy of a table in RAM or on disk (a packed table: its densest case; in RAM half as much again, for a
+    range that is being merged and what malloc keeps)."""
     if spec.layout == "packed":
-        cells = entries or min(engine.shape.tokens, engine.shape.words * engine.shape.topics)
-        copies = 2 if getattr(engine.options, "samples", 0) else 1  # the sum of the samples is a table of its own
-        return copies * int(cells * 4 * 1.5 + engine.shape.words * 24)
+        samples, dense = getattr(engine.options, "samples", 0), engine.shape.words * engine.shape.topics
+        cells = min(block.table_entries or int(engine.shape.tokens), dense)
+        cells += min(cells * samples, dense)  # the sum of the samples is a table of its own
+        size = entry_bytes((block.heaviest or int(engine.shape.tokens)) * max(samples, 1), engine.shape.topics)
+        return int(cells * (size if on_disk else 6) + engine.shape.words * 24 * (2 if samples else 1))
     return int(engine.shape.words * padded(engine.shape.topics) * np.dtype(spec.dtype).itemsize)
+
+
+def packed_windows(engine: Engine, block: BlockShape, threads: int, round_blocks: int) -> int:
+    """RAM that a packed table on disk takes: where its rows are and how long, a piece a thread as it was and as it will
+    be, and what the round's deltas add to it."""
+    copies = 2 if getattr(engine.options, "samples", 0) else 1
+    piece = 3 * 8 * (PIECE + engine.shape.topics)
+    return 24 * engine.shape.words * copies + piece * threads + 2 * engine.keep_bytes(block) * round_blocks
 
 
 def memory_bytes(engine: Engine, block: BlockShape) -> int:
@@ -94,10 +107,12 @@ def _needs(
     width = padded(engine.shape.topics)
     copies = 2 if engine.rule is Rule.REPLACE else 1
     round_blocks = layout.round_blocks
-    tables = gathered = dense_slot = 0
+    tables = gathered = dense_slot = packed = 0
     for spec in engine.tables.values():
-        tables += table_bytes(spec, engine, block.table_entries) * copies
-        if spec.layout == "dense":
+        tables += table_bytes(spec, engine, block, on_disk=False) * copies
+        if spec.layout == "packed":
+            packed += packed_windows(engine, block, threads, round_blocks)
+        else:
             gathered += block.words * width * np.dtype(spec.dtype).itemsize
         if spec.delta == "dense" and spec.layout == "dense":
             dense_slot += block.words * width * 4
@@ -119,7 +134,7 @@ def _needs(
         windows = SPILL_WINDOW * (1 if tables_on_disk else threads)
     parts = {
         "interpreter": base,
-        "tables": (16 << 20) if tables_on_disk else tables,
+        "tables": (packed or 16 << 20) if tables_on_disk else tables,
         "deltas": (0 if deltas_on_disk else (dense_slot + keep) * round_blocks)
         + block.words * (12 if deltas_on_disk else 4) * round_blocks
         + windows,
@@ -159,16 +174,13 @@ def make_plan(
     ``auto``, ``memory`` or ``disk``; seeded: pass 0 visits the blocks with rows of a seed table; start_bytes: what the start itself takes.  Raises DoesNotFit naming
     the smallest limit (or what else would help); folder: whose disk that is.
     """
-    tables_size = sum(table_bytes(s, engine, block.table_entries) for s in engine.tables.values())
+    tables_size = sum(table_bytes(s, engine, block, on_disk=True) for s in engine.tables.values())
     disk = {"block memory": pass_memory * (3 if pass_memory else 0), "checkpoints": tables_size * 2}
-    packed = any(s.layout == "packed" for s in engine.tables.values())
     placements = {
         "auto": [(False, False), (False, True), (True, True)],
         "memory": [(False, False), (False, True)],
         "disk": [(True, False), (True, True)],
     }[tables]
-    if packed:
-        placements = [(False, False), (False, True)]
     choices = [(t, *where, ahead) for where in placements for t in range(threads, 0, -1) for ahead in (PREFETCH, 0)]
     smallest = 1 << 62
     where = f" where {folder} lies" if folder else ""

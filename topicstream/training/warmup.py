@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from topicstream import machine
 from topicstream.corpus.block import Block
 from topicstream.corpus.format import from_gaps, localise, number_words
 from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Out, Rows, Scratch, SparseDelta, padded
+from topicstream.kernels.file_rows import read_rows, write_rows
 from topicstream.training.deltas import Deltas
 from topicstream.training.starts import compile_starts
 from topicstream.training.tables import DenseTable, aligned_zeros
@@ -85,13 +87,16 @@ def compile_kernels(engine: Engine, weighted: bool) -> None:
     if tiny:
         from topicstream.training.packed_table import PackedTable
 
-        spec = engine.tables["phi"]
-        table = PackedTable(spec, min(engine.shape.words, 64), engine.shape.topics, one_by_one)
+        spec, few = engine.tables["phi"], min(engine.shape.words, 64)
+        table = PackedTable(spec, few, engine.shape.topics, one_by_one, np.full(few, 2.0))
         table.scatter([(block.vocab, first.delta["phi"])])
         rows = {"phi": table.rows(block.vocab, Scratch())}
         totals = {"phi": table.totals}
         table.settle()
         table.dense(block.vocab, np.empty((words, width), np.float32))
+        if getattr(engine.options, "samples", 0):
+            table.take_sample()
+        compile_file_rows()
     else:
         rows = {}
         for name, spec in engine.tables.items():
@@ -108,6 +113,18 @@ def one_by_one(work: Callable[[int], None], n: int) -> None:
     """work(0) .. work(n-1), in this thread."""
     for i in range(n):
         work(i)
+
+
+def compile_file_rows() -> None:
+    """Compile what reads and writes packed rows on disk, on a file of two rows in memory."""
+    fd = os.memfd_create("rows")
+    try:
+        numbers, ptr, length = np.arange(2, dtype=np.int32), np.arange(3), np.ones(2, np.int32)
+        entries, window = np.arange(2, dtype=np.uint32), np.empty(8, np.uint32)
+        write_rows(fd, ptr[:2] * 4, 4, numbers, ptr, entries.view(np.uint8))
+        read_rows(fd, ptr[:2] * 4, length, 4, numbers, window, ptr[:-1], entries)
+    finally:
+        os.close(fd)
 
 
 def compile_driver(engine: Engine) -> None:

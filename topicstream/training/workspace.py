@@ -28,12 +28,13 @@ def new_tables(engine: Engine, role: str, work: Path, plan: Plan, workers: Worke
     tables: dict[str, Any] = {}
     words, topics = engine.shape.words, engine.shape.topics
     for name, spec in engine.tables.items():
+        path = work / f"{name}-{role}.rows" if plan.tables_on_disk else None
         if spec.layout == "packed":
             from topicstream.training.packed_table import PackedTable
 
-            tables[name] = PackedTable(spec, words, topics, workers.run_ranges, n_w)
+            most = getattr(engine.options, "samples", 0)
+            tables[name] = PackedTable(spec, words, topics, workers.run_ranges, n_w, path, most)
         else:
-            path = work / f"{name}-{role}.rows" if plan.tables_on_disk else None
             tables[name] = DenseTable(spec, words, topics, n_w, path, workers.run_ranges)
     return tables
 

@@ -20,11 +20,13 @@ from topicstream.engines.base import (
     SparseDelta,
     TableSpec,
     option,
+    padded,
 )
 from topicstream.errors import InputError, TopicsError
 from topicstream.kernels.count_priors import BINS, learn_alpha, learn_beta, words_loglik
 from topicstream.kernels.draws import random_topics, seeded_topics
-from topicstream.kernels.packed import count_assigned, topic_bits
+from topicstream.kernels.moves import count_assigned, count_moved, count_moves
+from topicstream.kernels.packed import entry_bytes
 
 LOWEST, HIGHEST = 1e-5, 100.0  # bounds of a learned prior
 
@@ -103,8 +105,10 @@ class Chain(Engine):
 
     def block_cells(self) -> int:
         """At least 32 blocks a pass where possible: rows are copied in and out once a block, so blocks are larger than
-        those of the engines that read rows in place; bounded so that the copies fit beside the table in 300 MB."""
-        return int(min(max(self.shape.cells // 32, 1 << 16), 1 << 18))
+        those of the engines that read rows in place; bounded so that the copies fit beside the table in 300 MB, and from
+        256 topics on by 2^26 / K, so that 512 MB do for a thousand topics."""
+        cells = min(max(self.shape.cells // 32, 1 << 16), 1 << 18)
+        return int(max(min(cells, (1 << 26) // padded(self.shape.topics)), 1 << 12))
 
     def start(
         self,
@@ -137,27 +141,32 @@ class Chain(Engine):
             )
         else:
             random_topics(block.indptr, block.counts, k, key.seed, key.pass_number, block.first_doc, z)
-        out.delta["phi"] = self._assigned(block, z, out)
+        out.delta["phi"] = self._changes(block, None, z, out)
 
-    def _assigned(self, block: Block, z: np.ndarray, out: Out) -> SparseDelta:
-        """z as counts by word and topic."""
-        n, k = int(block.tokens), self.shape.topics
+    def _changes(self, block: Block, before: np.ndarray | None, after: np.ndarray, out: Out) -> SparseDelta:
+        """What the counts by word and topic change by when the tokens' topics go from ``before`` (None: no topics yet) to
+        ``after``, both uint[tokens]."""
+        n = int(block.tokens) if before is None else 2 * count_moved(before, after)
         ptr = out.keep.array("ptr", block.n_words + 1, np.int64)
         topic, value = out.scratch.array("topic", n, np.int32), out.scratch.array("value", n, np.int32)
-        order, first = out.scratch.array("order", n, np.int32), out.scratch.array("first", block.n_words + 1, np.int64)
-        used = count_assigned(block.words, block.counts, z, np.zeros(k, np.int32), first, order, ptr, topic, value)
-        return keep_delta(out, ptr, topic[:used], value[:used])
+        first = out.scratch.array("first", block.n_words, np.int64)
+        tally = np.zeros(self.shape.topics, np.int32), first, ptr, topic, value
+        if before is None:
+            used = count_assigned(block.words, block.counts, after, *tally)
+        else:
+            used = count_moves(block.words, block.counts, before, after, *tally)
+        kept_topic = out.keep.array("delta topic", used, np.int32)
+        kept_value = out.keep.array("delta value", used, np.int32)
+        kept_topic[:], kept_value[:] = topic[:used], value[:used]
+        return SparseDelta(ptr, kept_topic, kept_value)
 
     def scratch_bytes(self, block: BlockShape) -> int:
-        """The gathered rows, and the changes as they are found: two for a token that moved."""
-        return self._row_bytes(block) + 20 * block.tokens + 32 * block.words + 96 * self.shape.topics
+        """The changes as they are found: two for a token that moved."""
+        return 16 * block.tokens + 32 * block.words + 96 * self.shape.topics
 
-    def _row_bytes(self, block: BlockShape, more: int = 0) -> int:
-        """The block's packed rows at their largest, with ``more`` entries beside; 8 bytes an entry where a count may leave
-        no room for the topic in 4."""
-        entries = min(block.words * self.shape.topics, (block.table_entries or int(self.shape.tokens)) + more)
-        heaviest = block.heaviest or int(self.shape.tokens)
-        return entries * (4 if heaviest < 1 << (32 - topic_bits(self.shape.topics)) else 8)
+    def entry_bytes(self, block: BlockShape) -> int:
+        """Of a packed entry in a block, at most."""
+        return entry_bytes((block.heaviest or int(self.shape.tokens)) + block.tokens, self.shape.topics)
 
     def keep_bytes(self, block: BlockShape) -> int:
         return 16 * block.tokens + 8 * block.words
@@ -199,11 +208,3 @@ class Chain(Engine):
             params["beta"][0] = learn_beta(beta, counts, times, n_k, self.shape.words, LOWEST, HIGHEST)
         found["alpha_sum"], found["beta"] = float(params["alpha"].sum()), float(params["beta"][0])
         return found
-
-
-def keep_delta(out: Out, ptr: np.ndarray, topic: np.ndarray, value: np.ndarray) -> SparseDelta:
-    """A SparseDelta in ``out.keep``, of the size it has."""
-    kept_topic = out.keep.array("delta topic", len(topic), np.int32)
-    kept_value = out.keep.array("delta value", len(value), np.int32)
-    kept_topic[:], kept_value[:] = topic, value
-    return SparseDelta(ptr, kept_topic, kept_value)

@@ -24,12 +24,15 @@ from typing import Any
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.engines.base import LANES, BlockShape, Key, Out, PackedRows, padded
-from topicstream.engines.gibbs.chain import Chain, keep_delta
+from topicstream.engines.base import LANES, BlockShape, Key, Out, PackedRows, Scratch, padded
+from topicstream.engines.gibbs.chain import Chain
 from topicstream.kernels.count_priors import close_document
 from topicstream.kernels.jit import fast_kernel, kernel
-from topicstream.kernels.packed import dense_differences, expand_packed
+from topicstream.kernels.packed import entry_bytes
+from topicstream.kernels.packed_table import expand_packed
 from topicstream.kernels.rng import bits, step, stream, uniform
+
+SPREAD = 1 << 19  # packed entries that are spread out into dense rows at once
 
 
 @fast_kernel
@@ -147,7 +150,7 @@ class GibbsSampling(Chain):
         z, scratch, stats = out.memory["z"], out.scratch, out.stats
         z[:] = memory["z"]
         dense = scratch.array("dense rows", (u, wide), np.int32)
-        expand_packed(phi.ptr, phi.entries, np.arange(u), phi.bits, dense)
+        self._spread(phi, dense, scratch)
         n_t = scratch.array("n_t", k, np.float64)
         n_t[:] = totals["phi"][:k]
         coef = scratch.array("coefficients", wide, np.float64)
@@ -161,12 +164,24 @@ class GibbsSampling(Chain):
         )  # fmt: skip
         stats["loglik"][0], stats["kept"][0], stats["tokens"][0] = found[0], found[4], found[8]
         stats["documents"][:], stats["doc_loglik"][0] = found[5:7], found[7]
-        n = int(block.tokens)
-        ptr = out.keep.array("ptr", u + 1, np.int64)
-        topic, value = scratch.array("topic", 2 * n, np.int32), scratch.array("value", 2 * n, np.int32)
-        used = dense_differences(phi.ptr, phi.entries, dense, phi.bits, k, ptr, topic, value)
-        out.delta["phi"] = keep_delta(out, ptr, topic[:used], value[:used])
+        out.delta["phi"] = self._changes(block, memory["z"], z, out)
+
+    def _spread(self, phi: PackedRows, dense: np.ndarray, scratch: Scratch) -> None:
+        """The packed rows as dense rows int32[U, padded(K)], some at a time."""
+        ptr = scratch.array("row ends", len(phi.length) + 1, np.int64)
+        ptr[0] = 0
+        np.cumsum(phi.length, out=ptr[1:])
+        dtype = f"u{entry_bytes(phi.largest, self.shape.topics)}"
+        first = 0
+        while first < len(dense):
+            stop = max(int(np.searchsorted(ptr, ptr[first] + SPREAD, side="right")) - 1, first + 1)
+            part = ptr[first : stop + 1] - ptr[first]
+            entries = scratch.array("packed entries", int(part[-1]), dtype)
+            phi.copy(first, stop, part[:-1], entries)
+            expand_packed(part, entries, np.arange(stop - first), phi.bits, dense[first:stop])
+            first = stop
 
     def scratch_bytes(self, block: BlockShape) -> int:
-        """Dense rows of the block beside what every sampler holds."""
-        return super().scratch_bytes(block) + block.words * padded(self.shape.topics) * 4
+        """Dense rows of the block, and the packed rows that are spread out at once, beside what every sampler holds."""
+        packed = max(SPREAD, self.shape.topics) * self.entry_bytes(block) + 8 * block.words
+        return super().scratch_bytes(block) + block.words * padded(self.shape.topics) * 4 + packed

@@ -31,11 +31,11 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import BlockShape, Key, Out, PackedRows
-from topicstream.engines.gibbs.chain import Chain, keep_delta
+from topicstream.engines.gibbs.chain import Chain
 from topicstream.errors import TopicsError
 from topicstream.kernels.count_priors import close_document
 from topicstream.kernels.jit import fast_kernel, kernel
-from topicstream.kernels.packed import count_tokens, differences, lay_out, most, rise, sink, slack_starts
+from topicstream.kernels.packed import count_tokens, entry_bytes, rise, sink, slack_starts
 from topicstream.kernels.packed_simd import READ_PAST, find, passing, row_mass
 from topicstream.kernels.rng import bits, step, stream, uniform
 from topicstream.kernels.simd import fetch
@@ -278,10 +278,11 @@ class SparseLDA(Chain):
         tokens = scratch.array("word tokens", u, np.int32)
         start, length = scratch.array("row start", u, np.int64), scratch.array("row length", u, np.int32)
         count_tokens(block.words, block.counts, tokens)
-        entries = slack_starts(phi.ptr, tokens, k, start)
-        fits = most(phi.ptr, phi.entries, tokens, m) < 1 << (32 - m)
-        arena = scratch.array("arena", entries + READ_PAST, np.uint32 if fits else np.uint64)
-        lay_out(phi.ptr, phi.entries, start, length, arena)
+        length[:] = phi.length
+        entries = slack_starts(length, tokens, k, start)
+        size = entry_bytes(phi.largest + int(tokens.max(initial=0)), k)
+        arena = scratch.array("arena", entries + READ_PAST, f"u{size}")
+        phi.copy(0, u, start, arena)
         n_t = scratch.array("n_t", k, np.float64)
         n_t[:] = totals["phi"][:k]
         real = scratch.array("coefficients", (2, k), np.float64)
@@ -301,13 +302,10 @@ class SparseLDA(Chain):
             )
         stats["loglik"][0], stats["draws"][:], stats["kept"][0] = found[0], found[1:4], found[4]
         stats["documents"][:], stats["doc_loglik"][0], stats["tokens"][0] = found[5:7], found[7], found[8]
-        n = int(block.tokens)
-        ptr = out.keep.array("ptr", u + 1, np.int64)
-        topic, value = scratch.array("topic", 2 * n, np.int32), scratch.array("value", 2 * n, np.int32)
-        work, seen = np.zeros(k, np.int32), scratch.array("seen", 2 * k, np.int64)
-        used = differences(phi.ptr, phi.entries, start, length, arena, m, work, seen, ptr, topic, value)
-        out.delta["phi"] = keep_delta(out, ptr, topic[:used], value[:used])
+        out.delta["phi"] = self._changes(block, memory["z"], z, out)
 
     def scratch_bytes(self, block: BlockShape) -> int:
         """The arena beside what every sampler holds: the rows with room for what may enter, a row begins a cache line."""
-        return super().scratch_bytes(block) + self._row_bytes(block, block.tokens) + 64 * block.words
+        most = (block.table_entries or int(self.shape.tokens)) + block.tokens
+        entries = min(block.words * self.shape.topics, most) + 16 * block.words
+        return super().scratch_bytes(block) + entries * self.entry_bytes(block)

@@ -1,0 +1,105 @@
+"""What a sweep did, from the topics of its tokens alone: counts by word and topic, or the change of them.
+
+Each is a counting sort by word, then a tally a word in an array of all topics; the topics of a word come in the order in
+which its tokens name them first.
+
+    words, counts  int32[nnz]   local word and tokens of each cell       topic, value  int32[changes]  what comes out
+    z              uint[tokens] topics, cell after cell                   ptr           int64[U+1]     word u: ptr[u] .. ptr[u+1]
+    first          int64[U]     scratch                                   work          int32[K] zeros, zero again on return
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.kernels.jit import kernel
+
+
+@kernel
+def _places(first):
+    """Numbers of each word -> where each begins."""
+    at = np.int64(0)
+    for u in range(len(first)):
+        n = first[u]
+        first[u] = at
+        at += n
+
+
+@kernel
+def _tally(first, work, ptr, topic, value):
+    """topic[..first[u]]: the word's topics up to the next word's, t for one more and ~t for one less.  They are replaced by
+    the topics whose count changes; what is written is never ahead of what is read."""
+    begin = np.int64(0)
+    w = np.int64(0)
+    ptr[0] = 0
+    for u in range(len(first)):
+        end = first[u]
+        for j in range(begin, end):
+            t = topic[j]
+            if t >= 0:
+                work[t] += 1
+            else:
+                work[~t] -= 1
+        for j in range(begin, end):
+            t = topic[j]
+            if t < 0:
+                t = ~t
+            if work[t] != 0:
+                topic[w] = t
+                value[w] = work[t]
+                work[t] = 0
+                w += 1
+        begin = end
+        ptr[u + 1] = w
+    return w
+
+
+@kernel
+def count_assigned(words, counts, z, work, first, ptr, topic, value):
+    """Counts by word and topic of a block's tokens; topic, value: int32[tokens].  Returns the entries written."""
+    first[:] = 0
+    for c in range(len(words)):
+        first[words[c]] += counts[c]
+    _places(first)
+    i = 0
+    for c in range(len(words)):
+        u = words[c]
+        for _ in range(counts[c]):
+            topic[first[u]] = z[i]
+            first[u] += 1
+            i += 1
+    return _tally(first, work, ptr, topic, value)
+
+
+@kernel
+def count_moves(words, counts, before, after, work, first, ptr, topic, value):
+    """Change of the counts by word and topic when the tokens' topics go from ``before`` to ``after``; topic, value:
+    int32[2 * tokens that moved].  Returns the entries written."""
+    first[:] = 0
+    i = 0
+    for c in range(len(words)):
+        for _ in range(counts[c]):
+            if before[i] != after[i]:
+                first[words[c]] += 2
+            i += 1
+    _places(first)
+    i = 0
+    for c in range(len(words)):
+        u = words[c]
+        for _ in range(counts[c]):
+            if before[i] != after[i]:
+                at = first[u]
+                topic[at] = ~np.int32(before[i])
+                topic[at + 1] = after[i]
+                first[u] = at + 2
+            i += 1
+    return _tally(first, work, ptr, topic, value)
+
+
+@kernel
+def count_moved(before, after):
+    """Tokens whose topic is another one."""
+    n = 0
+    for i in range(len(before)):
+        n += before[i] != after[i]
+    return n
