@@ -222,6 +222,29 @@ def test_choose_exchanges_the_best_newcomer_for_the_weakest():
     np.testing.assert_array_equal(wanted, want)
 
 
+@pytest.mark.parametrize("gain", [0.5, 32.0])
+def test_choose_equals_the_plain_python_of_it(gain):
+    rng = np.random.default_rng(3)
+    docs, k_all, width = 20, 40, 16
+    topics = np.array([rng.choice(k_all, width, replace=False) for _ in range(docs)]).astype(np.uint16)
+    theta = (rng.random((docs, width)) ** 4 * 20).astype(np.float32)
+    chosen = np.where(np.arange(docs) % 3, np.cumsum(np.arange(docs) % 3 > 0) - 1, -1).astype(np.int32)
+    scores = (rng.random((docs, 48)) * 8).astype(np.float32)
+    alpha = rng.uniform(0.02, 0.1, k_all)
+    want = topics.copy()
+    for d in np.flatnonzero(chosen >= 0):
+        bids = np.float32(gain) * alpha.astype(np.float32) * scores[chosen[d], :k_all]
+        outside = sorted(set(range(k_all)) - set(topics[d].tolist()), key=lambda k: -bids[k])
+        for k, j in zip(outside, np.argsort(theta[d], kind="stable"), strict=False):
+            if bids[k] <= theta[d, j]:
+                break
+            want[d, j] = k
+    got = np.empty_like(topics)
+    kernels.choose(scores, chosen, topics, theta, alpha, np.float32(gain), got)
+    np.testing.assert_array_equal(got, want)
+    assert (got != topics).any()
+
+
 def test_learned_priors_move_and_stay_in_reach():
     x, _ = planted(300, 120, 5, 60, 3)
     driver = started(x, 20, sparsity=16, learn_priors=True)
