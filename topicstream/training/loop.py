@@ -163,7 +163,7 @@ def train(
             for warning in same_or_refuse(folder, record):
                 progress.say(f"warning: {warning}")
         began = time.monotonic()
-        warmed = warm_up(engine, store.weighted)
+        warmed = warm_up(engine, store.weighted, chosen)
         if warmed.compiled:
             progress.say(f"compiled in {time.monotonic() - began:.1f} s")
             if compiled is not None and kept():

@@ -38,13 +38,15 @@ class Warmed:
     compiled: bool
 
 
-def warm_up(engine: Engine, weighted: bool) -> Warmed:
-    """Load or compile every kernel of ``engine`` on a tiny made corpus, in this thread."""
+def warm_up(engine: Engine, weighted: bool, start: str = "") -> Warmed:
+    """Load or compile every kernel of ``engine`` and of ``start`` on a tiny made corpus, in this thread."""
     from numba.core import event
 
     earlier = machine.peak_bytes()
     with event.install_recorder("numba:compile") as compiled:
         compile_driver(engine)
+        if start == "best":
+            compile_tries()
         compile_kernels(engine, weighted)
     peak = machine.peak_bytes()
     if peak == earlier:  # of something that this process did before
@@ -135,7 +137,6 @@ def compile_driver(engine: Engine) -> None:
 
     assert zarr.__version__ and pyarrow.parquet.__name__
     compile_starts()
-    compile_tries()
     words, topics = 4, engine.shape.topics
     vocab = np.arange(words, dtype=np.int32)
 
