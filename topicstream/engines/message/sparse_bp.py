@@ -9,8 +9,9 @@ L bytes a cell whatever K is.  The decisions (measured by scripts/bench_message.
                  likelihood, summed over the words that they are strong for, and change places with the weakest inside
                  (20news, K = 100, 30 passes: 2632; never reopened 2679; every 2 or 8 passes 2635, 2632).
                  How eagerly (``gain``) decides quality on short documents.  acl, K = 100, 20 passes: gain 2 1465, 32
-                 1402, 64 1367 (every 2 passes 1396, 1376; gain 8 every pass 1446), dense bp 1430; at most a quarter of
-                 the topics exchanged at one look: 1459 whatever the gain.  20news every 2 passes, 2 and 32: 2642, 2609.
+                 1402, 48 1379, 64 1367 (dense bp 1430), 60 passes: 1351, 1336, 1323; wiki articles, 100 passes: 32, 48
+                 and 64 give 4405, 4406, 4412; 20news, 50 passes: 32 2564, 64 2558.  With a look every pass 128 is
+                 unstable; at most a quarter of the topics exchanged at one look: 1459 on acl whatever the gain.
     L            one a corpus and a multiple of 16, the lanes of a register; the cut is per document, not per cell.
                  20news, K = 100, 50 passes: L = 16 2604, 32 2595, dense 2608.  Wiki articles, K = 500, 40 passes:
                  L = 16 3845, 32 3752.
@@ -77,7 +78,7 @@ class SparseOptions(Options):
         1.0, "a message that would move by no more than this many steps stays; -1: move all", min=-1.0, advanced=True
     )
     reopen: int = option(4, "passes between two looks at the topics outside a document's own", min=1, advanced=True)
-    gain: float = option(32.0, "how eagerly topics from outside enter a document", min=0.0, advanced=True)
+    gain: float = option(64.0, "how eagerly topics from outside enter a document", min=0.0, advanced=True)
     reach: float = option(
         0.05, "topics within this share of a word's strongest bid for its documents", min=0.0, max=1.0, advanced=True
     )
