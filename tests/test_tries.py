@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
@@ -144,5 +146,8 @@ def test_best_is_the_default_only_where_it_pays():
         return Shape(docs=10**7, words=1000, cells=cells, tokens=float(cells), topics=topics, weighted=False)
 
     assert tries.pays(shape(tries.LEAST_CELLS, tries.MOST_TOPICS))
+    wide = Shape(docs=10**7, words=141_043, cells=5 * 10**8, tokens=6e8, topics=tries.MOST_TOPICS, weighted=False)
+    assert not tries.pays(wide)  # 200 MB for one try: a limit of 300 MB would refuse what it holds without
+    assert tries.pays(replace(wide, topics=10))
     assert not tries.pays(shape(tries.LEAST_CELLS - 1, 10)) and not tries.pays(shape(10**9, tries.MOST_TOPICS + 1))
     assert tries.tries_bytes(shape(10**9, 64), 2) < 200 << 20

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,7 @@ def train(
             disk_free=shutil.disk_usage(folder).free,
             folder=str(folder),
             seeded=engine.start_from == "visit" and chosen != "random",
-            start_bytes=tries_bytes(shape, threads or machine.default_threads()) if chosen == "best" else 0,
+            start_bytes=partial(tries_bytes, shape) if chosen == "best" else None,
         )
         for line in plan.lines():
             progress.say(line)

@@ -6,7 +6,7 @@ size, round width or start, which decide the result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,7 +102,7 @@ def _needs(
     tables_on_disk: bool,
     deltas_on_disk: bool,
     seeded: bool,
-    start_bytes: int,
+    start_bytes: Callable[[int], int] | None,
 ) -> dict[str, int]:
     width = padded(engine.shape.topics)
     copies = 2 if engine.rule is Rule.REPLACE else 1
@@ -138,7 +138,7 @@ def _needs(
         "deltas": (0 if deltas_on_disk else (dense_slot + keep) * round_blocks)
         + block.words * (12 if deltas_on_disk else 4) * round_blocks
         + windows,
-        "threads": max(per_thread * threads, start_bytes),
+        "threads": max(per_thread * threads, start_bytes(threads) if start_bytes else 0),
         "prefetch": STORAGE_BYTES * (prefetch + threads + 1),
         "vocabulary": engine.shape.words * 48,
     }
@@ -165,13 +165,13 @@ def make_plan(
     tables: str = "auto",
     disk_free: int,
     seeded: bool = True,
-    start_bytes: int = 0,
+    start_bytes: Callable[[int], int] | None = None,
     folder: str = "",
 ) -> Plan:
     """Fit the run into ``limit`` bytes of RAM and ``disk_free`` of disk.
 
     base: resident bytes after imports and compiling; before: at their highest, until now; pass_memory: block memory of a whole pass in bytes; tables:
-    ``auto``, ``memory`` or ``disk``; seeded: pass 0 visits the blocks with rows of a seed table; start_bytes: what the start itself takes.  Raises DoesNotFit naming
+    ``auto``, ``memory`` or ``disk``; seeded: pass 0 visits the blocks with rows of a seed table; start_bytes: what the start itself takes, by threads.  Raises DoesNotFit naming
     the smallest limit (or what else would help); folder: whose disk that is.
     """
     tables_size = sum(table_bytes(s, engine, block, on_disk=True) for s in engine.tables.values())

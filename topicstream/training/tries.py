@@ -15,7 +15,7 @@ import numpy as np
 from topicstream.corpus.reader import Corpus, Grid
 from topicstream.engines.base import Shape, padded
 from topicstream.kernels.short_training import short_training
-from topicstream.training import starts
+from topicstream.training.starts import SHARE as SEED_SHARE
 from topicstream.training.starts import Sample, Seeds, draw_documents, far_apart, make_seeds
 
 TRIES = 8
@@ -23,13 +23,16 @@ SWEEPS = 30
 DOCUMENTS, CELLS = 10_000, 1_000_000  # of the sample, at most
 ALPHA, BETA = 0.1, 0.01
 SHARE = 0.9  # of a seed topic that was learned on the sample; the rest, and all of a word not in it, is the corpus mean
-MOST_TOPICS, LEAST_CELLS = 64, 20_000_000
-"""``best`` is the default where it costs little: up to so many topics, from so many cells on (the passes it saves make up for it)."""
+MOST_TOPICS, LEAST_CELLS, MOST_BYTES = 64, 20_000_000, 80 << 20
+"""``best`` is the default where it costs little: up to so many topics, from so many cells on (the passes it saves make up for
+it), and when one thread's tries fit beside the rest in the smallest limits (a start decides the result, so it may not
+depend on the limit)."""
 
 
 def pays(shape: Shape) -> bool:
     """Whether the tries cost little beside the passes to come."""
-    return shape.topics <= MOST_TOPICS and shape.cells >= LEAST_CELLS
+    few = shape.topics <= MOST_TOPICS and shape.cells >= LEAST_CELLS
+    return few and tries_bytes(shape, 1) <= MOST_BYTES
 
 
 def sample_size(docs: int, cells: int) -> int:
@@ -74,13 +77,13 @@ def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: in
     width = padded(topics)
 
     def one(number: int) -> tuple[float, np.ndarray, np.ndarray]:
-        centres = far_apart(sample, mean, topics, seed + number * 1_000_003, starts.SHARE)
+        centres = far_apart(sample, mean, topics, seed + number * 1_000_003, SEED_SHARE)
         scale = float(sample.lengths.sum()) / topics
         phi = np.zeros((len(words), width), np.float32)
-        phi[:, :topics] = ((1 - starts.SHARE) * scale * mean[words])[:, None]
+        phi[:, :topics] = ((1 - SEED_SHARE) * scale * mean[words])[:, None]
         for k in range(topics):
             cells = sample.cells(int(centres[k]))
-            phi[local[cells], k] += (starts.SHARE * scale * sample.counts[cells] / sample.counts[cells].sum()).astype(
+            phi[local[cells], k] += (SEED_SHARE * scale * sample.counts[cells] / sample.counts[cells].sum()).astype(
                 np.float32
             )
         totals = phi.sum(axis=0, dtype=np.float64)
@@ -104,7 +107,7 @@ def best_seeds(corpus: Corpus, grid: Grid, topics: int, seed: int, n_w: np.ndarr
     """The seed table of ``best``; that of ``kmeans`` where the documents are too few to learn from."""
     sample = Sample.read(corpus, grid, draw_documents(corpus, sample_size(corpus.n_docs, corpus.n_cells), seed))
     mean = np.maximum(n_w / n_w.sum(), 1e-300)
-    if len(far_apart(sample, mean, topics, seed, starts.SHARE)) < topics:
+    if len(far_apart(sample, mean, topics, seed, SEED_SHARE)) < topics:
         return make_seeds(corpus, grid, "kmeans", topics, seed, n_w)
     return best_of(sample, n_w, topics, seed, threads)
 
