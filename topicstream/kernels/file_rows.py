@@ -22,8 +22,8 @@ _intrinsic: Any = intrinsic  # its own annotations hide that numba passes the fi
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
-def _call(name: str) -> Any:
-    """The system's pread or pwrite of (fd, array, first byte of the array, bytes, offset in the file) -> int64."""
+def _system(name: str) -> Any:
+    """The system's pread or pwrite, of (fd, array, first byte of the array, bytes, offset in the file) -> int64."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         fd, array, at, size, offset = args
@@ -33,23 +33,17 @@ def _call(name: str) -> Any:
         function = cgutils.get_or_insert_function(builder.module, kind, name)
         return builder.call(function, [builder.trunc(fd, _I32), place, size, offset])
 
-    return generate
+    @_intrinsic
+    def call(typing_context, fd, array, at, size, offset):
+        if not (isinstance(array, types.Array) and array.layout == "C"):
+            return None
+        i = types.int64
+        return i(i, array, i, i, i), generate
+
+    return call
 
 
-@_intrinsic
-def _pread(typing_context, fd, array, at, size, offset):
-    if not (isinstance(array, types.Array) and array.layout == "C"):
-        return None
-    i = types.int64
-    return i(i, array, i, i, i), _call("pread")
-
-
-@_intrinsic
-def _pwrite(typing_context, fd, array, at, size, offset):
-    if not (isinstance(array, types.Array) and array.layout == "C"):
-        return None
-    i = types.int64
-    return i(i, array, i, i, i), _call("pwrite")
+_pread, _pwrite = _system("pread"), _system("pwrite")
 
 
 @kernel

@@ -7,6 +7,7 @@ is follows from the words' tokens alone, and the file is no longer than the dens
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import os
 import threading
@@ -16,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 
 from topicstream.engines.base import Scratch
-from topicstream.errors import StoreError
 from topicstream.kernels.file_rows import read_rows, write_rows
 from topicstream.kernels.packed import entry_bytes, topic_bits
 from topicstream.kernels.packed_table import gather_packed
@@ -41,7 +41,7 @@ def ranges_of(words: int) -> np.ndarray:
     return np.append(np.arange(0, words, max(1, -(-words // RANGES))), words).astype(np.int64)
 
 
-class Held:
+class Held(abc.ABC):
     """What both places have in common: [W, K] rows, at first empty.
 
     n_w      float64[W], what a row sums to; times: rows that hold the sum of so many such tables
@@ -68,22 +68,22 @@ class Held:
         with self._lock:
             self.largest = max(self.largest, largest)
 
+    @abc.abstractmethod
     def take(self, i: int, wanted: np.ndarray | None = None) -> Piece:
         """Rows of piece ``i``: those ``wanted`` (int32 word ids, in any order; None: all), perhaps with others."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def put(self, i: int, piece: Piece) -> None:
         """Other rows for words of piece ``i``, all that ``take`` gave.  Several threads may put different pieces."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def copy(self, vocab: np.ndarray, start: np.ndarray, arena: np.ndarray, scratch: Scratch) -> None:
         """Copy the rows of vocab (int32[U], ascending) to arena[start[u]..] (uint32 or uint64, where ``largest`` fits)."""
-        raise NotImplementedError
 
     @property
+    @abc.abstractmethod
     def nbytes(self) -> int:
         """Bytes of the rows."""
-        raise NotImplementedError
 
     def clear(self) -> None:
         """All rows empty."""
@@ -180,10 +180,10 @@ class HeldInFile(Held):
         size = self._types[i].itemsize
         failed = read_rows(self._fd, self._offset, self.length, size, numbers, window, start, out)
         if failed >= 0:
-            word = numbers[failed]
-            row = np.empty(self.length[word], self._types[i])  # once more, to hear what the system says
-            read_all(self._fd, row, int(self._offset[word]), f"{self._path}: a table on disk")
-            raise StoreError(f"{self._path}: a table on disk could not be read; start again from the last checkpoint")
+            for j in range(failed, len(numbers)):  # once more, to hear what the system says
+                row = np.empty(self.length[numbers[j]], self._types[i])
+                read_all(self._fd, row, int(self._offset[numbers[j]]), f"{self._path}: a table on disk")
+                out[start[j] : start[j] + len(row)] = row
 
     @property
     def nbytes(self) -> int:
