@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.listening import Listening
 from tests.planted import draw, store
 from topicstream import machine
 from topicstream.engines import engines, find
@@ -138,17 +139,6 @@ def test_spilled_deltas_are_read_back(tmp_path):
     again = spill.put(made[2], Scratch())
     assert (again.value[:] == made[2].value).all()
     spill.close()
-
-
-class Listening(Progress):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        super().__init__(-1)
-        self.said: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.said.append(line)
 
 
 @pytest.mark.parametrize("name", ["sparse-bp", "mvi", "gs", "sparselda", "atbp"])

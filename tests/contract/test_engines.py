@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
+from tests.listening import Listening
 from tests.planted import draw, store
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
@@ -24,17 +25,6 @@ from topicstream.training.progress import Progress
 
 TOPICS = 5
 QUIET = Progress(-1)
-
-
-class Listening(Progress):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        super().__init__(-1)
-        self.said: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.said.append(line)
 
 
 def variants() -> list[tuple[str, dict]]:
