@@ -15,7 +15,11 @@ from topicstream.cli.train import seconds
 @click.option("--model", envvar="TOPICS_MODEL", default="model", show_default=True, help="folder of the model")
 @click.option("--out", type=click.Path(), help="write the new model there and leave the old one [default: replace it]")
 @click.option("--passes", type=click.IntRange(1), help="passes at most [default: 15; 20 where every block starts anew]")
-@click.option("--tol", type=click.FloatRange(0), help="stop when training perplexity changes by less, twice running")
+@click.option(
+    "--tol",
+    type=click.FloatRange(0),
+    help="stop when training perplexity changes by less, twice running [default: 0.3 of the engine's]",
+)
 @click.option("--max-time", callback=seconds, metavar="TIME", help="stop after the pass in which this time is over")
 @click.option("--eval-every", type=click.IntRange(0), default=0, metavar="N", help="held-out perplexity every N passes")
 @click.option("--threads", type=click.IntRange(1), help="threads [default: the processors]; never changes the result")

@@ -31,9 +31,13 @@ from topicstream.training.loop import make_options, train
 from topicstream.training.progress import Progress
 
 PASSES, WARM_PASSES = 15, 20
-"""Passes of an update at most, carried and warm; it stops before when training perplexity settles.  Carried, it
-settles after nine to fifteen on acl, within 1 % of a full training (scripts/bench_update.py; stopped at ten, 1.1 % in one of
-four steps); on small corpora more passes make held-out perplexity worse again."""
+"""Passes of an update at most, carried and warm; it stops before when training perplexity settles.  Carried,
+fourteen or fifteen end within 1 % of a full training on acl (scripts/bench_update.py; stopped at ten, 1.1 % in one of four
+steps); on small corpora more passes make held-out perplexity worse again."""
+
+SETTLED = 0.3
+"""Of the engine's own tolerance: an update moves less from pass to pass than a training from seeds, and has not settled
+when that would stop it."""
 
 WARM_SHARE = 0.25
 """Of the topics that blocks are started from: the model's, the rest is the corpus mean.  Topics as they stand are fitted to
@@ -77,6 +81,8 @@ def train_on(
     if earlier is not None and Path(earlier).exists():
         shape = Shape(store.n_docs, store.n_words, store.n_cells, float(store.n_tokens), topics, store.weighted)
         why = check(earlier, store, kind(shape, make_options(kind, manifest["options"]))) or ""
+    if limits.get("tol") is None:
+        limits["tol"] = SETTLED * kind.default_tol
     began = Path(run) / "training.json"
     if began.exists():  # a run that began warm stays so, even if the earlier run has come back
         why = why or ("" if (Path(run) / "carried.json").exists() or not _started(Path(run)) else "it began warm")
