@@ -6,6 +6,8 @@ never across a storage block.  It is a function of the corpus and of those two n
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +22,7 @@ from topicstream.corpus.buffers import Buffers
 from topicstream.corpus.format import (
     CELLS,
     DOCS,
+    KINDS,
     SCHEMA,
     chunk_path,
     drop_rows,
@@ -144,20 +147,20 @@ class Corpus:
     def n_tokens(self) -> float:
         return self.part()["tokens"]
 
-    def _read(self, heldout: bool, storage: int, kind: str, out: np.ndarray) -> None:
+    def _read(self, heldout: bool, storage: int, kind: str, out: np.ndarray, room: np.ndarray | None = None) -> None:
         part = "heldout" if heldout else "train"
         entry = self.part(heldout)["blocks"][storage]
         width = DOCS if kind == "lengths" else CELLS
         for r, (size, crc) in enumerate(entry["files"][kind]):
             row = entry["rows"][0] + r
             what = f"block {storage} of {part} ({kind})"
-            read_chunk(chunk_path(self.path, part, kind, row), size, crc, out[r * width : (r + 1) * width], what)
+            read_chunk(chunk_path(self.path, part, kind, row), size, crc, out[r * width : (r + 1) * width], what, room)
 
-    def lengths(self, storage: int, heldout: bool = False) -> np.ndarray:
+    def lengths(self, storage: int, heldout: bool = False, room: np.ndarray | None = None) -> np.ndarray:
         """Cells on disk of each document of one storage block (removed ones included), uint32[docs]."""
         entry = self.part(heldout)["blocks"][storage]
         out = np.empty(DOCS * (entry["rows"][1] - entry["rows"][0]), np.uint32)
-        self._read(heldout, storage, "lengths", out)
+        self._read(heldout, storage, "lengths", out, room)
         lengths = out[: entry["docs"]]
         if int(lengths.sum(dtype=np.int64)) != entry["cells"]:
             raise StoreError(
@@ -205,13 +208,30 @@ class Corpus:
         rows, n = entry["rows"][1] - entry["rows"][0], entry["cells"]
         gaps = self._buffers.take(rows, np.uint32)
         counts = self._buffers.take(rows, np.float32 if self.weighted else np.int32)
-        self._read(heldout, storage, "words", gaps)
-        self._read(heldout, storage, "counts", counts)
-        lengths = self.lengths(storage, heldout)
+        room = self._buffers.take(1, np.uint32)
+        self._read(heldout, storage, "words", gaps, room)
+        self._read(heldout, storage, "counts", counts, room)
+        lengths = self.lengths(storage, heldout, room)
+        del room
         gone = self._rows_gone(heldout, storage)
         if len(gone):
             n = drop_rows(gaps[:n], counts[:n], lengths, gone)
         return _Decoded(gaps[:n], counts[:n], lengths)
+
+    def will_read(self, storage: int, heldout: bool = False) -> None:
+        """Ask the system to read one storage block into its cache, without waiting for it.  Does nothing where that cannot
+        be asked, and raises nothing: whoever reads the block meets what is wrong with it."""
+        part, entry = "heldout" if heldout else "train", self.part(heldout)["blocks"][storage]
+        if not hasattr(os, "posix_fadvise"):
+            return
+        for kind in KINDS:
+            for row in range(*entry["rows"]):
+                with contextlib.suppress(OSError):
+                    fd = os.open(chunk_path(self.path, part, kind, row), os.O_RDONLY)
+                    try:
+                        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_WILLNEED)
+                    finally:
+                        os.close(fd)
 
     def release(self) -> None:
         """Give back the memory that is kept for the next blocks."""
