@@ -64,7 +64,7 @@ def disk(data: Path, work: Path) -> None:
             rows.append([store.stem, topics, *disk_row(store, work, topics)])
     heading(
         "A pass from disk against a pass from memory",
-        "aTBP on 10,000 enwiki articles (5 M cells: five storage blocks) and on a made corpus; disk: page cache dropped before every read",
+        "aTBP on 10,000 enwiki articles (5 M cells: five storage blocks) and on a made corpus; disk: the store's page cache dropped before every pass",
     )
     table(["corpus", "K", "s a pass, memory", "s a pass, disk", "disk / memory", "spread"], rows)
 
@@ -87,6 +87,23 @@ def made(work: Path, cells: str) -> Path:
     return store
 
 
+class Forgetting(Progress):
+    """Silent; drops a store's chunks from the page cache after every pass, its seconds taken already."""
+
+    def __init__(self, store: Path) -> None:
+        super().__init__(-1)
+        corpus = Corpus.open(store)
+        rows = [b["rows"][0] for b in corpus.part()["blocks"]]
+        self._files = [chunk_path(store, "train", kind, row) for row in rows for kind in KINDS]
+
+    def end_pass(self, record: dict[str, Any]) -> None:
+        super().end_pass(record)
+        for path in self._files:
+            fd = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
+
+
 def disk_row(store: Path, work: Path, topics: int) -> list[str]:
     """Seconds a pass from memory and from disk, their ratio and its spread."""
     read = Corpus.decode
@@ -97,23 +114,14 @@ def disk_row(store: Path, work: Path, topics: int) -> list[str]:
             held[storage, heldout] = read(self, storage, heldout)
         return held[storage, heldout]
 
-    def from_disk(self: Corpus, storage: int, heldout: bool = False) -> Any:
-        part = "heldout" if heldout else "train"
-        for kind in KINDS:
-            row = self.part(heldout)["blocks"][storage]["rows"][0]
-            fd = os.open(chunk_path(self.path, part, kind, row), os.O_RDONLY)
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(fd)
-        return read(self, storage, heldout)
-
     times: dict[str, list[float]] = {"memory": [], "disk": []}
     for repeat in range(5 if full() else 3):
-        for name, decode in (("memory", from_memory), ("disk", from_disk)):
+        for name, decode, progress in (("memory", from_memory, QUIET), ("disk", read, Forgetting(store))):
             Corpus.decode = decode  # type: ignore[method-assign]
             try:
                 model = work / f"disk-{name}"
                 passes = 12 if topics == 10 else 8
-                train(store, model, topics=topics, algo="atbp", start="documents", passes=passes, tol=0, seed=repeat, force=True, progress=QUIET)  # fmt: skip
+                train(store, model, topics=topics, algo="atbp", start="documents", passes=passes, tol=0, seed=repeat, force=True, progress=progress)  # fmt: skip
                 times[name].append(statistics.median(seconds_of(model)[3:]))
             finally:
                 Corpus.decode = read  # type: ignore[method-assign]

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numcodecs.blosc
 import numpy as np
 import pytest
 import zarr
@@ -14,10 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topicstream.corpus import writer as writer_module
-from topicstream.corpus.format import CELLS, SCHEMA, create_arrays, drop_rows, part_summary, set_rows
+from topicstream.corpus.format import (
+    CELLS,
+    KINDS,
+    SCHEMA,
+    chunk_path,
+    create_arrays,
+    drop_rows,
+    metadata_problems,
+    part_summary,
+    set_rows,
+)
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.writer import BlockWriter
-from topicstream.durable import write_json
+from topicstream.durable import read_json, write_json
 from topicstream.errors import StoreError
 
 WORDS = 300
@@ -195,10 +206,30 @@ def test_metadata_is_what_stock_zarr_writes(tmp_path, weighted):
                 dtype="float32" if weighted and kind == "counts" else "uint32",
                 fill_value=0,
                 serializer=BytesCodec(endian="little"),
-                compressors=[BloscCodec(cname="lz4", clevel=5, shuffle="bitshuffle", typesize=4), Crc32cCodec()],
+                compressors=[BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=4), Crc32cCodec()],
             )
     found = {p.relative_to(theirs) for p in theirs.rglob("zarr.json")}
     assert found == {p.relative_to(ours) for p in ours.rglob("zarr.json")} and len(found) == 9
     for name in found:
         assert json.loads((ours / name).read_text()) == json.loads((theirs / name).read_text()), name
     assert zarr.open_group(str(ours), mode="r")["train/counts"].shape == (3, CELLS)
+
+
+def test_a_store_of_shuffled_bits_is_as_good(tmp_path, monkeypatch):
+    """Chunks were shuffled by bits before they were by bytes; each chunk says which, and an append may mix them."""
+    docs: list[dict[int, float]] = [{d % WORDS: 1, (d + 7) % WORDS: 2} for d in range(50)]
+    new = build(tmp_path / "new.zarr", docs)
+    monkeypatch.setattr(numcodecs.blosc, "SHUFFLE", numcodecs.blosc.BITSHUFFLE)
+    old = build(tmp_path / "old.zarr", docs)
+    assert (
+        chunk_path(old.path, "train", "words", 0).read_bytes() != chunk_path(new.path, "train", "words", 0).read_bytes()
+    )
+    for part in ("train", "heldout"):
+        for kind in KINDS:
+            path = old.path / part / kind / "zarr.json"
+            path.write_text(path.read_text().replace('"shuffle": "shuffle"', '"shuffle": "bitshuffle"'))
+            assert "bitshuffle" in path.read_text()
+    rows = {part: read_json(old.path / part / "words" / "zarr.json")["shape"][0] for part in ("train", "heldout")}
+    assert not list(metadata_problems(old.path, False, rows))
+    for a, b in zip(old.blocks(), new.blocks(), strict=True):
+        assert (a.words == b.words).all() and (a.counts == b.counts).all() and (a.indptr == b.indptr).all()

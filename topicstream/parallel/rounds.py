@@ -12,7 +12,7 @@ class Workers:
 
     def __init__(self, threads: int) -> None:
         self.threads = max(1, threads)
-        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="topics") if self.threads > 1 else None
+        self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="topics") if self.threads > 1 else None
         self._local = threading.local()
         self._local.number = 0  # the thread that made this runs single items itself, while no worker is busy
         self._numbers = iter(range(self.threads))
@@ -20,7 +20,7 @@ class Workers:
 
     def number(self) -> int:
         """The calling worker's number."""
-        if self._pool is None:
+        if self.pool is None:
             return 0
         if not hasattr(self._local, "number"):
             with self._lock:
@@ -29,12 +29,12 @@ class Workers:
 
     def run(self, work: Callable[[int], None], n: int) -> None:
         """work(0) .. work(n-1), each once; returns when all are done, raises the first error met."""
-        if self._pool is None or n <= 1:
+        if self.pool is None or n <= 1:
             # one item runs here, on worker 0's buffers: nobody else is running
             for i in range(n):
                 work(i)
             return
-        futures = [self._pool.submit(work, i) for i in range(n)]
+        futures = [self.pool.submit(work, i) for i in range(n)]
         _, waiting = wait(futures, return_when=FIRST_EXCEPTION)
         for future in waiting:
             future.cancel()
@@ -45,7 +45,7 @@ class Workers:
 
     def run_ranges(self, work: Callable[[int], None], n: int) -> None:
         """Like ``run`` for many small items: each worker takes every threads-th item."""
-        if self._pool is None:
+        if self.pool is None:
             for i in range(n):
                 work(i)
             return
@@ -58,5 +58,5 @@ class Workers:
 
     def close(self) -> None:
         """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        if self.pool is not None:
+            self.pool.shutdown(wait=True, cancel_futures=True)

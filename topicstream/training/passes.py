@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,31 +15,50 @@ from topicstream.parallel.rounds import Workers
 from topicstream.training.deltas import Deltas, Spill
 from topicstream.training.memory import BlockMemory
 
+READ_AHEAD = 4  # storage blocks that the system is asked to read beyond those that are decoded ahead
+
 
 class StorageAhead:
-    """Decodes the storage blocks that a sequence of blocks needs, ``prefetch`` ahead of the workers, in one background
-    thread."""
+    """Decodes the storage blocks that a sequence of blocks needs, ``prefetch`` ahead of the workers.
 
-    def __init__(self, corpus: Corpus, grid: Grid, numbers: Sequence[int], prefetch: int) -> None:
+    Decoding is work of the workers' own pool, queued behind the visits of the round: a thread beside them would take
+    their cores in the middle of visits, and the round waits for its slowest.  The system is asked to read the files
+    before that.  With one worker there is no pool, and a thread of its own decodes.
+    """
+
+    def __init__(self, corpus: Corpus, grid: Grid, numbers: np.ndarray, prefetch: int, workers: Workers) -> None:
         self._corpus, self._grid, self._prefetch = corpus, grid, prefetch
-        storage = grid.storage[np.asarray(numbers, np.int64)] if len(numbers) else np.zeros(0, np.int64)
+        storage = grid.storage[numbers]
         new = np.append(True, np.diff(storage) != 0) if len(storage) else np.zeros(0, bool)
         self._run_of = np.cumsum(new) - 1  # position in the pass -> run of blocks from one storage block
         self._storage = storage[new]
         self._left = np.bincount(self._run_of, minlength=len(self._storage)) if len(storage) else np.zeros(0, np.int64)
         self._futures: dict[int, Future[Any]] = {}
-        self._lowest = self._asked = 0
+        self._lowest = self._asked = self._told = 0
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
+        self._own = None if workers.pool is not None else ThreadPoolExecutor(1, thread_name_prefix="prefetch")
+        self._pool: Executor = workers.pool or self._own  # type: ignore[assignment]
         if prefetch:
             with self._lock:
                 self._ask(0)
 
+    def reach(self, prefetch: int) -> None:
+        """From now on decode ``prefetch`` ahead."""
+        with self._lock:
+            self._prefetch = prefetch
+            if prefetch:
+                self._ask(0)
+
+    def _decode(self, run: int) -> Any:
+        return self._corpus.decode(int(self._storage[run]), self._grid.heldout)
+
     def _ask(self, reach: int) -> None:
-        while self._asked < len(self._storage) and self._asked <= max(self._lowest + self._prefetch, reach):
-            self._futures[self._asked] = self._pool.submit(
-                self._corpus.decode, int(self._storage[self._asked]), self._grid.heldout
-            )
+        last = max(self._lowest + self._prefetch, reach)
+        while self._told < len(self._storage) and self._told <= last + READ_AHEAD:
+            self._corpus.will_read(int(self._storage[self._told]), self._grid.heldout)
+            self._told += 1
+        while self._asked < len(self._storage) and self._asked <= last:
+            self._futures[self._asked] = self._pool.submit(self._decode, self._asked)
             self._asked += 1
 
     def get(self, position: int) -> Any:
@@ -48,6 +67,15 @@ class StorageAhead:
         with self._lock:
             self._ask(run)
             future = self._futures[run]
+            mine = self._own is None and future.cancel()
+            if mine:  # queued behind the caller: nobody else would ever begin it
+                future = self._futures[run] = Future()
+                future.set_running_or_notify_cancel()
+        if mine:
+            try:
+                future.set_result(self._decode(run))
+            except BaseException as e:
+                future.set_exception(e)
         return future.result()
 
     def done(self, position: int) -> None:
@@ -63,8 +91,12 @@ class StorageAhead:
                     self._ask(0)
 
     def close(self) -> None:
-        """Stop decoding."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Stop decoding; returns when nothing is being decoded any more."""
+        if self._own is not None:
+            self._own.shutdown(wait=True, cancel_futures=True)
+        else:
+            wait([f for f in self._futures.values() if not f.cancel()])
+        self._futures.clear()
 
 
 class Visited(NamedTuple):
@@ -109,6 +141,7 @@ class PassRunner:
         self._table_scratch = [{name: Scratch() for name in tables} for _ in range(workers.threads)]
         self._keep = [Scratch() for _ in range(self.round_blocks)]
         self._before_spill = [Scratch() for _ in range(workers.threads)]
+        self._following: tuple[np.ndarray, StorageAhead] | None = None
 
     def new_stats(self) -> dict[str, np.ndarray]:
         """Zeroed statistics."""
@@ -126,14 +159,16 @@ class PassRunner:
         new: BlockMemory | None,
         before_scatter: Callable[[], None],
         after_round: Callable[[int, int], bool],
+        following: np.ndarray | None = None,
     ) -> bool:
         """Rounds ``first_round`` .. of one pass (pass 0 is the start).  Returns False when ``after_round(rounds done,
-        cells done)`` asked to stop before the end.  ``stats`` is added to; ``params`` changed by ``end_round``."""
+        cells done)`` asked to stop before the end.  ``stats`` is added to; ``params`` changed by ``end_round``.
+        following: the blocks of the pass to come, if there will be one: its first are decoded while this one ends."""
         engine, size = self.engine, self.round_blocks
         starting = pass_number == 0
         numbers = np.asarray(numbers, np.int64)
         todo = numbers[first_round * size :]
-        ahead = StorageAhead(self.corpus, self.grid, list(todo), self._prefetch)
+        ahead = self._ahead(todo)
         totals = {name: table.totals for name, table in self.tables.items()}
         key = Key(self._seed, pass_number)
         cells_done = int(self.grid.cells[numbers[: first_round * size]].sum())
@@ -148,6 +183,10 @@ class PassRunner:
                 if old is not None:
                     for number in todo[at + size : at + 2 * size]:
                         old.ahead(int(number))
+                if following is not None and at + size >= len(todo):
+                    # queued behind the last visits, for a worker that has none left
+                    first = self.workers.threads - 1 if self._prefetch else 0
+                    self._following = following, StorageAhead(self.corpus, self.grid, following, first, self.workers)
                 self.workers.run(work, len(group))
                 round_stats = self.new_stats()
                 docs = 0
@@ -167,6 +206,16 @@ class PassRunner:
         finally:
             ahead.close()
         return True
+
+    def _ahead(self, todo: np.ndarray) -> StorageAhead:
+        """What the end of the pass before has begun to decode, if it is the right thing."""
+        begun, self._following = self._following, None
+        if begun is not None:
+            if np.array_equal(begun[0], todo):
+                begun[1].reach(self._prefetch)
+                return begun[1]
+            begun[1].close()
+        return StorageAhead(self.corpus, self.grid, todo, self._prefetch, self.workers)
 
     def _visit(
         self,
@@ -236,6 +285,9 @@ class PassRunner:
 
     def release(self) -> None:
         """Give the buffers back: no pass follows."""
+        if self._following is not None:
+            self._following[1].close()
+            self._following = None
         self._cutters, self._keep = [], []
         self._scratch, self._io_scratch, self._table_scratch, self._before_spill = [], [], [], []
         self._deltas = {}

@@ -197,6 +197,7 @@ class Session:
                 return pause(rounds, cells)
 
             order = self._order(number)
+            following = self._order(number + 1) if number < stopping.passes else None
             done = self.runner.run(
                 number,
                 order,
@@ -208,6 +209,7 @@ class Session:
                 self.new,
                 self.saver.tables_free,
                 after,
+                following,
             )
         self._pass_seconds += time.monotonic() - began
         if not done and self.rounds * self.runner.round_blocks < len(self._order(number)):
