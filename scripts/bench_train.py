@@ -35,6 +35,7 @@ from topicstream.training.progress import Progress
 
 HERE = Path(__file__).parent
 QUIET = Progress(-1)
+PEERS = ("gensim_online", "tomotopy_lda")
 
 
 def enwiki(data: Path, work: Path, articles: int = 10_000) -> Path:
@@ -232,29 +233,29 @@ def time_to_quality(data: Path, work: Path, python: str) -> None:
     table(["seed", "tomotopy s", "its perplexity", "aTBP s", "ratio", "aTBP after 40 passes"], rows)
 
 
-def quality(data: Path, work: Path, python: str) -> None:
+def quality(data: Path, work: Path, python: str, names: list[str] | None, peer_seeds: int) -> None:
     """Predictive perplexity beside gensim's online VB and tomotopy at 500 passes, mean of three seeds.  Each figure is kept
-    in ``quality.jsonl`` of the work folder as soon as it is there, and not made again."""
-    names, seeds = (("kos", "20news", "nips12", "enwiki"), range(3)) if full() else (("kos",), range(1))
+    in ``quality.jsonl`` of the work folder as soon as it is there, and not made again; the table has all that are there.
+    peer_seeds: seeds of the other programs."""
+    names = names or (["kos", "20news", "nips12", "enwiki"] if full() else ["kos"])
+    seeds = range(3 if full() else 1)
     file = work / "quality.jsonl"
     kept = {}
     if file.exists():
         kept = {(r["corpus"], r["K"], r["algo"], r["seed"]): r["perplexity"] for r in map(json.loads, file.open())}
 
-    def figure(store: Path, topics: int, algo: str, seed: int) -> float:
+    def figure(store: Path, topics: int, algo: str, seed: int) -> None:
         key = (store.stem, topics, algo, seed)
         if key not in kept:
-            if algo in ("tomotopy_lda", "gensim_online"):
+            if algo in PEERS:
                 passes = 500 if algo == "tomotopy_lda" else 5
                 kept[key] = peer(python, algo, store, work, topics, passes, [], seed + 1)[-1][2]
             else:
                 kept[key] = curve(store, work / "q", algo, topics, 100, 100, seed)[-1][2]
             with file.open("a") as f:
                 f.write(json.dumps(dict(zip(("corpus", "K", "algo", "seed", "perplexity"), (*key, kept[key])))) + "\n")
-        return kept[key]
 
-    algorithms = ("atbp", "stbp", "sparse-bp", "gensim_online", "tomotopy_lda")
-    rows = []
+    algorithms = ("atbp", "stbp", "sparse-bp", *PEERS)
     for name in names:
         if name == "enwiki":
             store = enwiki(data, work)
@@ -264,11 +265,18 @@ def quality(data: Path, work: Path, python: str) -> None:
                 source = data / name / ("docs.jsonl.gz" if name == "20news" else "docword.txt.gz")
                 ingest(source, out=store, heldout="10%", mem_limit="2G")
         for topics in (50, 100):
-            found = {a: [figure(store, topics, a, s) for s in seeds] for a in algorithms}
-            rows.append([name, topics, *(f"{np.mean(v):.0f} ({min(v):.0f}-{max(v):.0f})" for v in found.values())])
+            for algo in algorithms:
+                for seed in seeds if algo not in PEERS else range(min(len(seeds), peer_seeds)):
+                    figure(store, topics, algo, seed)
+    rows = []
+    for name, topics in sorted({key[:2] for key in kept}):
+        found = [[v for (n, k, a, _), v in kept.items() if (n, k, a) == (name, topics, algo)] for algo in algorithms]
+        rows.append(
+            [name, topics, *(f"{np.mean(v):.0f} ({min(v):.0f}-{max(v):.0f}; {len(v)})" if v else "-" for v in found)]
+        )
     heading(
         "Predictive perplexity",
-        f"alpha 0.1, beta 0.01, mean and range of {len(seeds)} seeds; ours after 100 passes, gensim 5, tomotopy 500",
+        "alpha 0.1, beta 0.01, mean (range; seeds); ours after 100 passes, gensim 5, tomotopy 500",
     )
     table(["corpus", "K", "aTBP", "sTBP", "sparse-bp", "gensim online VB", "tomotopy Gibbs"], rows)
 
@@ -331,6 +339,10 @@ def main() -> None:
     parser.add_argument("what", nargs="*", default=["disk", "quality-time", "quality", "pubmed"])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--work", type=Path)
+    parser.add_argument(
+        "--corpora", nargs="+", choices=["kos", "20news", "nips12", "enwiki"], help="quality: only these"
+    )
+    parser.add_argument("--peer-seeds", type=int, default=3, help="quality: seeds of the other programs")
     parser.add_argument("--peers", default=sys.executable)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -340,9 +352,9 @@ def main() -> None:
             if what == "disk":
                 disk(args.data, work)
             elif what == "quality-time":
-                time_to_quality(args.data, work, args.peers)
+                time_to_quality(args.data, work, args.peers, args.corpora, args.peer_seeds)
             elif what == "quality":
-                quality(args.data, work, args.peers)
+                quality(args.data, work, args.peers, args.corpora, args.peer_seeds)
             elif what == "pubmed":
                 pubmed(work)
             else:
