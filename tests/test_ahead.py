@@ -1,0 +1,85 @@
+"""Storage blocks decoded ahead: by the workers' pool when it has time, by whoever needs one when it has not."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from tests.planted import draw, store
+from topicstream.corpus import writer as writing
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import StoreError
+from topicstream.parallel.rounds import Workers
+from topicstream.training.ahead import StorageAhead
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A store of several storage blocks."""
+    _, *cells = draw(300, 200, 4, length=40, seed=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "CELLS", 500)
+        made = Corpus.open(store(tmp_path_factory.mktemp("ahead") / "c.zarr", *cells, n_words=200))
+    assert len(made.part()["blocks"]) > 4
+    return made
+
+
+def values(corpus: Corpus, ahead: StorageAhead, numbers: np.ndarray) -> list[np.ndarray]:
+    found = []
+    for position in range(len(numbers)):
+        found.append(np.array(ahead.get(position).gaps))
+        ahead.done(position)
+    return found
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("prefetch", [0, 1, 2, 50])
+def test_every_block_once_in_any_order(corpus, threads, prefetch, monkeypatch):
+    grid = corpus.grid()
+    numbers = grid.order("shuffled", 3, 1)
+    decoded: list[int] = []
+    decode = Corpus.decode
+
+    def counted(self: Corpus, storage: int, heldout: bool = False):
+        decoded.append(storage)
+        return decode(self, storage, heldout)
+
+    monkeypatch.setattr(Corpus, "decode", counted)
+    workers = Workers(threads)
+    ahead = StorageAhead(corpus, grid, numbers, prefetch, workers)
+    for mine, storage in zip(values(corpus, ahead, numbers), grid.storage[numbers], strict=True):
+        assert (mine == decode(corpus, int(storage)).gaps).all()
+    ahead.close()
+    workers.close()
+    assert sorted(decoded) == list(range(len(grid)))
+
+
+def test_a_busy_pool_keeps_nobody_waiting(corpus):
+    workers, go = Workers(2), threading.Event()
+    busy = [workers.pool.submit(go.wait) for _ in range(2)]
+    grid = corpus.grid()
+    numbers = np.arange(len(grid))
+    ahead = StorageAhead(corpus, grid, numbers, 2, workers)
+    assert len(values(corpus, ahead, numbers)) == len(grid)  # would hang if the caller waited for the pool
+    ahead.close()
+    go.set()
+    for future in busy:
+        future.result()
+    workers.close()
+
+
+def test_damage_is_met_by_everybody(corpus, monkeypatch):
+    def broken(self: Corpus, storage: int, heldout: bool = False):
+        raise StoreError(f"block {storage} is damaged")
+
+    grid = corpus.grid()
+    monkeypatch.setattr(Corpus, "decode", broken)
+    workers = Workers(2)
+    ahead = StorageAhead(corpus, grid, np.zeros(3, np.int64), 2, workers)
+    for position in range(3):
+        with pytest.raises(StoreError, match="block 0 is damaged"):
+            ahead.get(position)
+    ahead.close()
+    workers.close()
