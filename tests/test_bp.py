@@ -11,6 +11,7 @@ from topicstream.engines.base import Rule
 from topicstream.engines.message.bp import BeliefPropagation
 from topicstream.engines.message.cvb0 import ZeroOrderCollapsedVariational
 from topicstream.engines.message.sibp import SimplifiedBeliefPropagation
+from topicstream.kernels import messages
 
 ENGINES = {"cell": BeliefPropagation, "token": ZeroOrderCollapsedVariational, "nothing": SimplifiedBeliefPropagation}
 K = 5
@@ -179,3 +180,19 @@ def test_learned_priors_move_and_stay_in_reach(schedule):
     alpha, beta = driver.params["alpha"], driver.params["beta"][0]
     assert np.all((alpha >= 0.02) & (alpha <= 2.0)) and alpha.std() > 0
     assert 0.005 <= beta <= 0.5 and beta != 0.05
+
+
+@pytest.mark.parametrize("topics", [5, 20, 40, 100])
+def test_where_arrays_lie_does_not_touch_the_bits(topics):
+    """Small arrays side by side made LLVM's checks of addresses choose another loop, which summed in another order."""
+    rng = np.random.default_rng(topics)
+    mu, theta, alpha, phi, change, lam = (rng.random(topics, np.float32) for _ in range(6))
+    space, found = np.zeros(4000, np.float32), set()
+    for gap in (0, 4, 12, 16, 48, 500):
+        sums, p = space[1000 : 1000 + topics], space[1000 + topics + gap : 1000 + 2 * topics + gap]
+        sums[:] = lam + 9
+        s = messages._weigh(np.float32(1), mu, theta, alpha, phi, change, np.float32(0.01), sums, p)
+        new, old = np.empty_like(mu), mu.copy()
+        messages._move(np.float32(2), np.float32(1) / s, p, old, new, theta.copy(), change.copy(), sums)
+        found.add((float(s), p.tobytes(), new.tobytes(), sums.tobytes()))
+    assert len(found) == 1

@@ -89,3 +89,33 @@ def test_no_pickle_no_eval():
                 assert not {a.name.split(".")[0] for a in node.names} & {"pickle", "marshal", "shelve"}, path
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in ("eval", "exec"), path
+
+
+# sums of counts: whole numbers, the same in any order
+COUNTING = {("completion.py", "complete"), ("fold_in.py", "fold_in_block")}
+
+
+def test_no_fast_loop_sums_and_stores():
+    """Why: kernels/jit.py, fast_kernel.  Innermost loops of fast kernels that store into an array and add to a scalar."""
+    found, seen = set(), 0
+    for path in PACKAGE.rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            if not any("fast_kernel" in ast.unparse(d) for d in function.decorator_list):
+                continue
+            seen += 1
+            for loop in ast.walk(function):
+                if not isinstance(loop, ast.For | ast.While):
+                    continue
+                inside = [node for statement in loop.body for node in ast.walk(statement)]
+                if any(isinstance(node, ast.For | ast.While) for node in inside):
+                    continue
+                targets = [t for node in inside if isinstance(node, ast.Assign) for t in node.targets]
+                added = [node for node in inside if isinstance(node, ast.AugAssign)]
+                stores = any(isinstance(t, ast.Subscript) for t in [*targets, *(node.target for node in added)])
+                sums = any(isinstance(n.target, ast.Name) and not isinstance(n.value, ast.Constant) for n in added)
+                if stores and sums:
+                    found.add((path.name, function.name))
+    assert seen > 10
+    assert found == COUNTING

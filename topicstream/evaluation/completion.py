@@ -125,6 +125,7 @@ def complete(
         total = 0.0
         for k in range(width):
             weight[k] = (theta[k] + alpha[k]) * inv[k]
+        for k in range(width):  # apart from the stores: see kernels/jit.py
             total += weight[k]
         score = 0.0
         mass = 0.0

@@ -59,6 +59,7 @@ def fold_in(words, counts, index, base, alpha, inv, beta, n, tol, inner, theta, 
         for k in range(len(inv)):
             weight[k] = (theta[k] + alpha[k]) * inv[k]
             gathered[k] = 0
+        for k in range(len(inv)):  # sums apart from stores: see kernels/jit.py
             total += weight[k]
         smooth = np.float32(beta) * total
         ratios = np.float32(0)
@@ -73,9 +74,11 @@ def fold_in(words, counts, index, base, alpha, inv, beta, n, tol, inner, theta, 
                 gathered[k] += ratio * np.float32(row[k])
         change = np.float32(0)
         for k in range(len(inv)):
-            new = weight[k] * (gathered[k] + np.float32(beta) * ratios)
-            change += abs(new - theta[k])
-            theta[k] = new
+            gathered[k] = weight[k] * (gathered[k] + np.float32(beta) * ratios)
+        for k in range(len(inv)):
+            change += abs(gathered[k] - theta[k])
+        for k in range(len(inv)):
+            theta[k] = gathered[k]
         if change < tol * n:
             return i + 1
     return inner

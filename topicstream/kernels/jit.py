@@ -49,6 +49,12 @@ def kernel(function: Any = None, **flags: Any) -> Any:
 
 
 def fast_kernel(function: Any = None, **flags: Any) -> Any:
-    """Compile with reassociation and contraction allowed: vectorised reductions, FMA."""
+    """Compile with reassociation and contraction allowed: vectorised reductions, FMA.
+
+    A loop may sum or store, not both.  Where LLVM cannot see that two arrays are apart it compiles the loop twice, with
+    and without vectors, and looks at their addresses each time (arrays less than 256 bytes apart take the second).  With
+    reassociation a sum differs in its last bits between the two, so the bits of a result would hang on where malloc had
+    put its arrays.  (tests/test_structure.py looks for such loops.)
+    """
     decorate = numba.njit(**{**_COMMON, "fastmath": {"reassoc", "contract", "nsz", "arcp"}, **flags})
     return decorate if function is None else decorate(function)

@@ -42,9 +42,9 @@ def _weigh(own, mu, theta, alpha, phi, change, beta, lam, p):
         f = phi[k] + change[k] - o
         t = (t if t > _ZERO else _ZERO) + alpha[k]  # a rounding below zero must not make a message negative
         f = (f if f > _ZERO else _ZERO) + beta
-        v = t * f / (lam[k] - o)
-        p[k] = v
-        s += v
+        p[k] = t * f / (lam[k] - o)
+    for k in range(len(p)):  # apart from the stores: see kernels/jit.py
+        s += p[k]
     return s
 
 
@@ -84,6 +84,7 @@ def asynchronous(indptr, words, counts, base, index, totals, old, new, delta, al
     lam, p, mass = np.empty(k_all, np.float32), np.empty(k_all, np.float32), np.float64(0.0)
     for k in range(k_all):
         lam[k] = totals[k] + smooth
+    for k in range(k_all):
         mass += alpha[k]
     delta[:] = _ZERO
     loglik = 0.0
@@ -111,6 +112,7 @@ def synchronous(indptr, words, counts, base, index, totals, old, new, delta, alp
     nothing = np.zeros(k_all, np.float32)
     for k in range(k_all):
         lam[k] = totals[k] + smooth
+    for k in range(k_all):
         mass += alpha[k]
     delta[:] = _ZERO
     loglik = 0.0
@@ -157,9 +159,9 @@ def start_soft(indptr, words, counts, base, index, totals, new, delta, alpha, ro
                 row = new[i]
                 s = np.float32(0.0)
                 for k in range(k_all):
-                    v = theta[k] * inverse[k] * seed[k]
-                    row[k] = v
-                    s += v
+                    row[k] = theta[k] * inverse[k] * seed[k]
+                for k in range(k_all):
+                    s += row[k]
                 x = np.float32(counts[i])
                 scale = np.float32(1.0) / s if s > _ZERO else _ZERO
                 if s <= _ZERO:  # a word no seed topic has: every topic alike

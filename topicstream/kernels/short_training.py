@@ -49,6 +49,7 @@ def short_training(indptr, words, counts, phi, nxt, totals, theta, share, alpha,
                     z = np.float32(0)
                     for k in range(width):
                         mu[k] = share[k] * (phi[w, k] + prior)
+                    for k in range(width):  # apart from the stores: see kernels/jit.py
                         z += mu[k]
                     scale = np.float32(counts[j]) / z
                     for k in range(width):

@@ -88,14 +88,12 @@ def word_weights(src, factor, least, work, e, log_scale):
         total = np.float32(0.0)
         if src.point:
             for k in range(width):
-                y = (base[i, k] * s + b) * factor[k]
-                e[u, k] = y
-                total += y
+                e[u, k] = (base[i, k] * s + b) * factor[k]
         else:
             for k in range(width):
-                y = exp_digamma32(base[i, k] * s + b) * factor[k]
-                e[u, k] = y
-                total += y
+                e[u, k] = exp_digamma32(base[i, k] * s + b) * factor[k]
+        for k in range(width):  # apart from the stores: see kernels/jit.py
+            total += e[u, k]
         if total > np.float32(LEAST_ROW):
             inverse = one / total
             for k in range(width):
