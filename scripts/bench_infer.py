@@ -7,7 +7,8 @@ speed    acl (titles and abstracts): tomotopy learns topics from nine documents 
          tenth documents, which no one learned from
 quality  nips12, K = 70, 7:3: cosine, KL(Gibbs2 || method) and F1 of the topics that make 80 % of theta, each method against
          joint Gibbs (Gibbs2 of paper 004, Fig. 3), and CPU seconds
-memory   what a process holds above its model while a corpus of made-up abstracts goes through
+memory   what a process holds above its model while a corpus of made-up abstracts goes through: beside the library's call
+         in a process that has opened the model (and loaded the kernels) before, the command from its start to its end
 
 Prints Markdown.  FULL=1 takes the full sizes.
 """
@@ -33,7 +34,7 @@ import topicstream
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import corpus_vocabulary, document_keys, word_keys
 from topicstream.inference.documents import Documents
-from topicstream.inference.infer import Source, make
+from topicstream.inference.infer import KEPT, MAPPED, Source, make
 from topicstream.inference.method import Rows
 from topicstream.ingest.pipeline import ingest
 from topicstream.kernels.jit import kernel
@@ -43,14 +44,20 @@ from topicstream.model.topic_model import TopicModel
 HERE = Path(__file__).parent
 TOPICS, ALPHA, BETA = 100, 0.1, 0.01
 
-OURS = """
+HELD = """
 import json, sys, threading, time
+
+def held(first="VmRSS"):
+    said = dict(line.split(":", 1) for line in open("/proc/self/status") if line.startswith(("Rss", "VmRSS", "VmHWM")))
+    return [int(said[name].split()[0]) * 1024 for name in (first, "RssAnon", "RssFile")]
+
+"""
+
+OURS = (
+    HELD
+    + """
 import topicstream
 from topicstream.model.topic_model import TopicModel
-
-def held():
-    said = dict(line.split(":", 1) for line in open("/proc/self/status") if line.startswith("Rss") or line.startswith("VmRSS"))
-    return [int(said[name].split()[0]) * 1024 for name in ("VmRSS", "RssAnon", "RssFile")]
 
 def watch():
     while not done.wait(0.02):
@@ -72,6 +79,47 @@ done.set()
 watcher.join()
 print(json.dumps({**s, "cpu": cpu, "open": opened, "loaded": loaded, "peak": peak}))
 """
+)
+
+# what `topics` does, then the highest that the kernel counted, and how it was divided at the highest sample
+COMMAND = (
+    HELD
+    + """
+def watch():
+    while not done.wait(0.01):
+        now = held()
+        if now[0] > peak[0]:
+            peak[:] = now
+
+peak, done = held(), threading.Event()
+watcher = threading.Thread(target=watch)
+watcher.start()
+from topicstream.cli import startup
+from topicstream.cli.main import run
+startup.own_process()
+code = run(sys.argv[1:], own_process=True)
+done.set()
+watcher.join()
+print(json.dumps([held("VmHWM")[0], *peak[1:]]))
+sys.exit(code)
+"""
+)
+
+# a process that opens the model and nothing else, as any program does or with malloc set as the command sets it
+OPENED = (
+    HELD
+    + """
+if len(sys.argv) > 2:
+    from topicstream.cli import startup
+    startup.own_process()
+    startup.arrow_by_malloc()
+    from topicstream.machine import calm_malloc
+    calm_malloc(mapped=int(sys.argv[2]), kept=int(sys.argv[3]))
+from topicstream.model.topic_model import TopicModel
+model = TopicModel.open(sys.argv[1])
+print(json.dumps(held()))
+"""
+)
 
 
 def ours(store: Path, model: Path, out: Path, *, warm: Path | None = None, **options: Any) -> dict[str, Any]:
@@ -79,7 +127,13 @@ def ours(store: Path, model: Path, out: Path, *, warm: Path | None = None, **opt
     summary with cpu seconds and the resident bytes (all, anonymous, of files) once the model was open, after the first run
     and at the peak."""
     given = json.dumps([str(store), str(model), str(out), {**options, "warm": str(warm or store)}])
-    done = subprocess.run([sys.executable, "-c", OURS, given], stdout=subprocess.PIPE, text=True, check=True)
+    return child(OURS, given)
+
+
+def child(program: str, *args: object) -> Any:
+    """What a process of its own prints last, JSON."""
+    command = [sys.executable, "-c", program, *map(str, args)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -266,21 +320,53 @@ def made(work: Path, docs: int, mean: float) -> Path:
 
 def memory(work: Path, sizes: list[str]) -> None:
     """What is held above the model; sizes: DOCUMENTS:TOKENS."""
-    rows = []
-    few = made(work, 1000, 90)
-    for docs, mean in ((int(docs), float(mean)) for docs, mean in (size.split(":") for size in sizes)):
-        store = made(work, docs, mean)
-        s = ours(store, work / "made-model", work / "made.parquet", warm=few, top=5)
+    few, model, out = made(work, 1000, 90), work / "made-model", work / "made.parquet"
+    stores = {
+        f"{int(n):,} of {mean} tokens": made(work, int(n), float(mean)) for n, mean in (s.split(":") for s in sizes)
+    }
+
+    def command(store: Path) -> list[float]:
+        return mib(child(COMMAND, "infer", store, "--model", model, "-o", out, "--top", 5, "--force", "-q"))
+
+    command(few)  # compiles what is not in the cache
+    plain, same = mib(child(OPENED, model)), mib(child(OPENED, model, MAPPED, KEPT))
+    rows, commands = [], []
+    for name, store in stores.items():
+        s = ours(store, model, out, warm=few, top=5)
         print(json.dumps(s), file=sys.stderr, flush=True)
-        at = [[v / 2**20 for v in s[name]] for name in ("open", "loaded", "peak")]
-        rows.append([f"{docs:,} of {mean:g} tokens", *(f"{v[0]:.0f} ({v[1]:.0f} + {v[2]:.0f})" for v in at),
-                     *(" / ".join(f"{at[2][i] - v[i]:.0f}" for i in (0, 1, 2)) for v in at[:2]),
-                     f"{s['documents_per_second']:,.0f}", f"{(work / 'made.parquet').stat().st_size / 2**20:.0f}"])  # fmt: skip
+        at = [mib(s[name]) for name in ("open", "loaded", "peak")]
+        rows.append([name, *map(parts, at), *(" / ".join(f"{at[2][i] - v[i]:.0f}" for i in (0, 1, 2)) for v in at[:2]),
+                     f"{s['documents_per_second']:,.0f}", f"{out.stat().st_size / 2**20:.0f}"])  # fmt: skip
+        peak = command(store)
+        print(json.dumps([name, plain, same, peak]), file=sys.stderr, flush=True)
+        commands.append(
+            [name, parts(plain), parts(same), parts(peak), *(f"{peak[0] - v[0]:.0f}" for v in (plain, same))]
+        )
     heading("New documents: memory", "Made-up documents (make_corpus.py), K = 50, W = 141,043, --top 5, Parquet. Resident "
             "MiB (anonymous + of files): the process with the model open; after a run over 1,000 documents, which loads "
             "libraries and kernels; at the peak of the run. Differences: all / anonymous / of files.")  # fmt: skip
     columns = ["documents", "model open", "loaded", "peak", "peak - open", "peak - loaded", "documents/s", "file MiB"]
     table(columns, rows)
+    print("The command `topics infer` from its start to its end (the kernel's own count, VmHWM; kernels in the cache) against "
+          "processes that open the model and nothing else: a plain one, and one with Arrow and malloc set as the command sets "
+          "them.\n")  # fmt: skip
+    columns = [
+        "documents",
+        "model open",
+        "model open, same malloc",
+        "peak of the command",
+        "above open",
+        "above the second",
+    ]
+    table(columns, commands)
+
+
+def mib(sizes: list[int]) -> list[float]:
+    return [v / 2**20 for v in sizes]
+
+
+def parts(held: list[float]) -> str:
+    return f"{held[0]:.0f} ({held[1]:.0f} + {held[2]:.0f})"
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from topicstream.errors import TopicsError
@@ -112,15 +113,21 @@ def calm_malloc(*, mapped: int = 4 << 20, kept: int = 16 << 20) -> None:
         pass
 
 
+def trim() -> None:
+    """Give the free pages of malloc's arenas back; those between what is in use too, which malloc itself keeps."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def give_back() -> None:
     """Free memory that malloc keeps, and the resident pages of libraries' code and constants: what is touched again comes
     back from the page cache.
 
     Of the 200 MB after imports and compiled kernels, 110 MB are such pages (LLVM's alone 75 MB, never needed again once the
     kernels are there).  Only mappings of files without one changed page are named to the kernel, so nothing can be lost."""
+    trim()
     try:
         libc = ctypes.CDLL(None)
-        libc.malloc_trim(0)
         with open("/proc/self/smaps") as f:
             lines = f.read().splitlines()
     except (OSError, AttributeError):

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from topicstream.cli import startup
 from topicstream.cli.eval import MODEL
 from topicstream.errors import Interrupted
 from topicstream.inference.methods import find, names
@@ -63,7 +64,9 @@ _METHOD_OPTIONS = ("tol", "inner", "sparse", "sweeps", "burn", "seed", "joint")
 @click.option("--mem-limit", help="Read the topics from disk where they take more than half of this, e.g. 2G.")
 @click.option("--force", is_flag=True, help="Replace the file of --out.")
 @click.option("--json", "as_json", is_flag=True, help="The summary as JSON, on stdout with --out, else on stderr.")
+@click.pass_obj
 def command(
+    own_process: bool | None,
     paths: tuple[str, ...],
     model: str,
     out: str | None,
@@ -81,6 +84,8 @@ def command(
     not know; of a store, only its own words count) and flag: empty, unknown (no word the model knows; both get the
     prior), else null.
     """
+    if own_process:
+        startup.arrow_by_malloc()
     from topicstream.cli.doc_progress import DocProgress
     from topicstream.cli.verbosity import verbosity
     from topicstream.inference.infer import infer

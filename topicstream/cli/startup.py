@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -24,3 +25,9 @@ class WithoutBlas:
 def own_process() -> None:
     """Prepare a process that runs one command and nothing else."""
     sys.meta_path.insert(0, WithoutBlas())
+
+
+def arrow_by_malloc() -> None:
+    """Let Arrow take its memory from malloc, which gives back what is freed; its own mimalloc, which Parquet's reader and
+    writer take whatever pool is set later, keeps 40 MB.  Before pyarrow is imported; the user's own choice stands."""
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

@@ -43,6 +43,20 @@ class Documents:
         cells = np.diff(self.indptr)
         return np.where(cells > 0, 0, np.where(self.tokens > 0, UNKNOWN, EMPTY)).astype(np.uint8)
 
+    def only(self, d: int) -> Documents:
+        """One of the documents."""
+        at, end = self.indptr[d : d + 2]
+        cells, here = slice(at, end), slice(d, d + 1)
+        indptr = self.indptr[d : d + 2] - at
+        return Documents(
+            self.ids.slice(d, 1),
+            indptr,
+            self.words[cells],
+            self.counts[cells],
+            self.tokens[here],
+            self.unknown[here],
+        )
+
 
 EMPTY, UNKNOWN = 1, 2
 FLAGS = ("", "empty", "unknown")

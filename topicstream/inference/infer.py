@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,15 +16,19 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError
 from topicstream.inference import keep as choice
 from topicstream.inference import methods
-from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, cut, known
+from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, _known, cut, known
 from topicstream.inference.method import Method, Rows
 from topicstream.inference.output import Format, JsonLines, OutputFile
-from topicstream.machine import calm_malloc, default_memory_limit, default_threads, parse_bytes
+from topicstream.machine import calm_malloc, default_memory_limit, default_threads, give_back, parse_bytes, trim
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.parallel.order import in_order
 
 PIECE_BYTES = 1 << 20
+MAPPED, KEPT = 256 << 10, 1 << 20
+"""Bytes of an array that has pages of its own; free bytes that malloc keeps."""
+TRIM_DOCS = 1 << 18
+"""Documents after which malloc's free pages are given back."""
 
 
 def infer(
@@ -65,12 +70,18 @@ def infer(
     """
     choice.check(top, min_prob)
     begin = time.perf_counter()
-    calm_malloc()
+    calm_malloc(mapped=MAPPED, kept=KEPT)
     pa.set_memory_pool(pa.system_memory_pool())  # what is freed goes back; mimalloc would keep 40 MB
     if isinstance(out, (str, Path)) and Path(out).exists() and not force:
         raise TopicsError(f"{out}: exists; --force replaces it")
-    opened = model if isinstance(model, TopicModel) else _open(model, mem_limit)
+    fresh = load_compiler()
+    opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
+    half = (parse_bytes(mem_limit) if mem_limit is not None else default_memory_limit()) // 2
+    fits = 4 * opened.n_words * opened.n_topics <= half
     means = make(method, Rows(opened), **(options or {}))
+    rehearse = fresh and not follow and not means.needs_all
+    if fits and not rehearse:
+        opened.load()
     if follow and means.needs_all:
         raise InputError("--follow: joint sampling needs all documents before it answers; leave --joint out")
     if follow and isinstance(out, (str, Path)):
@@ -86,14 +97,25 @@ def infer(
             about = documents.tokens, rates, documents.flags
             return format.encode(documents.ids, choice.keep(shares, top, min_prob), about), documents
 
-        blocks = means.gather(source.documents())
+        blocks = iter(means.gather(source.documents()))
+        if rehearse and (first := next(blocks, None)) is not None:
+            # the kernels that these documents and this format need are loaded, and what that took is given back, before
+            # the table takes its place: one document is answered from the rows on disk
+            answer(first.only(0))
+            give_back()
+            if fits:
+                opened.load()
+            blocks = chain([first], blocks)
         # following, every answer must be out before the next line is waited for: no thread, nothing held back
         results = map(answer, blocks) if follow else in_order(answer, blocks, threads)
         for encoded, documents in results:
             format.write(encoded)
             if flush is not None:
                 flush()
+            done = tally.docs
             tally.add(documents)
+            if tally.docs // TRIM_DOCS > done // TRIM_DOCS:
+                trim()
             if progress is not None:
                 progress("topics of documents", tally.docs, source.total)
 
@@ -118,9 +140,16 @@ def infer(
     }
 
 
-def _open(path: str | Path, mem_limit: str | int | None) -> TopicModel:
-    limit = parse_bytes(mem_limit) if mem_limit is not None else default_memory_limit()
-    return TopicModel.open(path, memory_limit=limit // 2)
+def load_compiler() -> bool:
+    """Load numba's runtime by a first kernel, before anything else is held, and give back the pages that it took: LLVM
+    compiles a part of that runtime in every process, which takes 70 MB for an instant.  False: it was loaded before."""
+    if _known.signatures:
+        return False
+    give_back()
+    none = np.zeros(0, np.int32)
+    known(pa.array([], pa.large_string()), np.zeros(1, np.int64), none, none, np.zeros(0, np.int64))
+    give_back()
+    return True
 
 
 def make(name: str, rows: Rows, **options: Any) -> Method:

@@ -78,8 +78,13 @@ class _Part:
         ready = self._next.result() if self._next is not None and storage == self.at + 1 else self._decode(storage)
         self.starts, self.words, self.counts = ready
         self.at, self._next = storage, None
-        if self._ahead and storage + 2 < len(self.first):
-            self._next = self._pool.submit(self._decode, storage + 1)
+        if not self._ahead:  # now and then this part has two blocks in use: the third one's 8 MiB are not kept for it
+            self._corpus.release()
+
+    def read_ahead(self) -> None:
+        """Begin to decode the next storage block; while nobody holds the one before this, into its memory."""
+        if self._ahead and self._next is None and 0 <= self.at < len(self.first) - 2:
+            self._next = self._pool.submit(self._decode, self.at + 1)
 
 
 def _places(corpus: Corpus) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]]:
@@ -135,9 +140,11 @@ def stored(corpus: Corpus, parts: tuple[str, ...] = PARTS) -> Iterator[Cells]:
             for reader, s, slots in steps:
                 reader.turn_to(s)
                 _lengths(reader.starts, row[slots], slots, indptr)
-                pieces.append((reader.starts, reader.words, reader.counts, row[slots], slots))
+                pieces.append((reader.starts, reader.words, reader.counts, row[slots], slots))  # two blocks at most
             np.cumsum(indptr, out=indptr)
             words, counts = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], dtype)
-            for starts, of_words, of_counts, rows, slots in pieces:
-                _copy(starts, of_words, of_counts, rows, slots, indptr, words, counts)
+            while pieces:
+                _copy(*pieces.pop(), indptr, words, counts)
+            for reader in readers:
+                reader.read_ahead()
             yield Cells(ids, indptr, words, counts)

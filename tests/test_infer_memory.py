@@ -1,0 +1,74 @@
+"""What `topics infer` holds: no more for many documents than for few, and little above the model."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.small_store import store
+from topicstream.kernels.jit import kept
+from topicstream.model.topic_model import TopicModel
+
+W, K = 20_000, 100
+FEW, MANY = 80_000, 400_000
+CHILD = """
+import sys
+from topicstream.cli import startup
+startup.own_process()
+startup.arrow_by_malloc()
+import topicstream
+from topicstream import machine
+held = []
+def answered(what, done, total):
+    held.append(machine.resident_bytes())
+store, model, out = sys.argv[1:]
+topicstream.infer(store, model, out=out, top=3, threads=2, force=True, progress=answered)
+print(max(held), machine.peak_bytes())
+"""
+OPEN = """
+import sys
+from topicstream import machine
+from topicstream.model.topic_model import TopicModel
+model = TopicModel.open(sys.argv[1])
+print(machine.resident_bytes())
+"""
+
+
+def said(program: str, *args: object) -> list[int]:
+    """The numbers, in MiB, that a process of its own says."""
+    done = subprocess.run([sys.executable, "-c", program, *map(str, args)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [int(n) >> 20 for n in done.stdout.split()]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A model of 8 MB, and FEW and MANY documents of three words as stores and as text."""
+    folder = tmp_path_factory.mktemp("memory")
+    rng = np.random.default_rng(4)
+    names = [f"word{i}" for i in range(W)]
+    TopicModel.from_arrays(rng.gamma(0.1, 50, (W, K)), names, 0.1, 0.01).save(folder / "model")
+    words = np.sort(rng.integers(0, 12, (MANY, 3)), axis=1)
+    matrix = np.zeros((MANY, 12), np.uint8)
+    matrix[np.arange(MANY)[:, None], words] = 1
+    for n in (FEW, MANY):
+        store(folder / f"{n}.zarr", matrix[:n], matrix[:0], names[:12], blocks=n // FEW * 2, ids=True)
+    return folder
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
+@pytest.mark.parametrize("out", ["x.parquet", "x.jsonl"])
+def test_memory_does_not_grow_with_the_documents_and_is_small_above_the_model(made, out):
+    def run(n: int) -> list[int]:
+        return said(CHILD, made / f"{n}.zarr", made / "model", made / out)
+
+    run(FEW)  # compiles
+    (opened,) = said(OPEN, made / "model")
+    (few, _), (many, peak) = run(FEW), run(MANY)
+    assert many - few < 12, (few, many)  # to hold the documents themselves would take 25
+    if kept():
+        assert peak - opened <= 100, (opened, peak)
