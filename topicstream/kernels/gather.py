@@ -11,7 +11,8 @@ instruction where the machine has it and 16 loads or stores where it has not: th
                               was stored, as floats
 ``root(v)``                    square root, lane by lane;   ``highest(v)`` the largest lane
 ``squeeze(topics, values, i, first, v)``  append the lanes of v that are not zero, with their numbers first, first + 1,
-                              ..., to topics (uint16) and values (float32) at i; writes 16 entries, returns how many count
+                              ..., to topics (uint16) and values (float32) at i; writes 16 entries, the rest zeros; returns
+                              how many count
 """
 
 from __future__ import annotations
@@ -218,7 +219,7 @@ def _append(context: Any, builder: Any, sig: Any, args: Any, numbers: Any, v: An
     """Store the lanes of v that are not zero, and their numbers, at args[2] of args[1] and args[0]; their number."""
     kept = builder.fcmp_unordered("!=", v, ir.Constant(_FLOATS, [0.0] * WIDTH))
     for array, kind, name, lanes in ((1, _FLOATS, "f32", v), (0, _INTS, "i32", numbers)):
-        rest = ir.Constant(kind, ir.Undefined)
+        rest = ir.Constant(kind, [0] * WIDTH)
         packed = _call(builder, f"llvm.experimental.vector.compress.v16{name}", kind, [lanes, kept, rest])
         if array == 0:
             packed = builder.trunc(packed, ir.VectorType(_I16, WIDTH))

@@ -74,8 +74,8 @@ def hold_row(acc, mass, worst):
 
 
 @kernel
-def scatter_sparse(table, first_row, ptr, topic, value, vocab, lo, hi, change):
-    """Add one block's SparseDelta to rows lo..hi-1 of its vocabulary.
+def scatter_sparse(table, first_row, ptr, topic, value, vocab, lo, hi, change, factor):
+    """Add ``factor`` times one block's SparseDelta to rows lo..hi-1 of its vocabulary.
 
     ptr: int64[U+1]; topic, value: [E]; vocab: int32[U].  Each entry is added in float64 and rounded once; what rounding
     took enters ``change`` too, so the column sums stay those of the table.
@@ -85,7 +85,7 @@ def scatter_sparse(table, first_row, ptr, topic, value, vocab, lo, hi, change):
         for j in range(ptr[u], ptr[u + 1]):
             k = topic[j]
             old = np.float64(row[k])
-            new = table.dtype.type(old + value[j])
+            new = table.dtype.type(old + factor * value[j])
             row[k] = new
             change[k] += np.float64(new) - old
 

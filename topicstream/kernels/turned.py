@@ -6,6 +6,8 @@ of every row is then straight-line code for the sixteen together: eight new entr
 13 for the sixteen best.
 
 ``turn(p, v0, ..., v15)``    16 x 16 floats at address p: row k of the result is entry k of every v
+``turn_to(p, q, v0, ..., v15)``    row k goes to address p + q[k], int64s at address q: in order, so that a later row overwrites
+                             an earlier one that has the same place
 ``absorb(p, v0, ..., v7)``   the eight best of each lane, descending at address p, and eight more;  ``absorb_sixteen`` so for
                              sixteen
 ``choose(a, b, x, y)``       x where a >= b, else y
@@ -104,6 +106,22 @@ def turn(typing_context, p, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, v1
         return context.get_dummy_value()
 
     return types.void(types.int64, *[vector] * 16), generate
+
+
+@_intrinsic
+def turn_to(typing_context, p, q, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, v12, v13, v14, v15):
+    """p, q: int64 addresses."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        whole = ir.IntType(64)
+        offsets = builder.inttoptr(args[1], whole.as_pointer())
+        for i, value in enumerate(_turned(builder, list(args[2:]))):
+            offset = builder.load(builder.gep(offsets, [_I32(i)]), align=8)
+            place = builder.inttoptr(builder.add(args[0], offset), _VECTOR.as_pointer())
+            builder.store(value, place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, *[vector] * 16), generate
 
 
 def _absorb(builder: Any, args: list[Any]) -> None:

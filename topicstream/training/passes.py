@@ -193,7 +193,7 @@ class PassRunner:
             if spec.layout == "packed":
                 target.scatter([(v.vocab, v.delta[name]) for v in slots])
             elif spec.delta == "sparse":
-                target.scatter_sparse([(v.vocab, v.delta[name]) for v in slots])
+                target.scatter_sparse([(v.vocab, v.delta[name]) for v in slots], factor)
             else:
                 target.scatter(self._deltas[name], len(slots), factor, hold)
         if self._spill is not None:

@@ -125,8 +125,9 @@ class DenseTable:
         self._over_ranges(touched, add)
         deltas.clear()
 
-    def scatter_sparse(self, deltas: Sequence[tuple[np.ndarray, SparseDelta]]) -> None:
-        """Add the round's sparse deltas (vocab, delta), in block order; rows are held to their mass by ``settle``."""
+    def scatter_sparse(self, deltas: Sequence[tuple[np.ndarray, SparseDelta]], factor: float = 1.0) -> None:
+        """Add ``factor`` times the round's sparse deltas (vocab, delta), in block order; rows are held to their mass by
+        ``settle``."""
         cuts = np.array([np.searchsorted(vocab, self._edges) for vocab, _ in deltas])
 
         def touched(i: int) -> bool:
@@ -138,7 +139,9 @@ class DenseTable:
                 if hi > lo:  # slices: of arrays in RAM a view, of spilled ones what is read
                     a, b = int(d.ptr[lo]), int(d.ptr[hi])
                     ptr = d.ptr[lo : hi + 1] - a
-                    scatter_sparse(rows, first, ptr, d.topic[a:b], d.value[a:b], vocab[lo:hi], 0, hi - lo, change)
+                    scatter_sparse(
+                        rows, first, ptr, d.topic[a:b], d.value[a:b], vocab[lo:hi], 0, hi - lo, change, factor
+                    )  # fmt: skip
 
         self._over_ranges(touched, add)
 

@@ -51,7 +51,8 @@ def best_of_words(e, most, p, work, numbers, topic, value):
 def collect(p, o, width, most, topic, value, at):
     """Positions and values of the positive entries of p[o .. o + width) to topic and value [at ..]; a value 0 ends the list.
 
-    At most ``most`` are positive.  Sixteen entries are written each time: lists are filled in ascending order.
+    At most ``most`` are positive.  Sixteen entries are written each time: lists are filled in ascending order, and up to
+    16 long they are zeros to their end, topics too.
     """
     n = 0
     for k in range(0, width, 16):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.engines.base import ArraySpec, BlockShape, Key, Out, Shape, SparseDelta, TableSpec, option
+from topicstream.engines.base import ArraySpec, BlockShape, Key, Out, Shape, SparseDelta, TableSpec, option, padded
 from topicstream.engines.variational import check, statistics
 from topicstream.engines.variational.sparsity import Sparse, SparseOptions
 from topicstream.errors import TopicsError
@@ -94,7 +94,7 @@ class Memoized(Sparse):
 
         return {
             "ptr": ArraySpec("block", "int32", limit=lambda b: b.words + 1),
-            "topic": ArraySpec("block", "uint16", limit=self._most_entries),
+            "topic": ArraySpec("block", "uint16", limit=lambda b: self._most_entries(b) + 1),  # statistics.merge_cells
             "value": ArraySpec("block", "float32", limit=self._most_entries),
         }
 
@@ -149,12 +149,11 @@ class Memoized(Sparse):
                 delta[:, :topics] -= memory["statistic"].reshape(block.n_words, topics)
             return
         src, cell_topic, cell_value = self.sparse_visit(block, rows, totals, params, out, starting)
-        start = out.scratch.array("cells of words", block.n_words + 1, np.int64)
-        order = out.scratch.array("cells by word", block.n_cells, np.int32)
-        statistics.by_word(block.words, block.n_words, start, order)
+        start, order = self.cells_by_word(block, out)
         ptr, topic, value = (out.memory[name] for name in ("ptr", "topic", "value"))
         ptr = ptr[: block.n_words + 1]
-        n = statistics.merge_cells(start, order, self.most, cell_topic, cell_value, topics, ptr, topic, value)
+        total = out.scratch.array("total", padded(topics), np.float64)
+        n = statistics.merge_cells(start, order, self.most, cell_topic, cell_value, total, ptr, topic, value)
         topic, value = topic[:n], value[:n]
         out.memory.update(ptr=ptr, topic=topic, value=value)
         out.stats["local_bound"][0] = out.stats["bound"][0] - statistics.sparse_data_term(src, ptr, topic, value)

@@ -6,8 +6,10 @@ selection is due.  A selection keeps the L largest of e * t in ``kept`` (the oth
 inner iteration runs over ``kept``: reweighting.
 
 Selections are made in inner iterations 1 to 5 and then every 10th.  A topic leaves the document, and never comes back, when
-its weight exp(psi(N_dk + alpha_k)) is below FAINT of the largest topic's (for small alpha: when it has a tenth of a token;
-paper 002 and Mimno, Hoffman & Blei 2012 tell why: psi falls like -1/x).  Digamma is taken over active topics only.
+its weight exp(psi(N_dk + alpha_k)) is below ``leave`` of the largest topic's (but not with two tokens and more), or when the
+first assignment gives it less than half an even share of the tokens: such a topic is on its way out, psi falls like -1/x
+(Mimno, Hoffman & Blei 2012).  With leave = 0 it leaves with its last token, which is the paper's own rule: slower, and the
+bound is no better.  Digamma is taken over active topics only.
 """
 
 from __future__ import annotations
@@ -31,12 +33,14 @@ from topicstream.engines.variational.dense import (
 )
 from topicstream.engines.variational.rows import LEAST_Z, take_counts
 from topicstream.engines.variational.weights import log_weights
+from topicstream.engines.variational.statistics import FULL_LISTS
 from topicstream.kernels import places
 from topicstream.kernels.digamma import digamma, exp, exp_digamma
 from topicstream.kernels.jit import kernel
 
 EPSILON = 1e-10  # tokens: less is none
-FAINT = -11.5  # log weight against the largest topic: e**-11.5 = 1e-5
+SURE = 0.35  # psi of a topic that does not leave whatever the largest one's
+SMALL = 0.5  # of an even share of the document's tokens
 ALWAYS, EVERY = 5, 10  # selections: inner iterations 1 .. ALWAYS, then every EVERY-th
 
 
@@ -107,21 +111,33 @@ def _shrink(used, alpha, active, count, stays):
 
 
 @kernel
-def _alive(n, alpha, count, used):
-    """used = n for the topics that stay, else 0; all addresses.  Returns how many stay."""
+def _alive(n, alpha, count, faint, used):
+    """used = n for the topics that stay, else 0; all addresses; faint: log of ``leave``.  Returns how many stay."""
     most = 0.0
     for a in range(count):
         v = places.double(n, a)
         most = max(most, v + places.double(alpha, a) if v > 0.0 else 0.0)
-    # psi(x) = y < -3 is solved by x = -1 / (y - psi(1)) closely enough for a threshold
-    least = -1.0 / (min(np.log(most) + FAINT, -3.0) + 0.5772)
+    y = min(np.log(most) + faint, SURE)
+    least = np.exp(y) + 0.5 if y > -2.22 else -1.0 / (y + 0.5772)  # psi(least) = y, nearly (Minka 2000)
+    least = min(least, most)  # the largest stays whatever its weight
     alive = 0
     for a in range(count):
         v = places.double(n, a)
-        stays = v > EPSILON and v + places.double(alpha, a) > least
+        stays = v > EPSILON and v + places.double(alpha, a) >= least
         places.put_double(used, a, v if stays else 0.0)
         alive += 1 if stays else 0
     return alive
+
+
+@kernel
+def _leave_small(n, topics):
+    """n[k] = 0 of the topics below ``SMALL`` of an even share."""
+    mass = 0.0
+    for k in range(topics):
+        mass += n[k]
+    for k in range(topics):
+        if n[k] < SMALL * mass / topics:
+            n[k] = 0.0
 
 
 @kernel
@@ -165,12 +181,13 @@ def _bound(
 
 @kernel
 def sparse_step(
-    src, indptr, words, counts, e, log_scale, alpha, tol, most_inner, restarts, restart_inner, most, best_topic,
+    src, indptr, words, counts, e, log_scale, alpha, tol, most_inner, restarts, restart_inner, most, faint, best_topic,
     best_value, reports, cell_topic, cell_value, own, kept_of, lanes, acc, x, z_of
 ):  # fmt: skip
     """Visit every document of a block; arguments as ``dense.dense_step`` and
 
     most                     L
+    faint                    log of ``leave``; -inf: topics leave with their last token
     best_topic, best_value   ``best_of_words``
     cell_topic, cell_value   uint16 and float32 [nnz * L + 16]: topics of each cell and x_w r_wk (0 ends the list)
     own, kept_of             tiles: float32[(longest + 16) * P + 256] and two of them
@@ -183,9 +200,10 @@ def sparse_step(
     logs, scores, columns, tried = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full, np.uint8)
     parts = np.zeros((4, full))
     active, stays = np.zeros(full, np.uint16), np.zeros(full, np.int64)
+    picks, sixteens = np.zeros(full + full // 16, np.int64), 0
     # addresses; the arrays made here stay alive because the loop below uses them too
     e_, own_, x_, acc_ = places.place(e), places.place(own), places.place(x), places.place(acc)
-    columns_, stays_ = places.place(columns), places.place(stays)
+    columns_, stays_, picks_ = places.place(columns), places.place(stays), places.place(picks)
     best_ = acc_ + 4 * (16 * full + 528)  # behind what tiles.iterate and tiles.shares take of acc
     rows_ = best_ + 4 * 256
     prior = 0.0
@@ -201,22 +219,26 @@ def sparse_step(
         n_, used_ = places.place(n), places.place(used)
         take_counts(counts, first, cells, x)
         _first(first, cells, words, x, most, best_topic, best_value, parts, n)
+        if faint > -np.inf:
+            _leave_small(n, topics)
         count, inner, hard, change = topics, 1, 0, np.inf
         for k in range(topics):
             active[k], columns[k], tried[k] = k, alpha[k], 0
         while True:
-            alive = _alive(n_, columns_, count, used_)
+            alive = _alive(n_, columns_, count, faint, used_)
             inner += 1
             filling, selecting = inner == 2, inner <= ALWAYS or inner % EVERY == 0
             # what is selected again at once need not be kept
             keeping = inner >= ALWAYS or inner >= most_inner or most > tiles.NETWORK
-            if filling and keeping:
-                tiles.fill(e_, full, words_, cells, topics, own_, rows_)
             rows_of = count
-            if selecting and not filling and alive < count:
+            if selecting and (filling or alive < count):
                 count = _shrink(used, columns, active, count, stays)
+            if filling:
+                sixteens = tiles.take(stays, count, picks)
                 if keeping:
-                    tiles.shrink(cells, rows_of, stays_, count, own_)
+                    tiles.fill(e_, full, words_, cells, picks_, sixteens, count, own_, rows_)
+            elif keeping and count < rows_of:
+                tiles.shrink(cells, rows_of, stays_, count, own_)
             _weigh(used_, columns_, count, t_)
             if selecting and not keeping:
                 some = tiles.select_once(
@@ -224,6 +246,8 @@ def sparse_step(
                     full,
                     words_,
                     filling,
+                    picks_,
+                    sixteens,
                     rows_of,
                     stays_,
                     cells,
@@ -271,7 +295,7 @@ def sparse_step(
                 n_trial[a] = n[a] if a != candidate else 0.0
             hard_trial = 0
             for step in range(restart_inner):
-                _alive(trial_, columns_, count, used_trial_)
+                _alive(trial_, columns_, count, faint, used_trial_)
                 _weigh(used_trial_, columns_, count, t_trial_)
                 selecting = step == 0
                 some = tiles.iterate(
@@ -322,6 +346,6 @@ def sparse_step(
                 at = (first + j) * most
                 collect(acc, o, width, most, cell_topic, cell_value, at)
                 for a in range(at, at + most):
-                    if cell_value[a] == 0:
+                    if most > FULL_LISTS and cell_value[a] == 0:
                         break
                     cell_topic[a] = active[cell_topic[a]]

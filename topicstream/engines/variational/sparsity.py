@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import BlockShape, Out, Shape, option, padded
-from topicstream.engines.variational import choice, dense, sparse
+from topicstream.engines.variational import choice, dense, sparse, statistics
 from topicstream.engines.variational.family import RESTART_INNER, START_INNER, Variational, VariationalOptions
 from topicstream.engines.variational.weights import Source
 from topicstream.errors import TopicsError
@@ -21,6 +22,14 @@ class SparseOptions(VariationalOptions):
     """Options of the engines of paper 002."""
 
     sparsity: int = option(8, "topics a word of a document may have, L: 1 is a hard assignment, K is dense", min=1)
+    leave: float = option(
+        0.011,
+        "a topic leaves a document, for the rest of the visit, when its weight is below this share of the largest "
+        "topic's; 0: with its last token (paper 002)",
+        min=0.0,
+        max=1.0,
+        advanced=True,
+    )
     restarts: int = option(5, "restart proposals a document: a small topic emptied, kept if the bound rises", min=0)
 
 
@@ -87,6 +96,7 @@ class Sparse(Variational):
             0 if starting else o.restarts,
             RESTART_INNER,
             most,
+            math.log(o.leave) if o.leave > 0 else -math.inf,
             best_topic,
             best_value,
             reports,
@@ -101,3 +111,10 @@ class Sparse(Variational):
         )
         self.report(block, reports, out)
         return src, cell_topic, cell_value
+
+    def cells_by_word(self, block: Block, out: Out) -> tuple[np.ndarray, np.ndarray]:
+        """start and order of ``statistics.by_word``."""
+        start = out.scratch.array("cells of words", block.n_words + 1, np.int64)
+        order = out.scratch.array("cells by word", block.n_cells, np.int32)
+        statistics.by_word(block.words, block.n_words, start, order)
+        return start, order

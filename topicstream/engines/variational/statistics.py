@@ -8,30 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.kernels import places
+from topicstream.kernels import places, simd
 from topicstream.kernels.digamma import digamma, log
 from topicstream.kernels.jit import kernel
 
-AHEAD = 4  # cells before their entries are used, they are asked for
-
-
-@kernel
-def add_cells(words, most, cell_topic, cell_value, delta):
-    """delta[u, k] += the cells' values (sparse.sparse_step); delta: float32[U, P]."""
-    width, delta_, last = delta.shape[1], places.place(delta), len(words) - 1
-    topic_, value_ = places.place(cell_topic), places.place(cell_value)
-    for i in range(len(words)):
-        ahead = min(i + AHEAD, last)
-        row = delta_ + 4 * width * words[ahead]
-        for j in range(ahead * most, (ahead + 1) * most):
-            places.fetch(row, places.small(topic_, j))
-        row = delta_ + 4 * width * words[i]
-        for j in range(i * most, (i + 1) * most):
-            v = places.get(value_, j)
-            if v == 0:
-                break
-            k = places.small(topic_, j)
-            places.put(row, k, places.get(row, k) + v)
+AHEAD = 8  # cells before their entries are used, they are asked for
+FULL_LISTS = 16  # shorter lists are zeros to their end (choice.collect): no branch that has to be guessed
 
 
 @kernel
@@ -52,29 +34,60 @@ def by_word(words, n_words, start, order):
 
 
 @kernel
-def merge_cells(start, order, most, cell_topic, cell_value, topics, ptr, topic, value):
-    """The block's statistic into ptr, topic, value; returns its length."""
-    total, seen = np.zeros(topics), np.zeros(topics, np.bool_)
-    n = 0
+def sum_cells(start, order, most, cell_topic, cell_value, delta):
+    """delta[u, k] = the sum of the values of word u's cells (``by_word``, sparse.sparse_step); delta: float32[U, P].
+
+    Word by word, so that a row is cleared and summed while it is in the first cache.
+    """
+    width, delta_, last = delta.shape[1], places.place(delta), len(order) - 1
+    topic_, value_, nothing = places.place(cell_topic), places.place(cell_value), simd.splat(np.float32(0))
+    for u in range(delta.shape[0]):
+        row = delta_ + 4 * width * u
+        for k in range(0, width, 16):
+            places.store(row, k, nothing)
+        for c in range(start[u], start[u + 1]):
+            ahead = order[min(c + AHEAD, last)] * most
+            places.fetch(topic_, ahead // 2)
+            places.fetch(value_, ahead)
+            i = order[c] * most
+            for j in range(i, i + most):
+                v = places.get(value_, j)
+                if v == 0:
+                    break
+                k = places.small(topic_, j)
+                places.put(row, k, places.get(row, k) + v)
+
+
+@kernel
+def merge_cells(start, order, most, cell_topic, cell_value, total, ptr, topic, value):
+    """The block's statistic into ptr, topic, value; returns its length.  total: float64[P], overwritten.
+
+    topic has room for one entry more than the statistic can have: each is written before it is known to be new.
+    """
+    last, n = len(order) - 1, 0
+    cell_topic_, cell_value_, total_ = places.place(cell_topic), places.place(cell_value), places.place(total)
+    total[:] = 0.0
     ptr[0] = 0
     for u in range(len(ptr) - 1):
         low = n
         for c in range(start[u], start[u + 1]):
-            i = order[c]
-            for j in range(i * most, (i + 1) * most):
-                if cell_value[j] == 0:
+            ahead = order[min(c + AHEAD, last)] * most
+            places.fetch(cell_topic_, ahead // 2)
+            places.fetch(cell_value_, ahead)
+            i = order[c] * most
+            for j in range(i, i + most):
+                v = places.get(cell_value_, j)
+                if v == 0 and most > FULL_LISTS:
                     break
-                k = cell_topic[j]
-                if not seen[k]:
-                    seen[k] = True
-                    topic[n] = k
-                    n += 1
-                total[k] += cell_value[j]
+                k = places.small(cell_topic_, j)
+                old = places.double(total_, k)
+                places.put_double(total_, k, old + v)
+                topic[n] = k
+                n += (v > 0) & (old == 0.0)
         for c in range(low, n):
-            k = topic[c]
-            value[c] = total[k]
-            total[k] = 0.0
-            seen[k] = False
+            k = np.int64(topic[c])
+            value[c] = places.double(total_, k)
+            places.put_double(total_, k, 0.0)
         ptr[u + 1] = n
     return n
 

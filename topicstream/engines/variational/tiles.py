@@ -28,16 +28,36 @@ HALVINGS = 32
 BEYOND = np.float32(3e38)  # larger than any weight
 
 
+@kernel
+def take(stays, count, picks):
+    """Where the topics in stays (int64[P], the first ``count``, ascending) go in a tile.  Returns how many sixteens of a
+    row hold any.
+
+    picks: int64[P + P / 16]: the offset in bytes of every topic's row, which is the one of the next that stays where it
+    does not itself; then the first topics of those sixteens.
+    """
+    n, a, width = 0, 0, len(stays)
+    for k in range(width):
+        picks[k] = ROW * a
+        if a < count and stays[a] == k:
+            a += 1
+            if n == 0 or picks[width + n - 1] != k & ~15:
+                picks[width + n] = k & ~15
+                n += 1
+    return n
+
+
 @kernel(forceinline=True)
-def _fill(rows, width, target):
-    """One tile over all topics; rows: address of int64[16] addresses of rows of ``width``."""
+def _fill(rows, width, picks, sixteens, target):
+    """One tile over the topics of ``take``; rows: address of int64[16] addresses of rows of ``width``."""
     r0, r1, r2, r3 = places.whole(rows, 0), places.whole(rows, 1), places.whole(rows, 2), places.whole(rows, 3)
     r4, r5, r6, r7 = places.whole(rows, 4), places.whole(rows, 5), places.whole(rows, 6), places.whole(rows, 7)
     r8, r9, ra, rb = places.whole(rows, 8), places.whole(rows, 9), places.whole(rows, 10), places.whole(rows, 11)
     rc, rd, re, rf = places.whole(rows, 12), places.whole(rows, 13), places.whole(rows, 14), places.whole(rows, 15)
-    for k in range(0, width, 16):
-        turned.turn(
-            target + ROW * k, places.load(r0, k), places.load(r1, k), places.load(r2, k), places.load(r3, k),
+    for b in range(sixteens):
+        k = places.whole(picks, width + b)
+        turned.turn_to(
+            target, picks + 8 * k, places.load(r0, k), places.load(r1, k), places.load(r2, k), places.load(r3, k),
             places.load(r4, k), places.load(r5, k), places.load(r6, k), places.load(r7, k), places.load(r8, k),
             places.load(r9, k), places.load(ra, k), places.load(rb, k), places.load(rc, k), places.load(rd, k),
             places.load(re, k), places.load(rf, k)
@@ -52,12 +72,12 @@ def _find(e, width, words, j, cells, rows):
 
 
 @kernel
-def fill(e, width, words, cells, topics, own, rows):
-    """The tiles of a document over all topics; rows: int64[16]."""
+def fill(e, width, words, cells, picks, sixteens, count, own, rows):
+    """The tiles of a document over the ``count`` topics of ``take``; rows: int64[16]."""
     for j in range(0, cells, 16):
         _find(e, width, words, j, cells, rows)
-        _fill(rows, width, own)
-        own += ROW * topics
+        _fill(rows, width, picks, sixteens, own)
+        own += ROW * count
     _end(own)
 
 
@@ -94,18 +114,28 @@ def _products(own, t, a):
 
 
 @kernel(forceinline=True)
-def _border_by_network(own, t, count, most, best, rows):
+def _ask(rows, firsts, done, due):
+    """Ask for the lines ``done`` to ``due`` of the rows that are needed next; returns ``due``."""
+    for b in range(done, due):
+        i = places.whole(firsts, b)
+        for r in range(16):
+            places.fetch_far(places.whole(rows, r), i)
+    return due
+
+
+@kernel(forceinline=True)
+def _border_by_network(own, t, count, most, best, rows, firsts, sixteens):
     """The ``most``-th largest own * t of each lane; most <= 16.
 
-    rows: 0, or the address of sixteen addresses of rows that are needed next: asked for meanwhile, a line of each for
-    every sixteen topics, which is as fast as memory answers.
+    sixteens: 0, or how many lines of the rows that are needed next (``_find``) to ask for meanwhile, spread evenly: that
+    is as fast as memory answers.
     """
+    done = 0
     for i in range(0, (8 if most <= 8 else 16) * 16, 16):
         places.store(best, i, simd.splat(np.float32(0)))
     for a in range(0, count if most > 8 else 0, 16):
-        if rows != 0:
-            for r in range(16):
-                places.fetch_far(places.whole(rows, r), a)
+        if done < sixteens:
+            done = _ask(rows, firsts, done, (a + 16) * sixteens // count if a + 16 < count else sixteens)
         turned.absorb_sixteen(
             best, _products(own, t, a), _products(own, t, a + 1), _products(own, t, a + 2), _products(own, t, a + 3),
             _products(own, t, a + 4), _products(own, t, a + 5), _products(own, t, a + 6), _products(own, t, a + 7),
@@ -114,9 +144,8 @@ def _border_by_network(own, t, count, most, best, rows):
             _products(own, t, a + 15)
         )  # fmt: skip
     for a in range(0, count if most <= 8 else 0, 8):
-        if rows != 0 and a & 15 == 0:
-            for r in range(16):
-                places.fetch_far(places.whole(rows, r), a)
+        if done < sixteens:
+            done = _ask(rows, firsts, done, (a + 8) * sixteens // count if a + 8 < count else sixteens)
         turned.absorb(
             best, _products(own, t, a), _products(own, t, a + 1), _products(own, t, a + 2), _products(own, t, a + 3),
             _products(own, t, a + 4), _products(own, t, a + 5), _products(own, t, a + 6), _products(own, t, a + 7)
@@ -180,7 +209,7 @@ def _choose_first(own, t, kept, count, most, lane):
 def _select(own, t, kept, count, most, best):
     """kept of one tile."""
     if most <= NETWORK:
-        border = _border_by_network(own, t, count, most, best, 0)
+        border = _border_by_network(own, t, count, most, best, 0, 0, 0)
     else:
         border = _border_by_bisection(own, t, count, most)
     reached = simd.splat(np.float32(0))
@@ -230,11 +259,11 @@ def _take_back(own, t, g, acc, count, most, border, best):
 
 @kernel
 def select_once(
-    e, width, words, filling, rows_of, stays, cells, count, most, own, t, x, z, acc, best, n, rows
+    e, width, words, filling, picks, sixteens, rows_of, stays, cells, count, most, own, t, x, z, acc, best, n, rows
 ):  # fmt: skip
     """``iterate`` with a selection that is not kept: the next inner iteration selects again; most <= NETWORK.
 
-    ``filling``: own is filled with the document's rows of e first, count is the number of topics; rows: int64[16].
+    ``filling``: own is filled with the document's rows of e first, over the topics of ``take``; rows: int64[16].
     Otherwise, where rows_of > count: tiles have that many rows and lose all but those in stays (as ``shrink``).
     """
     source, size = own, ROW * count
@@ -248,12 +277,12 @@ def select_once(
         _find(e, width, words, 0, cells, rows)
     for j in range(0, cells, 16):
         if filling:
-            _fill(rows, width, own)
+            _fill(rows, width, picks, sixteens, own)
             _end(own + size)
             _find(e, width, words, j + 16, cells, rows)
         elif rows_of > count:
             source = _leave_out(source, rows_of, stays, count, own)
-        border = _border_by_network(own, t, count, most, best, rows if filling else 0)
+        border = _border_by_network(own, t, count, most, best, rows, picks + 8 * width, sixteens if filling else 0)
         s = nothing
         for i in range(most):
             s = s + keep(places.load(best, 16 * i), zero)
