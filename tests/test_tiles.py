@@ -30,7 +30,20 @@ class Document:
         self.t = aligned(self.width + 16)
         self.t[:topics] = rng.integers(1, 3, topics) if ties else rng.gamma(0.5, 1.0, topics)
         self.acc, self.best, self.n = aligned(35 * (self.width + 16)), aligned(256), np.zeros(self.width)
-        self.rows = np.zeros(16, np.int64)
+        self.rows, self.picks = np.zeros(16, np.int64), np.zeros(2 * self.width, np.int64)
+
+    def take(self, stays):
+        """``tiles.take`` of some topics."""
+        padded = np.zeros(self.width, np.int64)
+        padded[: len(stays)] = stays
+        return tiles.take(padded, len(stays), self.picks)
+
+    def fill(self, stays):
+        sixteens = self.take(stays)
+        own, rows = self.at("own", "rows")
+        tiles.fill(
+            *self.at("e"), self.width, *self.at("words"), self.cells, *self.at("picks"), sixteens, len(stays), own, rows
+        )
 
     def at(self, *names):
         return (getattr(self, name).ctypes.data for name in names)
@@ -74,7 +87,7 @@ def test_a_square_is_turned():
 @pytest.mark.parametrize("most", [1, 3, 8, 9, 20, 60])
 def test_selection_sums_and_reweighting(most, cells, ties):
     d = Document(cells, 53, ties)
-    tiles.fill(*d.at("e"), d.width, *d.at("words"), cells, d.topics, *d.at("own", "rows"))
+    d.fill(np.arange(53))
     arguments = d.at("own", "kept", "t", "x", "z", "acc", "best", "n")
     some = tiles.iterate(cells, d.topics, most, True, *arguments)
     w = d.weights()
@@ -90,18 +103,29 @@ def test_selection_sums_and_reweighting(most, cells, ties):
     np.testing.assert_allclose(d.z[:cells], np.where(keep, d.weights(), 0).sum(1), rtol=1e-5)
 
 
+@pytest.mark.parametrize("topics", [np.arange(70), np.array([0, 15, 16, 63]), np.array([50, 69])])
+def test_tiles_are_filled_with_the_topics_that_stay(topics):
+    d = Document(37, 70, False, 4)
+    d.fill(topics)
+    rows = d.own[: 48 * len(topics)].reshape(3, len(topics), 16).transpose(0, 2, 1).reshape(48, len(topics))
+    np.testing.assert_array_equal(rows[:37], d.e[d.words][:, topics])
+    assert d.take(topics) == len(set(topics // 16))
+    np.testing.assert_array_equal(d.own[48 * len(topics) : 48 * len(topics) + 256], 0)
+
+
 @pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("filling", [True, False])
+@pytest.mark.parametrize("filling", ["all", "some", "no"])
 def test_a_selection_that_is_not_kept_gives_the_same_sums(filling, ties):
     d, most = Document(45, 40, ties, 3), 5
-    stays = np.arange(0, 40, 3 if not filling else 1)
-    if not filling:
-        tiles.fill(*d.at("e"), d.width, *d.at("words"), 45, 40, *d.at("own", "rows"))
-        d.t[: len(stays)] = d.t[stays]
-        d.t[len(stays) :] = 0
+    stays = np.arange(0, 40, 1 if filling == "all" else 3)
+    d.t[: len(stays)] = d.t[stays]
+    d.t[len(stays) :] = 0
+    if filling == "no":
+        d.fill(np.arange(40))
+    sixteens = d.take(stays)
     left = len(stays)
     tiles.select_once(
-        *d.at("e"), d.width, *d.at("words"), filling, 40, stays.ctypes.data, 45, left, most,
+        *d.at("e"), d.width, *d.at("words"), filling != "no", *d.at("picks"), sixteens, 40, stays.ctypes.data, 45, left, most,
         *d.at("own", "t", "x", "z", "acc", "best", "n", "rows"),
     )  # fmt: skip
     w = d.e[d.words][:, stays] * d.t[:left]
@@ -115,7 +139,7 @@ def test_a_selection_that_is_not_kept_gives_the_same_sums(filling, ties):
 
 def test_shares_by_row():
     d = Document(20, 21, False, 5)
-    tiles.fill(*d.at("e"), d.width, *d.at("words"), 20, 21, *d.at("own", "rows"))
+    d.fill(np.arange(21))
     tiles.iterate(20, 21, 4, True, *d.at("own", "kept", "t", "x", "z", "acc", "best", "n"))
     tiles.shares(21, d.kept, d.t, d.x, d.z, 1, d.acc)
     w = np.where(chosen(d.weights(), 4), d.weights(), 0)

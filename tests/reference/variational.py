@@ -35,7 +35,7 @@ def least_weight(log_largest: float, leave: float) -> float:
     """N_dk + alpha_k below which a topic leaves: psi of it is ``leave`` of the largest, by the two branches of Minka 2000."""
     if leave == 0:
         return 0.0
-    y = min(log_largest + np.log(leave), 0.35)
+    y = min(log_largest + np.log(leave), 0.5)
     return float(np.exp(y) + 0.5 if y > -2.22 else -1 / (y + 0.5772))
 
 
@@ -43,12 +43,12 @@ def sparse_document(
     log_phi: np.ndarray, x: np.ndarray, alpha: np.ndarray, most: int, inner: int, leave: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same with L topics a word, chosen in inner iterations 1-5 and every 10th, and active topics that only leave:
-    by ``leave`` (engines/variational/sparse.py), where it is not zero also those with less than half an even share at first.
+    by ``leave`` (engines/variational/sparse.py), where it is not zero also those with less than two tokens and than an even share at first.
     """
     r = resp(log_phi, most)
     n = x @ r
     if leave > 0:
-        n[n < 0.5 * n.sum() / len(n)] = 0
+        n[n < min(1.9, n.sum() / len(n))] = 0
     chosen = r > 0
     for i in range(2, inner + 1):
         psi = digamma(n + alpha)

@@ -7,7 +7,7 @@ inner iteration runs over ``kept``: reweighting.
 
 Selections are made in inner iterations 1 to 5 and then every 10th.  A topic leaves the document, and never comes back, when
 its weight exp(psi(N_dk + alpha_k)) is below ``leave`` of the largest topic's (but not with two tokens and more), or when the
-first assignment gives it less than half an even share of the tokens: such a topic is on its way out, psi falls like -1/x
+first assignment gives it less than two and less than an even share: such a topic is on its way out, psi falls like -1/x
 (Mimno, Hoffman & Blei 2012).  With leave = 0 it leaves with its last token, which is the paper's own rule: slower, and the
 bound is no better.  Digamma is taken over active topics only.
 """
@@ -39,8 +39,8 @@ from topicstream.kernels.digamma import digamma, exp, exp_digamma
 from topicstream.kernels.jit import kernel
 
 EPSILON = 1e-10  # tokens: less is none
-SURE = 0.35  # psi of a topic that does not leave whatever the largest one's
-SMALL = 0.5  # of an even share of the document's tokens
+SURE = 0.5  # psi of a topic that does not leave whatever the largest one's
+SMALL = 1.9  # tokens of a topic after the first assignment, an even share of the document's at most
 ALWAYS, EVERY = 5, 10  # selections: inner iterations 1 .. ALWAYS, then every EVERY-th
 
 
@@ -131,12 +131,13 @@ def _alive(n, alpha, count, faint, used):
 
 @kernel
 def _leave_small(n, topics):
-    """n[k] = 0 of the topics below ``SMALL`` of an even share."""
+    """n[k] = 0 of the topics with less than ``SMALL`` tokens and less than an even share."""
     mass = 0.0
     for k in range(topics):
         mass += n[k]
+    least = min(SMALL, mass / topics)
     for k in range(topics):
-        if n[k] < SMALL * mass / topics:
+        if n[k] < least:
             n[k] = 0.0
 
 
