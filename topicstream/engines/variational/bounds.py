@@ -29,18 +29,27 @@ def _beyond_float32(src, u, row, stat):
     return total
 
 
+@kernel
+def _logs(e, u, work):
+    """work[k] = log e[u, k], 0 where e is: a loop of its own becomes vectors."""
+    for k in range(len(work)):
+        v = np.float64(e[u, k])
+        work[k] = log(v if v > 0.0 else 1.0)
+
+
 @fast_kernel
 def data_term(src, e, log_scale, stat):
     """sum_uk stat[u, k] E[log phi_uk] in float64; stat: expected counts [U, P] of a block; e, log_scale: its weights."""
-    total = 0.0
+    total, work = 0.0, np.empty(e.shape[1])
     for u in range(len(log_scale)):
+        _logs(e, u, work)
         row, mass, lost = 0.0, 0.0, 0.0
         for k in range(src.topics):
-            v, s = np.float64(e[u, k]), np.float64(stat[u, k])
-            held = v > 0.0
-            row += s * log(v if held else 1.0)
-            mass += s if held else 0.0
-            lost += 0.0 if held else s
+            s = np.float64(stat[u, k])
+            held = 1.0 if e[u, k] > 0.0 else 0.0
+            row += s * work[k]
+            mass += s * held
+            lost += s * (1.0 - held)
         total += row + mass * log_scale[u]
         if lost > 0.0:
             total += _beyond_float32(src, u, e[u], stat[u])

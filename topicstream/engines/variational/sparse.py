@@ -32,8 +32,8 @@ from topicstream.engines.variational.dense import (
     smallest_active,
 )
 from topicstream.engines.variational.rows import LEAST_Z, take_counts
-from topicstream.engines.variational.weights import log_weights
 from topicstream.engines.variational.statistics import FULL_LISTS
+from topicstream.engines.variational.weights import log_weights
 from topicstream.kernels import places
 from topicstream.kernels.digamma import digamma, exp, exp_digamma
 from topicstream.kernels.jit import kernel
