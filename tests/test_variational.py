@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from tests.reference import variational as twin
 from topicstream.corpus.block import Block
 from topicstream.engines.base import BlockShape, Key, Out, Rows, Scratch, Shape, padded
-from topicstream.engines.variational import bounds, dense, statistics
+from topicstream.engines.variational import bounds, dense, statistics, svi
 from topicstream.engines.variational.mvi import Memoized
 from topicstream.engines.variational.ovb import OnlineVariationalBayes
 from topicstream.engines.variational.svi import StochasticSparse
 from topicstream.engines.variational.vb import VariationalBayes
+from topicstream.kernels.scatter import scatter_sparse
 from topicstream.kernels.select import keep_top
 
 W, K, D = 60, 37, 12
@@ -256,3 +257,30 @@ def test_change_of_statistics_leaves_equal_entries_out():
 
 def test_longest_document():
     assert dense.longest_document(np.array([0, 3, 3, 8], np.int64)) == 5
+
+
+def test_a_statistic_kept_sparse_is_the_dense_one(monkeypatch):
+    topics = 70
+    block, phi = corpus(6), table(8, topics=topics)
+    engine = StochasticSparse(Shape(D, W, 200, 1000.0, topics), StochasticSparse.Options(sparsity=1))
+    assert engine.few and engine.tables["phi"].delta == "sparse"
+    sparse = visit(engine, block, phi).delta["phi"]
+    assert engine.keep_bytes(BlockShape(block.n_docs, block.n_cells, 40, W)) >= sum(
+        a.nbytes for a in (sparse.ptr, sparse.topic, sparse.value)
+    )
+    monkeypatch.setattr(svi, "FEW", 1000)
+    dense = visit(engine, block, phi).delta["phi"]
+    assert isinstance(dense, np.ndarray) and dense.sum() == pytest.approx(block.tokens, rel=1e-5)
+    full = np.zeros(phi.shape)
+    np.add.at(full, (np.repeat(np.arange(W), np.diff(sparse.ptr)), sparse.topic), sparse.value)
+    np.testing.assert_allclose(full, dense, rtol=1e-6)
+
+
+def test_sparse_deltas_enter_a_table_times_their_factor():
+    target, change = np.ones((3, 16), np.float32), np.zeros(16)
+    ptr, topic, value = np.array([0, 1, 3]), np.array([2, 2, 5], np.uint16), np.array([4, 1, 2], np.float32)
+    scatter_sparse(target, 0, ptr, topic, value, np.array([0, 2], np.int32), 0, 2, change, 0.25)
+    want = np.ones((3, 16), np.float32)
+    want[0, 2], want[2, 2], want[2, 5] = 2.0, 1.25, 1.5
+    np.testing.assert_array_equal(target, want)
+    np.testing.assert_array_equal(change[[2, 5]], [1.25, 0.5])
