@@ -132,29 +132,17 @@ def memory(work: Work) -> None:
                 engine = kind(shape, kind.Options())
                 whole = BlockShape(store.n_docs, store.n_cells, int(store.n_tokens), store.n_words)
                 planned = sum(int(np.prod(s.shape(whole))) * np.dtype(s.dtype).itemsize for s in engine.memory.values())
-                if not work.allows(path, algo, k):
-                    rows.append(
-                        [path.stem, k, algo, f"{planned / store.n_cells:.1f}", f"{planned / 1e6:,.1f}", "-", "-"]
-                    )
-                    continue
                 key = {"section": "memory", "corpus": path.stem, "K": k, "algo": algo}
-                found = work.figures.get(key, lambda p=path, a=algo, n=k: kept(work.folder, p, a, n))  # type: ignore[misc]
-                rows.append(
-                    [
-                        path.stem,
-                        k,
-                        algo,
-                        f"{planned / store.n_cells:.1f}",
-                        f"{planned / 1e6:,.1f}",
-                        f"{found['written'] / 1e6:,.1f}",
-                        f"{found['peak'] / 2**20:,.0f}",
-                    ]
-                )
+                if work.allows(path, algo, k):
+                    work.figures.get(key, lambda p=path, a=algo, n=k: kept(work.folder, p, a, n))  # type: ignore[misc]
+                found = work.figures.find(key)
+                row = [path.stem, k, algo, f"{planned / store.n_cells:.1f}", f"{planned / 1e6:,.1f}"]
+                rows.append([*row, mean(found, "written_mb", 1), mean(found, "peak_mib")])
     table(["corpus", "K", "engine", "planned bytes a cell", "planned MB", "written MB", "peak RSS MiB"], rows)
 
 
 def kept(work: Path, path: Path, algo: str, topics: int) -> dict[str, Any]:
-    """Bytes of block memory on disk and most resident bytes of a process that makes a pass."""
+    """MB of block memory on disk, and most resident MiB of a process that makes a pass."""
     with tempfile.TemporaryDirectory(dir=work) as folder:
         model = Path(folder) / "model"
         code = (
@@ -164,7 +152,7 @@ def kept(work: Path, path: Path, algo: str, topics: int) -> dict[str, Any]:
         )
         subprocess.run([sys.executable, "-c", code, str(path), str(model), algo, str(topics)], check=True)
         written = sum(f.stat().st_size for f in (model / "work").glob("memory-*.bin"))
-        return {"written": written, "peak": max(r["rss_peak_bytes"] for r in history(model))}
+        return {"written_mb": written / 1e6, "peak_mib": max(r["rss_peak_bytes"] for r in history(model)) / 2**20}
 
 
 def curves(work: Work, plots: Path | None) -> None:

@@ -70,16 +70,19 @@ class Figures:
         if lines and not lines[-1].endswith("\n"):
             file.write_text("".join(lines[:-1]))
 
+    def find(self, key: dict[str, Any]) -> list[dict[str, Any]]:
+        """The records that have all of ``key``."""
+        key = json.loads(json.dumps(key))
+        return [r for r in self.kept if all(name in r and r[name] == value for name, value in key.items())]
+
     def get(self, key: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The record that has all of ``key``; made, and written with the key, where there is none."""
-        key = json.loads(json.dumps(key))
-        for record in self.kept:
-            if all(name in record and record[name] == value for name, value in key.items()):
-                return record
+        for record in self.find(key):
+            return record
         record = {**key, **make()}
         with self.file.open("a") as out:
             out.write(json.dumps(record) + "\n")
-        self.kept.append(record)
+        self.kept.append(json.loads(json.dumps(record)))
         return record
 
 
