@@ -77,6 +77,9 @@ class SparseOptions(Options):
     band: float = option(
         1.0, "a message that would move by no more than this many steps stays; -1: move all", min=-1.0, advanced=True
     )
+    step: float = option(
+        1.5, "how far a message moves: 1 to its new value, more beyond it", min=1.0, max=1.9, advanced=True, was=1.0
+    )
     reopen: int = option(4, "passes between two looks at the topics outside a document's own", min=1, advanced=True)
     gain: float = option(64.0, "how eagerly topics from outside enter a document", min=0.0, advanced=True)
     reach: float = option(
@@ -307,7 +310,7 @@ class SparseBeliefPropagation(Engine):
         entries = kernels.sweep(
             ptr, doc, x, phi.base, phi.index, topics, before, kept, theta, lam[topics], mass, old,
             self._wide(out.memory["messages"]), np.float32(alpha[:n].min()), np.float32(beta),
-            np.float32(STORED[self.options.message_bits][1]), np.float32(self.options.band), first, rests, stir, chosen, scores,
+            np.float32(STORED[self.options.message_bits][1]), np.float32(self.options.band), np.float32(self.options.step), first, rests, stir, chosen, scores,
             inverse, np.float32(self.options.reach if looked else 0.0), likely, out_ptr, out_topic, out_value,
         )  # fmt: skip
         theta -= near
