@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from measure import full, heading, in_cgroup, table
+from measure import Figures, full, heading, in_cgroup, table
 
 from topicstream import ingest
 from topicstream.corpus.format import KINDS, chunk_path
@@ -239,21 +239,16 @@ def quality(data: Path, work: Path, python: str, names: list[str] | None, peer_s
     peer_seeds: seeds of the other programs."""
     names = names or (["kos", "20news", "nips12", "enwiki"] if full() else ["kos"])
     seeds = range(3 if full() else 1)
-    file = work / "quality.jsonl"
-    kept = {}
-    if file.exists():
-        kept = {(r["corpus"], r["K"], r["algo"], r["seed"]): r["perplexity"] for r in map(json.loads, file.open())}
+    figures = Figures(work / "quality.jsonl")
 
     def figure(store: Path, topics: int, algo: str, seed: int) -> None:
-        key = (store.stem, topics, algo, seed)
-        if key not in kept:
+        def make() -> dict[str, float]:
             if algo in PEERS:
                 passes = 500 if algo == "tomotopy_lda" else 5
-                kept[key] = peer(python, algo, store, work, topics, passes, [], seed + 1)[-1][2]
-            else:
-                kept[key] = curve(store, work / "q", algo, topics, 100, 100, seed)[-1][2]
-            with file.open("a") as f:
-                f.write(json.dumps(dict(zip(("corpus", "K", "algo", "seed", "perplexity"), (*key, kept[key])))) + "\n")
+                return {"perplexity": peer(python, algo, store, work, topics, passes, [], seed + 1)[-1][2]}
+            return {"perplexity": curve(store, work / "q", algo, topics, 100, 100, seed)[-1][2]}
+
+        figures.get({"corpus": store.stem, "K": topics, "algo": algo, "seed": seed}, make)
 
     algorithms = ("atbp", "stbp", "sparse-bp", *PEERS)
     for name in names:
@@ -269,8 +264,9 @@ def quality(data: Path, work: Path, python: str, names: list[str] | None, peer_s
                 for seed in seeds if algo not in PEERS else range(min(len(seeds), peer_seeds)):
                     figure(store, topics, algo, seed)
     rows = []
-    for name, topics in sorted({key[:2] for key in kept}):
-        found = [[v for (n, k, a, _), v in kept.items() if (n, k, a) == (name, topics, algo)] for algo in algorithms]
+    for name, topics in sorted({(r["corpus"], r["K"]) for r in figures.kept}):
+        records = (figures.find({"corpus": name, "K": topics, "algo": algo}) for algo in algorithms)
+        found = [[r["perplexity"] for r in few] for few in records]
         rows.append(
             [name, topics, *(f"{np.mean(v):.0f} ({min(v):.0f}-{max(v):.0f}; {len(v)})" if v else "-" for v in found)]
         )
@@ -352,7 +348,7 @@ def main() -> None:
             if what == "disk":
                 disk(args.data, work)
             elif what == "quality-time":
-                time_to_quality(args.data, work, args.peers, args.corpora, args.peer_seeds)
+                time_to_quality(args.data, work, args.peers)
             elif what == "quality":
                 quality(args.data, work, args.peers, args.corpora, args.peer_seeds)
             elif what == "pubmed":

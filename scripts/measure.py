@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import os
 import platform
 import shlex
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,33 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     for row in rows:
         print("| " + " | ".join(str(v) for v in row) + " |")
     print(flush=True)
+
+
+class Figures:
+    """Figures kept in a file of JSON lines as soon as they are there, and not made again: long tables may be cut anywhere."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+        # a line that was cut short by a kill has no end
+        self.kept: list[dict[str, Any]] = [json.loads(line) for line in lines if line.endswith("\n")]
+        if lines and not lines[-1].endswith("\n"):
+            file.write_text("".join(lines[:-1]))
+
+    def find(self, key: dict[str, Any]) -> list[dict[str, Any]]:
+        """The records that have all of ``key``."""
+        key = json.loads(json.dumps(key))
+        return [r for r in self.kept if all(name in r and r[name] == value for name, value in key.items())]
+
+    def get(self, key: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The record that has all of ``key``; made, and written with the key, where there is none."""
+        for record in self.find(key):
+            return record
+        record = {**key, **make()}
+        with self.file.open("a") as out:
+            out.write(json.dumps(record) + "\n")
+        self.kept.append(json.loads(json.dumps(record)))
+        return record
 
 
 class MemoryGroup:

@@ -15,6 +15,7 @@ import bench_quality
 import curves_svg
 import scale
 from curves_svg import Curve
+from measure import Figures
 
 from topicstream.errors import DoesNotFit
 
@@ -105,3 +106,23 @@ def test_the_least_limit_is_the_least(spec):
     assert scale.plan_for(engine, target, block, 150 * MIB, least).total <= least
     with pytest.raises(DoesNotFit):
         scale.plan_for(engine, target, block, 150 * MIB, least - 8 * MIB)
+
+
+def test_a_figure_is_made_once_and_a_cut_line_again(tmp_path):
+    made = []
+
+    def make(value: float):
+        made.append(value)
+        return {"perplexity": value, "points": [(1, 2.0)]}
+
+    file = tmp_path / "figures.jsonl"
+    key = {"corpus": "kos", "K": 50, "options": {"alpha": 0.1}}
+    assert Figures(file).get(key, lambda: make(3.0))["perplexity"] == 3.0
+    assert Figures(file).get(key, lambda: make(4.0))["perplexity"] == 3.0
+    assert Figures(file).get({**key, "options": {"alpha": 0.2}}, lambda: make(5.0))["perplexity"] == 5.0
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-7])  # killed in the middle of a line
+    figures = Figures(file)
+    assert len(figures.kept) == 1
+    assert figures.get({**key, "options": {"alpha": 0.2}}, lambda: make(5.0))["perplexity"] == 5.0
+    assert made == [3.0, 5.0, 5.0] and file.read_bytes() == whole

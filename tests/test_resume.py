@@ -14,7 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.planted import draw, store
+from topicstream.durable import read_json, write_json
+from topicstream.errors import TopicsError
 from topicstream.training.checkpoint import checkpoints, content_hash
+from topicstream.training.loop import train
+from topicstream.training.progress import Progress
 
 ROOT = Path(__file__).parents[1]
 
@@ -158,3 +162,15 @@ def test_a_full_disk_leaves_the_last_checkpoint(corpus, tmp_path):
         assert done.returncode == 0, done.stderr
     finally:
         subprocess.run(["umount", str(small)], check=False)
+
+
+def test_a_run_from_before_an_option_goes_on_with_what_it_did_then(corpus, tmp_path):
+    settings = {"algo": "sparse-bp", "topics": 16, "tol": 0, "threads": 2, "progress": Progress(-1)}
+    train(corpus, tmp_path / "m", **settings, passes=2, options={"step": 1.0})
+    record = tmp_path / "m" / "training.json"
+    before = read_json(record)
+    del before["options"]["step"]  # as it was written before there was the option
+    write_json(record, before)
+    with pytest.raises(TopicsError, match=r"--step 1\.0 -> 1\.8\."):
+        train(corpus, tmp_path / "m", **settings, passes=3)
+    assert train(corpus, tmp_path / "m", **settings, passes=3, options={"step": 1.0}).passes == 3

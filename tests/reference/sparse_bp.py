@@ -4,7 +4,7 @@ import numpy as np
 
 
 def sweep(
-    ptr, doc, x, base, index, topics, before, theta, lam, old, alpha, beta, top, band, first, chosen, reach, k_all
+    ptr, doc, x, base, index, topics, before, theta, lam, old, alpha, beta, top, band, step, first, chosen, reach, k_all
 ):
     """Returns the new integers, the change of the table, theta + alpha, normalisers s and bids of outside topics."""
     phi, theta = base.astype(np.float64), theta.astype(np.float64)
@@ -25,16 +25,18 @@ def sweep(
             f = row + delta[index[u]] * (0 if first else 1) + change
             p = np.maximum(theta[d] - own, alpha) * np.maximum(f[a] - own + beta, beta) / (lam[a] - own)
             s_all[i] = p.sum()
+            if not first and (was == a).all():
+                p = np.maximum(step * p / p.sum() - (step - 1) * own / x[i], 0)
             to = np.floor(top * np.sqrt(p / p.max()) + 0.5)
             if chosen[d] >= 0:
-                scores[chosen[d]] += x[i] / p.sum() * strong
+                scores[chosen[d]] += x[i] / s_all[i] * strong
             if not first and (was == a).all() and np.abs(to - q).max() <= band:
                 new[i] = q
                 continue
-            step = x[i] * to**2 / (to**2).sum() - own
+            move = x[i] * to**2 / (to**2).sum() - own
             if not first:
-                theta[d] += step
-            change[a] += step
+                theta[d] += move
+            change[a] += move
             delta[index[u]] += change
             new[i] = to
     return {"new": new, "delta": delta, "theta": theta, "s": s_all, "scores": scores}

@@ -225,7 +225,7 @@ def option(default: Any, help: str, **limits: Any) -> Any:
     """A field of an Options dataclass: becomes ``--name-with-dashes`` with this help.
 
     limits: ``min``, ``max`` (inclusive), ``choices``, ``advanced`` (hidden from the short help), ``flag``, and
-    ``run_time=True`` for what may change on resume.
+    ``run_time=True`` for what may change on resume; ``was``: what runs did that began before there was the option.
     """
     return field(default=default, metadata={"help": help, **limits})
 

@@ -45,7 +45,7 @@ from topicstream.kernels.simd import fetch, larger, load, splat, store, total
 # 1.1e-5 of its mass after a pass with 64 active topics
 HEAVY = np.float32(512.0)
 AHEAD = 4  # cells between the asking for a document's state and its use
-_ZERO = np.float32(0.0)
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
 @kernel
@@ -109,7 +109,7 @@ def _leave(i, at, width, own, before, topics, old, new, row):
 
 @kernel
 def sweep(
-    ptr, doc, x, base, index, topics, before, kept, theta, lam, mass, old, new, floor, beta, top, band, first,
+    ptr, doc, x, base, index, topics, before, kept, theta, lam, mass, old, new, floor, beta, top, band, step, first,
     rests, stir, chosen, scores, inverse, reach, likely, out_ptr, out_topic, out_value,
 ):  # fmt: skip
     """Visit every cell of a block once; see the module's legend.
@@ -119,6 +119,8 @@ def sweep(
     floor    float32     the least alpha
     top      float32     largest stored integer
     band     float32     a message none of whose stored numbers would move by more stays as it is
+    step     float32     how far a message goes: 1 to what eq. (7) says, more beyond it (shares below 0 become 0); always 1 in
+                         documents whose active topics changed
     first    bool        the first visit: nothing is stored yet, base are seed topics, theta stays as it is
     rests    uint8[D]    1: the document is left as it is;  stir: float32[D] gets sum |change| of theta, or length 0
     chosen   int32[D]    row of ``scores`` where the gain of topics outside is collected, or -1
@@ -203,6 +205,12 @@ def sweep(
                 s = s + p
                 peak = larger(peak, p)
             sum_p = total(s)
+            if step != _ONE and not first and not moved:
+                scale, back, peak = splat(step / sum_p), splat((step - _ONE) / x[i]), splat(_ZERO)
+                for j in range(0, width, 16):
+                    p = larger(load(share, j) * scale - load(own_share, j) * back, splat(_ZERO))
+                    store(share, j, p)
+                    peak = larger(peak, p)
             stretch = splat(top / np.sqrt(highest(peak)))
             s, gap = splat(_ZERO), splat(_ZERO)
             for j in range(0, width, 16):

@@ -16,7 +16,7 @@ from topicstream import machine
 from topicstream.corpus.reader import Corpus
 from topicstream.durable import lock
 from topicstream.engines import find
-from topicstream.engines.base import BlockShape, Engine, Layout, Shape
+from topicstream.engines.base import BlockShape, Engine, Layout, Shape, option_fields
 from topicstream.errors import DoesNotFit, InputError, Interrupted, TopicsError
 from topicstream.kernels.jit import kept
 from topicstream.training.auto import SMALLEST, resolve
@@ -161,7 +161,7 @@ def train(
         if force:
             forget(folder)
         else:
-            for warning in same_or_refuse(folder, record):
+            for warning in same_or_refuse(folder, record, option_fields(kind.Options)):
                 progress.say(f"warning: {warning}")
         began = time.monotonic()
         warmed = warm_up(engine, store.weighted, chosen)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from topicstream.durable import read_json, write_json
@@ -43,9 +45,10 @@ def remember(folder: Path, record: Record) -> None:
     write_json(folder / "training.json", {"schema": SCHEMA, **asdict(record)})
 
 
-def same_or_refuse(folder: Path, record: Record) -> list[str]:
+def same_or_refuse(folder: Path, record: Record, fields: Mapping[str, Any] = MappingProxyType({})) -> list[str]:
     """Nothing when the folder holds no run or the same one (warnings where only versions differ); else TopicsError with
-    every difference; StoreError for another schema."""
+    every difference; StoreError for another schema.  ``fields`` of the engine's options say what an option that the run did
+    not know yet is to be taken for (``was``)."""
     if not (folder / "training.json").exists():
         return []
     before, now = read_json(folder / "training.json"), asdict(record)
@@ -61,7 +64,8 @@ def same_or_refuse(folder: Path, record: Record) -> list[str]:
         if before.get(name) != now[name]:
             differ.append(f"{_FLAGS[name]} {before.get(name)} -> {now[name]}")
     if before.get("engine") == now["engine"]:
-        old = before.get("options", {})
+        were = {name: field.metadata["was"] for name, field in fields.items() if "was" in field.metadata}
+        old = were | before.get("options", {})
         differ += [f"--{k.replace('_', '-')} {old.get(k)} -> {v}" for k, v in now["options"].items() if old.get(k) != v]
     if before.get("corpus") != now["corpus"]:
         differ.append("the corpus has changed (another fingerprint)")
