@@ -124,7 +124,9 @@ def campaign() -> list[Run]:
         rest += [Run(corpus, k, e, 6 if slow else 20, 2) for e in ("stbp", "sibp")]
         rest += [Run(corpus, k, "cvb0", 4 if slow else 12, 2)]
         rest += [Run(corpus, k, "gs", 5 if slow else 30, 5)]
-        rest += [Run(corpus, k, e, 2 if slow else 5, 1) for e in ("mvi", "svi", "vb", "ovb")]
+        rest += [
+            Run(corpus, k, e, 2 if slow else most, 1) for e, most in (("svi", 8), ("ovb", 8), ("mvi", 10), ("vb", 16))
+        ]
     return [*first, *acl, *rest]
 
 
