@@ -2,7 +2,7 @@
 
     python scripts/scale.py [--work FOLDER] [--check STORE.zarr] [--engines atbp:10 sparselda:100 ...]
 
-A corpus of 20 million cells like PubMed's (scripts/make_corpus.py; 2 million by default, 20 with FULL=1) is trained a few
+A corpus of 60 million cells like PubMed's (scripts/make_corpus.py; 2 million by default, 60 with FULL=1) is trained a few
 passes by each engine, cut into blocks as PubMed's size would be cut, inside a memory cgroup that leaves next to nothing to
 the page cache, so that block memory really goes to disk and comes back.  What a cell takes there is what a cell is
 predicted to take anywhere; memory and disk are asked of the memory plan itself (training/plan.py).  --check STORE trains on
@@ -27,6 +27,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from measure import full, heading, in_cgroup, table
 
+from topicstream import machine
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Engine, Shape
@@ -37,9 +38,9 @@ from topicstream.training.warmup import warm_up
 
 HERE = Path(__file__).parent
 ENGINES = ("atbp:10", "atbp:100", "sparse-bp:100", "sparse-bp:500", "sparselda:100", "sparselda:500")
-CHECKS = ("atbp:10", "sparselda:100")
+CHECKS = ("atbp:10", "atbp:100", "sparselda:100")
 THREADS = 2
-LEEWAY = 32 << 20  # beside the smallest limit, and again beside that for the cgroup
+LEEWAY = 32 << 20  # beside what is planned, and again beside that for the cgroup
 PASSES = 50
 
 
@@ -131,18 +132,27 @@ def command(store: Path, model: Path, spec: str, passes: int, limit: int, block_
     return [str(w) for w in words]
 
 
+def planned(store: Path, model: Path, spec: str, block_cells: int) -> int:
+    """Bytes of the memory plan that a run with all the memory of the machine makes; the run is ended there."""
+    said = []
+    with subprocess.Popen(
+        command(store, model, spec, 1, 1 << 40, block_cells), stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            said.append(line.strip())
+            if found := re.match(r"memory plan: (\S+ \S+) of ", line):
+                run.kill()
+                return machine.parse_bytes(found[1].replace(" ", "").removesuffix("B"))
+    raise SystemExit(f"{spec} on {store}: {said[-1:]}")
+
+
 def train_seconds(store: Path, spec: str, passes: int, work: Path, block_cells: int) -> tuple[int, list[float]]:
-    """The smallest limit that the plan accepts, and the seconds of the start and of every pass inside a memory cgroup of
-    little more: so the page cache holds next to nothing of what is read and written."""
+    """The limit, and the seconds of the start and of every pass inside a memory cgroup of little more than the run has
+    planned: so the page cache holds next to nothing of what is read and written, and the plan is the same at any size."""
     with tempfile.TemporaryDirectory(dir=work) as folder:
         model = Path(folder) / "model"
-        refused = subprocess.run(
-            command(store, model, spec, 1, 64 << 20, block_cells), capture_output=True, text=True, check=False
-        )
-        least = re.search(r"would do is (\d+)M", refused.stderr)
-        if refused.returncode != 5 or least is None:
-            raise SystemExit(f"{spec} on {store}: {refused.stderr.strip()}")
-        limit = (int(least[1]) << 20) + LEEWAY
+        limit = planned(store, model, spec, block_cells) + LEEWAY
         done = in_cgroup(command(store, model, spec, passes, limit, block_cells), str(limit + LEEWAY))
         if done.returncode:
             raise SystemExit(f"{spec} on {store}: {done.stderr.strip().splitlines()[-1]}")
@@ -261,7 +271,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         work = args.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-        cells = "20e6" if full() else "2e6"
+        cells = "60e6" if full() else "2e6"
         store = work / f"scale-{cells}.zarr"
         if not store.exists():
             subprocess.run([sys.executable, HERE / "make_corpus.py", "--cells", cells, "--out", store], check=True)
