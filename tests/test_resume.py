@@ -16,9 +16,11 @@ import pytest
 from tests.planted import draw, store
 from topicstream.durable import read_json, write_json
 from topicstream.errors import TopicsError
+from topicstream.training import saver as saving
 from topicstream.training.checkpoint import checkpoints, content_hash
 from topicstream.training.loop import train
 from topicstream.training.progress import Progress
+from topicstream.training.saver import Saver
 
 ROOT = Path(__file__).parents[1]
 
@@ -174,3 +176,49 @@ def test_a_run_from_before_an_option_goes_on_with_what_it_did_then(corpus, tmp_p
     with pytest.raises(TopicsError, match=r"--step 1\.0 -> 1\.8\."):
         train(corpus, tmp_path / "m", **settings, passes=3)
     assert train(corpus, tmp_path / "m", **settings, passes=3, options={"step": 1.0}).passes == 3
+
+
+def test_block_memory_is_written_over_a_file_that_nothing_needs(corpus, tmp_path, monkeypatch):
+    taken = []
+    take = Saver.take_spare
+
+    def counted(self, path):
+        taken.append(take(self, path))
+        return taken[-1]
+
+    monkeypatch.setattr(Saver, "take_spare", counted)
+    monkeypatch.setattr(saving, "SHARE", 1e9)  # a checkpoint whenever the one before is written
+    given = {"algo": "sparse-bp", "topics": 20, "tol": 0.0, "block_cells": 9000, "threads": 2, "passes": 12}
+    train(corpus, tmp_path / "over", **given, progress=Progress(-1))
+    assert sum(taken) >= 3
+    assert not (tmp_path / "over" / "work" / saving.SPARE).exists()
+    assert len(list((tmp_path / "over" / "work").glob("memory-*.bin"))) == 1
+    monkeypatch.setattr(Saver, "take_spare", lambda self, path: False)
+    train(corpus, tmp_path / "new", **given, progress=Progress(-1))
+    assert content_hash(tmp_path / "over") == content_hash(tmp_path / "new")
+    train(corpus, tmp_path / "over", **{**given, "passes": 14}, progress=Progress(-1))
+    train(corpus, tmp_path / "new", **{**given, "passes": 14}, progress=Progress(-1))
+    assert content_hash(tmp_path / "over") == content_hash(tmp_path / "new")
+
+
+def test_memory_that_was_written_over_is_found_before_it_is_used(corpus, tmp_path):
+    """After a power failure the newest checkpoint on disk may be one whose memory is gone: the one before is taken."""
+    model = tmp_path / "model"
+    given = {"algo": "sparse-bp", "topics": 20, "tol": 0.0, "block_cells": 9000, "threads": 1}
+    train(corpus, model, **given, passes=3, progress=Progress(-1))
+    last = checkpoints(model / "checkpoints")[-1]
+    work = model / "work"
+    kept, names = tmp_path / "kept", {p.name for p in work.glob("memory-*.bin")}
+    shutil.copytree(last, kept)
+    for name in names:
+        shutil.copyfile(work / name, tmp_path / name)
+    train(corpus, model, **given, passes=4, progress=Progress(-1))
+    whole = content_hash(model)
+    shutil.copytree(kept, model / "checkpoints" / last.name, dirs_exist_ok=True)
+    for name in names:
+        shutil.copyfile(tmp_path / name, work / name)
+    newest = read_json(checkpoints(model / "checkpoints")[-1] / "state.json")["facts"]["memory"]["old"]
+    (work / newest).write_bytes(bytes(len((work / newest).read_bytes())))
+    (model / "finished.json").unlink()
+    train(corpus, model, **given, passes=4, progress=Progress(-1))
+    assert content_hash(model) == whole

@@ -82,12 +82,20 @@ def scatter_sparse(table, first_row, ptr, topic, value, vocab, lo, hi, change, f
     """
     for u in range(lo, hi):
         row = table[vocab[u] - first_row]
+        if factor == 1.0:
+            for j in range(ptr[u], ptr[u + 1]):
+                k = topic[j]
+                old = row[k]
+                new = table.dtype.type(old + value[j])
+                row[k] = new
+                change[k] += np.float64(new) - np.float64(old)
+            continue
         for j in range(ptr[u], ptr[u + 1]):
             k = topic[j]
-            old = np.float64(row[k])
-            new = table.dtype.type(old + factor * value[j])
+            was = np.float64(row[k])
+            new = table.dtype.type(was + factor * value[j])
             row[k] = new
-            change[k] += np.float64(new) - old
+            change[k] += np.float64(new) - was
 
 
 @kernel

@@ -69,6 +69,16 @@ def by_word(indptr, words, counts, ptr, doc, x):
 
 
 @kernel
+def sum_counts(indptr, counts, out):
+    """out float64[D]: tokens of each document."""
+    for d in range(len(out)):
+        n = 0.0
+        for i in range(indptr[d], indptr[d + 1]):
+            n += counts[i]
+        out[d] = n
+
+
+@kernel
 def most_entries(ptr, width, columns):
     """An upper bound of the entries of a block's delta: two lists of topics a cell, or a row a word."""
     n = np.int64(0)

@@ -26,7 +26,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _SYNC_FILE_RANGE_WRITE = 2
 
 
-def check_memory(path: Path, index: np.ndarray) -> None:
+AFRESH = "restore the file, or remove it to start every block from the model"
+
+
+def check_memory(path: Path, index: np.ndarray, advice: str = AFRESH) -> None:
     """Verify every array of a file of block memory; StoreError naming file and block.  index: as of ``BlockMemory``."""
     with open(path, "rb", buffering=0) as f:
         for number, arrays in enumerate(index):
@@ -39,10 +42,7 @@ def check_memory(path: Path, index: np.ndarray) -> None:
                     crc = google_crc32c.extend(crc, piece)
                     left -= len(piece)
                 if left or crc != wanted:
-                    raise StoreError(
-                        f"{path}: the memory of block {number} does not match its checksum; restore the file, or remove it "
-                        "to start every block from the model"
-                    )
+                    raise StoreError(f"{path}: the memory of block {number} does not match its checksum; {advice}")
 
 
 class BlockMemory:

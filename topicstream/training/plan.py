@@ -39,6 +39,7 @@ class Plan:
     disk: Mapping[str, int]
     limit: int
     before: int = 0
+    behind: bool = False  # block memory is more than the system keeps in its cache
 
     @property
     def total(self) -> int:
@@ -179,7 +180,9 @@ def make_plan(
     smallest limit (or what else would help).
     """
     tables_size = sum(table_bytes(s, engine, block, on_disk=True) for s in engine.tables.values())
-    disk = {"block memory": pass_memory * (3 if pass_memory else 0), "checkpoints": tables_size * 2}
+    # block memory: of the pass before, of this one and of a checkpoint's; where it stays in the system's cache a spare, too
+    behind = pass_memory > limit // 8
+    disk = {"block memory": pass_memory * (3 if behind else 4), "checkpoints": tables_size * 2}
     placements = {
         "auto": [(False, False), (False, True), (True, True)],
         "memory": [(False, False), (False, True)],
@@ -196,7 +199,7 @@ def make_plan(
             on["tables"] = tables_size * (2 if engine.rule is Rule.REPLACE else 1)
         if spilled:
             on["deltas"] = spilled_bytes(engine, block) * layout.round_blocks
-        plan = Plan(t, ahead, on_disk, spilled, parts, on, limit, before)
+        plan = Plan(t, ahead, on_disk, spilled, parts, on, limit, before, behind)
         smallest = min(smallest, plan.total)
         if plan.total <= limit:
             need = sum(on.values())

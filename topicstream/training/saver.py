@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from typing import Any
 from topicstream.durable import read_json
 from topicstream.training.checkpoint import State, checkpoints, remove_before, write_checkpoint
 
+SPARE = "memory.scratch"  # swept like every *.scratch when a run that was killed goes on
 SHARE = 0.05  # of the run's time that writing checkpoints may take, and again that fsync may take
 
 
@@ -19,10 +21,12 @@ class Saver:
     """Writes checkpoints of one run and removes those, and the block memory, that they make needless.
 
     held   called for the names of memory files in use, which are never removed
+    spare  keep one needless memory file for the next pass to write over: its pages are there, and new ones cost ten times
+           the copying into them.  Not where the system has long written them out and taken them back
     """
 
-    def __init__(self, folder: Path, work: Path, held: Callable[[], set[str]]) -> None:
-        self._folder, self._work, self._held = folder, work, held
+    def __init__(self, folder: Path, work: Path, held: Callable[[], set[str]], spare: bool = False) -> None:
+        self._folder, self._work, self._held, self._spare = folder, work, held, spare
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._saving: Future[None] | None = None
         self._tables_written = threading.Event()
@@ -31,6 +35,8 @@ class Saver:
         self._write_cost, self._written_at = 0.0, 0.0
         self._durable_name = ""
         self._durable_memory: set[str] = set()
+        self._in_flight: set[str] = set()  # memory of the checkpoint being written, or of the last one
+        self._kept: set[str] = set()  # memory of all that have been written
         self.last = time.monotonic()
 
     def tables_free(self) -> None:
@@ -49,7 +55,9 @@ class Saver:
         self.wait()
         self._tables_written.clear()
         durable = final or now - self._synced_at > self._sync_cost / SHARE
-        self._saving = self._pool.submit(self._save, state(), dict(tables), {}, durable)
+        made = state()
+        self._in_flight = set(made.facts["memory"].values())
+        self._saving = self._pool.submit(self._save, made, dict(tables), {}, durable)
         if final:
             self.wait()
 
@@ -57,6 +65,7 @@ class Saver:
         """A durable checkpoint, written before this returns."""
         self.wait()
         self._tables_written.clear()
+        self._in_flight = set(state.facts["memory"].values())
         self._save(state, tables, nexts, True)
 
     def is_durable(self, state_name: str) -> bool:
@@ -102,11 +111,31 @@ class Saver:
             keep = set(self._durable_memory)
             for path in checkpoints(self._folder):
                 keep |= set(read_json(path / "state.json")["facts"]["memory"].values())
+        self._kept = set(keep)
         found = list(self._work.glob("memory-*.bin"))
         keep = keep | self._held()  # asked after the look: a file made in between is not in the list, or is held
         for path in found:
             if path.name not in keep:
-                path.unlink(missing_ok=True)
+                self._drop(path)
+
+    def let_go(self, path: Path) -> None:
+        """The run needs a memory file no more: removed at once when no checkpoint refers to it."""
+        if path.name not in self._in_flight | self._kept:
+            self._drop(path)
+
+    def _drop(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if self._spare:
+                path.replace(self._work / SPARE)
+            else:
+                path.unlink()
+
+    def take_spare(self, path: Path) -> bool:
+        """Put a file that nothing refers to at ``path``, to be written over; False when there is none."""
+        with contextlib.suppress(FileNotFoundError):
+            (self._work / SPARE).replace(path)
+            return True
+        return False
 
     def wait(self) -> None:
         """Until the checkpoint in flight is written; raises what went wrong."""
@@ -120,3 +149,4 @@ class Saver:
             self.wait()
         finally:
             self._pool.shutdown(wait=True)
+            (self._work / SPARE).unlink(missing_ok=True)

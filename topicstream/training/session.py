@@ -21,7 +21,7 @@ from topicstream.training.carry import CARRIED, carry_over, first_new_block
 from topicstream.training.checkpoint import State, checkpoints, read_checkpoint
 from topicstream.training.history import History
 from topicstream.training.invariants import check_pass, duplicate_topics
-from topicstream.training.memory import BlockMemory
+from topicstream.training.memory import BlockMemory, check_memory
 from topicstream.training.passes import PassRunner
 from topicstream.training.plan import Plan
 from topicstream.training.progress import Progress
@@ -83,7 +83,7 @@ class Session:
         self._history = History(folder / "history.jsonl")
         self._perplexities: list[float] = []
         self._pass_seconds = 0.0
-        self.saver = Saver(self._checkpoints, self._work, self._memory_names)
+        self.saver = Saver(self._checkpoints, self._work, self._memory_names, not self.plan.behind)
         self._stopping: Any = None
         self._finished_tol = 0.0
         self._creating = ""
@@ -165,13 +165,13 @@ class Session:
         path = self._work / name
         if not path.exists():
             raise StoreError(f"{path}: the block memory of checkpoint {state.name} is missing; start anew with --force")
-        memory = BlockMemory(path, self.engine.memory, len(self.grid), create=False, behind=self._behind)
-        memory.resume(state.arrays[f"memory.{which}"])
+        index = state.arrays[f"memory.{which}"]
+        if not self.plan.behind:
+            # files are written over there: should the power fail, perhaps before the disk has heard of a newer checkpoint
+            check_memory(path, index, "restore the file, or start anew with --force")
+        memory = BlockMemory(path, self.engine.memory, len(self.grid), create=False, behind=self.plan.behind)
+        memory.resume(index)
         return memory
-
-    @property
-    def _behind(self) -> bool:
-        return self.plan.disk.get("block memory", 0) // 3 > self.plan.limit // 8
 
     # -- passes ------------------------------------------------------------------------------------------------------
     def run_pass(self, stopping: Stopping, pause: Callable[[int, int], bool]) -> bool:
@@ -190,7 +190,8 @@ class Session:
             if self.new is None and self.engine.memory:
                 path = self._work / f"memory-{number:06d}.bin"
                 self._creating = path.name  # before it is there: the saver removes files that nobody holds
-                self.new = BlockMemory(path, self.engine.memory, len(self.grid), create=True, behind=self._behind)
+                fresh = not self.saver.take_spare(path)
+                self.new = BlockMemory(path, self.engine.memory, len(self.grid), create=fresh, behind=self.plan.behind)
 
             def after(rounds: int, cells: int) -> bool:
                 self.rounds = rounds
@@ -298,6 +299,8 @@ class Session:
         if stale is not None:
             stale.close()
         self.saver.soon(self._state, self.tables, final=number >= stopping.passes)
+        if stale is not None:
+            self.saver.let_go(stale.path)
 
     @cached_property
     def _heldout(self) -> HeldOut:

@@ -159,8 +159,8 @@ class SparseBeliefPropagation(Engine):
         return min(words * self.columns, 2 * self.width * cells) + LANES
 
     def scratch_bytes(self, block: BlockShape) -> int:
-        # by word: 16 bytes a cell; the running sums of the counts: 16 more for a moment
-        return 16 * block.words + 32 * block.cells + 4 * block.docs * self.columns + 64 * self.columns
+        # cells by word; what is gathered of priors and totals for each document; scores
+        return 16 * (block.words + block.cells + block.docs * self.width) + 4 * (block.docs + 16) * self.columns
 
     def keep_bytes(self, block: BlockShape) -> int:
         return 8 * block.words + 6 * self._most_entries(block.words, block.cells)
@@ -302,8 +302,9 @@ class SparseBeliefPropagation(Engine):
         lam[:n] = sums[:n] + self.shape.words * beta
         inverse = (1.0 / lam).astype(np.float32)
         near = alpha[topics]
-        running = np.concatenate(([0.0], np.cumsum(block.counts, dtype=np.float64)))
-        mass = (np.diff(running[block.indptr]) + near.sum(1)).astype(np.float32)
+        lengths = np.empty(block.n_docs)
+        kernels.sum_counts(block.indptr, block.counts, lengths)
+        mass = (lengths + near.sum(1)).astype(np.float32)
         kept = (before == topics).all(1).astype(np.uint8)
         looked = int(chosen.max(initial=-1)) + 1
         scores = take("scores", (looked, columns), np.float32)
