@@ -218,11 +218,11 @@ def highest(typing_context, v):
 def _append(context: Any, builder: Any, sig: Any, args: Any, numbers: Any, v: Any) -> Any:
     """Store the lanes of v that are not zero, and their numbers, at args[2] of args[1] and args[0]; their number."""
     kept = builder.fcmp_unordered("!=", v, ir.Constant(_FLOATS, [0.0] * WIDTH))
-    for array, kind, name, lanes in ((1, _FLOATS, "f32", v), (0, _INTS, "i32", numbers)):
-        rest = ir.Constant(kind, [0] * WIDTH)
-        packed = _call(builder, f"llvm.experimental.vector.compress.v16{name}", kind, [lanes, kept, rest])
-        if array == 0:
-            packed = builder.trunc(packed, ir.VectorType(_I16, WIDTH))
+    rest = ir.Constant(_INTS, [0] * WIDTH)
+    for array, lanes in ((1, builder.bitcast(v, _INTS)), (0, numbers)):
+        # floats as integers: without AVX-512 LLVM dies over a constant of floats here
+        packed = _call(builder, "llvm.experimental.vector.compress.v16i32", _INTS, [lanes, kept, rest])
+        packed = builder.trunc(packed, ir.VectorType(_I16, WIDTH)) if array == 0 else builder.bitcast(packed, _FLOATS)
         _store(context, builder, sig.args[array], args[array], args[2], packed, 4 if array else 2)
     return builder.zext(_call(builder, "llvm.ctpop.i16", _I16, [builder.bitcast(kept, _I16)]), ir.IntType(64))
 
