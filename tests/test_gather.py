@@ -9,6 +9,9 @@ import sys
 import numpy as np
 import pytest
 
+from tests.planted import draw
+from tests.planted import store as corpus_store
+from topicstream import train
 from topicstream.kernels.gather import gather, highest, index, narrow, root, scatter, squeeze, widen
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.simd import load, splat, store
@@ -77,3 +80,24 @@ def test_without_avx512_the_bits_are_the_same(tmp_path):
     code = "import json; from tests.test_gather import digest; print(json.dumps(digest()))"
     plain = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout
     assert json.loads(plain) == digest()
+
+
+def test_the_tiles_compile_without_avx512(tmp_path):
+    """LLVM ended the process there over a constant: svi's selection, its statistics and the scoring of the model."""
+    _, *cells = draw(40, 60, 3, length=30, seed=2)
+    corpus_store(tmp_path / "c.zarr", *cells, n_words=60, heldout=5)
+    env = {
+        **os.environ,
+        "NUMBA_CPU_NAME": "x86-64-v3",
+        "NUMBA_CPU_FEATURES": "-avx512f",
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    code = (
+        "import sys; from topicstream import train; from topicstream.training.progress import Progress; "
+        "print(train(sys.argv[1], sys.argv[2], algo='svi', topics=20, passes=1, eval_every=1, threads=1, "
+        "progress=Progress(-1)).last['heldout_perplexity'])"
+    )
+    where = [str(tmp_path / "c.zarr"), str(tmp_path / "m")]
+    said = subprocess.run([sys.executable, "-c", code, *where], env=env, check=True, capture_output=True, text=True)
+    here = train(*where[:1], tmp_path / "here", algo="svi", topics=20, passes=1, eval_every=1, threads=1)
+    assert float(said.stdout) == pytest.approx(here.last["heldout_perplexity"], rel=1e-4)

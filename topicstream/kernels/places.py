@@ -24,7 +24,7 @@ from numba.core.extending import intrinsic
 from topicstream.kernels.simd import WIDTH, vector
 
 _intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
-_F32, _I16, _I64 = ir.FloatType(), ir.IntType(16), ir.IntType(64)
+_F32, _I16, _I32, _I64 = ir.FloatType(), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_F32, WIDTH)
 
 
@@ -176,10 +176,12 @@ def append(typing_context, p, i, v, a, b):
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         mask = builder.fcmp_ordered(">=", args[3], args[4])
-        name = "llvm.experimental.vector.compress.v16f32"
-        kind = ir.FunctionType(_VECTOR, [_VECTOR, mask.type, _VECTOR])
+        name = "llvm.experimental.vector.compress.v16i32"
+        whole = ir.VectorType(_I32, WIDTH)  # as integers: without AVX-512 LLVM dies over a constant of floats here
+        kind = ir.FunctionType(whole, [whole, mask.type, whole])
         compress = cgutils.get_or_insert_function(builder.module, kind, name)
-        packed = builder.call(compress, [args[2], mask, ir.Constant(_VECTOR, [0.0] * WIDTH)])
+        packed = builder.call(compress, [builder.bitcast(args[2], whole), mask, ir.Constant(whole, [0] * WIDTH)])
+        packed = builder.bitcast(packed, _VECTOR)
         builder.store(packed, _pointer(builder, args[0], args[1], _VECTOR), align=4)
         count = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I16, [_I16]), "llvm.ctpop.i16")
         return builder.zext(builder.call(count, [builder.bitcast(mask, _I16)]), _I64)
