@@ -33,6 +33,13 @@ def by_word(words, n_words, start, order):
     start[0] = 0
 
 
+@kernel(inline="always")
+def _ask_for(i, topic_, value_):
+    """Prefetch a cell's entries, which begin at ``i`` of uint16 topics and float32 values."""
+    places.fetch(topic_, i // 2)
+    places.fetch(value_, i)
+
+
 @kernel
 def sum_cells(start, order, most, cell_topic, cell_value, delta):
     """delta[u, k] = the sum of the values of word u's cells (``by_word``, sparse.sparse_step); delta: float32[U, P].
@@ -46,9 +53,7 @@ def sum_cells(start, order, most, cell_topic, cell_value, delta):
         for k in range(0, width, 16):
             places.store(row, k, nothing)
         for c in range(start[u], start[u + 1]):
-            ahead = order[min(c + AHEAD, last)] * most
-            places.fetch(topic_, ahead // 2)
-            places.fetch(value_, ahead)
+            _ask_for(order[min(c + AHEAD, last)] * most, topic_, value_)
             i = order[c] * most
             for j in range(i, i + most):
                 v = places.get(value_, j)
@@ -71,9 +76,7 @@ def merge_cells(start, order, most, cell_topic, cell_value, total, ptr, topic, v
     for u in range(len(ptr) - 1):
         low = n
         for c in range(start[u], start[u + 1]):
-            ahead = order[min(c + AHEAD, last)] * most
-            places.fetch(cell_topic_, ahead // 2)
-            places.fetch(cell_value_, ahead)
+            _ask_for(order[min(c + AHEAD, last)] * most, cell_topic_, cell_value_)
             i = order[c] * most
             for j in range(i, i + most):
                 v = places.get(cell_value_, j)
