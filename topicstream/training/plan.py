@@ -141,7 +141,7 @@ def _needs(
         + block.words * (12 if deltas_on_disk else 4) * round_blocks
         + windows,
         "threads": max(per_thread * threads, start_bytes(threads) if start_bytes else 0),
-        "prefetch": STORAGE_BYTES * (prefetch + threads + 1) + CELLS * 4,
+        "prefetch": STORAGE_BYTES * (prefetch + threads + 1) + CELLS * 4 * threads,
         "vocabulary": engine.shape.words * 48,
     }
     parts["model file"] = max(0, MODEL_FILE - sum(parts[name] for name in ("deltas", "threads", "prefetch")))
