@@ -101,7 +101,7 @@ class PassRunner:
                         old.ahead(int(number))
                 if following is not None and at + size >= len(todo):
                     # queued behind the last visits, for a worker that has none left
-                    first = self.workers.threads - 1 if self._prefetch else 0
+                    first = min(self.workers.threads - 1, self._prefetch)
                     self._following = following, StorageAhead(self.corpus, self.grid, following, first, self.workers)
                 self.workers.run(work, len(group))
                 round_stats = self.new_stats()
