@@ -91,6 +91,11 @@ def _known(indptr, words, counts, index, out_indptr, out_words, out_counts, toke
     return n
 
 
+def compiled() -> bool:
+    """Whether the kernel of ``known`` has been loaded in this process."""
+    return bool(_known.signatures)
+
+
 def known(ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, index: np.ndarray) -> Documents:
     """Documents out of cells over other word ids; index: int64[U], the model's id of each, -1 unknown."""
     n, docs = len(words), len(indptr) - 1

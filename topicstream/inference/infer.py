@@ -16,7 +16,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError
 from topicstream.inference import keep as choice
 from topicstream.inference import methods
-from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, _known, cut, known
+from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, compiled, cut, known
 from topicstream.inference.method import Method, Rows
 from topicstream.inference.output import Format, JsonLines, OutputFile
 from topicstream.machine import calm_malloc, default_memory_limit, default_threads, give_back, parse_bytes, trim
@@ -77,7 +77,8 @@ def infer(
     fresh = load_compiler()
     opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
     half = (parse_bytes(mem_limit) if mem_limit is not None else default_memory_limit()) // 2
-    fits = 4 * opened.n_words * opened.n_topics <= half
+    # a caller's own model stays where the caller has it
+    fits = opened is not model and 4 * opened.n_words * opened.n_topics <= half
     means = make(method, Rows(opened), **(options or {}))
     rehearse = fresh and not follow and not means.needs_all
     if fits and not rehearse:
@@ -143,7 +144,7 @@ def infer(
 def load_compiler() -> bool:
     """Load numba's runtime by a first kernel, before anything else is held, and give back the pages that it took: LLVM
     compiles a part of that runtime in every process, which takes 70 MB for an instant.  False: it was loaded before."""
-    if _known.signatures:
+    if compiled():
         return False
     give_back()
     none = np.zeros(0, np.int32)
