@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import combinations, pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 
-import numpy as np
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import bench_quality
 import curves_svg
+import numpy as np
+import pytest
 import scale
 from curves_svg import Curve
 from measure import Figures
