@@ -110,7 +110,7 @@ class Source:
     path      None for standard input
     size      bytes on disk, None where unknown
     damage    set when reading ended early under ``keep_going`` (a truncated or corrupt archive)
-    line      counted by the readers that split lines; the damage is reported there
+    line      where the piece being read begins, counted by the readers that split lines; damage is listed there
     progress  set by readers that do not read through this object: bytes done
     words     the vocabulary of a bag-of-words source, once read
     """
@@ -129,6 +129,7 @@ class Source:
         self._decoder: codecs.IncrementalDecoder | None = None
         self._ahead = b""
         self._ended = False
+        self._inflated = 0
         try:
             self.size = path.stat().st_size if path else None
         except OSError as e:
@@ -201,14 +202,16 @@ class Source:
                 part = self._stream.read(n - have)
             except (EOFError, OSError, zlib.error, INFLATE_ERROR, lzma.LZMAError, ValueError) as e:
                 part, why = b"", str(e) or "it ends in the middle of the compressed data"
-                reason = f"the compressed file is damaged or truncated ({why}); get it again"
+                inflated = self._inflated + have
+                reason = f"the compressed file is damaged or truncated somewhere behind {inflated:,} bytes of text ({why}); get it again"
                 if not self.keep_going:
-                    raise BadFile(self.name, self.line, reason) from None
+                    raise BadFile(self.name, 0, reason) from None
                 self.damage = Reject(self.name, self.line, reason, b"")
             if not part:
                 self._ended = True
             parts.append(part)
             have += len(part)
+        self._inflated += have
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _decode(self, data: bytes, final: bool) -> bytes:
