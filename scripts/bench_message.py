@@ -197,8 +197,9 @@ def plot(name: str, drawn: dict[str, list[tuple[int, float, float]]], file: Path
             axes[1].plot(ks, processor, marker="o", label=algo)
         axes[0].set(xlabel="K", ylabel="held-out perplexity", title=name)
         axes[1].set(xlabel="K", ylabel="CPU seconds a pass", yscale="log", title=name)
-        axes[0].legend(frameon=False, labelcolor=grey)
-        figure.tight_layout()
+        lines, names = axes[0].get_legend_handles_labels()
+        figure.legend(lines, names, loc="lower center", ncol=len(names), frameon=False, labelcolor=grey)
+        figure.tight_layout(rect=(0, 0.07, 1, 1))
         figure.savefig(file, transparent=True, metadata={"Date": None})
         pyplot.close(figure)
 
