@@ -1,6 +1,6 @@
 """Measure training: disk against memory, checkpoints, time to quality, quality, and bigger than RAM.
 
-    python scripts/bench_train.py [disk] [quality-time] [quality] [pubmed] --data ../shared/data --peers PEERS/bin/python
+    python scripts/bench_train.py [disk] [checkpoints] [quality-time] [quality] [pubmed] --data ../shared/data --peers PEERS/bin/python
 
 Prints Markdown.  Every comparison is made in one run on one machine.  FULL=1 takes the full sizes.
 """
@@ -32,6 +32,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.training.heldout import HeldOut
 from topicstream.training.loop import train
 from topicstream.training.progress import Progress
+from topicstream.training.saver import Saver
 
 HERE = Path(__file__).parent
 QUIET = Progress(-1)
@@ -133,6 +134,38 @@ def disk_row(store: Path, work: Path, topics: int) -> list[str]:
         f"{statistics.median(pairs):.2f}",
         f"{min(pairs):.2f}-{max(pairs):.2f}",
     ]
+
+
+def checkpoints(data: Path, work: Path) -> None:
+    """A pass with checkpoints, as they are made by default, beside a pass without any but the last."""
+    soon = Saver.soon
+
+    def last_only(self: Saver, state: Any, tables: Any, final: bool) -> None:
+        if final:
+            soon(self, state, tables, final)
+
+    rows = []
+    for store in (enwiki(data, work), made(work, "50e6" if full() else "10e6")):
+        for topics in (10, 100):
+            times: dict[str, list[float]] = {"without": [], "with": []}
+            for repeat in range(5 if full() else 3):
+                for name, save in (("without", last_only), ("with", soon)):
+                    Saver.soon = save  # type: ignore[method-assign]
+                    try:
+                        model = work / f"checkpoints-{name}"
+                        train(store, model, topics=topics, algo="atbp", start="documents", passes=20, tol=0, seed=repeat, force=True, progress=QUIET)  # fmt: skip
+                        # the mean: a checkpoint is not made in every pass
+                        times[name].append(statistics.mean(seconds_of(model)[3:]))
+                    finally:
+                        Saver.soon = soon  # type: ignore[method-assign]
+            pairs = [b / a for a, b in zip(times["without"], times["with"])]
+            medians = [f"{statistics.median(times[name]):.3f}" for name in ("without", "with")]
+            rows.append([store.stem, topics, *medians, f"{statistics.median(pairs):.3f}", f"{min(pairs):.2f}-{max(pairs):.2f}"])  # fmt: skip
+    heading(
+        "What checkpoints cost",
+        "aTBP, mean seconds of passes 3 to 20; written in the background, at most 5 % of the time",
+    )
+    table(["corpus", "K", "s a pass without", "with", "with / without", "spread"], rows)
 
 
 def export(store: Path, work: Path) -> Path:
@@ -332,7 +365,7 @@ def recovered(work: Path, store: Path, limit: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", default=["disk", "quality-time", "quality", "pubmed"])
+    parser.add_argument("what", nargs="*", default=["disk", "checkpoints", "quality-time", "quality", "pubmed"])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--work", type=Path)
     parser.add_argument(
@@ -347,6 +380,8 @@ def main() -> None:
         for what in args.what:
             if what == "disk":
                 disk(args.data, work)
+            elif what == "checkpoints":
+                checkpoints(args.data, work)
             elif what == "quality-time":
                 time_to_quality(args.data, work, args.peers)
             elif what == "quality":
