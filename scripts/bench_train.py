@@ -1,6 +1,7 @@
 """Measure training: disk against memory, checkpoints, time to quality, quality, and bigger than RAM.
 
-    python scripts/bench_train.py [disk] [checkpoints] [quality-time] [quality] [pubmed] --data ../shared/data --peers PEERS/bin/python
+    python scripts/bench_train.py [disk] [checkpoints] [quality-time] [quality] [pubmed]
+        --data ../shared/data --peers PEERS/bin/python
 
 Prints Markdown.  Every comparison is made in one run on one machine.  FULL=1 takes the full sizes.
 """
@@ -148,8 +149,9 @@ def checkpoints(data: Path, work: Path) -> None:
     for store in (enwiki(data, work), made(work, "50e6" if full() else "10e6")):
         for topics in (10, 100):
             times: dict[str, list[float]] = {"without": [], "with": []}
-            for repeat in range(5 if full() else 3):
-                for name, save in (("without", last_only), ("with", soon)):
+            for repeat in range(9):  # a run by itself swings by more than what is looked for
+                both = [("without", last_only), ("with", soon)]
+                for name, save in both if repeat % 2 else reversed(both):
                     Saver.soon = save  # type: ignore[method-assign]
                     try:
                         model = work / f"checkpoints-{name}"
