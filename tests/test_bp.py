@@ -182,6 +182,27 @@ def test_learned_priors_move_and_stay_in_reach(schedule):
     assert 0.005 <= beta <= 0.5 and beta != 0.05
 
 
+def test_learned_priors_do_not_take_means_for_counts():
+    """Ten topics planted with an alpha of 0.1 each, forty learned: means put where counts belong gave a sum of 11, and
+    0.49 for beta."""
+    x, _ = planted(600, 400, 10, 60, 3)
+    blocks = [dense_block(x)]
+    driver = Driver(engine_of("cell", blocks, 400, 40, alpha=0.1, beta=0.05, learn_priors=True), blocks).start(seed=1)
+    driver.sweep(30)
+    assert 0.5 < driver.params["alpha"].sum() < 3.0
+    assert 0.01 < driver.params["beta"][0] < 0.1
+
+
+def test_the_rise_of_a_mean_is_that_of_the_whole_numbers_beside_it():
+    from topicstream.kernels.priors import psi, risen
+
+    whole, prior = np.arange(1.0, 9.0), np.array([[0.01], [0.5], [3.0]])
+    rise = psi(whole + prior) - psi(prior)
+    np.testing.assert_allclose(risen(whole, prior), rise, rtol=1e-12)
+    np.testing.assert_allclose(risen(whole[:-1] + 0.25, prior), 0.75 * rise[:, :-1] + 0.25 * rise[:, 1:], rtol=1e-6)
+    np.testing.assert_allclose(risen(np.array([0.2]), prior), 0.2 / prior, rtol=1e-9)
+
+
 @pytest.mark.parametrize("topics", [5, 20, 40, 100])
 def test_where_arrays_lie_does_not_touch_the_bits(topics):
     """Small arrays side by side made LLVM's checks of addresses choose another loop, which summed in another order."""
