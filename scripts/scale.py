@@ -5,7 +5,8 @@
 A corpus of 60 million cells like PubMed's (scripts/make_corpus.py; 2 million by default, 60 with FULL=1) is trained a few
 passes by each engine, cut into blocks as PubMed's size would be cut, inside a memory cgroup that leaves next to nothing to
 the page cache, so that block memory really goes to disk and comes back.  What a cell takes there is what a cell is
-predicted to take anywhere; memory and disk are asked of the memory plan itself (training/plan.py).  --check STORE trains on
+predicted to take anywhere.  A start does some work of its own at any size (the tries of the start ``best``): it is taken on a
+third of the cells, too, and predicted as a constant and so much a cell.  Memory and disk are asked of the memory plan itself (training/plan.py).  --check STORE trains on
 a store of full size under the same limit and prints what was predicted beside what was measured.
 """
 
@@ -69,10 +70,11 @@ TARGETS = (
 @dataclass(frozen=True)
 class Constants:
     """What was measured of an engine at K topics: nanoseconds a cell (a token where work_of says so) of a pass and of the
-    start (wall, all threads), and most words of a block."""
+    start (wall, all threads), seconds of the start at any size, and most words of a block."""
 
     pass_ns: float
     start_ns: float
+    start_s: float
     block_words: int
     spread: str
 
@@ -147,29 +149,40 @@ def planned(store: Path, model: Path, spec: str, block_cells: int) -> int:
     raise SystemExit(f"{spec} on {store}: {said[-1:]}")
 
 
-def train_seconds(store: Path, spec: str, work: Path, block_cells: int) -> tuple[int, float, list[float]]:
-    """The limit, the seconds of the start, and those of passes 2 to 4 (the first finds nothing in its caches, and a sampler is
+def train_seconds(
+    store: Path, spec: str, work: Path, block_cells: int, passes: int = 4
+) -> tuple[int, float, list[float]]:
+    """The limit, the seconds of the start, and those of the passes from the second on (the first finds nothing in its caches, and a sampler is
     slowest in it) inside a memory cgroup of little more than the run has planned: so the page cache holds next to nothing of
     what is read and written, and the plan is the same at any size."""
     with tempfile.TemporaryDirectory(dir=work) as folder:
         model = Path(folder) / "model"
         limit = planned(store, model, spec, block_cells) + LEEWAY
-        done = in_cgroup(command(store, model, spec, 4, limit, block_cells), str(limit + LEEWAY))
+        done = in_cgroup(command(store, model, spec, passes, limit, block_cells), str(limit + LEEWAY))
         if done.returncode:
             raise SystemExit(f"{spec} on {store}: {done.stderr.strip().splitlines()[-1]}")
-        start, _, *passes = (json.loads(line)["seconds"] for line in (model / "history.jsonl").read_text().splitlines())
-        return limit, start, passes
+        start, _, *later = (json.loads(line)["seconds"] for line in (model / "history.jsonl").read_text().splitlines())
+        return limit, start, later
 
 
-def measure(spec: str, store: Path, work: Path) -> Constants:
+def measure(spec: str, store: Path, third: Path, work: Path) -> Constants:
     """Constants of one engine on the made corpus, in blocks as PubMed's."""
     layout = engine_for(spec, TARGETS[0]).layout()
     corpus = Corpus.open(store)
+    _, small, _ = train_seconds(third, spec, work, layout.block_cells, passes=1)
     _, start, passes = train_seconds(store, spec, work, layout.block_cells)
-    work_done = work_of(spec, target_of(store))
-    per = [1e9 * s / work_done for s in passes]
+    few, many = (work_of(spec, target_of(s)) for s in (third, store))
+    slope = min(max(0.0, (start - small) / (many - few)), start / many)
+    per = [1e9 * s / many for s in passes]
     words = corpus.grid(layout.block_cells, layout.block_docs).max_words
-    return Constants(statistics.median(per), 1e9 * start / work_done, words, f"{min(per):.0f} to {max(per):.0f}")
+    spread = f"{min(per):.0f} to {max(per):.0f}"
+    return Constants(statistics.median(per), 1e9 * slope, start - slope * many, words, spread)
+
+
+def predicted(spec: str, constants: Constants, target: Target) -> tuple[float, float]:
+    """Seconds of the start and of a pass."""
+    amount = 1e-9 * work_of(spec, target)
+    return constants.start_s + constants.start_ns * amount, constants.pass_ns * amount
 
 
 def clock(seconds: float) -> str:
@@ -196,9 +209,18 @@ def report_constants(found: dict[str, Constants], store: Path) -> float:
         kept = memory_bytes(engine, BlockShape(corpus.n_docs, corpus.n_cells, int(corpus.n_tokens), corpus.n_words))
         name, topics = spec.split(":")
         rows.append(
-            [name, topics, f"{c.pass_ns:.1f} ({c.spread})", f"{c.start_ns:.1f}", f"{kept / corpus.n_cells:.1f}"]
+            [
+                name,
+                topics,
+                f"{c.pass_ns:.1f} ({c.spread})",
+                f"{c.start_s:.1f} s + {c.start_ns:.1f}",
+                f"{kept / corpus.n_cells:.1f}",
+            ]
         )
-    table(["engine", "K", "ns a cell or token, a pass (spread)", "start", "bytes a cell, block memory"], rows)
+    table(
+        ["engine", "K", "ns a cell or token, a pass (spread)", "start: seconds + ns", "bytes a cell, block memory"],
+        rows,
+    )
     return size
 
 
@@ -216,7 +238,7 @@ def report_targets(found: dict[str, Constants], store: Path, bytes_a_cell: float
             engine = engine_for(spec, target)
             block = block_of(engine, target, constants, sample)
             plan = plan_for(engine, target, block, base, 1 << 50)
-            a_pass, start = (1e-9 * ns * work_of(spec, target) for ns in (constants.pass_ns, constants.start_ns))
+            start, a_pass = predicted(spec, constants, target)
             disk = target.cells * bytes_a_cell + sum(plan.disk.values())
             name, topics = spec.split(":")
             rows.append(
@@ -248,7 +270,7 @@ def check(store: Path, specs: Sequence[str], found: dict[str, Constants], work: 
     for spec in specs:
         limit, start, passes = train_seconds(store, spec, work, engine_for(spec, target).layout().block_cells)
         name, topics = spec.split(":")
-        says = [1e-9 * ns * work_of(spec, target) for ns in (found[spec].start_ns, found[spec].pass_ns)]
+        says = predicted(spec, found[spec], target)
         measured = [start, statistics.median(passes)]
         off = [f"{100 * (p / m - 1):+.0f} %" for p, m in zip(says, measured)]
         rows.append([name, topics, format_bytes(limit), f"{says[0]:.1f}", f"{measured[0]:.1f}", off[0], f"{says[1]:.1f}",
@@ -273,11 +295,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         work = args.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-        cells = "60e6" if full() else "2e6"
-        store = work / f"scale-{cells}.zarr"
-        if not store.exists():
-            subprocess.run([sys.executable, HERE / "make_corpus.py", "--cells", cells, "--out", store], check=True)
-        found = {spec: measure(spec, store, work) for spec in args.engines}
+        cells = 60 if full() else 2  # millions
+        store, third = (work / f"scale-{size:.0f}e6.zarr" for size in (cells, cells / 3))
+        for path, size in ((store, cells), (third, cells / 3)):
+            if not path.exists():
+                making = [sys.executable, HERE / "make_corpus.py", "--cells", f"{size * 1e6:.0f}", "--out", path]
+                subprocess.run(making, check=True)
+        found = {spec: measure(spec, store, third, work) for spec in args.engines}
         report_targets(found, store, report_constants(found, store))
         if args.check:
             check(args.check, [s for s in args.checks if s in found], found, work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, pairwise
+from pathlib import Path
 from xml.etree import ElementTree
 
 import bench_quality
@@ -84,6 +85,27 @@ def test_time_goes_with_cells_and_for_samplers_with_tokens():
     assert scale.work_of("sparselda:100", wiki) == wiki.tokens
 
 
+def test_a_start_is_a_constant_and_so_much_a_cell(monkeypatch):
+    seconds = {"third": 4.0, "whole": 8.0}  # 2 s + 0.1 us a cell
+    sizes = {"third": 20_000_000, "whole": 60_000_000}
+
+    class Store:
+        def __init__(self, path: Path) -> None:
+            self.n_docs, self.n_cells, self.n_tokens, self.n_words = 1000, sizes[path.name], 7e7, 100
+
+        def grid(self, *_: int):
+            return type("Grid", (), {"max_words": 100})
+
+    monkeypatch.setattr(scale.Corpus, "open", Store)
+    monkeypatch.setattr(scale, "train_seconds", lambda store, *_, **__: (0, seconds[store.name], [3.0, 6.0, 6.0]))
+    found = scale.measure("atbp:10", Path("whole"), Path("third"), Path())
+    target = scale.Target("", 1000, 480_000_000, 0, 100, "")
+    assert scale.predicted("atbp:10", found, target) == pytest.approx((50.0, 48.0))
+    seconds["third"] = 1.0  # less than in proportion: all of it goes with the cells
+    found = scale.measure("atbp:10", Path("whole"), Path("third"), Path())
+    assert scale.predicted("atbp:10", found, target)[0] == pytest.approx(64.0)
+
+
 class Sample:
     """What a prediction asks of the corpus that was measured on."""
 
@@ -97,7 +119,7 @@ class Sample:
 def test_the_least_limit_is_the_least(spec):
     target = scale.TARGETS[0]
     engine = scale.engine_for(spec, target)
-    block = scale.block_of(engine, target, scale.Constants(20.0, 20.0, 400, ""), Sample())
+    block = scale.block_of(engine, target, scale.Constants(20.0, 20.0, 0.0, 400, ""), Sample())
     least = scale.smallest(engine, target, block, 150 * MIB)
     assert scale.plan_for(engine, target, block, 150 * MIB, least).total <= least
     with pytest.raises(DoesNotFit):
