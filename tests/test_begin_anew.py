@@ -6,10 +6,15 @@ import os
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from tests.planted import draw, store
+from topicstream.durable import lock
+from topicstream.errors import Busy, DoesNotFit
+from topicstream.training.loop import train
+from topicstream.training.progress import Progress
 
 
 @pytest.mark.parametrize("cache", ["empty", "none"])
@@ -28,3 +33,49 @@ def test_compiles_once_and_ends(cache, tmp_path):
         assert again.returncode == 0 and "compiled in" not in again.stderr
         plans = [int(re.search(r"interpreter (\d+) MB", done.stderr)[1]) for done in (first, again)]
         assert abs(plans[0] - plans[1]) < 25  # begun anew, the compiler's 60 MB are not in the plan
+
+
+def test_a_refusal_leaves_nothing_and_takes_nothing(tmp_path):
+    _, indptr, words, counts = draw(docs=60, words=80, topics=3, length=40, seed=2)
+    corpus = store(tmp_path / "corpus.zarr", indptr, words, counts, 80)
+    refused = {"algo": "atbp", "topics": 3, "mem_limit": "20M", "progress": Progress(-1)}
+    for algo in ("atbp", "auto"):
+        with pytest.raises(DoesNotFit):
+            train(corpus, tmp_path / "new" / "model", **refused | {"algo": algo})
+        assert list((tmp_path / "new").iterdir()) == []
+    mine = tmp_path / "model"
+    train(corpus, mine, algo="atbp", topics=3, passes=2, tol=0.0, progress=Progress(-1))
+
+    def files() -> dict[str, bytes]:
+        return {str(p.relative_to(mine)): p.read_bytes() for p in mine.rglob("*") if p.is_file()}
+
+    before = files()
+    with pytest.raises(DoesNotFit):
+        train(corpus, mine, force=True, **refused)
+    assert files() == before and any(name.startswith("checkpoints") for name in before)
+
+
+def test_a_lock_that_was_removed_is_taken_anew(tmp_path):
+    folder = tmp_path / "f"
+    folder.mkdir()
+    with pytest.raises(RuntimeError), lock(folder, "testing"):
+        raise RuntimeError
+    assert not folder.exists()
+    folder.mkdir()
+    held, free = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with lock(folder, "testing"):
+            held.set()
+            free.wait(10)
+            (folder / ".lock").unlink()  # as a refusal does, before its lock is let go
+
+    other = threading.Thread(target=first)
+    other.start()
+    held.wait(10)
+    with pytest.raises(Busy), lock(folder, "testing"):
+        pass
+    free.set()
+    with lock(folder, "testing", wait=True), pytest.raises(Busy), lock(folder, "testing"):
+        pass
+    other.join()

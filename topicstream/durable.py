@@ -176,13 +176,27 @@ def exchange(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
 @contextlib.contextmanager
 def lock(folder: str | os.PathLike[str], what: str, *, wait: bool = False) -> Iterator[None]:
     """Hold the writer's lock of ``folder`` (an flock on ``.lock`` in it); Busy at once when another holds it, unless
-    ``wait``.  The lock goes with the process, however it ends."""
-    fd = os.open(Path(folder) / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
+    ``wait``.  The lock goes with the process, however it ends.  A folder that holds nothing but the lock when the work
+    fails (refused before it began) goes again."""
+    path = Path(folder) / ".lock"
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if path.exists() and os.path.samestat(os.fstat(fd), path.stat()):
+                break
+            os.close(fd)  # who held it has removed it: lock the one that is there now
+            path.parent.mkdir(parents=True, exist_ok=True)
         except BlockingIOError:
+            os.close(fd)
             raise Busy(f"{folder}: another process is {what} it; wait for it to end, then run this again") from None
+    try:
         yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if [p.name for p in path.parent.iterdir()] == [path.name]:
+                path.unlink()
+                path.parent.rmdir()
+        raise
     finally:
         os.close(fd)

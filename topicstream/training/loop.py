@@ -158,9 +158,7 @@ def train(
     )
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder, "training"), Signals().watched() as signals:
-        if force:
-            forget(folder)
-        else:
+        if not force:
             for warning in same_or_refuse(folder, record, option_fields(kind.Options)):
                 progress.say(f"warning: {warning}")
         began = time.monotonic()
@@ -193,13 +191,15 @@ def train(
             limit=machine.parse_bytes(mem_limit) if mem_limit is not None else machine.default_memory_limit(),
             threads=threads or machine.default_threads(),
             tables=tables,
-            disk_free=shutil.disk_usage(folder).free,
+            disk_free=shutil.disk_usage(folder).free + (left_by_run(folder) if force else 0),
             folder=str(folder),
             seeded=engine.start_from == "visit" and chosen != "random",
             start_bytes=partial(tries_bytes, shape) if chosen == "best" else None,
         )
         for line in plan.lines():
             progress.say(line)
+        if force:  # not before it is known that the new run can be made
+            forget(folder)
         remember(folder, record)
         carried = Path(carry) if carry is not None else None
         session = Session(
@@ -263,11 +263,20 @@ def _passes(
     return Trained(session.folder, session.passes, reason, session.last)
 
 
+FILES, FOLDERS = ("training.json", "history.jsonl", "finished.json", CARRIED), ("checkpoints", "work")
+
+
+def left_by_run(folder: Path) -> int:
+    """Bytes on disk that ``forget`` sets free."""
+    files = (p for name in FOLDERS for p in (folder / name).rglob("*") if p.is_file())
+    return sum(512 * p.stat().st_blocks for p in files)
+
+
 def forget(folder: Path) -> None:
     """Remove what a run left in a model folder, but not the model itself (the new one replaces it when it is done)."""
-    for name in ("checkpoints", "work"):
+    for name in FOLDERS:
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("training.json", "history.jsonl", "finished.json", CARRIED):
+    for name in FILES:
         (folder / name).unlink(missing_ok=True)
 
 
