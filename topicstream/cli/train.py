@@ -50,8 +50,11 @@ def engine_options(algo: str) -> list[click.Option]:
         default = None if field.default is MISSING else field.default
         kind: Any
         if isinstance(default, bool):
+            chosen = algo == DEFAULT_ALGO  # None: not said
+            shown: Any = "where neither alpha nor beta is given" if chosen else True
+            both = f"{flag}/--no-{flag[2:]}"
             made.append(
-                click.Option([f"{flag}/--no-{flag[2:]}"], default=default, help=meta.get("help"), show_default=True)
+                click.Option([both], default=None if chosen else default, help=meta.get("help"), show_default=shown)
             )
             continue
         if meta.get("choices"):

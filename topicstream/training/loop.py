@@ -19,7 +19,7 @@ from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Engine, Layout, Shape, option_fields
 from topicstream.errors import DoesNotFit, InputError, Interrupted, TopicsError
 from topicstream.kernels.jit import kept
-from topicstream.training.auto import SMALLEST, resolve
+from topicstream.training.auto import SMALLEST, Choice, resolve, smallest
 from topicstream.training.carry import CARRIED, check
 from topicstream.training.plan import make_plan, memory_bytes
 from topicstream.training.progress import Progress
@@ -116,13 +116,17 @@ def train(
         folder.mkdir(parents=True, exist_ok=True)
         choice = resolve(folder, force, shape, options or {}, shutil.disk_usage(folder).free)
         progress.say(f"algo auto: {choice.algo}, {choice.why}")
+
+        def go(choice: Choice) -> Trained:
+            return train(**{**settings, "algo": choice.algo, "options": choice.options, "progress": progress})
+
         try:
-            return train(**{**settings, "algo": choice.algo, "progress": progress})
+            return go(choice)
         except DoesNotFit as e:
-            if choice.algo == SMALLEST or (folder / "training.json").exists():
+            if choice.algo == SMALLEST or (not force and (folder / "training.json").exists()):
                 raise
             progress.say(f"algo auto: {SMALLEST} instead: {e}")
-            return train(**{**settings, "algo": SMALLEST, "progress": progress})
+            return go(smallest(choice))
     kind = find(algo)
     if store.weighted and not kind.accepts_weights:
         raise InputError(

@@ -1,0 +1,92 @@
+"""`--algo auto`: what it chooses, that a run goes on with what was chosen for it, and what it falls back to."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.planted import draw, store
+from topicstream.cli.main import run
+from topicstream.engines.base import Shape
+from topicstream.errors import DoesNotFit
+from topicstream.training import loop
+from topicstream.training.auto import choose, smallest
+from topicstream.training.loop import train
+from topicstream.training.progress import Progress
+
+SHORT = Shape(docs=1_000_000, words=50_000, cells=60_000_000, tokens=9e7, topics=100)
+LONG = Shape(docs=10_000, words=50_000, cells=5_000_000, tokens=9e6, topics=100)
+QUIET = Progress(-1)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    _, indptr, words, counts = draw(docs=120, words=90, topics=3, length=40, seed=2)
+    return store(tmp_path_factory.mktemp("auto") / "corpus.zarr", indptr, words, counts, 90)
+
+
+def run_of(folder):
+    return json.loads((folder / "training.json").read_text())
+
+
+def test_short_documents_get_fewer_active_topics_and_priors_are_learned():
+    short, long = (choose(shape, {}, 1 << 50) for shape in (SHORT, LONG))
+    assert short.algo == long.algo == "sparse-bp"
+    assert (short.options["sparsity"], long.options["sparsity"]) == (16, 32)
+    assert short.options["learn_priors"] and "16 active topics" in short.why and "learning its priors" in short.why
+    assert choose(SHORT, {"sparsity": 64}, 1 << 50).options["sparsity"] == 64
+
+
+@pytest.mark.parametrize(
+    ("given", "learned"),
+    [({"alpha": 0.1}, False), ({"beta": 0.01}, False), ({"alpha": 0.1, "learn_priors": True}, True),
+     ({"alpha": None, "beta": None, "learn_priors": None}, True), ({"learn_priors": False}, False)],
+)  # fmt: skip
+def test_priors_that_are_given_stay(given, learned):
+    choice = choose(LONG, given, 1 << 50)
+    assert choice.options["learn_priors"] is learned and choice.options.get("alpha") == given.get("alpha")
+    assert ("learning" in choice.why) is learned
+
+
+def test_without_disk_the_engine_that_stores_no_messages():
+    choice = choose(SHORT, {}, 1 << 30)
+    assert choice.algo == "atbp" and "sparsity" not in choice.options and choice.options["learn_priors"]
+    other = smallest(choose(SHORT, {"alpha": 0.2}, 1 << 50))
+    assert other.algo == "atbp" and other.options == {"alpha": 0.2, "learn_priors": False}
+
+
+def test_a_run_goes_on_with_what_was_chosen_for_it(corpus, tmp_path):
+    model = tmp_path / "model"
+    old = {"learn_priors": False, "sparsity": 32}  # as auto chose once
+    train(corpus, model, algo="sparse-bp", topics=4, passes=2, tol=0.0, options=old, progress=QUIET)
+    assert train(corpus, model, topics=4, passes=3, tol=0.0, progress=QUIET).passes == 3
+    assert old.items() <= run_of(model)["options"].items()
+    train(corpus, model, topics=4, passes=3, tol=0.0, force=True, progress=QUIET)
+    assert {"learn_priors": True, "sparsity": 16}.items() <= run_of(model)["options"].items()
+
+
+def test_from_the_command_line(corpus, tmp_path, capsys):
+    model = tmp_path / "model"
+    line = ["train", "--corpus", str(corpus), "--model", str(model), "-K", "4", "--tol", "0"]
+    for passes, more, learned in (("2", [], True), ("3", [], True), ("2", ["--force", "--alpha", "0.1"], False)):
+        assert run([*line, "--passes", passes, *more]) == 0
+        assert f"{passes} passes" in capsys.readouterr().out
+        assert run_of(model)["options"]["learn_priors"] is learned
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_where_memory_does_not_hold_the_best(corpus, tmp_path, monkeypatch, force):
+    """Also with --force over an older run."""
+    real = loop.make_plan
+
+    def plan(engine, *args, **named):
+        if engine.name == "sparse-bp":
+            raise DoesNotFit("too large")
+        return real(engine, *args, **named)
+
+    if force:
+        train(corpus, tmp_path / "model", topics=4, passes=1, progress=QUIET)
+    monkeypatch.setattr(loop, "make_plan", plan)
+    train(corpus, tmp_path / "model", topics=4, passes=2, tol=0.0, force=force, progress=QUIET)
+    assert run_of(tmp_path / "model")["engine"] == "atbp"
