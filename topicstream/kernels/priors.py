@@ -90,13 +90,17 @@ def count_words(words, counts, vocab, base, index, topics, weight, row_bins, sam
 
 
 def risen(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """E[psi(n + prior) - psi(prior)] over whole numbers n whose means are ``counts``; float64, the shapes broadcast.
+    """E[psi(n + prior) - psi(prior)] over whole numbers n whose means are ``counts`` (float64[n]); prior: float64[..., 1],
+    the result [..., n].
 
     A mean says nothing of how n lies about it; taken is the least possible, the two whole numbers next to it.  Between
     them the value is linear, and psi(n + 1 + prior) - psi(n + prior) = 1 / (n + prior).
     """
     whole = np.floor(counts)
-    return psi(whole + prior) - psi(prior) + (counts - whole) / (whole + prior)
+    rise = (counts - whole) / (whole + prior)
+    many = whole > 0.0
+    rise[..., many] += psi(whole[many] + prior) - psi(prior)
+    return np.asarray(rise)
 
 
 def learn_alpha(
@@ -111,7 +115,7 @@ def learn_alpha(
         below = length_bins @ risen(values, np.array([total]))
         if below <= 0:
             break
-        above = (counts[:, used] * risen(values[None, used], alpha[:, None])).sum(1)
+        above = (counts[:, used] * risen(values[used], alpha[:, None])).sum(1)
         new = np.clip(alpha * above / below, low, high)
         done = np.abs(new - alpha).max() <= 1e-4 * alpha.max()
         alpha = new
