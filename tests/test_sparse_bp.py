@@ -8,7 +8,7 @@ import pytest
 from tests.message_driver import Driver, dense_block, planted, shape_of
 from tests.reference import bp as twin
 from tests.reference.sparse_bp import sweep as plain_sweep
-from topicstream.engines.message.sparse_bp import SparseBeliefPropagation
+from topicstream.engines.message.sparse_bp import SparseBeliefPropagation, SparseOptions
 from topicstream.kernels import sparse_messages as kernels
 
 Engine = SparseBeliefPropagation
@@ -243,6 +243,12 @@ def test_choose_equals_the_plain_python_of_it(gain):
     kernels.choose(scores, chosen, topics, theta, alpha, np.float32(gain), got)
     np.testing.assert_array_equal(got, want)
     assert (got != topics).any()
+
+
+def test_priors_are_learned_where_none_is_given():
+    for given, learned in (({}, True), ({"alpha": 0.1}, False), ({"beta": 0.1}, False), ({"learn_priors": False}, False),
+                           ({"alpha": 0.1, "learn_priors": True}, True)):  # fmt: skip
+        assert SparseOptions(**given).learn_priors is learned
 
 
 def test_learned_priors_move_and_stay_in_reach():

@@ -49,12 +49,11 @@ def engine_options(algo: str) -> list[click.Option]:
         flag = "--" + field.name.replace("_", "-")
         default = None if field.default is MISSING else field.default
         kind: Any
-        if isinstance(default, bool):
-            chosen = algo == DEFAULT_ALGO  # None: not said
-            shown: Any = "where neither alpha nor beta is given" if chosen else True
-            both = f"{flag}/--no-{flag[2:]}"
+        if "bool" in str(field.type):
+            both, said = f"{flag}/--no-{flag[2:]}", default is not None and algo != DEFAULT_ALGO
+            chosen = "" if said or default is None else " [default: where neither alpha nor beta is given]"
             made.append(
-                click.Option([both], default=None if chosen else default, help=meta.get("help"), show_default=shown)
+                click.Option([both], default=default if said else None, help=meta["help"] + chosen, show_default=said)
             )
             continue
         if meta.get("choices"):

@@ -236,7 +236,7 @@ class Options:
 
     alpha: float | None = option(None, "document-topic prior, per topic (default: the algorithm's paper's)", min=0.0)
     beta: float | None = option(None, "topic-word prior, per word (default: the algorithm's paper's)", min=0.0)
-    learn_priors: bool = option(False, "learn asymmetric alpha and symmetric beta while training")
+    learn_priors: bool | None = option(False, "learn asymmetric alpha and symmetric beta while training")
 
 
 class Engine:

@@ -20,6 +20,8 @@ L bytes a cell whatever K is.  The decisions (measured by scripts/bench_message.
                  not.  The optimum is another one too.  K = 100, passes: wiki articles step 1 4508 (20) 4441 (60) 4412
                  (100), 1.5 4456 4371 4361, 1.8 4435 4370 4364; acl 1 1367 (20) 1323 (60), 1.5 1338 1315, 1.8 1327 1307,
                  1.9 1323 1307; nips12 1 1964 (20) 1950 (40), 1.8 1938 1936; 20news (whole) 1 695 686, 1.8 683 679.
+    priors       learned where none is given.  K = 100, 300, 500, 1000, 50 passes, L = 32, alpha 0.1 against learned: acl 1310
+                 1308 1405 1656, 1325 1295 1330 -; 20news 676 611, 672 584; nips12 1937 1867 1862 1884, 1909 1867 1881 1891.
     values       8 bits on a square-root scale: 2632 where 16 bits give 2633.
     start        every cell begins with its document's mixture, whatever the word: starting from the words' own topics is
                  2 % worse after 10 passes.
@@ -73,6 +75,10 @@ STORED = {"8": ("uint8", 255.0), "16": ("uint16", 2047.0), "32": ("float32", 1.0
 class SparseOptions(Options):
     """Options of ``sparse-bp``."""
 
+    learn_priors: bool | None = option(
+        None,
+        "learn asymmetric alpha and symmetric beta while training [default: where neither alpha nor beta is given]",
+    )
     sparsity: int = option(32, "active topics of a document, rounded up to a multiple of 16", min=1, max=65536)
     message_bits: str = option("8", "bits of a stored share", choices=("8", "16", "32"), advanced=True)
     schedule: str = option(
@@ -91,6 +97,10 @@ class SparseOptions(Options):
     reach: float = option(
         0.05, "topics within this share of a word's strongest bid for its documents", min=0.0, max=1.0, advanced=True
     )
+
+    def __post_init__(self) -> None:
+        if self.learn_priors is None:
+            object.__setattr__(self, "learn_priors", self.alpha is None and self.beta is None)
 
 
 class SparseBeliefPropagation(Engine):
