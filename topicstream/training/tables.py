@@ -21,6 +21,7 @@ from topicstream.training.deltas import Deltas, read_all, write_all
 
 WINDOW_BYTES = 4 << 20  # rows of a disk table move in windows of about this size
 RANGES = 64  # pieces of a table in RAM
+NEAR_BYTES = 16 << 10  # touched rows of a disk table that lie this near are read and written at once
 
 RunAll = Callable[[Callable[[int], None], int], None]  # run f(0) .. f(n-1), perhaps on several threads
 
@@ -122,7 +123,10 @@ class DenseTable:
                 )  # fmt: skip
                 end = stop
 
-        self._over_ranges(touched, add)
+        def numbers(i: int) -> np.ndarray:
+            return np.unique(np.concatenate([deltas.vocabs[r, cuts[r, i] : cuts[r, i + 1]] for r in range(blocks)]))
+
+        self._over_ranges(touched, add, numbers)
         deltas.clear()
 
     def scatter_sparse(self, deltas: Sequence[tuple[np.ndarray, SparseDelta]], factor: float = 1.0) -> None:
@@ -143,7 +147,10 @@ class DenseTable:
                         rows, first, ptr, d.topic[a:b], d.value[a:b], vocab[lo:hi], 0, hi - lo, change, factor
                     )  # fmt: skip
 
-        self._over_ranges(touched, add)
+        def numbers(i: int) -> np.ndarray:
+            return np.unique(np.concatenate([v[cuts[r, i] : cuts[r, i + 1]] for r, (v, _) in enumerate(deltas)]))
+
+        self._over_ranges(touched, add, numbers)
 
     def _mass(self, i: int) -> np.ndarray:
         return self._n_w[self._edges[i] : self._edges[i + 1]] if self._n_w is not None else np.zeros(0)
@@ -152,8 +159,10 @@ class DenseTable:
         self,
         wanted: Callable[[int], bool],
         work: Callable[[int, np.ndarray, np.ndarray, np.ndarray, Scratch], None],
+        numbers: Callable[[int], np.ndarray] | None = None,
     ) -> None:
-        """work(i, rows of range i, change, worst, scratch) over the wanted ranges; sums in range order."""
+        """work(i, rows of range i, change, worst, scratch) over the wanted ranges; sums in range order.  numbers(i): the rows
+        (ascending) that ``work`` touches, where it is not all of them: on disk only those are read and written."""
         n = len(self._edges) - 1
         groups = min(n, RANGES)  # range i adds to sums i % groups, in order
         change = np.zeros((groups, self.width))
@@ -172,11 +181,14 @@ class DenseTable:
             rows = self._window_scratch.array("window", (int(np.diff(self._edges).max()), self.width), self.spec.dtype)
             for i in range(n):
                 if wanted(i):
-                    part = rows[: self._edges[i + 1] - self._edges[i]]
-                    offset = int(self._edges[i]) * self._row_bytes
-                    read_all(self._fd, part, offset, "a table on disk")
-                    work(i, part, change[i % groups], worst[i % groups], self._window_scratch)
-                    write_all(self._fd, part, offset)
+                    first, stop = int(self._edges[i]), int(self._edges[i + 1])
+                    near = max(1, NEAR_BYTES // self._row_bytes)
+                    parts = [(0, stop - first)] if numbers is None else runs(numbers(i) - first, near)
+                    for a, b in parts:
+                        read_all(self._fd, rows[a:b], (first + a) * self._row_bytes, "a table on disk")
+                    work(i, rows[: stop - first], change[i % groups], worst[i % groups], self._window_scratch)
+                    for a, b in parts:
+                        write_all(self._fd, rows[a:b], (first + a) * self._row_bytes)
         for i in range(len(change)):
             self.totals += self.scale * change[i]
         self.worst[0] = max(self.worst[0], worst[:, 0].max(initial=0.0))
@@ -310,6 +322,13 @@ class TableRows:
         got = self._table.rows(np.asarray(ids, np.int32), Scratch())
         out[:] = got.base[got.index] * got.scale
         return out
+
+
+def runs(numbers: np.ndarray, near: int) -> list[tuple[int, int]]:
+    """(first, stop) of the runs that ascending numbers form when steps of up to ``near`` do not end one."""
+    ends = np.flatnonzero(np.diff(numbers) > near)
+    firsts, lasts = np.append(0, ends + 1), np.append(ends, len(numbers) - 1)
+    return [(int(a), int(b) + 1) for a, b in zip(numbers[firsts], numbers[lasts])]
 
 
 def copy_file(source: int, target: int, size: int) -> None:
