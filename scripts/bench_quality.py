@@ -39,6 +39,7 @@ from topicstream.durable import read_json
 from topicstream.engines import engines
 
 TURN_SECONDS = 200.0
+MOST_SECONDS = 90.0  # of a curve of ours, scoring included
 KINDS = {"auto": "message"}
 """Family of what is not an engine by name."""
 
@@ -157,7 +158,9 @@ def measure(run: Run, upto: int, data: Path, work: Path, python: str) -> list[tu
         compile_kernels(run, store_of("kos", data, work), work)
         with tempfile.TemporaryDirectory(dir=work) as folder:
             model = Path(folder) / "model"
-            found = curve(store, model, run.name, run.topics, run.passes, run.every, then=run.then, max_time=90.0)
+            found = curve(
+                store, model, run.name, run.topics, run.passes, run.every, then=run.then, max_time=MOST_SECONDS
+            )
             if run.name == "auto":
                 print(f"auto took {read_json(model / 'training.json')['engine']}", file=sys.stderr)
         return found
@@ -180,6 +183,8 @@ def run_one(run: Run, upto: int, data: Path, work: Path, python: str) -> None:
     """Run and keep the curve, or the next piece of it."""
     began = time.monotonic()
     found = measure(run, upto, data, work, python)
+    if not found:
+        raise SystemExit(f"{run.key}: no pass was scored within {MOST_SECONDS:.0f} s")
     target = work / "curves" / f"{run.key}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     later = run.pieces and upto != run.pieces[0]
