@@ -166,6 +166,11 @@ def test_describe(made, tmp_path):
         passes=5,
     ).save(tmp_path / "m")
     (tmp_path / "m" / "history.jsonl").write_text("".join(json.dumps(r) + "\n" for r in history))
+    kept = (tmp_path / "m" / "history.jsonl").read_text()
+    (tmp_path / "m" / "history.jsonl").write_text(kept[: kept.rindex("\n", 0, -1) + 1])
+    with pytest.raises(StoreError, match=r"history\.jsonl: cut short: its last pass is 4, the model made 5"):
+        describe(tmp_path / "m", verify=True)
+    (tmp_path / "m" / "history.jsonl").write_text(kept)
     info = describe(tmp_path / "m", verify=True)
     assert info["engine"] == "atbp" and info["passes"] == 5 and info["history"] == history
     assert info["empty_topics"] == [3] and info["content_hash"] == TopicModel.open(tmp_path / "m").content_hash()

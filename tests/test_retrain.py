@@ -20,7 +20,7 @@ from tests.retrain_tools import folder, made, write
 from topicstream import durable
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import Busy, InputError, TopicsError
+from topicstream.errors import Busy, InputError, StoreError, TopicsError
 from topicstream.model.topic_model import TopicModel
 from topicstream.retrain import config as settings
 from topicstream.retrain import decide, files, publish
@@ -301,6 +301,23 @@ def test_a_bad_file_is_named_and_changes_nothing(home):
     with pytest.raises(InputError, match=r"raw/bad\.jsonl:2"):
         cycle(home / "retrain.toml")
     assert state_of(home / "corpus.zarr") == before and publish.current(home) == 1
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("gone", ["manifest.json", ""])
+def test_a_corpus_that_is_gone_is_not_begun_anew(home, gone, full):
+    """A disk that is not mounted: the new documents wait until the store is back."""
+    write(home / "raw" / "b.jsonl", made(40, seed=9, prefix="n"))
+    missing, away = home / "corpus.zarr" / gone, home / "away"
+    missing.rename(away)
+    before = state_of(home)
+    with pytest.raises(
+        StoreError, match=r"corpus\.zarr: no corpus store is there, though 1 raw files were taken into it"
+    ):
+        cycle(home / "retrain.toml", full=full)
+    assert state_of(home) == before
+    away.rename(missing)
+    assert cycle(home / "retrain.toml", full=full)["documents_added"] == 40
 
 
 def test_a_bad_file_in_the_first_cycle_can_be_mended(tmp_path):

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from topicstream.errors import StoreError
 from topicstream.model.store import read_history, read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.report.sparkline import sparkline
@@ -35,6 +36,13 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Any]:
         "history": read_history(path, verify=verify),
     }
     if verify:
+        last = max((int(r.get("pass") or 0) for r in out["history"]), default=0)
+        # a model saved from Python has no history
+        if (Path(path) / "history.jsonl").exists() and last != (manifest.get("passes") or 0):
+            raise StoreError(
+                f"{path}/history.jsonl: cut short: its last pass is {last}, the model made {manifest.get('passes')}; "
+                "restore the file"
+            )
         out["content_hash"] = model.content_hash()
         out["verified"] = True
     return out

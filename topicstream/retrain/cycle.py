@@ -24,7 +24,7 @@ from typing import Any, TextIO
 from topicstream import machine
 from topicstream.corpus.reader import Corpus
 from topicstream.durable import lock, read_json, sync_folder, write_json
-from topicstream.errors import InputError, TopicsError
+from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.ingest.pipeline import ingest
 from topicstream.ingest.progress import Shown
 from topicstream.model.store import read_manifest
@@ -111,6 +111,12 @@ class Cycle:
             stray.unlink(missing_ok=True)
         if (self.folder / "state.json").exists():
             self.state |= read_json(self.folder / "state.json")
+        if self.state["files"] and self._fingerprint() is None:
+            # a new store would hold the new files alone, and a journal begun now would take the old one for its work
+            raise StoreError(
+                f"{self.config.corpus}: no corpus store is there, though {len(self.state['files'])} raw files were taken into "
+                f"it; restore it (manifest.json is written last), or remove {self.folder}/state.json to ingest all anew"
+            )
         if (self.folder / "journal.json").exists():
             self.journal = read_json(self.folder / "journal.json")
             self.log(f"carrying on at stage {self.journal['stage']} of the cycle begun {self.journal['began']}")
