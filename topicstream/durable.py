@@ -183,8 +183,9 @@ def lock(folder: str | os.PathLike[str], what: str, *, wait: bool = False) -> It
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            if path.exists() and os.path.samestat(os.fstat(fd), path.stat()):
-                break
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(fd), path.stat()):
+                    break
             os.close(fd)  # who held it has removed it: lock the one that is there now
             path.parent.mkdir(parents=True, exist_ok=True)
         except BlockingIOError:
