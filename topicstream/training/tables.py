@@ -99,13 +99,8 @@ class DenseTable:
     # -- deltas in ------------------------------------------------------------------------------------------------
     def scatter(self, deltas: Deltas, blocks: int, factor: float = 1.0, hold: bool = True) -> None:
         """Add ``factor`` times the round's first ``blocks`` slots, in block order; ``hold`` touched rows to their mass."""
-        used = deltas.used[:blocks]
-        cuts = np.zeros((blocks, len(self._edges)), np.int64)
-        for r in range(blocks):
-            cuts[r] = np.searchsorted(deltas.vocabs[r, : used[r]], self._edges)
-
-        def touched(i: int) -> bool:
-            return bool((cuts[:, i + 1] > cuts[:, i]).any())
+        vocabs = [deltas.vocabs[r, : deltas.used[r]] for r in range(blocks)]
+        cuts = np.array([np.searchsorted(v, self._edges) for v in vocabs], np.int64)
 
         def add(i: int, rows: np.ndarray, change: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
             first, mass = int(self._edges[i]), self._mass(i) if hold else np.zeros(0)
@@ -116,26 +111,20 @@ class DenseTable:
                     for r in range(blocks):
                         left = deltas.vocabs[r, begin[r] : stop[r]]
                         stop[r] = begin[r] + np.searchsorted(left, first + at + step)
-                arena, vocabs, lo, hi = deltas.window(begin.copy(), stop.copy(), scratch)
+                arena, ids, lo, hi = deltas.window(begin.copy(), stop.copy(), scratch)
                 scatter_rows(
-                    rows[at : at + step], first + at, arena[:blocks], vocabs[:blocks], lo, hi, factor,
+                    rows[at : at + step], first + at, arena[:blocks], ids[:blocks], lo, hi, factor,
                     mass[at : at + step], change, worst,
                 )  # fmt: skip
                 end = stop
 
-        def numbers(i: int) -> np.ndarray:
-            return np.unique(np.concatenate([deltas.vocabs[r, cuts[r, i] : cuts[r, i + 1]] for r in range(blocks)]))
-
-        self._over_ranges(touched, add, numbers)
+        self._over_ranges(add, vocabs, cuts)
         deltas.clear()
 
     def scatter_sparse(self, deltas: Sequence[tuple[np.ndarray, SparseDelta]], factor: float = 1.0) -> None:
         """Add ``factor`` times the round's sparse deltas (vocab, delta), in block order; rows are held to their mass by
         ``settle``."""
-        cuts = np.array([np.searchsorted(vocab, self._edges) for vocab, _ in deltas])
-
-        def touched(i: int) -> bool:
-            return bool((cuts[:, i + 1] > cuts[:, i]).any())
+        cuts = np.array([np.searchsorted(vocab, self._edges) for vocab, _ in deltas], np.int64)
 
         def add(i: int, rows: np.ndarray, change: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
             for r, (vocab, d) in enumerate(deltas):
@@ -147,23 +136,33 @@ class DenseTable:
                         rows, first, ptr, d.topic[a:b], d.value[a:b], vocab[lo:hi], 0, hi - lo, change, factor
                     )  # fmt: skip
 
-        def numbers(i: int) -> np.ndarray:
-            return np.unique(np.concatenate([v[cuts[r, i] : cuts[r, i + 1]] for r, (v, _) in enumerate(deltas)]))
-
-        self._over_ranges(touched, add, numbers)
+        self._over_ranges(add, [vocab for vocab, _ in deltas], cuts)
 
     def _mass(self, i: int) -> np.ndarray:
         return self._n_w[self._edges[i] : self._edges[i + 1]] if self._n_w is not None else np.zeros(0)
 
     def _over_ranges(
         self,
-        wanted: Callable[[int], bool],
         work: Callable[[int, np.ndarray, np.ndarray, np.ndarray, Scratch], None],
-        numbers: Callable[[int], np.ndarray] | None = None,
+        vocabs: Sequence[np.ndarray] | None = None,
+        cuts: np.ndarray | None = None,
     ) -> None:
-        """work(i, rows of range i, change, worst, scratch) over the wanted ranges; sums in range order.  numbers(i): the rows
-        (ascending) that ``work`` touches, where it is not all of them: on disk only those are read and written."""
-        n = len(self._edges) - 1
+        """work(i, rows of range i, change, worst, scratch) over all ranges; sums in range order.
+
+        vocabs: lists of the only rows that ``work`` touches, cut at the ranges by ``cuts`` (int64[lists, ranges + 1]): other
+        ranges are left out, and of a table on disk no more is read and written.
+        """
+        n, near = len(self._edges) - 1, max(1, NEAR_BYTES // self._row_bytes)
+
+        def wanted(i: int) -> bool:
+            return cuts is None or bool((cuts[:, i + 1] > cuts[:, i]).any())
+
+        def parts(i: int) -> list[tuple[int, int]]:
+            if vocabs is None or cuts is None:
+                return [(0, int(self._edges[i + 1] - self._edges[i]))]
+            mine = [v[cuts[r, i] : cuts[r, i + 1]] for r, v in enumerate(vocabs)]
+            return runs(np.unique(np.concatenate(mine)) - self._edges[i], near)
+
         groups = min(n, RANGES)  # range i adds to sums i % groups, in order
         change = np.zeros((groups, self.width))
         worst = np.zeros((groups, 3))
@@ -182,12 +181,11 @@ class DenseTable:
             for i in range(n):
                 if wanted(i):
                     first, stop = int(self._edges[i]), int(self._edges[i + 1])
-                    near = max(1, NEAR_BYTES // self._row_bytes)
-                    parts = [(0, stop - first)] if numbers is None else runs(numbers(i) - first, near)
-                    for a, b in parts:
+                    moved = parts(i)
+                    for a, b in moved:
                         read_all(self._fd, rows[a:b], (first + a) * self._row_bytes, "a table on disk")
                     work(i, rows[: stop - first], change[i % groups], worst[i % groups], self._window_scratch)
-                    for a, b in parts:
+                    for a, b in moved:
                         write_all(self._fd, rows[a:b], (first + a) * self._row_bytes)
         for i in range(len(change)):
             self.totals += self.scale * change[i]
@@ -205,7 +203,7 @@ class DenseTable:
             def work(i: int, rows: np.ndarray, change: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
                 scale_rows(rows, factor)
 
-            self._over_ranges(lambda i: True, work)
+            self._over_ranges(work)
         return 1.0 / self.scale
 
     def settle(self) -> np.ndarray:
@@ -220,7 +218,7 @@ class DenseTable:
             column_sums(rows, change)
 
         self.totals[:] = 0.0
-        self._over_ranges(lambda i: True, work)
+        self._over_ranges(work)
         worst = self.worst.copy()
         self.worst[:] = 0.0
         return worst
@@ -235,7 +233,7 @@ class DenseTable:
 
         self.scale = 1.0
         self.totals[:] = 0.0
-        self._over_ranges(lambda i: True, work)
+        self._over_ranges(work)
 
     def clear(self) -> None:
         """All zero again (the next table of REPLACE)."""
