@@ -9,7 +9,7 @@ import pytest
 from tests.planted import draw, store
 from topicstream.cli.main import run
 from topicstream.engines.base import Shape
-from topicstream.errors import DoesNotFit
+from topicstream.errors import DoesNotFit, TopicsError
 from topicstream.training import loop
 from topicstream.training.auto import choose, smallest
 from topicstream.training.loop import train
@@ -64,6 +64,20 @@ def test_a_run_goes_on_with_what_was_chosen_for_it(corpus, tmp_path):
     assert old.items() <= run_of(model)["options"].items()
     train(corpus, model, topics=4, passes=3, tol=0.0, force=True, progress=QUIET)
     assert {"learn_priors": True, "sparsity": 16}.items() <= run_of(model)["options"].items()
+
+
+def test_a_run_from_before_priors_were_learned_goes_on_without(corpus, tmp_path):
+    model, same = tmp_path / "model", {"algo": "sparse-bp", "topics": 4, "tol": 0.0, "progress": QUIET}
+    train(corpus, model, passes=2, options={"learn_priors": False}, **same)
+    for given in ({}, {"learn_priors": None}):
+        train(corpus, model, passes=3, options=given, **same)
+        assert run_of(model)["options"]["learn_priors"] is False
+    with pytest.raises(TopicsError, match="--learn-priors False -> True"):
+        train(corpus, model, passes=4, options={"learn_priors": True}, **same)
+    with pytest.raises(TopicsError, match="--algo sparse-bp -> atbp"):
+        train(corpus, model, passes=4, **{**same, "algo": "atbp"})
+    train(corpus, model, passes=2, force=True, **same)
+    assert run_of(model)["options"]["learn_priors"] is True
 
 
 def test_from_the_command_line(corpus, tmp_path, capsys):

@@ -50,10 +50,11 @@ def engine_options(algo: str) -> list[click.Option]:
         default = None if field.default is MISSING else field.default
         kind: Any
         if "bool" in str(field.type):
-            both, said = f"{flag}/--no-{flag[2:]}", default is not None and algo != DEFAULT_ALGO
-            chosen = "" if said or default is None else " [default: where neither alpha nor beta is given]"
+            by_rule = default is None or algo == DEFAULT_ALGO  # None: not said
+            shown: Any = "where neither alpha nor beta is given" if by_rule else True
+            both = f"{flag}/--no-{flag[2:]}"
             made.append(
-                click.Option([both], default=default if said else None, help=meta["help"] + chosen, show_default=said)
+                click.Option([both], default=None if by_rule else default, help=meta["help"], show_default=shown)
             )
             continue
         if meta.get("choices"):

@@ -239,6 +239,11 @@ class Options:
     learn_priors: bool | None = option(False, "learn asymmetric alpha and symmetric beta while training")
 
 
+def learns_priors(alpha: float | None, beta: float | None, said: bool | None) -> bool:
+    """Whether priors are learned: as ``said``, else where neither is given."""
+    return alpha is None and beta is None if said is None else said
+
+
 class Engine:
     """Base of all engines.  A subclass sets the class attributes and defines ``process`` (and what else it needs).
 

@@ -23,11 +23,14 @@ from topicstream.training.auto import SMALLEST, Choice, resolve, smallest
 from topicstream.training.carry import CARRIED, check
 from topicstream.training.plan import make_plan, memory_bytes
 from topicstream.training.progress import Progress
-from topicstream.training.record import Record, remember, same_or_refuse
+from topicstream.training.record import Record, left_open, remember, same_or_refuse
 from topicstream.training.session import Session
 from topicstream.training.stopping import Signals, Stopping
 from topicstream.training.tries import pays, tries_bytes
 from topicstream.training.warmup import warm_up
+
+# what a run leaves in a model folder beside the model
+RUN_FILES, RUN_FOLDERS = ("training.json", "history.jsonl", "finished.json", CARRIED), ("checkpoints", "work")
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,11 @@ def train(
     if topics < 1:
         raise TopicsError(f"the number of topics must be at least 1, not {topics}")
     folder = Path(model)
+    options = {**(options or {}), **({} if force else left_open(folder, algo, options or {}))}
     shape = Shape(store.n_docs, store.n_words, store.n_cells, float(store.n_tokens), topics, store.weighted)
     if algo == "auto":
         folder.mkdir(parents=True, exist_ok=True)
-        choice = resolve(folder, force, shape, options or {}, shutil.disk_usage(folder).free)
+        choice = resolve(folder, force, shape, options, free_disk(folder, force))
         progress.say(f"algo auto: {choice.algo}, {choice.why}")
 
         def go(choice: Choice) -> Trained:
@@ -132,7 +136,7 @@ def train(
         raise InputError(
             f"{store.path} has real-valued cells and {algo} needs whole counts; use a message-passing engine such as atbp"
         )
-    engine = kind(shape, make_options(kind, options or {}))
+    engine = kind(shape, make_options(kind, options))
     chosen = start or ("warm" if warm is not None else _default_start(engine, shape))
     if chosen not in engine.starts:
         raise TopicsError(f"{algo} cannot start from {chosen!r}; it can from {', '.join(engine.starts)}")
@@ -195,7 +199,7 @@ def train(
             limit=machine.parse_bytes(mem_limit) if mem_limit is not None else machine.default_memory_limit(),
             threads=threads or machine.default_threads(),
             tables=tables,
-            disk_free=shutil.disk_usage(folder).free + (left_by_run(folder) if force else 0),
+            disk_free=free_disk(folder, force),
             folder=str(folder),
             seeded=engine.start_from == "visit" and chosen != "random",
             start_bytes=partial(tries_bytes, shape) if chosen == "best" else None,
@@ -267,20 +271,19 @@ def _passes(
     return Trained(session.folder, session.passes, reason, session.last)
 
 
-FILES, FOLDERS = ("training.json", "history.jsonl", "finished.json", CARRIED), ("checkpoints", "work")
-
-
-def left_by_run(folder: Path) -> int:
-    """Bytes on disk that ``forget`` sets free."""
-    files = (p for name in FOLDERS for p in (folder / name).rglob("*") if p.is_file())
-    return sum(512 * p.stat().st_blocks for p in files)
+def free_disk(folder: Path, force: bool) -> int:
+    """Bytes that are free where the folder lies, and with ``force`` those that ``forget`` will set free."""
+    free = shutil.disk_usage(folder).free
+    if force:
+        free += sum(512 * p.stat().st_blocks for name in RUN_FOLDERS for p in (folder / name).rglob("*") if p.is_file())
+    return free
 
 
 def forget(folder: Path) -> None:
     """Remove what a run left in a model folder, but not the model itself (the new one replaces it when it is done)."""
-    for name in FOLDERS:
+    for name in RUN_FOLDERS:
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in FILES:
+    for name in RUN_FILES:
         (folder / name).unlink(missing_ok=True)
 
 

@@ -45,6 +45,17 @@ def remember(folder: Path, record: Record) -> None:
     write_json(folder / "training.json", {"schema": SCHEMA, **asdict(record)})
 
 
+def left_open(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that are decided by the corpus or by other options and that ``given`` does not say, as the run in the folder
+    has them, if it is one of ``algo`` (``auto``: any): it goes on with what was decided when it began."""
+    file = folder / "training.json"
+    run = read_json(file) if file.exists() else {}
+    options = run.get("options") if isinstance(run, dict) else None
+    if not isinstance(options, dict) or algo not in ("auto", run["engine"]):
+        return {}
+    return {k: options[k] for k in ("learn_priors", "sparsity") if k in options and given.get(k) is None}
+
+
 def same_or_refuse(folder: Path, record: Record, fields: Mapping[str, Any] = MappingProxyType({})) -> list[str]:
     """Nothing when the folder holds no run or the same one (warnings where only versions differ); else TopicsError with
     every difference; StoreError for another schema.  ``fields`` of the engine's options say what an option that the run did

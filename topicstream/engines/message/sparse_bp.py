@@ -21,7 +21,7 @@ L bytes a cell whatever K is.  The decisions (measured by scripts/bench_message.
                  (100), 1.5 4456 4371 4361, 1.8 4435 4370 4364; acl 1 1367 (20) 1323 (60), 1.5 1338 1315, 1.8 1327 1307,
                  1.9 1323 1307; nips12 1 1964 (20) 1950 (40), 1.8 1938 1936; 20news (whole) 1 695 686, 1.8 683 679.
     priors       learned where none is given.  K = 100, 300, 500, 1000, 50 passes, L = 32, alpha 0.1 against learned: acl 1310
-                 1308 1405 1656, 1325 1295 1330 -; 20news 676 611, 672 584; nips12 1937 1867 1862 1884, 1909 1867 1881 1891.
+                 1308 1405 1656, 1325 1295 1330 1422; 20news 676 611 604 624, 672 584 556 524; nips12 1937 1867 1862 1884, 1909 1867 1881 1891.
     values       8 bits on a square-root scale: 2632 where 16 bits give 2633.
     start        every cell begins with its document's mixture, whatever the word: starting from the words' own topics is
                  2 % worse after 10 passes.
@@ -53,6 +53,7 @@ from topicstream.engines.base import (
     Shape,
     SparseDelta,
     TableSpec,
+    learns_priors,
     option,
     padded,
 )
@@ -76,8 +77,7 @@ class SparseOptions(Options):
     """Options of ``sparse-bp``."""
 
     learn_priors: bool | None = option(
-        None,
-        "learn asymmetric alpha and symmetric beta while training [default: where neither alpha nor beta is given]",
+        None, "learn asymmetric alpha and symmetric beta while training (default: where neither is given)"
     )
     sparsity: int = option(32, "active topics of a document, rounded up to a multiple of 16", min=1, max=65536)
     message_bits: str = option("8", "bits of a stored share", choices=("8", "16", "32"), advanced=True)
@@ -99,8 +99,7 @@ class SparseOptions(Options):
     )
 
     def __post_init__(self) -> None:
-        if self.learn_priors is None:
-            object.__setattr__(self, "learn_priors", self.alpha is None and self.beta is None)
+        object.__setattr__(self, "learn_priors", learns_priors(self.alpha, self.beta, self.learn_priors))
 
 
 class SparseBeliefPropagation(Engine):
