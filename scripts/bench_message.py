@@ -288,7 +288,8 @@ def quality(work: Work) -> None:
     heading(
         "Sparse-L against dense belief propagation",
         f"Held-out perplexity after {passes} passes, mean of {work.seeds} seed(s), beta 0.01 (learned: both begin at 0.1 and "
-        "0.01). In brackets: against dense under the same prior, where dense was run.",
+        "0.01). L = K: sparse-bp with all topics active, its step and its 8 bits a message. In brackets: against L = K under "
+        "the same prior, so what sparsity alone does; where it was not run, *against bp*.",
     )
     rows = []
     for path in work.corpora:
@@ -296,15 +297,20 @@ def quality(work: Work) -> None:
             priors = {"0.1": {"alpha": 0.1}, "2/K": {"alpha": 2 / k}, "learned": {"alpha": 0.1, "learn_priors": True}}
             for name, prior in priors.items():
                 dense = work.runs("quality", path, "bp", k, passes, beta=0.01, **prior)
-                cells = [mean(dense)]
+                runs = {
+                    width: work.runs("quality", path, "sparse-bp", k, passes, beta=0.01, sparsity=width, **prior)
+                    for width in (16, 32, 64, k)
+                }
+                cells = []
                 for width in (16, 32, 64):
-                    runs = work.runs("quality", path, "sparse-bp", k, passes, beta=0.01, sparsity=width, **prior)
-                    cells.append(mean(runs))
-                    if dense and runs:
-                        scores = [float(np.mean([r["perplexity"] for r in part])) for part in (runs, dense)]
-                        cells[-1] += f" ({100 * (scores[0] / scores[1] - 1):+.1f} %)"
-                rows.append([path.stem, k, name, *cells])
-    table(["corpus", "K", "alpha", "bp", "L = 16", "L = 32", "L = 64"], rows)
+                    cells.append(mean(runs[width]))
+                    against = runs[k] or dense
+                    if against and runs[width]:
+                        scores = [float(np.mean([r["perplexity"] for r in part])) for part in (runs[width], against)]
+                        ratio = f"{100 * (scores[0] / scores[1] - 1):+.1f} %"
+                        cells[-1] += f" ({ratio})" if runs[k] else f" (*{ratio}*)"
+                rows.append([path.stem, k, name, mean(dense), mean(runs[k]), *cells])
+    table(["corpus", "K", "alpha", "bp", "L = K", "L = 16", "L = 32", "L = 64"], rows)
 
 
 def time_to(work: Work, peers: Path) -> None:

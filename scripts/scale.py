@@ -5,9 +5,10 @@
 A corpus of 60 million cells like PubMed's (scripts/make_corpus.py; 2 million by default, 60 with FULL=1) is trained a few
 passes by each engine, cut into blocks as PubMed's size would be cut, inside a memory cgroup that leaves next to nothing to
 the page cache, so that block memory really goes to disk and comes back.  What a cell takes there is what a cell is
-predicted to take anywhere.  A start does some work of its own at any size (the tries of the start ``best``): it is taken on a
-third of the cells, too, and predicted as a constant and so much a cell.  Memory and disk are asked of the memory plan itself (training/plan.py).  --check STORE trains on
-a store of full size under the same limit and prints what was predicted beside what was measured.
+predicted to take anywhere.  A start does some work of its own at any size (the tries of the start ``best``): it is taken
+on a third of the cells, too, and predicted as a constant and so much a cell.  Memory and disk are asked of the memory plan
+itself (training/plan.py).  --check STORE trains on a store of full size under the same limit and prints what was predicted
+beside what was measured.
 """
 
 from __future__ import annotations
@@ -152,8 +153,8 @@ def planned(store: Path, model: Path, spec: str, block_cells: int) -> int:
 def train_seconds(
     store: Path, spec: str, work: Path, block_cells: int, passes: int = 4
 ) -> tuple[int, float, list[float]]:
-    """The limit, the seconds of the start, and those of the passes from the second on (the first finds nothing in its caches, and a sampler is
-    slowest in it) inside a memory cgroup of little more than the run has planned: so the page cache holds next to nothing of
+    """The limit, the seconds of the start, and those of the passes from the second on (the first finds nothing in its
+    caches, and a sampler is slowest in it) inside a memory cgroup of little more than the run has planned: so the page cache holds next to nothing of
     what is read and written, and the plan is the same at any size."""
     with tempfile.TemporaryDirectory(dir=work) as folder:
         model = Path(folder) / "model"
