@@ -1,6 +1,7 @@
 """sparse-bp: equal to dense belief propagation at L = K, exact exclusion of what was stored, active topics."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from tests.message_driver import Driver, dense_block, planted, shape_of
 from tests.reference import bp as twin
 from tests.reference.sparse_bp import sweep as plain_sweep
+from topicstream.engines.base import Shape
 from topicstream.engines.message.sparse_bp import SparseBeliefPropagation, SparseOptions
+from topicstream.kernels import active_topics
 from topicstream.kernels import sparse_messages as kernels
 
 Engine = SparseBeliefPropagation
@@ -115,6 +118,17 @@ def test_active_topics_are_distinct_and_do_change():
     assert np.any(first != driver.memory[0]["topics"])
 
 
+@pytest.mark.parametrize("blocks", [2, 40])
+def test_every_document_looks_outside_once_in_so_many_passes(blocks):
+    """Of many blocks, all documents of a block at once."""
+    engine = Engine(Shape(10 * blocks, 100, 70_000 * blocks, 70_000.0 * blocks, 20, False), Engine.Options(reopen=4))
+    one = dense_block(np.ones((10, 3), np.int64))
+    for i in range(blocks):
+        looks = np.array([engine._looks(replace(one, index=i, first_doc=10 * i), p) for p in range(1, 5)])
+        assert (looks.sum(0) == 1).all()
+        assert (looks.all(1) == looks.any(1)).all() == (blocks == 40)
+
+
 def test_a_document_of_one_cell_learns_nothing_from_itself():
     x = np.array([[4, 0], [0, 3]])
     driver = started(x, 16, sparsity=16, message_bits="32", band=-1.0, step=1.0)
@@ -141,7 +155,8 @@ def test_planted_topics_are_found_with_sixteen_of_forty():
     assert last < 0.9 * first and match.max(1).min() > 0.9
 
 
-def test_sweep_equals_the_plain_python_of_it():
+@pytest.mark.parametrize("rare", [0, 3, 99])
+def test_sweep_equals_the_plain_python_of_it(rare):
     """The vector kernel against scalar NumPy, with documents whose topics changed, bids from outside and a heavy row."""
     rng = np.random.default_rng(11)
     docs, words, topics, width = 9, 13, 40, 16
@@ -182,7 +197,7 @@ def test_sweep_equals_the_plain_python_of_it():
         kept = (before == after).all(1).astype(np.uint8)
         kernels.sweep(
             *args, kept, swept, lam.astype(f)[after], mass, old, new, f(0.1), f(0.01), f(255), f(band), f(step), first, asleep, asleep[:0].astype(f), chosen,
-            scores, (1 / lam).astype(f), f(0.2), likely, op, ot, ov,
+            scores, (1 / lam).astype(f), f(0.2), rare, likely, op, ot, ov,
         )  # fmt: skip
         got = np.zeros((words, columns))
         for u in range(block.n_words):
@@ -203,7 +218,7 @@ def test_largest_is_a_stable_sort_with_ties(seed):
     for n in (16, 17, 40, 300):
         values = rng.integers(0, 6, n).astype(np.float32)
         heap = np.empty(16, np.int32)
-        kernels.largest(values, n, 16, heap)
+        active_topics.largest(values, n, 16, heap)
         want = np.sort(np.argsort(-values, kind="stable")[:16])
         np.testing.assert_array_equal(heap, want)
 
@@ -215,7 +230,7 @@ def test_choose_exchanges_the_best_newcomer_for_the_weakest():
     scores = np.zeros((1, 32), np.float32)
     scores[0, [20, 21, 3]] = 9.0, 30.0, 1000.0  # topic 3 is in already
     wanted = np.empty_like(topics)
-    kernels.choose(scores, np.zeros(1, np.int32), topics, theta, np.full(30, 0.1), np.float32(1.0), wanted)
+    active_topics.choose(scores, np.zeros(1, np.int32), topics, theta, np.full(30, 0.1), np.float32(1.0), wanted)
     # 21 bids 3 and takes slot 7 (theta 0); 20 bids 0.9, which slot 0 (theta 1) withstands
     want = topics.copy()
     want[0, 7] = 21
@@ -240,7 +255,7 @@ def test_choose_equals_the_plain_python_of_it(gain):
                 break
             want[d, j] = k
     got = np.empty_like(topics)
-    kernels.choose(scores, chosen, topics, theta, alpha, np.float32(gain), got)
+    active_topics.choose(scores, chosen, topics, theta, alpha, np.float32(gain), got)
     np.testing.assert_array_equal(got, want)
     assert (got != topics).any()
 

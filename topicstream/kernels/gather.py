@@ -13,6 +13,7 @@ instruction where the machine has it and 16 loads or stores where it has not: th
 ``squeeze(topics, values, i, first, v)``  append the lanes of v that are not zero, with their numbers first, first + 1,
                               ..., to topics (uint16) and values (float32) at i; writes 16 entries, the rest zeros; returns
                               how many count
+``append(topics, values, i, at, v)``      the same with the numbers ``at``
 """
 
 from __future__ import annotations
@@ -241,3 +242,15 @@ def squeeze(typing_context, topics, values, i, first, v):
         return _append(context, builder, sig, args, numbers, args[4])
 
     return types.int64(topics, values, types.int64, types.int64, vector), generate
+
+
+@_intrinsic
+def append(typing_context, topics, values, i, at, v):
+    """topics: uint16, values: float32, i: int64, at: indices, v: vector -> int64 entries appended."""
+    if not _is(topics, types.uint16) or not _is(values, types.float32) or not isinstance(at, Int32x16):
+        return None
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _append(context, builder, sig, args, args[3], args[4])
+
+    return types.int64(topics, values, types.int64, indices, vector), generate

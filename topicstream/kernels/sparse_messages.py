@@ -26,6 +26,7 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.kernels.gather import (
+    append,
     gather,
     highest,
     narrow,
@@ -38,7 +39,6 @@ from topicstream.kernels.gather import (
     index as topic_index,
 )
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.priors import BINS, bin_of
 from topicstream.kernels.simd import fetch, larger, load, splat, store, total
 
 # rows with a larger entry keep their change apart: float32 would lose the small messages.  At 4096 a row of acl was off by
@@ -117,10 +117,21 @@ def _leave(i, at, width, own, before, topics, old, new, row):
         new[i * width + j] = q
 
 
+@kernel(inline="always")
+def _take(row, topics, at, width, out_topic, out_value, n):
+    """Move the changes of a document's topics out of the word's row, which is zero there afterwards; how many there were."""
+    found = np.int64(0)
+    for j in range(0, width, 16):
+        ids = topic_index(topics, at + j)
+        found += append(out_topic, out_value, n + found, ids, gather(row, 0, ids))
+        scatter(row, 0, ids, splat(_ZERO))
+    return found
+
+
 @kernel
 def sweep(
     ptr, doc, x, base, index, topics, before, kept, theta, lam, mass, old, new, floor, beta, top, band, step, first,
-    rests, stir, chosen, scores, inverse, reach, likely, out_ptr, out_topic, out_value,
+    rests, stir, chosen, scores, inverse, reach, rare, likely, out_ptr, out_topic, out_value,
 ):  # fmt: skip
     """Visit every cell of a block once; see the module's legend.
 
@@ -136,6 +147,7 @@ def sweep(
     chosen   int32[D]    row of ``scores`` where the gain of topics outside is collected, or -1
     scores   float32[n, Kp]  gains (see ``choose``), from the topics of a word within ``reach`` of its strongest
     inverse  float32[Kp]     1 / (lam + W beta)
+    rare     int64       words of at most so many cells: their rows are not copied, entries are gathered where they lie
     likely   float64[nnz]    receives p(w | all other cells) as it stood before the update
     """
     width, columns = topics.shape[1], base.shape[1]
@@ -147,17 +159,28 @@ def sweep(
     betas, floors, zeros = splat(beta), splat(floor), splat(_ZERO)
     n = np.int64(0)
     out_ptr[0] = 0
+    row[:] = _ZERO
     for u in range(len(ptr) - 1):
-        r = index[u] * columns
-        peak, ahead = zeros, index[min(u + 1, len(ptr) - 2)] * columns
-        for k in range(0, columns, 16):
-            fetch(base, ahead + k)
-            b = load(base, r + k)
-            peak = larger(peak, b)
-            store(row, k, b + betas)
-        apart = first or highest(peak) > HEAVY
-        if apart:
-            row[:] = _ZERO
+        r, after = index[u] * columns, min(u + 1, len(ptr) - 2)
+        ahead = index[after] * columns
+        if ptr[after + 1] - ptr[after] > rare:
+            for k in range(0, columns, 16):
+                fetch(base, ahead + k)
+        else:
+            for i in range(ptr[after], ptr[after + 1]):
+                for j in range(np.int64(doc[i]) * width, (np.int64(doc[i]) + 1) * width):
+                    fetch(base, ahead + flat_topics[j])
+        # apart: row holds the word's changes alone, else all of it; between words of few cells it is all zeros
+        gathered, apart = ptr[u + 1] - ptr[u] <= rare, True
+        if not gathered:
+            peak = zeros
+            for k in range(0, columns, 16):
+                b = load(base, r + k)
+                peak = larger(peak, b)
+                store(row, k, b + betas)
+            apart = first or highest(peak) > HEAVY
+            if apart:
+                row[:] = _ZERO
         n_strong = np.int64(0)
         if reach > _ZERO:
             asked = False
@@ -250,151 +273,18 @@ def sweep(
                 s = s + larger(change, splat(_ZERO) - change)
             if len(stir) > 0:
                 stir[d] += total(s)
-        for k in range(0, columns, 16):
-            change = load(row, k)
-            if not apart:
-                change = change - (load(base, r + k) + betas)
-            n += squeeze(out_topic, out_value, n, k, change)
+        if gathered:
+            for i in range(ptr[u], ptr[u + 1]):
+                at = np.int64(doc[i]) * width
+                if kept[doc[i]] == 0:
+                    n += _take(row, flat_before, at, width, out_topic, out_value, n)
+                n += _take(row, flat_topics, at, width, out_topic, out_value, n)
+        else:
+            for k in range(0, columns, 16):
+                change = load(row, k)
+                if not apart:
+                    change = change - (load(base, r + k) + betas)
+                n += squeeze(out_topic, out_value, n, k, change)
+            row[:] = _ZERO
         out_ptr[u + 1] = n
     return n
-
-
-@kernel
-def largest(values, n, width, heap):
-    """Numbers of the ``width`` largest of values[:n] -> heap (int32[width], ascending); equal values: the lower number.
-    Values are >= 0 and n >= width."""
-    size = 0
-    for k in range(n):
-        v = values[k]
-        if size < width:
-            j = size
-            size += 1
-            while j > 0:  # the root is the worst: smallest value, then highest number
-                up = (j - 1) >> 1
-                if values[heap[up]] >= v:
-                    heap[j] = heap[up]
-                    j = up
-                else:
-                    break
-            heap[j] = k
-        elif v > values[heap[0]]:
-            j = 0
-            while True:
-                kid = 2 * j + 1
-                if kid >= width:
-                    break
-                if kid + 1 < width and _worse(values, heap[kid + 1], heap[kid]):
-                    kid += 1
-                if _worse(values, heap[kid], k):
-                    heap[j] = heap[kid]
-                    j = kid
-                else:
-                    break
-            heap[j] = k
-    heap.sort()
-
-
-@kernel(inline="always")
-def _worse(values, a, b):
-    """Whether a goes before b does: smaller value, or equal and the higher number."""
-    return values[a] < values[b] or (values[a] == values[b] and a > b)
-
-
-@kernel
-def choose(scores, chosen, topics, theta, alpha, gain, wanted):
-    """Which topics a document lets in for which: wanted (uint16[D, L]) = topics but for the exchanged ones.
-
-    scores[c, k] is the factor by which one step would multiply a share of topic k in the document (the gradient of its
-    log-likelihood), counted over the words for which k is strong.  From the best newcomer and the weakest topic on, they
-    change places while gain * alpha_k * score_k exceeds the weak topic's theta (float32[D, L], counts).
-    """
-    width, k_all = topics.shape[1], len(alpha)
-    used = np.zeros(scores.shape[1], np.uint8)
-    for d in range(len(chosen)):
-        wanted[d] = topics[d]
-        c = chosen[d]
-        if c < 0:
-            continue
-        for j in range(width):
-            used[topics[d, j]] = 1
-        bid = scores[c]
-        for k in range(k_all):
-            bid[k] = _ZERO if used[k] else bid[k] * gain * np.float32(alpha[k])
-        for j in range(width):
-            used[topics[d, j]] = 0
-        while True:
-            k, j = int(np.argmax(bid[:k_all])), 0
-            low = np.float32(np.inf)
-            for i in range(width):
-                held = theta[d, i] if wanted[d, i] == topics[d, i] else np.float32(np.inf)
-                if held < low:
-                    low, j = held, i
-            if bid[k] <= low or bid[k] <= _ZERO:
-                break
-            wanted[d, j] = k
-            bid[k] = _ZERO
-
-
-@kernel
-def open_topics(ptr, doc, x, base, index, totals, k_all, took, topics, theta):
-    """Active topics of each document from seed topics: the L largest shares of an even mixture after one step of EM.
-
-    A word gives each of its documents p(k | w), its row over its sum.  What all topics have of a word alike changes no
-    order, so only what stands out above the row's least entry is added topic by topic: rows of seed documents mixed
-    with the corpus' mean stand out in few.  took: float32[D, Kp] scratch; topics: uint16[D, L], ascending; theta:
-    float32[D, L], the shares, adding up to less than n_d by what the other topics have.
-    """
-    width, columns = topics.shape[1], base.shape[1]
-    inverse, ratio = np.zeros(columns, np.float32), np.empty(columns, np.float32)
-    out_topic, out = np.empty(columns + 16, np.uint16), np.empty(columns + 16, np.float32)
-    even, heap = np.zeros(len(topics), np.float32), np.empty(width, np.int32)
-    nothing = splat(_ZERO)
-    for k in range(k_all):
-        inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
-    took[:] = _ZERO
-    for u in range(len(ptr) - 1):
-        r = index[u] * columns
-        s, high = nothing, splat(np.float32(-np.inf))
-        for k in range(0, columns, 16):
-            v = load(base, r + k) * load(inverse, k)
-            store(ratio, k, v)
-            s = s + v
-        sum_s = total(s)
-        if sum_s <= _ZERO:
-            continue
-        ratio[k_all:] = ratio[0]
-        for k in range(0, columns, 16):
-            high = larger(high, nothing - load(ratio, k))
-        low = -highest(high)
-        edge = splat(low * np.float32(1.0001))
-        n = np.int64(0)
-        for k in range(0, columns, 16):
-            n += squeeze(out_topic, out, n, k, larger(load(ratio, k) - edge, nothing))
-        for i in range(ptr[u], ptr[u + 1]):
-            d, weight = doc[i], x[i] / sum_s
-            even[d] += weight * low
-            for j in range(n):
-                took[d, out_topic[j]] += weight * out[j]
-    for d in range(len(topics)):
-        largest(took[d], columns, width, heap)  # padding has share 0 and the highest numbers
-        for j in range(width):
-            topics[d, j] = heap[j]
-            theta[d, j] = even[d] + took[d, heap[j]] if heap[j] < k_all else _ZERO
-
-
-@kernel
-def count_active(topics, theta, k_all, topic_bins, length_bins):
-    """Enter theta of the active topics into the histograms of ``kernels.priors``."""
-    for d in range(theta.shape[0]):
-        length = 0.0
-        for j in range(theta.shape[1]):
-            value = theta[d, j]
-            length += value
-            if value > 0.0 and topics[d, j] < k_all:
-                b = bin_of(value)
-                if b >= 0:
-                    topic_bins[topics[d, j] * BINS + b] += 1.0
-        if length > 0.0:
-            b = bin_of(length)
-            if b >= 0:
-                length_bins[b] += 1.0
