@@ -12,14 +12,14 @@ import pytest
 from tests.planted import draw
 from tests.planted import store as corpus_store
 from topicstream import train
-from topicstream.kernels.gather import gather, highest, index, narrow, root, scatter, squeeze, widen
+from topicstream.kernels.gather import append, gather, highest, index, narrow, root, scatter, squeeze, widen
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.simd import load, splat, store
 
 
 @kernel
 def exercise(table, at, small, wide, out, topics, values):
-    """Every intrinsic once; returns the largest lane and how many entries were squeezed."""
+    """Every intrinsic once; returns the largest lane and how many entries were squeezed, and appended."""
     ids = index(at, 0)
     v = gather(table, 3, ids)
     store(out, 0, v)
@@ -28,7 +28,7 @@ def exercise(table, at, small, wide, out, topics, values):
     store(out, 32, narrow(wide, 16, widen(wide, 0)))
     store(out, 48, widen(table, 0))
     n = squeeze(topics, values, 5, 32, load(out, 64))
-    return highest(v), n
+    return highest(v), n, append(topics, values, 24, ids, load(out, 64))
 
 
 def arrays():
@@ -45,7 +45,7 @@ def arrays():
 def test_equals_numpy():
     table, at, small, wide, out, topics, values = arrays()
     before, row = table.copy(), out[64:].copy()
-    top, n = exercise(table, at, small, wide, out, topics, values)
+    top, n, more = exercise(table, at, small, wide, out, topics, values)
     want = before[3 + at.astype(int)]
     np.testing.assert_array_equal(out[:16], want)
     assert top == want.max()
@@ -60,13 +60,16 @@ def test_equals_numpy():
     assert n == len(lanes)
     np.testing.assert_array_equal(topics[5 : 5 + n], 32 + lanes)
     np.testing.assert_array_equal(values[5 : 5 + n], row[lanes])
+    assert more == n
+    np.testing.assert_array_equal(topics[24 : 24 + n], at[lanes])
+    np.testing.assert_array_equal(values[24 : 24 + n], row[lanes])
 
 
 def digest():
     """All results as hexadecimal."""
     given = arrays()
     exercise(*given)
-    return [a.tobytes().hex() for a in given[:5]]
+    return [a.tobytes().hex() for a in given]
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="chooses among x86 processors")
