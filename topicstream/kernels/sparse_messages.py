@@ -35,9 +35,6 @@ from topicstream.kernels.gather import (
     squeeze,
     widen,
 )
-from topicstream.kernels.gather import (
-    index as topic_index,
-)
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.simd import fetch, larger, load, splat, store, total
 
@@ -122,9 +119,8 @@ def _take(row, topics, at, width, out_topic, out_value, n):
     """Move the changes of a document's topics out of the word's row, which is zero there afterwards; how many there were."""
     found = np.int64(0)
     for j in range(0, width, 16):
-        ids = topic_index(topics, at + j)
-        found += append(out_topic, out_value, n + found, ids, gather(row, 0, ids))
-        scatter(row, 0, ids, splat(_ZERO))
+        found += append(out_topic, out_value, n + found, topics, at + j, gather(row, 0, topics, at + j))
+        scatter(row, 0, topics, at + j, splat(_ZERO))
     return found
 
 
@@ -223,11 +219,11 @@ def sweep(
                     _leave(i, at, width, own, flat_before, flat_topics, flat_old, flat_new, row)
             s, peak, owns = splat(_ZERO), splat(_ZERO), splat(own)
             for j in range(0, width, 16):
-                ids = topic_index(topics, at + j)
-                f = gather(row, 0, ids)
+                f = gather(row, 0, flat_topics, at + j)
                 store(entry, j, f)
                 if apart:
-                    f = gather(base, r, ids) + betas if first else f + gather(base, r, ids) + betas
+                    b = gather(base, r, flat_topics, at + j) + betas
+                    f = b if first else f + b
                 o = splat(_ZERO)
                 if not first:
                     q = widen(flat_new, i * width + j) if moved else widen(flat_old, i * width + j)
@@ -265,11 +261,10 @@ def sweep(
                 continue
             scale, s = splat(x[i] / total(s)), splat(_ZERO)
             for j in range(0, width, 16):
-                ids = topic_index(topics, at + j)
                 change = scale * load(share, j) - load(own_share, j)
                 if not first:
                     store(theta, at + j, load(theta, at + j) + change)
-                scatter(row, 0, ids, load(entry, j) + change)
+                scatter(row, 0, flat_topics, at + j, load(entry, j) + change)
                 s = s + larger(change, splat(_ZERO) - change)
             if len(stir) > 0:
                 stir[d] += total(s)
