@@ -24,10 +24,10 @@ def sweep(
             own = own * (was == a)
             f = row + delta[index[u]] * (0 if first else 1) + change
             p = np.maximum(theta[d] - own, alpha) * np.maximum(f[a] - own + beta, beta) / (lam[a] - own)
-            s_all[i] = p.sum()
+            s_all[i], highest = p.sum(), p.max()
             if not first and (was == a).all():
-                p = np.maximum(step * p / p.sum() - (step - 1) * own / x[i], 0)
-            to = np.floor(top * np.sqrt(p / p.max()) + 0.5)
+                p = np.maximum(p - p.sum() * (step - 1) / step * own / x[i], 0)
+            to = np.floor(top * np.sqrt(p / highest) + 0.5)
             if chosen[d] >= 0:
                 scores[chosen[d]] += x[i] / s_all[i] * strong
             if not first and (was == a).all() and np.abs(to - q).max() <= band:

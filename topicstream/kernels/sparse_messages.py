@@ -4,9 +4,11 @@ Eq. (7) of Zeng, Cheung & Liu 2013 over the L active topics of a document only:
 
     mu_j  ~  (theta_dj - x mu_j + alpha) (phi_w,a(j) - x mu_j + beta) / (lam_a(j) - x mu_j + W beta),   a = topics[d]
 
-A message is stored as L small integers q and means mu_j = q_j^2 / sum_i q_i^2: the largest entry is ``top`` (255 in 8
-bits), and squaring gives small shares fine steps.  |mu_j - wanted| <= sqrt(mu_j max mu) / top * (1 + small): 0.4 % of the
-largest share at most, 0.04 % where the share is a hundredth of it; shares below 4e-6 of the largest become 0.  What is
+A message is stored as L small integers q and means mu_j = q_j^2 / sum_i q_i^2; squaring gives small shares fine steps.  The
+largest is ``top`` (255 in 8 bits) where nothing was taken from what eq. (7) says, and top / sqrt(step), 190, where a
+message has settled and a step beyond takes its old self from it: waiting for the largest of what is left cost 4 of 60 ns.
+With m for the largest q, |mu_j - wanted| <= sqrt(mu_j max mu) / m * (1 + small): 0.4 to 0.5 % of the largest share at
+most, a tenth of that where the share is a hundredth of it; shares below 7e-6 of the largest become 0.  What is
 stored is what is added to theta, phi and lam and what is taken out of them later, so exclusion is exact.
 
 A block is swept word by word (within a word, document by document): a word's row of phi stays in the first cache
@@ -127,7 +129,7 @@ def _take(row, topics, at, width, out_topic, out_value, n):
 @kernel
 def sweep(
     ptr, doc, x, base, index, topics, before, kept, theta, lam, mass, old, new, floor, beta, top, band, step, first,
-    rests, stir, chosen, scores, inverse, reach, rare, likely, out_ptr, out_topic, out_value,
+    rests, stir, rare, likely, out_ptr, out_topic, out_value,
 ):  # fmt: skip
     """Visit every cell of a block once; see the module's legend.
 
@@ -140,9 +142,6 @@ def sweep(
                          documents whose active topics changed
     first    bool        the first visit: nothing is stored yet, base are seed topics, theta stays as it is
     rests    uint8[D]    1: the document is left as it is;  stir: float32[D] gets sum |change| of theta, or length 0
-    chosen   int32[D]    row of ``scores`` where the gain of topics outside is collected, or -1
-    scores   float32[n, Kp]  gains (see ``choose``), from the topics of a word within ``reach`` of its strongest
-    inverse  float32[Kp]     1 / (lam + W beta)
     rare     int64       words of at most so many cells: their rows are not copied, entries are gathered where they lie
     likely   float64[nnz]    receives p(w | all other cells) as it stood before the update
     """
@@ -151,9 +150,8 @@ def sweep(
     flat_old, flat_new = old.reshape(-1), new.reshape(-1)
     row = np.empty(columns, np.float32)
     share, own_share, entry = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
-    strong_topic, strong = np.empty(columns + 16, np.uint16), np.empty(columns + 16, np.float32)
     betas, floors, zeros = splat(beta), splat(floor), splat(_ZERO)
-    n = np.int64(0)
+    further, n = (step - _ONE) / step, np.int64(0)
     out_ptr[0] = 0
     row[:] = _ZERO
     for u in range(len(ptr) - 1):
@@ -177,22 +175,6 @@ def sweep(
             apart = first or highest(peak) > HEAVY
             if apart:
                 row[:] = _ZERO
-        n_strong = np.int64(0)
-        if reach > _ZERO:
-            asked = False
-            for i in range(ptr[u], ptr[u + 1]):
-                asked = asked or chosen[doc[i]] >= 0
-            if asked:
-                best = zeros
-                for k in range(0, columns, 16):
-                    best = larger(best, (load(base, r + k) + betas) * load(inverse, k))
-                cut = reach * highest(best)
-                cuts = splat(cut)
-                for k in range(0, columns, 16):
-                    ratio = (load(base, r + k) + betas) * load(inverse, k)
-                    n_strong += squeeze(strong_topic, strong, n_strong, k, larger(ratio - cuts, zeros))
-                for j in range(n_strong):
-                    strong[j] += cut
         for i in range(ptr[u], ptr[u + 1]):
             ahead = np.int64(doc[min(i + AHEAD, len(doc) - 1)]) * width
             fetch(flat_topics, ahead)
@@ -229,32 +211,23 @@ def sweep(
                     q = widen(flat_new, i * width + j) if moved else widen(flat_old, i * width + j)
                     o = owns * (q * q)
                 store(own_share, j, o)
-                p = larger(load(theta, at + j) - o, floors) * larger(f - o, betas) / (load(lam, at + j) - o)
+                p = larger(load(theta, at + j) - o, floors) / (load(lam, at + j) - o) * larger(f - o, betas)
                 store(share, j, p)
                 s = s + p
                 peak = larger(peak, p)
             sum_p = total(s)
-            if step != _ONE and not first and not moved:
-                scale, back, peak = splat(step / sum_p), splat((step - _ONE) / x[i]), splat(_ZERO)
-                for j in range(0, width, 16):
-                    p = larger(load(share, j) * scale - load(own_share, j) * back, splat(_ZERO))
-                    store(share, j, p)
-                    peak = larger(peak, p)
             stretch = splat(top / np.sqrt(highest(peak)))
+            beyond = splat(sum_p * (further / x[i])) if not first and not moved else splat(_ZERO)
             s, gap = splat(_ZERO), splat(_ZERO)
             for j in range(0, width, 16):
-                q = narrow(flat_new, i * width + j, root(load(share, j)) * stretch)
+                p = larger(load(share, j) - load(own_share, j) * beyond, splat(_ZERO))
+                q = narrow(flat_new, i * width + j, root(p) * stretch)
                 store(share, j, q * q)
                 s = s + q * q
                 if not first:
                     q = q - widen(flat_old, i * width + j)
                     gap = larger(gap, larger(q, splat(_ZERO) - q))
             likely[i] = sum_p / (mass[d] - x[i])
-            c = chosen[d]
-            if c >= 0:
-                weight = x[i] / sum_p
-                for j in range(n_strong):
-                    scores[c, strong_topic[j]] += weight * strong[j]
             if not first and not moved and highest(gap) <= band:
                 for j in range(0, width, 16):
                     narrow(flat_new, i * width + j, widen(flat_old, i * width + j))
