@@ -240,8 +240,8 @@ def sweep_once(topics: int, width: int) -> None:
     lam = (base.sum(0, dtype=np.float64) + 500).astype(f)
     old = (rng.random((n, width)) ** 6 * 255).astype(np.uint8)
     new, likely = np.empty_like(old), np.empty(n)
-    theta, kept = rng.random((docs, width), f) * 20 + f(0.1), np.ones(docs, np.uint8)
-    mass, none = theta.sum(1) + f(10), np.zeros(0, f)
+    theta, left = rng.random((docs, width), f) * 20 + f(0.1), (np.zeros(docs + 1, np.int64), np.zeros(0, np.uint16))
+    mass, nobody, none = theta.sum(1) + f(10), np.full(docs, -1, np.int32), np.zeros(0, f)
     room = kernels.most_entries(ptr, width, columns) + 16
     out = np.empty(words + 1, np.int64), np.empty(room, np.uint16), np.empty(room, f)
     best = np.inf
@@ -249,8 +249,8 @@ def sweep_once(topics: int, width: int) -> None:
         swept = theta.copy()
         began = time.thread_time()
         kernels.sweep(
-            ptr, doc, x, base, np.arange(words), active, active, kept, swept, lam[active], mass, old, new, f(0.1), f(0.01),
-            f(255), f(-1), f(1.5), False, np.zeros(docs, np.uint8), none, columns // 64, likely, *out,
+            ptr, doc, x, base, np.arange(words), active, active, *left, swept, lam[active], mass, old, new, f(0.1), f(0.01),
+            f(255), f(-1), f(1.5), False, nobody < -1, none, nobody, np.zeros((0, columns), f), 1 / lam, f(0), columns // 64, likely, *out,
         )  # fmt: skip
         best = min(best, (time.thread_time() - began) / n * 1e9)
     print(f"{best:.1f}")

@@ -188,16 +188,17 @@ def test_sweep_equals_the_plain_python_of_it(rare):
         args = ptr, doc, counts, base, index, after, after if first else before
         want = plain_sweep(*args, theta + 0.1, lam, old, 0.1, 0.01, 255.0, band, step, first, chosen, 0.2, topics)
         swept, new = theta + np.float32(0.1), np.zeros_like(old)
-        likely = np.zeros(n)
+        scores, likely = np.zeros((5, columns), np.float32), np.zeros(n)
         op, ot, ov = np.zeros(block.n_words + 1, np.int64), np.zeros(9999, np.uint16), np.zeros(9999, np.float32)
         lengths = np.bincount(doc, counts, docs)
         mass = (lengths + 1.6).astype(np.float32)
         f = np.float32
         asleep = np.zeros(docs, np.uint8)
-        kept = (before == after).all(1).astype(np.uint8)
+        changed, lanes = np.nonzero(args[-1] != after)
+        left = np.searchsorted(changed, np.arange(docs + 1))
         kernels.sweep(
-            *args, kept, swept, lam.astype(f)[after], mass, old, new, f(0.1), f(0.01), f(255), f(band), f(step), first, asleep, asleep[:0].astype(f),
-            rare, likely, op, ot, ov,
+            *args, left, lanes.astype(np.uint16), swept, lam.astype(f)[after], mass, old, new, f(0.1), f(0.01), f(255), f(band), f(step), first, asleep, asleep[:0].astype(f), chosen,
+            scores, (1 / lam).astype(f), f(0.2), rare, likely, op, ot, ov,
         )  # fmt: skip
         got = np.zeros((words, columns))
         for u in range(block.n_words):
@@ -209,35 +210,7 @@ def test_sweep_equals_the_plain_python_of_it(rare):
         np.testing.assert_allclose(swept, want["theta"], atol=0.08)
         np.testing.assert_allclose(likely, want["s"] / (mass[doc] - counts), rtol=2e-3)
         if not first:
-            looks, told = (chosen >= 0).astype(np.uint8), np.zeros((docs, columns), f)
-            lists = np.zeros(len(ptr), np.int64), np.zeros(9999, np.uint16), np.zeros(9999, f)
-            active_topics.strong_topics(ptr, doc, looks, base, index, f(0.01), (1 / lam).astype(f), f(0.2), *lists)
-            active_topics.look_outside(
-                block.indptr, block.words, ptr, counts, looks, likely, mass, *lists, after, theta, np.full(topics, 0.1), f(1), told,
-                np.empty_like(after),
-            )  # fmt: skip
-            np.testing.assert_allclose(told[looks == 1], want["scores"], rtol=3e-3, atol=1e-3)
-            assert not told[looks == 0].any()
-
-
-def test_a_flat_word_speaks_for_no_more_than_so_many_topics():
-    f, most = np.float32, active_topics.STRONG
-    base = np.full((3, 112), 5, f)
-    base[1, :30] = 50
-    base[2, :70] = np.arange(70) + 930
-    lists = np.zeros(4, np.int64), np.zeros(3 * most + 128, np.uint16), np.zeros(3 * most + 128, f)
-    ptr, looks = np.arange(4), np.array([1, 1, 1], np.uint8)
-    active_topics.strong_topics(
-        ptr, np.arange(3, dtype=np.int32), looks, base, np.arange(3), f(0.1), np.full(112, 0.5, f), f(0.05), *lists
-    )
-    assert lists[0].tolist() == [
-        0,
-        0,
-        30,
-        30,
-    ]  # nothing stands out, 30 topics, none within a factor of two of each other
-    np.testing.assert_array_equal(lists[1][:30], np.arange(30))
-    np.testing.assert_array_equal(lists[2][:30], f(50.1) * f(0.5))
+            np.testing.assert_allclose(scores, want["scores"], rtol=3e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -251,16 +224,14 @@ def test_largest_is_a_stable_sort_with_ties(seed):
         np.testing.assert_array_equal(heap, want)
 
 
-def test_exchange_takes_the_best_newcomer_for_the_weakest():
+def test_choose_exchanges_the_best_newcomer_for_the_weakest():
     topics = np.arange(16, dtype=np.uint16)[None].copy()
     theta = np.arange(1.0, 17.0, dtype=np.float32)[None].copy()
     theta[0, 7] = 0.0
-    bid = np.zeros(32, np.float32)
-    bid[[20, 21, 3]] = 9.0, 30.0, 1000.0  # topic 3 is in already
-    wanted = topics.copy()
-    active_topics.exchange(
-        bid, np.zeros(32, np.uint8), topics[0], theta[0], np.full(30, 0.1), np.float32(1.0), wanted[0]
-    )
+    scores = np.zeros((1, 32), np.float32)
+    scores[0, [20, 21, 3]] = 9.0, 30.0, 1000.0  # topic 3 is in already
+    wanted = np.empty_like(topics)
+    active_topics.choose(scores, np.zeros(1, np.int32), topics, theta, np.full(30, 0.1), np.float32(1.0), wanted)
     # 21 bids 3 and takes slot 7 (theta 0); 20 bids 0.9, which slot 0 (theta 1) withstands
     want = topics.copy()
     want[0, 7] = 21
@@ -268,24 +239,24 @@ def test_exchange_takes_the_best_newcomer_for_the_weakest():
 
 
 @pytest.mark.parametrize("gain", [0.5, 32.0])
-def test_exchange_equals_the_plain_python_of_it(gain):
+def test_choose_equals_the_plain_python_of_it(gain):
     rng = np.random.default_rng(3)
     docs, k_all, width = 20, 40, 16
     topics = np.array([rng.choice(k_all, width, replace=False) for _ in range(docs)]).astype(np.uint16)
     theta = (rng.random((docs, width)) ** 4 * 20).astype(np.float32)
+    chosen = np.where(np.arange(docs) % 3, np.cumsum(np.arange(docs) % 3 > 0) - 1, -1).astype(np.int32)
     scores = (rng.random((docs, 48)) * 8).astype(np.float32)
     alpha = rng.uniform(0.02, 0.1, k_all)
     want = topics.copy()
-    for d in range(docs):
-        bids = np.float32(gain) * alpha.astype(np.float32) * scores[d, :k_all]
+    for d in np.flatnonzero(chosen >= 0):
+        bids = np.float32(gain) * alpha.astype(np.float32) * scores[chosen[d], :k_all]
         outside = sorted(set(range(k_all)) - set(topics[d].tolist()), key=lambda k: -bids[k])
         for k, j in zip(outside, np.argsort(theta[d], kind="stable"), strict=False):
             if bids[k] <= theta[d, j]:
                 break
             want[d, j] = k
-    got, used = topics.copy(), np.zeros(48, np.uint8)
-    for d in range(docs):
-        active_topics.exchange(scores[d], used, topics[d], theta[d], alpha, np.float32(gain), got[d])
+    got = np.empty_like(topics)
+    active_topics.choose(scores, chosen, topics, theta, alpha, np.float32(gain), got)
     np.testing.assert_array_equal(got, want)
     assert (got != topics).any()
 

@@ -10,11 +10,8 @@ import numpy as np
 from topicstream.kernels.gather import highest, squeeze
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.priors import BINS, bin_of
-from topicstream.kernels.select import keep
-from topicstream.kernels.simd import fetch, larger, load, splat, store, total
+from topicstream.kernels.simd import larger, load, splat, store, total
 
-STRONG = 64  # most topics that a word bids for
-AHEAD = 4  # cells between the asking for a word's list and its use
 _ZERO = np.float32(0.0)
 
 
@@ -60,91 +57,38 @@ def _worse(values, a, b):
 
 
 @kernel
-def strong_topics(ptr, doc, looks, base, index, beta, inverse, reach, list_ptr, list_topic, list_value):
-    """For each word of a document that looks outside, the topics it speaks for most: those whose (phi_wk + beta) / lam_k
-    is within ``reach`` of its largest; of a flat word fewer (the border doubles until no more than STRONG are left).
+def choose(scores, chosen, topics, theta, alpha, gain, wanted):
+    """Which topics a document lets in for which: wanted (uint16[D, L]) = topics but for the exchanged ones.
 
-    looks: uint8[D]; inverse: float32[Kp], 1 / (lam + W beta), 0 in the padding; list_ptr: int64[U+1], list_topic: uint16
-    and list_value: float32[U min(Kp, STRONG) + Kp + 16] get the lists.
+    scores[c, k] is the factor by which one step would multiply a share of topic k in the document (the gradient of its
+    log-likelihood), counted over the words for which k is strong.  From the best newcomer and the weakest topic on, they
+    change places while gain * alpha_k * score_k exceeds the weak topic's theta (float32[D, L], counts).
     """
-    columns = base.shape[1]
-    betas, n = splat(beta), np.int64(0)
-    list_ptr[0] = 0
-    for u in range(len(ptr) - 1):
-        asked = False
-        for i in range(ptr[u], ptr[u + 1]):
-            asked = asked or looks[doc[i]] > 0
-        if asked:
-            r, best, found = index[u] * columns, splat(_ZERO), np.int64(STRONG + 1)
-            for k in range(0, columns, 16):
-                best = larger(best, (load(base, r + k) + betas) * load(inverse, k))
-            border = reach * highest(best)
-            while found > STRONG:
-                cuts, found = splat(border), np.int64(0)
-                for k in range(0, columns, 16):
-                    ratio = keep((load(base, r + k) + betas) * load(inverse, k), cuts)
-                    found += squeeze(list_topic, list_value, n + found, k, ratio)
-                border *= np.float32(2.0)
-            n += found
-        list_ptr[u + 1] = n
-
-
-@kernel
-def look_outside(
-    indptr, words, ptr, x, looks, likely, mass, list_ptr, list_topic, list_value, topics, theta, alpha, gain, told, wanted
-):  # fmt: skip
-    """Which topics documents let in for which: wanted (uint16[D, L]) = topics, but for exchanged ones where looks[d].
-
-    A bid is the factor by which one step would multiply a share of topic k in the document (the gradient of its
-    log-likelihood), counted over the words that speak for k: the lists of ``strong_topics``.  Cells are in the document's
-    order in indptr and words, word by word in ptr, x and likely; likely and mass as in ``sparse_messages.sweep``.
-    told: float32[D, Kp] gets the bids, or has no rows.
-    """
-    at, columns = ptr[:-1].copy(), (len(alpha) + 15) // 16 * 16
-    bid, used = np.zeros(columns, np.float32), np.zeros(columns, np.uint8)
-    for d in range(len(looks)):
+    width, k_all = topics.shape[1], len(alpha)
+    used = np.zeros(scores.shape[1], np.uint8)
+    for d in range(len(chosen)):
         wanted[d] = topics[d]
-        bid[:] = _ZERO
-        for i in range(indptr[d], indptr[d + 1]):
-            u = words[i]
-            c = at[u]
-            at[u] = c + 1
-            if looks[d]:
-                soon = list_ptr[words[min(i + AHEAD, len(words) - 1)]]
-                fetch(list_topic, soon)
-                fetch(list_value, soon)
-                weight = np.float32(x[c] / (likely[c] * (mass[d] - x[c])))
-                for e in range(list_ptr[u], list_ptr[u + 1]):
-                    bid[list_topic[e]] += weight * list_value[e]
-        if looks[d]:
-            if len(told) > 0:
-                told[d] = bid
-            exchange(bid, used, topics[d], theta[d], alpha, gain, wanted[d])
-
-
-@kernel
-def exchange(bid, used, topics, theta, alpha, gain, wanted):
-    """From the best newcomer and the weakest topic of a document on, they change places in wanted (uint16[L], a copy of
-    topics) while gain * alpha_k * bid_k exceeds the weak topic's theta (float32[L], counts).  bid: float32[Kp], is used
-    up; used: uint8[Kp], zeros."""
-    k_all = len(alpha)
-    for topic in topics:
-        used[topic] = 1
-    for k in range(k_all):
-        bid[k] = _ZERO if used[k] else bid[k] * gain * np.float32(alpha[k])
-    for topic in topics:
-        used[topic] = 0
-    while True:
-        k, j = int(np.argmax(bid[:k_all])), 0
-        low = np.float32(np.inf)
-        for i in range(len(topics)):
-            held = theta[i] if wanted[i] == topics[i] else np.float32(np.inf)
-            if held < low:
-                low, j = held, i
-        if bid[k] <= low or bid[k] <= _ZERO:
-            break
-        wanted[j] = k
-        bid[k] = _ZERO
+        c = chosen[d]
+        if c < 0:
+            continue
+        for j in range(width):
+            used[topics[d, j]] = 1
+        bid = scores[c]
+        for k in range(k_all):
+            bid[k] = _ZERO if used[k] else bid[k] * gain * np.float32(alpha[k])
+        for j in range(width):
+            used[topics[d, j]] = 0
+        while True:
+            k, j = int(np.argmax(bid[:k_all])), 0
+            low = np.float32(np.inf)
+            for i in range(width):
+                held = theta[d, i] if wanted[d, i] == topics[d, i] else np.float32(np.inf)
+                if held < low:
+                    low, j = held, i
+            if bid[k] <= low or bid[k] <= _ZERO:
+                break
+            wanted[d, j] = k
+            bid[k] = _ZERO
 
 
 @kernel

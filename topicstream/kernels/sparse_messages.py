@@ -16,7 +16,8 @@ however large K is, and a document's state is 2 L floats.  phi_w and theta_d mov
 
     ptr       int64[U+1]      cells of local word u: ptr[u] .. ptr[u+1]; all cell arrays are in this order
     doc, x    int32, float32[nnz]   row of the document, count
-    topics    uint16[D, L]    active topics;  kept uint8[D]: 0 where ``before`` (uint16[D, L]) differs from it
+    topics    uint16[D, L]    active topics;  before uint16[D, L]: those the stored messages are over
+    left, lanes  int64[D+1], uint16[.]   where the two differ: in row d at lanes[left[d]] .. lanes[left[d + 1] - 1]
     theta     float32[D, L]   theta_dj + alpha_a(j) while a block is swept
     old, new  uint8, uint16 or float32[nnz, L]  stored messages
     base, index, totals       rows of phi: base[index[u]], float32[., Kp];  column sums float64[Kp]
@@ -38,11 +39,15 @@ from topicstream.kernels.gather import (
     widen,
 )
 from topicstream.kernels.jit import kernel
+from topicstream.kernels.select import keep
 from topicstream.kernels.simd import fetch, larger, load, splat, store, total
 
 # rows with a larger entry keep their change apart: float32 would lose the small messages.  At 4096 a row of acl was off by
 # 1.1e-5 of its mass after a pass with 64 active topics
 HEAVY = np.float32(512.0)
+WHOLE = (
+    512  # a row of no more topics bids as a whole, not by the topics it stands out for: K = 500 146 -> 142 ns a cell
+)
 AHEAD = 4  # cells between the asking for a document's state and its use
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
@@ -106,14 +111,14 @@ def sum_theta(doc, x, values, theta):
 
 
 @kernel(inline="always")
-def _leave(i, at, width, own, before, topics, old, new, row):
+def _leave(i, at, width, own, before, lanes, begin, end, old, new, row):
     """A document whose active topics changed: the shares of topics that left it are taken out of the word's row."""
-    for j in range(width):
-        q = old[i * width + j]
-        if before[at + j] != topics[at + j]:
-            row[before[at + j]] -= own * np.float32(q) * np.float32(q)
-            q = 0
-        new[i * width + j] = q
+    for j in range(0, width, 16):
+        narrow(new, i * width + j, widen(old, i * width + j))
+    for e in range(begin, end):
+        q = np.float32(old[i * width + lanes[e]])
+        row[before[at + lanes[e]]] -= own * q * q
+        new[i * width + lanes[e]] = 0
 
 
 @kernel(inline="always")
@@ -128,8 +133,8 @@ def _take(row, topics, at, width, out_topic, out_value, n):
 
 @kernel
 def sweep(
-    ptr, doc, x, base, index, topics, before, kept, theta, lam, mass, old, new, floor, beta, top, band, step, first,
-    rests, stir, rare, likely, out_ptr, out_topic, out_value,
+    ptr, doc, x, base, index, topics, before, left, lanes, theta, lam, mass, old, new, floor, beta, top, band, step, first,
+    rests, stir, chosen, scores, inverse, reach, rare, likely, out_ptr, out_topic, out_value,
 ):  # fmt: skip
     """Visit every cell of a block once; see the module's legend.
 
@@ -142,6 +147,9 @@ def sweep(
                          documents whose active topics changed
     first    bool        the first visit: nothing is stored yet, base are seed topics, theta stays as it is
     rests    uint8[D]    1: the document is left as it is;  stir: float32[D] gets sum |change| of theta, or length 0
+    chosen   int32[D]    row of ``scores`` where the gain of topics outside is collected, or -1
+    scores   float32[n, Kp]  gains (see ``choose``), from the topics of a word within ``reach`` of its strongest
+    inverse  float32[Kp]     1 / (lam + W beta)
     rare     int64       words of at most so many cells: their rows are not copied, entries are gathered where they lie
     likely   float64[nnz]    receives p(w | all other cells) as it stood before the update
     """
@@ -150,7 +158,9 @@ def sweep(
     flat_old, flat_new = old.reshape(-1), new.reshape(-1)
     row = np.empty(columns, np.float32)
     share, own_share, entry = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
+    strong_topic, strong = np.empty(columns + 16, np.uint16), np.empty(columns + 16, np.float32)
     betas, floors, zeros = splat(beta), splat(floor), splat(_ZERO)
+    whole = columns <= WHOLE
     further, n = (step - _ONE) / step, np.int64(0)
     out_ptr[0] = 0
     row[:] = _ZERO
@@ -175,6 +185,22 @@ def sweep(
             apart = first or highest(peak) > HEAVY
             if apart:
                 row[:] = _ZERO
+        n_strong = np.int64(0)
+        if reach > _ZERO:
+            asked = False
+            for i in range(ptr[u], ptr[u + 1]):
+                asked = asked or chosen[doc[i]] >= 0
+            if asked:
+                best = zeros
+                for k in range(0, columns, 16):
+                    best = larger(best, (load(base, r + k) + betas) * load(inverse, k))
+                cuts = splat(reach * highest(best))
+                for k in range(0, columns, 16):
+                    ratio = keep((load(base, r + k) + betas) * load(inverse, k), cuts)
+                    if whole:
+                        store(strong, k, ratio)
+                    else:
+                        n_strong += squeeze(strong_topic, strong, n_strong, k, ratio)
         for i in range(ptr[u], ptr[u + 1]):
             ahead = np.int64(doc[min(i + AHEAD, len(doc) - 1)]) * width
             fetch(flat_topics, ahead)
@@ -196,9 +222,9 @@ def sweep(
                     s = s + q * q
                 sum_q = total(s)
                 own = x[i] / sum_q if sum_q > _ZERO else _ZERO
-                if kept[d] == 0:
-                    moved = True
-                    _leave(i, at, width, own, flat_before, flat_topics, flat_old, flat_new, row)
+                moved = left[d + 1] > left[d]
+                if moved:
+                    _leave(i, at, width, own, flat_before, lanes, left[d], left[d + 1], flat_old, flat_new, row)
             s, peak, owns = splat(_ZERO), splat(_ZERO), splat(own)
             for j in range(0, width, 16):
                 f = gather(row, 0, flat_topics, at + j)
@@ -228,6 +254,17 @@ def sweep(
                     q = q - widen(flat_old, i * width + j)
                     gap = larger(gap, larger(q, splat(_ZERO) - q))
             likely[i] = sum_p / (mass[d] - x[i])
+            c = np.int64(chosen[d])
+            if c >= 0:
+                weight = x[i] / sum_p
+                if whole:
+                    weights = splat(weight)
+                    for k in range(0, columns, 16):
+                        bid = c * columns + k
+                        store(scores, bid, load(scores, bid) + weights * load(strong, k))
+                else:
+                    for j in range(n_strong):
+                        scores[c, strong_topic[j]] += weight * strong[j]
             if not first and not moved and highest(gap) <= band:
                 for j in range(0, width, 16):
                     narrow(flat_new, i * width + j, widen(flat_old, i * width + j))
@@ -244,8 +281,11 @@ def sweep(
         if gathered:
             for i in range(ptr[u], ptr[u + 1]):
                 at = np.int64(doc[i]) * width
-                if kept[doc[i]] == 0:
-                    n += _take(row, flat_before, at, width, out_topic, out_value, n)
+                for e in range(left[doc[i]], left[doc[i] + 1]):
+                    gone = flat_before[at + lanes[e]]
+                    if row[gone] != _ZERO:
+                        out_topic[n], out_value[n], row[gone] = gone, row[gone], _ZERO
+                        n += 1
                 n += _take(row, flat_topics, at, width, out_topic, out_value, n)
         else:
             for k in range(0, columns, 16):

@@ -172,11 +172,8 @@ class SparseBeliefPropagation(Engine):
         return min(words * self.columns, 2 * self.width * cells) + LANES
 
     def scratch_bytes(self, block: BlockShape) -> int:
-        # cells by word; what is gathered of priors and totals for each document; the start's shares; words' strong topics
-        looking = 8 * block.words + 6 * self._most_strong(block.words)
-        return (
-            16 * (block.words + block.cells + block.docs * self.width) + 4 * (block.docs + 16) * self.columns + looking
-        )
+        # cells by word; what is gathered of priors and totals for each document; scores
+        return 16 * (block.words + block.cells + block.docs * self.width) + 4 * (block.docs + 16) * self.columns
 
     def keep_bytes(self, block: BlockShape) -> int:
         return 8 * block.words + 6 * self._most_entries(block.words, block.cells)
@@ -196,9 +193,10 @@ class SparseBeliefPropagation(Engine):
         took = out.scratch.array("scores", (block.n_docs, self.columns), np.float32)
         active_topics.open_topics(*cells, seeds.base, seeds.index, sums, self.shape.topics, took, topics, theta)
         little = FLAT * sums.sum() / (self.shape.topics * self.shape.words)
+        nobody = np.full(block.n_docs, -1, np.int32)
         messages = self._wide(out.memory["messages"])
         awake = np.zeros(block.n_docs, np.uint8)
-        self._sweep(block, cells, seeds, sums, params, out, topics, theta, messages, little, awake, True)
+        self._sweep(block, cells, seeds, sums, params, out, topics, theta, messages, little, nobody, awake, True)
         if self._residual:
             out.memory["pace"][:] = 0.0
         kernels.sum_theta(cells[1], cells[2], messages, theta)
@@ -226,12 +224,17 @@ class SparseBeliefPropagation(Engine):
         theta[topics != before] = 0.0
         if self.width >= self.shape.topics:
             look[:] = False
+        chosen = np.where(look, np.cumsum(look) - 1, -1).astype(np.int32)
         old, beta = self._wide(memory["messages"]), float(params["beta"][0])
         cells = self._by_word(block, out)
         phi = rows["phi"]
-        stir = self._sweep(block, cells, phi, totals["phi"], params, out, before, theta, old, beta, rests, False)
+        stir = self._sweep(
+            block, cells, phi, totals["phi"], params, out, before, theta, old, beta, chosen, rests, False
+        )
         if look.any():
-            self._look_outside(block, cells, phi, totals["phi"], params, out, look.astype(np.uint8))
+            scores = out.scratch.array("scores", (int(look.sum()), self.columns), np.float32)
+            eager = np.minimum(params["alpha"], EAGER)
+            active_topics.choose(scores, chosen, topics, theta, eager, np.float32(self.options.gain), wanted)
         else:
             wanted[:] = topics
         if self._residual:
@@ -258,53 +261,6 @@ class SparseBeliefPropagation(Engine):
             return np.full(block.n_docs, (block.index + pass_number) % self.options.reopen == 0)
         numbers = block.first_doc + np.arange(block.n_docs)
         return (numbers + pass_number) % self.options.reopen == 0
-
-    def _look_outside(
-        self,
-        block: Block,
-        cells: tuple[np.ndarray, np.ndarray, np.ndarray],
-        phi: Rows,
-        sums: np.ndarray,
-        params: Mapping[str, np.ndarray],
-        out: Out,
-        looks: np.ndarray,
-    ) -> None:
-        """Fill ``wanted`` after a sweep."""
-        take, (ptr, doc, x), beta = out.scratch.array, cells, float(params["beta"][0])
-        topics, theta = self._wide(out.memory["topics"]), self._wide(out.memory["theta"])
-        alpha, lam = self._priors(sums, params, beta)
-        room = self._most_strong(block.n_words)
-        lists = (
-            take("list ptr", block.n_words + 1, np.int64),
-            take("list topic", room, np.uint16),
-            take("list value", room, np.float32),
-        )
-        active_topics.strong_topics(
-            ptr, doc, looks, phi.base, phi.index, np.float32(beta), (1.0 / lam).astype(np.float32),
-            np.float32(self.options.reach), *lists,
-        )  # fmt: skip
-        active_topics.look_outside(
-            block.indptr, block.words, ptr, x, looks, take("likely", block.n_cells, np.float64),
-            self._mass(block, alpha[topics], out), *lists, topics, theta, np.minimum(params["alpha"], EAGER),
-            np.float32(self.options.gain), np.empty((0, self.columns), np.float32), self._wide(out.memory["wanted"]),
-        )  # fmt: skip
-
-    def _most_strong(self, words: int) -> int:
-        return words * min(self.columns, active_topics.STRONG) + self.columns + LANES
-
-    def _priors(self, sums: np.ndarray, params: Mapping[str, np.ndarray], beta: float) -> tuple[np.ndarray, np.ndarray]:
-        """alpha and lam + W beta, float32[Kp]; an infinite lam gives the topics of the padding no share."""
-        n = self.shape.topics
-        alpha, lam = np.zeros(self.columns, np.float32), np.full(self.columns, np.inf, np.float32)
-        alpha[:n] = params["alpha"]
-        lam[:n] = sums[:n] + self.shape.words * beta
-        return alpha, lam
-
-    def _mass(self, block: Block, near: np.ndarray, out: Out) -> np.ndarray:
-        """float32[D]: tokens of a document and alpha of its active topics (near: float32[D, L])."""
-        lengths = out.scratch.array("lengths", block.n_docs, np.float64)
-        kernels.sum_counts(block.indptr, block.counts, lengths)
-        return np.asarray(lengths + near.sum(1)).astype(np.float32)
 
     def _pace(
         self,
@@ -352,29 +308,40 @@ class SparseBeliefPropagation(Engine):
         theta: np.ndarray,
         old: np.ndarray,
         beta: float,
+        chosen: np.ndarray,
         rests: np.ndarray,
         first: bool,
     ) -> np.ndarray:
         """Sweep the cells once; theta holds the documents' counts before and after.  Returns how much each moved."""
-        take, columns = out.scratch.array, self.columns
+        take, n, columns = out.scratch.array, self.shape.topics, self.columns
         ptr, doc, x = cells
         likely = take("likely", block.n_cells, np.float64)
         stir = np.zeros(block.n_docs if self._residual else 0, np.float32)
         topics = self._wide(out.memory["topics"])
-        alpha, lam = self._priors(sums, params, beta)
+        # padding: an infinite lam gives the topics that are not there no share
+        alpha, lam = np.zeros(columns, np.float32), np.full(columns, np.inf, np.float32)
+        alpha[:n] = params["alpha"]
+        lam[:n] = sums[:n] + self.shape.words * beta
+        inverse = (1.0 / lam).astype(np.float32)
         near = alpha[topics]
-        mass = self._mass(block, near, out)
-        kept = (before == topics).all(1).astype(np.uint8)
+        lengths = np.empty(block.n_docs)
+        kernels.sum_counts(block.indptr, block.counts, lengths)
+        mass = (lengths + near.sum(1)).astype(np.float32)
+        rows, lanes = np.nonzero(before != topics)
+        left = np.searchsorted(rows, np.arange(block.n_docs + 1))
+        looked = int(chosen.max(initial=-1)) + 1
+        scores = take("scores", (looked, columns), np.float32)
+        scores[:] = 0.0
         most = kernels.most_entries(ptr, self.width, columns) + LANES
         out_ptr = out.keep.array("delta ptr", block.n_words + 1, np.int64)
         out_topic = out.keep.array("delta topic", most, np.uint16)
         out_value = out.keep.array("delta value", most, np.float32)
         theta += near
         entries = kernels.sweep(
-            ptr, doc, x, phi.base, phi.index, topics, before, kept, theta, lam[topics], mass, old,
-            self._wide(out.memory["messages"]), np.float32(alpha[: self.shape.topics].min()), np.float32(beta),
-            np.float32(STORED[self.options.message_bits][1]), np.float32(self.options.band), np.float32(self.options.step), first, rests, stir,
-            columns // GATHERED, likely, out_ptr, out_topic, out_value,
+            ptr, doc, x, phi.base, phi.index, topics, before, left, lanes.astype(np.uint16), theta, lam[topics], mass, old,
+            self._wide(out.memory["messages"]), np.float32(alpha[:n].min()), np.float32(beta),
+            np.float32(STORED[self.options.message_bits][1]), np.float32(self.options.band), np.float32(self.options.step), first, rests, stir, chosen, scores,
+            inverse, np.float32(self.options.reach if looked else 0.0), columns // GATHERED, likely, out_ptr, out_topic, out_value,
         )  # fmt: skip
         theta -= near
         out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
