@@ -45,9 +45,8 @@ from topicstream.kernels.simd import fetch, larger, load, splat, store, total
 # rows with a larger entry keep their change apart: float32 would lose the small messages.  At 4096 a row of acl was off by
 # 1.1e-5 of its mass after a pass with 64 active topics
 HEAVY = np.float32(512.0)
-WHOLE = (
-    512  # a row of no more topics bids as a whole, not by the topics it stands out for: K = 500 146 -> 142 ns a cell
-)
+# rows of no more topics bid as a whole, not by the topics they stand out for: K = 500 146 -> 142 ns a cell
+WHOLE = 512
 AHEAD = 4  # cells between the asking for a document's state and its use
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
@@ -148,7 +147,7 @@ def sweep(
     first    bool        the first visit: nothing is stored yet, base are seed topics, theta stays as it is
     rests    uint8[D]    1: the document is left as it is;  stir: float32[D] gets sum |change| of theta, or length 0
     chosen   int32[D]    row of ``scores`` where the gain of topics outside is collected, or -1
-    scores   float32[n, Kp]  gains (see ``choose``), from the topics of a word within ``reach`` of its strongest
+    scores   float32[n, Kp]  gains (see ``active_topics.choose``), from the topics of a word within ``reach`` of its strongest
     inverse  float32[Kp]     1 / (lam + W beta)
     rare     int64       words of at most so many cells: their rows are not copied, entries are gathered where they lie
     likely   float64[nnz]    receives p(w | all other cells) as it stood before the update

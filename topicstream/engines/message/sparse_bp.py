@@ -21,13 +21,15 @@ L bytes a cell whatever K is.  The decisions (measured by scripts/bench_message.
                  (100), 1.5 4456 4371 4361, 1.8 4435 4370 4364; acl 1 1367 (20) 1323 (60), 1.5 1338 1315, 1.8 1327 1307,
                  1.9 1323 1307; nips12 1 1964 (20) 1950 (40), 1.8 1938 1936; 20news (whole) 1 695 686, 1.8 683 679.
     priors       learned where none is given.  K = 100, 300, 500, 1000, 50 passes, L = 32, alpha 0.1 against learned: acl 1310
-                 1308 1405 1656, 1325 1295 1330 1422; 20news 676 611 604 624, 672 584 556 524; nips12 1937 1867 1862 1884, 1909 1867 1881 1891.
+                 1308 1405 1656, 1325 1295 1330 1422; 20news 676 611 604 624, 672 584 556 524; nips12 1937 1867 1862
+                 1884, 1909 1867 1881 1891.
     values       8 bits on a square-root scale: 2632 where 16 bits give 2633.
     start        every cell begins with its document's mixture, whatever the word: starting from the words' own topics is
                  2 % worse after 10 passes.
     order        word by word inside a block, so that a row of phi is read once and stays in the first cache.  theta and
-                 phi move after each cell, lam after each round.  Gathering topics of rare words from the table without
-                 reading their rows was tried: slower at K = 500 and no faster at K = 2000.
+                 phi move after each cell, lam after each round.  A word of few cells has its topics gathered from the
+                 table where they lie; a row is read whole when a document of its looks outside, and so all documents of
+                 a block do it in the same pass.
 
 With --sparsity K and 32 bits a message it is dense belief propagation in that order.
 """
@@ -68,8 +70,8 @@ FLAT = (
 )
 # a bid grows with alpha up to here: at 13 times the score (gain 128, alpha 0.1, every pass) acl got worse from pass to pass
 EAGER = 0.1
-# a word's row is copied for its cells when they are more than 1 / 64 of its length, else gathered where it lies; with looks by
-# block a pass on enwiki at K = 2000 fell from 398 to 340 ns a cell (without AVX-512 1,100 to 490), at K = 500 159 to 155
+# a word's row is copied for its cells when they are more than 1 / 64 of its length; with looks by block K = 2000 fell from
+# 398 to 340 ns a cell (without AVX-512 1,100 to 490), K = 500 from 159 to 155
 GATHERED = 64
 # bits of a stored number: its dtype and its largest value, so small that squares sum to whole float32 numbers: with 4095 the
 # first messages of 10,000 articles added up to the tokens only within 1.2e-8
