@@ -129,6 +129,17 @@ def test_every_document_looks_outside_once_in_so_many_passes(blocks):
         assert (looks.all(1) == looks.any(1)).all() == (blocks == 40)
 
 
+def test_with_reach_0_all_topics_bid():
+    """As those within a ten-thousandth of the strongest, of a table whose entries do not differ that much."""
+    x, _ = planted(60, 40, 4, 40, 8)
+    found = []
+    for reach in (0.0, 1e-4):
+        driver = started(x, 60, sparsity=16, reopen=1, reach=reach, beta=0.3)
+        driver.sweep(3)
+        found.append(driver.memory[0]["wanted"].copy())
+    np.testing.assert_array_equal(*found)
+
+
 def test_a_document_of_one_cell_learns_nothing_from_itself():
     x = np.array([[4, 0], [0, 3]])
     driver = started(x, 16, sparsity=16, message_bits="32", band=-1.0, step=1.0)

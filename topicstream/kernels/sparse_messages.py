@@ -147,7 +147,8 @@ def sweep(
     first    bool        the first visit: nothing is stored yet, base are seed topics, theta stays as it is
     rests    uint8[D]    1: the document is left as it is;  stir: float32[D] gets sum |change| of theta, or length 0
     chosen   int32[D]    row of ``scores`` where the gain of topics outside is collected, or -1
-    scores   float32[n, Kp]  gains (see ``active_topics.choose``), from the topics of a word within ``reach`` of its strongest
+    scores   float32[n, Kp]  gains (see ``active_topics.choose``), from the topics of a word within ``reach`` of its
+                             strongest; reach < 0: no document looks
     inverse  float32[Kp]     1 / (lam + W beta)
     rare     int64       words of at most so many cells: their rows are not copied, entries are gathered where they lie
     likely   float64[nnz]    receives p(w | all other cells) as it stood before the update
@@ -185,7 +186,7 @@ def sweep(
             if apart:
                 row[:] = _ZERO
         n_strong = np.int64(0)
-        if reach > _ZERO:
+        if reach >= _ZERO:
             asked = False
             for i in range(ptr[u], ptr[u + 1]):
                 asked = asked or chosen[doc[i]] >= 0

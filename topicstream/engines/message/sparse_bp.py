@@ -343,7 +343,7 @@ class SparseBeliefPropagation(Engine):
             ptr, doc, x, phi.base, phi.index, topics, before, left, lanes.astype(np.uint16), theta, lam[topics], mass, old,
             self._wide(out.memory["messages"]), np.float32(alpha[:n].min()), np.float32(beta),
             np.float32(STORED[self.options.message_bits][1]), np.float32(self.options.band), np.float32(self.options.step), first, rests, stir, chosen, scores,
-            inverse, np.float32(self.options.reach if looked else 0.0), columns // GATHERED, likely, out_ptr, out_topic, out_value,
+            inverse, np.float32(self.options.reach if looked else -1.0), columns // GATHERED, likely, out_ptr, out_topic, out_value,
         )  # fmt: skip
         theta -= near
         out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
