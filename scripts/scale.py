@@ -5,8 +5,8 @@
 A corpus of 60 million cells like PubMed's (scripts/make_corpus.py; 2 million by default, 60 with FULL=1) is trained a few
 passes by each engine, cut into blocks as PubMed's size would be cut, inside a memory cgroup that leaves next to nothing to
 the page cache, so that block memory really goes to disk and comes back.  What a cell takes there is what a cell is
-predicted to take anywhere.  A start does some work of its own at any size (the tries of the start ``best``): it is taken
-on a third of the cells, too, and predicted as a constant and so much a cell.  Memory and disk are asked of the memory plan
+predicted to take anywhere.  The start is the one that PubMed's size would get.  It does some work of its own at any size
+(the tries of ``best``): it is taken on a third of the cells, too, and predicted as a constant and so much a cell.  Memory and disk are asked of the memory plan
 itself (training/plan.py).  --check STORE trains on a store of full size under the same limit and prints what was predicted
 beside what was measured.
 """
@@ -35,6 +35,7 @@ from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Engine, Shape
 from topicstream.errors import DoesNotFit
 from topicstream.machine import format_bytes
+from topicstream.training.loop import default_start
 from topicstream.training.plan import Plan, make_plan, memory_bytes
 from topicstream.training.warmup import warm_up
 
@@ -127,11 +128,12 @@ def smallest(engine: Engine, target: Target, block: BlockShape, base: int, table
 
 
 def command(store: Path, model: Path, spec: str, passes: int, limit: int, block_cells: int) -> list[str]:
-    """The command line of a training run, tables in memory."""
+    """The command line of a training run, tables in memory, started as PubMed would be."""
     name, topics = spec.split(":")
+    start = default_start(engine_for(spec, TARGETS[0]), TARGETS[0].shape(int(topics)))
     words = [sys.executable, "-m", "topicstream.cli.main", "train", "--corpus", store, "--model", model, "--algo", name,
              "-K", topics, "--passes", passes, "--tol", 0, "--force", "--threads", THREADS, "--tables", "memory",
-             "--mem-limit", limit, "--block-cells", block_cells]  # fmt: skip
+             "--mem-limit", limit, "--block-cells", block_cells, "--start", start]  # fmt: skip
     return [str(w) for w in words]
 
 

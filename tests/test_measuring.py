@@ -106,6 +106,12 @@ def test_a_start_is_a_constant_and_so_much_a_cell(monkeypatch):
     assert scale.predicted("atbp:10", found, target)[0] == pytest.approx(64.0)
 
 
+@pytest.mark.parametrize(("spec", "start"), [("atbp:10", "best"), ("atbp:100", "documents")])
+def test_samples_start_as_the_corpus_they_stand_for(spec, start):
+    line = scale.command(Path("third"), Path("model"), spec, 1, 1 << 30, 65536)
+    assert line[line.index("--start") + 1] == start
+
+
 class Sample:
     """What a prediction asks of the corpus that was measured on."""
 

@@ -137,7 +137,7 @@ def train(
             f"{store.path} has real-valued cells and {algo} needs whole counts; use a message-passing engine such as atbp"
         )
     engine = kind(shape, make_options(kind, options))
-    chosen = start or ("warm" if warm is not None else _default_start(engine, shape))
+    chosen = start or ("warm" if warm is not None else default_start(engine, shape))
     if chosen not in engine.starts:
         raise TopicsError(f"{algo} cannot start from {chosen!r}; it can from {', '.join(engine.starts)}")
     if (chosen == "warm") != (warm is not None):
@@ -219,7 +219,7 @@ def train(
             session.close()
 
 
-def _default_start(engine: Engine, shape: Shape) -> str:
+def default_start(engine: Engine, shape: Shape) -> str:
     """The engine's first; ``best`` in the place of ``documents`` where it pays."""
     first = engine.starts[0]
     return "best" if first == "documents" and "best" in engine.starts and pays(shape) else first
