@@ -90,6 +90,7 @@ def test_docword_bad_line(tmp_path: Path, line: str) -> None:
         ("3\n2\n9\n1 1 1\n", "9 cells do not fit 3 x 2"),
         ("3\n2\n4\n1 1 1\n", "1 cells where the header says 4"),
         ("3\n2\n1\n1 1 1\n2 1 1\n", "2 cells where the header says 1"),
+        ("4294967296\n2\n4294967296\n1 1 1\n", "1 cells where the header says 4294967296"),  # not as many documents
         ("99999999999\n2\n1\n1 1 1\n", "is the header right"),
         ("1\n99999999999\n1\n1 1 1\n", "words; at most"),
         ("a\nb\n", "does not begin with three lines"),

@@ -64,13 +64,14 @@ def split_triples(source: Source, options: ReadOptions, header: Header, rest: by
         done = last
     if source.damage is not None:
         return
+    # before the documents without a cell at the end: a header of a few bytes may speak of billions
+    if cells != header.cells:
+        reason = f"{cells} cells where the header says {header.cells}; the file is cut short or its header wrong"
+        raise BadFile(source.name, line, reason)
     while done < header.documents:
         last = min(done + GAP, header.documents)
         yield Piece(source.name, source.key, b"", line, done, replace(header, first=done + 1, last=last))
         done = last
-    if cells != header.cells:
-        reason = f"{cells} cells where the header says {header.cells}; the file is cut short or its header wrong"
-        raise BadFile(source.name, line, reason)
 
 
 def parse_triples(piece: Piece, options: ReadOptions) -> tuple[CountRun, Rejects]:
