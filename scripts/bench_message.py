@@ -226,6 +226,7 @@ def schedules(work: Work) -> None:
 def sweep_once(topics: int, width: int) -> None:
     """One line: CPU ns a cell of the sweep on Zipf cells (262,144 of 470 documents), least of several."""
     from topicstream.engines.base import padded
+    from topicstream.engines.message.sparse_bp import GATHERED
     from topicstream.kernels import sparse_messages as kernels
 
     rng, f = np.random.default_rng(0), np.float32
@@ -250,7 +251,7 @@ def sweep_once(topics: int, width: int) -> None:
         began = time.thread_time()
         kernels.sweep(
             ptr, doc, x, base, np.arange(words), active, active, *left, swept, lam[active], mass, old, new, f(0.1), f(0.01),
-            f(255), f(-1), f(1.5), False, nobody < -1, none, nobody, np.zeros((0, columns), f), 1 / lam, f(-1), columns // 64, likely, *out,
+            f(255), f(-1), f(1.5), False, nobody < -1, none, nobody, np.zeros((0, columns), f), 1 / lam, f(-1), columns // GATHERED, likely, *out,
         )  # fmt: skip
         best = min(best, (time.thread_time() - began) / n * 1e9)
     print(f"{best:.1f}")

@@ -6,9 +6,9 @@ A corpus of 60 million cells like PubMed's (scripts/make_corpus.py; 2 million by
 passes by each engine, cut into blocks as PubMed's size would be cut, inside a memory cgroup that leaves next to nothing to
 the page cache, so that block memory really goes to disk and comes back.  What a cell takes there is what a cell is
 predicted to take anywhere.  The start is the one that PubMed's size would get.  It does some work of its own at any size
-(the tries of ``best``): it is taken on a third of the cells, too, and predicted as a constant and so much a cell.  Memory and disk are asked of the memory plan
-itself (training/plan.py).  --check STORE trains on a store of full size under the same limit and prints what was predicted
-beside what was measured.
+(the tries of ``best``): it is taken on a third of the cells, too, and predicted as a constant and so much a cell.  Memory
+and disk are asked of the memory plan itself (training/plan.py).  --check STORE trains on a store of full size under the
+same limit and prints what was predicted beside what was measured.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ def train_seconds(
     store: Path, spec: str, work: Path, block_cells: int, passes: int = 4
 ) -> tuple[int, float, list[float]]:
     """The limit, the seconds of the start, and those of the passes from the second on (the first finds nothing in its
-    caches, and a sampler is slowest in it) inside a memory cgroup of little more than the run has planned: so the page cache holds next to nothing of
-    what is read and written, and the plan is the same at any size."""
+    caches, and a sampler is slowest in it) inside a memory cgroup of little more than the run has planned: so the page
+    cache holds next to nothing of what is read and written, and the plan is the same at any size."""
     with tempfile.TemporaryDirectory(dir=work) as folder:
         model = Path(folder) / "model"
         limit = planned(store, model, spec, block_cells) + LEEWAY

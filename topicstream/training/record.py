@@ -51,7 +51,7 @@ def left_open(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, An
     file = folder / "training.json"
     run = read_json(file) if file.exists() else {}
     options = run.get("options") if isinstance(run, dict) else None
-    if not isinstance(options, dict) or algo not in ("auto", run["engine"]):
+    if not isinstance(options, dict) or algo not in ("auto", run.get("engine")):
         return {}
     return {k: options[k] for k in ("learn_priors", "sparsity") if k in options and given.get(k) is None}
 
