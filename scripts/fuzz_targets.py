@@ -66,7 +66,7 @@ def reader(folder: Path, name: str, file: str, seeds: list[bytes], words: list[b
         path.write_bytes(data)
         varied = {
             "on_error": rng.choice(("skip", "fail")),
-            "piece_bytes": rng.choice((256, 4096, 8 << 20)),
+            "piece_bytes": rng.choice((256, 4096, 1 << 17)),
             "record_bytes": rng.choice((128, 64 << 20)),
             "encoding": rng.choice((None, None, None, "utf-8", "latin-1", "utf-16")),
         }
@@ -288,13 +288,18 @@ def openers(folder: Path) -> list[Target]:
         """The first block, and all that is not a block."""
         found = Corpus.open(store)
         found.decode(0)
-        tables()
+        vocabulary(), removals(), documents()
 
-    def tables() -> None:
+    def vocabulary() -> None:
         found = Corpus.open(store)
         Vocabulary.load(found.file("vocab"))
         found.file("pruned")
-        found.removed()
+
+    def removals() -> None:
+        Corpus.open(store).removed()
+
+    def documents() -> None:
+        found = Corpus.open(store)
         list(read_documents(found.path, found.manifest.get("docs", [])))
 
     def metadata() -> None:
@@ -312,21 +317,21 @@ def openers(folder: Path) -> list[Target]:
     add("store manifest", store / "manifest.json", corpus, again=True)
     add("store chunk", chunk, lambda: Corpus.open(store).decode(0))
     add("store zarr.json", store / "train" / "counts" / "zarr.json", metadata)
-    add("vocab.parquet", next(p for p in original if p.name.startswith("vocab-") and store in p.parents), tables)
+    add("vocab.parquet", next(p for p in original if p.name.startswith("vocab-") and store in p.parents), vocabulary)
     add("vocab.parquet, unchecked", store / "vocab.parquet",
         lambda: (Vocabulary.load(store / "vocab.parquet"), Words.read(store / "vocab.parquet")))  # fmt: skip
     docs = next(p for p in original if p.parent.name == "docs")
-    add("docs part", docs, tables)
+    add("docs part", docs, documents)
     add(
         "docs part, unchecked",
         docs,
         lambda: list(read_documents(store, [{"file": f"docs/{docs.name}"}], ["id", "block", "row"])),
     )
-    add("removed.npy", removed, tables)
+    add("removed.npy", removed, removals)
     add("model manifest", model / "manifest.json", opened, again=True)
     add("model topics/zarr.json", model / read_manifest(model)["files"]["topics"]["name"] / "zarr.json", opened)
     add("model chunk", next(p for p in original if "topics" in str(p) and p.name == "0"), opened)
-    add("history.jsonl", model / "history.jsonl", opened)
+    add("history.jsonl", model / "history.jsonl", lambda: (read_manifest(model), read_history(model, verify=True)))
     add("checkpoint state", last / "state.json", lambda: read_checkpoint(last), again=True)
     add("checkpoint arrays", last / "arrays.npz", lambda: read_checkpoint(last))
     add("checkpoint table", last / "phi.rows", lambda: read_checkpoint(last))

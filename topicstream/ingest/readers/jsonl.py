@@ -150,7 +150,7 @@ def list_column(seen: Scanned, rows: np.ndarray, name: str, separator: str) -> p
         read = pa.json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
         parse = pa.json.ParseOptions(explicit_schema=pa.schema([("v", wanted)]))
         try:
-            found = pa.json.read_json(io.BytesIO(lines), read, parse)["v"].combine_chunks()
+            found = pa.json.read_json(pa.BufferReader(lines), read, parse)["v"].combine_chunks()
             found = pa.compute.fill_null(found, pa.scalar([], wanted)) if found.null_count else found
             found.validate(full=True)
             if not found.flatten().null_count and not pa.compute.any(pa.compute.equal(found.flatten(), "")).as_py():
