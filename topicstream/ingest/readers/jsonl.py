@@ -6,7 +6,6 @@ through Python's own parser, which rewrites it in a plain form or says what is w
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
