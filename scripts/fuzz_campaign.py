@@ -35,6 +35,7 @@ import pyarrow as pa
 from fuzz_inputs import Target
 from fuzz_targets import checked, openers, readers
 from measure import heading, table
+from numcodecs import blosc
 
 from topicstream import machine
 from topicstream.errors import StoreError, TopicsError
@@ -165,6 +166,7 @@ def main() -> int:
     parser.add_argument("--save", type=Path, help="where the inputs that failed are put")
     args = parser.parse_args()
     pa.set_cpu_count(1)  # an input is small: handing it to threads costs more than reading it
+    blosc.set_nthreads(1)
     shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     rows, failed = [], []
     with tempfile.TemporaryDirectory(dir=shm) as temporary:
