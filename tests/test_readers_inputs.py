@@ -8,12 +8,14 @@ import re
 import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.reading import Read, write
 from topicstream.errors import InputError
+from topicstream.ingest import csv_scan
 from topicstream.ingest.guess import guess, is_vocab_name
 from topicstream.ingest.reader import ReadOptions, readers
 from topicstream.ingest.source import Source
@@ -156,6 +158,10 @@ BAD_JSON = {
     b'{"text": "a", "id": {}}': "field 'id' is an object, not an id",
     b'{"text": "a", "id": null}': "field 'id' is null",
     b'{"text": "a", "by": {}}': "field 'by' is an object, not a list of strings",
+    b'{"text": "a", "by": ["b", {}]}': "field 'by' is an object, not a string or a number",
+    b'{"text": "a", "by": [["b"]]}': "field 'by' is a list, not a string or a number",
+    b'{"text": "a", "by": [' + b"1" * 5000 + b"]}": "not JSON",
+    b'{"a\\nb\\u001b[31m": 1}': "no field 'text'; choose one of a b\\x1b[31m",
     b'{"text": "a\xff"}': "not valid UTF-8 (byte 0xff)",
     b'{"text": "a", "id": "\xff"}': "not valid UTF-8 (byte 0xff)",
     b'{"text": "a", "by": ["\xff"]}': "not valid UTF-8 (byte 0xff)",
@@ -199,6 +205,20 @@ def test_bad_csv_lines(tmp_path: Path, line: str) -> None:
         Read(path)
     got = Read(path, on_error="skip")
     assert got.ids == ["1", "2"] and [r.line for r in got.rejects] == [4]
+
+
+def test_blank_lines_before_the_header_are_no_records(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", " \r\n\r\n\t\nid;text\r\n1;a\r\n")
+    got = Read(path)
+    assert got.ids == ["1"] and got.texts == ["a"]
+    assert Read(write(tmp_path / "b.csv", " \nid,text")).ids == []
+
+
+def test_csv_scan_never_writes_behind_its_rows() -> None:
+    data, rows = np.frombuffer(b"a,b\nc,d\n", np.uint8), np.full((2, 4), -7, np.int64)
+    spans, doubled = np.zeros((1, 2, 2), np.int64), np.zeros((1, 2), np.bool_)
+    assert csv_scan.scan(data, ord(","), np.arange(2), spans, doubled, rows[:1]) == 1
+    assert (rows[1] == -7).all()
 
 
 def test_bad_csv_files(tmp_path: Path) -> None:

@@ -6,15 +6,19 @@ Every message is one line: what, where (file:line, record, block), what to do.
 from __future__ import annotations
 
 
-class TopicsError(Exception):
-    """Base of all errors reported as one line; ``exit_code`` is the process's.
+def one_line(message: object) -> str:
+    """What is shown of text that others wrote: line breaks are spaces, control characters their escapes."""
+    text = str(message).replace("\n", " ").strip()
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
-    A message made of another library's, which may have several lines, becomes one."""
+
+class TopicsError(Exception):
+    """Base of all errors reported as one line; ``exit_code`` is the process's."""
 
     exit_code = 1
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(" ".join(str(message).split("\n")).strip())
+        super().__init__(one_line(message))
 
 
 class InputError(TopicsError):

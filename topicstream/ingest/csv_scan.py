@@ -66,9 +66,9 @@ def last_break(data, delimiter):
 
 @kernel
 def scan(data, delimiter, slots, spans, doubled, rows):
-    """All records: fills spans, doubled and rows; returns R.  Empty lines are passed over."""
+    """The records, at most len(rows): fills spans, doubled and rows; returns R.  Empty lines are passed over."""
     n, line, p, size = 0, 0, 0, len(data)
-    while p < size:
+    while p < size and n < len(rows):
         if data[p] == 10 or (data[p] == 13 and p + 1 < size and data[p + 1] == 10):
             p += 1 if data[p] == 10 else 2
             line += 1

@@ -15,6 +15,7 @@ from topicstream.kernels.byte_masks import WIDE, copy, equal, first_bit, string_
 from topicstream.kernels.jit import kernel
 
 ABSENT, PLAIN, ESCAPED, WHOLE, REAL, BOOLEAN, NULL, ARRAY, OBJECT = 0, 1, 2, 3, 4, 5, 6, 7, 8
+NESTED = 9  # an array with arrays or objects in it
 READ, EMPTY, ODD = 0, 1, 2
 
 
@@ -129,15 +130,16 @@ def _atom_end(data, p, end):
 
 @kernel
 def _container_end(data, p, end):
-    """p at an opening bracket -> the position behind its closing one; -1 when it is not JSON or deeper than 64."""
+    """p at an opening bracket -> (position behind its closing one; -1 when it is not JSON or deeper than 64, whether
+    there are others within)."""
     stack = np.uint64(0)  # one bit a level: 1 within an object
     one = np.uint64(1)
-    depth = 0
+    depth, nested = 0, False
     expect = 0  # 0 value; 1 value or ]; 2 key or }; 3 key; 4 comma or closing
     while True:
         p = _space(data, p, end)
         if p >= end:
-            return np.int64(-1)
+            return np.int64(-1), nested
         c = data[p]
         if (expect == 1 and c == 93) or (expect == 2 and c == 125):
             p += 1
@@ -153,22 +155,23 @@ def _container_end(data, p, end):
                 depth -= 1
                 stack >>= one
             else:
-                return np.int64(-1)
+                return np.int64(-1), nested
         elif expect >= 2:
             if c != 34:
-                return np.int64(-1)
+                return np.int64(-1), nested
             q, _ = _string_end(data, p + 1, end)
             if q < 0:
-                return np.int64(-1)
+                return np.int64(-1), nested
             p = _space(data, q + 1, end)
             if p >= end or data[p] != 58:
-                return np.int64(-1)
+                return np.int64(-1), nested
             p += 1
             expect = 0
             continue
         elif c == 91 or c == 123:
             if depth == 64:
-                return np.int64(-1)
+                return np.int64(-1), nested
+            nested |= depth > 0
             depth += 1
             stack = (stack << one) | (one if c == 123 else np.uint64(0))
             expect = 2 if c == 123 else 1
@@ -177,10 +180,10 @@ def _container_end(data, p, end):
         else:
             _, _, _, p = _atom_end(data, p, end)
             if p < 0:
-                return np.int64(-1)
+                return np.int64(-1), nested
             expect = 4
         if depth == 0:
-            return np.int64(p)
+            return np.int64(p), nested
 
 
 @kernel
@@ -211,7 +214,9 @@ def _scan_line(data, p, end, keys, key_offsets, spans, kinds):
             return ODD
         if data[p] == 123 or data[p] == 91:
             kind, begin = (OBJECT if data[p] == 123 else ARRAY), p
-            stop = _container_end(data, p, end)
+            stop, nested = _container_end(data, p, end)
+            if nested and kind == ARRAY:
+                kind = NESTED
             p = stop
         else:
             kind, begin, stop, p = _atom_end(data, p, end)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from topicstream.errors import InputError
+from topicstream.errors import InputError, one_line
 
 SHOWN_BYTES = 200
 """How much of a bad record is kept."""
@@ -55,4 +55,4 @@ class Rejects:
         if self.stop:
             where = f"{file}:{line}" if line else file
             raise InputError(f"{where}: {reason} (--on-error skip leaves such records out)")
-        self.records.append(Reject(file, line, reason, bytes(start[:SHOWN_BYTES])))
+        self.records.append(Reject(file, line, one_line(reason), bytes(start[:SHOWN_BYTES])))

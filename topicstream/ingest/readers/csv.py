@@ -107,9 +107,17 @@ def _delimiter(source: Source, options: ReadOptions, head: bytes) -> int:
         return ord(chosen)
     if plain_suffix(source.name) in (".tsv", ".tab"):
         return ord("\t")
-    first = head.split(b"\n", 1)[0]
+    first = head[_blank(head) :].split(b"\n", 1)[0]
     counts = {d: first.count(d.encode()) for d in ",\t;|"}
     return ord(max(counts, key=lambda d: counts[d]))
+
+
+def _blank(head: bytes) -> int:
+    """The length of the lines before the header that hold nothing but blanks."""
+    at = 0
+    while (end := head.find(b"\n", at) + 1) > 0 and not head[at:end].strip():
+        at = end
+    return at
 
 
 def _first_record(head: bytes, delimiter: int) -> int:
@@ -122,8 +130,7 @@ def _first_record(head: bytes, delimiter: int) -> int:
 
 
 def _fields(source: Source, record: bytes, delimiter: int) -> tuple[str, ...]:
-    lead = len(record) - len(record.lstrip(b"\r\n"))
-    data = as_array(record[lead:])
+    data = as_array(record[_blank(record) :])
     most = len(data) + 1
     slots = np.arange(most, dtype=np.int64)
     spans = np.zeros((1, most, 2), np.int64)

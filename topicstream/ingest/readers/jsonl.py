@@ -88,7 +88,7 @@ class JsonLines:
                 text = seen.take(rows, options.text_fields)
         try:
             about = self._about(piece, seen, rows, id_name, options)
-        except UnicodeError:  # in an id or in metadata: rare enough to look at every line
+        except ValueError:  # not UTF-8, a number of 5000 digits in a list: rare enough to look at every line
             piece = rewritten(piece, seen, rows, options, rejects)
             seen = Scanned.of(piece, names)
             rows = np.flatnonzero(seen.status == js.READ)
@@ -105,7 +105,7 @@ class JsonLines:
         id_kinds = [js.PLAIN, js.ESCAPED, js.WHOLE] + ([js.ABSENT] if options.id_field is None else [])
         odd |= (seen.status == js.READ) & ~np.isin(seen.kind(options.id_field or "id"), id_kinds)
         for col, name in options.meta.items():
-            wrong = (js.OBJECT, js.BOOLEAN) if col in LISTS else (js.OBJECT, js.ARRAY)
+            wrong = (js.OBJECT, js.BOOLEAN, js.NESTED) if col in LISTS else (js.OBJECT, js.ARRAY, js.NESTED)
             odd |= (seen.status == js.READ) & np.isin(seen.kind(name), wrong)
         return odd
 
@@ -136,7 +136,7 @@ def checked(text: tuple[np.ndarray, np.ndarray]) -> pa.LargeStringArray:
 
 
 def list_column(seen: Scanned, rows: np.ndarray, name: str, separator: str) -> pa.Array:
-    """A column of lists of strings: read by Arrow where all values are arrays of strings, else one by one."""
+    """A column of lists of strings: read by Arrow where all values are arrays of strings, else one by one; ValueError."""
     field = seen.names.index(name)
     kinds = seen.kinds[rows, field]
     raw = []
