@@ -31,6 +31,7 @@ GUESSES = [
     ("docword.kos.txt", b"3\n4\n2\n1 1 1\n2 2 2\n", "docword"),
     ("x", b"%%MatrixMarket matrix coordinate real general\n", "mtx"),
     ("ap.dat", b"2 0:1 5:3\n1 7:1\n", "ldac"),
+    ("x.dat", b"1" * 5000 + b" 1:1\n", "svmlight"),  # more digits than Python turns into a number
     ("x.dat", b"-1 1:0.5 3:2\n+1 2:1\n", "svmlight"),
     ("x", b"PAR1....", "parquet"),
     ("x.tgz", b"", "tar"),

@@ -29,7 +29,7 @@ VOCAB_NAME = re.compile(
     r"^((vocab|vocabulary|words|terms|features)([._-].*)?|.*[._-](vocab|vocabulary|words))(\.(txt|tsv|dat))?$"
 )
 TEXT_SUFFIXES = ("", ".txt", ".text", ".md", ".rst")
-_LDAC = re.compile(rb"^(\d+)((?: +\d+:\d+)*)\s*$")
+_LDAC = re.compile(rb"^(\d{1,9})((?: +\d+:\d+)*)\s*$")
 _SVM = re.compile(rb"^[-+]?[\w.,+-]*(?: +(?:qid|\d+):[-+.\deE]+)+\s*(?:#.*)?$")
 
 
