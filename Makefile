@@ -1,5 +1,6 @@
 # make demo    set up, then ingest, train, score and show topics of Python's own docstrings
 # make test    set up, then run the tests
+# make bounds  the tests again with every index of a kernel checked (ten minutes more: all kernels are compiled anew)
 # make lint    ruff and mypy
 # make peers   install the programs we compare with into an environment of their own
 # make bench   measure, side by side, and print the tables of scripts/BENCHMARKS.md (FULL=1: full sizes)
@@ -9,7 +10,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PEERS  := .peers
 
-.PHONY: setup demo test lint peers bench clean
+.PHONY: setup demo test bounds lint peers bench clean
 
 setup: $(VENV)/ready
 
@@ -29,6 +30,9 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+bounds: setup
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/bounds $(BIN)/python -m pytest
 
 lint: setup
 	$(BIN)/ruff check .

@@ -24,6 +24,10 @@ def count_lines(data: bytes | bytearray) -> int:
     return int(_count_byte(as_array(data), np.uint8(LINE_FEED)))
 
 
+# a record longer than a piece is read on in steps of its own length, at most this, not copied anew for each piece
+GROWTH = 1 << 20
+
+
 @kernel
 def _count_byte(data, byte):
     n = np.int64(0)
@@ -66,10 +70,11 @@ def cut(
     too_long: tuple[Reject, ...] = ()
     while not final:
         source.line = line
-        data = bytearray(len(rest) + size)
+        wanted = max(size, min(len(rest), GROWTH))
+        data = bytearray(len(rest) + wanted)
         data[: len(rest)] = rest
         got = source.read_into(data, len(rest))
-        final = got < size
+        final = got < wanted
         if final:
             del data[len(rest) + got :]
         first = data.find(b"\n") if one_line else -1
