@@ -260,6 +260,17 @@ def test_a_line_that_is_too_long(tmp_path: Path, name: str) -> None:
         assert got.source[1].endswith(":3")
 
 
+def test_a_record_longer_than_a_piece_is_not_copied_for_each_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+    whole = Source.read_into
+    monkeypatch.setattr(Source, "read_into", lambda self, data, at: (reads.append(len(data)), whole(self, data, at))[1])
+    got = Read(write(tmp_path / "a.txt", "x" * 3_000_000), piece_bytes=64)
+    assert got.texts == ["x" * 3_000_000]
+    assert len(reads) < 30 and sum(reads) < 20_000_000  # 47,000 and 70 GB with steps of a piece
+
+
 def test_a_file_that_is_too_long(tmp_path: Path) -> None:
     write(tmp_path / "t" / "a", "x" * 30_000)
     write(tmp_path / "t" / "b", "short")
