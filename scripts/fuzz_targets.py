@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fuzz_inputs import Target
 
+from topicstream.durable import with_checksum
 from topicstream.errors import TopicsError
 from topicstream.ingest.reader import ReadOptions
 from topicstream.ingest.tasks import pieces
@@ -247,8 +247,8 @@ def resealed(rng: random.Random, whole: str) -> bytes:
             else:
                 at[key] = json.loads(json.dumps(rng.choice(odd)))
             break
-    body = b"\n" + json.dumps(value, sort_keys=True).encode()[1:] + b"\n"  # not as durable.write_json: indents are slow
-    return b'{\n "checksum": "crc32c:%08x",' % google_crc32c.value(body[1:]) + body
+    text = json.dumps(value, sort_keys=True)  # without write_json's indents, which are slow
+    return with_checksum(b"{\n" + text[1:].encode())
 
 
 def openers(folder: Path) -> list[Target]:

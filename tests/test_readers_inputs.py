@@ -18,6 +18,7 @@ from topicstream.errors import InputError
 from topicstream.ingest import csv_scan
 from topicstream.ingest.guess import guess, is_vocab_name
 from topicstream.ingest.reader import ReadOptions, readers
+from topicstream.ingest.rejects import BadFile
 from topicstream.ingest.source import Source
 from topicstream.ingest.tasks import pieces
 
@@ -183,6 +184,10 @@ def test_bad_json_lines(tmp_path: Path, line: bytes) -> None:
     assert got.ids == ["1", "2"] and got.texts == ["good", "good"]
     assert [(r.line, r.start) for r in got.rejects] == [(3, line[:200])]
     assert why in got.rejects[0].reason and json.dumps(got.rejects[0].as_json())
+
+
+def test_what_is_said_of_a_file_is_one_line_whatever_its_names() -> None:
+    assert BadFile("a.csv", 1, "no column a\nb\x1b[31m").reject.reason == "no column a b\\x1b[31m"
 
 
 def test_an_id_field_asked_for_must_be_there(tmp_path: Path) -> None:

@@ -74,9 +74,14 @@ def write_json(path: str | os.PathLike[str], value: Any, *, durable: bool = True
     An object gets a first member ``checksum``, the crc32c of all that follows its line, which ``read_json`` verifies and
     takes out again (``checked=False``: none, for files whose members others lay down)."""
     text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-    if checked and text.startswith(b"{\n"):
-        text = b'{\n "checksum": "crc32c:%08x",\n' % google_crc32c.value(text[2:]) + text[2:]
-    write_bytes(path, text, durable=durable)
+    write_bytes(path, with_checksum(text) if checked else text, durable=durable)
+
+
+def with_checksum(text: bytes) -> bytes:
+    """JSON with the first member ``checksum``; what is no object with a line break behind its brace stays as it is."""
+    if not text.startswith(b"{\n"):
+        return text
+    return b'{\n "checksum": "crc32c:%08x",\n' % google_crc32c.value(text[2:]) + text[2:]
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:

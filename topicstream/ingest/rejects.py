@@ -30,6 +30,9 @@ class Reject:
     reason: str
     start: bytes
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", one_line(self.reason))  # it may quote the file
+
     def as_json(self) -> dict[str, Any]:
         """The object of one line of ``rejects.jsonl``; bytes that are not UTF-8 are written as \\xNN."""
         text = self.start.decode("utf-8", "backslashreplace")
@@ -55,4 +58,4 @@ class Rejects:
         if self.stop:
             where = f"{file}:{line}" if line else file
             raise InputError(f"{where}: {reason} (--on-error skip leaves such records out)")
-        self.records.append(Reject(file, line, one_line(reason), bytes(start[:SHOWN_BYTES])))
+        self.records.append(Reject(file, line, reason, bytes(start[:SHOWN_BYTES])))
