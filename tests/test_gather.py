@@ -12,6 +12,7 @@ import pytest
 from tests.planted import draw
 from tests.planted import store as corpus_store
 from topicstream import train
+from topicstream.kernels import gather as module
 from topicstream.kernels.gather import append, gather, highest, narrow, root, scatter, squeeze, widen
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.simd import load, splat, store
@@ -69,6 +70,36 @@ def digest():
     given = arrays()
     exercise(*given)
     return [a.tobytes().hex() for a in given]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_one_instruction_and_single_loads_are_the_same_bits(monkeypatch, fast):
+    monkeypatch.setattr(module, "_fast", lambda context: fast)
+    found = arrays()
+    kernel(cache=False)(exercise.py_func)(*found)
+    assert [a.tobytes().hex() for a in found] == digest()
+
+
+def test_equal_places_keep_the_last_lane(monkeypatch):
+    for fast in (True, False):
+        monkeypatch.setattr(module, "_fast", lambda context, fast=fast: fast)
+        found = arrays()
+        found[1][1:] = np.repeat(np.arange(8, dtype=np.uint16), 2)
+
+        @kernel(cache=False)
+        def put(table, at, values):
+            scatter(table, 0, at, 1, load(values, 0))
+
+        values = np.arange(16, dtype=np.float32)
+        put(found[0], found[1], values)
+        np.testing.assert_array_equal(found[0][:8], values[1::2])
+
+
+def test_single_loads_on_amd_and_without_avx512():
+    assert module.one_instruction("sapphirerapids", "+avx2,+avx512f,+avx512vl")
+    assert not module.one_instruction("znver5", "+avx2,+avx512f,+avx512vl")
+    assert not module.one_instruction("sapphirerapids", "+avx2,-avx512f")
+    assert not module.one_instruction("generic", "")
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="chooses among x86 processors")

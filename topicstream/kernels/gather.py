@@ -1,9 +1,10 @@
 """Vectors of 16 float32 from and to scattered places, and to and from small integers (more of ``kernels.simd``).
 
-numba does not vectorise indexed loads and stores.  They are 16 single loads and stores here, from and into the lanes of a
-register: ``llvm.masked.gather`` and ``llvm.masked.scatter`` become one AVX-512 instruction each, but one that the processor
-takes apart again and that nothing else runs beside; the sweep of ``kernels.sparse_messages`` took 70 ns a cell with them
-and 59 with these (K = 100; AMD, Zen 5), and without AVX-512 they are the same code.
+numba does not vectorise indexed loads and stores.  ``llvm.masked.gather`` and ``llvm.masked.scatter`` become one AVX-512
+instruction each.  AMD's processors take it apart again and run nothing else beside it, so there, and where there is no
+AVX-512, they are 16 single loads and stores, from and into the lanes of a register.  The same bits either way.  A cell of the
+sweep of ``kernels.sparse_messages`` took, with instructions and with single ones: Intel, Sapphire Rapids, 67 and 76 ns (K =
+100), 78 and 92 (500), 100 and 120 (2000); AMD, Zen 5, 70 and 59 (K = 100).
 
 ``gather(array, i, topics, at)``      array[i + topics[at]], ..., array[i + topics[at + 15]];  topics: uint16
 ``scatter(array, i, topics, at, v)``  the reverse; equal topics: the last lane stays
@@ -30,6 +31,7 @@ from topicstream.kernels.simd import WIDTH, Float32x16, vector
 _F32, _I64, _I32, _I16 = ir.FloatType(), ir.IntType(64), ir.IntType(32), ir.IntType(16)
 _FLOATS = ir.VectorType(_F32, WIDTH)
 _INTS = ir.VectorType(_I32, WIDTH)
+_MASK = ir.VectorType(ir.IntType(1), WIDTH)
 
 
 _intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
@@ -59,6 +61,37 @@ def _store(context: Any, builder: Any, array_type: Any, array: Any, at: Any, val
     builder.store(value, builder.bitcast(pointer, value.type.as_pointer()), align=align)
 
 
+class _Addresses(ir.instructions.Instruction):
+    """Vector of the addresses pointer[lanes[j]] of floats, which llvmlite's own builder has no word for."""
+
+    def __init__(self, parent: Any, pointer: Any, lanes: Any) -> None:
+        super().__init__(parent, ir.VectorType(ir.PointerType(), WIDTH), "getelementptr", [pointer, lanes], name="")
+
+    def descr(self, buf: list[str]) -> None:
+        pointer, lanes = (f"{o.type} {o.get_reference()}" for o in self.operands)
+        buf.append(f"getelementptr float, {pointer}, {lanes}\n")
+
+
+def one_instruction(processor: str, features: str) -> bool:
+    """Whether a gather and a scatter are one instruction each on LLVM's ``processor`` with ``features`` ("+avx512f,..."),
+    and a fast one."""
+    return "+avx512f" in features.split(",") and not processor.startswith("znver")
+
+
+def _fast(context: Any) -> bool:
+    _, processor, features = context.codegen().magic_tuple()  # what the cache of compiled kernels is kept by, too
+    return one_instruction(processor, features)
+
+
+def _places(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """The addresses of ``_lanes`` as a vector."""
+    numbers = builder.zext(_load(context, builder, sig.args[2], args[2], args[3], _I16, 2), _INTS)
+    start = _address(context, builder, sig.args[0], args[0], args[1])
+    found = _Addresses(builder.block, start, numbers)
+    builder._insert(found)
+    return found
+
+
 def _lanes(context: Any, builder: Any, sig: Any, args: Any) -> list[Any]:
     """Addresses of args[0][args[1] + args[2][args[3] + lane]] for the 16 lanes."""
     start = _address(context, builder, sig.args[0], args[0], args[1])
@@ -77,6 +110,10 @@ def gather(typing_context, array, i, topics, at):
         return None
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if _fast(context):
+            rest = [_I32(4), ir.Constant(_MASK, [True] * WIDTH), ir.Constant(_FLOATS, ir.Undefined)]
+            where = _places(context, builder, sig, args)
+            return _call(builder, "llvm.masked.gather.v16f32.v16p0", _FLOATS, [where, *rest])
         v = ir.Constant(_FLOATS, ir.Undefined)
         for lane, place in enumerate(_lanes(context, builder, sig, args)):
             v = builder.insert_element(v, builder.load(place, align=4), _I32(lane))
@@ -92,6 +129,10 @@ def scatter(typing_context, array, i, topics, at, value):
         return None
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if _fast(context):
+            rest = [_places(context, builder, sig, args), _I32(4), ir.Constant(_MASK, [True] * WIDTH)]
+            _call(builder, "llvm.masked.scatter.v16f32.v16p0", ir.VoidType(), [args[4], *rest])
+            return context.get_dummy_value()
         for lane, place in enumerate(_lanes(context, builder, sig, args)):
             builder.store(builder.extract_element(args[4], _I32(lane)), place, align=4)
         return context.get_dummy_value()
