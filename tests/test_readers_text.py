@@ -138,6 +138,18 @@ def test_json_lines_odd_but_good(tmp_path: Path) -> None:
     assert got.meta["date"][1:] == [None, "2001", None]
 
 
+def test_bad_records_are_told_of_in_the_order_of_the_file(tmp_path: Path) -> None:
+    """Numbers that Python does not take and bytes that are not UTF-8 are found behind the rest."""
+    digits = b"9" * 5000
+    lines = [b'{"text":"a"}', b'{"id":%s,"text":"b"}' % digits, b'{"id":"\xff","text":"c"}', b"{", b'{"text":"d"}']
+    path = write(tmp_path / "a.jsonl", b"\n".join([*lines, b'{"text":"e","labels":[%s]}' % digits, b"]"]))
+    read = Read(path, on_error="skip")
+    assert [r.line for r in read.rejects] == [2, 3, 4, 6, 7]
+    assert read.texts == ["a", "d"]
+    with pytest.raises(InputError, match=r"a\.jsonl:2: not JSON"):
+        Read(path)
+
+
 def test_json_lists_and_separated_strings(tmp_path: Path) -> None:
     rows = ['{"text":"a","by":["X Y","Z"]}', '{"text":"b","by":"P; Q ;"}', '{"text":"c"}', '{"text":"d","by":[1,null]}']
     got = Read(write(tmp_path / "a.jsonl", "\n".join(rows)), meta={"authors": "by"})

@@ -137,7 +137,7 @@ def words_of_pairs(source: Source, options: ReadOptions, first: int) -> pa.Large
 
 def parse_pairs(piece: Piece, options: ReadOptions, *, ldac: bool) -> tuple[CountRun, Rejects]:
     """The documents of some lines; ``piece.about`` is (number of words, number of the first)."""
-    rejects = Rejects(options.stop)
+    rejects = Rejects()
     n_words, first = piece.about
     data = as_array(piece.data)
     starts, ends = lines_of(data)

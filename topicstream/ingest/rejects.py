@@ -33,6 +33,11 @@ class Reject:
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", one_line(self.reason))  # it may quote the file
 
+    def error(self) -> InputError:
+        """What ``--on-error fail`` ends with."""
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return InputError(f"{where}: {self.reason} (--on-error skip leaves such records out)")
+
     def as_json(self) -> dict[str, Any]:
         """The object of one line of ``rejects.jsonl``; bytes that are not UTF-8 are written as \\xNN."""
         text = self.start.decode("utf-8", "backslashreplace")
@@ -41,12 +46,11 @@ class Reject:
 
 @dataclass
 class Rejects:
-    """The bad records of one piece.  ``stop=True`` (``--on-error fail``) raises InputError at the first.
+    """The bad records of one piece.
 
     ``notes`` counts what is odd but not bad (``records without abstract``), for the summary.
     """
 
-    stop: bool = True
     records: list[Reject] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
 
@@ -54,8 +58,5 @@ class Rejects:
         return len(self.records)
 
     def add(self, file: str, line: int, reason: str, start: bytes = b"") -> None:
-        """Report one bad record; InputError ``file:line: reason`` under ``stop``."""
-        if self.stop:
-            where = f"{file}:{line}" if line else file
-            raise InputError(f"{where}: {reason} (--on-error skip leaves such records out)")
+        """Report one bad record."""
         self.records.append(Reject(file, line, reason, bytes(start[:SHOWN_BYTES])))

@@ -43,14 +43,14 @@ class Task:
         if self.error is not None:
             raise self.error
         if self.piece.data is None:
-            run, rejects = empty_run(self.reader.kind), Rejects(self.options.stop)
+            run, rejects = empty_run(self.reader.kind), Rejects()
         else:
             run, rejects = self.reader.parse(self.piece, self.options)
-        if self.piece.rejects:
-            kept = Rejects(self.options.stop)
-            for r in self.piece.rejects:
-                kept.add(r.file, r.line, r.reason, r.start)
-            rejects = Rejects(rejects.stop, kept.records + rejects.records, rejects.notes)
+        rejects.records[:0] = self.piece.rejects
+        if len({r.file for r in rejects.records}) == 1:  # what a reader looks at twice it reports behind the rest
+            rejects.records.sort(key=lambda r: r.line)
+        if self.options.stop and rejects.records:
+            raise rejects.records[0].error()
         return run, rejects
 
 

@@ -76,7 +76,7 @@ def split_triples(source: Source, options: ReadOptions, header: Header, rest: by
 
 def parse_triples(piece: Piece, options: ReadOptions) -> tuple[CountRun, Rejects]:
     """The documents first..last of a piece, those without a cell included."""
-    rejects = Rejects(options.stop)
+    rejects = Rejects()
     h: Header = piece.about
     data = as_array(piece.data)
     most = count_lines(piece.data) + 1

@@ -50,7 +50,7 @@ class Csv:
         return cut(source, options, place, about=header, line=1 + head.count(b"\n", 0, end), one_line=False)
 
     def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
-        rejects = Rejects(options.stop)
+        rejects = Rejects()
         header: Header = piece.about
         wanted = wanted_fields(piece.name, header, options)
         slots = np.full(len(header.names), -1, np.int64)

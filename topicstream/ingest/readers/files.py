@@ -48,7 +48,7 @@ class Files:
             yield Piece(source.name, source.key, group, 0, record)
 
     def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
-        rejects = Rejects(options.stop)
+        rejects = Rejects()
         names, keys, texts = [], [], []
         for path, key in piece.data:
             try:

@@ -67,7 +67,7 @@ class JsonLines:
         return cut(source, options, last_line_break)
 
     def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
-        rejects = Rejects(options.stop)
+        rejects = Rejects()
         id_name = options.id_field or "id"
         names = list(dict.fromkeys([*options.text_fields, id_name, *options.meta.values()]))
         seen = Scanned.of(piece, names)

@@ -22,7 +22,7 @@ class Lines:
         return cut(source, options, last_line_break)
 
     def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
-        rejects = Rejects(options.stop)
+        rejects = Rejects()
         data = as_array(piece.data)
         starts, ends = lines_of(data)
         numbers = piece.line + np.arange(len(starts), dtype=np.int64)

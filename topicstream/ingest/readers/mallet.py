@@ -51,7 +51,7 @@ class Mallet:
         return cut(source, options, last_line_break)
 
     def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
-        rejects = Rejects(options.stop)
+        rejects = Rejects()
         data = as_array(piece.data)
         starts, ends = lines_of(data)
         spans = np.empty((len(starts), 3, 2), np.int64)

@@ -38,7 +38,7 @@ class Parquet:
             yield from _batches(source, whole, options)
 
     def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
-        rejects = Rejects(options.stop)
+        rejects = Rejects()
         batch: pa.RecordBatch = piece.data
         rows = np.arange(len(batch), dtype=np.int64) + piece.record + 1
         bad: dict[int, str] = {}

@@ -98,7 +98,7 @@ class PubMed:
             raise BadFile(source.name, line, f"ends in the middle of the XML ('{start}'); get the file again")
 
     def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
-        rejects = Rejects(options.stop)
+        rejects = Rejects()
         found: list[tuple[int, Citation]] = []
         deleted: list[str] = []
         line = piece.line

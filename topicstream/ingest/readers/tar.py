@@ -56,7 +56,7 @@ class Tar:
             yield Piece(source.name, source.key, group, 0, record, None, rejects)
 
     def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
-        rejects = Rejects(options.stop)
+        rejects = Rejects()
         keys = [name for name, _ in piece.data]
         texts = [to_utf8(data, options.encoding) for _, data in piece.data]
         return documents([f"{piece.name}/{key}" for key in keys], keys, texts, rejects), rejects
