@@ -48,26 +48,46 @@ def scatter_rows(table, first_row, arena, vocabs, lo, hi, factor, n_w, change, w
 
 
 @kernel
+def row_sum(acc):
+    """Sum of a float64 row in eight running sums (one waits for itself: four times as long), and whether a sign is set."""
+    signs = np.int64(0)
+    bits = acc.view(np.int64)
+    for k in range(len(acc)):
+        signs |= bits[k]
+    even = len(acc) - len(acc) % 8
+    a = b = c = d = e = f = g = h = 0.0
+    for k in range(0, even, 8):
+        a += acc[k]
+        b += acc[k + 1]
+        c += acc[k + 2]
+        d += acc[k + 3]
+        e += acc[k + 4]
+        f += acc[k + 5]
+        g += acc[k + 6]
+        h += acc[k + 7]
+    for k in range(even, len(acc)):
+        a += acc[k]
+    return ((a + b) + (c + d)) + ((e + f) + (g + h)), signs < 0
+
+
+@kernel
 def hold_row(acc, mass, worst):
     """Clip negatives of one float64 row and scale it to sum to ``mass`` exactly; record what had to be corrected."""
-    low = 0.0
-    total = 0.0
-    for k in range(len(acc)):
-        total += acc[k]
-        low = min(low, acc[k])
+    total, negative = row_sum(acc)
     if not np.isfinite(total):
         worst[2] = 1.0
         return
     if mass <= 0.0:
         return
     worst[0] = max(worst[0], abs(total / mass - 1.0))
-    if low < 0.0:
-        worst[1] = min(worst[1], low / mass)
-        total = 0.0
+    if negative:
+        low = 0.0
         for k in range(len(acc)):
+            low = min(low, acc[k])
             if acc[k] < 0.0:
                 acc[k] = 0.0
-            total += acc[k]
+        worst[1] = min(worst[1], low / mass)
+        total, negative = row_sum(acc)
     if total > 0.0:
         scale = mass / total
         for k in range(len(acc)):
