@@ -2,6 +2,8 @@
 # make test    set up, then run the tests
 # make bounds  the tests again with every index of a kernel checked (ten minutes more: all kernels are compiled anew)
 # make lint    ruff and mypy
+# make docs    build the documentation into build/docs, without a warning
+# make package  build wheel and sdist, install the wheel into an environment of its own and run it
 # make peers   install the programs we compare with into an environment of their own
 # make bench   measure, side by side, and print the tables of scripts/BENCHMARKS.md (FULL=1: full sizes)
 
@@ -10,11 +12,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PEERS  := .peers
 
-.PHONY: setup demo test bounds lint peers bench clean
+.PHONY: setup demo test bounds lint docs package peers bench clean
 
 setup: $(VENV)/ready
 
 $(VENV)/ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("topicstream needs Python 3.11 or later and %s is %d.%d: make PYTHON=python3.11 (or later) setup" % (sys.executable, v[0], v[1]))'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
@@ -37,6 +40,19 @@ bounds: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy topicstream
+
+docs: setup
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+
+package: setup
+	rm -rf build/dist build/clean
+	$(BIN)/python -m pip install --quiet build
+	$(BIN)/python -m build --outdir build/dist . > build/package.log || { cat build/package.log; exit 1; }
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet build/dist/*.whl
+	printf '{"text": "a wheel is installed"}\n{"text": "and a wheel is tried"}\n' > build/clean/two.jsonl
+	cd build/clean && bin/topics ingest two.jsonl --min-df 1 --heldout 0 -q && bin/topics train -K 2 --passes 2 -q && bin/topics report -q && bin/topics show --words 3
 
 $(PEERS)/ready:
 	$(PYTHON) -m venv $(PEERS)

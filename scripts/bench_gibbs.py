@@ -44,7 +44,7 @@ def run(store: Path, model: Path, algo: str, topics: int, passes: int, **given: 
 
 
 def nips(data: Path, work: Path) -> Path:
-    """The NIPS corpus of paper 004's figures (its first 12 volumes)."""
+    """The NIPS corpus of Yao, Mimno & McCallum 2009's figures (its first 12 volumes)."""
     out = work / "nips12.zarr"
     if not out.exists():
         ingest(data / "nips12" / "docword.txt.gz", out=out, heldout="10%", mem_limit="2G")

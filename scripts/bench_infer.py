@@ -1,4 +1,4 @@
-"""Measure ``topics infer``: speed and quality beside tomotopy's infer, the methods of paper 004, memory.
+"""Measure ``topics infer``: speed and quality beside tomotopy's infer, the methods of Yao, Mimno & McCallum 2009, memory.
 
     python scripts/bench_infer.py [speed] [quality] [memory] --data ../shared/data --peers PEERS/bin/python
 
@@ -6,7 +6,7 @@ speed    acl (titles and abstracts): tomotopy learns topics from nine documents 
          which a fifth of the words is hidden; the same topics as a model of ours.  Perplexity of the hidden words in the
          tenth documents, which no one learned from
 quality  nips12, K = 70, 7:3: cosine, KL(Gibbs2 || method) and F1 of the topics that make 80 % of theta, each method against
-         joint Gibbs (Gibbs2 of paper 004, Fig. 3), and CPU seconds
+         joint Gibbs (Gibbs2 of Yao, Mimno & McCallum 2009, Fig. 3), and CPU seconds
 memory   what a process holds above its model while a corpus of made-up abstracts goes through: beside the library's call
          in a process that has opened the model (and loaded the kernels) before, the command from its start to its end
 
@@ -36,7 +36,7 @@ from topicstream.evaluation.keys import corpus_vocabulary, document_keys, word_k
 from topicstream.inference.documents import Documents
 from topicstream.inference.infer import KEPT, MAPPED, Source, make
 from topicstream.inference.method import Rows
-from topicstream.ingest.pipeline import ingest
+from topicstream.ingestion.pipeline import ingest
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, uniform
 from topicstream.model.topic_model import TopicModel
@@ -56,6 +56,7 @@ def held(first="VmRSS"):
 OURS = (
     HELD
     + """
+from pathlib import Path
 import topicstream
 from topicstream.model.topic_model import TopicModel
 
@@ -67,13 +68,13 @@ store, model, out, options = json.loads(sys.argv[1])
 model = TopicModel.open(model)
 opened = held()
 if warm := options.pop("warm"):
-    topicstream.infer(warm, model, out=out, force=True, **options)
+    topicstream.infer(model, Path(warm), out=out, force=True, **options)
 loaded = held()
 peak, done = held(), threading.Event()
 watcher = threading.Thread(target=watch)
 watcher.start()
 cpu = time.process_time()
-s = topicstream.infer(store, model, out=out, force=True, **options)
+s = topicstream.infer(model, Path(store), out=out, force=True, **options)
 cpu = time.process_time() - cpu
 done.set()
 watcher.join()

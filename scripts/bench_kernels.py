@@ -19,7 +19,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Key, Out, Rows, Scratch, Shape, padded
-from topicstream.training.tables import aligned_zeros
+from topicstream.tables.dense import aligned_zeros
 
 WORDS, DOCUMENT_CELLS, BLOCKS = 141_043, 58, 480
 

@@ -8,9 +8,9 @@ few passes); FULL=1 takes the issue's.  Every figure is appended to FOLDER/messa
 again: a long table may be stopped and carried on, or be made in pieces (--only takes some of the engines) and printed at
 the end.  CPU seconds compare where the machine has other load; seconds by the clock do not.
 
-    memory     block memory planned and written, and peak resident memory (paper 000, Table 2)
-    curves     held-out perplexity and time a pass of each algorithm (paper 000, Fig. 4-6)
-    schedules  six schedules against their mean (paper 001, Fig. 12)
+    memory     block memory planned and written, and peak resident memory (Zeng, Liu & Cao 2012, Table 2)
+    curves     held-out perplexity and time a pass of each algorithm (Zeng, Liu & Cao 2012, Fig. 4-6)
+    schedules  six schedules against their mean (Zeng, Cheung & Liu 2013, Fig. 12)
     sweep      the sparse-L kernel by itself: CPU nanoseconds a cell, with and without AVX-512
     quality    sparse-L against dense belief propagation, by prior
     time       seconds to another program's perplexity (needs --peers)
@@ -146,9 +146,9 @@ def kept(work: Path, path: Path, algo: str, topics: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=work) as folder:
         model = Path(folder) / "model"
         code = (
-            "import sys; from topicstream.training.loop import train; from topicstream.training.progress "
-            "import Progress; train(sys.argv[1], sys.argv[2], algo=sys.argv[3], topics=int(sys.argv[4]), "
-            "passes=1, tol=0, threads=2, progress=Progress(-1))"
+            "import sys; from topicstream.training.loop import train; "
+            "train(sys.argv[1], sys.argv[2], algo=sys.argv[3], topics=int(sys.argv[4]), "
+            "passes=1, tol=0, threads=2, progress=False)"
         )
         subprocess.run([sys.executable, "-c", code, str(path), str(model), algo, str(topics)], check=True)
         written = sum(f.stat().st_size for f in (model / "work").glob("memory-*.bin"))
@@ -207,7 +207,7 @@ def plot(name: str, drawn: dict[str, list[tuple[int, float, float]]], file: Path
 def schedules(work: Work) -> None:
     passes = work.count("", 30)
     heading(
-        "Six schedules against their mean (paper 001, Fig. 12)",
+        "Six schedules against their mean (Zeng, Cheung & Liu 2013, Fig. 12)",
         f"Held-out perplexity after {passes} passes less the mean of the six; alpha = beta = 0.01; mean of {work.seeds} seed(s).",
     )
     rows = []

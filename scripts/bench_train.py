@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,9 @@ from topicstream.corpus.format import KINDS, chunk_path
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import heldout_perplexity
 from topicstream.model.topic_model import TopicModel
+from topicstream.progress import Shown as Progress
 from topicstream.training.heldout import HeldOut
 from topicstream.training.loop import train
-from topicstream.training.progress import Progress
 from topicstream.training.saver import Saver
 
 HERE = Path(__file__).parent
@@ -99,8 +100,8 @@ class Forgetting(Progress):
         rows = [b["rows"][0] for b in corpus.part()["blocks"]]
         self._files = [chunk_path(store, "train", kind, row) for row in rows for kind in KINDS]
 
-    def end_pass(self, record: dict[str, Any]) -> None:
-        super().end_pass(record)
+    def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
+        super().end_pass(record, passes)
         for path in self._files:
             fd = os.open(path, os.O_RDONLY)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -205,12 +206,12 @@ class Meter(Progress):
         super().__init__(-1)
         self.passes: dict[int, float] = {}
 
-    def begin_pass(self, number: int, passes: int, cells: int) -> None:
-        super().begin_pass(number, passes, cells)
-        self._at = time.process_time()
+    def step(self, what: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
+        if done == 0:
+            self._at = time.process_time()
 
-    def end_pass(self, record: dict[str, Any]) -> None:
-        super().end_pass(record)
+    def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
+        super().end_pass(record, passes)
         self.passes[record["pass"]] = time.process_time() - self._at
 
     def judged(self, judge: Any, *given: Any) -> Any:

@@ -33,7 +33,7 @@ from measure import full, heading, table
 
 import topicstream
 from topicstream.evaluation.completion import score_model
-from topicstream.training.progress import Progress
+from topicstream.progress import Shown as Progress
 
 
 def parts_by_date(source: Path, every: int, parts: int, folder: Path) -> list[tuple[Path, str, int]]:

@@ -1,4 +1,4 @@
-"""Sparse-L against dense, and the variational engines against each other (paper 002, Fig. 3 and 4).  Markdown on stdout.
+"""Sparse-L against dense, and the variational engines against each other (Hughes & Sudderth 2016, Fig. 3 and 4).  Markdown on stdout.
 
     python scripts/bench_variational.py CORPUS.zarr [...]        a few minutes
     FULL=1 python scripts/bench_variational.py CORPUS.zarr [...] K up to 800, every L, 50 passes of VB

@@ -20,11 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fuzz_inputs import Target
+from fuzz_values import value_targets
 
 from topicstream.durable import with_checksum
 from topicstream.errors import TopicsError
-from topicstream.ingest.reader import ReadOptions
-from topicstream.ingest.tasks import pieces
+from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.tasks import pieces
 from topicstream.tokens.documents import TextRun
 
 
@@ -59,7 +60,7 @@ def checked(line: TopicsError) -> None:
     assert text and "\n" not in text, f"an error of several lines: {text!r}"
 
 
-def reader(folder: Path, name: str, file: str, seeds: list[bytes], words: list[bytes], **fixed: Any) -> Target:
+def reader(folder: Path, name: str, file: str, seeds: list[bytes], marks: list[bytes], /, **fixed: Any) -> Target:
     """A reader at a file of that name."""
     path = folder / file
 
@@ -73,7 +74,7 @@ def reader(folder: Path, name: str, file: str, seeds: list[bytes], words: list[b
         }
         look(path, ReadOptions(**{**varied, **fixed}))
 
-    return Target(name, seeds, words, run)
+    return Target(name, seeds, marks, run)
 
 
 TEXTS = [
@@ -161,7 +162,7 @@ def readers(folder: Path) -> list[Target]:
     svm = b"1 1:2 3:1 # doc\n-1 2:7 5:1\n0 qid:3 1:0.5\n"
     mallet = b"d1 en the quick brown fox\nd2 x \xc3\xbcber\n\nd3 y\n"
     (folder / "words.txt").write_text("alpha\nbeta\ngamma\ndelta\nepsilon\n")
-    counts = {"vocab": str(folder / "words.txt")}
+    counts = {"words": str(folder / "words.txt")}
     lines = "\n".join(TEXTS).encode()
     made = [
         reader(folder, "lines", "f.txt", [lines, lines.replace(b"\n", b"\r\n")], [b"\r\n", b"\x00"], format="lines"),
@@ -199,8 +200,8 @@ def _zstd(data: bytes) -> bytes:
 def make_store(folder: Path) -> tuple[Path, Path]:
     """A small store with removed documents, and a model."""
     import topicstream
+    from topicstream.progress import Shown as Progress
     from topicstream.training.loop import train
-    from topicstream.training.progress import Progress
 
     rng = random.Random(4)
     for name, first in (("a", 0), ("b", 150)):
@@ -335,13 +336,14 @@ def openers(folder: Path) -> list[Target]:
     record = read_json(model / "training.json")
 
     def settings() -> None:
-        from topicstream.training.record import Record
+        from topicstream.training.record import RECORDED, Record
 
-        same_or_refuse(model, Record(**{k: v for k, v in record.items() if k != "schema"}))
+        rest = {k: v for k, v in record.items() if k != "schema" and k not in RECORDED}
+        same_or_refuse(model, Record(settings={k: record[k] for k in RECORDED}, **rest))
 
     add("training.json", model / "training.json", settings, again=True)
     add("block memory", memory, memory_use(model, store, memory))
-    return made
+    return made + value_targets(folder, store, model)
 
 
 def memory_use(model: Path, store: Path, path: Path) -> Callable[[], object]:

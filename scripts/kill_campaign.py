@@ -31,7 +31,7 @@ from measure import heading, table
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
 from topicstream.model.topic_model import TopicModel
-from topicstream.retrain.align import read_ids
+from topicstream.retraining.align import read_ids
 from topicstream.training.checkpoint import content_hash
 
 TOPICS = [sys.executable, "-m", "topicstream.cli.main"]

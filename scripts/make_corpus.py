@@ -25,10 +25,10 @@ import pyarrow as pa
 
 from topicstream.corpus.documents import DocumentsWriter, places, schema_of
 from topicstream.corpus.format import PARTS
+from topicstream.corpus.id_hash import hash_ids
 from topicstream.corpus.writer import BlockWriter
 from topicstream.durable import write_json
-from topicstream.ingest.commit import file_entry, make_manifest, settle_arrays, summarise_parts
-from topicstream.ingest.identity import hash_ids
+from topicstream.ingestion.commit import file_entry, fingerprint, make_manifest, settle_arrays, summarise_parts
 from topicstream.kernels import rng
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.recipe import Recipe
@@ -220,7 +220,8 @@ def write_store(corpus: Corpus, out: Path, heldout: float) -> tuple[int, int]:
     settle_arrays(out, False, parts)
     cells, tokens = (sum(parts[p][k] for p in PARTS) for k in ("cells", "tokens"))
     manifest = make_manifest(
-        generation=1, weighted=False, words=W, vocabulary_hash=vocabulary.hash, parts=parts,
+        generation=1, weighted=False, words=W, vocabulary_hash=vocabulary.hash, parts=parts, axes={},
+        fingerprint=fingerprint(vocabulary.hash, parts, None),
         heldout={"asked": f"{100 * heldout:g}%", "threshold": f"{int(threshold):#018x}"},
         recipe=Recipe(), text=False, vocabulary={"training_documents": parts["train"]["docs"]},
         files={kind: file_entry(out, f"{kind}.parquet") for kind in ("vocab", "pruned")},

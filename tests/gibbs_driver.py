@@ -11,7 +11,7 @@ from topicstream.engines.base import Key, Out, PackedRows, Scratch, Shape, padde
 from topicstream.engines.gibbs.chain import Chain
 from topicstream.kernels.packed import topic_bits
 from topicstream.kernels.packed_table import gather_packed
-from topicstream.training.packed_rows import Piece
+from topicstream.tables.packed_rows import Piece
 
 
 def random_block(seed: int, docs: int, words: int, length: int) -> Block:

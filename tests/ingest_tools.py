@@ -87,8 +87,8 @@ def training_counts(store: Path) -> tuple[Counter[str], Counter[str]]:
 
 
 def digest(store: Path) -> str:
-    """sha256 of every file of a store, names included."""
+    """sha256 of every file of a store, names included; without the lock and the places of the inputs."""
     total = hashlib.sha256()
-    for path in sorted(p for p in store.rglob("*") if p.is_file() and p.name != ".lock"):
+    for path in sorted(p for p in store.rglob("*") if p.is_file() and p.name not in (".lock", ".inputs.json")):
         total.update(str(path.relative_to(store)).encode() + b"\0" + path.read_bytes())
     return total.hexdigest()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from topicstream.training.progress import Progress
+from topicstream.progress import Progress
 
 
 class Listening(Progress):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
-        super().__init__(-1)
         self.said: list[str] = []
 
     def say(self, line: str) -> None:
         self.said.append(line)
+
+    def end_pass(self, record: object, passes: int) -> None:
+        self.say(f"pass of {passes} at most: {record}")

@@ -65,25 +65,29 @@ class Driver:
         self.phi = target
         return self
 
+    def rows(self, block):
+        """Rows and totals as a visit of the block sees them."""
+        return {"phi": Rows(self.phi.astype(np.float32), block.vocab.astype(np.int64))}, {"phi": self.phi.sum(0)}
+
     def sweep(self, passes=1, seed=0):
-        """Passes over all blocks; returns training perplexity of the last."""
+        """Passes over all blocks; returns running perplexity of the last."""
         for _ in range(passes):
             self.pass_number += 1
             fresh, total = np.zeros_like(self.phi), {n: np.zeros(k) for n, k in self.engine.stats.items()}
             for b, block in enumerate(self.blocks):
-                base = self.phi.astype(np.float32)
-                rows = {"phi": Rows(base, block.vocab.astype(np.int64))}
-                totals, out = {"phi": self.phi.sum(0)}, self._out(block)
+                (rows, totals), out = self.rows(block), self._out(block)
                 before = {k: v.copy() for k, v in self.memory[b].items()}
                 key = Key(seed, self.pass_number)
                 self.engine.process(block, rows, totals, self.memory[b], self.params, key, out)
                 for k, v in before.items():
                     np.testing.assert_array_equal(v, self.memory[b][k])  # memory of the last visit is read-only
-                self._apply(fresh if self.engine.rule is Rule.REPLACE else self.phi, block, out.delta["phi"])
+                self._apply(
+                    fresh if self.engine.tables["phi"].rule is Rule.REPLACE else self.phi, block, out.delta["phi"]
+                )
                 self.memory[b] = {k: v.copy() for k, v in out.memory.items()}
                 for k, v in out.stats.items():
                     total[k] += v
-            if self.engine.rule is Rule.REPLACE:
+            if self.engine.tables["phi"].rule is Rule.REPLACE:
                 self.phi = fresh
             self.engine.end_pass(self.params, total, {"phi": self.phi.sum(0)})
         return float(np.exp(-total["loglik"][0] / total["tokens"][0]))

@@ -29,8 +29,45 @@ def draw(docs: int, words: int, topics: int, length: int, seed: int, alpha: floa
     return phi, np.array(indptr), np.concatenate(ids).astype(np.int32), np.concatenate(counts)
 
 
-def store(path: Path, indptr, words, counts, n_words: int, heldout: int = 0, weighted: bool = False) -> Path:
-    """Write a corpus store; the last ``heldout`` documents are set aside."""
+def sides(phi, indptr, words, counts, seed: int) -> dict[str, list[list[str]]]:
+    """Authors, labels and links of such documents, a list of names each: an author writes on one topic, a label is a topic
+    that has a fifth of the document or more, a link goes to a document of the same main topic.  One document in twenty has
+    no author, one in twenty no label, half have no link."""
+    rng = np.random.default_rng(seed)
+    topics, docs = len(phi), len(indptr) - 1
+    found: dict[str, list[list[str]]] = {"authors": [], "labels": [], "links": []}
+    mixed = np.zeros((docs, topics))
+    for d in range(docs):
+        cells = slice(indptr[d], indptr[d + 1])
+        theta = np.full(topics, 1 / topics)
+        for _ in range(30):
+            share = theta[:, None] * phi[:, words[cells]] + 1e-12
+            theta = (share / share.sum(0) * counts[cells]).sum(1)
+            theta /= max(theta.sum(), 1e-12)
+        mixed[d] = theta
+    main = mixed.argmax(1)
+    for d in range(docs):
+        strong = np.flatnonzero(mixed[d] >= 0.2)
+        wrote = [f"author {k}-{rng.integers(6)}" for k in strong] if rng.random() > 0.05 else []
+        found["authors"].append(wrote)
+        found["labels"].append([f"label {k}" for k in strong] if rng.random() > 0.05 else [])
+        like = np.flatnonzero(main == main[d])
+        found["links"].append([f"d{n}" for n in rng.choice(like, rng.integers(1, 4))] if rng.random() > 0.5 else [])
+    return found
+
+
+def store(
+    path: Path,
+    indptr,
+    words,
+    counts,
+    n_words: int,
+    heldout: int = 0,
+    weighted: bool = False,
+    lists: dict[str, list[list[str]]] | None = None,
+) -> Path:
+    """Write a corpus store; the last ``heldout`` documents are set aside.  lists: of each document, by the name of an axis;
+    document n is called ``dn``."""
     docs = len(indptr) - 1
     layout.create_arrays(path, weighted)
     parts = {}
@@ -58,5 +95,14 @@ def store(path: Path, indptr, words, counts, n_words: int, heldout: int = 0, wei
         "fingerprint": digest,
         "parts": parts,
     }
+    if lists is not None:
+        (path / "docs").mkdir()
+        places = [(p, b, r) for p in parts for b, e in enumerate(parts[p]["blocks"]) for r in range(e["docs"])]
+        columns = {name: pa.array(values, pa.list_(pa.large_string())) for name, values in lists.items()}
+        columns["id"] = pa.array([f"d{n}" for n in range(docs)], pa.large_string())
+        columns["part"] = pa.array([p for p, _, _ in places]).dictionary_encode()
+        columns |= {k: pa.array([p[i] for p in places], pa.int32()) for i, k in ((1, "block"), (2, "row"))}
+        pq.write_table(pa.table(columns), path / "docs" / "part-00000.parquet")
+        manifest |= {"docs": [{"file": "docs/part-00000.parquet"}], "columns": dict.fromkeys(lists, "list")}
     write_json(path / "manifest.json", manifest)
     return path

@@ -7,8 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from tests.planted import draw, store
-from topicstream.corpus import writer as writing
+from tests.small_store import planted, store
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
 from topicstream.parallel.rounds import Workers
@@ -18,10 +17,8 @@ from topicstream.training.ahead import StorageAhead
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """A store of several storage blocks."""
-    _, *cells = draw(300, 200, 4, length=40, seed=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "CELLS", 500)
-        made = Corpus.open(store(tmp_path_factory.mktemp("ahead") / "c.zarr", *cells, n_words=200))
+    counts, _ = planted(1, 300, 200, 4)
+    made = store(tmp_path_factory.mktemp("ahead") / "c.zarr", counts, counts[:0], blocks=12)
     assert len(made.part()["blocks"]) > 4
     return made
 
@@ -42,7 +39,7 @@ def test_every_block_once_in_any_order(corpus, threads, prefetch, monkeypatch):
     decoded: list[int] = []
     decode = Corpus.decode
 
-    def counted(self: Corpus, storage: int, heldout: bool = False):
+    def counted(self: Corpus, storage: int, heldout: bool = False, axes: tuple[str, ...] = ()):
         decoded.append(storage)
         return decode(self, storage, heldout)
 
@@ -71,7 +68,7 @@ def test_a_busy_pool_keeps_nobody_waiting(corpus):
 
 
 def test_damage_is_met_by_everybody(corpus, monkeypatch):
-    def broken(self: Corpus, storage: int, heldout: bool = False):
+    def broken(self: Corpus, storage: int, heldout: bool = False, axes: tuple[str, ...] = ()):
         raise StoreError(f"block {storage} is damaged")
 
     grid = corpus.grid()

@@ -10,10 +10,10 @@ from tests.planted import draw, store
 from topicstream.cli.main import run
 from topicstream.engines.base import Shape
 from topicstream.errors import DoesNotFit, TopicsError
+from topicstream.progress import Shown as Progress
 from topicstream.training import loop
 from topicstream.training.auto import choose, smallest
 from topicstream.training.loop import train
-from topicstream.training.progress import Progress
 
 SHORT = Shape(docs=1_000_000, words=50_000, cells=60_000_000, tokens=9e7, topics=100)
 LONG = Shape(docs=10_000, words=50_000, cells=5_000_000, tokens=9e6, topics=100)
@@ -31,11 +31,11 @@ def run_of(folder):
 
 
 def test_short_documents_get_fewer_active_topics_and_priors_are_learned():
-    short, long = (choose(shape, {}, 1 << 50) for shape in (SHORT, LONG))
+    short, long = (choose(shape, {}) for shape in (SHORT, LONG))
     assert short.algo == long.algo == "sparse-bp"
     assert (short.options["sparsity"], long.options["sparsity"]) == (16, 32)
     assert short.options["learn_priors"] and "16 active topics" in short.why and "learning its priors" in short.why
-    assert choose(SHORT, {"sparsity": 64}, 1 << 50).options["sparsity"] == 64
+    assert choose(SHORT, {"sparsity": 64}).options["sparsity"] == 64
 
 
 @pytest.mark.parametrize(
@@ -44,16 +44,24 @@ def test_short_documents_get_fewer_active_topics_and_priors_are_learned():
      ({"alpha": None, "beta": None, "learn_priors": None}, True), ({"learn_priors": False}, False)],
 )  # fmt: skip
 def test_priors_that_are_given_stay(given, learned):
-    choice = choose(LONG, given, 1 << 50)
+    choice = choose(LONG, given)
     assert choice.options["learn_priors"] is learned and choice.options.get("alpha") == given.get("alpha")
     assert ("learning" in choice.why) is learned
 
 
-def test_without_disk_the_engine_that_stores_no_messages():
-    choice = choose(SHORT, {}, 1 << 30)
-    assert choice.algo == "atbp" and "sparsity" not in choice.options and choice.options["learn_priors"]
-    other = smallest(choose(SHORT, {"alpha": 0.2}, 1 << 50))
+def test_the_smallest_engine_keeps_what_was_said():
+    other = smallest(choose(SHORT, {"alpha": 0.2}))
     assert other.algo == "atbp" and other.options == {"alpha": 0.2, "learn_priors": False}
+
+
+def test_free_disk_does_not_decide(corpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(loop, "free_disk", lambda folder, force: 1000)
+    line = ["train", "--corpus", str(corpus), "--model", str(tmp_path / "model"), "-K", "4", "--passes", "1"]
+    assert run(line) == 5
+    said = capsys.readouterr().err
+    assert "--algo atbp" in said and "--allow-smaller" in said and not (tmp_path / "model").exists()
+    with pytest.raises(DoesNotFit, match="atbp"):
+        train(corpus, tmp_path / "model", topics=4, allow_smaller=True, progress=QUIET)  # tried, and too large as well
 
 
 def test_a_run_goes_on_with_what_was_chosen_for_it(corpus, tmp_path):
@@ -90,7 +98,8 @@ def test_from_the_command_line(corpus, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_where_memory_does_not_hold_the_best(corpus, tmp_path, monkeypatch, force):
+@pytest.mark.parametrize("more", [{"mem_limit": "2G"}, {"allow_smaller": True}])
+def test_where_memory_does_not_hold_the_best(corpus, tmp_path, monkeypatch, force, more):
     """Also with --force over an older run."""
     real = loop.make_plan
 
@@ -102,5 +111,8 @@ def test_where_memory_does_not_hold_the_best(corpus, tmp_path, monkeypatch, forc
     if force:
         train(corpus, tmp_path / "model", topics=4, passes=1, progress=QUIET)
     monkeypatch.setattr(loop, "make_plan", plan)
-    train(corpus, tmp_path / "model", topics=4, passes=2, tol=0.0, force=force, progress=QUIET)
+    same = {"topics": 4, "passes": 2, "tol": 0.0, "force": force, "progress": QUIET}
+    with pytest.raises(DoesNotFit, match="--allow-smaller"):
+        train(corpus, tmp_path / "model", **same)
+    train(corpus, tmp_path / "model", **same, **more)
     assert run_of(tmp_path / "model")["engine"] == "atbp"

@@ -13,8 +13,8 @@ import pytest
 from tests.planted import draw, store
 from topicstream.durable import lock
 from topicstream.errors import Busy, DoesNotFit
+from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
-from topicstream.training.progress import Progress
 
 
 @pytest.mark.parametrize("cache", ["empty", "none"])

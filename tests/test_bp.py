@@ -59,7 +59,7 @@ def test_async_is_the_twin_in_the_papers_order(kind):
     x = corpus()
     mu = random_messages(x)
     driver = driver_at(kind, x, mu)
-    assert driver.engine.rule is Rule.ADD
+    assert driver.engine.tables["phi"].rule is Rule.ADD
     for _ in range(3):
         driver.sweep()
         mu = twin.asynchronous(x, mu, 0.3, 0.02, kind)
@@ -74,7 +74,7 @@ def test_sync_is_the_twin_however_blocks_are_cut(kind, cuts):
     x = corpus()
     mu = random_messages(x)
     driver = driver_at(kind, x, mu, cuts, schedule="sync")
-    assert driver.engine.rule is Rule.REPLACE
+    assert driver.engine.tables["phi"].rule is Rule.REPLACE
     for _ in range(3):
         driver.sweep()
         mu = twin.synchronous(x, mu, 0.3, 0.02, kind)

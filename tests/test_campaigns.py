@@ -44,6 +44,13 @@ def test_read_only_folders_and_full_disks():
     assert len(rows) == 2 or "skipped" in done.stderr
 
 
+def test_foreign_files_and_folders():
+    words = ["d.wip", "the corpus", "m.update", "hard link", "topics-2", "train: folders of theirs"]
+    done, rows = campaign("foreign", "--only", *words)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert len(rows) >= 12 and all(row[1] == "nothing lost" for row in rows)
+
+
 def test_memory():
     with memory_cgroup(1 << 30):
         pass  # skips where none can be made
@@ -60,7 +67,7 @@ def test_memory():
         )
 
 
-@pytest.mark.parametrize("name", ["fuzz", "fault", "memory"])
+@pytest.mark.parametrize("name", ["foreign", "fuzz", "fault", "memory"])
 def test_the_campaigns_say_what_they_do(name):
     done = subprocess.run(
         [sys.executable, str(SCRIPTS / f"{name}_campaign.py"), "--help"], capture_output=True, text=True, check=False

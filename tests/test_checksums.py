@@ -15,7 +15,7 @@ from topicstream.corpus.format import metadata_problems
 from topicstream.corpus.reader import Corpus
 from topicstream.durable import read_json, read_sealed, sealed_line, write_json
 from topicstream.errors import StoreError, TopicsError
-from topicstream.ingest.source import Source, printable
+from topicstream.ingestion.source import Source, printable
 
 
 def test_every_flipped_bit_of_a_json_file_is_found(tmp_path):
@@ -36,10 +36,10 @@ def test_every_flipped_bit_of_a_json_file_is_found(tmp_path):
 
 
 def test_json_by_hand_is_taken(tmp_path):
-    path = tmp_path / "x.json"
-    for value in ({"a": 1}, [1, 2], "x", {}):
-        path.write_text(json.dumps(value))
-        assert read_json(path) == value
+    for i, value in enumerate(({"a": 1}, [1, 2], "x", {})):
+        by_hand, path = tmp_path / f"{i}.json", tmp_path / "x.json"
+        by_hand.write_text(json.dumps(value))
+        assert read_json(by_hand) == value
         write_json(path, value)
         assert read_json(path) == value
     write_json(path, {"a": 1}, checked=False)
@@ -123,16 +123,16 @@ def test_a_manifest_with_odd_members_is_refused(store):
 
 def test_an_append_while_a_run_goes_on_does_not_take_its_words(store, tmp_path):
     from topicstream.model.topic_model import TopicModel
+    from topicstream.progress import Shown as Progress
     from topicstream.training.loop import train
-    from topicstream.training.progress import Progress
 
     write_jsonl(tmp_path / "b.jsonl", documents(60, seed=5, prefix="new"))
 
     class Appending(Progress):
-        def end_pass(self, record):
+        def end_pass(self, record, passes):
             if record["pass"] == 1:
                 topicstream.ingest(tmp_path / "b.jsonl", store, append=True, grow_vocab=True)
-            super().end_pass(record)
+            super().end_pass(record, passes)
 
     words = Corpus.open(store).n_words
     train(store, tmp_path / "model", algo="atbp", topics=3, passes=2, tol=0.0, progress=Appending(-1))
@@ -155,8 +155,8 @@ def test_odd_names_and_marks(tmp_path):
     with Source(str(odd), odd, encoding="utf-16") as source:
         assert source.read(100) == "ein Wort ü".encode()
         assert source.name.endswith("\\xff.txt")
-    from topicstream.ingest.reader import ReadOptions
-    from topicstream.ingest.tasks import parse_all
+    from topicstream.ingestion.read_options import ReadOptions
+    from topicstream.ingestion.tasks import parse_all
 
     (tmp_path / "ok.txt").write_text("zwei Worte")
     runs = [r for r, _ in parse_all(tmp_path, ReadOptions(format="files", on_error="skip"))]

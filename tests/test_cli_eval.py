@@ -112,10 +112,10 @@ def test_eval_through_the_environment(capsys, monkeypatch, folder, tmp_path):
 def test_errors_are_one_line_with_their_code(capsys):
     cases: tuple[tuple[tuple[str, ...], int, str], ...] = (
         (("eval", "--heldout", "missing.jsonl"), 3, "no such file"),
-        (("eval", "--split", "nonsense"), 3, "--split nonsense"),
+        (("eval", "--split", "nonsense"), 2, "--split nonsense"),
         (("eval", "--model", "nowhere"), 3, "no model here"),
         (("eval", "--corpus", "nowhere"), 3, "no corpus store here"),
-        (("show", "-k", "99"), 3, "numbered 0..3"),
+        (("show", "-k", "99"), 2, "numbered 0..3"),
         (("compare", "model", "nowhere"), 3, "no model here"),
         (("eval", "--mem-limit", "10M"), 5, "at least"),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import itertools
 import math
 
@@ -10,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.small_store import planted, store
-from topicstream.errors import InputError, TopicsError
+from topicstream.errors import DoesNotFit, InputError
 from topicstream.evaluation.coherence import coherence, diversity, npmi, umass
 from topicstream.evaluation.cooccurrence import cooccurrence
 from topicstream.evaluation.evaluate import evaluate, parse_split
-from topicstream.evaluation.matching import assign, compare, l1_distances
+from topicstream.evaluation.matching import compare, l1_distances
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 
@@ -111,13 +110,6 @@ def test_distances_over_two_vocabularies(made):
     assert np.allclose(l1_distances(other, model), expected.T, atol=1e-5)
 
 
-def test_the_assignment_is_the_best_of_all():
-    distances = np.random.default_rng(1).random((4, 6))
-    rows, columns = assign(distances)
-    best = min(sum(distances[i, p[i]] for i in range(4)) for p in itertools.permutations(range(6), 4))
-    assert distances[rows, columns].sum() == pytest.approx(best)
-
-
 def test_compare_finds_a_permutation_and_what_changed(made, tmp_path):
     _, _, model = made
     order = [2, 0, 3]
@@ -127,7 +119,11 @@ def test_compare_finds_a_permutation_and_what_changed(made, tmp_path):
     other = TopicModel.from_arrays(phi, model.vocabulary, 0.2, 0.01)
     other.save(tmp_path / "b")
     model.save(tmp_path / "a")
-    result = compare(tmp_path / "a", tmp_path / "b", words=5)
+    told = []
+    result = compare(tmp_path / "a", tmp_path / "b", words=5, progress=lambda *done: told.append(done))
+    assert told[-1][1:] == (model.n_words, model.n_words)
+    with pytest.raises(DoesNotFit, match=r"a beside .*b needs \d+M at least"):
+        compare(tmp_path / "a", tmp_path / "b", mem_limit="300M")
     assert {(m["a"], m["b"]) for m in result["matched"]} == {(2, 0), (0, 1), (3, 2)}
     by = {m["a"]: m for m in result["matched"]}
     assert by[2]["lost"] == [f"word{first}"] and len(by[2]["gained"]) == 1
@@ -137,19 +133,6 @@ def test_compare_finds_a_permutation_and_what_changed(made, tmp_path):
     nothing = compare(tmp_path / "a", tmp_path / "b", far=0.0)
     assert all(m["distance"] == 0 for m in nothing["matched"])
     assert len(nothing["unmatched_a"]) + len(nothing["matched"]) == K
-
-
-def test_without_scipy_the_error_says_what_to_install(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest, **more):
-        if name.startswith("scipy"):
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(TopicsError, match=r"topicstream\[align\]"):
-        assign(np.zeros((2, 2)))
 
 
 def test_evaluate_measures_what_is_asked(made, tmp_path):

@@ -126,7 +126,7 @@ def test_the_tiles_compile_without_avx512(tmp_path):
         "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
     }
     code = (
-        "import sys; from topicstream import train; from topicstream.training.progress import Progress; "
+        "import sys; from topicstream import train; from topicstream.progress import Shown as Progress; "
         "print(train(sys.argv[1], sys.argv[2], algo='svi', topics=20, passes=1, eval_every=1, threads=1, "
         "progress=Progress(-1)).last['heldout_perplexity'])"
     )

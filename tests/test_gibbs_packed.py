@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,10 +18,10 @@ from topicstream.kernels.jit import kernel
 from topicstream.kernels.moves import count_assigned, count_moves
 from topicstream.kernels.packed import rise, sink, sort_by_count, topic_bits
 from topicstream.kernels.packed_simd import READ_PAST, find, passing, row_mass
-from topicstream.training import packed_rows
-from topicstream.training.packed_table import PackedTable
+from topicstream.tables import packed_rows
+from topicstream.tables.packed import PackedTable
 
-SPEC = TableSpec(dtype="int32", layout="packed", delta="sparse", row_mass=True)
+SPEC = TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row")
 PLACES = pytest.mark.parametrize("place", ["memory", "disk"])
 
 
@@ -144,16 +145,16 @@ def delta_of(change: np.ndarray) -> tuple[np.ndarray, SparseDelta]:
 def table_for(counts: np.ndarray, place: str, folder: Path, most: int = 0, name: str = "phi") -> PackedTable:
     """An empty table whose rows are to sum to those of ``counts``."""
     path = folder / f"{name}.rows" if place == "disk" else None
-    return PackedTable(SPEC, *counts.shape, serial, counts.sum(1).astype(float), path, most)
+    return PackedTable(replace(SPEC, samples=most), *counts.shape, counts.sum(1).astype(float), path, serial)
 
 
 def dense(table: PackedTable) -> np.ndarray:
-    return np.concatenate([rows.copy() for _, rows in table.pieces()])[:, : table.topics]
+    return np.concatenate([rows.copy() for _, rows in table.pieces()])[:, : table.columns]
 
 
 def tight(table: PackedTable, vocab: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(ptr, entries) of rows as a block would have them, copied by two."""
-    rows = table.rows(vocab, Scratch())
+    rows = table.gather(vocab, Scratch())
     ptr = np.append(0, np.cumsum(rows.length, dtype=np.int64))
     entries, half = np.full(ptr[-1], -1).astype(np.uint64), len(vocab) // 2
     rows.copy(0, half, ptr[:half], entries)
@@ -174,7 +175,7 @@ def test_a_table_is_the_sum_of_its_deltas(place, seed, words, topics, blocks):
         patch.setattr(packed_rows, "PIECE", int(rng.integers(1, 500)))
         folder = Path(name)
         table = table_for(truth, place, folder)
-        table.scatter([delta_of(truth)])
+        table.add([delta_of(truth)])
         for _ in range(3):
             share = truth.copy()
             deltas = []
@@ -183,7 +184,7 @@ def test_a_table_is_the_sum_of_its_deltas(place, seed, words, topics, blocks):
                 share -= own
                 moved = np.stack([rng.multinomial(n, np.full(topics, 1 / topics)) for n in own.sum(1)])
                 deltas.append(moved - own)
-            table.scatter([delta_of(d) for d in deltas])
+            table.add([delta_of(d) for d in deltas])
             truth = truth + sum(deltas)
             np.testing.assert_array_equal(dense(table), truth)
             assert table.settle()[0] == 0
@@ -213,11 +214,11 @@ def test_a_table_is_the_sum_of_its_deltas(place, seed, words, topics, blocks):
 def test_memory_falls_with_the_entries(place, tmp_path):
     spread = np.ones((100, 64), np.int64)
     table = table_for(spread, place, tmp_path)
-    table.scatter([delta_of(spread)])
+    table.add([delta_of(spread)])
     before = table.nbytes
     gathered = np.zeros_like(spread)
     gathered[:, 3] = 64
-    table.scatter([delta_of(gathered - spread)])
+    table.add([delta_of(gathered - spread)])
     np.testing.assert_array_equal(dense(table), gathered)
     assert before - table.nbytes == 100 * 63 * 4
 
@@ -230,13 +231,13 @@ def test_counts_past_32_bits(place, tmp_path):
     more = np.zeros_like(change)
     more[5, 7] = 1
     table = table_for(change + more, place, tmp_path)
-    table.scatter([delta_of(change)])
+    table.add([delta_of(change)])
     entries = np.empty(2, np.uint32)
-    rows = table.rows(np.array([5, 150], np.int32), Scratch())
+    rows = table.gather(np.array([5, 150], np.int32), Scratch())
     assert rows.largest == (1 << 26) - 1
     rows.copy(0, 2, np.arange(2), entries)
     assert list(entries.astype(int)) == [(((1 << 26) - 1) << 6) | 7, (9 << 6) | 2]
-    table.scatter([delta_of(more)])
+    table.add([delta_of(more)])
     assert list(tight(table, np.array([5, 150], np.int32))[1].astype(int)) == [((1 << 26) << 6) | 7, (9 << 6) | 2]
     table.settle()
     np.testing.assert_array_equal(table.histogram, ([9, 1 << 26], [1, 1]))
@@ -257,7 +258,7 @@ def test_samples_are_averaged_and_survive_a_checkpoint(place, tmp_path: Path):
     table = table_for(first, place, tmp_path, 3)
     last = np.zeros_like(first)
     for state in states:
-        table.scatter([delta_of(state - last)])
+        table.add([delta_of(state - last)])
         table.take_sample()
         last = state
     np.testing.assert_array_equal(table.totals[:9], last.sum(0))
@@ -278,7 +279,7 @@ def test_a_table_that_has_grown_takes_over_its_first_rows(place, tmp_path: Path)
     for words, more in ((1, 5), (70, 70), (100, 333)):
         counts = rng.poisson(1.0, (words, 6)).astype(np.int64)
         table = table_for(counts, place, tmp_path)
-        table.scatter([delta_of(counts)])
+        table.add([delta_of(counts)])
         table.save(tmp_path / "saved")
         whole = np.vstack([counts, np.zeros((more - words, 6), np.int64)])
         grown = table_for(whole, place, tmp_path, name="grown")
@@ -293,7 +294,7 @@ def test_wrong_deltas_and_files_are_refused(place, tmp_path: Path):
     change = np.zeros((10, 4), np.int64)
     change[2, 1] = -1
     with pytest.raises(TopicsError, match="came out negative"):
-        table.scatter([delta_of(change)])
+        table.add([delta_of(change)])
     table.save(tmp_path / "saved")
     with pytest.raises(StoreError, match="not the rows of a table of 11 words"):
         table_for(np.ones((11, 4), np.int64), place, tmp_path).load(tmp_path / "saved")
@@ -305,7 +306,7 @@ def test_wrong_deltas_and_files_are_refused(place, tmp_path: Path):
 def test_a_scratch_file_cut_short_is_named(tmp_path: Path):
     counts = np.ones((10, 4), np.int64)
     table = table_for(counts, "disk", tmp_path)
-    table.scatter([delta_of(counts)])
+    table.add([delta_of(counts)])
     with open(tmp_path / "phi.rows", "r+b") as f:
         f.truncate(40)
     with pytest.raises(StoreError, match=r"phi\.rows: a table on disk is shorter"):
@@ -314,7 +315,7 @@ def test_a_scratch_file_cut_short_is_named(tmp_path: Path):
 
 def test_packing_round_trip():
     n_wt = np.array([[0, 3, 1], [0, 0, 0], [7, 0, 7]])
-    table = PackedTable(SPEC, 3, 3, serial, n_wt.sum(1).astype(float))
+    table = PackedTable(SPEC, 3, 3, n_wt.sum(1).astype(float), None, serial)
     table.fill(lambda a, b: n_wt[a:b])
     ptr, entries = tight(table, np.arange(3, dtype=np.int32))
     expected = pack_tight(n_wt)

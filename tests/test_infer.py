@@ -10,8 +10,10 @@ import pytest
 from tests.reference import infer as reference
 from tests.small_store import planted, store
 from topicstream.errors import InputError
+from topicstream.inference.config import InferConfig
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, known
 from topicstream.inference.infer import Source, infer, make
+from topicstream.inference.memory import fit
 from topicstream.inference.method import Rows
 from topicstream.inference.methods import find, names
 from topicstream.model.topic_model import TopicModel
@@ -70,13 +72,23 @@ def test_a_document_of_more_rows_than_the_panel_holds_is_done_in_pieces():
 def test_vb_agrees_with_the_plain_one(made, most):
     matrix, counts, model = made
     found = make("vb", Rows(model), sparse=most).shares(documents(matrix))
-    wanted = np.stack([reference.vb(x, counts, ALPHA, BETA, 0.01, 100, most) for x in matrix])
+    wanted = np.stack([reference.vb(x, counts, ALPHA, BETA, 3e-4, 100, most) for x in matrix])
     # where the L-th and the next weight are nearly the same, rounding decides which topic a cell keeps
     close = np.abs(found - wanted).max(axis=1) < 2e-3
     assert close.mean() >= (0.9 if most == 3 else 1.0)
     assert np.allclose(found.sum(axis=1), 1, atol=1e-5)
     if most == K:
         assert (found == make("vb", Rows(model)).shares(documents(matrix))).all()
+
+
+def test_vb_with_point_topics_agrees_with_the_plain_one(made):
+    matrix, counts, model = made
+    found = make("vb", Rows(model), phi="point", tol=1e-4).shares(documents(matrix))
+    wanted = np.stack([reference.vb(x, counts, ALPHA, BETA, 1e-4, 100, point=True) for x in matrix])
+    assert np.abs(found - wanted).max() < 2e-3
+    assert np.abs(found - make("vb", Rows(model), tol=1e-4).shares(documents(matrix))).max() > 1e-3
+    with pytest.raises(InputError, match="choose point or dirichlet"):
+        make("vb", Rows(model), phi="mean")
 
 
 def test_gibbs_alone_has_the_exact_mean():
@@ -105,7 +117,41 @@ def test_gibbs_joint_has_the_exact_mean():
     assert np.abs(wanted - alone).max() > 0.02  # so the test can tell one from the other
 
 
-METHODS: list[tuple[str, dict]] = [("bp", {}), ("vb", {}), ("vb", {"sparse": 2}), ("gibbs", {"sweeps": 10, "burn": 3})]
+def test_gibbs_with_own_counts_has_the_exact_mean():
+    rng = np.random.default_rng(2)
+    counts, alpha, beta = np.floor(rng.gamma(0.7, 1.5, (4, 2))), np.array([0.2, 0.5]), 0.4
+    model = model_of(counts, alpha, beta)
+    matrix = np.array([[1, 2, 0, 0], [0, 2, 0, 1], [0, 0, 2, 1]])
+    found = make("gibbs", Rows(model), sweeps=60000, burn=20, own_counts=True).shares(documents(matrix))
+    each = [[np.repeat(np.arange(4), x)] for x in matrix]
+    wanted = np.concatenate([reference.exact_together(one, counts, alpha, beta) for one in each])
+    assert np.abs(found - wanted).max() < 0.01
+    p = (counts + beta) / (counts + beta).sum(axis=0)
+    still = np.stack([reference.exact_alone(np.repeat(np.arange(4), x), p, alpha) for x in matrix])
+    assert np.abs(wanted - still).max() > 0.02  # so the test can tell one from the other
+    with pytest.raises(InputError, match="leave one out"):
+        make("gibbs", Rows(model), joint=True, own_counts=True)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_naive_bayes_is_its_formula(made, log):
+    matrix, counts, model = made
+    found = make("naive-bayes", Rows(model), log=log).shares(documents(matrix))
+    p = probabilities(counts)
+    score = np.stack([np.prod(p ** x[:, None], axis=0) if log else x @ p for x in matrix])
+    assert np.abs(found - score / score.sum(axis=1, keepdims=True)).max() < 1e-5
+
+
+METHODS: list[tuple[str, dict]] = [
+    ("bp", {}),
+    ("vb", {}),
+    ("vb", {"sparse": 2}),
+    ("vb", {"phi": "point"}),
+    ("gibbs", {"sweeps": 10, "burn": 3}),
+    ("gibbs", {"sweeps": 10, "burn": 3, "own_counts": True}),
+    ("naive-bayes", {}),
+    ("naive-bayes", {"log": True}),
+]
 
 
 @pytest.mark.parametrize(("name", "options"), METHODS)
@@ -130,7 +176,7 @@ def test_gibbs_draws_by_id_and_seed(made):
     assert (one[0] != one[1]).any() and (other[0] != same[0]).any()
 
 
-@pytest.mark.parametrize("name", ["bp", "vb", "gibbs"])
+@pytest.mark.parametrize("name", ["bp", "vb", "gibbs", "naive-bayes"])
 def test_a_table_on_disk_gives_the_same_bits(made, tmp_path, name):
     matrix, _, model = made
     model.save(tmp_path / "m")
@@ -178,7 +224,8 @@ def test_words_that_are_impossible_say_nothing():
     for name, options in (*METHODS, ("gibbs", {"joint": True})):
         method = make(name, Rows(model), **options)
         found = np.concatenate([method.shares(b) for b in method.gather([documents(matrix)])])
-        assert np.allclose(found, [[3.1 / 3.4, 0.3 / 3.4], [0.25, 0.75]], atol=1e-5), name
+        first = [1, 0] if name == "naive-bayes" else [3.1 / 3.4, 0.3 / 3.4]
+        assert np.allclose(found, [first, [0.25, 0.75]], atol=1e-5), name
 
 
 def interleaved(tmp_path, matrix):
@@ -197,11 +244,11 @@ def test_a_store_is_answered_in_the_order_of_its_ingest(made, tmp_path):
     names = [f"train-{i}" if i < 60 else f"heldout-{i - 60}" for i in order]
     whole = make("bp", Rows(model)).shares(documents(matrix))
     for threads in (1, 2):
-        summary = infer(corpus, model, out=tmp_path / f"t{threads}.parquet", threads=threads)
+        summary = infer(model, corpus, out=tmp_path / f"t{threads}.parquet", threads=threads)
         table = pq.read_table(tmp_path / f"t{threads}.parquet")
         assert table["id"].to_pylist() == names and summary["documents"] == D
         assert (np.array(table["shares"].to_pylist(), np.float32) == whole[order]).all()
-    infer(corpus, model, out=tmp_path / "h.parquet", parts=("heldout",))
+    infer(model, corpus, out=tmp_path / "h.parquet", parts=("heldout",))
     held = pq.read_table(tmp_path / "h.parquet")
     assert held["id"].to_pylist() == [n for n in names if n.startswith("heldout")]
 
@@ -212,7 +259,7 @@ def test_documents_removed_from_a_store_are_left_out(made, tmp_path):
     path = corpus.path / "docs" / "part-00000.parquet"
     table = pq.read_table(path)
     pq.write_table(table.take([i for i in range(D) if i not in (3, 50)]), path)
-    infer(corpus, model, out=tmp_path / "t.parquet")
+    infer(model, corpus, out=tmp_path / "t.parquet")
     whole = make("bp", Rows(model)).shares(documents(matrix))
     found = np.array(pq.read_table(tmp_path / "t.parquet")["shares"].to_pylist(), np.float32)
     assert (found == whole[[d for i, d in enumerate(order) if i not in (3, 50)]]).all()
@@ -221,7 +268,7 @@ def test_documents_removed_from_a_store_are_left_out(made, tmp_path):
 def test_a_store_without_a_table_of_documents(made, tmp_path):
     matrix, _, model = made
     plain = store(tmp_path / "plain.zarr", matrix[:60], matrix[60:])
-    infer(plain, model, out=tmp_path / "t.parquet")
+    infer(model, plain, out=tmp_path / "t.parquet")
     assert pq.read_table(tmp_path / "t.parquet")["id"].to_pylist() == [str(i) for i in range(D)]
 
 
@@ -232,7 +279,7 @@ def test_words_are_matched_by_text(made, tmp_path):
     corpus = store(tmp_path / "c.zarr", matrix, matrix[:3])
     found = []
     for i, m in enumerate((model, other)):
-        infer(corpus, m, out=tmp_path / f"{i}.parquet")
+        infer(m, corpus, out=tmp_path / f"{i}.parquet")
         found.append(np.array(pq.read_table(tmp_path / f"{i}.parquet")["shares"].to_pylist()))
     assert np.abs(found[0] - found[1]).max() < 1e-4
 
@@ -241,19 +288,19 @@ def test_what_cannot_be_meant_is_said(made, tmp_path):
     matrix, _, model = made
     corpus = store(tmp_path / "c.zarr", matrix, matrix[:3])
     rows = Rows(model)
-    with pytest.raises(InputError, match="choose one of bp, gibbs, vb"):
+    with pytest.raises(InputError, match="choose one of authors, bp, gibbs, gibbs1, hybrid, maxent, naive-bayes, vb"):
         make("mcmc", rows)
     with pytest.raises(InputError, match="has no option joint"):
         make("bp", rows, joint=True)
     for options in ({"top": 0}, {"min_prob": 1.5}):
         with pytest.raises(InputError):
-            infer(corpus, model, out=tmp_path / "t.csv", **options)
+            infer(model, corpus, out=tmp_path / "t.csv", **options)
     with pytest.raises(InputError, match="reads standard input"):
-        Source([corpus], model, parts=("train",), follow=True, threads=1)
+        Source(InferConfig(model, corpus, parts=("train",), follow=True), model, fit(model, None, 1, own=False))
     with pytest.raises(InputError, match="is for raw documents"):
-        infer(corpus, model, out=tmp_path / "t.csv", text_field="body")
+        infer(model, corpus, out=tmp_path / "t.csv", text_field="body")
     with pytest.raises(InputError, match=r"must end in \.parquet"):
-        infer(corpus, model, out=tmp_path / "t.txt")
+        infer(model, corpus, out=tmp_path / "t.txt")
     assert [p.name for p in tmp_path.iterdir()] == ["c.zarr"]
-    assert names() == ["bp", "gibbs", "vb"]
+    assert names() == ["authors", "bp", "gibbs", "gibbs1", "hybrid", "maxent", "naive-bayes", "vb"]
     assert all(find(name).name == name and find(name).cites for name in names())

@@ -141,7 +141,11 @@ def test_a_file_is_not_replaced_without_being_asked(made, tmp_path, capsys):
     out.write_text("mine")
     assert topics(folder, folder / "d.jsonl", "-o", out) == 1
     assert out.read_text() == "mine" and "--force" in capsys.readouterr().err
-    assert topics(folder, folder / "d.jsonl", "-o", out, "--force") == 0
+    assert topics(folder, folder / "d.jsonl", "-o", out, "--force") == 3  # not even so: it holds no topics of documents
+    assert out.read_text() == "mine" and "does not hold topics" in capsys.readouterr().err
+    out.unlink()
+    for _ in range(2):
+        assert topics(folder, folder / "d.jsonl", "-o", out, "--force") == 0
     assert len(read(out)) == D
 
 
@@ -149,7 +153,7 @@ def test_the_library_writes_to_a_stream(made, tmp_path):
     _, folder = made
     with open(tmp_path / "s", "wb") as stream:
         summary = topicstream.infer(
-            folder / "d.jsonl", folder / "model", out=stream, method="vb", options={"sparse": 2}
+            folder / "model", folder / "d.jsonl", out=stream, method="vb", options={"sparse": 2}
         )
     assert summary["method"] == "vb" and summary["documents"] == D == len(lines(tmp_path / "s"))
 
@@ -213,7 +217,7 @@ def test_follow_refuses_what_it_cannot_do(made, tmp_path, capsys):
         (("-", "--follow", "-o", tmp_path / "t.jsonl"), "standard output"),
         (("-", "--follow", "--method", "gibbs", "--joint"), "leave --joint out"),
     ):
-        assert topics(folder, *args) == 3
+        assert topics(folder, *args) == 2
         assert said in capsys.readouterr().err
 
 

@@ -11,12 +11,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from click.testing import CliRunner
 
 import topicstream
 from tests.ingest_tools import cells_by_id, digest, documents, training_counts, write_jsonl
+from topicstream.cli.main import topics
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import Busy, DoesNotFit, InputError, Interrupted, TopicsError
-from topicstream.ingest.progress import Progress
+from topicstream.progress import Progress
+from topicstream.reporting.snippets import snippets
 from topicstream.tokens.vocabulary import Vocabulary
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -218,12 +221,67 @@ def test_weighted_cells(tmp_path):
     assert values == [{"alpha": 0.5, "gamma": 2.25}, {"beta": 1.5}, {"alpha": 0.125, "delta": 7.0}]
 
 
+def test_a_finished_ingest_that_is_run_again_says_so(tmp_path):
+    source, out = write_jsonl(tmp_path / "a.jsonl", documents(60)), tmp_path / "c.zarr"
+    command = ["ingest", str(source), "--out", str(out), "--min-df", "1"]
+    assert CliRunner().invoke(topics, command).exit_code == 0
+    before = digest(out)
+    again = CliRunner().invoke(topics, [*command, "--workers", "1"])
+    assert again.exit_code == 0 and again.stdout == f"{out}: finished before, from the same input: 60 documents\n"
+    assert digest(out) == before and not (tmp_path / "c.zarr.wip").exists()
+    for other in (["--min-df", "2"], ["--heldout", "5"], ["--on-error", "skip"], ["--stopwords", "none"]):
+        assert CliRunner().invoke(topics, [*command, *other]).exit_code == 1, other
+    with open(source, "a") as f:
+        f.write('{"id": "new", "text": "one more"}\n')
+    assert CliRunner().invoke(topics, command).exit_code == 1
+    assert digest(out) == before
+    assert CliRunner().invoke(topics, [*command, "--append"]).exit_code == 0
+    assert CliRunner().invoke(topics, command).exit_code == 1  # what is there is not of this input alone
+
+
+def test_the_same_input_in_another_folder_gives_the_same_bytes(tmp_path):
+    """A file, a folder, files of one name, a bad record, side files, a list of words: nothing stored says where they lay."""
+    made = []
+    for place in (tmp_path / "here", tmp_path / "there" / "deeper"):
+        for sub in ("in", "a", "b", "texts/more"):
+            (place / sub).mkdir(parents=True)
+        write_jsonl(place / "in" / "x.jsonl", documents(30, prefix="x"))
+        write_jsonl(place / "a" / "y.jsonl", documents(30, prefix="y"))
+        write_jsonl(place / "b" / "y.jsonl", documents(30, prefix="z"))
+        with open(place / "in" / "x.jsonl", "a") as f:
+            f.write("{broken\n")
+        for i, d in enumerate(documents(20, prefix="t")):
+            (place / "texts" / ("more" if i % 2 else ".") / f"{i}.txt").write_text(d["text"])
+        (place / "texts" / "bad.txt").write_bytes(b"a\xff\xfe b")
+        (place / "side.tsv").write_text(
+            f"file\ttitle\n{place}/texts/2.txt\tTwo\nmore/1.txt\tOne\n7.txt\tSeven\nno.txt\tNone\n"
+        )
+        (place / "words.txt").write_text("\n".join({w for d in documents(30) for w in d["text"].split()}))
+        stores = [place / f"{n}.zarr" for n in range(3)]
+        ingest([place / "in", place / "a" / "y.jsonl", place / "b" / "y.jsonl"], stores[0], on_error="skip")
+        ingest(place / "texts", stores[1], on_error="skip", meta_files=str(place / "side.tsv"), key="file")
+        ingest(place / "in", stores[2], on_error="skip", vocab=str(place / "words.txt"))
+        made.append([digest(s) for s in stores])
+        titles = {r["id"]: r["title"] for r in pq.read_table(stores[1] / "docs").to_pylist() if r["title"]}
+        assert titles == {"2.txt": "Two", "more/1.txt": "One", "more/7.txt": "Seven"}
+    assert made[0] == made[1]
+    sources = set(pq.read_table(stores[0] / "docs")["source"].to_pylist())
+    assert {"x.jsonl:1", "a/y.jsonl:1", "b/y.jsonl:30"} < sources
+    wanted = {"x.jsonl:3": documents(30, prefix="x")[2], "b/y.jsonl:7": documents(30, prefix="z")[6]}
+    assert snippets(stores[0], wanted)[0] == {
+        s: d["text"][:280].rsplit(" ", 1)[0] + " …" if len(d["text"]) > 280 else d["text"] for s, d in wanted.items()
+    }
+    assert set(snippets(stores[1], ["more/1.txt", "2.txt"])[0]) == {"more/1.txt", "2.txt"}
+    (place / "texts").rename(place / "gone")
+    assert snippets(stores[1], ["more/1.txt"]) == ({}, "the raw files are not where they were when the corpus was made")
+
+
 def test_a_store_is_never_overwritten_silently(tmp_path):
     source = write_jsonl(tmp_path / "a.jsonl", documents(60))
     ingest(source, tmp_path / "c.zarr")
     before = digest(tmp_path / "c.zarr")
     with pytest.raises(TopicsError, match="--append adds to it, --force replaces it"):
-        ingest(source, tmp_path / "c.zarr")
+        ingest(source, tmp_path / "c.zarr", min_df=2)
     assert digest(tmp_path / "c.zarr") == before and not (tmp_path / "c.zarr.wip").exists()
     ingest(write_jsonl(tmp_path / "b.jsonl", documents(61)), tmp_path / "c.zarr", force=True)
     assert Corpus.open(tmp_path / "c.zarr").manifest["summary"]["documents"] == 61
@@ -245,14 +303,14 @@ def test_a_bad_record_stops_with_its_place_or_is_set_aside(tmp_path):
 
 
 def test_a_signal_while_reading_commits_first(tmp_path):
-    from topicstream.ingest.reading import Stop
+    from topicstream.ingestion.reading import Stop
 
     source = write_jsonl(tmp_path / "a.jsonl", documents(400))
     stop = Stop()
 
     class Signals(Progress):
-        def update(self, consumed, total, documents):
-            if not stop.signum:
+        def step(self, *told, **more):
+            if len(told) > 1 and not stop.signum:
                 stop(15)
 
     with pytest.raises(Interrupted) as caught:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topicstream.ingest import identity
-from topicstream.ingest.identity import DELETED, DUPLICATE, REPLACED, Events, deletion_orders, hash_ids
+from topicstream.corpus.id_hash import hash_ids
+from topicstream.ingestion.identity import DELETED, DUPLICATE, REPLACED, Events, deletion_orders
 
 
 def test_the_hash_never_changes():
@@ -82,4 +83,22 @@ def test_duplicates_as_one_by_one_in_any_runs(tmp_path_factory, listed, rule, mo
     assert verdict.smallest.tolist() == alive[:smallest]
     events.close()
     assert not list(folder.iterdir())
-    assert identity.EVENT.itemsize == 24
+
+
+@pytest.mark.parametrize("rule", ["skip", "replace"])
+def test_one_id_of_many_documents_is_resolved_in_small_ranges(tmp_path, rule):
+    """No range is larger than what may be sorted at a time, however often an id comes."""
+    events = Events(tmp_path, 1)
+    events._most = most = 1000
+    high, low = hash_ids(pa.array(["a", "b"], pa.large_string()))
+    for at in range(0, 20_000, 500):
+        which = np.arange(at, at + 500) % 5 == 0  # an id in four fifths, another in one
+        events.add(high[which.astype(int)], low[which.astype(int)], np.arange(at, at + 500))
+    sizes = []
+    ranges = events._ranges
+    events._ranges = lambda: (sizes.append(len(r[0])) or (more, r) for more, r in ranges())
+    verdict = events.resolve(rule, 5)
+    assert max(sizes) <= most and sum(sizes) == 20_000
+    kept = np.flatnonzero(verdict.reason == 0).tolist()
+    assert kept == ([0, 1] if rule == "skip" else [19_995, 19_999]) and verdict.kept == 2
+    assert verdict.smallest.tolist() == sorted(high.tolist())

@@ -14,9 +14,10 @@ from tests.killing import Killable
 from topicstream.errors import InputError
 
 WORK = """
-from topicstream.ingest.pipeline import ingest
+from pathlib import Path
+from topicstream.ingestion.pipeline import ingest
 def work(paths, out, **options):
-    ingest(paths, out, **options)
+    ingest([Path(p) for p in paths], out, **options)
 """
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +15,10 @@ import pytest
 
 from tests.cgroup import memory_cgroup, run_in
 from tests.planted import store
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import DoesNotFit
+from topicstream.model.topic_model import TopicModel
+from topicstream.retraining.gate import open_models
 from topicstream.training.checkpoint import content_hash
 
 
@@ -97,3 +104,71 @@ def test_the_smallest_limit_named_is_enough(corpus, tmp_path):
     with memory_cgroup(2 << 30) as group:
         run_in(group, train(corpus, tmp_path / "c", 50, "2G"))
     assert content_hash(tmp_path / "b") == content_hash(tmp_path / "c")
+
+
+def test_the_smallest_limit_of_a_small_corpus_holds_for_the_whole_process(tmp_path):
+    """What loading the libraries and kernels takes for an instant counts, too: a limit below that is refused."""
+    small = zipf_corpus(tmp_path / "corpus.zarr", 200, 500, 20)
+    again = run_bare(train(small, tmp_path / "first", 10, "2G"))  # compiles
+    assert again.returncode == 0, again.stderr
+    for limit in ("60M", "150M"):
+        refused = run_bare(train(small, tmp_path / "a", 10, limit))
+        assert refused.returncode == 5, refused.stderr
+    smallest = int(re.search(r"smallest limit that would do is (\d+)M", refused.stderr)[1])
+    done = run_bare(train(small, tmp_path / "b", 10, f"{smallest}M"))
+    assert done.returncode == 0, done.stderr
+    last = json.loads((tmp_path / "b" / "history.jsonl").read_text().splitlines()[-1])
+    assert last["rss_peak_bytes"] <= smallest << 20
+
+
+def test_retrain_stays_within_the_limit(tmp_path):
+    """A limit that cannot be kept is refused before anything is done; two tables are loaded where both fit beside the rest."""
+    rng = np.random.default_rng(1)
+
+    def add(name: str, docs: int) -> None:
+        texts = [" ".join(f"w{n}" for n in rng.permutation(20_000)[:400]) for _ in range(docs)]
+        lines = [json.dumps({"id": f"{name}{i}", "text": text}) + "\n" for i, text in enumerate(texts)]
+        (tmp_path / "raw" / f"{name}.jsonl").write_text("".join(lines))
+        os.utime(tmp_path / "raw" / f"{name}.jsonl", (1e9, 1e9))
+
+    (tmp_path / "raw").mkdir()
+    add("a", 600)
+    config = tmp_path / "retrain.toml"
+    train = "topics = 1000\npasses = 1\ntol = 0.0\nthreads = 2\n"
+    config.write_text(f'[ingest]\nmin_df = 1\nheldout = "10%"\n[train]\n{train}[gate]\ntopics = false\n')
+    command = [sys.executable, "-m", "topicstream.cli.main", "retrain", "--config", str(config), "--mem-limit"]
+    refused = run_bare([*command, "380M"])
+    assert refused.returncode == 5 and "judging the model needs" in refused.stderr, refused.stderr
+    assert not (tmp_path / "corpus.zarr").exists() and not (tmp_path / "journal.json").exists()
+    for version in (1, 2):  # the second starts from the first, and is judged beside it
+        with memory_cgroup(450 << 20) as group:
+            done = run_in(group, [*command, "450M"])
+        assert done.returncode == 0 and json.loads(done.stdout)["published"] == version, done.stderr
+        add("b", 100)
+    corpus, published = Corpus.open(tmp_path / "corpus.zarr"), tmp_path / "versions" / "0001"
+    for limit, loaded in ((450, False), (550, False), (700, True)):
+        models, threads = open_models([published, published], corpus, limit << 20, 2)
+        assert [m.phi is not None for m in models] == [loaded] * 2 and (threads == 1) == (limit == 450)
+    with pytest.raises(DoesNotFit, match=r"0001 needs \d+M at least"):
+        open_models([published, published], corpus, 380 << 20, 2)
+
+
+def test_info_streams_tables_and_blocks(tmp_path):
+    """It holds the vocabulary and a block: a model's table is larger than the limit, a store's cells nearly, verified or not."""
+    limit, docs = 150 << 20, 80_000
+    TopicModel.from_arrays(np.ones((24_000, 2000), np.float32), [f"w{i}" for i in range(24_000)], 0.1, 0.01).save(
+        tmp_path / "model"
+    )
+    assert limit < 4 * 24_000 * 2000
+    words = np.arange(0, 20_000, 100) + np.random.default_rng(1).integers(0, 100, (docs, 200), np.int32)
+    counts = np.ones(words.size, np.int32)
+    assert 4 * 2 * words.size > 0.8 * limit
+    store(tmp_path / "corpus.zarr", np.arange(docs + 1) * 200, words.ravel().astype(np.int32), counts, 20_000)
+    for name, verify in itertools.product(("model", "corpus.zarr"), ([], ["--verify"])):
+        with memory_cgroup(limit) as group:
+            done = run_in(group, [sys.executable, "-m", "topicstream.cli.main", "info", str(tmp_path / name), *verify])
+        assert done.returncode == 0 and "words" in done.stdout, done.stderr
+
+
+def run_bare(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

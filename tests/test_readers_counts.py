@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tests.reading import DATA, Read, needs_data, write
 from topicstream.errors import InputError
-from topicstream.ingest.cells import last_document, read_real
-from topicstream.ingest.cut import as_array
+from topicstream.ingestion.cells import last_document, read_real
+from topicstream.ingestion.cut import as_array
 
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 W = 9
@@ -110,9 +110,9 @@ def test_vocabulary_of_another_length(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"vocab\.txt: 1 words where .* says 2"):
         Read(path)
     other = write(tmp_path / "other.words", "x\ny\n")
-    assert Read(path, vocab=other).words == ["x", "y"]
+    assert Read(path, words=other).words == ["x", "y"]
     with pytest.raises(InputError, match="no such file"):
-        Read(path, vocab=tmp_path / "missing")
+        Read(path, words=tmp_path / "missing")
 
 
 @few

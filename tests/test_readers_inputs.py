@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -15,12 +18,13 @@ from hypothesis import strategies as st
 
 from tests.reading import Read, write
 from topicstream.errors import InputError
-from topicstream.ingest import csv_scan
-from topicstream.ingest.guess import guess, is_vocab_name
-from topicstream.ingest.reader import ReadOptions, readers
-from topicstream.ingest.rejects import BadFile
-from topicstream.ingest.source import Source
-from topicstream.ingest.tasks import pieces
+from topicstream.ingestion import csv_scan
+from topicstream.ingestion.guess import guess, is_vocab_name
+from topicstream.ingestion.inputs import survey
+from topicstream.ingestion.reader import ReadOptions, readers
+from topicstream.ingestion.rejects import BadFile
+from topicstream.ingestion.source import Source
+from topicstream.ingestion.tasks import pieces
 
 GUESSES = [
     ("a.jsonl", b"x", "jsonl"),
@@ -62,7 +66,7 @@ def test_guess_says_when_unsure(tmp_path: Path) -> None:
 
 
 def test_every_reader_is_one_file_with_its_name() -> None:
-    folder = Path(__file__).resolve().parents[1] / "topicstream" / "ingest" / "readers"
+    folder = Path(__file__).resolve().parents[1] / "topicstream" / "ingestion" / "readers"
     assert sorted(readers()) == sorted(p.stem for p in folder.glob("*.py") if p.stem != "__init__")
     for reader in readers().values():
         assert reader.about and reader.kind in ("text", "counts")
@@ -81,8 +85,8 @@ def test_folder_of_one_format_and_of_several(tmp_path: Path) -> None:
     write(tmp_path / ".hidden.jsonl", "{")
     got = Read(tmp_path)
     assert got.ids == ["b.jsonl:1", "a/z.jsonl.gz:1"]
-    write(tmp_path / "README.txt", "About these files")
-    with pytest.raises(InputError, match=r"several formats: files \(README.txt\), jsonl \(b.jsonl\); give --format"):
+    write(tmp_path / "notes.txt", "About these files")
+    with pytest.raises(InputError, match=r"several formats: files \(notes.txt\), jsonl \(b.jsonl\); give --format"):
         Read(tmp_path)
     assert Read(tmp_path, format="jsonl").texts == ["b", "z"]
     assert len(Read(tmp_path, format="files").texts) == 3
@@ -340,3 +344,13 @@ def test_reading_does_not_depend_on_how_much_comes_at_once(tmp_path: Path) -> No
         parts = [one.read(70_001) for _ in range(30)]
         assert b"".join(parts) == other.read(10**8) == rows(3000)
         assert all(len(p) in (70_001, 0) for p in parts[:-1] if p is not parts[parts.index(b"") - 1])
+
+
+def test_a_pipe_with_a_name_is_refused_not_waited_for(tmp_path):
+    fifo = tmp_path / "pipe.jsonl"
+    os.mkfifo(fifo)
+    with pytest.raises(InputError, match=r"pipe\.jsonl: no regular file .* standard input: -"):
+        survey(str(fifo), ReadOptions())
+    args = [sys.executable, "-m", "topicstream.cli.main", "ingest", str(fifo), "--out", str(tmp_path / "c.zarr")]
+    done = subprocess.run(args, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and "pipe.jsonl: no regular file" in done.stderr

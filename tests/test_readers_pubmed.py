@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.reading import DATA, Read, needs_data, write
 from topicstream.errors import InputError
-from topicstream.ingest.readers.pubmed import NO_ABSTRACT
+from topicstream.ingestion.readers.pubmed import NO_ABSTRACT
 
 DOCTYPE = (
     '<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2019//EN" '
@@ -68,7 +68,7 @@ def test_everything_kept_of_a_record(tmp_path: Path, size: int) -> None:
         "journal": ["J & K", "Genes", None],
     }
     assert got.deleted == ["7", "8"] and got.notes == {NO_ABSTRACT: 1}
-    assert got.source == [f"{path}#{n}" for n in (1, 2, 3)]
+    assert got.source == [f"a.xml#{n}" for n in (1, 2, 3)]
 
 
 def test_medline_root_latin1_and_gz(tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ import pytest
 from tests.small_store import planted, store
 from topicstream.errors import InputError, StoreError
 from topicstream.model.topic_model import TopicModel
-from topicstream.report import doc_topics
-from topicstream.report.doc_topics import shares, typical_documents, write_theta
-from topicstream.report.model_info import describe, history_lines
-from topicstream.report.model_info import lines as info_lines
-from topicstream.report.show import lines, show
-from topicstream.report.sparkline import sparkline
+from topicstream.reporting import doc_topics
+from topicstream.reporting.doc_topics import shares, typical_documents, write_theta
+from topicstream.reporting.model_info import describe, history_lines
+from topicstream.reporting.model_info import lines as info_lines
+from topicstream.reporting.show import lines, show
+from topicstream.reporting.sparkline import sparkline
 
 W, K, D = 60, 4, 200
 
@@ -151,7 +151,7 @@ def test_a_damaged_documents_table_leaves_no_file(made, tmp_path):
 def test_describe(made, tmp_path):
     _, _, model = made
     history = [
-        {"pass": i + 1, "seconds": 2.0, "train_perplexity": 900.0 / (i + 1), "rss_peak_bytes": 3 << 20}
+        {"pass": i + 1, "seconds": 2.0, "running_perplexity": 900.0 / (i + 1), "rss_peak_bytes": 3 << 20}
         for i in range(5)
     ]
     TopicModel.from_arrays(
@@ -194,8 +194,8 @@ def test_describe(made, tmp_path):
 
 def test_history_of_nothing_and_of_one_pass():
     assert history_lines([]) == []
-    assert history_lines([{"pass": 1, "train_perplexity": None, "seconds": 1.0}]) == ["  1 pass in 1.0 s"]
-    assert history_lines([{"train_perplexity": 5.0}]) == ["  training perplexity  5.0"]
+    assert history_lines([{"pass": 1, "running_perplexity": None, "seconds": 1.0}]) == ["  1 pass in 1.0 s"]
+    assert history_lines([{"running_perplexity": 5.0}]) == ["  running perplexity   5.0"]
 
 
 def test_sparkline():

@@ -16,10 +16,10 @@ import pytest
 from tests.planted import draw, store
 from topicstream.durable import read_json, write_json
 from topicstream.errors import TopicsError
+from topicstream.progress import Shown as Progress
 from topicstream.training import saver as saving
 from topicstream.training.checkpoint import checkpoints, content_hash
 from topicstream.training.loop import train
-from topicstream.training.progress import Progress
 from topicstream.training.saver import Saver
 
 ROOT = Path(__file__).parents[1]
@@ -151,16 +151,16 @@ def test_a_full_disk_leaves_the_last_checkpoint(corpus, tmp_path):
         pytest.skip("cannot mount a small tmpfs here")
     try:
         model = small / "model"
-        subprocess.run(command(corpus, model, "--passes", "2"), check=True, capture_output=True)
+        subprocess.run(command(corpus, model, "--algo", "atbp", "--passes", "2"), check=True, capture_output=True)
         expected = content_hash(model)
         free = os.statvfs(small)
         (small / "ballast").write_bytes(bytes(max(0, free.f_bavail * free.f_bsize - 20000)))
-        done = subprocess.run(command(corpus, model, "--passes", "6"), capture_output=True, text=True)
+        done = subprocess.run(command(corpus, model, "--algo", "atbp", "--passes", "6"), capture_output=True, text=True)
         assert done.returncode in (1, 5), done.stderr
         assert done.stderr.strip().splitlines()[-1].startswith("topics: ")
         assert content_hash(model) == expected
         (small / "ballast").unlink()
-        done = subprocess.run(command(corpus, model, "--passes", "3"), capture_output=True, text=True)
+        done = subprocess.run(command(corpus, model, "--algo", "atbp", "--passes", "3"), capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     finally:
         subprocess.run(["umount", str(small)], check=False)

@@ -22,10 +22,10 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import Busy, InputError, StoreError, TopicsError
 from topicstream.model.topic_model import TopicModel
-from topicstream.retrain import config as settings
-from topicstream.retrain import decide, files, publish
-from topicstream.retrain.config import Gate, When
-from topicstream.retrain.gate import judge
+from topicstream.retraining import config as settings
+from topicstream.retraining import decide, files, publish
+from topicstream.retraining.config import Gate, When
+from topicstream.retraining.gate import judge
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -55,7 +55,7 @@ def state_of(place: Path) -> dict[str, bytes]:
 
 def test_a_first_cycle_publishes_a_bare_copy(home):
     names = {p.name for p in (home / "versions" / "0001").iterdir()}
-    assert names == {"manifest.json", "vocab.parquet", "topics", "history.jsonl", "topics.json"}
+    assert names == {".topicstream", "manifest.json", "vocab.parquet", "topics", "history.jsonl", "topics.json"}
     assert os.readlink(home / "current") == "versions/0001"
     assert TopicModel.open(home / "current").path == home / "versions" / "0001"
     assert not (home / "journal.json").exists() and not (home / "incoming").exists()
@@ -84,7 +84,7 @@ def test_new_documents_are_an_update_that_keeps_the_topics(home):
     corpus = Corpus.open(home / "corpus.zarr")
     assert after.totals.sum() == pytest.approx(corpus.n_tokens, rel=1e-6)
     assert json.loads((home / "versions" / "0002" / "topics.json").read_text())["ids"] == [0, 1, 2, 3]
-    assert [p.name for p in (home / "runs").iterdir()] == ["0002"]
+    assert sorted(p.name for p in (home / "runs").iterdir()) == [".topicstream", "0002"]
     taken = json.loads((home / "runs" / "0002" / "carried.json").read_text())
     assert 0 < taken["blocks"] < taken["of"]
 
@@ -372,11 +372,33 @@ def test_init_writes_a_config_that_says_the_defaults(tmp_path, capsys):
         ("a = [", "TOML"),
     ):
         config.write_text(text)
-        assert run(["retrain", "--config", str(config)]) == 1
+        assert run(["retrain", "--config", str(config)]) == 2
         assert word in capsys.readouterr().err
-    assert run(["retrain", "--config", str(tmp_path / "no.toml")]) == 1
+    assert run(["retrain", "--config", str(tmp_path / "no.toml")]) == 2
     assert "--init" in capsys.readouterr().err
 
 
 def test_the_example_config_is_one():
     assert settings.load(ROOT / "examples" / "cron" / "retrain.toml").train.topics >= 2
+
+
+def test_a_cycle_compacts_when_it_pays(tmp_path):
+    """``always``; and ``auto`` where every block starts anew anyway (a full training), but not where state is carried over."""
+    config = folder(tmp_path)
+    cycle(config)
+    write(tmp_path / "raw" / "b.jsonl", made(60, seed=2, prefix="e"))
+    done = cycle(config)
+    assert done["training"] == "carried" and "compacted" not in done
+    write(tmp_path / "raw" / "c.jsonl", made(60, seed=3, prefix="f"))
+    before = cells_by_id(tmp_path / "corpus.zarr")
+    done = cycle(config, full=True)
+    assert (done["decision"], done["compacted"]) == ("full", [6, 2])
+    assert before.items() <= cells_by_id(tmp_path / "corpus.zarr").items()
+    config.write_text(config.read_text() + '[store]\ncompact = "always"\n')
+    write(tmp_path / "raw" / "d.jsonl", made(60, seed=4, prefix="g"))
+    done = cycle(config)
+    assert (done["training"], done["compacted"]) == ("warm", [4, 2])
+    assert cycle(config)["decision"] == "nothing"
+    config.write_text(config.read_text().replace("always", "perhaps"))
+    with pytest.raises(TopicsError, match="auto, never or always"):
+        cycle(config)

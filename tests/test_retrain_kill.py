@@ -16,12 +16,12 @@ from tests.killing import Killable
 from tests.retrain_tools import folder, made, write
 from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
-from topicstream.retrain.align import read_ids
+from topicstream.retraining.align import read_ids
 
 KILLS = int(os.environ.get("TOPICS_KILLS", "8"))
 WORK = """
 import io
-from topicstream.retrain.cycle import retrain
+from topicstream.retraining.cycle import retrain
 def work(config):
     return retrain(config, stream=io.StringIO())
 """
@@ -75,7 +75,7 @@ def result(place: Path):
 
 
 def left_over(place: Path) -> list[str]:
-    names = {"retrain.toml", "raw", "corpus.zarr", "versions", "runs", "current", "state.json", ".lock"}
+    names = {"retrain.toml", "raw", "corpus.zarr", "versions", "runs", "current", "state.json", ".lock", ".topicstream"}
     return sorted({p.name for p in place.iterdir()} - names)
 
 
@@ -109,7 +109,7 @@ def test_killed_at_random_instants_of_an_update(before, tmp_path):
         assert reader.reads > 0 and reader.hashes <= {old, expected[0]}
         assert result(home) == expected
         assert left_over(home) == []
-        assert sorted(p.name for p in (home / "versions").iterdir()) == ["0001", "0002"]
+        assert sorted(p.name for p in (home / "versions").iterdir()) == [".topicstream", "0001", "0002"]
         assert cycle(home / "retrain.toml")[2]["decision"] == "nothing"
         shutil.rmtree(home)
 

@@ -9,16 +9,17 @@ import pytest
 
 import topicstream
 from tests.retrain_tools import made, write
+from topicstream import ownership
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.durable import read_json
 from topicstream.evaluation.completion import score_model
 from topicstream.model.topic_model import TopicModel
-from topicstream.retrain.align import align
-from topicstream.retrain.config import Limits
-from topicstream.retrain.drift import jensen_shannon, measure, stage, verdict
+from topicstream.progress import Shown as Progress
+from topicstream.retraining.align import align
+from topicstream.retraining.config import Limits
+from topicstream.retraining.drift import jensen_shannon, measure, stage, verdict
 from topicstream.training.checkpoint import checkpoints, content_hash, read_checkpoint
-from topicstream.training.progress import Progress
 from topicstream.training.starts import draw_documents
 
 QUIET = Progress(-1)
@@ -93,6 +94,7 @@ def test_replaced_documents_make_it_start_everywhere(home):
 
 def test_an_unfinished_update_of_another_corpus_is_forgotten(home):
     append(home, made(30, seed=2, prefix="e"))
+    ownership.claim(home / "m.update", "model", of=ownership.claim(home / "m", "model").id)
     update(home, out=home / "m.update", passes=1)
     append(home, made(30, seed=3, prefix="f"))
     done = update(home, passes=2)

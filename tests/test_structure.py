@@ -3,35 +3,49 @@
 from __future__ import annotations
 
 import ast
+import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "topicstream"
-GROUND = {"errors", "durable", "machine", "topicstream"}
+GROUND = {"errors", "metrics", "options", "plugins", "progress", "durable", "machine", "owned", "ownership", "plain", "parquet_pages", "word_file", "topicstream"}
 # room -> rooms it may import (beside itself and the ground)
 ALLOWED = {
     "kernels": set(),
     "parallel": set(),
-    "corpus": {"kernels"},
-    "model": {"kernels"},
+    "corpus": {"kernels", "tokens"},
+    "model": {"kernels", "inference.infer", "exchange"},  # the last two when a method is called: they import the model
     "tokens": {"kernels"},
-    "ingest": {"tokens", "corpus", "kernels"},
-    "engines": {"kernels", "corpus.block"},
-    "evaluation": {"model", "corpus", "tokens", "ingest", "kernels", "parallel"},
-    "inference": {"model", "corpus", "tokens", "ingest", "kernels", "parallel"},
-    "report": {"model", "corpus", "evaluation", "inference", "kernels", "parallel"},
-    "training": {"engines", "corpus", "model", "evaluation", "parallel", "kernels"},
-    "retrain": {
+    "ingestion": {"tokens", "corpus", "kernels"},
+    "tables": {"kernels"},
+    "engines": {"kernels", "corpus.block", "tables.spec", "tables.table"},
+    "evaluation": {"model", "corpus", "tokens", "ingestion", "kernels", "parallel"},
+    "inference": {"model", "corpus", "tokens", "ingestion", "kernels", "parallel", "tables.files", "training.token_topics"},
+    "reporting": {"model", "corpus", "tokens", "ingestion", "evaluation", "inference", "kernels", "parallel"},
+    "training": {"engines", "corpus", "model", "evaluation", "parallel", "kernels", "tables"},
+    "exchange": {
+        "model",
+        "corpus",
+        "inference",
+        "ingestion.vocabulary",
+        "tokens.recipe",
+        "engines",
+        "training.checkpoint",
+        "training.token_topics",
+    },
+    "selection": {"training", "corpus", "model", "evaluation", "reporting"},
+    "retraining": {
         "training",
         "engines",
-        "ingest",
+        "ingestion",
         "tokens",
         "corpus",
         "model",
         "evaluation",
         "inference",
-        "report",
+        "reporting",
         "parallel",
     },
 }
@@ -69,7 +83,7 @@ def test_every_room_is_in_the_table():
 
 def test_nothing_imports_the_command_line():
     for path in PACKAGE.rglob("*.py"):
-        if "cli" not in path.relative_to(PACKAGE).parts:
+        if "cli" not in path.relative_to(PACKAGE).parts and path.name != "__main__.py":
             assert not {m for m in imports(path) if m.split(".")[0] == "cli"}, path
 
 
@@ -86,13 +100,16 @@ def test_no_pickle_no_eval():
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
-                assert not {a.name.split(".")[0] for a in node.names} & {"pickle", "marshal", "shelve"}, path
+                dangerous = {a.name.split(".")[0] for a in node.names} & {"pickle", "marshal", "shelve"}
+                assert not dangerous or path == PACKAGE / "kernels" / "cache.py", (
+                    path
+                )  # of numba, where others cannot write
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in ("eval", "exec"), path
 
 
 # sums of counts: whole numbers, the same in any order
-COUNTING = {("completion.py", "complete"), ("fold_in.py", "fold_in_block")}
+COUNTING: set[tuple[str, str]] = set()
 
 
 def test_no_fast_loop_sums_and_stores():
@@ -119,3 +136,76 @@ def test_no_fast_loop_sums_and_stores():
                     found.add((path.name, function.name))
     assert seen > 10
     assert found == COUNTING
+
+
+def test_papers_are_cited_by_author_and_year():
+    """No number of a paper that only this project's founders know."""
+    numbered = re.compile(r"\bpapers? 00\d\b|\b00\d \([A-Z]")
+    assert [str(p) for p in PACKAGE.rglob("*.py") if numbered.search(p.read_text())] == []
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_of(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def imported(node: ast.AST, when_called: bool) -> set[str]:
+    """Full names of our modules that a file imports when it is loaded, or also when its functions are called."""
+    found: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not when_called:
+            continue
+        if isinstance(child, ast.ImportFrom) and child.module is not None:
+            names = [f"{child.module}.{a.name}" for a in child.names]
+            found |= {n if n in MODULES else child.module for n in names} & set(MODULES)
+        elif isinstance(child, ast.Import):
+            found |= {a.name for a in child.names} & set(MODULES)
+        found |= imported(child, when_called)
+    return found - {"topicstream"}
+
+
+def graph(when_called: bool) -> dict[str, set[str]]:
+    return {name: imported(ast.parse(path.read_text()), when_called) - {name} for name, path in MODULES.items()}
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    TopologicalSorter(graph(when_called=False)).prepare()  # CycleError names the circle
+    called = graph(when_called=True)
+    # the methods of a model call the rooms behind it, that is what they are for
+    called["topicstream.model.views"] = graph(when_called=False)["topicstream.model.views"]
+    TopologicalSorter(called).prepare()
+
+
+def test_rooms_form_no_circle():
+    rooms: dict[str, set[str]] = {}
+    for name, found in graph(when_called=False).items():
+        room = name.split(".")[1:2]
+        rooms.setdefault("".join(room), set()).update(n.split(".")[1] for n in found if n.split(".")[1:2] != room)
+    TopologicalSorter({k: v for k, v in rooms.items() if k}).prepare()
+
+
+def public(kind: type[ast.stmt]) -> dict[str, list[str]]:
+    """Public top-level names of that kind -> the modules that define them."""
+    found: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, kind) and not node.name.startswith("_"):  # type: ignore[attr-defined]
+                found.setdefault(node.name, []).append(module)  # type: ignore[attr-defined]
+    return found
+
+
+# meant: the estimator that stands beside scikit-learn's
+SAME_CLASS = {"TopicModel"}
+# here before this test: to become fewer
+SAME_CLASS_STILL = {
+    "Csv", "Decision", "Found", "Header", "JsonLines", "Line", "Parquet", "Piece", "Prepared", "Reading", "Rows", "Source",
+    "SparseOptions", "Table", "Tree", "Vocabulary", "Views", "Limits", "Format", "Counted", "Scanned",
+}  # fmt: skip
+
+
+def test_no_two_public_classes_share_a_name():
+    assert {name for name, where in public(ast.ClassDef).items() if len(where) > 1} <= SAME_CLASS | SAME_CLASS_STILL

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from topicstream.engines.base import Scratch, SparseDelta, TableSpec, padded
-from topicstream.training import tables
-from topicstream.training.deltas import Deltas
-from topicstream.training.tables import DenseTable, runs
+from topicstream.tables import dense as tables
+from topicstream.tables.dense import DenseTable, runs
 
 WORDS, TOPICS = 5000, 20
 
@@ -46,22 +45,24 @@ def counting(monkeypatch):
 
 def dense_round(table, seed):
     rng = np.random.default_rng(seed)
-    deltas = Deltas(3, 400, padded(TOPICS), None)
+    deltas = table.new_round(3, 400, None)
     for r in range(3):
         vocab = np.sort(rng.choice(WORDS, 5 + 40 * r, replace=False)).astype(np.int32)
-        deltas.slot(r, vocab, Scratch())[:] = rng.normal(size=(len(vocab), padded(TOPICS)))
-    table.scatter(deltas, 3, 0.5)
+        room = deltas.slot(r, vocab, Scratch())
+        room[:] = rng.normal(size=(len(vocab), padded(TOPICS)))
+        deltas.put(r, vocab, room)
+    table.apply(deltas, 0.5)
 
 
 def sparse_round(table, seed):
     rng = np.random.default_rng(seed)
-    given = []
-    for n in (3, 60):
+    deltas = table.new_round(2, 400, None)
+    for r, n in enumerate((3, 60)):
         vocab = np.sort(rng.choice(WORDS, n, replace=False)).astype(np.int32)
         ptr = np.arange(0, 4 * n + 1, 4)
         topic = np.tile(np.arange(4, dtype=np.uint16), n)
-        given.append((vocab, SparseDelta(ptr, topic, rng.normal(size=4 * n).astype(np.float32))))
-    table.scatter_sparse(given)
+        deltas.put(r, vocab, SparseDelta(ptr, topic, rng.normal(size=4 * n).astype(np.float32)))
+    table.apply(deltas)
 
 
 @pytest.mark.parametrize(("turn", "kind"), [(dense_round, "dense"), (sparse_round, "sparse")])

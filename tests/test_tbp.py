@@ -100,7 +100,7 @@ def test_stbp_visits_a_block_as_figure_2_does(topics):
     want_phi, want_theta, loglik = tbp.stbp_pass(
         block.indptr, block.words, block.counts.astype(float), phi, theta, np.full(topics, 0.3), 0.05
     )
-    assert engine.rule is Rule.REPLACE
+    assert engine.tables["phi"].rule is Rule.REPLACE
     np.testing.assert_allclose(out.delta["phi"][:, :topics], want_phi, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(out.memory["theta"][:, :topics], want_theta, rtol=1e-5, atol=1e-5)
     assert out.stats["loglik"][0] == pytest.approx(loglik, rel=1e-6)

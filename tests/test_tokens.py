@@ -271,7 +271,7 @@ def test_stop_words_are_read_from_a_file(tmp_path):
     assert read_stopwords(str(path)) == ("file", ("bar", "baz", "foo"))
     assert read_stopwords("none") == ("none", ())
     assert len(read_stopwords("english")[1]) > 200
-    with pytest.raises(InputError, match="no such file of stop words"):
+    with pytest.raises(InputError, match="no such file, and no language"):
         read_stopwords(str(tmp_path / "absent"))
 
 

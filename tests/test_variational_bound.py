@@ -11,8 +11,8 @@ from tests.small_store import planted, store
 from topicstream.engines.variational import check
 from topicstream.engines.variational.mvi import Memoized
 from topicstream.errors import TopicsError
+from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
-from topicstream.training.progress import Progress
 
 
 class Heard(Progress):

@@ -1,50 +1,98 @@
 """topicstream: topic models of corpora bigger than RAM.
 
-    raw files -> ingest -> tokens -> corpus (blocks on disk) -> training (engine, pass by pass) -> model
-                                                     model -> evaluation, report, inference, retrain
+    raw files -> ingestion -> tokens -> corpus (blocks on disk) -> training (engine, pass by pass) -> model
+                                                        model -> evaluation, reporting, inference, retraining
 
 Public names are imported when first used, so that ``import topicstream`` costs nothing.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if sys.version_info < (3, 11):  # noqa: UP036 - in one line: the first syntax or import that is too new says nothing
+    raise SystemExit(f"topicstream needs Python 3.11 or later; this is {sys.version.split()[0]}")
+
+if TYPE_CHECKING:
+    from topicstream.corpus.reader import Corpus
+    from topicstream.evaluation.evaluate import evaluate
+    from topicstream.evaluation.matching import compare
+    from topicstream.exchange.exchanging import export_model, import_model
+    from topicstream.inference.classifier import train_classifier
+    from topicstream.inference.infer import infer
+    from topicstream.ingestion.compact import compact
+    from topicstream.ingestion.drop_words import drop_words
+    from topicstream.ingestion.pipeline import ingest
+    from topicstream.model.edits import edit
+    from topicstream.model.topic_model import TopicModel
+    from topicstream.reporting.comparing import compare_methods
+    from topicstream.reporting.drift import drift
+    from topicstream.reporting.html import report
+    from topicstream.reporting.show import show
+    from topicstream.retraining.cycle import retrain
+    from topicstream.retraining.forget import forget
+    from topicstream.retraining.publish import rollback
+    from topicstream.retraining.update import update
+    from topicstream.selection.sweep import sweep
+    from topicstream.training.loop import train
 
 __version__ = "0.1.0"
 
-_PUBLIC = {  # name -> module that has it; a room whose name is also a verb is itself callable (topicstream/ingest)
+_PUBLIC = {  # name -> module that has it
     "Corpus": "topicstream.corpus.reader",
     "TopicModel": "topicstream.model.topic_model",
+    "compact": "topicstream.ingestion.compact",
     "compare": "topicstream.evaluation.matching",
+    "compare_methods": "topicstream.reporting.comparing",
+    "drift": "topicstream.reporting.drift",
+    "drop_words": "topicstream.ingestion.drop_words",
+    "edit": "topicstream.model.edits",
     "evaluate": "topicstream.evaluation.evaluate",
+    "export_model": "topicstream.exchange.exchanging",
+    "forget": "topicstream.retraining.forget",
+    "import_model": "topicstream.exchange.exchanging",
     "infer": "topicstream.inference.infer",
-    "rollback": "topicstream.retrain.publish",
-    "show": "topicstream.report.show",
+    "ingest": "topicstream.ingestion.pipeline",
+    "report": "topicstream.reporting.html",
+    "retrain": "topicstream.retraining.cycle",
+    "rollback": "topicstream.retraining.publish",
+    "show": "topicstream.reporting.show",
+    "sweep": "topicstream.selection.sweep",
     "train": "topicstream.training.loop",
-    "update": "topicstream.retrain.update",
+    "train_classifier": "topicstream.inference.classifier",
+    "update": "topicstream.retraining.update",
 }
-_VERBS = ("ingest", "retrain")
 
 __all__ = [
     "Corpus",
     "TopicModel",
     "__version__",
+    "compact",
     "compare",
+    "compare_methods",
+    "drift",
+    "drop_words",
+    "edit",
     "evaluate",
+    "export_model",
+    "forget",
+    "import_model",
     "infer",
     "ingest",
+    "report",
     "retrain",
     "rollback",
     "show",
+    "sweep",
     "train",
+    "train_classifier",
     "update",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _VERBS:
-        return import_module(f"topicstream.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'topicstream' has no attribute {name!r}")
     return getattr(import_module(_PUBLIC[name]), name)

@@ -15,7 +15,10 @@ from typing import Any
 
 import google_crc32c
 
+from topicstream import owned
 from topicstream.errors import Busy, StoreError
+from topicstream.ownership import claim, temporary
+from topicstream.plain import open_plain, read_plain
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:
@@ -46,20 +49,19 @@ def sync_all(files: Sequence[Path], folders: Iterable[Path]) -> None:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, *, durable: bool = True) -> None:
-    """Replace ``path`` by ``data`` in one rename.  ``durable=False`` leaves out the fsyncs (survives a kill, not a power
-    cut)."""
+    """Replace ``path``, a file of ours or none, by ``data`` in one rename.  ``durable=False`` leaves out the fsyncs
+    (survives a kill, not a power cut)."""
     target = Path(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    beside = temporary(target)
     try:
-        with open(beside, "wb") as f:
+        with owned.create(beside) as f:
             f.write(data)
             if durable:
                 f.flush()
                 os.fsync(f.fileno())
-        os.replace(beside, target)
+        owned.replace(beside, target)
     except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
+        owned.discard(beside)
         raise
     if durable:
         sync_folder(target.parent)
@@ -88,7 +90,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     """The JSON value in ``path``; StoreError naming the file when it is missing or damaged.  A file without a checksum
     (written by hand) is taken as it is."""
     try:
-        data = Path(path).read_bytes()
+        data = read_plain(path)
     except FileNotFoundError:
         raise StoreError(f"{path}: not found") from None
     except OSError as e:
@@ -124,7 +126,7 @@ def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], lis
     found: list[dict[str, Any]] = []
     damaged: list[str] = []
     try:
-        lines = Path(path).read_bytes().split(b"\n")
+        lines = read_plain(path).split(b"\n")
     except FileNotFoundError:
         return [], []
     for number, line in enumerate(lines, 1):
@@ -153,7 +155,7 @@ def file_problem(path: str | os.PathLike[str], size: int, crc: int, what: str = 
     """What is wrong with a file whose size and crc32c were recorded, in a sentence; None when nothing is."""
     seen, length = 0, 0
     try:
-        with open(path, "rb") as f:
+        with open(open_plain(path), "rb") as f:
             while data := f.read(1 << 20):
                 seen = google_crc32c.extend(seen, data)
                 length += len(data)
@@ -179,20 +181,29 @@ def exchange(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
 
 
 @contextlib.contextmanager
-def lock(folder: str | os.PathLike[str], what: str, *, wait: bool = False) -> Iterator[None]:
-    """Hold the writer's lock of ``folder`` (an flock on ``.lock`` in it); Busy at once when another holds it, unless
-    ``wait``.  The lock goes with the process, however it ends.  A folder that holds nothing but the lock when the work
-    fails (refused before it began) goes again."""
+def lock(folder: str | os.PathLike[str], what: str, *, kind: str | None = None, wait: bool = False) -> Iterator[None]:
+    """Hold the writer's lock of ``folder`` (an flock on ``.lock`` in it), which is made, or with ``kind`` known to be
+    ours (``ownership.claim``); Busy at once when another holds it, unless ``wait``.  The lock goes with the process,
+    however it ends.  A folder that holds nothing but lock and mark when the work fails (refused before it began) goes
+    again."""
     path = Path(folder) / ".lock"
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if kind is not None:
+            claim(folder, kind)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:  # who held it has removed the folder just now
+            continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(fd), path.stat()):
+                    if kind is not None:  # it may have been made anew in between
+                        claim(folder, kind)
                     break
             os.close(fd)  # who held it has removed it: lock the one that is there now
-            path.parent.mkdir(parents=True, exist_ok=True)
         except BlockingIOError:
             os.close(fd)
             raise Busy(f"{folder}: another process is {what} it; wait for it to end, then run this again") from None
@@ -200,9 +211,7 @@ def lock(folder: str | os.PathLike[str], what: str, *, wait: bool = False) -> It
         yield
     except BaseException:
         with contextlib.suppress(OSError):
-            if [p.name for p in path.parent.iterdir()] == [path.name]:
-                path.unlink()
-                path.parent.rmdir()
+            owned.remove_unused(path.parent)
         raise
     finally:
         os.close(fd)

@@ -5,11 +5,30 @@ Every message is one line: what, where (file:line, record, block), what to do.
 
 from __future__ import annotations
 
+import json
+import re
+
 
 def one_line(message: object) -> str:
     """What is shown of text that others wrote: line breaks are spaces, control characters their escapes."""
     text = str(message).replace("\n", " ").strip()
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+_MARKS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def shown(text: object) -> str:
+    """A word or an id for a terminal: controls, and marks that turn the direction of what follows, as their escapes."""
+    return _CONTROLS.sub(lambda m: repr(m[0])[1:-1] if ord(m[0]) < 0xA0 else f"\\u{ord(m[0]):04x}", str(text))
+
+
+def json_line(value: object, indent: int | None = None) -> str:
+    """JSON for a terminal or a pipe: letters as they are, controls and marks of direction as escapes."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return _MARKS.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 class TopicsError(Exception):
@@ -27,8 +46,18 @@ class InputError(TopicsError):
     exit_code = 3
 
 
+class UsageError(InputError):
+    """What was asked for cannot be meant (exit 2): an option's value, or a place that is no place for the output."""
+
+    exit_code = 2
+
+
 class StoreError(InputError):
     """A store or a model on disk is damaged, incomplete or of another version (exit 3)."""
+
+
+class NotOurs(InputError):
+    """A file or folder is in the way that this program did not make (exit 3)."""
 
 
 class Busy(TopicsError):
@@ -41,6 +70,10 @@ class DoesNotFit(TopicsError):
     """The work does not fit the memory limit or the disk (exit 5)."""
 
     exit_code = 5
+
+
+class DiskTooSmall(DoesNotFit):
+    """What the work would write does not fit the disk (exit 5)."""
 
 
 class GateRefused(TopicsError):

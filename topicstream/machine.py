@@ -9,7 +9,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from topicstream.errors import TopicsError
+from topicstream.errors import UsageError
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -17,11 +17,16 @@ _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 def parse_bytes(text: str | int | float) -> int:
     """``2G``, ``512M``, ``300MiB``, ``1.5g`` or a number of bytes -> bytes (powers of two)."""
     if isinstance(text, (int, float)):
+        if not 0 < text < 1 << 62:  # not so of NaN either
+            raise UsageError(f"{text}: is no amount of memory")
         return int(text)
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text.lower())
     if match is None:
-        raise TopicsError(f"{text!r} is not an amount of memory; write for example 2G, 512M or a number of bytes")
-    return int(float(match[1]) * _UNITS[match[2]])
+        raise UsageError(f"{text!r} is not an amount of memory; write for example 2G, 512M or a number of bytes")
+    size = float(match[1]) * _UNITS[match[2]]
+    if not 1 <= size < 1 << 62:
+        raise UsageError(f"{text}: is no amount of memory that can be meant; write for example 2G")
+    return int(size)
 
 
 def format_bytes(n: float) -> str:
@@ -52,6 +57,20 @@ def resident_bytes() -> int:
 def peak_bytes() -> int:
     """Highest resident memory of this process so far (VmHWM)."""
     return _status("VmHWM")
+
+
+_alone = False
+
+
+def run_alone() -> None:
+    """Say that this process runs one command of ours and nothing else: all that it ever held was ours."""
+    global _alone
+    _alone = True
+
+
+def peak_of_ours() -> int:
+    """Highest resident memory of this process where it is ours alone, else 0: a caller's own is not counted."""
+    return peak_bytes() if _alone else 0
 
 
 def _cgroup_limits() -> list[int]:
@@ -87,6 +106,11 @@ def memory_allowed() -> int:
     """Bytes this process tree may use: the machine's memory or the tightest cgroup limit."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([total, *_cgroup_limits()])
+
+
+def memory_limit(given: str | int | None) -> int:
+    """Bytes of a ``mem_limit``: as given, or the default."""
+    return parse_bytes(given) if given is not None else default_memory_limit()
 
 
 def default_memory_limit() -> int:

@@ -1,6 +1,7 @@
-"""Belief propagation, siBP and CVB0 straight from paper 001, dense, float64, one message an entry of x.
+"""Belief propagation, siBP and CVB0 straight from Zeng, Cheung & Liu 2013, dense, float64, one message an entry of x.
 
 x: [D, W] counts; mu: [D, W, K], zero rows where x is 0.  ``exclude`` (x, i) -> how much of mu a cell leaves out.
+beta: a number, or [W, K] where words have priors of their own in some topics (seed words).
 """
 
 import numpy as np
@@ -17,9 +18,14 @@ def own_share(rule, x):
 
 
 def message(theta, phi, lam, own, alpha, beta, words):
-    """Eq. (7) for one cell: theta, phi, lam, own are [K]."""
-    p = (theta - own + alpha) * (phi - own + beta) / (lam - own + words * beta)
+    """Eq. (7) for one cell: theta, phi, lam, own are [K]; beta: a number, or (the word's [K], sums over all words [K])."""
+    row, total = beta if isinstance(beta, tuple) else (beta, words * beta)
+    p = (theta - own + alpha) * (phi - own + row) / (lam - own + total)
     return p / p.sum()
+
+
+def prior_of(beta, w):
+    return beta if np.ndim(beta) == 0 else (beta[w], beta.sum(0))
 
 
 def synchronous(x, mu, alpha, beta, rule):
@@ -28,7 +34,7 @@ def synchronous(x, mu, alpha, beta, rule):
     new = np.zeros_like(mu)
     for d, w in zip(*np.nonzero(x)):
         own = own_share(rule, x[d, w]) * mu[d, w]
-        new[d, w] = message(theta[d], phi[w], lam, own, alpha, beta, x.shape[1])
+        new[d, w] = message(theta[d], phi[w], lam, own, alpha, prior_of(beta, w), x.shape[1])
     return new
 
 
@@ -43,7 +49,7 @@ def asynchronous(x, mu, alpha, beta, rule, order="documents", lam_by="cell"):
         if lam_by == "cell" or (lam_by == "word" and w != last):
             lam, waiting, last = lam + waiting, np.zeros_like(lam), w
         own = own_share(rule, x[d, w]) * mu[d, w]
-        new = message(theta[d], phi[w], lam, own, alpha, beta, x.shape[1])
+        new = message(theta[d], phi[w], lam, own, alpha, prior_of(beta, w), x.shape[1])
         change = x[d, w] * (new - mu[d, w])
         theta[d] += change
         phi[w] += change

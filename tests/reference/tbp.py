@@ -12,6 +12,7 @@ def atbp_pass(indptr, words, counts, phi, theta, lam, alpha, beta):
     """
     n_w = np.bincount(words, counts, len(phi))
     n = counts.sum()
+    beta = np.broadcast_to(beta, phi.shape)  # a number, or [W, K]: seed words' own
     loglik = 0.0
     for d in range(len(indptr) - 1):
         n_d = counts[indptr[d] : indptr[d + 1]].sum()
@@ -20,7 +21,7 @@ def atbp_pass(indptr, words, counts, phi, theta, lam, alpha, beta):
             phi[w] *= 1 - x / n_w[w]
             theta[d] *= 1 - x / n_d
             lam *= 1 - x / n
-            eta = (phi[w] + beta) * (theta[d] + alpha) / (lam + len(phi) * beta)
+            eta = (phi[w] + beta[w]) * (theta[d] + alpha) / (lam + beta.sum(0))
             loglik += x * np.log(eta.sum() / (n_d - x + alpha.sum()))
             eta /= eta.sum()
             phi[w] += x * eta

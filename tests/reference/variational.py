@@ -1,4 +1,4 @@
-"""Plain NumPy twins of paper 002's Alg. 2, in float64: one document at a time, logarithms everywhere."""
+"""Plain NumPy twins of Hughes & Sudderth 2016's Alg. 2, in float64: one document at a time, logarithms everywhere."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def evidence(
     log_phi = expected_log(phi, beta)
     hat = phi + beta
     total = sum(bound(log_phi[w], x, alpha, r) for w, x, r in docs)
-    width = len(phi)
+    prior = np.broadcast_to(beta, phi.shape)  # a number, or [W, K]: seed words' own
     log_b = (gammaln(hat).sum(0) - gammaln(hat.sum(0))).sum()
-    prior_b = phi.shape[1] * (width * gammaln(beta) - gammaln(width * beta))
+    prior_b = (gammaln(prior).sum(0) - gammaln(prior.sum(0))).sum()
     return float(total + log_b - prior_b + ((beta - hat) * log_phi).sum())

@@ -29,7 +29,7 @@ def describe() -> list[dict[str, Any]]:
             {
                 "name": name,
                 "cites": kind.cites,
-                "rule": engine.rule.value,
+                "rule": ", ".join(dict.fromkeys(spec.rule.value for spec in engine.tables.values())),
                 "memory": memory,
                 "starts": list(kind.starts),
                 "weighted": kind.accepts_weights,

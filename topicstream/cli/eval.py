@@ -6,6 +6,10 @@ from typing import Any
 
 import click
 
+from topicstream.cli.options import as_json, given, options_of
+from topicstream.evaluation.config import EvalConfig
+from topicstream.progress import Shown
+
 MODEL = click.option(
     "--model", envvar="TOPICS_MODEL", default="model", show_default=True, help="folder of the model ($TOPICS_MODEL)"
 )
@@ -15,37 +19,24 @@ CORPUS = click.option(
 
 
 @click.command("eval")
-@MODEL
-@CORPUS
-@click.option(
-    "--heldout",
-    is_flag=False,
-    flag_value="",
-    default=None,
-    metavar="[CORPUS|FILE]",
-    help="perplexity of the documents set aside at ingest; or of another corpus store, or of raw text",
-)
-@click.option("--training", is_flag=True, help="exact perplexity of the training documents")
-@click.option("--coherence", "coherent", is_flag=True, help="UMass and NPMI coherence of the topics' first words")
-@click.option("--diversity", "diverse", is_flag=True, help="share of distinct words among the topics' first 25")
-@click.option("--split", default="80/20", show_default=True, help="observed and scored shares of a document's words")
-@click.option("--top", type=click.IntRange(2), default=10, show_default=True, help="words a topic for the coherence")
-@click.option("--threads", type=click.IntRange(1), help="threads [default: all]; the result does not depend on them")
-@click.option("--mem-limit", metavar="SIZE", help="memory of the whole process, as 2G or 512M [default: what there is]")
-@click.option("--json", "as_json", is_flag=True, help="print the result as JSON")
-def command(as_json: bool, heldout: str | None, **options: Any) -> None:
+@options_of(EvalConfig)
+@as_json()
+def command(as_json: bool, **values: Any) -> None:
     """Score a model.
 
-    With none of --heldout, --training, --coherence, --diversity: held-out perplexity, coherence and diversity.
+    With none of --heldout, --whole, --training, --coherence, --diversity, --links, --labels: held-out perplexity, coherence
+    and diversity.
     """
-    from topicstream.cli.doc_progress import DocProgress
+    from topicstream.cli.verbosity import verbosity
     from topicstream.evaluation.evaluate import evaluate
 
-    progress = DocProgress()
+    progress = Shown(verbosity())
     try:
-        result = evaluate(heldout=heldout or heldout is not None, progress=progress, **options)
+        result = evaluate(EvalConfig(**given(values), progress=progress))
     finally:
         progress.close()
+    if "warning" in result:
+        click.echo(f"warning: {result['warning']}", err=True)
     if as_json:
         import json
 
@@ -57,10 +48,10 @@ def command(as_json: bool, heldout: str | None, **options: Any) -> None:
 def lines(result: dict[str, Any]) -> list[str]:
     """The result for people."""
     out = [f"{result['model']}: {result['topics']} topics over {result['words']:,} words"]
-    for name in ("heldout", "training"):
+    titles = {"heldout": "held-out perplexity", "whole": "whole documents", "training": "training perplexity"}
+    for name, title in titles.items():
         if name in result:
             r = result[name]
-            title = "held-out perplexity" if name == "heldout" else "training perplexity"
             if r["perplexity"] is None:
                 out.append(f"{title:22}infinite: the model holds a word there for impossible (its beta is 0)")
             else:
@@ -72,15 +63,57 @@ def lines(result: dict[str, Any]) -> list[str]:
             if r["oov_tokens"]:
                 scored += f"; {100 * r['oov_rate']:.2f} % of the tokens are words the model does not know, left out"
             out.append(scored)
+    if "labels" in result:
+        r = result["labels"]
+        macro = "none" if r["macro_f1"] is None else f"{r['macro_f1']:.4f}"
+        out.append(f"{'F1 of labels':22}micro {r['micro_f1']:.4f}, macro {macro} over {r['labels']:,} labels")
+        out.append(f"  precision {r['precision']:.4f}, recall {r['recall']:.4f}: {r['measured']}")
+        scored = f"  {r['docs']:,} documents"
+        if r["accuracy"] is not None:
+            scored += f"; the first label is right for {100 * r['accuracy']:.1f} % of those with one"
+        if r["unlabelled"]:
+            scored += f"; {r['unlabelled']:,} documents without labels were left out"
+        if r["unknown_labels"]:
+            scored += f"; {r['unknown_labels']:,} times a label the model does not know"
+        out.append(scored)
+    for name in ("authors", "authors_known"):
+        if name in result:
+            r = result[name]
+            title = "author perplexity" if name == "authors" else "  of known authors"
+            out += [f"{title:22}{r['perplexity']:.1f}   ({r['nats_per_token']:.4f} nats a token)", f"  {r['measured']}"]
     if "coherence" in result:
         r = result["coherence"]
         npmi, umass = (f"{r[k]:.4f}" if r[k] is not None else "none" for k in ("npmi", "umass"))
         out += [f"{'coherence (NPMI)':22}{npmi}", f"{'coherence (UMass)':22}{umass}", f"  {r['measured']}"]
+        if r["umass_mean_topic"] is not None:
+            out.append(
+                f"  the mean topic (the words in the most documents): NPMI {r['npmi_mean_topic']:.4f}, UMass {r['umass_mean_topic']:.4f}"
+            )
         if r["unknown"]:
             out.append(f"  {r['unknown']} of these words are not in the corpus")
     if "diversity" in result:
         r = result["diversity"]
         out += [f"{'topic diversity':22}{r['share']:.3f}", f"  {r['measured']}"]
+    if "links" in result:
+        out += links_lines(result["links"])
     if "note" in result:
         out.append(result["note"])
+    return out
+
+
+def links_lines(r: dict[str, Any]) -> list[str]:
+    """Link prediction for people: a line for each kind of features, and what links add to words."""
+    said = {"product": "link prediction", "root": "  of square roots"}
+    out = [
+        f"{said[name]:22}F {r[name]['f']:.3f} ± {r[name]['f_sd']:.3f}, precision {r[name]['precision']:.3f}, "
+        f"recall {r[name]['recall']:.3f}, AUC {r[name]['auc']:.3f}"
+        for name in said
+    ]
+    out.append(f"  {r['measured']}; {r['pairs']['testing']:,} links predicted")
+    if "given" in r:
+        g = r["given"]
+        out.append(f"{'with links given':22}{g['perplexity']:.1f}   (withheld {g['withheld']:.1f})")
+        out.append(
+            f"  held-out perplexity of {g['docs']:,} documents with links, {g['tokens']:,.0f} tokens scored, xi {g['xi']:.3g}"
+        )
     return out

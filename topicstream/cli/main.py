@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import stat
 import sys
 import traceback
 from collections.abc import Sequence
@@ -11,25 +13,34 @@ from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
 from topicstream import __version__
 from topicstream.cli import startup
 from topicstream.cli.verbosity import set_verbosity, verbosity, verbosity_options
-from topicstream.errors import TopicsError
+from topicstream.errors import Interrupted, TopicsError
 
 SUMMARIES = {  # in the order of the flow; known without importing the command
     "ingest": "Turn raw text or counts of any size into a corpus store.",
     "info": "Say what a corpus store or a model holds; check its files.",
     "train": "Learn topics from a corpus, pass by pass.",
     "eval": "Score a model: perplexity of documents set aside, coherence, diversity.",
+    "classifier": "Teach a model to name topics by one sparse product.",
     "infer": "Topics of new documents.",
     "update": "Take new documents into a model.",
     "retrain": "Ingest, update, judge and publish: the chain that cron runs.",
     "rollback": "Put the model published before back in its place.",
     "show": "Print topics, words and documents of a model.",
-    "compare": "Match the topics of two models and say what changed.",
+    "report": "One HTML file that shows a model, offline.",
+    "edit": "Label, merge, drop and order topics; propose labels.",
+    "sweep": "Train several numbers of topics and seeds, and say which suits.",
+    "compare": "Match the topics of two models, or compare ways to infer topics with one.",
+    "export": "Write a model, its documents' topics or its corpus for other programs.",
+    "import": "Read another program's model, to show, score, compare, infer with and start from.",
+    "compact": "Merge the small blocks that appends have left; purge removed documents.",
+    "forget": "Remove documents for good, by id, and prove it.",
     "engines": "List the training algorithms and what each needs.",
 }
 
@@ -49,6 +60,15 @@ class Commands(click.Group):
         command: click.Command = import_module(f"topicstream.cli.{cmd_name}").command
         taken = {opt for p in command.params for opt in p.opts}
         command.params += [p for p in verbosity_options() if not taken & set(p.opts)]
+        if not hasattr(command, "checked"):
+            invoke = command.invoke
+
+            def checked(ctx: click.Context) -> Any:
+                check_numbers(ctx)
+                return invoke(ctx)
+
+            command.invoke = checked  # type: ignore[method-assign]
+            command.checked = True  # type: ignore[attr-defined]
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -80,6 +100,38 @@ def topics() -> None:
     """
 
 
+ELSEWHERE = {
+    "-k": "-K",
+    "--num-topics": "-K",
+    "--n-topics": "-K",
+    "--n-components": "-K",
+    "--iterations": "--passes",
+    "--num-iterations": "--passes",
+    "--iter": "--passes",
+    "--max-iter": "--passes",
+    "--epochs": "--passes",
+    "--output": "--out",
+    "--stop-words": "--stopwords",
+    "--memory": "--mem-limit",
+    "--max-features": "--max-vocab",
+    "--random-state": "--seed",
+}
+"""What other programs call our options."""
+MOST = {"threads": 1 << 12, "workers": 1 << 12, "block_cells": 1 << 30, "round_blocks": 1 << 16, "topics": 1 << 24}
+SIGNED = {"phrase_threshold"}
+
+
+def check_numbers(ctx: click.Context) -> None:
+    """BadParameter (exit 2) where an option is a number that nobody means: not finite, negative, or past all measure."""
+    for param in ctx.command.get_params(ctx):
+        given = ctx.params.get(str(param.name))
+        for value in given if isinstance(given, tuple) else (given,):
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                continue
+            if not abs(value) < MOST.get(str(param.name), 1 << 62) or (value < 0 and param.name not in SIGNED):
+                raise click.BadParameter(f"{value} is not a number that can be meant here", ctx=ctx, param=param)
+
+
 def fullest(args: Sequence[str]) -> str | None:
     """Of the paths on a command line (and the working folder) the one whose disk has least room: a write that fails in
     midstream does not say where."""
@@ -92,6 +144,16 @@ def fullest(args: Sequence[str]) -> str | None:
                 there = os.statvfs(folder)
                 room[path] = there.f_bavail * there.f_frsize
     return min(room, key=lambda p: room[p]) if room else None
+
+
+def _output_full() -> bool:
+    """Whether it is standard output that takes no more: a file on a full disk, or a device that is always full."""
+    with suppress(OSError):
+        about = os.fstat(1)
+        if stat.S_ISCHR(about.st_mode):
+            return about.st_rdev == os.makedev(1, 7)
+        return stat.S_ISREG(about.st_mode) and os.statvfs(1).f_bavail == 0
+    return False
 
 
 def _fail(error: BaseException, message: str, code: int) -> int:
@@ -112,6 +174,11 @@ def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
         return outcome if isinstance(outcome, int) else 0
     except click.exceptions.Exit as e:
         return e.exit_code
+    except click.NoSuchOption as e:
+        if (ours := ELSEWHERE.get(e.option_name)) is not None:
+            e = click.NoSuchOption(e.option_name, f"No such option: {e.option_name}; it is {ours} here", ctx=e.ctx)
+        e.show()
+        return e.exit_code
     except click.ClickException as e:
         e.show()
         return e.exit_code
@@ -125,8 +192,12 @@ def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
     except MemoryError as e:
         return _fail(e, f"out of memory ({e}); a smaller --mem-limit or fewer --workers needs less", 5)
     except OSError as e:
+        if e.errno == errno.EBADF and e.filename is None:
+            return _fail(e, "standard input or output is closed", 1)
         full = e.errno in (errno.ENOSPC, errno.EDQUOT)
-        named = e.filename or (fullest(sys.argv[1:] if args is None else args) if full else None)
+        named = e.filename
+        if full and named is None:
+            named = "standard output" if _output_full() else fullest(sys.argv[1:] if args is None else args)
         where = f"{named}: " if named else ""
         rest = "; make room and run the same command again" if full else ""
         return _fail(e, f"{where}{e.strerror or e}{rest}", 5 if full else 1)
@@ -134,10 +205,23 @@ def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
         return _fail(e, f"internal error: {type(e).__name__}: {e} (-vv shows where)", 1)
 
 
+def _terminated(signum: int, frame: object) -> None:
+    raise Interrupted("stopped; nothing was left half-written", signum)
+
+
 def main() -> None:
     """Entry point of the ``topics`` script."""
+    signal.signal(
+        signal.SIGTERM, _terminated
+    )  # temporary files go; commands that go on later have a handler of their own
     startup.own_process()
-    sys.exit(run(own_process=True))
+    code = run(own_process=True)
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        code = code or _fail(OSError(), "standard output: what was printed could not be written", 1)
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def command(folder: str, to: int | None, wait: bool, as_json: bool) -> None:
     FOLDER is where `topics retrain` publishes: it holds versions/ and current.  The link `current` changes in one rename;
     no version is removed, and `--to` goes forward again.
     """
-    from topicstream.retrain.publish import rollback
+    from topicstream.retraining.publish import rollback
 
     before, now = rollback(folder, to=to, wait=wait)
     if as_json:

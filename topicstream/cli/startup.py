@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from topicstream import machine
+
 
 class WithoutBlas:
     """numba looks for SciPy's linear algebra when it loads its first kernel, for products of matrices.  No kernel of ours
@@ -22,9 +24,22 @@ class WithoutBlas:
             raise ImportError(f"{name} is left out: no kernel needs it")
 
 
+def hold_streams() -> None:
+    """Take the descriptors 0 to 2 where the caller closed them, so that no file of ours gets such a number: input and
+    output fail when they are used, what goes to stderr is lost."""
+    for fd, name, mode in ((0, "stdin", os.O_WRONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_RDWR)):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, mode)
+            setattr(sys, name, open(fd, "w" if fd else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
 def own_process() -> None:
     """Prepare a process that runs one command and nothing else."""
+    hold_streams()
     sys.meta_path.insert(0, WithoutBlas())
+    machine.run_alone()
 
 
 def arrow_by_malloc() -> None:

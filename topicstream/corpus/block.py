@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+
+
+class AxisRows(NamedTuple):
+    """The rows of one axis that a block touches.
+
+    ids     int32[U]    ascending: the row of the axis that each local number stands for
+    indptr  int64[D+1]  entries of document d: indptr[d] .. indptr[d+1]
+    local   int32[E]    local numbers 0..U-1, ascending and unique within a document
+    """
+
+    ids: np.ndarray
+    indptr: np.ndarray
+    local: np.ndarray
+
+
+class AxisShape(NamedTuple):
+    """The largest of each over the blocks of a grid, of one axis: rows that a block touches, its entries, the entries of
+    one document."""
+
+    rows: int
+    entries: int
+    longest: int
+
+    def or_larger(self, other: AxisShape) -> AxisShape:
+        """The larger of each."""
+        return AxisShape(max(self.rows, other.rows), max(self.entries, other.entries), max(self.longest, other.longest))
 
 
 @dataclass(frozen=True)
@@ -18,8 +46,9 @@ class Block:
     counts     int32[nnz] > 0, or float32[nnz] in a weighted corpus
     vocab      int32[U]     global id of each local word, ascending
     tokens     sum of counts
+    axes       the other axes of the corpus that the block was cut with: authors, labels, links
 
-    The arrays may be views of buffers that their owner reuses: valid until the block is given back.
+    A block owns its arrays.
     """
 
     index: int
@@ -29,6 +58,17 @@ class Block:
     counts: np.ndarray
     vocab: np.ndarray
     tokens: float
+    axes: Mapping[str, AxisRows] = field(default_factory=dict)
+
+    def rows(self, axis: str) -> AxisRows:
+        """The block's rows on ``words`` (an entry a cell), ``documents`` (each its own), ``authors``, ``labels`` or ``links``
+        (training documents linked with each); KeyError: the reader was not asked for that one."""
+        if axis == "words":
+            return AxisRows(self.vocab, self.indptr, self.words)
+        if axis == "documents":
+            each = np.arange(self.n_docs + 1)
+            return AxisRows((self.first_doc + each[:-1]).astype(np.int32), each, each[:-1].astype(np.int32))
+        return self.axes[axis]
 
     @property
     def n_docs(self) -> int:

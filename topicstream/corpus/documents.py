@@ -15,13 +15,28 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from topicstream import owned
 from topicstream.durable import file_problem, sync_file, sync_folder
 from topicstream.errors import StoreError
+from topicstream.plain import refuse_special
 
 ROWS_OF_GROUP = 1 << 16
 ROWS_OF_PART = 1 << 20
+BYTES_OF_GROUP = 16 << 20
+"""Of the ids and metadata of a row group, which is held in memory until it is full."""
+def typed_ids(ids: Any, whole: bool) -> Any:
+    """Ids as they were in the input: whole numbers (int64) again where they all were, else the strings they are stored as."""
+    if not whole:
+        return ids
+    try:
+        return ids.cast(pa.int64())
+    except pa.ArrowInvalid:  # of more digits than fit
+        return ids
+
+
 OWN = ("id", "source", "part", "block", "row")
 
 
@@ -43,14 +58,42 @@ def fill(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
+def row_bytes(table: pa.Table) -> np.ndarray:
+    """Bytes of the strings of each row, int64[R]."""
+    sizes = np.zeros(len(table), np.int64)
+    for column in table.columns:
+        at = 0
+        for chunk in column.chunks:
+            if pa.types.is_list(chunk.type):
+                ends = np.concatenate(([0], np.cumsum(_lengths(chunk.values) + 8)))
+                found = np.diff(ends[chunk.offsets.to_numpy(zero_copy_only=False)])
+            elif pa.types.is_large_string(chunk.type):
+                found = _lengths(chunk)
+            else:
+                continue
+            sizes[at : at + len(chunk)] += found
+            at += len(chunk)
+    return sizes
+
+
+def _lengths(strings: pa.Array) -> np.ndarray:
+    return pc.fill_null(pc.binary_length(strings), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def next_part(files: Iterable[dict[str, Any]]) -> int:
+    """The number of the next part file of a store; files: the manifest's entries."""
+    return max((int(Path(entry["file"]).stem.rpartition("-")[2]) for entry in files), default=-1) + 1
+
+
 class DocumentsWriter:
-    """Writes part files of at most ROWS_OF_PART documents in row groups of ROWS_OF_GROUP: the same files however the
-    documents were handed over.  ``files`` lists what was written."""
+    """Writes part files of at most ROWS_OF_PART documents in row groups of ROWS_OF_GROUP, fewer where they hold
+    BYTES_OF_GROUP: the same files however the documents were handed over.  ``files`` lists what was written."""
 
     def __init__(self, folder: Path, schema: pa.Schema, first: int) -> None:
         self._folder, self._schema, self._number = folder, schema, first
         self._waiting: list[pa.Table] = []
         self._held = self._in_part = 0
+        self._sizes = np.zeros(0, np.int64)
         self._writer: pq.ParquetWriter | None = None
         self.files: list[Path] = []
         folder.mkdir(exist_ok=True)
@@ -59,17 +102,27 @@ class DocumentsWriter:
         """Append documents."""
         self._waiting.append(fill(table, self._schema))
         self._held += len(table)
-        while self._held >= ROWS_OF_GROUP:
-            self._group(ROWS_OF_GROUP)
+        self._sizes = np.concatenate((self._sizes, row_bytes(self._waiting[-1])))
+        while rows := self._full():
+            self._group(rows)
+
+    def _full(self) -> int:
+        """Rows of the next group; 0 where it is not full yet."""
+        ends = np.cumsum(self._sizes)
+        rows = min(ROWS_OF_GROUP, int(np.searchsorted(ends, BYTES_OF_GROUP, "left")) + 1)
+        return rows if rows <= self._held else 0
 
     def _group(self, rows: int) -> None:
         joined = pa.concat_tables(self._waiting)
         group, rest = joined.slice(0, rows).combine_chunks(), joined.slice(rows)
         self._waiting, self._held = [rest] if len(rest) else [], len(rest)
+        self._sizes = self._sizes[rows:]
         if self._writer is None:
             self.files.append(self._folder / f"part-{self._number:05d}.parquet")
             self._number += 1
-            self._writer = pq.ParquetWriter(self.files[-1], self._schema, compression="zstd", compression_level=1)
+            self._writer = pq.ParquetWriter(
+                owned.reserve(self.files[-1]), self._schema, compression="zstd", compression_level=1
+            )
         self._writer.write_table(group, row_group_size=max(rows, 1))
         self._in_part += rows
         if self._in_part >= ROWS_OF_PART:
@@ -94,18 +147,21 @@ class DocumentsWriter:
 
 
 def read_documents(
-    folder: Path, files: Iterable[dict[str, Any]], columns: list[str] | None = None
+    folder: Path, files: Iterable[dict[str, Any]], columns: list[str] | None = None, rows: int = ROWS_OF_GROUP
 ) -> Iterator[pa.RecordBatch]:
-    """The documents of a store, in order, in record batches; files: the manifest's entries.  StoreError."""
+    """The documents of a store, in order, in record batches of at most ``rows`` and of one row group, whose bytes are
+    bounded; files: the manifest's entries.  StoreError."""
     for entry in files:
         path = folder / entry["file"]
         if "crc32c" in entry and (problem := file_problem(path, entry["size"], entry["crc32c"])) is not None:
             raise StoreError(problem)
         try:
+            refuse_special(path)
             file = pq.ParquetFile(path, memory_map=False)
             there = set(file.schema_arrow.names)
             wanted = None if columns is None else [c for c in columns if c in there]
-            yield from file.iter_batches(batch_size=ROWS_OF_GROUP, columns=wanted)
+            for group in range(file.num_row_groups):  # a batch over several would hold as many bytes as it has documents
+                yield from file.iter_batches(batch_size=rows, row_groups=[group], columns=wanted)
         except FileNotFoundError:
             raise StoreError(f"{path}: missing; restore the file or ingest again") from None
         except (OSError, ValueError, pa.ArrowException) as e:

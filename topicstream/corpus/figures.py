@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from topicstream.corpus.reader import Corpus
+from topicstream.word_file import read_words
 
 BARS = " ▁▂▃▄▅▆▇█"
 
@@ -41,8 +41,7 @@ def vocabulary_curve(counts: np.ndarray) -> list[dict[str, Any]]:
 
 def figures(corpus: Corpus, top: int = 20) -> dict[str, Any]:
     """Summary, most frequent words, lengths of the documents, share of the tokens by vocabulary size."""
-    with pq.ParquetFile(corpus.file("vocab")) as file:  # read_table would load all of Arrow's datasets
-        table = file.read(columns=["word", "count", "df"])
+    table = read_words(corpus.file("vocab"), ["word", "count", "df"])
     counts = table["count"].to_numpy()
     first = np.argsort(-counts, kind="stable")[:top]
     words = table.take(first).to_pylist()
@@ -58,6 +57,10 @@ def figures(corpus: Corpus, top: int = 20) -> dict[str, Any]:
         "generation": manifest.get("generation", 1),
         "weighted": corpus.weighted,
         "words": corpus.n_words,
+        "axes": [
+            {"name": a.name, "size": a.size, "entries": a.entries, "longest": a.longest, **a.figures}
+            for a in corpus.axes.values()
+        ],
         "parts": parts,
         "heldout": manifest.get("heldout"),
         "vocabulary": manifest.get("vocabulary"),

@@ -27,6 +27,7 @@ import numpy as np
 from topicstream.durable import read_json, write_json
 from topicstream.errors import StoreError
 from topicstream.kernels.jit import kernel
+from topicstream.plain import open_plain
 
 SCHEMA = 1
 CELLS = 1 << 20
@@ -45,11 +46,12 @@ def chunk_path(folder: Path, part: str, kind: str, row: int) -> Path:
 _GROUP: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 
 
-def _group(path: Path) -> None:
+def group(path: Path) -> None:
+    """Make a folder a Zarr group."""
     write_json(path / "zarr.json", _GROUP, durable=False, checked=False)
 
 
-def _array(kind: str, rows: int, weighted: bool) -> dict[str, Any]:
+def array_metadata(kind: str, rows: int, weighted: bool) -> dict[str, Any]:
     """The metadata of one array as the Zarr v3 specification says it (a test holds it to what stock zarr writes)."""
     width = DOCS if kind == "lengths" else CELLS
     real = weighted and kind == "counts"
@@ -72,19 +74,26 @@ def _array(kind: str, rows: int, weighted: bool) -> dict[str, Any]:
     }
 
 
-def create_arrays(folder: Path, weighted: bool) -> None:
-    """Create the empty Zarr v3 group and its arrays.  (Without zarr itself: importing it takes longer than a small
-    ingest.)"""
-    for part in PARTS:
+def part_folder(entry: dict[str, Any], part: str) -> str:
+    """The folder of a part, given its entry of the manifest: ``train``, or ``train-2`` once the store was compacted."""
+    return str(entry.get("folder", part))
+
+
+def create_arrays(folder: Path, weighted: bool, parts: tuple[str, ...] = PARTS) -> None:
+    """Create the empty Zarr v3 group and its arrays; parts: folders of parts.  (Without zarr itself: importing it takes
+    longer than a small ingest.)"""
+    for part in parts:
         for kind in KINDS:
             (folder / part / kind).mkdir(parents=True, exist_ok=True)
-            write_json(folder / part / kind / "zarr.json", _array(kind, 0, weighted), durable=False, checked=False)
-        _group(folder / part)
-    _group(folder)
+            write_json(
+                folder / part / kind / "zarr.json", array_metadata(kind, 0, weighted), durable=False, checked=False
+            )
+        group(folder / part)
+    group(folder)
 
 
 def set_rows(folder: Path, part: str, rows: int) -> None:
-    """Tell stock zarr how many rows a part has (metadata only)."""
+    """Tell stock zarr how many rows the part in the folder ``part`` has (metadata only)."""
     for kind in KINDS:
         path = folder / part / kind / "zarr.json"
         array = read_json(path)
@@ -98,13 +107,13 @@ def set_rows(folder: Path, part: str, rows: int) -> None:
 
 def metadata_problems(folder: Path, weighted: bool, rows: dict[str, int]) -> Iterator[str]:
     """A sentence for each ``zarr.json`` that does not say what it has to (only stock zarr reads them; our own readers
-    have everything from the manifest).  rows: of each part."""
-    for path, wanted in [(folder / "zarr.json", _GROUP), *((folder / p / "zarr.json", _GROUP) for p in PARTS)]:
+    have everything from the manifest).  rows: of each part, by its folder."""
+    for path, wanted in [(folder / "zarr.json", _GROUP), *((folder / p / "zarr.json", _GROUP) for p in rows)]:
         yield from _metadata_problem(path, wanted)
-    for part in PARTS:
+    for part in rows:
         for kind in KINDS:
             path = folder / part / kind / "zarr.json"
-            wanted = _array(kind, rows[part], weighted)
+            wanted = array_metadata(kind, rows[part], weighted)
             with contextlib.suppress(StoreError, TypeError, KeyError, IndexError):
                 more = read_json(path)["shape"][0]
                 # rows of an append that was cut short, which the next one removes
@@ -144,7 +153,7 @@ def read_chunk(path: Path, size: int, crc: int, out: np.ndarray, what: str, room
     Raises StoreError naming ``what`` when the file is missing, has another size or another checksum.
     """
     try:
-        fd = os.open(path, os.O_RDONLY)
+        fd = open_plain(path)
     except FileNotFoundError:
         raise StoreError(f"{path}: {what} is missing; restore the file or ingest again") from None
     space = np.empty(size + 1, np.uint8) if room is None or room.nbytes <= size else room.view(np.uint8)[: size + 1]
@@ -158,6 +167,8 @@ def read_chunk(path: Path, size: int, crc: int, out: np.ndarray, what: str, room
     if google_crc32c.value(body) != crc or int.from_bytes(space[size - 4 : size], "little") != crc:
         raise StoreError(f"{path}: {what} does not match its checksum; restore the file or ingest again")
     try:
+        if size < 20 or int.from_bytes(body[4:8], "little") != out.nbytes:
+            raise ValueError("it holds another number of bytes")
         numcodecs.blosc.decompress(body, out)
     except (RuntimeError, ValueError) as e:
         raise StoreError(f"{path}: {what} cannot be decoded ({e}); restore the file or ingest again") from None
@@ -192,6 +203,23 @@ def from_gaps(gaps, lengths, first, last, start, ids, marker):
             marker[word] = 1
             n += 1
     return n
+
+
+@kernel
+def wrong_document(gaps, lengths, words):
+    """gaps: uint32[], lengths: uint32[] of a storage block -> the first document whose word ids do not ascend within
+    0..words-1, or -1.  What kernels index by, looked at where it is decoded."""
+    i = np.int64(0)
+    for d in range(len(lengths)):
+        n = np.int64(lengths[d])
+        last = zeros = np.int64(0)
+        for j in range(i, i + n):
+            last += np.int64(gaps[j])
+            zeros += gaps[j] == 0
+        if n > 0 and (last >= words or zeros > (gaps[i] == 0)):
+            return d
+        i += n
+    return -1
 
 
 @kernel

@@ -1,26 +1,48 @@
-"""What the manifest of a store has to say before anything is read on its word."""
+"""What the manifest of a store has to say before anything is read on its word; entries of files."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import google_crc32c
+
 from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS
 from topicstream.errors import StoreError
+from topicstream.word_file import most_words
+
+
+def file_entry(folder: Path, name: str) -> dict[str, Any]:
+    """The manifest's entry of a file: name, size, crc32c."""
+    crc, size = 0, 0
+    with open(folder / name, "rb") as f:
+        while data := f.read(1 << 20):
+            crc = google_crc32c.extend(crc, data)
+            size += len(data)
+    return {"file": name, "size": size, "crc32c": int(crc)}
 
 
 def check_manifest(path: Path, manifest: dict[str, Any]) -> None:
     """StoreError naming the file and the member that is missing or impossible; ``path``: the manifest's."""
     try:
         _member(isinstance(manifest["weighted"], bool), "weighted")
-        _member(_count(manifest["n_words"]), "n_words")
+        _member(_count(manifest["n_words"]) and manifest["n_words"] < 1 << 31, "n_words")
+        vocabulary = manifest.get("files", {}).get("vocab", {})
+        _member(
+            manifest["n_words"] <= most_words(vocabulary.get("size", 1 << 31)), "n_words (for its vocabulary's size)"
+        )
         _member(isinstance(manifest["fingerprint"], str), "fingerprint")
         for part in PARTS:
             _part(manifest["parts"][part], f"parts.{part}")
+        _member(all(isinstance(f, str) for f in manifest.get("same_as", [])), "same_as")
+        _member(_count(manifest.get("compacted", 0)), "compacted")
         for kind, entry in manifest.get("files", {}).items():
             _file(entry, f"files.{kind}")
         for entry in manifest.get("docs", []):
             _file(entry, "docs")
+        for name, entry in (manifest.get("axes") or {}).items():
+            _axis(entry, name)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError) as e:
         what = f"{e}" if isinstance(e, _Wrong) else f"{type(e).__name__}: {e}"
         raise StoreError(f"{path}: incomplete ({what}); the file is damaged, restore it or ingest again") from None
@@ -45,6 +67,8 @@ def _amount(value: Any) -> bool:
 
 def _part(entry: dict[str, Any], name: str) -> None:
     _member(all(_count(entry[k]) for k in ("docs", "cells", "rows", "bytes")) and _amount(entry["tokens"]), name)
+    part = name.rpartition(".")[2]
+    _member(re.fullmatch(rf"{part}(-[1-9]\d{{0,8}})?", entry.get("folder", part)) is not None, f"{name}.folder")
     row = 0
     for number, block in enumerate(entry["blocks"]):
         what = f"block {number} of {name}"
@@ -61,6 +85,43 @@ def _part(entry: dict[str, Any], name: str) -> None:
             for size, crc in chunks:
                 _member(_count(size) and size <= 1 << 30 and _count(crc), what)
     _member(row == entry["rows"], name)
+    for total in ("docs", "cells", "tokens"):
+        left = sum(b[total] - (b.get("removed", {}).get(total, 0) if total != "docs" else 0) for b in entry["blocks"])
+        _member(abs(left - entry[total]) <= 1e-9 * abs(left), f"{total} of {name}")
+
+
+_AXIS = re.compile(r"(authors|labels|links)(-\d{4,10})?")
+
+
+def _axis(entry: dict[str, Any], name: str) -> None:
+    """One axis (corpus/axis_build.py): a plain folder, chunks of possible sizes."""
+    what = f"axes.{name}"
+    folder, slash, last = entry["folder"].partition("/")
+    _member(folder == "axes" and slash == "/" and _AXIS.fullmatch(last) is not None and last.startswith(name), what)
+    _member(_count(entry["size"]) and entry["size"] < 1 << 31 and _count(entry["gone"]), what)
+    if name == "links":
+        _member(isinstance(entry["fingerprint"], str) and all(map(_count, entry["figures"].values())), what)
+    else:
+        _file(entry["names"], what)
+    for part in PARTS:
+        row = total = 0
+        for block in entry["parts"][part]["blocks"]:
+            first, last = block["rows"]
+            _member(_count(first) and _count(last) and first == row and last > first, what)
+            row, rows = last, last - first
+            entries, longest = block["entries"], block["longest"]
+            _member(_count(entries) and _count(longest) and longest <= entries <= rows * CELLS, what)
+            _member(_count(block["of"]) and (rows == 1 or entries > (rows - 1) * CELLS), what)
+            for kind in ("lengths", "ids"):
+                _chunks(block["files"][kind], rows, what)
+            total += entries
+        _member(entry["parts"][part]["rows"] == row and entry["parts"][part]["entries"] == total, what)
+
+
+def _chunks(chunks: list[Any], rows: int, what: str) -> None:
+    _member(len(chunks) == rows, what)
+    for size, crc in chunks:
+        _member(_count(size) and 4 < size <= 1 << 30 and _count(crc), what)
 
 
 def _file(entry: dict[str, Any], name: str) -> None:

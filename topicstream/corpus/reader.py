@@ -11,94 +11,77 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
+from topicstream.corpus.axes import Axes, entries_of
 from topicstream.corpus.block import Block
 from topicstream.corpus.buffers import Buffers
 from topicstream.corpus.format import (
     CELLS,
     DOCS,
     KINDS,
+    PARTS,
     SCHEMA,
     chunk_path,
     drop_rows,
     from_gaps,
     localise,
     number_words,
+    part_folder,
     read_chunk,
+    wrong_document,
 )
+from topicstream.corpus.grid import Grid, cut_axis, cut_grid
+from topicstream.corpus.lease import Lease
 from topicstream.corpus.manifest import check_manifest
+from topicstream.corpus.ragged import read_ragged
+from topicstream.corpus.views import Views
 from topicstream.durable import file_problem, read_json
 from topicstream.errors import StoreError
-from topicstream.kernels.jit import kernel
+from topicstream.plain import FLAGS, load_array, read_plain, refuse_linked_folders, refuse_special
 
 
-@dataclass(frozen=True)
-class Grid:
-    """The engine blocks of one part of a corpus, in the order of a sequential pass.
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    manifest = read_json(folder / "manifest.json")
+    if not isinstance(manifest, dict) or manifest.get("kind") != "corpus":
+        raise StoreError(f"{folder}/manifest.json: not a corpus manifest")
+    if manifest.get("schema") != SCHEMA:
+        raise StoreError(
+            f"{folder}: store of schema {manifest.get('schema')}, this version reads {SCHEMA}; ingest again"
+        )
+    check_manifest(folder / "manifest.json", manifest)
+    return manifest
 
-    All arrays have one entry a block: storage (storage block), row_start, row_stop (its documents within that block),
-    cell_start (first cell within that block), cells, first_doc (global).  ``max_words`` bounds a block's local words.
+
+class Decoded:
+    """One storage block's raw arrays: gaps uint32[cells], counts[cells], lengths uint32[docs]; axes: name -> (indptr
+    int64[docs + 1], ids int32[entries]).
+
+    gaps and counts are lent by ``buffers``: ``close`` gives them back, when nobody looks at them any more.
     """
 
-    heldout: bool
-    storage: np.ndarray
-    row_start: np.ndarray
-    row_stop: np.ndarray
-    cell_start: np.ndarray
-    cells: np.ndarray
-    first_doc: np.ndarray
-    max_words: int
-
-    def __len__(self) -> int:
-        return len(self.storage)
-
-    @property
-    def docs(self) -> np.ndarray:
-        """Documents of each block, int64."""
-        return self.row_stop - self.row_start
-
-    def order(self, how: str, seed: int, pass_number: int) -> np.ndarray:
-        """Block numbers in visiting order: ``sequential``, or ``shuffled`` (storage blocks are shuffled, then the blocks
-        within each, so that a shuffled pass still reads every chunk once)."""
-        n = len(self)
-        if how == "sequential":
-            return np.arange(n)
-        if how != "shuffled":
-            raise ValueError(f"order must be 'sequential' or 'shuffled', not {how!r}")
-        rng = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), pass_number]))
-        by_storage = [np.flatnonzero(self.storage == s) for s in rng.permutation(np.unique(self.storage))]
-        return np.concatenate([rng.permutation(group) for group in by_storage]) if by_storage else np.arange(0)
-
-
-@kernel
-def _cut(lengths, cells, docs, starts):
-    """First documents of the blocks of one storage block -> starts: int64[]; returns how many."""
-    n = 0
-    in_cells = in_docs = 0
-    for d in range(len(lengths)):
-        if d == 0 or (in_cells > 0 and in_cells + lengths[d] > cells) or in_docs >= docs:
-            starts[n] = d
-            n += 1
-            in_cells = in_docs = 0
-        in_cells += lengths[d]
-        in_docs += 1
-    return n
-
-
-class _Decoded:
-    """One storage block's raw arrays: gaps uint32[cells], counts[cells], lengths uint32[docs]."""
-
-    def __init__(self, gaps: np.ndarray, counts: np.ndarray, lengths: np.ndarray) -> None:
+    def __init__(
+        self, gaps: np.ndarray, counts: np.ndarray, lengths: np.ndarray, lent: tuple[np.ndarray, ...], buffers: Buffers
+    ) -> None:
         self.gaps, self.counts, self.lengths = gaps, counts, lengths
+        self.axes: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self._lent, self._buffers = lent, buffers
+
+    def close(self) -> None:
+        """Give the buffers back, once."""
+        lent, self._lent = self._lent, ()
+        if lent:
+            self.gaps = self.counts = np.zeros(0, np.uint32)
+        for array in lent:
+            self._buffers.give_back(array)
 
 
-class Corpus:
-    """A corpus store, opened for reading.  Readers never block and never write.
+class Corpus(Views):
+    """A corpus store, opened for reading.  Readers never block and never write.  A sequence of its documents (views.py).
 
     ``Corpus.open(path)`` reads the manifest only.  Counts of documents, cells and tokens are those of the training part
     unless ``heldout`` is asked for.
@@ -109,9 +92,13 @@ class Corpus:
         self.weighted: bool = manifest["weighted"]
         self.n_words: int = manifest["n_words"]
         self.fingerprint: str = manifest["fingerprint"]
+        self.weights: Any = None  # what turns the counts of its blocks into weights (model/weighting.py)
         self._verified: set[str] = set()
         self._buffers = Buffers()
         self._gone: dict[tuple[int, int], np.ndarray] | None = None
+        self._axes: dict[str, Any] | None = None
+        self._axes_lock = threading.RLock()
+        self._lease = Lease(None)
 
     @classmethod
     def open(cls, path: str | Path) -> Corpus:
@@ -121,15 +108,25 @@ class Corpus:
             raise StoreError(
                 f"{folder}: no corpus store here (no manifest.json); make one with `topics ingest PATH --out {folder}`"
             )
-        manifest = read_json(folder / "manifest.json")
-        if not isinstance(manifest, dict) or manifest.get("kind") != "corpus":
-            raise StoreError(f"{folder}/manifest.json: not a corpus manifest")
-        if manifest.get("schema") != SCHEMA:
-            raise StoreError(
-                f"{folder}: store of schema {manifest.get('schema')}, this version reads {SCHEMA}; ingest again"
-            )
-        check_manifest(folder / "manifest.json", manifest)
-        return cls(folder, manifest)
+        while True:
+            stamp = os.stat(folder / "manifest.json")
+            corpus = cls(folder, _read_manifest(folder))
+            parts = [part_folder(corpus.manifest["parts"][part], part) for part in PARTS]
+            inner = [f"{part}{below}" for part in parts for kind in KINDS for below in ("", f"/{kind}", f"/{kind}/c")]
+            refuse_linked_folders(folder, [*inner, "docs"])
+            corpus._lease = Lease(folder / part_folder(corpus.part(), "train"))
+            with contextlib.suppress(FileNotFoundError):
+                if corpus._lease.given and os.path.samestat(stamp, os.stat(folder / "manifest.json")):
+                    return corpus
+            corpus.let_go()  # compacted just now
+
+    def let_go(self) -> None:
+        """Say that no block will be read any more: the files may go if the store has been compacted since."""
+        self._lease.close()
+
+    def is_of(self, fingerprint: str | None) -> bool:
+        """Whether a fingerprint is that of this store, or of the one that was compacted to it: the same documents."""
+        return fingerprint == self.fingerprint or fingerprint in self.manifest.get("same_as", [])
 
     def part(self, heldout: bool = False) -> dict[str, Any]:
         """The manifest's entry of the training or held-out part: blocks, docs, cells, tokens, rows, bytes."""
@@ -147,14 +144,55 @@ class Corpus:
     def n_tokens(self) -> float:
         return self.part()["tokens"]
 
+    @property
+    def axes(self) -> Axes:
+        """name -> Axis: ``words``, and ``authors``, ``labels``, ``links`` where the input had them.  A store made by an
+        earlier version gets its axes now, under the writer's lock.  StoreError."""
+        return Axes(self, self._axis_entries())
+
+    def _axis_entries(self) -> dict[str, Any]:
+        with self._axes_lock:
+            if self._axes is None:
+                self._axes = entries_of(self)
+            return self._axes
+
+    def axis_file(self, name: str) -> Path:
+        """The file of an axis' names (authors, labels); its checksum is verified the first time."""
+        entry = self._axis_entries()[name]["names"]
+        path = self.path / entry["file"]
+        if name not in self._verified:
+            if (problem := file_problem(path, entry["size"], entry["crc32c"])) is not None:
+                raise StoreError(problem)
+            self._verified.add(name)
+        return path
+
+    def ragged(self, name: str, storage: int, heldout: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Read, verify and decode one storage block of an axis: lengths uint32[docs], ids int32[entries], ascending within
+        a document; documents that are gone have none."""
+        entry = self._axis_entries()[name]
+        part = "heldout" if heldout else "train"
+        docs = self.part(heldout)["blocks"][storage]["docs"]
+        block = entry["parts"][part]["blocks"][storage]
+        lengths, ids = read_ragged(self.path / entry["folder"], part, storage, block, docs, entry["size"])
+        gone = self._rows_gone(heldout, storage)
+        if len(gone) and lengths[gone].any():
+            left = lengths.copy()
+            left[gone] = 0
+            ids = ids[np.repeat(left > 0, lengths)]
+            lengths = left
+        return lengths, ids
+
     def _read(self, heldout: bool, storage: int, kind: str, out: np.ndarray, room: np.ndarray | None = None) -> None:
         part = "heldout" if heldout else "train"
+        folder = part_folder(self.part(heldout), part)
         entry = self.part(heldout)["blocks"][storage]
         width = DOCS if kind == "lengths" else CELLS
         for r, (size, crc) in enumerate(entry["files"][kind]):
             row = entry["rows"][0] + r
             what = f"block {storage} of {part} ({kind})"
-            read_chunk(chunk_path(self.path, part, kind, row), size, crc, out[r * width : (r + 1) * width], what, room)
+            read_chunk(
+                chunk_path(self.path, folder, kind, row), size, crc, out[r * width : (r + 1) * width], what, room
+            )
 
     def lengths(self, storage: int, heldout: bool = False, room: np.ndarray | None = None) -> np.ndarray:
         """Cells on disk of each document of one storage block (removed ones included), uint32[docs]."""
@@ -174,6 +212,7 @@ class Corpus:
         entry = self.manifest.get("files", {}).get(kind)
         if entry is None:
             if kind == "vocab":
+                refuse_special(self.path / "vocab.parquet")
                 return self.path / "vocab.parquet"
             raise StoreError(f"{self.path}: has no file of its {kind}")
         path = self.path / entry["file"]
@@ -190,9 +229,19 @@ class Corpus:
             return np.zeros((0, 4), np.int64)
         path = self.file("removed")
         try:
-            listed = np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as e:
+            listed = load_array(read_plain(path, 1 << 40), str(path))
+        except OSError as e:
             raise StoreError(f"{path}: the list of removed documents cannot be read ({e}); restore the file") from None
+        if listed.ndim != 2 or listed.shape[1] != 4 or listed.dtype != np.int64:
+            raise StoreError(f"{path}: is no list of removed documents (int64[n, 4]); restore the file")
+        for part in (0, 1):
+            mine = listed[listed[:, 1] == part]
+            docs = np.array([b["docs"] for b in self.part(bool(part))["blocks"]], np.int64)
+            inside = (mine[:, 0] >= 0) & (mine[:, 2] >= 0) & (mine[:, 2] < len(docs)) & (mine[:, 3] >= 0)
+            if not inside.all() or (mine[:, 3] >= docs[mine[:, 2]]).any():
+                raise StoreError(f"{path}: names a document past the blocks of the store; restore the file")
+        if not np.isin(listed[:, 1], (0, 1)).all():
+            raise StoreError(f"{path}: names a document of no part; restore the file")
         return listed
 
     def _rows_gone(self, heldout: bool, storage: int) -> np.ndarray:
@@ -202,8 +251,13 @@ class Corpus:
             self._gone = {(p, b): np.sort(listed[(listed[:, 1] == p) & (listed[:, 2] == b), 3]) for p, b in pairs}
         return self._gone.get((int(heldout), storage), np.zeros(0, np.int64))
 
-    def decode(self, storage: int, heldout: bool = False) -> _Decoded:
-        """Read, verify and decode one storage block."""
+    def _others(self, name: str, storage: int, heldout: bool) -> tuple[np.ndarray, np.ndarray]:
+        lengths, ids = self.ragged(self.axes[name].name, storage, heldout)
+        return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64))), ids
+
+    def decode(self, storage: int, heldout: bool = False, axes: Sequence[str] = ()) -> Decoded:
+        """Read, verify and decode one storage block, with the ids of the axes asked for (``words`` always)."""
+        others = {name: self._others(name, storage, heldout) for name in axes if name != "words"}
         entry = self.part(heldout)["blocks"][storage]
         rows, n = entry["rows"][1] - entry["rows"][0], entry["cells"]
         gaps = self._buffers.take(rows, np.uint32)
@@ -212,22 +266,39 @@ class Corpus:
         self._read(heldout, storage, "words", gaps, room)
         self._read(heldout, storage, "counts", counts, room)
         lengths = self.lengths(storage, heldout, room)
-        del room
+        self._buffers.give_back(room)
+        self._check(gaps[:n], counts[:n], lengths, entry["tokens"], f"block {storage}{' of heldout' * heldout}")
         gone = self._rows_gone(heldout, storage)
         if len(gone):
             n = drop_rows(gaps[:n], counts[:n], lengths, gone)
-        return _Decoded(gaps[:n], counts[:n], lengths)
+        decoded = Decoded(gaps[:n], counts[:n], lengths, (gaps, counts), self._buffers)
+        decoded.axes = others
+        return decoded
+
+    def _check(self, gaps: np.ndarray, counts: np.ndarray, lengths: np.ndarray, tokens: float, what: str) -> None:
+        """What kernels index by and loop over, before one does: word ids ascend below W, counts are above 0 and finite and
+        add up to the manifest's."""
+        document = wrong_document(gaps, lengths, self.n_words)
+        if document >= 0:
+            raise StoreError(f"{self.path}: {what}, document {document}: its word ids cannot be; ingest again")
+        if len(counts):
+            if not (counts.min() > 0 and (not self.weighted or counts.max() < np.inf)):
+                raise StoreError(f"{self.path}: {what}: a count that is not above 0; ingest again")
+            total = counts.sum(dtype=np.float64 if self.weighted else np.int64)
+            if not (np.isclose(total, tokens, rtol=1e-9, atol=0.0) if self.weighted else total == tokens):
+                raise StoreError(f"{self.path}: {what}: its counts do not add up to the manifest's; ingest again")
 
     def will_read(self, storage: int, heldout: bool = False) -> None:
         """Ask the system to read one storage block into its cache, without waiting for it.  Does nothing where that cannot
         be asked, and raises nothing: whoever reads the block meets what is wrong with it."""
-        part, entry = "heldout" if heldout else "train", self.part(heldout)["blocks"][storage]
+        folder = part_folder(self.part(heldout), "heldout" if heldout else "train")
+        entry = self.part(heldout)["blocks"][storage]
         if not hasattr(os, "posix_fadvise"):
             return
         for kind in KINDS:
             for row in range(*entry["rows"]):
                 with contextlib.suppress(OSError):
-                    fd = os.open(chunk_path(self.path, part, kind, row), os.O_RDONLY)
+                    fd = os.open(chunk_path(self.path, folder, kind, row), FLAGS)
                     try:
                         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_WILLNEED)
                     finally:
@@ -237,41 +308,35 @@ class Corpus:
         """Give back the memory that is kept for the next blocks."""
         self._buffers.release()
 
+    def axis_record(self, name: str) -> dict[str, Any]:
+        """The manifest's entry of an axis: its files with their sizes and checksums."""
+        return dict(self._axis_entries()[self.axes[name].name])
+
     def word_counts(self) -> np.ndarray:
-        """n_w float64[W]: each word's total count over the training cells, streamed from the blocks."""
-        counts = np.zeros(self.n_words)
-        for block in self.blocks():
-            counts[block.vocab] += np.bincount(block.words, weights=block.counts, minlength=block.n_words)
+        """n_w float64[W]: each word's total count over the training cells.  The vocabulary knows it; only where it counts
+        something else (real-valued cells) are the blocks read."""
+        if not self.weighted:
+            with pq.ParquetFile(self.file("vocab")) as file:
+                counts = file.read(columns=["count"])["count"].to_numpy().astype(np.float64)
+            if len(counts) == self.n_words and counts.sum() == self.n_tokens:
+                return counts
+        counts, marker = np.zeros(self.n_words), np.zeros(self.n_words, np.uint8)
+        for s in range(len(self.part()["blocks"])):
+            raw = self.decode(s)
+            ids = np.empty(len(raw.gaps), np.int32)
+            if from_gaps(raw.gaps, raw.lengths, 0, len(raw.lengths), 0, ids, marker) < 0:
+                raise StoreError(f"{self.path}: block {s}: a word id past the vocabulary; ingest again")
+            counts += np.bincount(ids, weights=raw.counts, minlength=self.n_words)
+            raw.close()
         return counts
 
-    def grid(self, cells: int = CELLS, docs: int = DOCS, heldout: bool = False) -> Grid:
+    def grid(self, cells: int = CELLS, docs: int = DOCS, heldout: bool = False, axes: Sequence[str] = ()) -> Grid:
         """Cut the part into blocks of at most ``cells`` cells and ``docs`` documents (a longer document is a block alone).
 
-        Decodes the part once to know the widest local vocabulary (5 ns a cell).
+        Decodes the part once (5 ns a cell) for the widest local vocabulary and the sizes of the axes asked for, and
+        remembers what it found (grid.py): the next run reads nothing.
         """
-        columns: list[list[np.ndarray]] = [[], [], [], [], [], []]
-        first_doc, widest = 0, 1
-        marker, local = np.zeros(self.n_words, np.uint8), np.empty(self.n_words, np.int32)
-        vocab = np.empty(self.n_words, np.int32)
-        for s in range(len(self.part(heldout)["blocks"])):
-            raw = self.decode(s, heldout)
-            starts = np.empty(len(raw.lengths) + 1, np.int64)
-            n = _cut(raw.lengths, cells, docs, starts)
-            edges = np.append(starts[:n], len(raw.lengths))
-            cell_edges = np.concatenate(([0], np.cumsum(raw.lengths, dtype=np.int64)))[edges]
-            ids = np.empty(int(np.diff(cell_edges).max(initial=0)), np.int32)
-            for i in range(n):
-                if from_gaps(raw.gaps, raw.lengths, edges[i], edges[i + 1], cell_edges[i], ids, marker) < 0:
-                    raise StoreError(f"{self.path}: block {s}: a word id past the vocabulary; ingest again")
-                widest = max(widest, number_words(marker, vocab, local))
-            for column, values in zip(
-                columns,
-                (np.full(n, s), edges[:-1], edges[1:], cell_edges[:-1], np.diff(cell_edges), first_doc + edges[:-1]),
-            ):
-                column.append(values)
-            first_doc += len(raw.lengths)
-        arrays = [np.concatenate(c).astype(np.int64) if c else np.zeros(0, np.int64) for c in columns]
-        return Grid(heldout, *arrays, widest)  # type: ignore[call-arg, arg-type]
+        return cut_grid(self, cells, docs, heldout, axes)
 
     def blocks(
         self,
@@ -282,11 +347,12 @@ class Corpus:
         pass_number: int = 0,
         prefetch: int = 2,
         heldout: bool = False,
+        axes: Sequence[str] = (),
     ) -> Iterator[Block]:
         """Decoded blocks in the given order; a background thread reads and decodes ``prefetch`` storage blocks ahead.
 
         order: ``sequential``, ``shuffled``, or block numbers of ``grid`` (default grid: the storage blocks).
-        Each block owns its arrays.
+        Each block owns its arrays.  axes: what ``Block.rows`` shall know besides ``words``.
         """
         grid = grid if grid is not None else self.grid(heldout=heldout)
         numbers = grid.order(order, seed, pass_number) if isinstance(order, str) else np.asarray(order, np.int64)
@@ -297,21 +363,23 @@ class Corpus:
         cut = Cutter(self.n_words)
         if prefetch <= 0:
             for storage, group in runs:
-                raw = self.decode(storage, grid.heldout)
+                raw = self.decode(storage, grid.heldout, axes)
                 for b in group:
                     yield cut.block(self, grid, int(b), raw)
+                raw.close()
             return
         with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
-            ahead: list[Future[_Decoded]] = []
+            ahead: list[Future[Decoded]] = []
             started = 0
             try:
                 for _, group in runs:
                     while started < len(runs) and len(ahead) < prefetch:
-                        ahead.append(pool.submit(self.decode, runs[started][0], grid.heldout))
+                        ahead.append(pool.submit(self.decode, runs[started][0], grid.heldout, axes))
                         started += 1
                     raw = ahead.pop(0).result()
                     for b in group:
                         yield cut.block(self, grid, int(b), raw)
+                    raw.close()
             finally:
                 for future in ahead:
                     future.cancel()
@@ -326,8 +394,8 @@ class Cutter:
         self._local = np.empty(n_words, np.int32)
         self._lock = threading.Lock()
 
-    def block(self, corpus: Corpus, grid: Grid, number: int, raw: _Decoded) -> Block:
-        """Block ``number`` of ``grid`` out of its decoded storage block."""
+    def block(self, corpus: Corpus, grid: Grid, number: int, raw: Decoded) -> Block:
+        """Block ``number`` of ``grid`` out of its decoded storage block; it owns its arrays."""
         first, last = int(grid.row_start[number]), int(grid.row_stop[number])
         start, n = int(grid.cell_start[number]), int(grid.cells[number])
         ids = np.empty(n, np.int32)
@@ -342,6 +410,8 @@ class Cutter:
             localise(ids, self._local)
         indptr = np.zeros(last - first + 1, np.int64)
         np.cumsum(raw.lengths[first:last], out=indptr[1:])
-        counts = raw.counts[start : start + n]
+        counts = raw.counts[start : start + n].copy()  # the block outlives what it is cut from
         tokens = counts.sum(dtype=np.float64 if corpus.weighted else np.int64)
-        return Block(number, int(grid.first_doc[number]), indptr, ids, counts, vocab[:u].copy(), float(tokens))
+        axes = {name: cut_axis(raw, name, first, last) for name in raw.axes}
+        block = Block(number, int(grid.first_doc[number]), indptr, ids, counts, vocab[:u].copy(), float(tokens), axes)
+        return block if corpus.weights is None else corpus.weights.block(block)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
-from topicstream.corpus.format import PARTS, from_gaps, metadata_problems
+from topicstream.corpus.axes import verify_axes
+from topicstream.corpus.format import PARTS, from_gaps, metadata_problems, part_folder
 from topicstream.corpus.reader import Corpus
 from topicstream.durable import file_problem
 from topicstream.errors import StoreError
@@ -20,6 +22,13 @@ def _block_problem(corpus: Corpus, block: int, heldout: bool, marker: np.ndarray
     except StoreError as e:
         return str(e)
     where = f"{corpus.path}: block {block} of {PARTS[int(heldout)]}"
+    try:
+        return _content_problem(raw, entry, gone, marker, where)
+    finally:
+        raw.close()
+
+
+def _content_problem(raw: Any, entry: dict[str, Any], gone: int, marker: np.ndarray, where: str) -> str | None:
     ids = np.empty(len(raw.gaps), np.int32)
     if from_gaps(raw.gaps, raw.lengths, 0, len(raw.lengths), 0, ids, marker) != entry["cells"] - gone:
         return f"{where}: a word id past the vocabulary or cells missing; ingest again"
@@ -53,7 +62,11 @@ def _problems(corpus: Corpus, told: Callable[[int, int], None] | None) -> Iterat
         if (problem := file_problem(corpus.path / entry["file"], entry["size"], entry["crc32c"])) is not None:
             yield problem
     yield from _plain_problems(corpus)
-    yield from metadata_problems(corpus.path, corpus.weighted, {p: corpus.manifest["parts"][p]["rows"] for p in PARTS})
+    entries = {p: corpus.manifest["parts"][p] for p in PARTS}
+    yield from metadata_problems(
+        corpus.path, corpus.weighted, {part_folder(e, p): e["rows"] for p, e in entries.items()}
+    )
+    yield from verify_axes(corpus)
     marker = np.zeros(corpus.n_words, np.uint8)
     blocks = [(b, heldout) for heldout in (False, True) for b in range(len(corpus.part(heldout)["blocks"]))]
     for i, (b, heldout) in enumerate(blocks):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from topicstream import owned
 from topicstream.corpus.format import CELLS, DOCS, chunk_path, encode_chunk, to_gaps
 from topicstream.durable import sync_all
 
@@ -114,7 +115,7 @@ class BlockWriter:
                 data, crc = encode_chunk(values, width)
                 path = chunk_path(self._folder, self._part, kind, first + r)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                with open(path, "wb") as f:
+                with owned.create(path) as f:
                     f.write(data)
                 files[kind].append([len(data), crc])
         real = self._dtype.kind == "f"

@@ -1,4 +1,4 @@
-"""block -> delta.  One algorithm, one file, in message/, gibbs/ or variational/; found by being there."""
+"""block -> delta.  One algorithm, one file, in message/, gibbs/, variational/ or moments/; found by being there.  Those of other packages: topicstream/plugins.py."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import importlib
 import pkgutil
 from functools import cache
 
+from topicstream import plugins
 from topicstream.engines.base import Engine
-from topicstream.errors import TopicsError
+from topicstream.errors import UsageError
 
-FAMILIES = ("message", "gibbs", "variational")
+FAMILIES = ("message", "gibbs", "variational", "moments")
 
 
 def _modules() -> list[str]:
@@ -33,11 +34,11 @@ def _in_module(module: str) -> dict[str, type[Engine]]:
 
 @cache
 def engines() -> dict[str, type[Engine]]:
-    """Every engine by name, in the order of families and files."""
+    """Every engine by name: ours, in the order of families and files, then those of other packages."""
     found: dict[str, type[Engine]] = {}
     for module in _modules():
         found |= _in_module(module)
-    return found
+    return found | {name: kind for name, kind in plugins.loaded(plugins.ENGINES) if name not in found}
 
 
 def find(name: str) -> type[Engine]:
@@ -45,9 +46,11 @@ def find(name: str) -> type[Engine]:
     for module in _modules():  # the file of the same name first: the others need not be loaded
         if module.rsplit(".", 1)[1] == name and name in (own := _in_module(module)):
             return own[name]
+    if name in plugins.entries(plugins.ENGINES) and not any(name in _in_module(module) for module in _modules()):
+        return plugins.load(plugins.ENGINES, name)
     known = engines()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-        raise TopicsError(f"no engine is called {name!r}; {hint} (`topics engines` lists them)")
+        raise UsageError(f"--algo: no engine is called {name!r}; {hint} (`topics engines` lists them)")
     return known[name]

@@ -2,50 +2,56 @@
 
 An engine is one algorithm, configured.  It opens no file, prints nothing, never loops over blocks and starts no thread.
 The pass loop (training/) gives ``process`` a block, the rows of each table that the block touches, the block's own
-memory of its last visit, and buffers; the engine fills the buffers.  ``process`` is called from several threads at once
-on one engine object, so it keeps nothing on ``self``: scratch space comes from ``out.scratch``.
+memory of its last visit, and leased buffers; the engine fills the buffers.  A visit is pure: ``process`` is called from
+several threads (or processes, or machines) at once on one engine object, so it keeps nothing on ``self``, and scratch space
+comes from ``out.scratch``.
 
-During a round (a fixed number of consecutive blocks of the pass) the tables do not change.  At its end the deltas enter
-the tables in block order:
-
-    ADD      table += delta                       (the change since this block was last seen)
-    REPLACE  next += delta; table, next = next, 0  at the end of the pass (the block's whole contribution)
-    BLEND    table = (1 - rho) table + rho * scale * sum of the round's deltas
-
-Rows and totals are padded with zeros to ``padded(K)`` topics, a multiple of 16 floats (one cache line, one AVX-512
-register); padding stays zero.
+What a table is, and when its deltas enter, stands in tables/spec.py.  Rows and totals are padded with zeros to
+``padded(columns)``, a multiple of 16 floats (one cache line, one AVX-512 register); padding stays zero.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from topicstream.corpus.block import Block
+from topicstream.corpus.block import AxisRows, AxisShape, Block
+from topicstream.kernels.constants import Constants
+from topicstream.options import option
+from topicstream.tables.spec import (
+    DOCUMENTS,
+    LANES,
+    WORDS,
+    PackedRows,
+    Rows,
+    Rule,
+    Scratch,
+    SparseDelta,
+    TableSpec,
+    padded,
+)
 
-LANES = 16
+if TYPE_CHECKING:
+    from topicstream.tables.table import Table
 
-
-def padded(topics: int) -> int:
-    """Columns of a dense row that holds ``topics`` topics: the next multiple of 16."""
-    return -(-topics // LANES) * LANES
-
-
-class Rule(enum.Enum):
-    """How deltas enter the tables (see the module's head)."""
-
-    ADD = "add"
-    REPLACE = "replace"
-    BLEND = "blend"
+__all__ = [
+    "LANES", "ArraySpec", "BlockShape", "Engine", "Key", "Layout", "Objective", "Options", "Out", "PackedRows", "Phase",
+    "Rows", "Rule", "Scratch", "Shape", "SparseDelta", "TableSpec", "learns_priors", "option", "option_fields", "padded",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The training problem: sizes of the training part, number of topics K, whether cells are real-valued."""
+    """The training problem: sizes of the training part, number of topics K, whether cells are real-valued.
+
+    axes   ids of the other axes of the corpus: authors, labels, ...; ``bare``: of an axis that topics are named after, the
+           cells of documents that have no id (not there: not counted); ``rows`` documents with a row in a table over
+           documents (removed and empty ones keep theirs; 0: as many as ``docs``)
+    seeds  pseudo-counts of seed words: constants of the table ``phi``, which rows and totals of a visit have in them
+    """
 
     docs: int
     words: int
@@ -53,12 +59,22 @@ class Shape:
     tokens: float
     topics: int
     weighted: bool = False
+    axes: Mapping[str, int] = field(default_factory=dict)
+    rows: int = 0
+    bare: Mapping[str, int] = field(default_factory=dict)
+    seeds: Constants | None = None
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Ids of every axis."""
+        return {WORDS: self.words, DOCUMENTS: self.rows or self.docs, **self.axes}
 
 
 @dataclass(frozen=True)
 class BlockShape:
     """The largest of each over the blocks of a grid: what buffers must hold.
 
+    axes           of each other axis (``Corpus.grid(axes=...).axes``): most rows of a block, most entries, of a document
     longest        cells of the longest document; 0: not known
     table_entries  most non-zero entries that a packed table of the whole corpus can have; 0: not known
     heaviest       tokens of the most frequent word; 0: not known
@@ -71,6 +87,24 @@ class BlockShape:
     longest: int = 0
     table_entries: int = 0
     heaviest: int = 0
+    axes: Mapping[str, AxisShape] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, block: Block) -> BlockShape:
+        """The shape of one block."""
+        axes = {
+            name: AxisShape(len(rows.ids), len(rows.local), int(np.diff(rows.indptr).max(initial=0)))
+            for name, rows in block.axes.items()
+        }
+        return cls(block.n_docs, block.n_cells, int(block.tokens), block.n_words, axes=axes)
+
+    def most_rows(self, axis: str | int | None) -> int:
+        """Rows of a table over ``axis`` (or of a fixed number) that a block touches at most."""
+        if axis is None or isinstance(axis, int):
+            return int(axis or 0)
+        if axis in (WORDS, DOCUMENTS):
+            return self.words if axis == WORDS else self.docs
+        return self.axes[axis].rows
 
     @property
     def document(self) -> int:
@@ -79,34 +113,34 @@ class BlockShape:
 
 
 @dataclass(frozen=True)
-class TableSpec:
-    """A table with one row a vocabulary word.
-
-    dtype     of the stored rows (``float32``, ``float64``, ``int32``)
-    layout    ``dense``: [W, padded(K)], the engine sees ``Rows``; ``packed``: sparse integer rows (packed table)
-    delta     ``dense``: the engine fills float32[U, padded(K)]; ``sparse``: a ``SparseDelta``
-    row_mass  rows sum to the word's count n_w: scatter holds them to it exactly (float64) and logs the correction
-    """
-
-    dtype: str = "float32"
-    layout: str = "dense"
-    delta: str = "dense"
-    row_mass: bool = False
-
-
-@dataclass(frozen=True)
 class ArraySpec:
     """Block memory: what the engine keeps of a block on disk between its visits.
 
     per     ``document`` [D, width], ``cell`` [nnz, width] or ``token`` [tokens, width] (width 1: one-dimensional); or
-            ``block``: one-dimensional, of any length up to ``limit`` entries for a block of that shape.
+            ``block``: one-dimensional, of any length up to ``limit`` entries for a block of that shape (ragged state, such as
+            a message over the authors of each cell's document).
     dtype   of an entry
+    below   of numbers that a kernel indexes by: each is less; looked at when they are read back (0: any value will do)
+    ends    the numbers are ends of rows: from 0, ascending, to the length of the arrays of the same block that follow
     """
 
     per: str
     dtype: str
     width: int = 1
     limit: Any = None  # per "block": callable (BlockShape) -> most entries
+    below: int = 0
+    ends: bool = False
+
+    def holds(self, array: np.ndarray, before: Mapping[str, np.ndarray]) -> bool:
+        """Whether what was read back may be indexed by; ``before``: the arrays of the block already read."""
+        if not len(array):
+            return not self.ends
+        if self.below and int(array.max()) >= self.below:
+            return False
+        if self.ends and not (array[0] == 0 and bool((np.diff(array) >= 0).all())):
+            return False
+        ptr = before.get("ptr")
+        return ptr is None or len(array) == int(ptr[-1])
 
     def shape(self, block: BlockShape) -> tuple[int, ...]:
         """Array shape for a block of that shape."""
@@ -114,74 +148,6 @@ class ArraySpec:
             return (int(self.limit(block)),)
         n = {"document": block.docs, "cell": block.cells, "token": block.tokens}[self.per]
         return (n,) if self.width == 1 else (n, self.width)
-
-
-class Rows(NamedTuple):
-    """Rows of a dense table: local word u is ``scale * base[index[u]]``.
-
-    base: [R, padded(K)] C-contiguous, read-only; index: int64[U].  In RAM base is the whole table, on disk a gathered
-    copy with index 0..U-1: the same types, so the same compiled code.  scale is 1.0 but for BLEND tables.
-    """
-
-    base: np.ndarray
-    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which nobody calls
-    scale: float = 1.0
-
-
-@dataclass(frozen=True)
-class PackedRows:
-    """Rows of a packed table, which the engine has copied to where it works on them: they are held nowhere else.
-
-    length    int32[U], read-only: entries of local word u, each ``count << bits | topic``, descending in count
-    largest   no count in the table is larger
-    copy      copy(first, stop, start int64[stop - first], arena uint32|uint64[...]): rows first..stop-1 to where ``start``
-              says; the arena's entries must hold ``largest``
-    """
-
-    length: np.ndarray
-    bits: int
-    largest: int
-    copy: Callable[[int, int, np.ndarray, np.ndarray], None]
-
-
-@dataclass
-class SparseDelta:
-    """Changes grouped by local word: word u changes table[u, topic[j]] by value[j] for j in ptr[u]..ptr[u+1]-1.
-
-    ptr: int64[U+1]; topic: uint16 or int32[capacity]; value: float32 (int32 for integer tables)[capacity].  A topic may
-    stand more than once in a row.  The engine sets all three (from ``out.scratch`` or its own new arrays); they must
-    stay untouched until the round has ended, so use ``out.keep``.
-    """
-
-    ptr: np.ndarray
-    topic: np.ndarray
-    value: np.ndarray
-
-
-class Scratch:
-    """Named arrays that grow and are reused: nothing of row size is allocated a block."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, np.ndarray] = {}
-
-    def array(self, name: str, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
-        """An uninitialised C-contiguous array, aligned to 64 bytes, valid until asked for under this name again."""
-        dims = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-        dtype = np.dtype(dtype)
-        need = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
-        raw = self._arrays.get(name)
-        if raw is None or raw.nbytes < need + 64:
-            raw = None
-            self._arrays.pop(name, None)  # given back before the larger one is taken
-            raw = np.empty(need + 64, np.uint8)
-            self._arrays[name] = raw
-        skip = -raw.ctypes.data % 64
-        return raw[skip : skip + need].view(dtype).reshape(dims)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(a.nbytes for a in self._arrays.values())
 
 
 @dataclass
@@ -210,6 +176,42 @@ class Key(NamedTuple):
 
     seed: int
     pass_number: int
+    phase: str = ""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of passes in which an engine does one thing.
+
+    name     ``Key.phase`` of its visits
+    passes   how many; None (only of the last phase): until the run stops.  Where the last has a number, the run ends with it
+    reads, writes   tables whose rows a visit sees, and tables that get deltas; None: all
+    steps    whole-table steps in the place of visits: a pass is one call of ``Engine.steps``
+    """
+
+    name: str = "train"
+    passes: int | None = None
+    reads: tuple[str, ...] | None = None
+    writes: tuple[str, ...] | None = None
+    steps: bool = False
+
+
+class Objective(NamedTuple):
+    """What a pass reports and what stops a run: the statistic ``total`` a unit of the statistic ``weight``.
+
+    ``perplexity`` is exp(-total / weight), anything else total / weight.
+    """
+
+    name: str = "perplexity"
+    total: str = "loglik"
+    weight: str = "tokens"
+
+    def value(self, stats: Mapping[str, np.ndarray]) -> float | None:
+        """None where the pass has no such statistics."""
+        if self.total not in stats or self.weight not in stats or not stats[self.weight][0] > 0:
+            return None
+        mean = stats[self.total][0] / float(stats[self.weight][0])
+        return float(np.exp(-mean)) if self.name == "perplexity" else float(mean)
 
 
 @dataclass(frozen=True)
@@ -221,22 +223,13 @@ class Layout:
     round_blocks: int
 
 
-def option(default: Any, help: str, **limits: Any) -> Any:
-    """A field of an Options dataclass: becomes ``--name-with-dashes`` with this help.
-
-    limits: ``min``, ``max`` (inclusive), ``choices``, ``advanced`` (hidden from the short help), ``flag``, and
-    ``run_time=True`` for what may change on resume; ``was``: what runs did that began before there was the option.
-    """
-    return field(default=default, metadata={"help": help, **limits})
-
-
 @dataclass(frozen=True)
 class Options:
     """Options every engine has.  None means the engine's own default, a function of K and the corpus."""
 
-    alpha: float | None = option(None, "document-topic prior, per topic (default: the algorithm's paper's)", min=0.0)
-    beta: float | None = option(None, "topic-word prior, per word (default: the algorithm's paper's)", min=0.0)
-    learn_priors: bool | None = option(False, "learn asymmetric alpha and symmetric beta while training")
+    alpha: float | None = option(None, "document-topic prior, per topic (default: the engine's)", min=0.0)
+    beta: float | None = option(None, "topic-word prior, per word (default: the engine's)", min=0.0)
+    learn_priors: bool | None = option(False, "learn asymmetric alpha and symmetric beta while training", decided=True)
 
 
 def learns_priors(alpha: float | None, beta: float | None, said: bool | None) -> bool:
@@ -244,25 +237,44 @@ def learns_priors(alpha: float | None, beta: float | None, said: bool | None) ->
     return alpha is None and beta is None if said is None else said
 
 
+TOPICS = 100  # where nobody says how many
+
+
 class Engine:
     """Base of all engines.  A subclass sets the class attributes and defines ``process`` (and what else it needs).
 
     name, cites    as ``topics engines`` lists them; cites names paper, authors and equation or figure
     Options        a frozen dataclass derived from ``Options``
+    prior_defaults what alpha (a topic) and beta (a word) are where nobody says, as the help prints them: a number, or one over K
+    takes_seeds    whether seed words may be beside its table ``phi``
     starts         starts it can make, the first is the default: ``random`` (a random topic a cell or token),
-                   ``documents``, ``kmeans``, ``best``, ``warm``
+                   ``documents``, ``kmeans``, ``best``, ``anchors``, ``warm``
+    random_topics  whether its ``random`` start takes random topics, as a seed table, and draws nothing itself
     start_from     ``visit``: pass 0 calls ``start`` on every block with REPLACE;  ``table``: the seed table itself,
-                   scaled to the corpus, is the first table and no pass 0 is made
+                   scaled to the corpus, is the first table and no pass 0 is made;  ``empty``: tables begin at zero
+    axes           the axes that it looks at beside words and documents (``authors``, ``labels``, ``links``)
+    topics_axis    the axis whose ids have a topic each, the last ones of the model, which bear their names; empty: none
+    shown          the tables that a model stores; ``phi`` holds the topics
+    shown_params   the params, of one or two dimensions, that a model stores beside alpha and beta
+    objective      what a pass reports and what stops a run
     order          order of a pass: ``sequential`` or ``shuffled``
-    default_passes, default_tol   stopping rule unless the user says otherwise: passes at most, and the change of training
+    default_passes, default_tol   stopping rule unless the user says otherwise: passes at most, and the change of running
                    perplexity below which it stops (0: never)
     """
 
     name: ClassVar[str] = ""
+    prior_defaults: ClassVar[tuple[str, str]] = ("", "")
+    random_topics: ClassVar[bool] = False
     cites: ClassVar[str] = ""
     Options: ClassVar[type[Options]] = Options
-    starts: ClassVar[tuple[str, ...]] = ("documents", "random", "kmeans", "best", "warm")
+    takes_seeds: ClassVar[bool] = True
+    starts: ClassVar[tuple[str, ...]] = ("documents", "random", "kmeans", "best", "anchors", "warm")
     start_from: ClassVar[str] = "visit"
+    axes: ClassVar[tuple[str, ...]] = ()
+    topics_axis: ClassVar[str] = ""
+    shown: ClassVar[tuple[str, ...]] = ("phi",)
+    shown_params: ClassVar[tuple[str, ...]] = ()
+    objective: ClassVar[Objective] = Objective()
     order: str = "sequential"
     default_passes: ClassVar[int] = 50
     default_tol: ClassVar[float] = 1.0
@@ -271,16 +283,41 @@ class Engine:
     def __init__(self, shape: Shape, options: Any) -> None:
         self.shape, self.options = shape, options
 
-    # -- what it keeps ---------------------------------------------------------------------------------------------
-    @property
-    def rule(self) -> Rule:
-        """How deltas enter."""
-        return Rule.ADD
+    @classmethod
+    def n_topics(cls, axes: Mapping[str, int], options: Any, wanted: int | None) -> int:
+        """The number of topics of a run; wanted: as the user says, None: not said.  axes: ids of each of the engine's axes.
+        UsageError where an engine whose topics follow from the corpus has another number."""
+        return TOPICS if wanted is None else wanted
 
+    # -- what it keeps ---------------------------------------------------------------------------------------------
     @property
     def tables(self) -> Mapping[str, TableSpec]:
         """Big tables by name.  ``phi`` (unnormalised topic-word counts, without the prior) is what a model stores."""
-        return {"phi": TableSpec(row_mass=True)}
+        return {"phi": TableSpec(mass="row")}
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """In their order; the last one ends when the run does."""
+        return (Phase(),)
+
+    def constants(self, name: str) -> Constants | None:
+        """What stays beside a table and is added where its rows are gathered."""
+        return self.shape.seeds if name == "phi" else None
+
+    def phase_of(self, pass_number: int) -> tuple[Phase, bool]:
+        """The phase of a pass (1 is the first), and whether it is the phase's last."""
+        left = pass_number
+        for phase in self.phases[:-1]:
+            if left <= (phase.passes or 0):
+                return phase, left == phase.passes
+            left -= phase.passes or 0
+        return self.phases[-1], left == self.phases[-1].passes
+
+    @property
+    def needs_passes(self) -> int | None:
+        """How many passes it makes where its last phase has a number of them, too: no fewer make a model, no more are made."""
+        counts = [phase.passes for phase in self.phases]
+        return sum(n or 0 for n in counts) if counts[-1] is not None else None
 
     @property
     def memory(self) -> Mapping[str, ArraySpec]:
@@ -290,13 +327,32 @@ class Engine:
     @property
     def stats(self) -> Mapping[str, int]:
         """Statistics by name -> length.  ``loglik`` (sum over cells of x log p, nats) and ``tokens`` are expected:
-        training perplexity is exp(-loglik / tokens)."""
+        running perplexity is exp(-loglik / tokens)."""
         return {"loglik": 1, "tokens": 1}
 
     def initial_params(self) -> dict[str, np.ndarray]:
         """Small named arrays that ``process`` reads and only ``end_round`` / ``end_pass`` change; checkpointed.
         ``alpha`` float64[K] (per topic) and ``beta`` float64[1] (per word) are always there: the model's priors."""
         raise NotImplementedError(f"{type(self).__name__}.initial_params")
+
+    def example_block(self, weighted: bool) -> Block:
+        """Two made documents over the first few words, with what else a visit of this engine looks at: kernels are compiled
+        on it before threads start."""
+        words = min(4, self.shape.words)
+        indptr = np.array([0, words, 2 * words], np.int64)
+        local = np.tile(np.arange(words, dtype=np.int32), 2)
+        counts = np.ones(2 * words, np.float32 if weighted else np.int32)
+        axes = {}
+        for name in self.axes:
+            n = min(2, self.shape.axes[name])
+            each = np.arange(n, dtype=np.int32)
+            axes[name] = AxisRows(each, np.array([0, n, 2 * n], np.int64), np.tile(each, 2))
+        return Block(0, 0, indptr, local, counts, np.arange(words, dtype=np.int32), float(2 * words), axes)
+
+    def memory_of_pass(self, block: BlockShape) -> int | None:
+        """Bytes that the memory of all blocks takes at most, where that is less than each block at its limit; block: its
+        cells are those of the corpus, its axes the largest of a block's."""
+        return None
 
     def scratch_bytes(self, block: BlockShape) -> int:
         """Scratch a thread needs for a block of that shape, beside out's own arrays and what is kept for the round."""
@@ -367,8 +423,26 @@ class Engine:
     ) -> dict[str, float]:
         """After each pass; stats are the pass's sums.  May change params in place; what it returns goes into the
         history (plain numbers by name).  For each packed table, stats also has ``NAME.counts`` and ``NAME.times``, the
-        histogram of its non-zero entries, and ``NAME.bytes``."""
+        histogram of its non-zero entries, ``NAME.bytes``, and ``NAME.constants``, its counts where it has constants;
+        counts and totals are without the constants."""
         return {}
+
+    def steps(
+        self, tables: Mapping[str, Table], params: dict[str, np.ndarray], key: Key, stats: Mapping[str, np.ndarray]
+    ) -> None:
+        """One pass of a phase of ``steps``: changes whole tables; adds to stats."""
+        raise NotImplementedError(f"{type(self).__name__}.steps")
+
+    def end_phase(
+        self, phase: Phase, tables: Mapping[str, Table], params: dict[str, np.ndarray]
+    ) -> Iterable[str] | None:
+        """After the last pass of a phase that has one: may read tables (``pieces``, ``dense``) and rewrite them by ranges
+        (``rewrite``), and change params in place.  What it returns is said, a line each."""
+        return None
+
+    def warnings(self, record: Mapping[str, Any]) -> list[str]:
+        """What a user should hear of a pass's history record, a line each."""
+        return []
 
     def takes_sample(self, pass_number: int) -> bool:
         """Whether the packed tables after this pass are one of the samples whose mean the model stores."""

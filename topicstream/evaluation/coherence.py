@@ -19,7 +19,8 @@ TOP_DIVERSITY = 25
 @dataclass(frozen=True)
 class Coherence:
     """umass, npmi: means over topics; by_topic: the two for every topic (None: no pair could be judged); top: words a
-    topic; docs: documents counted; unknown: top words that the corpus does not have."""
+    topic; docs: documents counted; unknown: top words that the corpus does not have; of the mean topic: the same of the words that
+    are in the most documents (Fisher, Kozdoba & Mannor's mean empirical topic), which says how little a high value may mean."""
 
     umass: float
     npmi: float
@@ -28,6 +29,8 @@ class Coherence:
     unknown: int
     umass_by_topic: list[float | None]
     npmi_by_topic: list[float | None]
+    umass_mean_topic: float | None
+    npmi_mean_topic: float | None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -43,7 +46,7 @@ class Coherence:
 
 def umass(pairs: np.ndarray) -> np.ndarray:
     """pairs: int64[K, n, n] (see ``cooccurrence``) -> float64[K], mean over pairs u after v in the list of
-    log((C(u, v) + 1) / C(v)) (paper 003); pairs whose C(v) is 0 are left out, NaN where none is left."""
+    log((C(u, v) + 1) / C(v)) (Fisher, Kozdoba & Mannor 2019); pairs whose C(v) is 0 are left out, NaN where none is left."""
     single = np.diagonal(pairs, axis1=1, axis2=2).astype(np.float64)
     i, j = np.tril_indices(pairs.shape[1], -1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -73,10 +76,16 @@ def _mean(values: np.ndarray) -> np.ndarray:
 def coherence(model: TopicModel, corpus: Any, *, top: int = TOP, threads: int = 1) -> Coherence:
     """UMass and NPMI of a model, counted on the training part of an open ``Corpus``."""
     ids, _ = top_words(model, top)
-    found = corpus_vocabulary(corpus).find(model.words.take(ids.ravel()))
+    vocabulary = corpus_vocabulary(corpus)
+    found = vocabulary.find(model.words.take(ids.ravel()))
     tops = np.where(found < corpus.n_words, found, -1).reshape(ids.shape).T
-    pairs, docs = cooccurrence(corpus, np.ascontiguousarray(tops), threads)
+    mean = np.full((1, len(ids)), -1, tops.dtype)
+    common = np.argsort(-vocabulary.df[: corpus.n_words], kind="stable")[: len(ids)]
+    mean[0, : len(common)] = common
+    pairs, docs = cooccurrence(corpus, np.ascontiguousarray(np.vstack([tops, mean])), threads)
     by_umass, by_npmi = umass(pairs), npmi(pairs, docs)
+    mean_umass, mean_npmi = _plain(by_umass[-1:])[0], _plain(by_npmi[-1:])[0]
+    by_umass, by_npmi = by_umass[:-1], by_npmi[:-1]
     return Coherence(
         umass=_overall(by_umass),
         npmi=_overall(by_npmi),
@@ -85,6 +94,8 @@ def coherence(model: TopicModel, corpus: Any, *, top: int = TOP, threads: int = 
         unknown=int((tops < 0).sum()),
         umass_by_topic=_plain(by_umass),
         npmi_by_topic=_plain(by_npmi),
+        umass_mean_topic=mean_umass,
+        npmi_mean_topic=mean_npmi,
     )
 
 

@@ -1,46 +1,60 @@
-"""Document completion: how well a model foretells the rest of a document it has seen most of (paper 000, eq. 25).
+"""Document completion: how well a model foretells the rest of a document it has seen most of (Zeng et al. 2012).
 
 Each document's cells are split in two by a hash of the document's id and the word's text, so the split never changes
-with block size, order, word ids or vocabulary.  On the observed side theta is folded in with phi fixed, by the fixed
-point of EM (BP without exclusion):
-
-    theta[k]  <-  sum_w x[w] A[k] (phi[w,k] + beta) / sum_j A[j] (phi[w,j] + beta),   A[k] = (theta[k] + alpha[k]) / Z[k]
-
-with Z[k] = lam[k] + W beta, from theta spread evenly, until the change of theta summed over topics falls below ``tol``
-(1e-3) of the observed tokens, or for 100 inner iterations (going on to 1e-6 moved the perplexity by 0.05 % on 20news).
-The other side is scored with
-p(w|d) = sum_k (phi[w,k] + beta) / Z[k] * (theta[k] + alpha[k]) / (n + sum alpha), natural logarithms.
+with block size, order, word ids or vocabulary.  theta of the observed side is the local step's (kernels/local_step.py),
+the answer that ``infer`` gives for those cells, to the bit.  (Going on to a tolerance of 1e-6 moved the perplexity by
+0.05 % on 20news.)  The other side is scored with p(w|d) = sum_k p(w|k) theta[k], natural logarithms.
 
 Every document is computed alone and the logarithms are added one by one in document order in float64, so the result is
 the same bits for any block size and number of threads.
-
-phi -> base, index   lam + W beta -> 1 / inv   theta -> theta   x -> counts   A -> weight
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.errors import InputError
+from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.keys import document_keys, match_words, word_keys
-from topicstream.kernels.fold_in import INNER, TOLERANCE, fold_in, inverse_norms, padded_floats
-from topicstream.kernels.jit import fast_kernel
+from topicstream.kernels.jit import kernel
+from topicstream.kernels.local_step import (
+    DIRICHLET,
+    INNER,
+    PANEL_FLOATS,
+    POINT,
+    TOLERANCE,
+    VB_TOLERANCE,
+    digamma_norms,
+    dirichlet_rows,
+    inverse_norms,
+    local_step,
+    padded_floats,
+    probabilities,
+    sort_cells,
+)
 from topicstream.kernels.rng import bits, uniform
+from topicstream.model.weighting import Counted
 from topicstream.parallel.order import in_order
 
 BLOCK_CELLS = 1 << 15
 LANES = 16
 GATHERED = 32 << 20
+FOLD_IN = {"bp": TOLERANCE, "vb": VB_TOLERANCE}
+"""Methods of ``infer`` whose theta can be scored, and where each stops."""
 
 
 def block_cells(topics: int | None) -> int:
     """Cells of a block: 2^15, fewer where the rows gathered for them could take more than 32 MB a thread."""
     return BLOCK_CELLS if not topics else max(1 << 11, min(BLOCK_CELLS, GATHERED // (4 * topics)))
+
+
+def block_docs(topics: int | None) -> int:
+    """Documents of a block: their shares take an eighth of what its rows may."""
+    return block_cells(topics) // 8
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,7 @@ class Score:
     oov_rate: float
     inner: float
     split: float | None
+    fold_in: str = "bp"
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -65,82 +80,86 @@ class Score:
     @property
     def measured(self) -> str:
         """In words."""
+        how = "with the topics fixed" if self.fold_in == "bp" else f"by {self.fold_in} with the topics fixed"
         if self.split is None:
-            return "perplexity of all cells, theta folded in on the same cells with the topics fixed"
+            return f"perplexity of all cells, theta folded in on the same cells {how}"
         seen, rest = round(100 * self.split, 6), round(100 * (1 - self.split), 6)
         return (
             f"document completion: perplexity of {rest:g} % of each document's words (by type), theta folded in on the "
-            f"other {seen:g} % with the topics fixed"
+            f"other {seen:g} % {how}"
         )
 
 
-@fast_kernel
-def complete(
-    indptr, words, counts, index, doc_keys, hashes, base, alpha, inv, beta, split, tol, inner, loglik, tokens, tally
-):
-    """Score the documents of one block.
+class Half(NamedTuple):
+    """One side of the documents of a block; both sides are one where all cells are scored.
 
-    indptr: int64[D+1], words: int32[nnz], counts: [nnz]; index: int64[U], row of base of each local word, -1 unknown;
-    doc_keys: uint64[D]; hashes: uint64[U]; base: [R, KP]; alpha, inv: float32[KP]; split: observed share, 2.0 for all
-    cells on both sides -> loglik, tokens: float64[D] of the scored cells (0 when skipped); tally: float64[4] gains
-    documents scored, skipped, scored cells, inner iterations; returns the out-of-vocabulary tokens.
+    indptr: int64[D+1]; rows: int64[n], the words' rows in a table, ascending in a document; counts: float32[n]
     """
-    width = len(inv)
-    theta, weight, gathered = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
+
+    indptr: np.ndarray
+    rows: np.ndarray
+    counts: np.ndarray
+
+
+@kernel
+def split_cells(indptr, words, counts, at, doc_keys, hashes, split, seen, rest, tally):
+    """Put the known cells of each document on their sides; a document without a cell on one of the two is on neither.
+
+    indptr: int64[D+1], words: int32[nnz], counts: [nnz]; at: int64[U], row of each local word, -1 unknown;
+    doc_keys: uint64[D]; hashes: uint64[U]; split: observed share -> seen, rest: Half of int64[D+1], [nnz], [nnz]; tally:
+    float64[2] gains documents scored and skipped; returns the out-of-vocabulary tokens.
+    """
+    unknown = 0.0
+    s = r = 0
+    seen.indptr[0] = rest.indptr[0] = 0
+    for d in range(len(indptr) - 1):
+        first_seen, first_rest = s, r
+        for c in range(indptr[d], indptr[d + 1]):
+            w = words[c]
+            if at[w] < 0:
+                unknown += counts[c]
+            elif uniform(bits(doc_keys[d] ^ hashes[w])) < split:
+                seen.rows[s], seen.counts[s] = at[w], counts[c]
+                s += 1
+            else:
+                rest.rows[r], rest.counts[r] = at[w], counts[c]
+                r += 1
+        if s == first_seen or (r == first_rest and split <= 1.0):
+            tally[1] += 1
+            s, r = first_seen, first_rest
+        else:
+            tally[0] += 1
+            sort_cells(seen.rows, seen.counts, first_seen, s)
+            sort_cells(rest.rows, rest.counts, first_rest, r)
+        seen.indptr[d + 1], rest.indptr[d + 1] = s, r
+    return unknown
+
+
+@kernel
+def score_cells(indptr, rows, counts, base, beta, inverse, theta, loglik, tokens):
+    """loglik[d] = sum x log p(w|d), tokens[d] = sum x over the cells of each document; 0 where there are none.
+
+    indptr: int64[D+1]; rows: int64[nnz] of base; counts: float32[nnz]; base: float32[R, C]; inverse: float32[KP];
+    theta: float32[D, K] -> loglik, tokens: float64[D].
+    """
+    width, topics = len(inverse), theta.shape[1]
+    most = max(8, PANEL_FLOATS // width // 8 * 8)
     longest = 0
     for d in range(len(indptr) - 1):
         longest = max(longest, indptr[d + 1] - indptr[d])
-    seen_words, rest_words = np.empty(longest, np.int32), np.empty(longest, np.int32)
-    seen_counts, rest_counts = np.empty(longest, np.float32), np.empty(longest, np.float32)
-    alpha_sum = 0.0
-    for k in range(width):
-        alpha_sum += alpha[k]
-    unknown = 0.0
+    most = min(most, max(8, -(-longest // 8) * 8))
+    own, p, t = np.empty(most * width, np.float32), np.empty(most, np.float32), np.zeros(width, np.float32)
     for d in range(len(indptr) - 1):
-        seen = rest = 0
-        n = 0.0
-        loglik[d] = 0.0
-        tokens[d] = 0.0
-        for c in range(indptr[d], indptr[d + 1]):
-            w = words[c]
-            if index[w] < 0:
-                unknown += counts[c]
-                continue
-            share = 2.0 if split > 1.0 else uniform(bits(doc_keys[d] ^ hashes[w]))
-            if split > 1.0 or share < split:
-                seen_words[seen] = w
-                seen_counts[seen] = counts[c]
-                n += counts[c]
-                seen += 1
-            if share >= split:
-                rest_words[rest] = w
-                rest_counts[rest] = counts[c]
-                rest += 1
-        if seen == 0 or rest == 0:
-            tally[1] += 1
-            continue
-        tally[3] += fold_in(
-            seen_words[:seen], seen_counts[:seen], index, base, alpha, inv, beta, n, tol, inner, theta, weight, gathered
-        )
-        total = 0.0
-        for k in range(width):
-            weight[k] = (theta[k] + alpha[k]) * inv[k]
-        for k in range(width):  # apart from the stores: see kernels/jit.py
-            total += weight[k]
-        score = 0.0
-        mass = 0.0
-        for c in range(rest):
-            row = base[index[rest_words[c]]]
-            s = 0.0
-            for k in range(width):
-                s += np.float64(weight[k]) * np.float64(row[k])
-            score += rest_counts[c] * np.log((s + beta * total) / (n + alpha_sum))
-            mass += rest_counts[c]
-        loglik[d] = score
-        tokens[d] = mass
-        tally[0] += 1
-        tally[2] += rest
-    return unknown
+        score, mass = 0.0, 0.0
+        for k in range(topics):
+            t[k] = theta[d, k]
+        for first in range(indptr[d], indptr[d + 1], most):
+            last = min(first + most, indptr[d + 1])
+            probabilities(rows[first:last], base, beta, inverse, t, own, p)
+            for c in range(first, last):
+                score += np.float64(counts[c]) * np.log(np.float64(p[c - first]))
+                mass += np.float64(counts[c])
+        loglik[d], tokens[d] = score, mass
 
 
 @dataclass
@@ -171,7 +190,7 @@ def prepare(
         raise InputError(
             f"{corpus.path}: no documents {where}; ingest again with --heldout 1%, or name a --heldout corpus"
         )
-    grids = [corpus.grid(block_cells(topics), heldout=f) for f in flags]
+    grids = [corpus.grid(block_cells(topics), block_docs(topics), heldout=f) for f in flags]
     keys = [document_keys(corpus, f) if split else None for f in flags]
 
     def blocks() -> Iterator[tuple[Block, np.ndarray]]:
@@ -191,6 +210,33 @@ def _one_by_one(total: float, values: np.ndarray) -> float:
     return float(np.cumsum(np.concatenate(([total], values)))[-1]) if len(values) else total
 
 
+def halves(
+    block: Block, at: np.ndarray, keys: np.ndarray, hashes: np.ndarray, split: float | None
+) -> tuple[Half, Half, tuple[int, int], float]:
+    """(observed cells, scored cells, (documents scored, skipped), out-of-vocabulary tokens) of a block; split None: all
+    cells are both.  at: int64[U], the row of each local word, -1 unknown; keys: uint64[D]; hashes: uint64[U]."""
+    docs, n = block.n_docs, len(block.words)
+    seen, rest = (Half(np.empty(docs + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.float32)) for _ in range(2))
+    tally = np.zeros(2)
+    share = 2.0 if split is None else float(split)
+    unknown = split_cells(block.indptr, block.words, block.counts, at, keys, hashes, share, seen, rest, tally)
+    seen, rest = (Half(h.indptr, h.rows[: h.indptr[-1]], h.counts[: h.indptr[-1]]) for h in (seen, rest))
+    return seen, seen if split is None else rest, (int(tally[0]), int(tally[1])), float(unknown)
+
+
+def rows_of(table: Any, ids: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """(rows float32[R, >= K], row of each of ``ids`` int64[U], -1 unknown): the table itself where it is in memory, else
+    the rows of these words, ascending.  Either way rows ascend as the model's ids do."""
+    array = table if isinstance(table, np.ndarray) else getattr(table, "phi", None)
+    if array is not None:
+        return array, ids
+    known = np.unique(ids[ids >= 0])
+    base = np.zeros((max(1, len(known)), width), np.float32)
+    if len(known):
+        table.rows(known, out=base)
+    return base, np.where(ids >= 0, np.searchsorted(known, ids), -1)
+
+
 def score_blocks(
     rows: Any,
     alpha: np.ndarray,
@@ -202,9 +248,12 @@ def score_blocks(
     index: np.ndarray | None = None,
     split: float | None = 0.8,
     threads: int = 1,
-    tol: float = TOLERANCE,
+    fold_in: str = "bp",
+    tol: float | None = None,
     inner: int = INNER,
     progress: Callable[[int, int], None] | None = None,
+    each: Callable[[np.ndarray, np.ndarray], None] | None = None,
+    counted: Counted | None = None,
 ) -> Score:
     """Score a prepared corpus part.
 
@@ -214,52 +263,53 @@ def score_blocks(
     n_words  W of the model where the table has spare rows
     index    int64[W of the corpus]: the model's id of each of the corpus' words, -1 unknown; None: the same vocabulary
     split    observed share of the cells; None: theta from all cells, all cells scored (exact training perplexity)
+    fold_in  theta of the observed cells as ``infer`` answers it by method ``bp`` or ``vb``; tol, inner: its stopping rule
     progress called with (documents done, documents in all)
+    each     called with (loglik, tokens scored) of the documents, float64[D] each, block by block in document order
+    counted  of a model of weighted cells: theta is of the weighted observed cells, p(w|k) and what is scored are of counts
     """
+    if fold_in not in FOLD_IN:
+        raise UsageError(f"--fold-in {fold_in}: choose one of {', '.join(FOLD_IN)}")
     alpha = np.asarray(alpha, np.float64)
     lam = np.asarray(lam, np.float64)[: len(alpha)]
-    # a TopicModel is gathered into padded rows even when it is in memory: the same sums as from disk
-    table = rows if isinstance(rows, np.ndarray) else None
-    words = n_words or (len(table) if table is not None else rows.n_words)
-    width = table.shape[1] if table is not None else -(-len(alpha) // LANES) * LANES
+    words = n_words or (len(rows) if isinstance(rows, np.ndarray) else rows.n_words)
+    width = -(-len(alpha) // LANES) * LANES
     inverse = inverse_norms(lam, words, beta, width)
-    prior = padded_floats(alpha, width)
+    prior, ones = padded_floats(alpha, width), padded_floats(np.ones(len(alpha)), width)
+    norms = digamma_norms(lam, words, beta) if fold_in == "vb" else None
+    stop = (float(FOLD_IN[fold_in] if tol is None else tol), int(inner))
 
     def visit(item: tuple[Block, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
         block, keys = item
         ids = block.vocab.astype(np.int64) if index is None else index[block.vocab]
-        base = table
-        if base is None:
-            known = ids >= 0
-            base = np.zeros((max(1, int(known.sum())), width), np.float32)
-            if known.any():
-                rows.rows(ids[known], out=base)
-            ids = np.where(known, np.cumsum(known) - 1, -1)
-        loglik, tokens, tally = np.empty(block.n_docs), np.empty(block.n_docs), np.zeros(4)
-        unknown = complete(
-            block.indptr,
-            block.words,
-            block.counts,
-            ids,
-            keys,
-            prepared.hashes[block.vocab],
-            base,
-            prior,
-            inverse,
-            float(beta),
-            2.0 if split is None else float(split),
-            float(tol),
-            int(inner),
-            loglik,
-            tokens,
-            tally,
-        )
-        return loglik, tokens, tally, float(unknown), block.tokens
+        base, at = rows_of(rows, ids, width)
+        seen, rest, scored, unknown = halves(block, at, keys, prepared.hashes[block.vocab], split)
+        of_counts, inverse_of_counts = base, inverse
+        if counted is not None:  # known words alone, ascending: rows are counted off them
+            known = np.unique(ids[ids >= 0])
+            if len(base) != len(known):
+                seen = seen._replace(rows=np.searchsorted(known, seen.rows))
+                rest = rest._replace(rows=np.searchsorted(known, rest.rows))
+                base = np.ascontiguousarray(base[known])
+            seen = seen._replace(counts=counted.weights.cells(seen.indptr, known[seen.rows], seen.counts))
+            of_counts = counted.rows(known, base)
+            inverse_of_counts = inverse_norms(counted.totals, words, beta, width)
+        theta = np.empty((block.n_docs, len(alpha)), np.float32)
+        if norms is None:
+            sweeps = local_step(*seen, base, float(beta), inverse, prior, POINT, *stop, theta)
+        else:
+            cells, weights = dirichlet_rows(seen.rows, base, float(beta), norms, width)
+            sweeps = local_step(seen.indptr, cells, seen.counts, weights, 0.0, ones, prior, DIRICHLET, *stop, theta)
+        loglik, tokens = np.empty(block.n_docs), np.empty(block.n_docs)
+        score_cells(rest.indptr, rest.rows, rest.counts, of_counts, beta, inverse_of_counts, theta, loglik, tokens)
+        return loglik, tokens, np.array([*scored, len(rest.rows), sweeps]), unknown, block.tokens
 
     loglik = tokens = oov = every = 0.0
     tally, done = np.zeros(4), 0
     for ll, tk, ta, unknown, of_block in in_order(visit, prepared.blocks(), threads):
         loglik, tokens = _one_by_one(loglik, ll), _one_by_one(tokens, tk)
+        if each is not None:
+            each(ll, tk)
         oov += unknown
         every += of_block
         tally += ta
@@ -280,6 +330,7 @@ def score_blocks(
         oov_rate=oov / every,
         inner=float(tally[3] / tally[0]),
         split=split,
+        fold_in=fold_in,
     )
 
 
@@ -295,7 +346,10 @@ def heldout_perplexity(
     parts: Sequence[str] = ("heldout",),
     n_words: int | None = None,
     index: np.ndarray | None = None,
+    fold_in: str = "bp",
     progress: Callable[[int, int], None] | None = None,
+    each: Callable[[np.ndarray, np.ndarray], None] | None = None,
+    counted: Counted | None = None,
 ) -> Score:
     """Document completion on the held-out part of an open ``Corpus`` (arguments as ``score_blocks``).
 
@@ -312,8 +366,18 @@ def heldout_perplexity(
         index=index,
         split=split,
         threads=threads,
+        fold_in=fold_in,
         progress=progress,
+        each=each,
+        counted=counted,
     )
+
+
+def counted_topics(model: Any) -> Counted | None:
+    """The topics of a model of weighted cells in counts; None of another."""
+    if getattr(model, "weights", None) is None:
+        return None
+    return Counted(model.weights, model.counts(), model.vocabulary.counts, model.n_topics, model.seeds)
 
 
 def score_model(
@@ -323,7 +387,9 @@ def score_model(
     split: float | None = 0.8,
     threads: int = 1,
     parts: Sequence[str] = ("heldout",),
+    fold_in: str = "bp",
     progress: Callable[[int, int], None] | None = None,
+    each: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> Score:
     """Score a TopicModel on parts of an open ``Corpus``; words are matched by text where the vocabularies differ."""
     index = match_words(model.vocabulary, corpus)
@@ -335,7 +401,10 @@ def score_model(
         corpus,
         split=split,
         threads=threads,
+        fold_in=fold_in,
         parts=parts,
         index=index,
         progress=progress,
+        each=each,
+        counted=counted_topics(model),
     )

@@ -5,51 +5,81 @@ from __future__ import annotations
 import contextlib
 import math
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import DoesNotFit, InputError, StoreError
-from topicstream.evaluation.coherence import TOP, TOP_DIVERSITY, coherence, diversity
+from topicstream.errors import DoesNotFit, InputError, StoreError, UsageError
+from topicstream.evaluation.belonging import strangers
+from topicstream.evaluation.coherence import TOP_DIVERSITY, coherence, diversity
 from topicstream.evaluation.completion import LANES, Score, block_cells, score_model
-from topicstream.machine import default_memory_limit, default_threads, format_bytes, parse_bytes
+from topicstream.evaluation.config import EvalConfig
+from topicstream.evaluation.labels import score_labels
+from topicstream.evaluation.per_document import score_documents
+from topicstream.evaluation.table_file import check_table_file, write_table
+from topicstream.machine import default_threads, format_bytes, memory_limit
 from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import configured
+from topicstream.progress import listener
 
 FLOOR = 320 << 20
 """Interpreter, libraries, kernels and blocks in flight: 333 MB at most measured, evaluating with two threads."""
 A_THREAD = 12 << 20
+READING = ("format", "text_field", "id_field")
 A_WORD = 150
 
 
 def open_within(
-    model: str | Path | TopicModel,
+    model: str | Path | TopicModel, mem_limit: str | int | None = None, threads: int | None = None
+) -> tuple[TopicModel, int]:
+    """``open_all_within`` of one model."""
+    (opened,), threads = open_all_within([model], mem_limit, threads)
+    return opened, threads
+
+
+def open_all_within(
+    models: Sequence[str | Path | TopicModel],
     mem_limit: str | int | None = None,
     threads: int | None = None,
     *,
-    share: float = 1.0,
-) -> tuple[TopicModel, int]:
-    """Open a model and settle the threads (default: all processors) so that scoring stays within a memory limit (default:
-    what the machine allows): fewer threads first, and the table's rows stay on disk unless it fits beside them.
+    beside: int = 0,
+) -> tuple[list[TopicModel], int]:
+    """Open models and settle the threads (default: all processors) so that scoring stays within a memory limit (default:
+    what the machine allows): fewer threads first, and the tables' rows stay on disk unless they fit beside them.
 
-    ``share``: of what is left for tables, this model's.  A given limit that cannot be kept raises DoesNotFit.
+    ``beside``: bytes of what else is held.  A given limit that cannot be kept raises DoesNotFit.
     """
     threads = threads if threads is not None else default_threads()
-    if isinstance(model, TopicModel):
-        return model, threads
-    manifest = read_manifest(model)
-    topics, words = int(manifest["topics"]), int(manifest["words"])
-    each = A_THREAD + 6 * block_cells(topics) * (topics + LANES)
-    fixed = FLOOR + A_WORD * words
-    limit = parse_bytes(mem_limit) if mem_limit is not None else default_memory_limit()
+    manifests = [read_manifest(model) for model in models if not isinstance(model, TopicModel)]
+    share = 0
+    if manifests:
+        words = sum(int(manifest["words"]) for manifest in manifests)
+        names = " beside ".join(str(model) for model in models if not isinstance(model, TopicModel))
+        each = bytes_of_thread(max(int(manifest["topics"]) for manifest in manifests))
+        rest = ask_limit(mem_limit, A_WORD * words + beside, each, names)
+        threads = max(1, min(threads, rest // each))
+        share = max(0, rest - threads * each) // len(manifests)
+    opened = [m if isinstance(m, TopicModel) else TopicModel.open(m, memory_limit=share) for m in models]
+    return opened, threads
+
+
+def bytes_of_thread(topics: int) -> int:
+    """What a thread that scores holds."""
+    return A_THREAD + 6 * block_cells(topics) * (topics + LANES)
+
+
+def ask_limit(mem_limit: str | int | None, fixed: int, each: int, what: str) -> int:
+    """Bytes that are left for threads and tables; DoesNotFit where a given limit has no room for one thread."""
+    fixed += FLOOR
+    limit = memory_limit(mem_limit)
     if mem_limit is not None and limit < fixed + each:
-        raise DoesNotFit(
-            f"--mem-limit {format_bytes(limit)}: {model} needs {format_bytes(fixed + each)} at least; give that or more"
-        )
-    threads = max(1, min(threads, (limit - fixed) // each))
-    return TopicModel.open(model, memory_limit=int(max(0, limit - fixed - threads * each) * share)), threads
+        needed = -(-(fixed + each) // (1 << 20))
+        raise DoesNotFit(f"--mem-limit {format_bytes(limit)}: {what} needs {needed}M at least; give that or more")
+    return limit - fixed
 
 
 def parse_split(text: str | float) -> float:
@@ -60,73 +90,105 @@ def parse_split(text: str | float) -> float:
     except (ValueError, ZeroDivisionError):
         share = math.nan
     if not 0.0 < share < 1.0:
-        raise InputError(f"--split {text}: give observed and scored shares, such as 80/20 or 90/10")
+        raise UsageError(f"--split {text}: give observed and scored shares, such as 80/20 or 90/10")
     return share
 
 
-def evaluate(
-    model: str | Path | TopicModel = "model",
-    corpus: str | Path | Corpus = "corpus.zarr",
-    *,
-    heldout: bool | str | Path = False,
-    training: bool = False,
-    coherent: bool = False,
-    diverse: bool = False,
-    split: str | float = "80/20",
-    top: int = TOP,
-    threads: int | None = None,
-    mem_limit: str | int | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
-) -> dict[str, Any]:
+@configured(EvalConfig)
+def evaluate(config: EvalConfig) -> dict[str, Any]:
     """Score a model.  With nothing asked for: held-out perplexity (where documents were set aside), coherence, diversity.
 
     heldout    True: the documents of ``corpus`` set aside at ingest; a path: all documents of another corpus store, or raw
                text, which is read with the model's own tokenizer
+    whole      of the documents set aside, theta folded in on all their cells and those scored: no completion (it is scored on what
+               it was fitted to), but what papers without one print
     training   exact perplexity of the training documents, theta folded in on all their cells
-    coherent   UMass and NPMI of the ``top`` first words, counted on the training documents of ``corpus``
-    diverse    share of distinct words among the first 25 of all topics
-    split      observed and scored shares of a document's words
-    progress   called with (what is being scored, documents done, documents in all)
+    authors    with ``heldout=True``; of an author-topic model and a corpus with authors ``folded`` is scored in any case
+    links      of a model trained with links also the perplexity of the documents set aside with their links given
+    labels     of the documents set aside, or with a path for ``heldout`` of those; without ``threshold`` that is chosen on a
+               tenth of the corpus' training documents
+    fold_in    theta of the observed words is what ``infer`` answers by this method
+    per_document  with ``heldout=True``: also write a row a document (id, tokens, loglik, perplexity) to this file, which
+               must not be there unless ``force``
 
-    Returns plain values: for each of ``heldout``, ``training``, ``coherence``, ``diversity`` a dict whose ``measured``
-    says in words what was measured.  Perplexity is exp(nats_per_token).  The result does not depend on threads.
+    Returns plain values: for each of ``heldout``, ``whole``, ``authors``, ``authors_known``, ``training``, ``coherence``, ``diversity``,
+    ``labels`` a dict whose ``measured`` says in words what was measured.  Perplexity is exp(nats_per_token).  The result does
+    not depend on threads.
 
     Raises StoreError (damaged model or store), InputError (nothing to score), DoesNotFit.
     """
-    if not (heldout or training or coherent or diverse):
+    heldout, training, coherent, diverse = config.heldout, config.training, config.coherent, config.diverse
+    links = config.links
+    corpus, per_document, force = config.corpus, config.per_document, config.force
+    share = parse_split(config.split)
+    reading = {k: v for k in READING if (v := getattr(config, k)) is not None}
+    if reading and isinstance(heldout, bool):
+        raise UsageError(f"--{next(iter(reading)).replace('_', '-')} goes with --heldout FILE, raw text")
+    if per_document is not None:
+        check_table_file(per_document, "--per-document", force=force)
+        if heldout is not True:
+            raise UsageError("--per-document goes with --heldout of the corpus itself")
+    labels, threshold = config.labels, config.threshold
+    if not (heldout or training or coherent or diverse or links or labels or config.whole):
         everything = True
         corpus = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
         heldout, coherent, diverse = corpus.part(True)["docs"] > 0, True, True
     else:
         everything = False
-    topics, workers = open_within(model, mem_limit, threads)
-    share = parse_split(split)
+    tell = listener(config.progress)
+    topics, workers = open_within(config.model, config.mem_limit, config.threads)
 
     def score(name: str, store: Any, share: float | None, parts: tuple[str, ...]) -> Score:
-        say = partial(progress, name) if progress is not None else None
-        return score_model(topics, store, split=share, threads=workers, parts=parts, progress=say)
+        say = partial(tell.step, name, unit="documents")
+        return score_model(
+            topics, store, split=share, threads=workers, parts=parts, fold_in=config.fold_in, progress=say
+        )
+
+    def of_labels(where: Any, parts: tuple[str, ...], of: str) -> dict[str, Any]:
+        found = score_labels(topics, where, parts, store, threshold=threshold, threads=workers, progress=tell)
+        return {**found, "measured": f"{found['measured']}; {of}"}
 
     result: dict[str, Any] = {
         "model": str(topics.path or "in memory"),
         "topics": topics.n_topics,
         "words": topics.n_words,
     }
-    needs_corpus = heldout is True or training or coherent
+    here = labels and (heldout is False or threshold is None)
+    needs_corpus = heldout is True or training or coherent or links or here or config.whole
     store = (corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)) if needs_corpus else None
     if store is not None:
         result["corpus"] = str(store.path)
-    if heldout is True:
+        if (told := strangers(topics, store)) is not None:
+            result["warning"] = told
+    if heldout is True and per_document is not None:
+        found, table = score_documents(
+            topics, store, split=share, threads=workers, progress=partial(tell.step, "held-out", unit="documents")
+        )
+        write_table(table, per_document, option="--per-document", force=force)
+        result["heldout"] = _as_dict(found, "documents set aside")
+        result["per_document"] = str(per_document)
+    elif heldout is True:
         result["heldout"] = _as_dict(score("held-out", store, share, ("heldout",)), "documents set aside")
     elif heldout:
-        with other_corpus(heldout, topics) as other:
+        with other_corpus(heldout, topics, config.label_field if labels else None, **reading) as other:
             found = score("held-out", other, share, ("train", "heldout"))
+            if labels:
+                result["labels"] = of_labels(other, ("train", "heldout"), f"all documents of {heldout}")
         result["heldout"] = _as_dict(found, f"all documents of {heldout}")
     elif everything:
         result["note"] = "no documents were set aside at ingest (--heldout 1%): no held-out perplexity"
+    if labels and "labels" not in result:
+        result["labels"] = of_labels(store, ("heldout",), "documents set aside")
+    if config.authors is not None and heldout is not True:
+        raise InputError("--authors goes with --heldout of the corpus itself: its documents' authors are needed")
+    if heldout is True and (config.authors is not None or has_authors(topics, store)):
+        result |= _of_authors(topics, store, share, config.authors == "known", workers)
+    if config.whole:
+        result["whole"] = _as_dict(score("whole", store, None, ("heldout",)), "documents set aside")
     if training:
         result["training"] = _as_dict(score("training", store, None, ("train",)), "training documents")
     if coherent:
-        words = coherence(topics, store, top=top, threads=workers)
+        words = coherence(topics, store, top=config.top, threads=workers)
         result["coherence"] = {**_finite(words.as_dict()), "measured": words.measured}
     if diverse:
         result["diversity"] = {
@@ -134,7 +196,35 @@ def evaluate(
             "top": TOP_DIVERSITY,
             "measured": f"share of distinct words among the {TOP_DIVERSITY} most probable words of all topics",
         }
+    if links:
+        from topicstream.evaluation.links import link_prediction, linked_completion
+
+        assert store is not None
+        say = partial(tell.step, "links", unit="documents")
+        result["links"] = link_prediction(topics, store, threads=workers, progress=say)
+        if {"eta", "theta"} <= set(topics.manifest.get("tables") or {}):
+            result["links"]["given"] = linked_completion(topics, store, split=share)
     return result
+
+
+def has_authors(model: TopicModel, store: Any) -> bool:
+    """Whether the authors of a store's documents can be folded into a model: both have some."""
+    return "authors" in (model.manifest.get("tables") or {}) and "authors" in store.axes
+
+
+def _of_authors(model: TopicModel, store: Any, share: float, known: bool, threads: int) -> dict[str, Any]:
+    """Author perplexity, folded in and, where asked for, with what training knows of the authors."""
+    from topicstream.evaluation.authors import author_perplexity
+
+    if not has_authors(model, store):
+        model.table("authors")  # says what is missing
+        store.axes["authors"]
+    found = {}
+    for name, knows in (("authors", False), ("authors_known", True)):
+        if knows <= known:
+            score = author_perplexity(model, store, split=share, known=knows, threads=threads)
+            found[name] = {**_finite(asdict(score)), "measured": score.measured}
+    return found
 
 
 def _as_dict(score: Score, of: str) -> dict[str, Any]:
@@ -146,17 +236,20 @@ def _finite(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def other_corpus(path: str | Path, model: TopicModel) -> Iterator[Corpus]:
+def other_corpus(
+    path: str | Path, model: TopicModel, label_field: str | None = None, **reading: Any
+) -> Iterator[Corpus]:
     """A corpus store as it is, or raw text ingested into a temporary one with the model's tokenizer and all its words kept
-    (so that the out-of-vocabulary rate is known)."""
+    (so that the out-of-vocabulary rate is known).  label_field: where raw documents have their labels."""
     path = Path(path)
     if not path.exists():
         raise InputError(f"--heldout {path}: no such file or folder")
     if (path / "manifest.json").exists():
         yield Corpus.open(path)
         return
-    from topicstream.ingest.pipeline import ingest
-    from topicstream.ingest.settings import Heldout, IngestOptions
+    from topicstream.ingestion.pipeline import ingest
+    from topicstream.ingestion.read_options import ReadOptions
+    from topicstream.ingestion.settings import Heldout, IngestOptions
     from topicstream.tokens.recipe import Recipe
 
     recipe = model.manifest.get("tokenizer")
@@ -166,6 +259,9 @@ def other_corpus(path: str | Path, model: TopicModel) -> Iterator[Corpus]:
         )
     with tempfile.TemporaryDirectory(prefix="topics-heldout-") as folder:
         out = Path(folder) / "corpus.zarr"
-        options = IngestOptions(recipe=Recipe.from_json(recipe), min_df=1, max_df=1.0, heldout=Heldout.of(0))
-        ingest([path], out, options=options)
+        read = ReadOptions(**reading).recall(model.manifest.get("reading"))
+        if label_field is not None:
+            read = replace(read, meta={"labels": label_field})
+        options = IngestOptions(recipe=Recipe.from_json(recipe), min_df=1, max_df=1.0, heldout=Heldout.of(0), read=read)
+        ingest([Path(path)], out, options=options)
         yield Corpus.open(out)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from topicstream.errors import TopicsError
-from topicstream.evaluation.evaluate import open_within
+from topicstream.evaluation.assignment import assign
+from topicstream.evaluation.evaluate import open_all_within
 from topicstream.kernels.jit import fast_kernel
+from topicstream.model.store import read_manifest
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
+from topicstream.progress import Told, listener
 
 FAR = 1.5
+A_PAIR = 32
+"""Bytes of a pair of topics: distance, the sums of a span, and the copies of the assignment."""
 
 
 @fast_kernel
@@ -31,7 +37,10 @@ def _add_distances(a, b, out):
             out[i, j] += part[i, j]
 
 
-def l1_distances(a: TopicModel, b: TopicModel) -> np.ndarray:
+WORD_BY_WORD = "comparing every topic of A with every topic of B, word by word"
+
+
+def l1_distances(a: TopicModel, b: TopicModel, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
     """float64[KA, KB]: sum over all words of |p(w|i) - p(w|j)|, 0 (same) to 2 (no word in common); words are matched by
     text, a word that a model does not know has probability 0 in it.  Streams both tables."""
     distances = np.zeros((a.n_topics, b.n_topics), np.float64)
@@ -39,6 +48,8 @@ def l1_distances(a: TopicModel, b: TopicModel) -> np.ndarray:
     for start, rows in a.spans():
         of_b = ids[start : start + len(rows)]
         _add_distances(_probabilities(rows, a), _of_words(b, of_b), distances)
+        if progress is not None:
+            progress(start + len(rows), a.n_words)
     only_b = np.ones(b.n_words, bool)
     only_b[ids[ids >= 0]] = False
     for start, rows in b.spans():
@@ -58,16 +69,6 @@ def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
     return out
 
 
-def assign(distances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Hungarian assignment of least total distance: rows and columns, int64[min(KA, KB)].  TopicsError without scipy."""
-    try:
-        from scipy.optimize import linear_sum_assignment
-    except ImportError:
-        raise TopicsError("matching topics needs scipy: pip install 'topicstream[align]'") from None
-    rows, columns = linear_sum_assignment(distances)
-    return rows.astype(np.int64), columns.astype(np.int64)
-
-
 def compare(
     a: str | Path | TopicModel,
     b: str | Path | TopicModel,
@@ -75,23 +76,26 @@ def compare(
     words: int = 10,
     far: float = FAR,
     mem_limit: str | int | None = None,
+    progress: Told = None,
 ) -> dict[str, Any]:
     """Match the topics of two models one to one and say what changed, as plain values.
 
     words   first words compared for ``gained`` and ``lost``
     far     pairs with a larger l1 distance (0..2) count as unmatched
+    The time is words x topics of a x topics of b; progress is told of the words
 
     Returns ``matched``: a list of a, b, distance, share_a, share_b, words, gained, lost, the nearest pairs first;
     ``unmatched_a``, ``unmatched_b``: topic, share, words; ``mean_distance`` over the matched (None without any);
     ``vocabulary``: sizes and common words.
     """
-    one, two = (open_within(m, mem_limit, 1, share=0.5)[0] for m in (a, b))
-    distances = l1_distances(one, two)
+    topics = [m.n_topics if isinstance(m, TopicModel) else int(read_manifest(m)["topics"]) for m in (a, b)]
+    (one, two), _ = open_all_within([a, b], mem_limit, 1, beside=A_PAIR * topics[0] * topics[1])
+    distances = l1_distances(one, two, partial(listener(progress).step, WORD_BY_WORD, unit="words"))
     rows, columns = assign(distances)
     value = distances[rows, columns]
     near = value <= far
     texts = [_texts(m, words) for m in (one, two)]
-    sizes = [m.totals / max(float(m.totals.sum()), 1e-300) for m in (one, two)]
+    sizes = [m.sizes / max(float(m.sizes.sum()), 1e-300) for m in (one, two)]
     matched = []
     for i, j, d in sorted(zip(rows[near], columns[near], value[near], strict=True), key=lambda t: (t[2], t[0])):
         before, after = texts[0][i], texts[1][j]

@@ -6,12 +6,14 @@ document has the same cells in the same order whether it comes from a store or f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from topicstream.kernels.jit import kernel
+from topicstream.kernels.local_step import sort_cells
 
 BLOCK_DOCS = 1 << 11
 BLOCK_CELLS = 1 << 17
@@ -21,10 +23,11 @@ BLOCK_CELLS = 1 << 17
 class Documents:
     """A run of documents.
 
-    ids      large_string[D]
+    ids      large_string[D], or a struct that carries metadata too (``with_columns``)
     indptr   int64[D+1];  words: int64[nnz], ids of the model's words;  counts: float32[nnz]
     tokens   float64[D], sum of all counts, unknown words included
     unknown  float64[D], sum of the counts of unknown words
+    whole    the ids are whole numbers in the input
     """
 
     ids: pa.Array
@@ -33,6 +36,7 @@ class Documents:
     counts: np.ndarray
     tokens: np.ndarray
     unknown: np.ndarray
+    whole: bool = False
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -55,7 +59,24 @@ class Documents:
             self.counts[cells],
             self.tokens[here],
             self.unknown[here],
+            self.whole,
         )
+
+
+def with_columns(ids: pa.Array, columns: Mapping[str, pa.Array]) -> pa.Array:
+    """Ids that carry columns with them wherever they are sliced and taken: a struct array; the ids alone without any."""
+    if not columns:
+        return ids
+    return pa.StructArray.from_arrays([ids, *columns.values()], names=["", *columns])
+
+
+def apart(ids: pa.Array) -> tuple[pa.Array, dict[str, pa.Array]]:
+    """The ids and the columns that ``with_columns`` joined."""
+    if not pa.types.is_struct(ids.type):
+        return ids, {}
+    names = [field.name for field in ids.type]
+    arrays = ids.flatten()
+    return arrays[0], dict(zip(names[1:], arrays[1:], strict=True))
 
 
 EMPTY, UNKNOWN = 1, 2
@@ -68,7 +89,7 @@ def _known(indptr, words, counts, index, out_indptr, out_words, out_counts, toke
     n = 0
     out_indptr[0] = 0
     for d in range(len(indptr) - 1):
-        all_tokens, lost, tidy, begin = 0.0, 0.0, True, n
+        all_tokens, lost, begin = 0.0, 0.0, n
         for i in range(indptr[d], indptr[d + 1]):
             x = np.float64(counts[i])
             all_tokens += x
@@ -76,15 +97,10 @@ def _known(indptr, words, counts, index, out_indptr, out_words, out_counts, toke
             if w < 0:
                 lost += x
             elif x > 0.0:
-                if n > begin and out_words[n - 1] > w:
-                    tidy = False
                 out_words[n] = w
                 out_counts[n] = x
                 n += 1
-        if not tidy:
-            order = np.argsort(out_words[begin:n], kind="mergesort")
-            out_words[begin:n] = out_words[begin:n][order]
-            out_counts[begin:n] = out_counts[begin:n][order]
+        sort_cells(out_words, out_counts, begin, n)
         out_indptr[d + 1] = n
         tokens[d] = all_tokens
         unknown[d] = lost
@@ -96,21 +112,23 @@ def compiled() -> bool:
     return bool(_known.signatures)
 
 
-def known(ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, index: np.ndarray) -> Documents:
+def known(
+    ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, index: np.ndarray, whole: bool = False
+) -> Documents:
     """Documents out of cells over other word ids; index: int64[U], the model's id of each, -1 unknown."""
     n, docs = len(words), len(indptr) - 1
     out_indptr, out_words, out_counts = np.empty(docs + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.float32)
     tokens, unknown = np.empty(docs), np.empty(docs)
     kept = _known(indptr, words, counts, index, out_indptr, out_words, out_counts, tokens, unknown)
-    return Documents(ids, out_indptr, out_words[:kept], out_counts[:kept], tokens, unknown)
+    return Documents(ids, out_indptr, out_words[:kept], out_counts[:kept], tokens, unknown, whole)
 
 
-def cut(indptr: np.ndarray) -> list[tuple[int, int]]:
-    """Runs of at most BLOCK_DOCS documents and about BLOCK_CELLS cells (a longer document is a run alone)."""
+def cut(indptr: np.ndarray, most_docs: int = BLOCK_DOCS, cells: int = BLOCK_CELLS) -> list[tuple[int, int]]:
+    """Runs of at most so many documents and cells (a longer document is a run alone)."""
     runs, first, docs = [], 0, len(indptr) - 1
     while first < docs:
-        last = int(np.searchsorted(indptr, indptr[first] + BLOCK_CELLS, "right")) - 1
-        last = max(first + 1, min(last, first + BLOCK_DOCS, docs))
+        last = int(np.searchsorted(indptr, indptr[first] + cells, "right")) - 1
+        last = max(first + 1, min(last, first + most_docs, docs))
         runs.append((first, last))
         first = last
     return runs

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, TopicsError
+from topicstream.errors import InputError, UsageError
 from topicstream.inference import keep as choice
 from topicstream.inference import methods
-from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, compiled, cut, known
+from topicstream.inference.config import InferConfig, listed
+from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, apart, compiled, cut, known
+from topicstream.inference.memory import Fit, fit
 from topicstream.inference.method import Method, Rows
-from topicstream.inference.output import Format, JsonLines, OutputFile
-from topicstream.machine import calm_malloc, default_memory_limit, default_threads, give_back, parse_bytes, trim
+from topicstream.inference.output import Format, JsonLines, OutputFile, Table, check_output
+from topicstream.machine import calm_malloc, default_threads, give_back, trim
+from topicstream.model.edits import view_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
+from topicstream.options import configured
 from topicstream.parallel.order import in_order
+from topicstream.progress import listener
 
+NAMES = "names"
 PIECE_BYTES = 1 << 20
 MAPPED, KEPT = 256 << 10, 1 << 20
 """Bytes of an array that has pages of its own; free bytes that malloc keeps."""
@@ -31,114 +38,167 @@ TRIM_DOCS = 1 << 18
 """Documents after which malloc's free pages are given back."""
 
 
-def infer(
-    paths: Any,
-    model: str | Path | TopicModel = "model",
-    *,
-    out: str | Path | BinaryIO | None = None,
-    method: str = "bp",
-    top: int | None = None,
-    min_prob: float | None = None,
-    parts: tuple[str, ...] = ("train", "heldout"),
-    follow: bool = False,
-    force: bool = False,
-    threads: int | None = None,
-    mem_limit: str | int | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
-    options: dict[str, Any] | None = None,
-    **reading: Any,
-) -> dict[str, Any]:
-    """Write the topics of documents, in input order; returns the summary.
+@configured(InferConfig)
+def infer(config: InferConfig) -> Any:
+    """Topics of documents, in input order: a ``pyarrow.Table`` (id, topics, shares, tokens, oov_rate, flag), or with
+    ``out`` a file and the summary as a dict.
 
-    paths      a corpus store, or raw documents of any format that ``ingest`` reads (``-``: standard input), which are
-               tokenised as the model's corpus was
-    out        a file (.parquet, .jsonl, .csv; renamed into place when complete), an open binary stream, or None for standard
-               output (both JSON lines)
-    method     ``bp``, ``vb`` or ``gibbs``; ``options`` are the method's own (see its class)
-    top, min_prob  write only so many topics a document, or those with at least this share; else all of them
-    parts      of a store: which documents
-    follow     standard input only: each answer is written and flushed as soon as its line is complete
-    threads    the answers do not depend on it;  mem_limit: the model's table stays on disk when it is above half of it
-    progress   called with (what, documents done, documents in all or 0 when not known)
-    reading    ``ReadOptions`` of raw input: format, text_field, id_field, encoding, on_error, vocab, ...
+    out          a file (.parquet, .jsonl, .csv; renamed into place when complete) or an open binary stream (JSON lines);
+                 None: the answers as a table.  ``answers`` gives them block by block, whatever their number
+    mem_limit    of the whole process; the model's table stays on disk, and blocks are small, where that takes less
+    with_columns columns of the store, or fields of raw input
+    format, text_field, ... (see ReadOptions) are for raw documents;  tol, inner, ... are the methods'
 
-    A document without a token, or without one that the model knows, gets the prior's mean and the flag ``empty`` or
-    ``unknown``.  Summary: documents, empty, unknown, tokens, oov_tokens, oov_rate, rejected, seconds,
+    Text is tokenised as the model's corpus was.  The answers do not depend on threads.  Where topics are labels, ``names``
+    stands beside ``topics``.  A document without a token, or without one that the model knows, gets the prior's mean and
+    the flag ``empty`` or ``unknown``.  Summary: documents, empty, unknown, tokens, oov_tokens, oov_rate, rejected, seconds,
     documents_per_second, method, and where it went.
 
-    Raises InputError, StoreError; TopicsError when ``out`` exists and not ``force``.
+    Raises InputError, StoreError, DoesNotFit; TopicsError when ``out`` exists and not ``force``.
     """
-    choice.check(top, min_prob)
     begin = time.perf_counter()
-    calm_malloc(mapped=MAPPED, kept=KEPT)
-    pa.set_memory_pool(pa.system_memory_pool())  # what is freed goes back; mimalloc would keep 40 MB
-    if isinstance(out, (str, Path)) and Path(out).exists() and not force:
-        raise TopicsError(f"{out}: exists; --force replaces it")
-    fresh = load_compiler()
-    opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
-    half = (parse_bytes(mem_limit) if mem_limit is not None else default_memory_limit()) // 2
-    # a caller's own model stays where the caller has it
-    fits = opened is not model and 4 * opened.n_words * opened.n_topics <= half
-    means = make(method, Rows(opened), **(options or {}))
-    rehearse = fresh and not follow and not means.needs_all
-    if fits and not rehearse:
-        opened.load()
-    if follow and means.needs_all:
-        raise InputError("--follow: joint sampling needs all documents before it answers; leave --joint out")
-    if follow and isinstance(out, (str, Path)):
-        raise InputError(f"--follow writes to standard output; {out} would appear at the end only")
-    threads = 1 if follow else threads or default_threads()
-    source = Source(paths, opened, parts=parts, follow=follow, threads=threads, **reading)
-    tally = Tally()
+    inputs, out, force = _places(config.documents, config.model), config.out, config.force
+    if isinstance(out, (str, Path)):
+        check_output(Path(out), "--out", inputs, force=force)
+    if config.follow and isinstance(out, (str, Path)):
+        raise UsageError(f"--follow writes to standard output; {out} would appear at the end only")
+    run = Answers(config)
+    if out is None:
+        format = Table(columns=run.typed)
+        run.write(format)
+        return format.table()
+    if isinstance(out, (str, Path)):
+        with OutputFile(
+            out, about=True, option="--out", force=force, inputs=inputs, columns=run.typed
+        ) as file:
+            run.write(file.format)
+            file.commit()
+    else:
+        run.write(JsonLines(out, True, run.columns), out.flush if config.follow else None)
+        out.flush()
+    return {**run.summary(begin), "out": str(out) if isinstance(out, (str, Path)) else None}
 
-    def run(format: Format, flush: Callable[[], None] | None) -> None:
+
+@configured(InferConfig)
+def answers(config: InferConfig) -> Iterator[pa.RecordBatch]:
+    """The answers of ``infer``, as record batches of some thousand documents, streamed; ``out`` is not looked at."""
+    run = Answers(config)
+    format = Table(columns=run.typed)
+    for encoded in run.encoded(format.encode):
+        yield from encoded.to_batches()
+
+
+class Answers:
+    """One inference: a model, its method and where the documents come from."""
+
+    def __init__(self, config: InferConfig) -> None:
+        choice.check(config.top, config.min_prob)
+        model, follow, own = config.model, config.follow, methods.find(config.method)
+        calm_malloc(mapped=MAPPED, kept=KEPT)
+        pa.set_memory_pool(pa.system_memory_pool())  # what is freed goes back; mimalloc would keep 40 MB
+        fresh = load_compiler()
+        self.model = opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
+        # a caller's own model stays where the caller has it
+        wanted = 1 if follow else config.threads or default_threads()
+        self.fit = fit(opened, config.mem_limit, wanted, own=opened is not model, tables=own.tables)
+        self.fits, self.threads, self.follow = self.fit.load, self.fit.threads, follow
+        self.view = view_of(opened) if config.edits else None
+        self.method = make(config.method, Rows(opened), **config.of_method())
+        self.rehearse = fresh and not follow and not self.method.needs_all
+        if self.fits and not self.rehearse:
+            self.method.load()
+        if follow and self.method.needs_all:
+            raise UsageError("--follow: joint sampling needs all documents before it answers; leave --joint out")
+        self.top, self.min_prob, self.progress = config.top, config.min_prob, listener(config.progress)
+        wanted_columns = listed(config.with_columns)
+        more = [c for c in self.method.columns if c not in wanted_columns]
+        config = replace(config, with_columns=[*wanted_columns, *more])
+        self.source = Source(config, opened, self.fit)
+        self.tally = Tally()
+        self.names = None  # large_string, by the number shown
+        if opened.manifest.get("label_docs") and self.view is not None and NAMES not in self.source.columns:
+            shown = self.view.labels
+            self.names = pa.array([shown.get(k) for k in range(max(self.view.ids) + 1)], pa.large_string())
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Columns beside the answers, by Arrow type: metadata, and the topics' names where they are labels."""
+        return {**self.source.columns, **({NAMES: LIST} if self.names is not None else {})}
+
+    @property
+    def typed(self) -> dict[str, Any]:
+        """The columns, and the type of the ids where it is known before they are read: those of a store."""
+        store = self.source.corpus
+        whole = store is not None and store.manifest.get("ids") == "integer"
+        return {**({"id": pa.int64()} if whole else {}), **self.columns}
+
+    def encoded(self, encode: Callable[[Any, Any, Any, Any], Any]) -> Iterator[Any]:
+        """``encode(ids, lists, about, more)`` of every block, in input order; it may run in any thread."""
+
         def answer(documents: Documents) -> tuple[Any, Documents]:
-            shares = means.shares(documents)
+            shares = self.method.shares(documents)
+            lists = choice.keep(shares if self.view is None else self.view.shares(shares), self.top, self.min_prob)
+            if self.view is not None:
+                lists = choice.Lists(lists.offsets, self.view.numbers[lists.topics], lists.shares)
             rates = documents.unknown / np.maximum(documents.tokens, 1e-300)
             about = documents.tokens, rates, documents.flags
-            return format.encode(documents.ids, choice.keep(shares, top, min_prob), about), documents
+            ids, more = apart(documents.ids)
+            ids = typed_ids(ids, documents.whole)
+            if self.names is not None:
+                offsets = pa.array(lists.offsets.astype(np.int32))
+                more = {**more, NAMES: pa.ListArray.from_arrays(offsets, self.names.take(pa.array(lists.topics)))}
+            return encode(ids, lists, about, more), documents
 
-        blocks = iter(means.gather(source.documents()))
-        if rehearse and (first := next(blocks, None)) is not None:
+        blocks = iter(self.method.gather(self.source.documents()))
+        if self.rehearse and (first := next(blocks, None)) is not None:
             # the kernels that these documents and this format need are loaded, and what that took is given back, before
             # the table takes its place: one document is answered from the rows on disk
             answer(first.only(0))
             give_back()
-            if fits:
-                opened.load()
+            if self.fits:
+                self.method.load()
             blocks = chain([first], blocks)
         # following, every answer must be out before the next line is waited for: no thread, nothing held back
-        results = map(answer, blocks) if follow else in_order(answer, blocks, threads)
+        results = map(answer, blocks) if self.follow else in_order(answer, blocks, self.threads)
         for encoded, documents in results:
+            yield encoded
+            done = self.tally.docs
+            self.tally.add(documents)
+            if self.tally.docs // TRIM_DOCS > done // TRIM_DOCS:
+                trim()
+            self.progress.step("topics of documents", self.tally.docs, self.source.total or None, "documents")
+
+    def write(self, format: Format, flush: Callable[[], None] | None = None) -> None:
+        """Every answer into a format."""
+        for encoded in self.encoded(format.encode):
             format.write(encoded)
             if flush is not None:
                 flush()
-            done = tally.docs
-            tally.add(documents)
-            if tally.docs // TRIM_DOCS > done // TRIM_DOCS:
-                trim()
-            if progress is not None:
-                progress("topics of documents", tally.docs, source.total)
 
-    if isinstance(out, (str, Path)):
-        with OutputFile(out, about=True, option="--out") as file:
-            run(file.format, None)
-            file.commit()
-    else:
-        stream = sys.stdout.buffer if out is None else out
-        run(JsonLines(stream, True), stream.flush if follow else None)
-        stream.flush()
-    seconds = time.perf_counter() - begin
-    return {
-        **tally.as_dict(),
-        "rejected": source.rejected,
-        "seconds": seconds,
-        "documents_per_second": tally.docs / seconds,
-        "method": means.name,
-        "topics": opened.n_topics,
-        "model": str(opened.path or "in memory"),
-        "out": str(out) if isinstance(out, (str, Path)) else None,
-    }
+    def summary(self, begin: float) -> dict[str, Any]:
+        """What went by since ``begin`` (``time.perf_counter``)."""
+        seconds = time.perf_counter() - begin
+        return {
+            **self.tally.as_dict(),
+            "rejected": self.source.rejected,
+            "seconds": seconds,
+            "documents_per_second": self.tally.docs / seconds,
+            "method": self.method.name,
+            "topics": self.model.n_topics,
+            "model": str(self.model.path or "in memory"),
+        }
+
+
+def _places(documents: Any, model: str | Path | TopicModel) -> list[Path]:
+    """What is read of files and folders: the documents' and the model's."""
+    given = documents if isinstance(documents, (list, tuple)) else [documents]
+    read = [Path(d.path) if isinstance(d, Corpus) else d for d in given if isinstance(d, (Path, Corpus))]
+    own = model.path if isinstance(model, TopicModel) else Path(model)
+    return [p for p in [*read, own] if p is not None and str(p) != "-"]
+
+
+WEIGHING = ("bp", "vb")
+"""Methods that weigh the cells of new documents as a model of weighted cells does."""
 
 
 def load_compiler() -> bool:
@@ -156,10 +216,14 @@ def load_compiler() -> bool:
 def make(name: str, rows: Rows, **options: Any) -> Method:
     """A method by its name; InputError for a name or an option it does not have."""
     method = methods.find(name)
+    if rows.model.weights is not None and name not in WEIGHING:
+        raise InputError(
+            f"--method {name}: the model weighs cells ({rows.model.weights.kind}); choose {' or '.join(WEIGHING)}"
+        )
     wrong = sorted(set(options) - set(method.options()))
     if wrong:
         has = ", ".join(method.options()) or "none"
-        raise InputError(f"--method {name}: has no option {wrong[0]} (it has {has})")
+        raise UsageError(f"--method {name}: has no option {wrong[0]} (it has {has})")
     return method(rows, **options)
 
 
@@ -191,33 +255,61 @@ class Tally:
         }
 
 
+LIST = pa.list_(pa.large_string())
+
+
+def columns_within(corpus: Corpus, wanted: Sequence[str]) -> dict[str, Any]:
+    """Arrow types of columns of a store's documents' table; InputError where it has no such column."""
+    there = {"source": "string", **(corpus.manifest.get("columns") or {})}
+    for name in wanted:
+        if name not in there or name in ("id", "part", "block", "row"):
+            kept = ", ".join(sorted(set(there) - {"id"}))
+            raise UsageError(f"--with {name}: {corpus.path} has no such column (it has {kept}); ingest with --meta")
+    return {name: LIST if there[name] == "list" else pa.large_string() for name in wanted}
+
+
 class Source:
     """Where the documents come from.  ``total``: how many, 0 where that is not known; ``rejected``: records left out."""
 
-    def __init__(
-        self, paths: Any, model: TopicModel, *, parts: tuple[str, ...], follow: bool, threads: int, **reading: Any
-    ) -> None:
-        names = [paths] if isinstance(paths, (str, Path, Corpus)) else list(paths)
-        self.model, self.threads, self.names = model, threads, names
+    def __init__(self, config: InferConfig, model: TopicModel, fit: Fit) -> None:
+        documents, follow, reading = config.documents, config.follow, config.given()
+        with_columns: Sequence[str] = listed(config.with_columns)
+        self.model, self.fit, self.threads = model, fit, fit.threads
         self.total, self._reading, self._follow = 0, None, follow
-        stores = [p for p in names if isinstance(p, Corpus) or (Path(p) / "manifest.json").exists()]
+        names: Any = [documents] if isinstance(documents, Corpus) else None
+        if names is None:
+            from topicstream.ingestion.memory import as_inputs
+
+            names = as_inputs(documents, path=False, vocabulary=config.vocabulary, ids=config.ids)
+        files = isinstance(names, list)
+        stores = [p for p in names if isinstance(p, Corpus) or (Path(p) / "manifest.json").exists()] if files else []
+        self.names = names
         self.corpus: Corpus | None = None
-        if follow and [str(p) for p in names] != ["-"]:
-            raise InputError("--follow reads standard input: give - and nothing else")
+        if files and not names:
+            raise InputError("no documents: give texts, a store, or the Path of files")
+        if follow and not (files and [str(p) for p in names] == ["-"]):
+            raise UsageError("--follow reads standard input: give - and nothing else")
         if stores:
             if len(names) > 1:
                 raise InputError(f"{stores[0]}: a corpus store goes alone")
             if reading:
                 raise InputError(f"{stores[0]}: is a corpus store; {sorted(reading)[0]} is for raw documents")
             self.corpus = stores[0] if isinstance(stores[0], Corpus) else Corpus.open(stores[0])
-            self.parts = parts
-            self.total = sum(self.corpus.part(p == "heldout")["docs"] for p in parts)
+            self.parts = config.of_parts()
+            self.columns = columns_within(self.corpus, with_columns)
+            self.total = sum(self.corpus.part(p == "heldout")["docs"] for p in self.parts)
             return
         from topicstream.inference.raw import Reading
-        from topicstream.ingest.reader import ReadOptions
+        from topicstream.ingestion.columns import LISTS
+        from topicstream.ingestion.read_options import ReadOptions
 
-        self._options = ReadOptions(**{"piece_bytes": PIECE_BYTES, **reading})
-        self._reading = Reading(model)
+        meta = {name: name for name in with_columns}
+        kept = {"meta": meta} if meta else {}
+        self._options = ReadOptions(**{"piece_bytes": PIECE_BYTES, "room": fit.room, **kept, **reading})
+        if files:
+            self._options = self._options.recall(model.manifest.get("reading"))
+        self._reading = Reading(model, fit, list(with_columns))
+        self.columns = {name: LIST if name in LISTS else pa.large_string() for name in with_columns}
 
     @property
     def rejected(self) -> int:
@@ -242,8 +334,9 @@ class Source:
         from topicstream.inference.stored import stored
 
         index = self.model.vocabulary.find(Vocabulary.read(corpus.file("vocab")).words)
-        for cells in stored(corpus, self.parts):
-            for first, last in cut(cells.indptr):
+        for cells in stored(corpus, self.parts, list(self.columns)):
+            self.fit.ask(cells.indptr, self.model.n_topics, self.model.phi is not None or self.fit.load)
+            for first, last in cut(cells.indptr, self.fit.docs, self.fit.cells):
                 at, end = cells.indptr[first], cells.indptr[last]
                 yield known(
                     cells.ids.slice(first, last - first),
@@ -251,4 +344,5 @@ class Source:
                     cells.words[at:end],
                     cells.counts[at:end],
                     index,
+                    corpus.manifest.get("ids") == "integer",
                 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topicstream.errors import InputError
+from topicstream.errors import UsageError
 from topicstream.kernels.jit import kernel
 
 
@@ -60,6 +60,6 @@ def keep(shares: np.ndarray, top: int | None = None, min_prob: float | None = No
 def check(top: int | None, min_prob: float | None) -> None:
     """InputError for what cannot be meant."""
     if top is not None and top < 1:
-        raise InputError(f"--top {top}: give at least 1")
+        raise UsageError(f"--top {top}: give at least 1")
     if min_prob is not None and not 0.0 <= min_prob <= 1.0:
-        raise InputError(f"--min-prob {min_prob}: give a number in 0..1")
+        raise UsageError(f"--min-prob {min_prob}: give a number in 0..1")

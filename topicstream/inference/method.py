@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
 from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
 
 from topicstream.inference.documents import Documents
-from topicstream.kernels.fold_in import inverse_norms, padded_floats
+from topicstream.kernels.local_step import inverse_norms, padded_floats
 from topicstream.model.topic_model import TopicModel
 
 LANES = 16
@@ -39,13 +40,23 @@ class Rows:
         ids, at = np.unique(docs.words, return_inverse=True)
         return at.astype(np.int64), self.model.rows(ids)
 
+    def weigh(self, docs: Documents) -> Documents:
+        """The documents with their cells weighed as those of training were; as they are where the model weighs none."""
+        weights = self.model.weights
+        return docs if weights is None else replace(docs, counts=weights.cells(docs.indptr, docs.words, docs.counts))
+
 
 class Method(ABC):
     """One way to find the topics of documents.  ``shares`` may be called by several threads at once."""
 
     name: ClassVar[str]
     cites: ClassVar[str]
+    Options: ClassVar[type | None] = None  # of another package: a dataclass of options that `topics infer` offers too
     needs_all: bool = False  # reads all documents before the first answer
+    columns: ClassVar[tuple[str, ...]] = ()  # metadata of the documents that it reads; written beside the answers
+    tables: ClassVar[int] = 1  # of the topics' size that ``load`` brings into memory
+
+    rows: Rows
 
     @abstractmethod
     def __init__(self, rows: Rows, **options: Any) -> None: ...
@@ -53,6 +64,10 @@ class Method(ABC):
     @abstractmethod
     def shares(self, docs: Documents) -> np.ndarray:
         """p(topic | document), float32[D, K], rows sum to 1; the prior's mean for a document without a known word."""
+
+    def load(self) -> None:
+        """Bring what the answers are made from into memory."""
+        self.rows.model.load()
 
     def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
         """What ``shares`` is asked for, given all blocks; a method that needs all documents first reads them here."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.errors import InputError, StoreError
-from topicstream.inference.documents import Documents, cut, known
-from topicstream.ingest.guess import guess
-from topicstream.ingest.reader import Piece, ReadOptions, Run, reader_named
-from topicstream.ingest.source import to_utf8
-from topicstream.ingest.tasks import Task, pieces
+from topicstream.inference.documents import Documents, cut, known, with_columns
+from topicstream.inference.memory import Fit
+from topicstream.ingestion.guess import guess
+from topicstream.ingestion.reader import Piece, ReadOptions, Run, reader_named
+from topicstream.ingestion.source import to_utf8
+from topicstream.ingestion.tasks import Task, pieces
 from topicstream.model.topic_model import TopicModel
 from topicstream.tokens.documents import TextRun
 from topicstream.tokens.recipe import Recipe
@@ -30,8 +32,8 @@ InOrder = Callable[[Callable[[Task], list[Documents]], Iterator[Task]], Iterator
 class Reading:
     """Turns pieces of raw input into documents over the model's words.  ``rejected`` counts the records left out."""
 
-    def __init__(self, model: TopicModel) -> None:
-        self._model = model
+    def __init__(self, model: TopicModel, fit: Fit, columns: Sequence[str] = ()) -> None:
+        self._model, self._fit, self._columns = model, fit, columns
         self._words = Vocabulary(model.words, model.vocabulary.counts, model.vocabulary.df)
         self._words.lookup(np.zeros(0, np.uint8), np.zeros(1, np.int64))
         self._tokenizer: Tokenizer | None = None
@@ -66,10 +68,13 @@ class Reading:
             index = self._index[1]
             indptr, cells, counts = run.indptr, run.words, run.counts
         blocks = []
-        for first, last in cut(indptr):
+        none = pa.nulls(len(run.about.ids), pa.large_string())
+        every = with_columns(run.about.ids, {c: run.about.meta.get(c, none) for c in self._columns})
+        self._fit.ask(indptr, self._model.n_topics, self._model.phi is not None or self._fit.load)
+        for first, last in cut(indptr, self._fit.docs, self._fit.cells):
             at, end = indptr[first], indptr[last]
-            ids = run.about.ids.slice(first, last - first)
-            blocks.append(known(ids, indptr[first : last + 1] - at, cells[at:end], counts[at:end], index))
+            ids = every.slice(first, last - first)
+            blocks.append(known(ids, indptr[first : last + 1] - at, cells[at:end], counts[at:end], index, run.about.whole))
         return blocks
 
 
@@ -106,7 +111,7 @@ def follow(options: ReadOptions, reading: Reading) -> Iterator[Documents]:
                     raise InputError(
                         f"{name}: looks like {form}; --follow takes {' and '.join(LINE_FORMATS)} (--format)"
                     )
-            task = Task(0, reader_named(form), name, Piece(name, name, data, line, record), options, 0, None)
+            task = Task(0, reader_named(form), name, name, Piece(name, name, data, line, record), options, 0, None)
             yield from reading.documents(task)
             lines = data.count(b"\n")
             line, record = line + lines, record + lines

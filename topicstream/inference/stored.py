@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import from_gaps
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
-from topicstream.inference.documents import BLOCK_DOCS
+from topicstream.inference.documents import BLOCK_DOCS, with_columns
 from topicstream.kernels.jit import kernel
 
 PARTS = ("train", "heldout")
@@ -55,11 +56,13 @@ class _Part:
         docs = [b["docs"] for b in corpus.part(heldout)["blocks"]]
         self.first = np.concatenate(([0], np.cumsum(np.array(docs, np.int64)))).astype(np.int64)
         self.at = -1
-        self._next: Future[tuple[np.ndarray, np.ndarray, np.ndarray]] | None = None
+        self._next: Future[tuple[np.ndarray, np.ndarray, Any]] | None = None
         self.starts = np.zeros(1, np.int64)
         self.words, self.counts = np.zeros(0, np.int32), np.zeros(0, np.int32)
+        self._raw: Any = None
+        self._past: list[Any] = []
 
-    def _decode(self, storage: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _decode(self, storage: int) -> tuple[np.ndarray, np.ndarray, Any]:
         raw = self._corpus.decode(storage, self._heldout)
         words = raw.gaps.view(np.int32)  # in place: a gap is read before its id is written
         marker = np.zeros(self._corpus.n_words, np.uint8)
@@ -67,7 +70,7 @@ class _Part:
             raise StoreError(f"{self._corpus.path}: block {storage}: a word id past the vocabulary; ingest again")
         starts = np.zeros(len(raw.lengths) + 1, np.int64)
         np.cumsum(raw.lengths, out=starts[1:])
-        return starts, words, raw.counts
+        return starts, words, raw
 
     def turn_to(self, storage: int) -> None:
         """Bring one storage block into place; blocks ascend."""
@@ -76,10 +79,18 @@ class _Part:
         if storage < self.at:
             raise StoreError(f"{self._corpus.path}/docs: documents are not in the order of the blocks; ingest again")
         ready = self._next.result() if self._next is not None and storage == self.at + 1 else self._decode(storage)
-        self.starts, self.words, self.counts = ready
+        if self._raw is not None:
+            self._past.append(self._raw)
+        self.starts, self.words, self._raw = ready
+        self.counts = self._raw.counts
         self.at, self._next = storage, None
         if not self._ahead:  # now and then this part has two blocks in use: the third one's 8 MiB are not kept for it
             self._corpus.release()
+
+    def let_go(self) -> None:
+        """What was taken from the storage blocks before this one has been copied."""
+        while self._past:
+            self._past.pop().close()
 
     def read_ahead(self) -> None:
         """Begin to decode the next storage block; while nobody holds the one before this, into its memory."""
@@ -87,7 +98,7 @@ class _Part:
             self._next = self._pool.submit(self._decode, self.at + 1)
 
 
-def _places(corpus: Corpus) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]]:
+def _places(corpus: Corpus, columns: Sequence[str]) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]]:
     """(ids, part 0 or 1, storage block, row) of consecutive documents in the order of the ingest; without a documents'
     table the documents' numbers are their ids, the training part first."""
     listed = corpus.manifest.get("docs")
@@ -101,7 +112,10 @@ def _places(corpus: Corpus) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray, 
                     yield ids, np.full(n, p), np.full(n, s), np.arange(row, row + n)
                     number += n
         return
-    for batch in read_documents(corpus.path, listed, ["id", "part", "block", "row"]):
+    first, gone = 0, corpus.removed()[:, 0]
+    for batch in read_documents(corpus.path, listed, ["id", *columns, "part", "block", "row"]):
+        there = np.isin(np.arange(first, first + len(batch)), gone, invert=True)
+        first += len(batch)
         part = batch.column("part").cast(pa.string())
         block, row = (
             pc.fill_null(batch.column(c), -1).to_numpy(zero_copy_only=False).astype(np.int64) for c in ("block", "row")
@@ -109,21 +123,23 @@ def _places(corpus: Corpus) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray, 
         if not pc.all(pc.is_in(part, value_set=pa.array(PARTS))).as_py() and len(part):
             raise StoreError(f"{corpus.path}/docs: a document of no part; ingest again")
         held = pc.equal(part, "heldout").to_numpy(zero_copy_only=False).astype(np.int64)
-        placed = np.flatnonzero((block >= 0) & (row >= 0))
+        placed = np.flatnonzero((block >= 0) & (row >= 0) & there)
         for i in range(0, len(placed), BLOCK_DOCS):
             some = placed[i : i + BLOCK_DOCS]
-            yield batch.column("id").take(pa.array(some)), held[some], block[some], row[some]
+            ids = with_columns(batch.column("id"), {c: batch.column(c) for c in columns})
+            yield ids.take(pa.array(some)), held[some], block[some], row[some]
 
 
-def stored(corpus: Corpus, parts: tuple[str, ...] = PARTS) -> Iterator[Cells]:
-    """All documents of the parts, a few thousand at a time, in the order of the ingest.
+def stored(corpus: Corpus, parts: tuple[str, ...] = PARTS, columns: Sequence[str] = ()) -> Iterator[Cells]:
+    """All documents of the parts, a few thousand at a time, in the order of the ingest; with ``columns`` of the documents'
+    table beside the ids (``documents.with_columns``).
 
     Documents that were removed or replaced since are left out; empty ones are there.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
         readers = [_Part(corpus, heldout, pool) for heldout in (False, True)]
         dtype = np.float32 if corpus.weighted else np.int32
-        for ids, part, block, row in _places(corpus):
+        for ids, part, block, row in _places(corpus, columns):
             wanted = np.flatnonzero(np.isin(part, [PARTS.index(p) for p in parts]))
             if len(wanted) < len(part):
                 ids, part, block, row = ids.take(pa.array(wanted)), part[wanted], block[wanted], row[wanted]
@@ -146,5 +162,6 @@ def stored(corpus: Corpus, parts: tuple[str, ...] = PARTS) -> Iterator[Cells]:
             while pieces:
                 _copy(*pieces.pop(), indptr, words, counts)
             for reader in readers:
+                reader.let_go()
                 reader.read_ahead()
             yield Cells(ids, indptr, words, counts)

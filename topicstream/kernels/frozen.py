@@ -1,6 +1,6 @@
 """Documents against topics that stand still: fold theta in, then give every cell's soft assignment to the delta.
 
-For the cell of word w in document d with count x (paper 000, Fig. 2, lines 15-19):
+For the cell of word w in document d with count x (Zeng, Liu & Cao 2012, Fig. 2, lines 15-19):
 
     eta_k  = (phi[w,k] + beta) g_k / s,   g_k = (theta[d,k] + alpha_k) / (lam_k + W beta),   s = sum over k
     theta'[d,k] += x eta_k,   phi'[w,k] += x eta_k
@@ -211,7 +211,7 @@ def fold_block(indptr, words, counts, base, index, beta, alpha, inverse, theta, 
 
 @kernel
 def random_topics(indptr, words, counts, topics, seed, first_doc, theta, delta):
-    """A random topic for every cell (paper 000, Fig. 2, lines 4-9), stream (seed, 0, document).
+    """A random topic for every cell (Zeng, Liu & Cao 2012, Fig. 2, lines 4-9), stream (seed, 0, document).
 
     theta: float32[D, KP], delta: float32[U, KP], both written whole.
     """

@@ -4,48 +4,38 @@
 ``fast_kernel``  may reassociate sums and contract to FMA (so reductions vectorise); NaN and inf keep their meaning.
 
 Both compile the same code for every caller with the same argument types, so a result never depends on the number of
-threads.  The cache folder is NUMBA_CACHE_DIR, else a user cache, else none (a read-only home under cron).
+threads.  What is compiled is kept for the next process under NUMBA_CACHE_DIR, else in the user's cache (kernels/cache.py).
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import config
+from numba.core.dispatcher import Dispatcher
 
-
-def _cache_folder() -> str | None:
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    base = chosen or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "topicstream")
-    try:
-        Path(base).mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=base):
-            return base
-    except OSError:
-        return None
-
-
-_FOLDER = _cache_folder()
-if _FOLDER is not None:
-    config.CACHE_DIR = _FOLDER  # type: ignore[attr-defined]
+from topicstream.kernels.cache import KernelCache, folders
 
 
 def kept() -> bool:
     """Whether what is compiled is there for the next process."""
-    return _FOLDER is not None
+    return folders()[0].writable()
 
 
-_COMMON: dict[str, Any] = {"nogil": True, "cache": _FOLDER is not None, "error_model": "numpy"}
+_COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+
+def _compiled(function: Any, flags: dict[str, Any]) -> Any:
+    made = numba.njit(**flags)(function)
+    if isinstance(made, Dispatcher):  # not under NUMBA_DISABLE_JIT
+        setattr(made, "_cache", KernelCache(made))  # noqa: B010  (numba's stubs do not know it)
+    return made
 
 
 def kernel(function: Any = None, **flags: Any) -> Any:
     """Compile with strict floating point.  ``@kernel`` or ``@kernel(inline="always")``."""
-    decorate = numba.njit(**{**_COMMON, **flags})
-    return decorate if function is None else decorate(function)
+    every = {**_COMMON, **flags}
+    return _compiled(function, every) if function is not None else lambda f: _compiled(f, every)
 
 
 def fast_kernel(function: Any = None, **flags: Any) -> Any:
@@ -56,5 +46,5 @@ def fast_kernel(function: Any = None, **flags: Any) -> Any:
     reassociation a sum differs in its last bits between the two, so the bits of a result would hang on where malloc had
     put its arrays.  (tests/test_structure.py looks for such loops.)
     """
-    decorate = numba.njit(**{**_COMMON, "fastmath": {"reassoc", "contract", "nsz", "arcp"}, **flags})
-    return decorate if function is None else decorate(function)
+    every = {**_COMMON, "fastmath": {"reassoc", "contract", "nsz", "arcp"}, **flags}
+    return _compiled(function, every) if function is not None else lambda f: _compiled(f, every)

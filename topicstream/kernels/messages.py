@@ -182,7 +182,7 @@ def start_soft(indptr, words, counts, base, index, totals, new, delta, alpha, ro
 
 @kernel
 def start_random(indptr, words, counts, seed, pass_number, first_doc, new, delta):
-    """A random topic for every cell (paper 001's start).  delta gets the block's contribution."""
+    """A random topic for every cell (Zeng, Cheung & Liu 2013's start).  delta gets the block's contribution."""
     new[:] = _ZERO
     delta[:] = _ZERO
     for d in range(len(indptr) - 1):

@@ -136,6 +136,22 @@ def hold_rows(table, n_w, worst):
 
 
 @kernel
+def clip_rows(table, worst):
+    """End of a pass: negative entries of ``table`` (float32[n, P]) become 0, the lowest recorded as a share of its row's sum."""
+    for w in range(table.shape[0]):
+        total, low = 0.0, 0.0
+        for k in range(table.shape[1]):
+            total += table[w, k]
+            low = min(low, np.float64(table[w, k]))
+        if not np.isfinite(total):
+            worst[2] = 1.0
+        elif low < 0.0:
+            worst[1] = min(worst[1], low / max(total, 1.0))
+            for k in range(table.shape[1]):
+                table[w, k] = max(table[w, k], table.dtype.type(0.0))
+
+
+@kernel
 def column_sums(table, out):
     """out float64[P] += column sums of table [n, P], in row order."""
     for w in range(table.shape[0]):
@@ -149,3 +165,48 @@ def scale_rows(table, factor):
     for w in range(table.shape[0]):
         for k in range(table.shape[1]):
             table[w, k] = table.dtype.type(np.float64(table[w, k]) * factor)
+
+
+@kernel
+def fold_rows(shadow, touched, table, first_row, ids, delta, lo, hi):
+    """Add rows lo..hi-1 of one block's dense delta to ``shadow`` (float64[n, P]), which begins as the rows of ``table``.
+
+    touched uint8[n]: rows of the shadow that are filled; ids int32[U]; delta float32[U, P].
+    """
+    for u in range(lo, hi):
+        r = np.int64(ids[u] - first_row)
+        if not touched[r]:
+            touched[r] = 1
+            for k in range(table.shape[1]):
+                shadow[r, k] = table[r, k]
+        for k in range(table.shape[1]):
+            shadow[r, k] += delta[u, k]
+
+
+@kernel
+def copy_touched(shadow, touched, table, first_row, ids, lo, hi):
+    """Fill the rows of ``shadow`` that one block changes and none has changed before, from ``table``."""
+    for u in range(lo, hi):
+        r = np.int64(ids[u] - first_row)
+        if not touched[r]:
+            touched[r] = 1
+            for k in range(table.shape[1]):
+                shadow[r, k] = table[r, k]
+
+
+@kernel
+def take_shadow(table, shadow, touched, n_w, change, worst):
+    """Put the touched rows of ``shadow`` in the place of the table's, held to n_w (length 0: as they are); the change of the
+    column sums goes to change (length 0: it is known already)."""
+    for r in range(table.shape[0]):
+        if not touched[r]:
+            continue
+        touched[r] = 0
+        acc = shadow[r]
+        if len(n_w):
+            hold_row(acc, n_w[r], worst)
+        for k in range(table.shape[1]):
+            new = table.dtype.type(acc[k])
+            if len(change):
+                change[k] += np.float64(new) - np.float64(table[r, k])
+            table[r, k] = new

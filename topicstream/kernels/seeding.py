@@ -1,6 +1,6 @@
 """Arithmetic of the starts: distances of documents to seed documents, rows of a sparse seed table.
 
-Multinomial divergence of document d from a topic q (paper 002's k-means++, up to d's own entropy):
+Multinomial divergence of document d from a topic q (Hughes & Sudderth 2016's k-means++, up to d's own entropy):
 D(d, q) = sum_w p_d(w) log(p_d(w) / q(w)), with q = (1 - share) * mean + share * (words of the seed documents).
 """
 

@@ -1,4 +1,4 @@
-"""The L largest of a row of weights, without a sort (paper 002, Alg. 1 SelectTopL; Blum et al. 1973; Musser 1997).
+"""The L largest of a row of weights, without a sort (Hughes & Sudderth 2016, Alg. 1 SelectTopL; Blum et al. 1973; Musser 1997).
 
 ``keep_top(p, o, width, most, work)`` sets every entry of p[o .. o + width) that is not among the ``most`` largest to zero
 and returns the sum of what is left.  Weights are >= 0; zeros are never counted as kept.  Among equal weights at the border

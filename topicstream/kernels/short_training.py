@@ -10,7 +10,7 @@ from topicstream.kernels.jit import fast_kernel
 
 @fast_kernel
 def short_training(indptr, words, counts, phi, nxt, totals, theta, share, alpha, beta, sweeps):
-    """``sweeps`` sweeps of smoothed PLSA (simplified BP of paper 001, Fig. 4) over a sample; the perplexity of the last.
+    """``sweeps`` sweeps of smoothed PLSA (simplified BP of Zeng, Cheung & Liu 2013, Fig. 4) over a sample; the perplexity of the last.
 
     indptr int64[D+1], words int32 (rows of phi), counts float64; phi, nxt: float32[U, KP], the seeds on entry, the topics'
     counts in phi on return, padding zero; totals float64[KP], their column sums, likewise; theta float32[D, KP] and share

@@ -5,6 +5,9 @@ reader gathers rows without it.  The array's attributes hold ``alpha`` [K], ``be
 ``chunks``: size and crc32c of every chunk file.  The manifest holds the checksums of ``vocab.parquet`` and of the
 array's ``zarr.json``, so every byte hangs on the manifest, which is replaced last, in one rename.
 
+Some engines store more tables (authors x topics): ``table-NAME``, arrays of the same kind, with the names of their rows in
+``names-NAME.parquet``; the manifest lists them under ``tables``.
+
 A save over an older model writes beside it (``topics-2``, ``vocab-2.parquet``), then the manifest, then deletes the old;
 the manifest names the two in use.
 """
@@ -12,32 +15,30 @@ the manifest names the two in use.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
-import numcodecs.blosc
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from topicstream import owned
 from topicstream.durable import read_json, read_sealed, sync_file, sync_folder, write_json
-from topicstream.errors import StoreError
+from topicstream.errors import NotOurs, StoreError
+from topicstream.model.arrays import ArrayWriter, ChunkedRows
 from topicstream.model.vocabulary import Vocabulary
+from topicstream.ownership import claim, temporary
+from topicstream.plain import open_plain
+from topicstream.word_file import read_words
 
 SCHEMA = 1
-CHUNK_BYTES = 1 << 20
 TOPICS = ("topics", "topics-2")
 VOCABS = ("vocab.parquet", "vocab-2.parquet")
-
-numcodecs.blosc.use_threads = False
-
-
-def chunk_rows(topics: int) -> int:
-    """Rows of a chunk: about 1 MiB."""
-    return max(1, CHUNK_BYTES // (4 * topics))
+NAME = r"[a-z]{1,20}"  # of a table beside the topics
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
@@ -54,7 +55,8 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         )
     try:
         files, sizes = manifest["files"], (int(manifest["words"]), int(manifest["topics"]))
-        known = files["topics"]["name"] in TOPICS and files["vocab"]["name"] in VOCABS
+        known = all(isinstance(manifest[n], int) and manifest[n] < 1 << 31 for n in ("words", "topics"))
+        known = known and files["topics"]["name"] in TOPICS and files["vocab"]["name"] in VOCABS
         known = known and all(isinstance(files[kind]["crc32c"], int) for kind in ("topics", "vocab"))
     except (KeyError, TypeError, ValueError):
         known, sizes = False, (0, 0)
@@ -69,14 +71,19 @@ def read_history(folder: str | Path, *, verify: bool = False) -> list[dict[str, 
     records, damaged = read_sealed(Path(folder) / "history.jsonl")
     if damaged and verify:
         raise StoreError(damaged[0].replace("this line is left out", "restore the file"))
-    return records
+    return [as_named_now(record) for record in records]
+
+
+def as_named_now(record: dict[str, Any]) -> dict[str, Any]:
+    """A line of a history with the names of today: ``running_perplexity`` was called ``train_perplexity``."""
+    return {"running_perplexity" if k == "train_perplexity" else k: v for k, v in record.items()}
 
 
 def file_crc(path: Path) -> int:
     """crc32c of a file's bytes; StoreError when it is missing."""
     crc = google_crc32c.Checksum()
     try:
-        with open(path, "rb") as f:
+        with open(open_plain(path), "rb") as f:
             while data := f.read(1 << 20):
                 crc.update(data)
     except FileNotFoundError:
@@ -92,161 +99,88 @@ def check_file(folder: Path, entry: dict[str, Any], name: str) -> Path:
     return path
 
 
-class ChunkedRows:
-    """Rows of the ``topics`` array straight from its chunk files, each chunk verified and decoded once a call.
-
-    Safe to use from several threads.
-    """
-
-    def __init__(self, folder: Path, words: int, topics: int, step: int, chunks: str) -> None:
-        self.folder, self.words, self.topics, self.step = folder, words, topics, step
-        pairs = [c.split(":") for c in chunks.split()]
-        self._files = [(int(size), int(crc, 16)) for size, crc in pairs]
-        if len(self._files) != -(-words // self.step):
-            raise StoreError(f"{folder}/zarr.json: lists {len(self._files)} chunks for {words} words; restore the file")
-
-    def chunk(self, number: int, out: np.ndarray | None = None) -> np.ndarray:
-        """Rows ``number * step`` and on, float32[step, K]; rows past the vocabulary are zeros."""
-        size, crc = self._files[number]
-        path = self.folder / "c" / str(number) / "0"
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            raise StoreError(f"{path}: this chunk of the topics is missing; restore the file or train again") from None
-        body = data[:-4]
-        if len(data) != size or google_crc32c.value(body) != crc or int.from_bytes(data[-4:], "little") != crc:
-            raise StoreError(f"{path}: does not match its checksum; restore the file or train again")
-        if out is None:
-            out = np.empty((self.step, self.topics), np.float32)
-        try:
-            numcodecs.blosc.decompress(body, out)
-        except (RuntimeError, ValueError) as e:
-            raise StoreError(f"{path}: cannot be decoded ({e}); restore the file or train again") from None
-        return out
-
-    def spans(self) -> Iterator[tuple[int, np.ndarray]]:
-        """(first word, float32[n, K]) over the whole table; the buffer is reused."""
-        buffer = np.empty((self.step, self.topics), np.float32)
-        for number in range(len(self._files)):
-            start = number * self.step
-            yield start, self.chunk(number, buffer)[: min(self.step, self.words - start)]
-
-    def gather(self, ids: np.ndarray, out: np.ndarray) -> None:
-        """Rows of ``ids`` (any order) into ``out[:, :K]``."""
-        order = np.argsort(ids, kind="stable")
-        ordered = ids[order]
-        edges = np.searchsorted(ordered, np.arange(len(self._files) + 1) * self.step)
-        buffer = np.empty((self.step, self.topics), np.float32)
-        for number in np.flatnonzero(np.diff(edges)):
-            span = slice(edges[number], edges[number + 1])
-            rows = self.chunk(int(number), buffer)
-            out[order[span], : self.topics] = rows[ordered[span] - number * self.step]
-
-
 class ModelWriter:
-    """Writes a model's table row by row, in order, then commits it as one: for tables that live on disk.
+    """Writes a model's tables row by row, in order, then commits them as one: for tables that live on disk.
 
-    ``write_rows(start, rows)`` takes float rows [n, >= K] (padding columns are dropped); ``commit(manifest)`` makes the
-    model visible.  Leaving the ``with`` block without a commit deletes what was written.  The caller holds the folder's
-    lock (``durable.lock``) where others may write.
+    ``write_rows(start, rows)`` takes the topics' rows, float [n, >= K] (padding columns are dropped), ``add_table`` opens
+    another table; ``commit(manifest)`` makes the model visible.  Leaving the ``with`` block without a commit deletes what
+    was written.  The caller holds the folder's lock (``durable.lock``) where others may write.
     """
 
     def __init__(self, path: str | Path, words: int, topics: int) -> None:
         if words < 1 or topics < 1:
             raise ValueError(f"a model needs words and topics, not {words} and {topics}")
         self.path, self.words, self.topics = Path(path), words, topics
-        self.path.mkdir(parents=True, exist_ok=True)
-        try:
-            self._old: dict[str, Any] | None = read_manifest(self.path)
-        except StoreError:
-            self._old = None
+        claim(self.path, "model")
+        self._old = read_manifest(self.path) if (self.path / "manifest.json").exists() else None
         in_use = self._old["files"]["topics"]["name"] if self._old else None
-        self._name = next(n for n in TOPICS if n != in_use)
-        self._folder = self.path / self._name
-        shutil.rmtree(self._folder, ignore_errors=True)
-        (self._folder / "c").mkdir(parents=True)
-        self._step = chunk_rows(topics)
-        self._buffer = np.zeros((self._step, topics), np.float32)
-        self._done = 0  # rows taken
-        self._chunks: list[str] = []
-        self.totals = np.zeros(topics, np.float64)
+        self._main = ArrayWriter(self.path / next(n for n in TOPICS if n != in_use), words, topics)
+        self._others: dict[str, tuple[ArrayWriter, str, dict[str, Any] | None]] = {}
         self._committed = False
+
+    @property
+    def totals(self) -> np.ndarray:
+        """Column sums of the topics, float64[K]."""
+        return self._main.totals
 
     def __enter__(self) -> ModelWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
         if not self._committed:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            for writer in [self._main, *(other[0] for other in self._others.values())]:
+                writer.discard()
 
     def write_rows(self, start: int, rows: np.ndarray) -> None:
-        """The next rows; ``start`` must be the number of rows written so far."""
-        if start != self._done or start + len(rows) > self.words:
-            raise ValueError(f"rows {start}..{start + len(rows)} given where {self._done} of {self.words} are written")
-        at = 0
-        while at < len(rows):
-            fill = self._done % self._step
-            n = min(self._step - fill, len(rows) - at)
-            self._buffer[fill : fill + n] = rows[at : at + n, : self.topics]
-            at += n
-            self._done += n
-            if self._done % self._step == 0 or self._done == self.words:
-                self._flush()
+        """The next rows of the topics; ``start`` must be the number of rows written so far."""
+        self._main.write_rows(start, rows)
 
-    def _flush(self) -> None:
-        used = (self._done - 1) % self._step + 1
-        self._buffer[used:] = 0
-        self.totals += self._buffer.sum(axis=0, dtype=np.float64)
-        body = bytes(numcodecs.blosc.compress(self._buffer, b"lz4", 1, numcodecs.blosc.SHUFFLE))
-        crc = int(google_crc32c.value(body))
-        file = self._folder / "c" / str(len(self._chunks)) / "0"
-        file.parent.mkdir()
-        file.write_bytes(body + crc.to_bytes(4, "little"))
-        self._chunks.append(f"{len(body) + 4}:{crc:08x}")
+    def add_table(
+        self, name: str, rows: int, columns: int, axis: str = "", names: Iterable[pa.Array] | None = None
+    ) -> ArrayWriter:
+        """A table beside the topics (an author's topics, ...), to be written row by row; axis: what its rows are; names:
+        their names in order, piece by piece, which go into a Parquet file of the model."""
+        if not re.fullmatch(NAME, name):
+            raise ValueError(f"{name!r} is no name for a table: small letters only")
+        old = ((self._old or {}).get("tables") or {}).get(name) or {}
+        folder = next(n for n in _both(f"table-{name}") if n != old.get("name"))
+        entry = None
+        if names is not None:
+            file = next(n for n in _both(f"names-{name}", ".parquet") if n != (old.get("names") or {}).get("name"))
+            entry = self._write_names(file, names)
+        writer = ArrayWriter(self.path / folder, rows, columns)
+        self._others[name] = writer, axis, entry
+        return writer
 
-    def _write_metadata(self, alpha: np.ndarray, beta: float) -> None:
-        import zarr
-        from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec
-
-        zarr.create_array(
-            str(self._folder),
-            shape=(self.words, self.topics),
-            chunks=(self._step, self.topics),
-            dtype="float32",
-            fill_value=0,
-            serializer=BytesCodec(endian="little"),
-            compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle", typesize=4), Crc32cCodec()],
-            dimension_names=("word", "topic"),
-            zarr_format=3,
-            attributes={
-                "alpha": [float(a) for a in alpha],
-                "beta": float(beta),
-                "totals": [float(t) for t in self.totals],
-                "chunks": " ".join(self._chunks),
-            },
-        )
+    def _write_names(self, file: str, names: Iterable[pa.Array]) -> dict[str, Any]:
+        beside, schema = temporary(self.path / "names"), pa.schema([("name", pa.large_string())])
+        with pq.ParquetWriter(beside, schema, compression="zstd") as writer:
+            for piece in names:
+                writer.write_table(pa.table([piece.cast(pa.large_string())], schema=schema))
+        sync_file(beside)
+        owned.replace(beside, self.path / file)
+        return {"name": file, "crc32c": file_crc(self.path / file)}
 
     def commit(self, manifest: dict[str, Any], vocabulary: Vocabulary, alpha: Any, beta: float) -> dict[str, Any]:
         """Sync everything, then replace the manifest; returns it.
 
         manifest  plain JSON values: engine, cites, options, seed, corpus, tokenizer, passes, created, ...; what this
-                  module adds: schema, kind, words, topics, alpha_sum, beta, vocab_sha256, files
+                  module adds: schema, kind, words, topics, alpha_sum, beta, vocab_sha256, files, tables
         alpha     [K] per topic (a scalar is spread)
         """
-        if self._done != self.words or len(vocabulary) != self.words:
-            raise ValueError(f"{self._done} rows and {len(vocabulary)} words given for a model of {self.words}")
+        if self._main.done != self.words or len(vocabulary) != self.words:
+            raise ValueError(f"{self._main.done} rows and {len(vocabulary)} words given for a model of {self.words}")
         alpha = np.broadcast_to(np.asarray(alpha, np.float64), (self.topics,))
         if not (np.isfinite(self.totals).all() and np.isfinite(alpha).all() and np.isfinite(beta)):
             raise ValueError("a model with NaN or infinite numbers is not written")
-        self._write_metadata(alpha, beta)
+        self._main.finish(("word", "topic"), {"alpha": [float(a) for a in alpha], "beta": float(beta)})
+        tables = {}
+        for name, (writer, axis, names) in self._others.items():
+            writer.finish((axis or "row", "column"), {})
+            crc = file_crc(writer.folder / "zarr.json")
+            sizes = {"rows": writer.n_rows, "columns": writer.columns, "axis": axis}
+            tables[name] = {"name": writer.folder.name, "crc32c": crc, **sizes, "names": names}
         vocab_entry = self._write_vocabulary(vocabulary)
-        # one fsync a file of the table, once a commit
-        for file in self._folder.rglob("0"):
-            sync_file(file)
-            sync_folder(file.parent)
-        sync_file(self._folder / "zarr.json")
-        sync_folder(self._folder / "c")
-        sync_folder(self._folder)
         sync_folder(self.path)
         full = {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -260,10 +194,13 @@ class ModelWriter:
             "beta": float(beta),
             "vocab_sha256": vocabulary.sha256,
             "files": {
-                "topics": {"name": self._name, "crc32c": file_crc(self._folder / "zarr.json")},
+                "topics": {"name": self._main.folder.name, "crc32c": file_crc(self._main.folder / "zarr.json")},
                 "vocab": vocab_entry,
             },
         }
+        full.pop("tables", None)  # of the model that this one was made from
+        if tables:
+            full["tables"] = tables
         write_json(self.path / "manifest.json", full)
         self._committed = True
         self._sweep(full)
@@ -271,28 +208,97 @@ class ModelWriter:
 
     def _write_vocabulary(self, vocabulary: Vocabulary) -> dict[str, Any]:
         in_use = self._old["files"]["vocab"]["name"] if self._old else None
-        beside = self.path / f".vocab.{os.getpid()}.tmp"
+        beside = temporary(self.path / "vocab")
         vocabulary.write(beside)
         crc = file_crc(beside)
         if self._old and in_use and crc == self._old["files"]["vocab"]["crc32c"]:
             with contextlib.suppress(StoreError):
                 if file_crc(self.path / in_use) == crc:
-                    os.unlink(beside)
+                    owned.remove_file(beside)
                     return {"name": in_use, "crc32c": crc}
         name = next(n for n in VOCABS if n != in_use)
         sync_file(beside)
-        os.replace(beside, self.path / name)
+        owned.replace(beside, self.path / name)
         return {"name": name, "crc32c": crc}
 
     def _sweep(self, manifest: dict[str, Any]) -> None:
-        for name in TOPICS:
-            if name != manifest["files"]["topics"]["name"]:
-                shutil.rmtree(self.path / name, ignore_errors=True)
-        for name in VOCABS:
-            if name != manifest["files"]["vocab"]["name"]:
-                with contextlib.suppress(OSError):
-                    os.unlink(self.path / name)
-        for pattern in (".vocab.*.tmp", ".manifest.json.*.tmp"):  # of a save that was killed
-            for stray in self.path.glob(pattern):
-                with contextlib.suppress(OSError):
-                    os.unlink(stray)
+        tables = manifest.get("tables", {})
+        used = {manifest["files"]["topics"]["name"], *(t["name"] for t in tables.values())}
+        files = {manifest["files"]["vocab"]["name"], *(t["names"]["name"] for t in tables.values() if t["names"])}
+        before = (self._old or {}).get("tables") or {}
+        for name in [*TOPICS, *(n for table in before for n in _both(f"table-{table}"))]:
+            if name not in used:
+                with contextlib.suppress(OSError, NotOurs):
+                    owned.remove(self.path / name, "topics")
+        for name in [*VOCABS, *(n for table in before for n in _both(f"names-{table}", ".parquet"))]:
+            if name not in files:
+                owned.discard(self.path / name)
+        owned.sweep(self.path, ".vocab.*.tmp", ".names.*.tmp", ".manifest.json.*.tmp")  # of a save that was killed
+
+
+def drop_tables(folder: str | Path, axis: str) -> list[str]:
+    """Take the tables over an axis out of a model (``documents``: their topics) and remove their files; the names of those
+    that were there.  Who reads such a table later is told that the model has none."""
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    tables = manifest.get("tables") or {}
+    gone = [name for name, entry in tables.items() if entry.get("axis") == axis]
+    if gone:
+        kept = {name: entry for name, entry in tables.items() if name not in gone}
+        write_json(folder / "manifest.json", {**manifest, "tables": kept})
+    for place in (n for name in gone for n in _both(f"table-{name}")):
+        if (folder / place).exists():
+            claim(folder / place, "topics")
+            owned.remove(folder / place, "topics")
+    if gone:
+        sync_folder(folder)
+    return gone
+
+
+def _both(name: str, suffix: str = "") -> tuple[str, str]:
+    """The two names that a file or folder of a model takes in turn."""
+    return f"{name}{suffix}", f"{name}-2{suffix}"
+
+
+class StoredTable:
+    """A table of a model beside the topics.  rows: its numbers; names: pyarrow.LargeStringArray[rows] of what the rows are,
+    or None; axis: their kind; totals float64[columns]."""
+
+    def __init__(self, folder: str | Path, manifest: dict[str, Any], name: str) -> None:
+        folder, entry = Path(folder), (manifest.get("tables") or {}).get(name)
+        if entry is None:
+            there = ", ".join(manifest.get("tables") or {}) or "only topics"
+            raise StoreError(f"{folder}: this model ({manifest.get('engine')}) has no table of {name}; it has {there}")
+        try:
+            folders, files = _both(f"table-{name}"), _both(f"names-{name}", ".parquet")
+            n_rows, columns, self.axis = int(entry["rows"]), int(entry["columns"]), str(entry["axis"])
+            names = entry["names"]
+            known = entry["name"] in folders and (names is None or names["name"] in files) and min(n_rows, columns) >= 0
+        except (KeyError, TypeError, ValueError):
+            known = False
+        if not known:
+            raise StoreError(f"{folder}/manifest.json: incomplete (table {name}); the file is damaged, restore it")
+        meta = read_json(check_file(folder, entry, f"{entry['name']}/zarr.json"))
+        try:
+            step = int(meta["chunk_grid"]["configuration"]["chunk_shape"][0])
+            self.rows = ChunkedRows(
+                folder / entry["name"], n_rows, columns, step, meta["attributes"]["chunks"], counts=False
+            )
+            self.totals = np.array(meta["attributes"]["totals"], np.float64)
+            fits = list(meta["shape"]) == [n_rows, columns] and len(self.totals) == columns
+        except (KeyError, TypeError, ValueError) as e:
+            raise StoreError(f"{folder}/{entry['name']}/zarr.json: incomplete ({e!r}); restore the file") from None
+        if not fits:
+            raise StoreError(f"{folder}/{entry['name']}/zarr.json: shape disagrees with the manifest; restore the file")
+        self.n_rows, self.columns, self.names = n_rows, columns, None
+        if names is not None:
+            found = read_words(check_file(folder, names, names["name"]), ["name"])
+            if len(found) != n_rows:
+                raise StoreError(f"{folder}/{names['name']}: {len(found)} names for {n_rows} rows")
+            self.names = found["name"].combine_chunks()
+
+    def gather(self, ids: np.ndarray) -> np.ndarray:
+        """Rows of these ids (any order), float32[n, columns]."""
+        out = np.empty((len(ids), self.columns), np.float32)
+        self.rows.gather(np.asarray(ids), out)
+        return out

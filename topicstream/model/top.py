@@ -28,7 +28,7 @@ class Best:
         row, column = np.nonzero(values > self.scores[-1])
         if not len(row):
             return
-        value = np.concatenate((self.scores.ravel(), np.maximum(values[row, column], _LEAST)))
+        value = np.concatenate((self.scores.ravel(), np.maximum(values[row, column].astype(np.float64), _LEAST)))
         ids = np.concatenate((self.ids.ravel(), first + row))
         column = np.concatenate((self._column, column))
         order = np.lexsort((ids, -value, column))

@@ -12,8 +12,14 @@ import numpy as np
 
 from topicstream.durable import read_json
 from topicstream.errors import StoreError
-from topicstream.model.store import ChunkedRows, ModelWriter, check_file, read_history, read_manifest
+from topicstream.kernels.constants import Constants
+from topicstream.model.arrays import ChunkedRows
+from topicstream.model.seeds import of_manifest
+from topicstream.model.store import ModelWriter, StoredTable, check_file, read_manifest
+from topicstream.model.views import Views
 from topicstream.model.vocabulary import Vocabulary
+from topicstream.model.weighting import Weights
+from topicstream.plain import refuse_linked_folders
 
 
 def versions() -> dict[str, str]:
@@ -34,11 +40,14 @@ def versions() -> dict[str, str]:
     }
 
 
-class TopicModel:
+class TopicModel(Views):
     """K topics over W words.
 
     phi         unnormalised topic-word counts without the prior, float32[W, K], or None when rows stay on disk
-    totals      float64[K], column sums of phi: the sizes of the topics
+    totals      float64[K], column sums of phi
+    sizes       float64[K], tokens of the topics: totals, without the pseudo-counts of seed words
+    weights     what cells weigh, where the model was trained on weighted ones, or None
+    seeds       pseudo-counts of seed words, which phi, totals, ``rows`` and ``spans`` have in them, or None
     alpha       float64[K], document-topic prior per topic;  beta: float, topic-word prior per word
     vocabulary  words, counts, document frequencies
     manifest    provenance as stored (empty for a model made in memory)
@@ -57,10 +66,14 @@ class TopicModel:
         stored: ChunkedRows | None = None,
         manifest: dict[str, Any] | None = None,
         path: Path | None = None,
+        seeds: Constants | None = None,
     ) -> None:
-        self.vocabulary, self.totals, self.alpha, self.beta = vocabulary, totals, alpha, float(beta)
+        self.vocabulary, self.sizes, self.alpha, self.beta = vocabulary, totals, alpha, float(beta)
+        self.seeds = seeds
+        self.totals = totals if seeds is None else totals + seeds.totals[: len(totals)]
         self.phi, self._stored = phi, stored
         self.manifest, self.path = manifest or {}, path
+        self.weights = Weights.of_manifest(self.manifest, vocabulary.df, path)
 
     # -- making ------------------------------------------------------------------------------------------------------
     @classmethod
@@ -92,6 +105,7 @@ class TopicModel:
         manifest = read_manifest(folder)
         files, words, topics = manifest["files"], int(manifest["words"]), int(manifest["topics"])
         array = folder / files["topics"]["name"]
+        refuse_linked_folders(folder, [array.name, f"{array.name}/c", "checkpoints", "work"])
         meta = read_json(check_file(folder, files["topics"], f"{array.name}/zarr.json"))
         try:
             attributes = meta["attributes"]
@@ -103,12 +117,18 @@ class TopicModel:
             beta = float(attributes["beta"])
         except (KeyError, TypeError, ValueError) as e:
             raise StoreError(f"{array}/zarr.json: incomplete ({e!r}); restore the file or train again") from None
+        sound = np.isfinite(alpha).all() and (alpha >= 0).all() and 0 <= beta < np.inf
+        if not (sound and np.isfinite(totals).all() and (totals >= 0).all()):
+            raise StoreError(
+                f"{array}/zarr.json: a prior or a topic's size that is negative, infinite or no number; restore the file or train again"
+            )
         if not fits:
             raise StoreError(f"{array}/zarr.json: shape disagrees with the manifest; restore the file or train again")
         vocabulary = Vocabulary.read(check_file(folder, files["vocab"], files["vocab"]["name"]))
         if len(vocabulary) != words:
             raise StoreError(f"{folder}/{files['vocab']['name']}: {len(vocabulary)} words where the model has {words}")
-        model = cls(vocabulary, totals, alpha, beta, stored=stored, manifest=manifest, path=folder)
+        seeds = of_manifest(manifest, vocabulary, topics, folder / "manifest.json")
+        model = cls(vocabulary, totals, alpha, beta, stored=stored, manifest=manifest, path=folder, seeds=seeds)
         if memory_limit is None or 4 * words * topics <= memory_limit:
             model.load()
         return model
@@ -135,13 +155,15 @@ class TopicModel:
         """``pyarrow.LargeStringArray``[W]."""
         return self.vocabulary.words
 
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """One record a pass, as training wrote them; empty for a model made in memory."""
-        return read_history(self.path) if self.path else []
+    def table(self, name: str) -> StoredTable:
+        """A table that the engine stored beside the topics (``authors``, ...); StoreError: this model has no such table."""
+        if self.path is None:
+            raise StoreError(f"a model in memory has no table of {name}")
+        return StoredTable(self.path, self.manifest, name)
 
     def rows(self, ids: Any, out: np.ndarray | None = None) -> np.ndarray:
-        """Counts of some words, float32[n, K] (or into ``out``, float32[n, >= K], padding untouched); thread-safe."""
+        """Counts of some words, float32[n, K] (or into ``out``, float32[n, >= K], padding untouched), seed words'
+        pseudo-counts among them; thread-safe."""
         ids = np.asarray(ids, np.int64)
         if len(ids) and (ids.min() < 0 or ids.max() >= self.n_words):
             raise ValueError(f"word ids must lie in 0..{self.n_words - 1}")
@@ -153,17 +175,24 @@ class TopicModel:
         else:
             assert self._stored is not None
             self._stored.gather(ids, out)
+            if self.seeds is not None:
+                self.seeds.add(out, *self.seeds.find(ids))
         return out
 
     def spans(self) -> Iterator[tuple[int, np.ndarray]]:
         """(first word, float32[n, K]) over all words in order, about 1 MiB at a time; buffers may be reused."""
         if self.phi is None:
             assert self._stored is not None
-            yield from self._stored.spans()
+            for start, rows in self._stored.spans():
+                yield start, rows if self.seeds is None else self.seeds.added(start, rows)
         else:
             step = max(1, (1 << 20) // (4 * self.n_topics))
             for start in range(0, self.n_words, step):
                 yield start, self.phi[start : start + step]
+
+    def counts(self) -> Iterator[tuple[int, np.ndarray]]:
+        """``spans`` without seed words' pseudo-counts: what a model stores."""
+        return self.spans() if self.seeds is None or self._stored is None else self._stored.spans()
 
     def probabilities(self, ids: Any) -> np.ndarray:
         """p(w|k) of some words, float64[n, K]; over all words each column sums to 1."""
@@ -175,12 +204,15 @@ class TopicModel:
         return np.maximum(self.totals + self.n_words * self.beta, 1e-300)
 
     def content_hash(self) -> str:
-        """sha256 of what the model is: words, counts of the table, priors.  No times, host or history."""
+        """sha256 of what the model is: words, counts of the table, priors, seed words.  No times, host or history."""
         digest = hashlib.sha256(f"topics {self.n_words} {self.n_topics} {self.vocabulary.sha256}".encode())
         digest.update(self.alpha.astype("<f8").tobytes())
         digest.update(np.float64(self.beta).astype("<f8").tobytes())
-        for _, rows in self.spans():
+        for _, rows in self.counts():
             digest.update(np.ascontiguousarray(rows, "<f4").data)
+        if self.seeds is not None:
+            for numbers, kind in ((self.seeds.words, "<i8"), (self.seeds.topic, "<i8"), (self.seeds.weight, "<f8")):
+                digest.update(np.ascontiguousarray(numbers, kind).data)
         return digest.hexdigest()
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -191,8 +223,10 @@ class TopicModel:
         """
         origin = {**self.manifest, **manifest}
         origin.setdefault("versions", versions())
+        if self.seeds is None:
+            origin.pop("seed_words", None)
         with ModelWriter(path, self.n_words, self.n_topics) as writer:
-            for start, rows in self.spans():
+            for start, rows in self.counts():
                 writer.write_rows(start, rows)
             self.manifest = writer.commit(origin, self.vocabulary, self.alpha, self.beta)
         self.path = Path(path)

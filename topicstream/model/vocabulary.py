@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from topicstream import owned
 from topicstream.errors import StoreError
+from topicstream.word_file import read_words
 
 
 def as_words(words: Any) -> Any:
@@ -59,17 +61,17 @@ class Vocabulary:
     def read(cls, path: str | Path) -> Vocabulary:
         """From a ``vocab.parquet`` with columns word, count, df; StoreError naming the file when it is damaged."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         try:
-            with pq.ParquetFile(path) as file:  # read_table would load all of Arrow's datasets
-                table = file.read(columns=["word", "count", "df"])
+            table = read_words(path, ["word", "count", "df"])
             words, numbers = table["word"], [table[name].to_numpy() for name in ("count", "df")]
         except FileNotFoundError:
             raise StoreError(f"{path}: not found; restore the file") from None
         except (OSError, ValueError, KeyError, pa.ArrowException) as e:
             reason = str(e).splitlines()[0]
             raise StoreError(f"{path}: cannot be read as a vocabulary ({reason}); restore the file") from None
+        if words.null_count or any(n.dtype.kind not in "iu" or (len(n) and n.min() < 0) for n in numbers):
+            raise StoreError(f"{path}: empty or negative fields; restore the file")
         return cls.of(words, *numbers)
 
     def write(self, path: str | Path) -> None:
@@ -78,7 +80,7 @@ class Vocabulary:
         import pyarrow.parquet as pq
 
         table = pa.table({"word": self.words, "count": pa.array(self.counts), "df": pa.array(self.df)})
-        pq.write_table(table, path, compression="zstd", store_schema=False)
+        pq.write_table(table, owned.reserve(path), compression="zstd", use_dictionary=False, store_schema=False)
 
     def __len__(self) -> int:
         return len(self.words)

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
+from topicstream import owned
 from topicstream.errors import InputError, StoreError
 from topicstream.kernels.jit import kernel
+from topicstream.ownership import owns
 from topicstream.tokens.merging import merge_runs
 from topicstream.tokens.selecting import Limits, select
 from topicstream.tokens.spill import write_run
-from topicstream.tokens.vocabulary import ROWS, SCHEMA, Vocabulary, word_buffers
+from topicstream.tokens.vocabulary import Vocabulary, stream_pruned, word_buffers
 from topicstream.tokens.wordtable import LOW_HALF, find_keyed, more_tags, tag_of, tag_slot, word_key
 
 _S32 = np.uint64(32)
@@ -98,7 +99,7 @@ class Finished:
     """What ``VocabularyBuilder.finish`` yields.
 
     maps in the order of the provisional ids; distinct: words with a count above 0 before pruning; tokens: their counts;
-    pruned, pruned_tokens: words left out (the rows of pruned.parquet) and their counts.
+    pruned, pruned_tokens: words left out (the rows of pruned.parquet) and their counts; top: those that ``drop_top`` left out.
     """
 
     vocabulary: Vocabulary
@@ -107,6 +108,7 @@ class Finished:
     tokens: int
     pruned: int
     pruned_tokens: int
+    top: tuple[str, ...] = ()
 
 
 class VocabularyBuilder:
@@ -143,12 +145,12 @@ class VocabularyBuilder:
         """Remove the files of generations from ``keep`` on, and of a merge."""
         for path in self._folder.iterdir():
             stem, _, number = path.stem.partition("-")
-            if (
+            if owns(path) and (
                 (stem == "generation" and int(number) >= keep)
                 or stem == "merged"
                 or path.suffix in (".ordinals", ".map")
             ):
-                path.unlink()
+                owned.remove_file(path)
 
     def add(self, types: np.ndarray, offsets: np.ndarray, counts: np.ndarray, df: np.ndarray) -> np.ndarray:
         """Count words: ``types`` uint8[], ``offsets`` int64[T+1] (as of ``Counted``), ``counts`` and ``df`` int64[T] from
@@ -189,15 +191,9 @@ class VocabularyBuilder:
 
     def seed_pruned(self, path: str | os.PathLike[str]) -> None:
         """Add the words of an earlier ``pruned.parquet``, streamed, so that 4 + 4 occurrences make 8."""
-        try:
-            with pq.ParquetFile(path) as file:
-                for piece in file.iter_batches(ROWS, columns=SCHEMA.names):
-                    data, offsets = word_buffers(piece.column(0))
-                    self.add(data, offsets, piece.column(1).to_numpy(), piece.column(2).to_numpy())
-        except FileNotFoundError:
-            raise StoreError(f"{path}: not found") from None
-        except (OSError, ValueError) as e:
-            raise StoreError(f"{path}: cannot be read as the words left out ({e}); the corpus is damaged") from None
+        for piece in stream_pruned(path):
+            data, offsets = word_buffers(piece.column(0))
+            self.add(data, offsets, piece.column(1).to_numpy(), piece.column(2).to_numpy())
 
     def checkpoint(self) -> dict[str, Any]:
         """Write the open generation as a run; the JSON state from which ``resume`` goes on.  Survives a kill of the
@@ -231,6 +227,8 @@ class VocabularyBuilder:
         grow: bool = False,
         pruned: str | os.PathLike[str] | None = None,
         room: int | None = None,
+        drop: Vocabulary | None = None,
+        drop_top: int = 0,
     ) -> Finished:
         """Merge the runs, choose the words, give them ids.
 
@@ -240,7 +238,8 @@ class VocabularyBuilder:
         bytes of the word.  ``fixed``: its words keep their ids whatever their counts, and get the counts found here; other
         words are left out, or with ``grow`` follow behind.  The words left out go to ``pruned`` (Parquet; word, count, df;
         in the order of their bytes); those with no occurrence in a training document are forgotten.
-        ``room``: bytes that the words kept may take.
+        ``room``: bytes that the words kept may take.  ``drop``: words left out whatever their counts, unless fixed.
+        ``drop_top``: so many of the most frequent words that would be kept are left out, too (not with ``fixed``).
 
         InputError when no word is left; DoesNotFit when they take more than ``room``."""
         if self._n:
@@ -250,10 +249,17 @@ class VocabularyBuilder:
         self._words = np.empty((1, 4), np.int64)
         names = [self._name(g) for g in range(len(self._generations))]
         for path in self._folder.glob("*.ordinals"):
-            path.unlink()
+            owned.remove_file(path)
         rows = merge_runs(self._folder, list(zip(names, self._generations)), self._memory // 2)
         limits = Limits.of(documents, min_df, max_df, min_count, max_vocab, grow or fixed is None)
-        chosen = select(self._folder, rows, limits, fixed, pruned, room)
+        top: tuple[str, ...] = ()
+        if drop_top and fixed is None:
+            first_words = select(self._folder, rows, replace(limits, most_words=drop_top), None, None, room, drop)
+            owned.remove_file(first_words.final)
+            top = tuple(first_words.vocabulary.words.to_pylist())
+            gone = [*top, *(drop.words.to_pylist() if drop is not None else ())]
+            drop = Vocabulary.of(sorted(gone)) if gone else None
+        chosen = select(self._folder, rows, limits, fixed, pruned, room, drop)
         if len(chosen.vocabulary) == 0:
             raise InputError(
                 f"no word is left: {chosen.distinct} distinct words in {documents} training documents, none passes "
@@ -265,4 +271,6 @@ class VocabularyBuilder:
             chosen.write_map(self._folder / name, size, path)
             maps.append(GenerationMap(first, size, path))
             first += size
-        return Finished(chosen.vocabulary, maps, chosen.distinct, chosen.tokens, chosen.pruned, chosen.pruned_tokens)
+        return Finished(
+            chosen.vocabulary, maps, chosen.distinct, chosen.tokens, chosen.pruned, chosen.pruned_tokens, top
+        )

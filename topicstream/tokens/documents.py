@@ -20,6 +20,7 @@ class Provenance:
     source  large_string[D]   where it stands: ``file`` or ``file:line`` (1-based) or ``file#record``
     meta    name -> Array[D]  ``authors``, ``labels``, ``links``: list<large_string>; ``date``: large_string (ISO or the
                               year); any other column the user asked for (``--meta name=field``): large_string
+    whole   the ids are whole numbers in the input, not strings of digits
     deleted large_string[]    ids that this run says are withdrawn (PubMed's DeleteCitation); last one wins
     """
 
@@ -27,6 +28,7 @@ class Provenance:
     source: pa.Array
     meta: Mapping[str, pa.Array] = field(default_factory=dict)
     deleted: pa.Array | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class TextRun:
 
     def __len__(self) -> int:
         return len(self.about.ids)
+
+    def where(self) -> str:
+        """Where the first of the documents stands, for messages."""
+        return str(self.about.source[0].as_py()) if len(self) else "no source"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from topicstream import owned
 from topicstream.tokens.spill import DONE, FLUSH, PIECE, append_array, enter_run, merge
 
 
@@ -77,7 +78,7 @@ def merge_runs(folder: Path, runs: list[tuple[str, int]], memory_bytes: int) -> 
     def refill(g: int) -> None:
         nonlocal data
         if loaded[g]:
-            with open(f"{readers[g].base}.ordinals", "ab") as f:
+            with owned.append(f"{readers[g].base}.ordinals") as f:
                 append_array(f, ordinals[g, : loaded[g]])
         at[g] = 0
         loaded[g] = readers[g].load(g, data, ends, sums)
@@ -129,7 +130,7 @@ class _Writer:
     """Appends rows to the columns of a run."""
 
     def __init__(self, base: Path) -> None:
-        self._files = [open(f"{base}.{name}", "wb") for name in ("words", "lengths", "counts", "df")]  # noqa: SIM115
+        self._files = [owned.create(f"{base}.{name}") for name in ("words", "lengths", "counts", "df")]
 
     def write(self, data, ends, sums, rows):
         append_array(self._files[0], data[: ends[rows]])

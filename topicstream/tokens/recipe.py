@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from topicstream.errors import InputError
+from topicstream.errors import InputError, UsageError
 from topicstream.tokens.stopwords import ENGLISH
 
 SCIKIT_LEARN_PATTERN = r"(?u)\b\w\w+\b"
@@ -69,24 +69,24 @@ class Recipe:
         for name in ("keep", "stopwords", "phrases"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.min_length < 1:
-            raise InputError(f"min-length {self.min_length}: must be at least 1")
+            raise UsageError(f"min-length {self.min_length}: must be at least 1")
         if not 1 <= self.ngrams <= 3:
-            raise InputError(f"ngrams {self.ngrams}: must be 1, 2 or 3")
+            raise UsageError(f"ngrams {self.ngrams}: must be 1, 2 or 3")
         if self.unspaced not in ("bigrams", "runs"):
-            raise InputError(f"unspaced {self.unspaced!r}: must be bigrams or runs")
+            raise UsageError(f"unspaced {self.unspaced!r}: must be bigrams or runs")
         if unknown := sorted(set(self.keep) - {"emoji"}):
-            raise InputError(f"keep {unknown[0]!r}: only emoji can be kept")
+            raise UsageError(f"keep {unknown[0]!r}: only emoji can be kept")
         if self.tokenized and self.pattern is not None:
-            raise InputError("tokenized and a token pattern contradict each other; give one of them")
+            raise UsageError("tokenized and a token pattern contradict each other; give one of them")
         if any(len(phrase.split(" ")) != 2 for phrase in self.phrases):
             raise InputError("phrases: each must be two words parted by one space")
         if self.pattern is not None:
             try:
                 groups = re.compile(self.pattern).groups
             except re.error as e:
-                raise InputError(f"token pattern {self.pattern!r}: {e}") from None
+                raise UsageError(f"token pattern {self.pattern!r}: {e}") from None
             if groups > 1:
-                raise InputError(f"token pattern {self.pattern!r}: has {groups} groups; one at most can be the word")
+                raise UsageError(f"token pattern {self.pattern!r}: has {groups} groups; one at most can be the word")
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; ``from_json`` gives back an equal recipe."""

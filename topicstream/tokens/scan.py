@@ -17,6 +17,7 @@ The first ``stops`` types are the stop words; they stand in the table and give n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -61,6 +62,8 @@ DOCUMENT, AT, TYPES, TAIL, CELLS, SPACES, KEPT, PAIRED, FIRST_CELL, RUN_FROM, RU
 document's first cell, the last unit of a run without spaces, words in the queue, end of their bytes."""
 
 _QUEUE = 64
+_LARGE_TABLE = 16 << 20
+_A_TYPE = 160  # bytes that a different word of a piece takes at most until it is written
 
 
 @kernel(inline="always")
@@ -322,8 +325,11 @@ class Rules:
         return table, shift
 
 
-def scan_run(text: np.ndarray, offsets: np.ndarray, rules: Rules) -> Scanned:
-    """Count (or list) the words of ``text`` (uint8, valid UTF-8) cut into documents by ``offsets`` (int64)."""
+def scan_run(
+    text: np.ndarray, offsets: np.ndarray, rules: Rules, ask: Callable[[int, int], None] | None = None
+) -> Scanned:
+    """Count (or list) the words of ``text`` (uint8, valid UTF-8) cut into documents by ``offsets`` (int64).  ``ask``: called
+    before a large table grows with what all of it takes then, and about at the end."""
     size, documents = int(offsets[-1] - offsets[0]), offsets.size - 1
     stops = rules.stop_ends.size - 1
     # The most there can be: a word takes two bytes with what parts it (three and more where nothing does), a lower case
@@ -349,6 +355,12 @@ def scan_run(text: np.ndarray, offsets: np.ndarray, rules: Rules) -> Scanned:
         state, text, offsets, rules.classes, lowered(), types, ends, stops, table, shift, registers, switches,
         indptr, words, counts, queue,
     ):  # fmt: skip
+        if ask is not None and table.nbytes >= _LARGE_TABLE:
+            # text and words, the old table and the new one; then what is made of the words.  To the end, as it went so far
+            found, at = int(state[TYPES]), max(int(state[AT]) - int(offsets[0]), 1)
+            now = 2 * size + int(state[TAIL]) + 12 * int(state[CELLS]) + max(3 * table.nbytes, _A_TYPE * found)
+            to_come = size / at * found
+            ask(now, int(3 * size + (_A_TYPE + 12) * to_come))
         table = doubled(table, shift)
         shift = np.uint64(shift - _ONE)
     cells = int(state[CELLS])

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from topicstream.errors import DoesNotFit, InputError
+from topicstream import owned
+from topicstream.errors import DoesNotFit, UsageError
 from topicstream.kernels.jit import kernel
 from topicstream.machine import format_bytes
 from topicstream.tokens.merging import Piece, merged_pieces
@@ -45,9 +46,9 @@ class Limits:
         """Shares (floats) become numbers of documents: df >= min_df * documents and df <= max_df * documents."""
         for name, value in (("min-df", min_df), ("max-df", max_df)):
             if value < 0 or (isinstance(value, float) and value > 1.0) or math.isnan(value):
-                raise InputError(f"{name} {value}: must be a number of documents or a share between 0.0 and 1.0")
+                raise UsageError(f"{name} {value}: must be a number of documents or a share between 0.0 and 1.0")
         if max_vocab is not None and max_vocab < 1:
-            raise InputError(f"max-vocab {max_vocab}: must be at least 1")
+            raise UsageError(f"max-vocab {max_vocab}: must be at least 1")
         least = math.ceil(min_df * documents - 1e-9) if isinstance(min_df, float) else int(min_df)
         most = math.floor(max_df * documents + 1e-9) if isinstance(max_df, float) else int(max_df)
         return cls(least, most, max(1, min_count), _MOST_WORDS if max_vocab is None else max_vocab, grow)
@@ -122,7 +123,7 @@ class Chosen:
                 final = np.fromfile(self.final, np.int32, int(ordinals[stop - 1]) + 1 - low, offset=4 * low)
                 ids[numbers[start:stop]] = final[ordinals[start:stop] - low]
                 start = stop
-        with open(path, "wb") as file:
+        with owned.create(path) as file:
             append_array(file, ids)
 
 
@@ -133,6 +134,7 @@ def select(
     fixed: Vocabulary | None,
     pruned: str | os.PathLike[str] | None,
     room: int | None = None,
+    drop: Vocabulary | None = None,
 ) -> Chosen:
     """Choose among the merged words of ``folder`` (see ``VocabularyBuilder.finish``)."""
     base = 0 if fixed is None else len(fixed)
@@ -143,11 +145,16 @@ def select(
             return np.full(piece.counts.size, -1, np.int32)
         return fixed.lookup(piece.data, piece.offsets)
 
+    def df_of(piece: Piece) -> np.ndarray:
+        if drop is None:
+            return piece.df
+        return np.where(drop.lookup(piece.data, piece.offsets) >= 0, np.int64(-1), piece.df)  # below any least
+
     small = np.zeros(_SMALL, np.int64)
     large = np.empty(0, np.int64)
-    for piece in merged_pieces(folder, rows, words=fixed is not None):
+    for piece in merged_pieces(folder, rows, words=fixed is not None or drop is not None):
         found = np.empty(piece.counts.size, np.int64)
-        n = _candidates(piece.counts, piece.df, known(piece), *rules, small, found)
+        n = _candidates(piece.counts, df_of(piece), known(piece), *rules, small, found)
         large = np.concatenate((large, found[:n]))
     large, times = np.unique(large, return_counts=True)
     large_next = base + times.sum() - np.cumsum(times)
@@ -165,10 +172,10 @@ def select(
     path = folder / "merged.final"
     counts, df, sizes = np.zeros(words, np.int64), np.zeros(words, np.int64), np.zeros(kept, np.int64)
     distinct = tokens = left_out = left_tokens = 0
-    with open(path, "wb") as file:
+    with owned.create(path) as file:
         for piece in merged_pieces(folder, rows):
             final = np.empty(piece.counts.size, np.int32)
-            _number(piece.counts, piece.df, known(piece), *rules, small_next, large, large_next, words, final)
+            _number(piece.counts, df_of(piece), known(piece), *rules, small_next, large, large_next, words, final)
             append_array(file, final)
             take = final >= 0
             counts[final[take]], df[final[take]] = piece.counts[take], piece.df[take]

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from topicstream import owned
 from topicstream.kernels.jit import kernel
 
 PIECE = 1 << 20
@@ -121,11 +122,11 @@ def write_run(
     """Write the ``total`` words as the run ``base`` (suffixes are added)."""
     order = byte_order(data, offsets, total)
     with (
-        open(f"{base}.words", "wb") as words_file,
-        open(f"{base}.lengths", "wb") as lengths_file,
-        open(f"{base}.counts", "wb") as counts_file,
-        open(f"{base}.df", "wb") as df_file,
-        open(f"{base}.ids", "wb") as ids_file,
+        owned.create(f"{base}.words") as words_file,
+        owned.create(f"{base}.lengths") as lengths_file,
+        owned.create(f"{base}.counts") as counts_file,
+        owned.create(f"{base}.df") as df_file,
+        owned.create(f"{base}.ids") as ids_file,
     ):
         for at in range(0, total, PIECE):
             part = order[at : at + PIECE]

@@ -1,4 +1,4 @@
-"""English function words: articles, pronouns, prepositions, conjunctions, auxiliaries, and the halves that an apostrophe
+"""Stop words.  English ones are our own: function words, that is articles, pronouns, prepositions, conjunctions, auxiliaries, and the halves that an apostrophe
 leaves behind (the tokenizer splits ``don't`` into ``don`` and ``t``).
 
 Grouped by what they are, so that a reader can see why a word is in the list.  Words that carry a subject (``system``,
@@ -7,9 +7,13 @@ Grouped by what they are, so that a reader can see why a word is in the list.  W
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
+from functools import cache
+from importlib import resources
 from pathlib import Path
 
-from topicstream.errors import InputError
+from topicstream.errors import InputError, UsageError
 
 _ARTICLES = "a an the this that these those such same other others another each every either neither both all any some"
 _AMOUNTS = """no none nor not only own few fewer less least more most much many several enough lot lots one ones two
@@ -44,18 +48,63 @@ ENGLISH: tuple[str, ...] = tuple(
 )
 
 
-def read_stopwords(choice: str) -> tuple[str, tuple[str, ...]]:
-    """(name, words) of ``english``, ``none`` or a UTF-8 file with words parted by white space, ``#`` opening a comment
-    line.  InputError when the file cannot be read."""
-    if choice == "english":
-        return "english", ENGLISH
-    if choice == "none":
+LANGUAGES = {
+    "ar": "arabic", "bg": "bulgarian", "ca": "catalan", "zh": "chinese", "cs": "czech", "da": "danish", "nl": "dutch",
+    "en": "english", "fi": "finnish", "fr": "french", "de": "german", "el": "greek", "gu": "gujarati", "he": "hebrew",
+    "hi": "hindi", "hu": "hungarian", "id": "indonesian", "it": "italian", "ja": "japanese", "ko": "korean", "ms": "malay",
+    "no": "norwegian", "fa": "persian", "pl": "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian",
+    "sk": "slovak", "es": "spanish", "sv": "swedish", "tr": "turkish", "uk": "ukrainian", "vi": "vietnamese",
+}  # fmt: skip
+"""The languages with a list, by ISO 639-1 code.  All but English lie in ``stop_lists/`` with their origin and licence."""
+
+
+def language_named(name: str) -> str | None:
+    """``german`` of ``german``, ``German`` or ``de``; None for what is no language that we have a list of."""
+    name = name.strip().lower()
+    name = {"nb": "no", "nn": "no"}.get(name, name)
+    return LANGUAGES.get(name) or (name if name in LANGUAGES.values() else None)
+
+
+@cache
+def stop_list(language: str) -> tuple[str, ...]:
+    """The stop words of a language by its full name, sorted.  What has an apostrophe is in it in the halves that the
+    tokenizer makes of it, too."""
+    if language == "english":
+        return ENGLISH
+    text = resources.files("topicstream.tokens").joinpath("stop_lists", f"{language}.txt").read_text(encoding="utf-8")
+    words = {word for line in text.splitlines() for word in line.split()}
+    return tuple(sorted(words | {part for word in words for part in re.findall(r"\w\w+", word)}))
+
+
+def read_stopwords(*choices: str) -> tuple[str, tuple[str, ...]]:
+    """(what they are called, the words) of all the choices together.  Each is a language (``german`` or ``de``), the path of a
+    UTF-8 file (words parted by white space, ``#`` opens a comment line), several of these joined by ``+``, or, alone, ``none``.
+
+    UsageError for what is neither; InputError when a file cannot be read."""
+    parts = [p for c in choices for p in ([c] if Path(c).is_file() else c.split("+"))]
+    if "none" in parts:
+        if len(parts) > 1:
+            raise UsageError(f"--stopwords {' '.join(parts)}: none goes alone")
         return "none", ()
+    names: list[str] = []
+    words: set[str] = set()
+    for part in parts:
+        language = None if Path(part).is_file() else language_named(part)
+        words |= set(stop_list(language) if language is not None else _of_file(part))
+        names.append(language or "file")
+    return "+".join(dict.fromkeys(names)), tuple(sorted(words))
+
+
+def _of_file(path: str) -> set[str]:
     try:
-        lines = Path(choice).read_text(encoding="utf-8-sig").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:
-        raise InputError(f"{choice}: no such file of stop words; give english, none or the path of a file") from None
+        near = get_close_matches(path.lower(), LANGUAGES.values(), 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(
+            f"--stopwords {path}: no such file, and no language that there is a list of; {hint}There are "
+            f"{', '.join(sorted(LANGUAGES.values()))}; none; or the path of a file of words"
+        ) from None
     except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"{choice}: cannot be read as a UTF-8 list of stop words ({e})") from None
-    words = {word for line in lines if not line.lstrip().startswith("#") for word in line.split()}
-    return "file", tuple(sorted(words))
+        raise InputError(f"{path}: cannot be read as a UTF-8 list of stop words ({e})") from None
+    return {word for line in lines if not line.lstrip().startswith("#") for word in line.split()}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topicstream.errors import InputError
+from topicstream.errors import InputError, UsageError
 from topicstream.kernels.jit import kernel
 from topicstream.tokens import characters
 from topicstream.tokens.characters import lower
@@ -22,6 +22,7 @@ from topicstream.tokens.plain import plain_tokens
 from topicstream.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
 from topicstream.tokens.scan import Rules, scan_run
 from topicstream.tokens.sequences import count_sequence, packed
+from topicstream.tokens.stopwords import LANGUAGES
 from topicstream.tokens.utf8 import code_points
 
 _STEMS_KEPT = 1 << 20
@@ -121,14 +122,15 @@ class Tokenizer:
             stop_ends=ends,
         )
 
-    def count(self, run: TextRun) -> Counted:
+    def count(self, run: TextRun, ask: Callable[[int, int], None] | None = None) -> Counted:
         """The counts of a run.  Pure: the same run gives the same bytes, whatever was counted before.  Releases the GIL
-        but for a pattern of the user's own and for stems not met before."""
+        but for a pattern of the user's own and for stems not met before.  ``ask``: called before a table of very many
+        different words grows, with the bytes that all takes then, and about at the end; may raise."""
         text, offsets = np.ascontiguousarray(run.text), np.ascontiguousarray(run.offsets, np.int64)
         points = int(code_points(text, offsets[0], offsets[-1]))
         if self._pattern is not None:
             return self._count_by_pattern(self._pattern, text, offsets, points)
-        found = scan_run(text, offsets, self._rules)
+        found = scan_run(text, offsets, self._rules, ask)
         discarded = points - found.spaces - found.kept
         if self._listing:
             types, ends, indptr, words, counts = self._from_sequence(
@@ -212,7 +214,12 @@ def _stemmer(language: str | None) -> Callable[[str], str] | None:
     except ImportError:
         raise InputError("stemming needs the snowballstemmer package: pip install 'topicstream[stem]'") from None
     try:
-        return snowballstemmer.stemmer(language).stemWord
+        return snowballstemmer.stemmer(stemmer_named(language)).stemWord
     except KeyError:
         known = ", ".join(sorted(snowballstemmer.algorithms()))
-        raise InputError(f"stem {language!r}: no such language; there are {known}") from None
+        raise UsageError(f"--stem {language}: no such language; there are {known}") from None
+
+
+def stemmer_named(language: str) -> str:
+    """The stemmer's name of a language, which may be given by its ISO code, too."""
+    return LANGUAGES.get(language.lower(), language.lower())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -16,10 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from topicstream import owned
 from topicstream.durable import sync_folder
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.kernels.jit import kernel
+from topicstream.ownership import temporary
 from topicstream.tokens.wordtable import find, tags_for
+from topicstream.word_file import read_words, stream_words
 
 _S32 = np.uint64(32)
 ROWS = 1 << 20
@@ -135,8 +138,7 @@ class Vocabulary:
     def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
         """Read what ``save`` wrote; StoreError when it is missing, damaged or has other columns."""
         try:
-            with pq.ParquetFile(path) as file:  # read_table would load all of Arrow's datasets
-                table = file.read(columns=SCHEMA.names).cast(SCHEMA).combine_chunks()
+            table = read_words(path, SCHEMA.names).cast(SCHEMA).combine_chunks()
         except FileNotFoundError:
             raise StoreError(f"{path}: not found") from None
         except (OSError, ValueError, KeyError, pa.ArrowException) as e:
@@ -155,14 +157,16 @@ class Vocabulary:
         if Path(path).suffix == ".parquet":
             return cls.load(path)
         try:
-            lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+            lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")
         except FileNotFoundError:
             raise InputError(f"{path}: no such vocabulary file") from None
         except (OSError, UnicodeDecodeError) as e:
             raise InputError(f"{path}: cannot be read as UTF-8 text with a word a line ({e})") from None
         where: dict[str, int] = {}
+        if lines[-1] == "":
+            del lines[-1]
         for number, line in enumerate(lines, 1):
-            word = line.strip()
+            word = line.strip(" \t\r")  # not of what else counts as white space: U+00A0 is a word of some vocabularies
             if not word:
                 raise InputError(f"{path}:{number}: an empty line; give a word a line")
             if where.setdefault(word, number) != number:
@@ -170,17 +174,45 @@ class Vocabulary:
         return cls.of(list(where))
 
 
+def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
+    """The words of a list to leave out: ``vocab.parquet``, or UTF-8 text with a word a line (empty lines do no harm).
+    InputError."""
+    if Path(path).suffix == ".parquet":
+        return set(Vocabulary.load(path).words.to_pylist())
+    try:
+        lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")
+    except FileNotFoundError:
+        raise UsageError(f"--drop-words {path}: no such file; give one with a word a line") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(f"--drop-words {path}: cannot be read as UTF-8 text with a word a line ({e})") from None
+    return {line.strip(" \t\r") for line in lines} - {""}
+
+
+def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
+    """Record batches (word, count, df) of a ``pruned.parquet``; StoreError where it is missing or damaged."""
+    try:
+        for piece in stream_words(path, SCHEMA.names, ROWS):
+            piece = piece.cast(SCHEMA)
+            if any(column.null_count for column in piece.columns):
+                raise ValueError("empty fields")
+            yield piece
+    except FileNotFoundError:
+        raise StoreError(f"{path}: not found") from None
+    except (OSError, ValueError) as e:
+        raise StoreError(f"{path}: cannot be read as the words left out ({e}); the corpus is damaged") from None
+
+
 def write_words(path: str | os.PathLike[str], pieces: Iterable[pa.Table]) -> None:
     """Stream tables of SCHEMA into one Parquet file: beside, fsync, rename."""
     target = Path(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    beside = owned.reserve(temporary(target))
     try:
         with pq.ParquetWriter(beside, SCHEMA, compression="zstd", use_dictionary=False) as writer:
             for piece in pieces:
                 writer.write_table(piece)
         with open(beside, "rb") as f:
             os.fsync(f.fileno())
-        os.replace(beside, target)
+        owned.replace(beside, target)
     finally:
-        beside.unlink(missing_ok=True)
+        owned.discard(beside)
     sync_folder(target.parent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -22,8 +23,16 @@ class StorageAhead:
     before that.  With one worker there is no pool, and a thread of its own decodes.
     """
 
-    def __init__(self, corpus: Corpus, grid: Grid, numbers: np.ndarray, prefetch: int, workers: Workers) -> None:
-        self._corpus, self._grid, self._prefetch = corpus, grid, prefetch
+    def __init__(
+        self,
+        corpus: Corpus,
+        grid: Grid,
+        numbers: np.ndarray,
+        prefetch: int,
+        workers: Workers,
+        axes: Sequence[str] = (),
+    ) -> None:
+        self._corpus, self._grid, self._prefetch, self._axes = corpus, grid, prefetch, axes
         storage = grid.storage[numbers]
         new = np.append(True, np.diff(storage) != 0) if len(storage) else np.zeros(0, bool)
         self._run_of = np.cumsum(new) - 1  # position in the pass -> run of blocks from one storage block
@@ -46,7 +55,7 @@ class StorageAhead:
                 self._ask(0)
 
     def _decode(self, run: int) -> Any:
-        return self._corpus.decode(int(self._storage[run]), self._grid.heldout)
+        return self._corpus.decode(int(self._storage[run]), self._grid.heldout, self._axes)
 
     def _ask(self, reach: int) -> None:
         last = max(self._lowest + self._prefetch, reach)
@@ -80,7 +89,9 @@ class StorageAhead:
         with self._lock:
             self._left[run] -= 1
             if self._left[run] == 0:
-                self._futures.pop(run, None)
+                past = self._futures.pop(run, None)
+                if past is not None:
+                    past.result().close()  # all its blocks have been cut out, and own what they took
                 while self._lowest < len(self._storage) and self._left[self._lowest] == 0:
                     self._lowest += 1
                 if self._prefetch:

@@ -8,22 +8,26 @@ why and the whole corpus is started from the model instead.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from topicstream import owned
 from topicstream.corpus.reader import Corpus, Grid
 from topicstream.durable import read_json, write_json
 from topicstream.engines.base import Engine, padded
 from topicstream.errors import StoreError
-from topicstream.model.store import read_manifest
+from topicstream.model.store import StoredTable, read_manifest
 from topicstream.model.vocabulary import Vocabulary
+from topicstream.tables.layouts import layout_of
+from topicstream.tables.spec import WORDS
 from topicstream.training.checkpoint import State, checkpoints, read_checkpoint
 from topicstream.training.memory import check_memory
 
 CARRIED = "carried.json"
+GROWING = (WORDS, "authors", "labels")
+"""Axes whose ids stay as they are when documents are appended: new rows follow behind."""
 
 
 def storage_of(run: Path, corpus: Corpus) -> int | None:
@@ -51,20 +55,38 @@ def check(run: str | Path, corpus: Corpus, engine: Engine) -> str | None:
     record = read_json(run / "training.json")
     if record["engine"] != engine.name:
         return f"the earlier run's engine was {record['engine']}"
-    if engine.start_from != "visit" or any(spec.layout == "packed" for spec in engine.tables.values()):
+    if engine.start_from != "visit" or any(
+        not layout_of(spec).folds or spec.axis not in GROWING for spec in engine.tables.values()
+    ):
         return f"{engine.name} cannot take over an earlier run's tables"
+    if (was := int(read_manifest(run)["topics"])) != engine.shape.topics:
+        return f"the earlier run had {was:,} topics, there are {engine.shape.topics:,} now"
     state = read_json(checkpoints(run / "checkpoints")[-1] / "state.json")
     if state["rounds"] or state["facts"]["needs_start"]:
         return "the earlier run stopped inside a pass"
     if any(not (run / "work" / name).exists() for name in state["facts"]["memory"].values()):
         return "the earlier run's block memory is not there"
+    if (read_manifest(run).get("corpus") or {}).get("generation", 1) < corpus.manifest.get("compacted", 0):
+        return "the corpus was compacted since the earlier run"
     if storage_of(run, corpus) is None:
         return "documents of the earlier run were removed or replaced"
     name = read_manifest(run)["files"]["vocab"]["name"]
     before, now = (Vocabulary.read(p).words for p in (run / name, corpus.file("vocab")))
     if len(before) > len(now) or not now.slice(0, len(before)).equals(before):
         return "the words of the earlier run have other ids now"
+    for table, spec in engine.tables.items():
+        if spec.axis is not None and spec.axis != WORDS and not _same_rows(run, corpus, table, spec.axis):
+            return f"the {spec.axis} of the earlier run have other ids now"
     return None
+
+
+def _same_rows(run: Path, corpus: Corpus, table: str, axis: str) -> bool:
+    """Whether the rows of a table of ``run`` are the first ids of an axis of the corpus."""
+    try:
+        was = StoredTable(run, read_manifest(run), table)
+    except StoreError:
+        return False
+    return was.names is not None and corpus.axes[axis].names(0, was.n_rows).equals(was.names)
 
 
 def first_new_block(folder: Path) -> int:
@@ -87,10 +109,12 @@ def carry_over(run: Path, folder: Path, engine: Engine, corpus: Corpus, grid: Gr
     if storage is None:
         raise StoreError(f"{run}: the corpus has changed under it; start without its memory")
     blocks = int((grid.storage < storage).sum())
-    words = int(read_manifest(run)["words"])
+    manifest = read_manifest(run)
+    words = int(manifest["words"])
     arrays = {k: v for k, v in was.arrays.items() if k.startswith("param.")}
     for name, table in tables.items():
-        table.load_head(place / f"{name}.rows", words)
+        axis = engine.tables[name].axis
+        table.load_head(place / f"{name}.rows", words if axis == WORDS else StoredTable(run, manifest, name).n_rows)
         table.totals[:] = was.arrays[f"totals.{name}"]
         table.scale = float(was.facts["scales"].get(name, 1.0))
         arrays[f"totals.{name}"] = table.totals.copy()
@@ -106,7 +130,7 @@ def carry_over(run: Path, folder: Path, engine: Engine, corpus: Corpus, grid: Gr
         memory = {"new": "memory-000000.bin"}
         source = run / "work" / was.facts["memory"]["old"]
         check_memory(source, index)
-        shutil.copyfile(source, folder / "work" / memory["new"])
+        owned.copy_file(source, folder / "work" / memory["new"])
         arrays["memory.new"] = grown
     write_json(folder / CARRIED, {"blocks": blocks, "of": len(grid), "passes": was.passes})
     facts = {**was.facts, "needs_start": True, "memory": memory, "perplexities": [], "pass_seconds": 0.0}

@@ -7,10 +7,11 @@ fsync it survives a kill; the fsync that lets it survive a power cut is made as 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
-import shutil
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +20,15 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+from topicstream import owned
 from topicstream.durable import read_json, sync_file, sync_folder, write_json
-from topicstream.errors import StoreError
+from topicstream.errors import NotOurs, StoreError
+from topicstream.ownership import claim
+from topicstream.plain import load_arrays, open_plain, refuse_special
 
 SCHEMA = 1
+_NAME = re.compile(r"\d{6}-\d{6}")
+_OURS = re.compile(r"\d{6}-\d{6}|\.\d{6}-\d{6}\.(tmp|old)")
 
 
 @dataclass
@@ -47,7 +53,7 @@ class State:
 
 def _crc(path: Path) -> int:
     crc = 0
-    with open(path, "rb", buffering=0) as f:
+    with open(open_plain(path), "rb", buffering=0) as f:
         while piece := f.read(1 << 22):
             crc = google_crc32c.extend(crc, piece)
     return int(crc)
@@ -57,9 +63,9 @@ def write_checkpoint(
     folder: Path, state: State, save_tables: Mapping[str, Callable[[Path], None]], durable: bool, also_sync: list[Path]
 ) -> Path:
     """Write one checkpoint under ``folder`` and return its place.  ``also_sync``: block memory files it refers to."""
-    folder.mkdir(parents=True, exist_ok=True)
+    claim(folder, "checkpoints")
     beside, final = folder / f".{state.name}.tmp", folder / state.name
-    shutil.rmtree(beside, ignore_errors=True)
+    owned.remove_within(beside, "checkpoints")
     beside.mkdir()
     try:
         files: dict[str, list[int]] = {}
@@ -67,7 +73,8 @@ def write_checkpoint(
             save(beside / f"{name}.rows")
         buffer = io.BytesIO()
         np.savez(buffer, **state.arrays)  # type: ignore[arg-type]
-        (beside / "arrays.npz").write_bytes(buffer.getvalue())
+        with owned.create(beside / "arrays.npz") as f:
+            f.write(buffer.getbuffer())
         for path in sorted(beside.iterdir()):
             files[path.name] = [path.stat().st_size, _crc(path)]
             if durable:
@@ -78,38 +85,38 @@ def write_checkpoint(
             for path in also_sync:
                 sync_file(path)
         _discard(final)
-        os.rename(beside, final)
+        owned.move_folder(beside, final)
         if durable:
             sync_folder(folder)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        with contextlib.suppress(OSError, NotOurs):
+            owned.remove_within(beside, "checkpoints")
         raise
     return final
 
 
 def _discard(path: Path) -> None:
     """Remove a checkpoint; hidden first, so that one half removed is never taken for whole."""
-    if path.name.startswith("."):
-        shutil.rmtree(path, ignore_errors=True)
-    elif path.exists():
+    if not path.name.startswith(".") and path.exists():
         hidden = path.with_name(f".{path.name}.old")
-        shutil.rmtree(hidden, ignore_errors=True)
-        os.rename(path, hidden)
-        shutil.rmtree(hidden, ignore_errors=True)
+        owned.remove_within(hidden, "checkpoints")
+        owned.move_folder(path, hidden)
+        path = hidden
+    owned.remove_within(path, "checkpoints")
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """Finished checkpoints, the latest last."""
     if not folder.is_dir():
         return []
-    return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    return sorted(p for p in folder.iterdir() if _NAME.fullmatch(p.name) and p.is_dir())
 
 
 def remove_before(folder: Path, keep: set[str]) -> None:
     """Remove all checkpoints but those named, and what an interrupted write left."""
     if folder.is_dir():
         for path in folder.iterdir():
-            if path.name not in keep:
+            if path.name not in keep and _OURS.fullmatch(path.name) and not path.is_symlink():
                 _discard(path)
 
 
@@ -137,6 +144,10 @@ def _incomplete(value: dict[str, Any]) -> str | None:
     for name, inner in (("scales", (int, float)), ("memory", (str,))):
         if not all(isinstance(v, inner) for v in facts[name].values()):
             return f"facts.{name}"
+    if not all(
+        v == os.path.basename(v) and v not in ("", ".", "..") and "\0" not in v for v in facts["memory"].values()
+    ):
+        return "facts.memory"
     return None if all(isinstance(v, (int, float)) for v in facts["perplexities"]) else "facts.perplexities"
 
 
@@ -154,12 +165,12 @@ def read_checkpoint(path: Path) -> State:
         raise StoreError(f"{path}/state.json: incomplete ({problem}); start anew with --force")
     for name, (size, crc) in value["files"].items():
         part = path / name
+        refuse_special(part)
         if not part.exists() or part.stat().st_size != size or _crc(part) != crc:
             raise StoreError(
                 f"{part}: missing or does not match its checksum; remove {path} to go back to the checkpoint before it"
             )
-    with np.load(path / "arrays.npz", allow_pickle=False) as arrays:
-        return State(value["passes"], value["rounds"], {k: arrays[k] for k in arrays.files}, value["facts"])
+    return State(value["passes"], value["rounds"], load_arrays(path / "arrays.npz"), value["facts"])
 
 
 def content_hash(model: Path) -> str:

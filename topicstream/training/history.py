@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from topicstream import owned
 from topicstream.durable import read_sealed, sealed_line, write_bytes
+from topicstream.model.store import as_named_now
 
 
 class History:
@@ -24,12 +26,12 @@ class History:
         for record in records:
             if record["pass"] <= passes and (record["pass"] > 0 or not needs_start):
                 kept.append(record)
-                self.last = record
+                self.last = as_named_now(record)
         write_bytes(self._path, "".join(map(sealed_line, kept)).encode(), durable=False)
         return damaged
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add a pass."""
         self.last = dict(record)
-        with open(self._path, "a") as f:
-            f.write(sealed_line(self.last))
+        with owned.append(self._path) as f:
+            f.write(sealed_line(self.last).encode())

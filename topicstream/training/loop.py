@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from topicstream import machine
+from topicstream import machine, owned
 from topicstream.corpus.reader import Corpus
 from topicstream.durable import lock
 from topicstream.engines import find
-from topicstream.engines.base import BlockShape, Engine, Layout, Shape, option_fields
-from topicstream.errors import DoesNotFit, InputError, Interrupted, TopicsError
+from topicstream.engines.base import TOPICS, BlockShape, Engine, Layout, Shape, option_fields
+from topicstream.errors import DiskTooSmall, DoesNotFit, InputError, Interrupted, TopicsError, UsageError
 from topicstream.kernels.jit import kept
+from topicstream.metrics import recorded as recorded_metrics
+from topicstream.model.store import read_manifest
+from topicstream.options import checked, configured, seconds
+from topicstream.ownership import check_place, claim, kind_of, refuse_strangers
+from topicstream.plain import refuse_links
+from topicstream.progress import Progress, Shown, listener
+from topicstream.training.anchor_start import anchor_bytes, anchor_engine
 from topicstream.training.auto import SMALLEST, Choice, resolve, smallest
 from topicstream.training.carry import CARRIED, check
+from topicstream.training.config import TrainConfig
 from topicstream.training.plan import make_plan, memory_bytes
-from topicstream.training.progress import Progress
-from topicstream.training.record import Record, left_open, remember, same_or_refuse
+from topicstream.training.record import Record, left_open, recorded, remember, same_or_refuse
+from topicstream.training.rehearsal import PlanOnly, rehearse
+from topicstream.training.seeded import with_seeds
 from topicstream.training.session import Session
 from topicstream.training.stopping import Signals, Stopping
 from topicstream.training.tries import pays, tries_bytes
 from topicstream.training.warmup import warm_up
+from topicstream.training.weights import TrainingWeights
 
 # what a run leaves in a model folder beside the model
 RUN_FILES, RUN_FOLDERS = ("training.json", "history.jsonl", "finished.json", CARRIED), ("checkpoints", "work")
@@ -35,158 +47,181 @@ RUN_FILES, RUN_FOLDERS = ("training.json", "history.jsonl", "finished.json", CAR
 
 @dataclass(frozen=True)
 class Trained:
-    """What ``train`` did: the model's folder, passes made in all, why it stopped, the last history record."""
+    """What ``train`` did: the model's folder, passes made in all, why it stopped, the last history record, the number of
+    topics."""
 
     model: Path
     passes: int
     reason: str
     last: Mapping[str, Any]
+    topics: int = 0
 
 
 def make_options(engine: type[Engine], given: Mapping[str, Any]) -> Any:
     """The engine's Options from plain values; TopicsError naming an unknown or impossible one."""
-    fields = engine.Options.__dataclass_fields__
-    for name, value in given.items():
-        if name not in fields:
-            raise TopicsError(f"{engine.name} has no option {name!r}; it has {', '.join(fields)}")
-        limits = fields[name].metadata
-        if value is not None and limits.get("min") is not None and value < limits["min"]:
-            raise TopicsError(f"{name} must be at least {limits['min']}, not {value}")
-        if value is not None and limits.get("max") is not None and value > limits["max"]:
-            raise TopicsError(f"{name} must be at most {limits['max']}, not {value}")
-        if value is not None and limits.get("choices") and value not in limits["choices"]:
-            raise TopicsError(f"{name} must be one of {', '.join(map(str, limits['choices']))}, not {value}")
-    return engine.Options(**given)
+    return engine.Options(**checked(engine.Options.__dataclass_fields__, given, engine.name))
 
 
-def train(
-    corpus: str | Path = "corpus.zarr",
-    model: str | Path = "model",
-    *,
-    algo: str = "auto",
-    topics: int = 100,
-    seed: int = 0,
-    passes: int | None = None,
-    tol: float | None = None,
-    max_time: float | None = None,
-    eval_every: int = 0,
-    start: str | None = None,
-    warm: str | Path | None = None,
-    carry: str | Path | None = None,
-    warm_share: float = 1.0,
-    threads: int | None = None,
-    mem_limit: str | int | None = None,
-    tables: str = "auto",
-    block_cells: int | None = None,
-    round_blocks: int | None = None,
-    checkpoint_minutes: float = 10.0,
-    force: bool = False,
-    options: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
-    compiled: Callable[[], None] | None = None,
-) -> Trained:
-    """Train ``topics`` topics on a corpus store with engine ``algo`` (``auto`` chooses and says why) and store them in the
+@configured(TrainConfig)
+def train(config: TrainConfig) -> Trained:
+    """Train ``topics`` topics (100 where not said; those of ``llda`` follow from the labels) on a corpus store with engine
+    ``algo`` (``auto`` chooses and says why) and store them in the
     folder ``model``.
 
     Called again with the same arguments it carries on where an interrupted run stopped, does nothing when the run is
-    finished, and continues it when ``passes`` is higher.  ``force`` starts anew.
-
-    options      the engine's own (alpha and beta per topic and per word, ...): see ``topics engines --json``
-    start        one of the engine's starts; ``warm`` names the model of a ``warm`` start
-    carry        the folder of a finished run on the head of this corpus: its tables and block memory are taken over and
-                 only the blocks behind are started, from ``warm`` (see training/carry.py)
-    warm_share   of a warm start that is the model's topics; the rest is the mean of the corpus
-    mem_limit    bytes or ``"2G"``: a promise about the whole process; default 70 % of what the machine allows
-    tables       where the big tables live: ``auto``, ``memory`` or ``disk``
-    max_time     seconds
-    compiled     called when kernels had to be compiled and are in the cache now, before the memory plan: the compiler
-                 keeps 60 MB and more that a process which finds them in the cache never takes
+    finished, and continues it when ``passes`` is higher.  ``force`` starts anew.  ``mem_limit`` is a promise about the whole
+    process.
 
     Raises DoesNotFit when memory or disk cannot hold it, Busy when another process trains this model, Interrupted after
     a signal (a checkpoint has been written), TopicsError when options or corpus differ from those of the run to resume.
     """
-    settings = dict(locals())
-    progress = progress or Progress()
+    if config.metrics is not None:
+        with recorded_metrics(config.metrics, "train", model=config.model) as tell:
+            done = train(replace(config, metrics=None))
+            tell({"passes": done.passes, **figures_of(done.last)})
+        return done
+    if config.dry_run:
+        return _dry_run(config)
+    return _train(config, None)
+
+
+def figures_of(last: Mapping[str, Any]) -> dict[str, Any]:
+    """What metrics say of the last pass."""
+    return {**last, "pass_seconds": last.get("seconds")}
+
+
+def _dry_run(config: TrainConfig) -> Trained:
+    """Plan and rehearse in a folder beside the model's that goes away again."""
+    folder = Path(config.model).absolute()
+    near = next(p for p in folder.parents if p.is_dir())
+    told = PlanOnly(listener(config.progress, Shown))
+    with tempfile.TemporaryDirectory(dir=near, prefix="topics-dry-run-") as place:
+        own = Path(place) / "model"
+        done = _train(replace(config, model=own, force=False, resume=False, compiled=None, progress=told), rehearse)
+    return replace(done, model=Path(config.model))
+
+
+def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[str, Any]] | None) -> Trained:
+    folder, force, algo = Path(config.model), config.force, config.algo
+    machine.memory_limit(config.mem_limit)  # what cannot be meant is said first
+    if config.resume and not (folder / "training.json").exists():
+        raise TopicsError(f"{config.model}: nothing to resume here")
+    progress = listener(config.progress, Shown)
     machine.calm_malloc()
-    store = Corpus.open(corpus)
+    store = Corpus.open(config.corpus)
     if store.n_cells == 0:
         raise InputError(f"{store.path}: no training documents with words; ingest more, or lower --min-df")
-    if topics < 1:
-        raise TopicsError(f"the number of topics must be at least 1, not {topics}")
-    folder = Path(model)
-    options = {**(options or {}), **({} if force else left_open(folder, algo, options or {}))}
-    shape = Shape(store.n_docs, store.n_words, store.n_cells, float(store.n_tokens), topics, store.weighted)
+    if kind_of(folder) != "model":
+        check_place(folder, "--model", [config.corpus])
+    weigh(store, config.weighting)
+    given = config.options or {}
+    options = {**given, **({} if force else left_open(folder, algo, given))}
     if algo == "auto":
-        folder.mkdir(parents=True, exist_ok=True)
-        choice = resolve(folder, force, shape, options, free_disk(folder, force))
-        progress.say(f"algo auto: {choice.algo}, {choice.why}")
+        shape = shape_of(store, config.topics or TOPICS)
+        choice = resolve(folder, force, shape, options)
+        if not begun_anew():
+            progress.say(f"algo auto: {choice.algo}, {choice.why}")
 
         def go(choice: Choice) -> Trained:
-            return train(**{**settings, "algo": choice.algo, "options": choice.options, "progress": progress})
+            return _train(replace(config, algo=choice.algo, options=choice.options, progress=progress), rehearsal)
 
         try:
             return go(choice)
         except DoesNotFit as e:
             if choice.algo == SMALLEST or (not force and (folder / "training.json").exists()):
                 raise
+            stated = config.mem_limit is not None and not isinstance(e, DiskTooSmall)
+            if not (config.allow_smaller or stated):  # what is free now does not decide which model a command makes
+                raise type(e)(
+                    f"{e}; or pass --algo {SMALLEST}, which keeps less, or --allow-smaller to let auto take it"
+                ) from None
             progress.say(f"algo auto: {SMALLEST} instead: {e}")
             return go(smallest(choice))
     kind = find(algo)
+    if store.weights is not None and not kind.accepts_weights:
+        raise InputError(
+            f"--weighting {config.weighting}: {algo} needs whole counts; leave it out or use an engine such as sparse-bp"
+        )
     if store.weighted and not kind.accepts_weights:
         raise InputError(
             f"{store.path} has real-valued cells and {algo} needs whole counts; use a message-passing engine such as atbp"
         )
-    engine = kind(shape, make_options(kind, options))
-    chosen = start or ("warm" if warm is not None else default_start(engine, shape))
+    n_w = store.word_counts() if store.weights is None else store.weights.n_w
+    engine = make_engine(kind, store, make_options(kind, options), config.topics)
+    engine, seeds, told = with_seeds(engine, config.seed_words, store, n_w)
+    for line in told:
+        progress.say(f"warning: {line}")
+    shape, topics = engine.shape, engine.shape.topics
+    if topics > shape.docs and not begun_anew():
+        progress.say(
+            f"warning: {topics:,} topics for {shape.docs:,} training documents: most will be empty or say what one document "
+            "says; fewer (-K) would do"
+        )
+    warm, carry = config.warm, config.carry
+    chosen = config.start or ("warm" if warm is not None else default_start(engine, shape))
     if chosen not in engine.starts:
-        raise TopicsError(f"{algo} cannot start from {chosen!r}; it can from {', '.join(engine.starts)}")
+        raise UsageError(f"{algo} cannot start from {chosen!r}; it can from {', '.join(engine.starts)}")
     if (chosen == "warm") != (warm is not None):
-        raise TopicsError("--start warm and the model to start from go together: --start warm --warm MODEL")
+        raise UsageError("--start warm and the model to start from go together: --start warm --warm MODEL")
+    if chosen == "anchors":
+        anchor_engine(shape)  # refused now, not after the memory plan
     layout = engine.layout()
     if carry is not None and (why := check(carry, store, engine)) is not None:
         raise TopicsError(f"{carry}: cannot be gone on from: {why}")
-    layout = Layout(block_cells or layout.block_cells, layout.block_docs, round_blocks or layout.round_blocks)
+    layout = Layout(
+        config.block_cells or layout.block_cells, layout.block_docs, config.round_blocks or layout.round_blocks
+    )
     record = Record(
         engine=engine.name,
         cites=engine.cites,
         options={**asdict(engine.options)},
-        topics=topics,
-        seed=seed,
-        start=chosen,
-        warm=str(Path(warm).resolve()) if warm is not None else None,
+        settings=recorded(
+            config,
+            topics=topics,
+            start=chosen,
+            warm=None if warm is None else str(Path(warm).resolve()),
+            seed_words=seeds,
+        ),
         layout=asdict(layout),
         corpus=store.fingerprint,
         versions=machine.versions(),
     )
     stopping = Stopping(
-        passes if passes is not None else engine.default_passes,
-        tol if tol is not None else engine.default_tol,
-        max_time,
-        eval_every,
+        config.passes if config.passes is not None else engine.default_passes,
+        config.tol if config.tol is not None else engine.default_tol,
+        seconds(config.max_time),
+        config.eval_every,
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    with lock(folder, "training"), Signals().watched() as signals:
+    if (needed := engine.needs_passes) is not None:
+        if config.passes not in (None, needed):
+            progress.say(f"{algo} makes {needed} passes, whatever --passes says")
+        stopping = replace(stopping, passes=needed, tol=0.0)
+    if folder.is_dir():
+        refuse_links(folder)
+    with lock(folder, "training", kind="model"), Signals().watched() as signals:
+        if (folder / "manifest.json").exists():
+            read_manifest(folder)  # a model that cannot be replaced is told of now, not after the last pass
         if not force:
             for warning in same_or_refuse(folder, record, option_fields(kind.Options)):
                 progress.say(f"warning: {warning}")
         began = time.monotonic()
-        warmed = warm_up(engine, store.weighted, chosen)
+        warmed = warm_up(engine, shape.weighted, chosen)
         if warmed.compiled:
             progress.say(f"compiled in {time.monotonic() - began:.1f} s")
-            if compiled is not None and kept():
-                compiled()
-        grid = store.grid(layout.block_cells, layout.block_docs)
-        n_w = store.word_counts()
+            if config.compiled is not None and kept():
+                config.compiled()
+        grid = store.grid(layout.block_cells, layout.block_docs, axes=engine.axes)
         block = BlockShape(
             docs=int(grid.docs.max()),
             cells=int(grid.cells.max()),
-            tokens=most_tokens(store, grid, shape) if any(s.per == "token" for s in engine.memory.values()) else 0,
+            tokens=int(grid.tokens.max()) if any(s.per == "token" for s in engine.memory.values()) else 0,
             words=grid.max_words,
-            longest=longest_document(store),
+            longest=grid.longest,
             table_entries=int(np.minimum(n_w, topics).sum()),
             heaviest=int(n_w.max()),
+            axes=dict(grid.axes),
         )
-        pass_memory = memory_bytes_of_pass(engine, store, grid)
+        pass_memory = memory_bytes_of_pass(engine, grid)
         store.release()
         machine.give_back()
         plan = make_plan(
@@ -195,14 +230,14 @@ def train(
             block,
             pass_memory,
             base=machine.resident_bytes(),
-            before=warmed.peak,
-            limit=machine.parse_bytes(mem_limit) if mem_limit is not None else machine.default_memory_limit(),
-            threads=threads or machine.default_threads(),
-            tables=tables,
+            before=max(warmed.peak, machine.peak_of_ours()),
+            limit=machine.memory_limit(config.mem_limit),
+            threads=config.threads or machine.default_threads(),
+            tables=config.tables,
             disk_free=free_disk(folder, force),
             folder=str(folder),
-            seeded=engine.start_from == "visit" and chosen != "random",
-            start_bytes=partial(tries_bytes, shape) if chosen == "best" else None,
+            seeded=engine.start_from == "visit" and (chosen != "random" or engine.random_topics),
+            start_bytes=start_bytes(chosen, shape, block),
         )
         for line in plan.lines():
             progress.say(line)
@@ -211,12 +246,70 @@ def train(
         remember(folder, record)
         carried = Path(carry) if carry is not None else None
         session = Session(
-            folder, record, engine, store, grid, block, plan, seed, layout, warm, progress, carried, warm_share, n_w
+            folder,
+            record,
+            engine,
+            store,
+            grid,
+            block,
+            plan,
+            config.seed,
+            layout,
+            warm,
+            progress,
+            carried,
+            config.warm_share,
+            n_w,
         )
         try:
-            return _passes(session, stopping, signals, checkpoint_minutes * 60, progress)
+            if rehearsal is not None:
+                return Trained(folder, 0, "dry run", rehearsal(session, stopping), topics)
+            return _passes(session, stopping, signals, config.checkpoint_minutes * 60, progress)
         finally:
             session.close()
+
+
+def begun_anew() -> bool:
+    """Whether this process goes on for one that had kernels to compile (cli/train.py), and has told how it begins."""
+    return "TOPICS_BEGUN_ANEW" in os.environ
+
+
+def weigh(store: Corpus, kind: str) -> None:
+    """From now on the store's blocks have weights for counts (``none``: as they are)."""
+    if kind == "none":
+        return
+    if store.weighted:
+        raise InputError(f"{store.path}: has real-valued cells; --weighting {kind} weighs counts, leave it out")
+    store.weights = TrainingWeights.of_corpus(kind, store)
+
+
+def shape_of(store: Corpus, topics: int) -> Shape:
+    """The training problem of a store, as far as it has no axes."""
+    weighted = store.weighted or store.weights is not None
+    return Shape(store.n_docs, store.n_words, store.n_cells, float(store.n_tokens), topics, weighted)
+
+
+def make_engine(kind: type[Engine], store: Corpus, options: Any, topics: int | None) -> Engine:
+    """An engine for a store; topics: as many as are asked for, None: not said."""
+    axes = {name: store.axes[name].size for name in kind.axes}
+    shape = shape_of(store, kind.n_topics(axes, options, topics))
+    shape = replace(shape, axes=axes, rows=sum(entry["docs"] for entry in store.part()["blocks"]))
+    if kind.topics_axis:
+        shape = replace(shape, bare={kind.topics_axis: bare_cells(store, kind.topics_axis)})
+    return kind(shape, options)
+
+
+def start_bytes(start: str, shape: Shape, block: BlockShape) -> Callable[[int], int] | None:
+    """What a start itself takes, by threads; None: no more than a visit."""
+    if start == "best":
+        return partial(tries_bytes, shape)
+    return partial(anchor_bytes, shape, block) if start == "anchors" else None
+
+
+def bare_cells(store: Corpus, axis: str) -> int:
+    """Cells of the training documents without an id of the axis."""
+    blocks = range(len(store.part()["blocks"]))
+    return sum(int(store.lengths(b)[store.ragged(axis, b)[0] == 0].sum(dtype=np.int64)) for b in blocks)
 
 
 def default_start(engine: Engine, shape: Shape) -> str:
@@ -236,16 +329,15 @@ def _passes(
         progress.say(
             f"{session.folder}: finished already, {session.passes} passes; a higher --passes continues, --force starts anew"
         )
-        return Trained(session.folder, session.passes, finished, session.last)
+        return Trained(session.folder, session.passes, finished, session.last, session.engine.shape.topics)
     if finished is not None and finished != "all passes done" and session.made_with(stopping):
         progress.say(
             f"{session.folder}: finished already ({finished}, {session.passes} passes); --tol 0 continues, --force starts anew"
         )
-        return Trained(session.folder, session.passes, finished, session.last)
+        return Trained(session.folder, session.passes, finished, session.last, session.engine.shape.topics)
     session.note_stopping(stopping)
 
-    def pause(rounds: int, cells: int) -> bool:
-        progress.cells(cells)
+    def pause(rounds: int) -> bool:
         if signals.asked:
             return False
         if time.monotonic() - session.saver.last > checkpoint_seconds:
@@ -263,17 +355,23 @@ def _passes(
             reason = f"perplexity changed by less than {stopping.tol:g}"
             break
         if stopping.max_time is not None and time.monotonic() - began > stopping.max_time:
+            if session.engine.needs_passes is not None and session.passes < stopping.passes:
+                session.checkpoint_between_rounds(session.rounds)
+                raise TopicsError(
+                    f"out of time after {session.passes} of the {stopping.passes} passes that {session.engine.name} makes, which "
+                    "have no topics yet; a checkpoint is written. Run the same command again to go on"
+                )
             reason = "out of time"
             break
     session.finish(reason)
     for warning in session.warnings():
         progress.say(f"warning: {warning}")
-    return Trained(session.folder, session.passes, reason, session.last)
+    return Trained(session.folder, session.passes, reason, session.last, session.engine.shape.topics)
 
 
 def free_disk(folder: Path, force: bool) -> int:
     """Bytes that are free where the folder lies, and with ``force`` those that ``forget`` will set free."""
-    free = shutil.disk_usage(folder).free
+    free = shutil.disk_usage(next(p for p in (folder, *folder.absolute().parents) if p.exists())).free
     if force:
         free += sum(512 * p.stat().st_blocks for name in RUN_FOLDERS for p in (folder / name).rglob("*") if p.is_file())
     return free
@@ -281,30 +379,26 @@ def free_disk(folder: Path, force: bool) -> int:
 
 def forget(folder: Path) -> None:
     """Remove what a run left in a model folder, but not the model itself (the new one replaces it when it is done)."""
-    for name in RUN_FOLDERS:
-        shutil.rmtree(folder / name, ignore_errors=True)
+    there = [name for name in RUN_FOLDERS if os.path.lexists(folder / name)]
+    for name in there:
+        claim(folder / name, name)
+        refuse_strangers(folder / name, name)
+    for name in there:
+        owned.remove(folder / name, name)
     for name in RUN_FILES:
-        (folder / name).unlink(missing_ok=True)
+        owned.remove_file(folder / name, missing_ok=True)
 
 
-def longest_document(corpus: Corpus) -> int:
-    """Cells of the longest training document."""
-    blocks = range(len(corpus.part()["blocks"]))
-    return max((int(corpus.lengths(s).max(initial=0)) for s in blocks), default=0)
-
-
-def most_tokens(corpus: Corpus, grid: Any, shape: Shape) -> int:
-    """Tokens of the largest block of the grid."""
-    return int(max((b.tokens for b in corpus.blocks(grid=grid)), default=0))
-
-
-def memory_bytes_of_pass(engine: Engine, corpus: Corpus, grid: Any) -> int:
+def memory_bytes_of_pass(engine: Engine, grid: Any) -> int:
     """Block memory of one pass in bytes (an upper bound for arrays per block)."""
     if not engine.memory:
         return 0
-    total = 0
-    tokens_left = float(corpus.n_tokens)
-    for docs, cells in zip(grid.docs, grid.cells):
-        share = int(tokens_left * cells / max(corpus.n_cells, 1)) + 1
-        total += memory_bytes(engine, BlockShape(int(docs), int(cells), share, min(grid.max_words, int(cells))))
-    return total
+    axes = dict(grid.axes)
+    cells = int(grid.cells.sum())
+    whole = engine.memory_of_pass(BlockShape(int(grid.docs.sum()), cells, 0, grid.max_words, axes=axes))
+    if whole is not None:
+        return whole
+    return sum(
+        memory_bytes(engine, BlockShape(int(docs), int(cells), int(tokens), min(grid.max_words, int(cells)), axes=axes))
+        for docs, cells, tokens in zip(grid.docs, grid.cells, grid.tokens)
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import os
 import threading
 from collections.abc import Mapping
@@ -16,10 +17,12 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 
+from topicstream import owned
 from topicstream.corpus.block import Block
 from topicstream.engines.base import ArraySpec, BlockShape, Scratch
 from topicstream.errors import StoreError
-from topicstream.training.deltas import read_all, write_all
+from topicstream.plain import open_plain
+from topicstream.tables.files import read_all, write_all
 
 WRITE_BEHIND = 16 << 20
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -31,7 +34,7 @@ AFRESH = "restore the file, or remove it to start every block from the model"
 
 def check_memory(path: Path, index: np.ndarray, advice: str = AFRESH) -> None:
     """Verify every array of a file of block memory; StoreError naming file and block.  index: as of ``BlockMemory``."""
-    with open(path, "rb", buffering=0) as f:
+    with open(open_plain(path), "rb", buffering=0) as f:
         for number, arrays in enumerate(index):
             for offset, size, wanted in arrays:
                 if offset < 0:
@@ -53,8 +56,7 @@ class BlockMemory:
     ) -> None:
         self.path, self.specs = path, specs
         self.index = np.full((blocks, len(specs), 3), -1, np.int64)
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if create else 0)
-        self._fd = os.open(path, flags, 0o644)
+        self._fd = owned.create_fd(path) if create else open_plain(path, os.O_RDWR)
         self._end = 0
         self._started = 0
         self._behind = behind
@@ -62,7 +64,7 @@ class BlockMemory:
 
     def buffers(self, block: Block, scratch: Scratch) -> dict[str, np.ndarray]:
         """Arrays for the engine to fill."""
-        shape = BlockShape(block.n_docs, block.n_cells, int(block.tokens), block.n_words)
+        shape = BlockShape.of(block)
         return {name: scratch.array("new " + name, spec.shape(shape), spec.dtype) for name, spec in self.specs.items()}
 
     def write(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
@@ -85,8 +87,8 @@ class BlockMemory:
 
     def read(self, number: int, block: Block, scratch: Scratch) -> dict[str, np.ndarray]:
         """The arrays of a block as they were written; StoreError naming the block when they are damaged."""
-        shape = BlockShape(block.n_docs, block.n_cells, int(block.tokens), block.n_words)
-        found = {}
+        shape = BlockShape.of(block)
+        found: dict[str, np.ndarray] = {}
         for i, (name, spec) in enumerate(self.specs.items()):
             offset, size, crc = (int(v) for v in self.index[number, i])
             if offset < 0:
@@ -94,6 +96,10 @@ class BlockMemory:
             full = spec.shape(shape)
             itemsize = np.dtype(spec.dtype).itemsize
             want = (size // itemsize,) if spec.per == "block" else full
+            if not 0 <= size <= itemsize * math.prod(full):
+                raise StoreError(
+                    f"{self.path}: the memory of block {number} ({name}) has another size; start anew with --force"
+                )
             array = scratch.array("old " + name, want, spec.dtype)
             if array.nbytes != size:
                 raise StoreError(
@@ -104,6 +110,10 @@ class BlockMemory:
                 raise StoreError(
                     f"{self.path}: the memory of block {number} ({name}) does not match its checksum; start anew with --force"
                 )
+            if (spec.ends and want != full) or not spec.holds(array, found):
+                raise StoreError(
+                    f"{self.path}: the memory of block {number} ({name}) holds what cannot be; start anew with --force"
+                )
             found[name] = array
         return found
 
@@ -112,10 +122,6 @@ class BlockMemory:
         offset, size = int(self.index[number, 0, 0]), int(self.index[number, :, 1].sum())
         if offset >= 0:
             os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_WILLNEED)
-
-    def copy_block(self, source: BlockMemory, number: int, block: Block, scratch: Scratch) -> None:
-        """Take a block's memory over unchanged (a block not visited in this pass)."""
-        self.write(number, source.read(number, block, scratch))
 
     def resume(self, index: np.ndarray) -> None:
         """Take up a file written before, with its index."""
@@ -141,4 +147,4 @@ class BlockMemory:
             os.close(self._fd)
             self._fd = -1
         if remove:
-            self.path.unlink(missing_ok=True)
+            owned.remove_file(self.path, missing_ok=True)

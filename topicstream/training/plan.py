@@ -14,13 +14,16 @@ import numpy as np
 
 from topicstream.corpus.format import CELLS, DOCS
 from topicstream.engines.base import BlockShape, Engine, Layout, Rule, TableSpec, padded
-from topicstream.errors import DoesNotFit
-from topicstream.kernels.packed import entry_bytes
+from topicstream.errors import DiskTooSmall, DoesNotFit
 from topicstream.machine import format_bytes
-from topicstream.training.deltas import SPILL_WINDOW
-from topicstream.training.packed_rows import PIECE
+from topicstream.tables.layouts import layout_of
+from topicstream.tables.rounds import SPILL_WINDOW
+from topicstream.tables.table import Sizes
 
 PREFETCH = 2
+NARROW = (
+    8  # blocks of a round up to which their deltas wait for its end: fewer bytes than a copy of the rows they change
+)
 STORAGE_BYTES = CELLS * 8 + DOCS * 4
 SLACK = 1.06  # fragmentation and what malloc keeps, of all but the interpreter (which is measured)
 COME_BACK = 12 << 20  # pages of libraries that are needed again after they were let go
@@ -40,6 +43,10 @@ class Plan:
     limit: int
     before: int = 0
     behind: bool = False  # block memory is more than the system keeps in its cache
+
+    def window(self, round_blocks: int) -> int:
+        """See ``window_of``; tables and deltas on disk have other means."""
+        return 0 if self.tables_on_disk or self.deltas_on_disk else window_of(self.threads, round_blocks)
 
     @property
     def total(self) -> int:
@@ -61,24 +68,71 @@ class Plan:
         ]
 
 
-def table_bytes(spec: TableSpec, engine: Engine, block: BlockShape, on_disk: bool) -> int:
-    """Bytes of one copy of a table in RAM or on disk (a packed table: its densest case; in RAM half as much again, for a
-    range that is being merged and what malloc keeps)."""
-    if spec.layout == "packed":
-        samples, dense = getattr(engine.options, "samples", 0), engine.shape.words * engine.shape.topics
-        cells = min(block.table_entries or int(engine.shape.tokens), dense)
-        cells += min(cells * samples, dense)  # the sum of the samples is a table of its own
-        size = entry_bytes((block.heaviest or int(engine.shape.tokens)) * max(samples, 1), engine.shape.topics)
-        return int(cells * (size if on_disk else 6) + engine.shape.words * 24 * (2 if samples else 1))
-    return int(engine.shape.words * padded(engine.shape.topics) * np.dtype(spec.dtype).itemsize)
+def sizes_of(name: str, spec: TableSpec, engine: Engine, block: BlockShape) -> Sizes:
+    """What decides the bytes of a table of a run."""
+    shape, constants = engine.shape, engine.constants(name)
+    return Sizes(
+        rows=spec.n_rows(shape.sizes),
+        columns=spec.n_columns(shape.topics),
+        changed=block.most_rows(spec.rows),
+        seen=block.most_rows(spec.reads or spec.rows),
+        entries=block.table_entries or int(shape.tokens),
+        largest=block.heaviest or int(shape.tokens),
+        constants=len(constants) if constants is not None else 0,
+    )
 
 
-def packed_windows(engine: Engine, block: BlockShape, threads: int, round_blocks: int) -> int:
-    """RAM that a packed table on disk takes: where its rows are and how long, a piece a thread as it was and as it will
-    be, and what the round's deltas add to it."""
-    copies = 2 if getattr(engine.options, "samples", 0) else 1
-    piece = 3 * 8 * (PIECE + engine.shape.topics)
-    return 24 * engine.shape.words * copies + piece * threads + 2 * engine.keep_bytes(block) * round_blocks
+class Tables:
+    """The tables of a run, in bytes: sums over all of them."""
+
+    def __init__(self, engine: Engine, block: BlockShape) -> None:
+        specs = engine.tables.items()
+        self._all = [(layout_of(spec), spec, sizes_of(name, spec, engine, block)) for name, spec in specs]
+        self._kept = engine.keep_bytes(block)
+        self.folding = all(kind.folds for kind, _, _ in self._all)
+        self.slower_on_disk = max((kind.slower_on_disk for kind, _, _ in self._all), default=1.0)
+
+    def held(self, on_disk: bool) -> int:
+        """All copies: REPLACE builds the next table beside the present one."""
+        return sum(
+            kind.bytes_needed(spec, sizes, on_disk) * (2 if spec.rule is Rule.REPLACE else 1)
+            for kind, spec, sizes in self._all
+        )
+
+    def saved(self) -> int:
+        """One copy of each in a file."""
+        return sum(kind.bytes_needed(spec, sizes, True) for kind, spec, sizes in self._all)
+
+    def windows(self, threads: int, round_blocks: int) -> int:
+        """RAM that they take when they are on disk (0: the windows that dense tables share)."""
+        kept = self._kept * round_blocks
+        return sum(kind.window_bytes(spec, sizes, threads, kept) for kind, spec, sizes in self._all)
+
+    def gathered(self) -> int:
+        """Rows that a visit has copied from tables on disk."""
+        return sum(kind.gathered_bytes(spec, sizes) for kind, spec, sizes in self._all)
+
+    def delta(self) -> int:
+        """Deltas of one block that are dense rows."""
+        return sum(kind.delta_bytes(spec, sizes) for kind, spec, sizes in self._all)
+
+    def deltas(self, window: int, round_blocks: int) -> int:
+        """RAM for the deltas of a round: all of them, or, with a window, so many of those that fold and the rows that they
+        change."""
+        window = min(window, round_blocks) if self.folding else 0
+        total = self._kept * (window or round_blocks)
+        for kind, spec, sizes in self._all:
+            if window and spec.rule is not Rule.BLEND:
+                total += kind.delta_bytes(spec, sizes) * window + kind.shadow_bytes(spec, sizes, round_blocks)
+            else:
+                total += kind.delta_bytes(spec, sizes) * round_blocks
+        return total
+
+
+def window_of(threads: int, round_blocks: int) -> int:
+    """Deltas that a wide round holds at once, two for each worker, entering them as blocks finish; 0: a round of few blocks
+    holds them all."""
+    return 2 * threads if round_blocks > NARROW else 0
 
 
 def memory_bytes(engine: Engine, block: BlockShape) -> int:
@@ -88,14 +142,9 @@ def memory_bytes(engine: Engine, block: BlockShape) -> int:
     )
 
 
-def spilled_bytes(engine: Engine, block: BlockShape) -> int:
-    """Scratch file bytes of one block's deltas."""
-    dense = sum(1 for s in engine.tables.values() if s.layout == "dense" and s.delta == "dense")
-    return dense * block.words * padded(engine.shape.topics) * 4 + engine.keep_bytes(block)
-
-
 def _needs(
     engine: Engine,
+    every: Tables,
     layout: Layout,
     block: BlockShape,
     base: int,
@@ -106,18 +155,8 @@ def _needs(
     seeded: bool,
     start_bytes: Callable[[int], int] | None,
 ) -> dict[str, int]:
-    width = padded(engine.shape.topics)
-    copies = 2 if engine.rule is Rule.REPLACE else 1
-    round_blocks = layout.round_blocks
-    tables = gathered = dense_slot = packed = 0
-    for spec in engine.tables.values():
-        tables += table_bytes(spec, engine, block, on_disk=False) * copies
-        if spec.layout == "packed":
-            packed += packed_windows(engine, block, threads, round_blocks)
-        else:
-            gathered += block.words * width * np.dtype(spec.dtype).itemsize
-        if spec.delta == "dense" and spec.layout == "dense":
-            dense_slot += block.words * width * 4
+    width, round_blocks = padded(engine.shape.topics), layout.round_blocks
+    gathered, dense_slot = every.gathered(), every.delta()
     kept = memory_bytes(engine, block)
     keep = engine.keep_bytes(block)
     visit = 2 * kept + (gathered + (8 << 20) if tables_on_disk else 0)
@@ -136,8 +175,12 @@ def _needs(
         windows = SPILL_WINDOW * (1 if tables_on_disk else threads)
     parts = {
         "interpreter": base,
-        "tables": (packed or 16 << 20) if tables_on_disk else tables,
-        "deltas": (0 if deltas_on_disk else (dense_slot + keep) * round_blocks)
+        "tables": (every.windows(threads, round_blocks) or 16 << 20) if tables_on_disk else every.held(False),
+        "deltas": (
+            0
+            if deltas_on_disk
+            else every.deltas(0 if tables_on_disk else window_of(threads, round_blocks), round_blocks)
+        )
         + block.words * (12 if deltas_on_disk else 4) * round_blocks
         + windows,
         "threads": max(per_thread * threads, start_bytes(threads) if start_bytes else 0),
@@ -148,11 +191,10 @@ def _needs(
     return parts
 
 
-def _slowness(choice: tuple[int, bool, bool, bool | int], packed: bool) -> float:
-    """Rough seconds of a pass, relative: what is gained by a thread against what disk and waiting cost.  packed: tables
-    of packed rows, of which a visit reads a few bytes a token (measured 1.2 times a pass from memory)."""
+def _slowness(choice: tuple[int, bool, bool, bool | int], disk: float) -> float:
+    """Rough seconds of a pass, relative: what is gained by a thread against what disk and waiting cost.  disk: how much
+    slower a pass is with tables on disk."""
     threads, tables_on_disk, spilled, ahead = choice
-    disk = 1.2 if packed else 4
     return (1 + 0.5 * spilled) * (disk if tables_on_disk else 1) * (1 if ahead else 1.1) / threads
 
 
@@ -179,10 +221,10 @@ def make_plan(
     table; start_bytes: what the start itself takes, by threads; folder: whose disk that is.  Raises DoesNotFit naming the
     smallest limit (or what else would help).
     """
-    tables_size = sum(table_bytes(s, engine, block, on_disk=True) for s in engine.tables.values())
+    every = Tables(engine, block)
     # block memory: of the pass before, of this one and of a checkpoint's; where it stays in the system's cache a spare, too
     behind = pass_memory > limit // 8
-    disk = {"block memory": pass_memory * (3 if behind else 4), "checkpoints": tables_size * 2}
+    disk = {"block memory": pass_memory * (3 if behind else 4), "checkpoints": every.saved() * 2}
     placements = {
         "auto": [(False, False), (False, True), (True, True)],
         "memory": [(False, False), (False, True)],
@@ -191,20 +233,19 @@ def make_plan(
     choices = [(t, *where, ahead) for where in placements for t in range(threads, 0, -1) for ahead in (PREFETCH, 0)]
     smallest = 1 << 62
     where = f" where {folder} lies" if folder else ""
-    packed = all(s.layout == "packed" for s in engine.tables.values())
-    for t, on_disk, spilled, ahead in sorted(choices, key=partial(_slowness, packed=packed)):
-        parts = _needs(engine, layout, block, base + COME_BACK, t, ahead, on_disk, spilled, seeded, start_bytes)
+    for t, on_disk, spilled, ahead in sorted(choices, key=partial(_slowness, disk=every.slower_on_disk)):
+        parts = _needs(engine, every, layout, block, base + COME_BACK, t, ahead, on_disk, spilled, seeded, start_bytes)
         on = dict(disk)
         if on_disk:
-            on["tables"] = tables_size * (2 if engine.rule is Rule.REPLACE else 1)
+            on["tables"] = every.held(True)
         if spilled:
-            on["deltas"] = spilled_bytes(engine, block) * layout.round_blocks
+            on["deltas"] = (every.delta() + engine.keep_bytes(block)) * layout.round_blocks
         plan = Plan(t, ahead, on_disk, spilled, parts, on, limit, before, behind)
         smallest = min(smallest, plan.total)
         if plan.total <= limit:
             need = sum(on.values())
             if need > disk_free:
-                raise DoesNotFit(
+                raise DiskTooSmall(
                     f"{engine.name} with {engine.shape.topics} topics needs {format_bytes(need)} of disk "
                     f"({', '.join(f'{k} {format_bytes(v)}' for k, v in on.items() if v)}), {format_bytes(disk_free)} are free{where}; "
                     "free some, put --model on another disk, or choose an engine that keeps less (`topics engines`)"

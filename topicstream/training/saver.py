@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from topicstream import owned
 from topicstream.durable import read_json
 from topicstream.training.checkpoint import State, checkpoints, remove_before, write_checkpoint
 
@@ -126,14 +127,14 @@ class Saver:
     def _drop(self, path: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             if self._spare:
-                path.replace(self._work / SPARE)
+                owned.replace(path, self._work / SPARE)
             else:
-                path.unlink()
+                owned.remove_file(path)
 
     def take_spare(self, path: Path) -> bool:
         """Put a file that nothing refers to at ``path``, to be written over; False when there is none."""
         with contextlib.suppress(FileNotFoundError):
-            (self._work / SPARE).replace(path)
+            owned.replace(self._work / SPARE, path)
             return True
         return False
 
@@ -149,4 +150,4 @@ class Saver:
             self.wait()
         finally:
             self._pool.shutdown(wait=True)
-            (self._work / SPARE).unlink(missing_ok=True)
+            owned.remove_file(self._work / SPARE, missing_ok=True)

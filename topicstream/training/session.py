@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from topicstream import machine
+from topicstream import machine, owned
 from topicstream.corpus.reader import Corpus, Grid
 from topicstream.durable import read_json, write_json
-from topicstream.engines.base import BlockShape, Engine, Layout, Rule
+from topicstream.engines.base import BlockShape, Engine, Key, Layout, Phase
 from topicstream.errors import StoreError, TopicsError
 from topicstream.parallel.rounds import Workers
+from topicstream.progress import Progress
 from topicstream.training.carry import CARRIED, carry_over, first_new_block
 from topicstream.training.checkpoint import State, checkpoints, read_checkpoint
+from topicstream.training.executor import Executor, Threads
 from topicstream.training.history import History
 from topicstream.training.invariants import check_pass, duplicate_topics
 from topicstream.training.memory import BlockMemory, check_memory
 from topicstream.training.passes import PassRunner
 from topicstream.training.plan import Plan
-from topicstream.training.progress import Progress
 from topicstream.training.record import Record
 from topicstream.training.saver import Saver
+from topicstream.training.seeded import SeededStart
 from topicstream.training.stopping import Stopping, converged
-from topicstream.training.workspace import new_deltas, new_spill, new_tables, sweep
+from topicstream.training.workspace import new_rounds, new_tables, sweep
 
 if TYPE_CHECKING:
     from topicstream.training.heldout import HeldOut
@@ -61,19 +62,16 @@ class Session:
         sweep(self._work)
         # the words as they are now: an append that ends while this run goes on puts a longer file in their place
         self._vocab = self._work / "vocab.parquet"
-        shutil.copyfile(corpus.file("vocab"), self._vocab)
+        owned.copy_file(corpus.file("vocab"), self._vocab)
         self.workers = Workers(plan.threads)
         self._n_w = corpus.word_counts() if n_w is None else n_w
         self.tables = new_tables(engine, "table", self._work, plan, self.workers, self._n_w)
-        self.nexts: dict[str, Any] = {}
-        if engine.rule is Rule.REPLACE:
-            self.nexts = new_tables(engine, "next", self._work, plan, self.workers, self._n_w)
-        self._deltas = new_deltas(engine, self.tables, self._work, plan, layout.round_blocks, block)
-        self._spill = new_spill(engine, self._work, plan)
-        self.runner = PassRunner(
-            engine, corpus, grid, self.tables, self.nexts, self.workers, self._deltas, seed, layout.round_blocks,
-            self._spill, plan.prefetch,
-        )  # fmt: skip
+        self.nexts = new_tables(engine, "next", self._work, plan, self.workers, self._n_w)
+        rounds = new_rounds(engine, self.tables, self._work, plan, layout, block)
+        self.executor: Executor = Threads(
+            engine, corpus, grid, self.workers, rounds, layout.round_blocks, plan.deltas_on_disk, plan.prefetch
+        )
+        self.runner = PassRunner(engine, grid, self.executor, self.tables, self.nexts, seed, layout.round_blocks)
         self.params = engine.initial_params()
         self.passes, self.rounds = 0, 0
         self.needs_start = True
@@ -102,7 +100,7 @@ class Session:
                 if not found:
                     raise
                 self._progress.say(f"warning: {e}; going back to checkpoint {found[-1].name}")
-                shutil.rmtree(bad, ignore_errors=True)
+                owned.remove_within(bad, "checkpoints")
                 state = None
         self.saver.drop_memory()
         if state is None:
@@ -124,6 +122,13 @@ class Session:
         return reason
 
     def _load(self, path: Path, state: State) -> None:
+        try:
+            self._take(path, state)
+        except (KeyError, ValueError, TypeError, IndexError) as e:
+            what = f"{type(e).__name__}: {e}"
+            raise StoreError(f"{path}: not the state of this run ({what}); start anew with --force") from None
+
+    def _take(self, path: Path, state: State) -> None:
         self.passes, self.rounds = state.passes, state.rounds
         self.needs_start = bool(state.facts["needs_start"])
         for name, table in self.tables.items():
@@ -136,7 +141,7 @@ class Session:
                 table.totals[:] = state.arrays[f"next.{name}"]
             else:
                 table.clear()
-        self.params = {k[6:]: v.copy() for k, v in state.arrays.items() if k.startswith("param.")}
+        self.params = self._params(path, state)
         self.stats = {k[5:]: v.copy() for k, v in state.arrays.items() if k.startswith("stat.")}
         self._perplexities = list(state.facts["perplexities"])
         self._pass_seconds = float(state.facts["pass_seconds"])
@@ -146,8 +151,19 @@ class Session:
         self.old = self._reopen(state, "old")
         self.new = self._reopen(state, "new")
 
+    def _params(self, path: Path, state: State) -> dict[str, np.ndarray]:
+        """The parameters of a checkpoint; StoreError where they are not those that the engine begins with, in other values."""
+        found = {k[6:]: v.copy() for k, v in state.arrays.items() if k.startswith("param.")}
+        for name, wanted in self.engine.initial_params().items():
+            value = found.get(name)
+            if value is not None and name in ("alpha", "beta") and not ((value >= 0) & (value < np.inf)).all():
+                value = None
+            if value is None or value.shape != wanted.shape or np.isnan(value).any():
+                raise StoreError(f"{path}: parameter {name} is not what it must be; start anew with --force")
+        return found
+
     def _take_over(self) -> None:
-        (self.folder / CARRIED).unlink(missing_ok=True)
+        owned.remove_file(self.folder / CARRIED, missing_ok=True)
         if self._carry is None:
             return
         state = carry_over(self._carry, self.folder, self.engine, self.corpus, self.grid, self.tables)
@@ -174,16 +190,25 @@ class Session:
         return memory
 
     # -- passes ------------------------------------------------------------------------------------------------------
-    def run_pass(self, stopping: Stopping, pause: Callable[[int, int], bool]) -> bool:
+    def run_pass(self, stopping: Stopping, pause: Callable[[int], bool]) -> bool:
         """The start or one pass, whole or from the round a checkpoint stopped at; False when ``pause`` asked to stop."""
         began = time.monotonic()
         number = 0 if self.needs_start else self.passes + 1
-        self._progress.begin_pass(number, stopping.passes, int(self.grid.cells.sum()))
-        if number == 0 and self.engine.start_from == "table":
+        what = f"pass {number}/{stopping.passes}" if number else "start"
+        tell = partial(self._progress.step, what, total=int(self.grid.cells.sum()), unit="cell")
+        tell(0)
+        phase = self.engine.phase_of(number)[0] if number else Phase("start")
+        if number == 0 and self.engine.start_from == "empty":
+            done = True
+        elif number == 0 and self.engine.start_from == "table":
             seeds = self._seeds()
             if seeds is None:
                 raise TopicsError(f"{self.engine.name} needs seed topics; choose another --start")
             self._fill_from(seeds)
+            done = True
+        elif phase.steps:
+            self.saver.tables_free()
+            self.engine.steps(self.tables, self.params, Key(self._seed, number, phase.name), self.stats)
             done = True
         else:
             seeds = self._seeds() if number == 0 else None
@@ -195,7 +220,8 @@ class Session:
 
             def after(rounds: int, cells: int) -> bool:
                 self.rounds = rounds
-                return pause(rounds, cells)
+                tell(cells)
+                return pause(rounds)
 
             order = self._order(number)
             following = self._order(number + 1) if number < stopping.passes else None
@@ -219,58 +245,74 @@ class Session:
         return done
 
     def _seeds(self) -> Any:
-        from topicstream.training.starts import make_seeds
+        found, how = self._start_topics(), self.record.settings["start"]
+        words = self.engine.shape.seeds
+        if words is None or found is None or how == "warm":
+            return found
+        return SeededStart(found, words, self._n_w, learned=how in ("best", "anchors"))
+
+    def _start_topics(self) -> Any:
+        from topicstream.training.starts import RandomSeeds, make_seeds
         from topicstream.training.tries import best_seeds
 
         topics = self.engine.shape.topics
-        if self.record.start == "best":
+        if self.record.settings["start"] == "best":
             return best_seeds(self.corpus, self.grid, topics, self._seed, self._n_w, self.plan.threads)
+        if self.record.settings["start"] == "anchors":
+            from topicstream.training.anchor_start import anchor_seeds
+
+            shape = self.engine.shape
+            return anchor_seeds(self.corpus, self.grid, shape, self._seed, self._n_w, self.workers, self._progress.say)
+        if self.record.settings["start"] == "random" and self.engine.random_topics:
+            return RandomSeeds(self._n_w, topics, self._seed)
+        axis = self.engine.topics_axis
         return make_seeds(
             self.corpus,
             self.grid,
-            self.record.start,
+            self.record.settings["start"],
             topics,
             self._seed,
             self._n_w,
             warm=self._warm,
             warm_share=self._warm_share,
+            room=max(0, self.plan.limit - self.plan.total),
+            names=self.corpus.axes[axis].names() if axis else None,
         )
 
     def _fill_from(self, seeds: Any) -> None:
         tokens = float(self.corpus.n_tokens)
         scale = tokens / float(np.sum(seeds.totals))
-        for table in self.tables.values():
-            table.fill(lambda a, b: seeds.rows(np.arange(a, b, dtype=np.int32)) * np.float32(scale))
+        self.tables["phi"].fill(lambda a, b: seeds.rows(np.arange(a, b, dtype=np.int32)) * np.float32(scale))
 
     def _end_pass(self, number: int, stopping: Stopping) -> None:
         began = time.monotonic()
         self.saver.tables_free()
-        if self.nexts and number > 0:
-            self.tables, self.nexts = self.nexts, self.tables
-            self.runner.tables, self.runner.nexts = self.tables, self.nexts
-            for table in self.nexts.values():
-                table.clear()
+        phase, last_of_phase = self.engine.phase_of(number) if number else (Phase("start"), False)
+        if number > 0:
+            self.runner.swap(phase)
         worst = {name: table.settle() for name, table in self.tables.items()}
         totals = {name: table.totals for name, table in self.tables.items()}
-        check_pass(self.engine, totals, worst, number, float(self._n_w.sum()), float(self._n_w.max()))
+        check_pass(self.engine, totals, worst, number, float(self._n_w.sum()))
         own: dict[str, float] = {}
-        perplexity = None
-        tokens = float(self.stats["tokens"][0]) if "tokens" in self.stats else 0.0
+        value = None
         if number > 0:
             found = dict(self.stats)
             for name, table in self.tables.items():
-                if self.engine.tables[name].layout == "packed":
-                    found |= {f"{name}.{what}": value for what, value in table.summary().items()}
-                    if self.engine.takes_sample(number):
-                        table.take_sample()
+                found |= {f"{name}.{what}": figure for what, figure in table.summary().items()}
+                if self.engine.takes_sample(number) and self.engine.tables[name].samples:
+                    table.take_sample()
             own = self.engine.end_pass(self.params, found, totals)
             if type(self.engine).end_pass_rows is not Engine.end_pass_rows:
                 own |= self.engine.end_pass_rows(self.params, self.stats, self.tables["phi"].pieces())
-            if own.get("bound_fall"):
-                self._progress.say(f"warning: the bound fell by {own['bound_fall']:.3g} in pass {number}")
-            if tokens > 0 and "loglik" in self.stats:
-                perplexity = float(np.exp(-self.stats["loglik"][0] / tokens))
-                self._perplexities = [*self._perplexities[-3:], perplexity]
+            for warning in self.engine.warnings({"pass": number, **own}):
+                self._progress.say(f"warning: {warning}")
+            value = self.engine.objective.value(self.stats)
+            if value is not None:
+                self._perplexities = [*self._perplexities[-3:], value]
+            if last_of_phase:
+                for line in self.engine.end_phase(phase, self.tables, self.params) or ():
+                    self._progress.say(line)
+                self._perplexities = []  # another phase may have another objective
         seconds = self._pass_seconds + time.monotonic() - began
         heldout, judging = None, time.monotonic()
         if number > 0 and stopping.eval_every and number % stopping.eval_every == 0:
@@ -281,21 +323,25 @@ class Session:
             "pass": number,
             "seconds": round(seconds, 6),
             "cells_per_second": round(cells / max(seconds, 1e-9), 1),
-            "train_perplexity": perplexity,
+            "running_perplexity": value if self.engine.objective.name == "perplexity" else None,
             "heldout_perplexity": heldout,
             "eval_seconds": round(time.monotonic() - judging, 6) if heldout is not None else 0.0,
             "rss_peak_bytes": machine.peak_bytes(),
             "mass_correction": float(max((w[0] for w in worst.values()), default=0.0)),
             **own,
         }
+        if value is not None and self.engine.objective.name != "perplexity":
+            record["objective"] = {self.engine.objective.name: value}
+        if len(self.engine.phases) > 1:
+            record["phase"] = phase.name
         if number == 0:
-            record["start"] = self.record.start
+            record["start"] = self.record.settings["start"]
         self.passes, self.rounds, self.needs_start = number, 0, False
         self._pass_seconds = 0.0
         self.stats = self.runner.new_stats()
         stale, self.old, self.new = self.old, (self.new if self.engine.memory else None), None
         self._history.append(record)
-        self._progress.end_pass(record)
+        self._progress.end_pass(record, stopping.passes)
         if stale is not None:
             stale.close()
         self.saver.soon(self._state, self.tables, final=number >= stopping.passes)
@@ -314,16 +360,16 @@ class Session:
         return self._history.last
 
     def converged(self, tol: float) -> bool:
-        """Whether training perplexity has settled: after five passes at least, ten from the random start, which lingers
+        """Whether running perplexity has settled: after five passes at least, ten from the random start, which lingers
         near the uniform point."""
-        return converged(self._perplexities, tol, self.passes, 10 if self.record.start == "random" else 5)
+        return converged(self._perplexities, tol, self.passes, 10 if self.record.settings["start"] == "random" else 5)
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
     def _state(self) -> State:
-        arrays = {f"totals.{name}": table.totals.copy() for name, table in self.tables.items()}
+        arrays: dict[str, np.ndarray] = {f"totals.{name}": table.totals.copy() for name, table in self.tables.items()}
         arrays |= {f"next.{name}": table.totals.copy() for name, table in self.nexts.items()}
         arrays |= {f"param.{name}": value.copy() for name, value in self.params.items()}
-        arrays |= {f"stat.{name}": value.copy() for name, value in self.stats.items()}
+        arrays |= {f"stat.{name}": figure.copy() for name, figure in self.stats.items()}
         memory: dict[str, str] = {}
         for which, held in (("old", self.old), ("new", self.new)):
             if held is not None:
@@ -351,7 +397,7 @@ class Session:
     def note_stopping(self, stopping: Stopping) -> None:
         """What the run is asked to do now; a finished run that goes on is finished no more."""
         self._stopping = stopping
-        (self.folder / "finished.json").unlink(missing_ok=True)
+        owned.remove_file(self.folder / "finished.json", missing_ok=True)
 
     def made_with(self, stopping: Stopping) -> bool:
         """Whether a run that converged had converged under this tolerance too."""
@@ -361,21 +407,28 @@ class Session:
         """Make the last checkpoint durable and store the model.  The buffers of the passes make room for what writing the
         model takes: the plan counts the larger of the two."""
         self.saver.wait()
-        self.runner.release()
-        for deltas in self._deltas.values():
-            deltas.close()
-        self._deltas = {}
+        self.executor.release()
         if not self.saver.is_durable(State(self.passes, 0).name):
             self.saver.now(self._state(), self.tables, {})
         from topicstream.training.export import export_model
 
         export_model(
-            self.folder, self.record, self.corpus, self._vocab, self.tables["phi"], self.params, self.passes, reason
+            self.folder,
+            self.record,
+            self.corpus,
+            self._vocab,
+            self.engine,
+            self.tables,
+            self.params,
+            self.passes,
+            reason,
         )
         write_json(self.folder / "finished.json", {"passes": self.passes, "reason": reason, "tol": self._stopping.tol})
 
     def warnings(self) -> list[str]:
         """Empty and identical topics."""
+        if self.engine.topics_axis:  # a name without documents has a topic all the same
+            return []
         return duplicate_topics(self.tables["phi"], self.engine.shape.topics)
 
     def close(self) -> None:
@@ -387,9 +440,6 @@ class Session:
             for memory in (self.old, self.new):
                 if memory is not None:
                     memory.close()
+            self.executor.release()
             for table in [*self.tables.values(), *self.nexts.values()]:
                 table.close()
-            for deltas in self._deltas.values():
-                deltas.close()
-            if self._spill is not None:
-                self._spill.close()

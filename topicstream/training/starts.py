@@ -5,9 +5,11 @@ has a chance in every topic and the topics differ from the first cell on (a rand
 equal to within noise, and the first passes go into leaving that point).
 
     documents  K documents drawn at random, each joined by the sampled documents nearest to it
-    kmeans     the same, the K drawn far from each other: Bregman k-means++ (paper 002) over a sample of documents
+    kmeans     the same, the K drawn far from each other: Bregman k-means++ (Hughes & Sudderth 2016) over a sample of documents
     best       the best of eight short trainings on a sample (tries.py)
+    anchors    topics by anchor words (anchor_start.py)
     warm       the topics of a fitted model, matched word by word
+    random     a random topic a cell or token, which the engine draws; or random topics (``RandomSeeds``), where it says so
 
 The table is never held: it is the mean plus the few cells of the seed documents, and rows are made when asked for.
 Draws depend on the seed and on document numbers only, so not on blocks, threads or memory.
@@ -102,6 +104,7 @@ class Sample:
                 row = int(wanted[i]) - block.first_doc
                 cells = slice(int(block.indptr[row]), int(block.indptr[row + 1]))
                 parts[int(place[i])] = block.vocab[block.words[cells]], block.counts[cells].astype(np.float64)
+        parts = [part for part in parts if len(part[0])]  # words that weigh nothing may have been all of a document
         sizes = [len(w) for w, _ in parts]
         indptr = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         return cls(
@@ -203,6 +206,31 @@ class DocumentSeeds:
         return out
 
 
+class RandomSeeds:
+    """Random topics, for engines whose start needs topics: the tokens of each word are split over them by a flat Dirichlet.
+    A row depends on the seed and the word's number alone.
+
+    rows(ids)[u, k] = n_w e[w, k] / sum_k e[w, k],  e ~ Exp(1)
+    """
+
+    def __init__(self, n_w: np.ndarray, topics: int, seed: int) -> None:
+        self._n_w, self._topics, self._seed = n_w, topics, seed
+        self.totals = np.zeros(padded(topics))
+        for ids in _pieces(len(n_w)):
+            self.totals += self.rows(ids).sum(axis=0, dtype=np.float64)
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """float32[U, padded(K)]: see the class."""
+        words = np.asarray(ids, np.int64)
+        draws = np.empty(len(words) * self._topics)
+        _draws(self._seed, _PASS - 1, (words[:, None] * self._topics + np.arange(self._topics)).ravel(), draws)
+        split = 1e-6 - np.log1p(-draws.reshape(len(words), self._topics))
+        split *= (self._n_w[words] / split.sum(axis=1))[:, None]
+        out = np.zeros((len(words), padded(self._topics)), np.float32)
+        out[:, : self._topics] = split
+        return out
+
+
 def compile_starts() -> None:
     """Compile the kernels of the starts that draw documents, on two made ones."""
     _draw_keys(0, _PASS, 0, np.ones(2, np.uint32), SHORT, np.empty(2))
@@ -212,18 +240,28 @@ def compile_starts() -> None:
     DocumentSeeds(sample, [[int(c)] for c in centres], n_w, SHARE, 0).rows(np.arange(2, dtype=np.int32))
 
 
+STEP = 512
+"""Words of a model that are turned into probabilities at a time."""
+
+
 class ModelSeeds:
     """The topics of a fitted model over the words of this corpus; a word the model does not know has the corpus mean.
 
     ``unknown`` is the share of the corpus' tokens that the model does not know; ``share`` < 1 mixes the corpus mean into
     each topic, as in the seeds made of documents: topics fitted closely to old documents then take new ones more freely.
+
+    names: of the last topics, where they have names: each begins as the model's topic of that name, a new one as the mean.
     """
 
-    def __init__(self, model: Any, words: Any, n_w: np.ndarray, topics: int, share: float = 1.0) -> None:
-        if model.n_topics != topics:
+    def __init__(
+        self, model: Any, words: Any, n_w: np.ndarray, topics: int, share: float = 1.0, names: Any = None
+    ) -> None:
+        self._columns = np.arange(topics) if names is None else same_topics(model, topics, names)
+        if names is None and model.n_topics != topics:
             raise InputError(
                 f"the model to start from has {model.n_topics} topics, not {topics}; use -K {model.n_topics}"
             )
+        self._new = self._columns < 0
         self._model, self._topics, self._part = model, topics, share
         self._ids = model.vocabulary.find(words)
         tokens = float(n_w.sum())
@@ -241,14 +279,30 @@ class ModelSeeds:
         out = np.zeros((len(ids), padded(self._topics)), np.float32)
         theirs = self._ids[ids]
         known = theirs >= 0
-        if known.any():
-            out[known, : self._topics] = 1e6 * self._part * self._model.probabilities(theirs[known])
+        here = np.flatnonzero(known)
+        for at in range(0, len(here), STEP):  # the probabilities are float64
+            some = here[at : at + STEP]
+            out[some, : self._topics] = 1e6 * self._part * self._model.probabilities(theirs[some])[:, self._columns]
+            if self._new.any():
+                unknown = (1e6 * self._part * self._mean[ids[some]]).astype(np.float32)
+                out[some[:, None], np.flatnonzero(self._new)] = unknown[:, None]
             if self._part < 1.0:
-                out[known, : self._topics] += (1e6 * (1 - self._part) * self._mean[ids[known]]).astype(np.float32)[
+                out[some, : self._topics] += (1e6 * (1 - self._part) * self._mean[ids[some]]).astype(np.float32)[
                     :, None
                 ]
         out[~known, : self._topics] = (1e6 * self._mean[ids[~known]]).astype(np.float32)[:, None]
         return out
+
+
+def same_topics(model: Any, topics: int, names: Any) -> np.ndarray:
+    """int64[topics], the model's topic that each of ours begins as, -1 none: the last ones by their names, those before
+    them, which all documents share, by their numbers."""
+    free = model.n_topics - len(model.manifest.get("label_docs") or [])
+    by_name = {name: int(k) for k, name in (model.manifest.get("labels") or {}).items() if int(k) >= free}
+    if not by_name:
+        raise InputError("the model to start from has no topics of labels; start without --warm")
+    first = [k if k < free else -1 for k in range(topics - len(names))]
+    return np.array([*first, *(by_name.get(name, -1) for name in names.to_pylist())], np.int64)
 
 
 def _pieces(n: int, step: int = 8192) -> Iterator[np.ndarray]:
@@ -268,6 +322,8 @@ def make_seeds(
     share: float = SHARE,
     merged: int = MERGED,
     warm_share: float = 1.0,
+    room: int | None = None,
+    names: Any = None,
 ) -> Seeds | None:
     """The seed table of a start, or None for ``random``.
 
@@ -275,6 +331,8 @@ def make_seeds(
     grid    any grid of the corpus' training part: it decides what is read, not what comes out
     n_w     float64[W], training tokens of each word
     warm_share   of a warm start that is the model's topics; the rest is the corpus mean
+    names   of the last topics, where they have names (a warm start finds them by those)
+    room    bytes that the model's table may take; a larger one is read from its files (None: it is loaded whatever it takes)
     """
     if how == "random":
         return None
@@ -285,7 +343,7 @@ def make_seeds(
         if warm is None:
             raise InputError("a warm start needs the model to start from")
         words = Vocabulary.read(corpus.file("vocab")).words
-        return ModelSeeds(TopicModel.open(warm), words, n_w, topics, warm_share)
+        return ModelSeeds(TopicModel.open(warm, memory_limit=room), words, n_w, topics, warm_share, names)
     if how not in ("documents", "kmeans"):
         raise ValueError(f"how must be 'documents', 'kmeans', 'warm' or 'random', not {how!r}")
     needed = topics if how == "documents" and merged <= 1 else max(SAMPLE, 2 * topics)

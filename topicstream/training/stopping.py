@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Stopping:
-    """When to stop: after ``passes``, when training perplexity changes by less than ``tol`` twice running (0: never), or
+    """When to stop: after ``passes``, when running perplexity changes by less than ``tol`` twice running (0: never), or
     after ``max_time`` seconds.  ``eval_every`` passes the held-out perplexity is measured (0: never)."""
 
     passes: int
@@ -21,7 +21,7 @@ class Stopping:
 
 
 def converged(perplexities: Sequence[float], tol: float, passes: int, least: int) -> bool:
-    """Training perplexity changed by less than ``tol`` twice running, after ``least`` passes at least."""
+    """Running perplexity changed by less than ``tol`` twice running, after ``least`` passes at least."""
     p = perplexities
     if tol <= 0 or passes < least or len(p) < 3:
         return False

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from topicstream import machine
 from topicstream.corpus.block import Block
 from topicstream.corpus.format import from_gaps, localise, number_words
-from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Out, Rows, Scratch, SparseDelta, padded
+from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Out, Rows, Rule, Scratch, padded
 from topicstream.kernels.file_rows import read_rows, write_rows
-from topicstream.training.deltas import Deltas
+from topicstream.tables.dense import aligned_zeros
+from topicstream.tables.layouts import new_table
+from topicstream.tables.spec import WORDS
+from topicstream.training.anchor_start import anchor_engine
+from topicstream.training.executor import ids_of, visit
 from topicstream.training.starts import compile_starts
-from topicstream.training.tables import DenseTable, aligned_zeros
 from topicstream.training.tries import compile_tries
 
 
 def _buffers(specs: dict[str, ArraySpec], block: Block) -> dict[str, np.ndarray]:
-    shape = BlockShape(block.n_docs, block.n_cells, int(block.tokens), block.n_words)
+    shape = BlockShape.of(block)
     made = {name: Scratch().array(name, spec.shape(shape), spec.dtype) for name, spec in specs.items()}
     for array in made.values():
         array[...] = 0
@@ -44,9 +46,11 @@ def warm_up(engine: Engine, weighted: bool, start: str = "") -> Warmed:
 
     earlier = machine.peak_bytes()
     with event.install_recorder("numba:compile") as compiled:
-        compile_driver(engine)
+        compile_driver()
         if start == "best":
             compile_tries()
+        if start == "anchors":
+            compile_kernels(anchor_engine(engine.shape), weighted)
         compile_kernels(engine, weighted)
     peak = machine.peak_bytes()
     if peak == earlier:  # of something that this process did before
@@ -56,59 +60,84 @@ def warm_up(engine: Engine, weighted: bool, start: str = "") -> Warmed:
 
 
 def compile_kernels(engine: Engine, weighted: bool) -> None:
-    """Run start and one visit on a block of two documents over the first few words; the results are thrown away."""
-    words = min(4, engine.shape.words)
-    indptr = np.array([0, words, 2 * words], np.int64)
-    local = np.tile(np.arange(words, dtype=np.int32), 2)
-    counts = np.ones(2 * words, np.float32 if weighted else np.int32)
-    block = Block(0, 0, indptr, local, counts, np.arange(words, dtype=np.int32), float(2 * words))
-    width = padded(engine.shape.topics)
-    index = np.arange(words, dtype=np.int64)
-    base = aligned_zeros((words, width), np.float32)
-    base[:, : engine.shape.topics] = 1.0
+    """Run start, one visit and what the pass loop does with their deltas, on a block of two documents over the first few
+    words; the results are thrown away."""
+    block, specs, topics = engine.example_block(weighted), engine.tables, engine.shape.topics
+    few = max(64, block.n_words)
+    tables = {
+        name: new_table(
+            spec,
+            few if spec.axis else int(spec.rows),
+            spec.n_columns(topics),
+            np.full(few, 2.0) if spec.axis == WORDS else None,
+            None,
+            one_by_one,
+        )
+        for name, spec in specs.items()
+    }
     params = engine.initial_params()
-    tiny = engine.tables["phi"].layout == "packed"
 
     def out() -> Out:
-        delta = {
-            name: aligned_zeros((words, width), np.float32)
-            for name, spec in engine.tables.items()
-            if spec.layout == "dense" and spec.delta == "dense"
-        }
+        delta = {}
+        for name, spec in specs.items():
+            ids = ids_of(block, spec.axis, spec)
+            room = tables[name].new_round(1, len(ids), None).slot(0, ids, Scratch())
+            if room is not None:
+                room[:] = 0.0
+                delta[name] = room
         stats = {name: np.zeros(n) for name, n in engine.stats.items()}
         return Out(delta, _buffers(dict(engine.memory), block), stats, Scratch(), Scratch())
 
-    sums = base.sum(axis=0, dtype=np.float64)
+    def enter(made: Out, written: Collection[str]) -> None:
+        for name, spec in specs.items():
+            if name not in written:
+                continue
+            ids = ids_of(block, spec.axis, spec)
+            waiting = tables[name].new_round(1, len(ids), None)
+            room = waiting.slot(0, ids, Scratch())
+            if room is not None:
+                room[:] = made.delta[name]
+            waiting.put(0, ids, made.delta[name] if room is None else room)
+            tables[name].apply(waiting)
+            if spec.rule is Rule.BLEND:
+                tables[name].blend(1.0)
+            tables[name].settle()
+            tables[name].dense(ids, np.empty((len(ids), tables[name].width), np.float32))
+            if spec.samples:
+                tables[name].take_sample()
+
     first = out()
     if engine.start_from == "visit":
-        seeded = {} if engine.starts == ("random",) else {"phi": Rows(base, index)}
-        if "random" in engine.starts:
-            engine.start(block, {}, {}, params, Key(0, 0), out())
-        engine.start(block, seeded, {"phi": sums} if seeded else {}, params, Key(0, 0), first)
-    rows: dict[str, Any]
-    if tiny:
-        from topicstream.training.packed_table import PackedTable
-
-        spec, few = engine.tables["phi"], min(engine.shape.words, 64)
-        table = PackedTable(spec, few, engine.shape.topics, one_by_one, np.full(few, 2.0))
-        table.scatter([(block.vocab, first.delta["phi"])])
-        rows = {"phi": table.rows(block.vocab, Scratch())}
-        totals = {"phi": table.totals}
-        table.settle()
-        table.dense(block.vocab, np.empty((words, width), np.float32))
-        if getattr(engine.options, "samples", 0):
-            table.take_sample()
+        width, words = padded(topics), block.n_words
+        base = aligned_zeros((words, width), np.float32)
+        base[:, :topics] = 1.0
+        seeded = {"phi": Rows(base, np.arange(words, dtype=np.int64))} if engine.starts != ("random",) else {}
+        sums = {"phi": base.sum(axis=0, dtype=np.float64)} if seeded else {}
+        if "random" in engine.starts and not engine.random_topics:
+            visit(engine, block, {}, {}, {}, params, Key(0, 0), out())
+        visit(engine, block, seeded, sums, {}, params, Key(0, 0), first)
+        enter(first, specs)
+    elif "phi" in tables:
+        tables["phi"].fill(lambda a, b: np.ones((b - a, tables["phi"].width), np.float32))
+    if any(spec.layout == "packed" for spec in specs.values()):
         compile_file_rows()
-    else:
-        rows = {}
-        for name, spec in engine.tables.items():
-            made = first.delta.get(name) if spec.delta == "dense" else None
-            stored = aligned_zeros((words, width), spec.dtype)
-            stored[:] = made if made is not None else base
-            rows[name] = Rows(stored, index)
-        totals = {name: r.base.sum(axis=0, dtype=np.float64) for name, r in rows.items()}
-    key = Key(0, 12)  # a pass in which what is done every few passes is done
-    engine.process(block, rows, totals, first.memory if engine.memory else {}, params, key, out())
+    done = 0
+    for phase in engine.phases:
+        reads = tuple(specs) if phase.reads is None else phase.reads
+        if phase.steps:
+            engine.steps(
+                tables, params, Key(0, done + 1, phase.name), {n: np.zeros(k) for n, k in engine.stats.items()}
+            )
+        else:
+            rows = {n: tables[n].gather(ids_of(block, specs[n].gathered, specs[n]), Scratch()) for n in reads}
+            # a pass in which what is done every few passes is done
+            key, second = Key(0, done + (phase.passes or 12), phase.name), out()
+            state = first.memory if engine.memory else {}
+            visit(engine, block, rows, {n: tables[n].seen_totals for n in reads}, state, params, key, second)
+            enter(second, specs if phase.writes is None else phase.writes)
+        if phase.passes:
+            engine.end_phase(phase, tables, params)
+        done += phase.passes or 0
 
 
 def one_by_one(work: Callable[[int], None], n: int) -> None:
@@ -129,7 +158,7 @@ def compile_file_rows() -> None:
         os.close(fd)
 
 
-def compile_driver(engine: Engine) -> None:
+def compile_driver() -> None:
     """Compile what the pass loop itself runs, and load what it loads late (zarr for the model): so that the memory plan
     begins from what the process really takes."""
     import pyarrow.parquet
@@ -137,23 +166,6 @@ def compile_driver(engine: Engine) -> None:
 
     assert zarr.__version__ and pyarrow.parquet.__name__
     compile_starts()
-    words, topics = 4, engine.shape.topics
-    vocab = np.arange(words, dtype=np.int32)
-
-    for spec in engine.tables.values():
-        if spec.layout != "dense":
-            continue
-        table = DenseTable(spec, words, topics, np.ones(words), None, one_by_one)
-        if spec.delta == "dense":
-            deltas = Deltas(1, words, table.width, None)
-            deltas.slot(0, vocab, Scratch())[:] = 0.01
-            table.scatter(deltas, 1)
-        else:
-            value = np.full(words, 0.01, np.float32)
-            ptr, topic = np.arange(words + 1, dtype=np.int64), np.zeros(words, np.uint16)
-            table.scatter_sparse([(vocab, SparseDelta(ptr, topic, value))])
-        table.blend(1.0)
-        table.settle()
     local = np.zeros(8, np.int32)
     gaps, lengths, ids = np.ones(4, np.uint32), np.full(1, 4, np.uint32), np.empty(4, np.int32)
     marker = np.zeros(8, np.uint8)

@@ -22,7 +22,7 @@ from topicstream.engines.base import (
     option,
     padded,
 )
-from topicstream.errors import InputError, TopicsError
+from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.kernels.count_priors import BINS, learn_alpha, learn_beta, words_loglik
 from topicstream.kernels.draws import random_topics, seeded_topics
 from topicstream.kernels.moves import count_assigned, count_moved, count_moves
@@ -35,7 +35,9 @@ LOWEST, HIGHEST = 1e-5, 100.0  # bounds of a learned prior
 class GibbsOptions(Options):
     """Options of the samplers."""
 
-    learn_priors: bool = option(True, "learn asymmetric alpha and symmetric beta while training")
+    learn_priors: bool = option(
+        True, "learn asymmetric alpha and symmetric beta while training, within 1e-5 .. 100", decided=True
+    )
     learn_after: int = option(20, "passes before the priors are learned first", min=0, advanced=True)
     learn_every: int = option(5, "passes from one learning of the priors to the next", min=1, advanced=True)
     samples: int = option(0, "average the topics over this many samples of the chain (0: the last state)", min=0)
@@ -58,7 +60,8 @@ class Chain(Engine):
     """
 
     Options: ClassVar[type[Options]] = GibbsOptions
-    starts: ClassVar[tuple[str, ...]] = ("random", "documents", "kmeans", "best", "warm")
+    prior_defaults = ("5/K", "0.01")
+    starts: ClassVar[tuple[str, ...]] = ("random", "documents", "kmeans", "best", "anchors", "warm")
     default_passes: ClassVar[int] = 200
     default_tol: ClassVar[float] = 0.0
     accepts_weights: ClassVar[bool] = False
@@ -70,6 +73,8 @@ class Chain(Engine):
                 f"{self.name} gives every token a topic of its own and needs whole counts, but the corpus has real-valued "
                 "cells; train it with a message-passing engine such as atbp"
             )
+        if shape.seeds is not None and not shape.seeds.whole:
+            raise UsageError(f"{self.name} counts whole tokens: give --seed-words strengths that are whole numbers")
         for name in ("alpha", "beta"):
             value = getattr(options, name)
             if value is not None and not value > 0:
@@ -77,11 +82,13 @@ class Chain(Engine):
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        return {"phi": TableSpec(dtype="int32", layout="packed", delta="sparse", row_mass=True)}
+        return {
+            "phi": TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row", samples=self.options.samples)
+        }
 
     @property
     def memory(self) -> Mapping[str, ArraySpec]:
-        return {"z": ArraySpec("token", smallest_uint(self.shape.topics))}
+        return {"z": ArraySpec("token", smallest_uint(self.shape.topics), below=self.shape.topics)}
 
     @property
     def stats(self) -> Mapping[str, int]:
@@ -166,7 +173,8 @@ class Chain(Engine):
 
     def entry_bytes(self, block: BlockShape) -> int:
         """Of a packed entry in a block, at most."""
-        return entry_bytes((block.heaviest or int(self.shape.tokens)) + block.tokens, self.shape.topics)
+        seeded = int(self.shape.seeds.weight.max()) if self.shape.seeds is not None else 0
+        return entry_bytes((block.heaviest or int(self.shape.tokens)) + block.tokens + seeded, self.shape.topics)
 
     def keep_bytes(self, block: BlockShape) -> int:
         return 16 * block.tokens + 8 * block.words
@@ -189,6 +197,8 @@ class Chain(Engine):
             )
         beta = float(params["beta"][0])
         joint = float(stats["doc_loglik"][0]) + words_loglik(beta, counts, times, n_k, self.shape.words)
+        if self.shape.seeds is not None:
+            joint += self.shape.seeds.evidence(stats["phi.constants"], n_k, beta, beta * self.shape.words)
         draws = stats["draws"] / max(tokens, 1.0)
         found = {
             "joint_loglik": joint,

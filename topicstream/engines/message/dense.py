@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Options, Out, Rule, option
-from topicstream.engines.message.learning import count_rows, learn, prior_stats
+from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Options, Out, Rule, TableSpec, option
+from topicstream.engines.message.learning import Learning, count_rows, learn, prior_stats, reach_option
 from topicstream.kernels import messages
 from topicstream.kernels.priors import count_documents
 
@@ -31,19 +31,21 @@ class DenseOptions(Options):
     """Options of the engines with dense stored messages."""
 
     schedule: str = option("async", "order in which messages see each other's changes", choices=("async", "sync"))
+    prior_reach: float = reach_option()
 
 
-class DenseMessages(Engine):
+class DenseMessages(Learning, Engine):
     """Base of ``bp``, ``sibp`` and ``cvb0``: a subclass says what a cell's update leaves out (``exclude``)."""
 
     Options = DenseOptions
     exclude: ClassVar[int]
-    default_alpha: ClassVar[float] = 0.01  # paper 001, section 4: alpha = beta = 0.01
+    default_alpha: ClassVar[float] = 0.01  # Zeng, Cheung & Liu 2013, section 4: alpha = beta = 0.01
     default_beta: ClassVar[float] = 0.01
+    prior_defaults = ("0.01", "0.01")
 
     @property
-    def rule(self) -> Rule:
-        return Rule.ADD if self._asynchronous else Rule.REPLACE
+    def tables(self) -> Mapping[str, TableSpec]:
+        return {"phi": TableSpec(mass="row", rule=Rule.ADD if self._asynchronous else Rule.REPLACE)}
 
     @property
     def _asynchronous(self) -> bool:
@@ -142,7 +144,10 @@ class DenseMessages(Engine):
         """Learn the priors from the pass's histograms, where asked to."""
         if not self.options.learn_priors:
             return {}
-        return learn(params, self.initial_params(), stats, totals["phi"], self.shape.words)
+        return learn(params, self.initial_params(), stats, totals["phi"], self.shape.words, self.options.prior_reach)
+
+    def warnings(self, record: Mapping[str, Any]) -> list[str]:
+        return self.warn_of_bounds(record, self.options.prior_reach)
 
     def _cells(self, messages_of_block: np.ndarray) -> np.ndarray:
         return messages_of_block.reshape(-1, self.shape.topics)

@@ -59,7 +59,7 @@ from topicstream.engines.base import (
     option,
     padded,
 )
-from topicstream.engines.message.learning import count_rows, learn, prior_stats
+from topicstream.engines.message.learning import Learning, count_rows, learn, prior_stats, reach_option
 from topicstream.errors import InputError
 from topicstream.kernels import active_topics
 from topicstream.kernels import sparse_messages as kernels
@@ -83,9 +83,11 @@ class SparseOptions(Options):
     """Options of ``sparse-bp``."""
 
     learn_priors: bool | None = option(
-        None, "learn asymmetric alpha and symmetric beta while training (default: where neither is given)"
+        None, "learn asymmetric alpha and symmetric beta while training (default: where neither is given)", decided=True
     )
-    sparsity: int = option(32, "active topics of a document, rounded up to a multiple of 16", min=1, max=65536)
+    sparsity: int = option(
+        32, "active topics of a document, rounded up to a multiple of 16", min=1, max=65536, decided=True
+    )
     message_bits: str = option("8", "bits of a stored share", choices=("8", "16", "32"), advanced=True)
     schedule: str = option(
         "async",
@@ -103,18 +105,21 @@ class SparseOptions(Options):
     reach: float = option(
         0.05, "topics within this share of a word's strongest bid for its documents", min=0.0, max=1.0, advanced=True
     )
+    prior_reach: float = reach_option()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "learn_priors", learns_priors(self.alpha, self.beta, self.learn_priors))
 
 
-class SparseBeliefPropagation(Engine):
+class SparseBeliefPropagation(Learning, Engine):
     """Table: phi.  Block memory: messages (uint8[nnz, L], word by word), topics and wanted (uint16[D, L]: the active
     topics the messages are over, and those of the next visit), theta (float32[D, L])."""
 
     name = "sparse-bp"
+    prior_defaults = ("0.1", "0.01")
     cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (7), over L topics a document"
-    starts = ("documents", "kmeans", "best", "warm")
+    starts = ("documents", "kmeans", "best", "anchors", "warm", "random")
+    random_topics = True
     Options = SparseOptions
     options: SparseOptions
 
@@ -127,14 +132,14 @@ class SparseBeliefPropagation(Engine):
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        return {"phi": TableSpec(row_mass=True, delta="sparse")}
+        return {"phi": TableSpec(mass="row", delta="sparse")}
 
     @property
     def memory(self) -> Mapping[str, ArraySpec]:
         kept = {
             "messages": ArraySpec("cell", STORED[self.options.message_bits][0], self.width),
-            "topics": ArraySpec("document", "uint16", self.width),
-            "wanted": ArraySpec("document", "uint16", self.width),
+            "topics": ArraySpec("document", "uint16", self.width, below=self.columns),
+            "wanted": ArraySpec("document", "uint16", self.width, below=self.columns),
             "theta": ArraySpec("document", "float32", self.width),
         }
         # passes still to rest, log-likelihood at the last visit
@@ -254,7 +259,11 @@ class SparseBeliefPropagation(Engine):
         found = {"rested": float(stats["rested"][0]) / self.shape.cells} if self._residual else {}
         if not self.options.learn_priors:
             return found
-        return found | learn(params, self.initial_params(), stats, totals["phi"], self.shape.words)
+        first = self.initial_params()
+        return found | learn(params, first, stats, totals["phi"], self.shape.words, self.options.prior_reach)
+
+    def warnings(self, record: Mapping[str, Any]) -> list[str]:
+        return self.warn_of_bounds(record, self.options.prior_reach)
 
     def _looks(self, block: Block, pass_number: int) -> np.ndarray:
         """Which documents look at topics outside: all of every ``reopen``-th block, so that rows are looked through for them

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.engines.base import Key, Out, Rows, Rule, padded
+from topicstream.engines.base import Key, Out, Rows, Rule, TableSpec, padded
 from topicstream.engines.message.tiny import TinyEngine
 from topicstream.kernels.frozen import assign
 
@@ -28,9 +28,9 @@ class STBP(TinyEngine):
     cites = "Zeng, Liu & Cao, Memory-Efficient Topic Modeling, Fig. 2"
 
     @property
-    def rule(self) -> Rule:
+    def tables(self) -> Mapping[str, TableSpec]:
         """The delta is the block's contribution to the next phi."""
-        return Rule.REPLACE
+        return {"phi": TableSpec(mass="row", rule=Rule.REPLACE)}
 
     def process(
         self,

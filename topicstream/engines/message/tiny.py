@@ -10,11 +10,11 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Options, Out, Rows, option, padded
+from topicstream.engines.message.learning import Learning, learn, reach_option
 from topicstream.kernels.frozen import assign, fold_block, random_topics
-from topicstream.kernels.priors import BINS, count_documents, count_words, learn_alpha, learn_beta
+from topicstream.kernels.priors import BINS, count_documents, count_words
 
 START_SWEEPS = 3  # fold-in sweeps of a start before the one that is kept; 1, 2, 3: ever better at the 2nd and 5th pass
-REACH = 10.0  # learned priors stay within this factor of where they began
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,14 @@ class TinyOptions(Options):
     fold_tol: float = option(
         0.01, "with --theta fold-in: stop when this share of a document's tokens or less moved", min=0.0, advanced=True
     )
+    prior_reach: float = reach_option()
 
 
-class TinyEngine(Engine):
+class TinyEngine(Learning, Engine):
     """Tables: phi (row sums are n_w).  Block memory: theta, float32[D, padded(K)], unless folded in."""
 
     Options = TinyOptions
+    prior_defaults = ("2/K", "0.01")
     options: TinyOptions
 
     @property
@@ -56,7 +58,7 @@ class TinyEngine(Engine):
         return found
 
     def initial_params(self) -> dict[str, np.ndarray]:
-        """alpha = 2/K for each topic, beta = 0.01 (paper 000, section 4.1), unless given."""
+        """alpha = 2/K for each topic, beta = 0.01 (Zeng, Liu & Cao 2012, section 4.1), unless given."""
         k = self.shape.topics
         alpha = 2.0 / k if self.options.alpha is None else self.options.alpha
         beta = 0.01 if self.options.beta is None else self.options.beta
@@ -66,7 +68,8 @@ class TinyEngine(Engine):
         """Per word and per cell numbers, a few rows; theta when it is not kept."""
         row = 4 * padded(self.shape.topics)
         folded = block.docs * row if self.options.theta == "fold-in" else 0
-        return block.words * 17 + block.cells * 8 + 8 * row + folded + 4096
+        seeded = min(block.words, len(self.shape.seeds)) * row if self.shape.seeds is not None else 0
+        return block.words * 21 + block.cells * 8 + 9 * row + folded + seeded + 4096
 
     def block_cells(self) -> int:
         """Wide rows want big blocks, so that a row copied into the delta serves many cells; 16 blocks a pass or more; no
@@ -150,7 +153,7 @@ class TinyEngine(Engine):
             block.counts,
             block.vocab,
             phi.base,
-            phi.index,
+            phi.counts,
             k,
             out.scratch.array("weight", block.n_words, np.float64),
             stats["row_bins"],
@@ -202,22 +205,10 @@ class TinyEngine(Engine):
     def end_pass(
         self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
     ) -> dict[str, float]:
-        """Learn the priors from the pass's histograms, within a factor of 10 of where they began."""
-        if not self.options.learn_priors or not stats["length_bins"].any():
+        """Learn the priors from the pass's histograms, where asked to."""
+        if not self.options.learn_priors:
             return {}
-        first = self.initial_params()
-        a, b = float(first["alpha"][0]), float(first["beta"][0])
-        k = self.shape.topics
-        params["alpha"][:] = learn_alpha(
-            params["alpha"], stats["topic_bins"], stats["length_bins"], a / REACH, a * REACH
-        )
-        params["beta"][0] = learn_beta(
-            float(params["beta"][0]),
-            stats["row_bins"],
-            float(stats["sampled"][0]),
-            totals["phi"][:k],
-            self.shape.words,
-            b / REACH,
-            b * REACH,
-        )
-        return {"alpha_sum": float(params["alpha"].sum()), "beta": float(params["beta"][0])}
+        return learn(params, self.initial_params(), stats, totals["phi"], self.shape.words, self.options.prior_reach)
+
+    def warnings(self, record: Mapping[str, Any]) -> list[str]:
+        return self.warn_of_bounds(record, self.options.prior_reach)

@@ -1,4 +1,4 @@
-"""The evidence lower bound's terms (paper 002, eq. 42-49), and sums in a fixed order."""
+"""The evidence lower bound's terms (Hughes & Sudderth 2016, eq. 42-49), and sums in a fixed order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dense local step (paper 002, Alg. 2 left; Blei 2003; Hoffman 2010): responsibilities over all topics.
+"""The dense local step (Hughes & Sudderth 2016, Alg. 2 left; Blei 2003; Hoffman 2010): responsibilities over all topics.
 
     symbol                          here
     x_w                             c = counts[i]
@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.engines.variational.rows import LEAST_Z, sweep, take_counts, take_rows
-from topicstream.engines.variational.weights import log_weights
+from topicstream.engines.variational.weights import LEAST_Z, log_weights
 from topicstream.kernels import simd
 from topicstream.kernels.digamma import digamma, exp, exp_digamma, lgamma, log
 from topicstream.kernels.jit import fast_kernel, kernel
+from topicstream.kernels.local_step import fill, sweep, take_counts
 
 LEAST_T = 1e-37
 
@@ -82,8 +82,12 @@ def longest_document(indptr):
 @kernel
 def _inner(src, first, cells, words, x, own, width, t, z, acc, n_used, n, alpha, work):
     """One inner iteration: from t to n (float64[P]).  n_used: N_dk behind t.  Returns (max |change|, hard cells)."""
-    hard = sweep(cells, x, own, width, t, z, acc)
-    change = 0.0
+    for k in range(0, width, simd.WIDTH):
+        simd.store(acc, k, simd.splat(np.float32(0)))
+    sweep(cells, x, own, width, t, LEAST_Z, z, acc)
+    hard, change = 0, 0.0
+    for j in range(cells):
+        hard += 1 if not z[j] > np.float32(LEAST_Z) else 0
     for k in range(src.topics):
         n[k] = np.float64(acc[k]) * t[k]
     if hard > 0:
@@ -174,14 +178,14 @@ def dense_step(
     """
     width, topics = e.shape[1], src.topics
     t, acc, t_trial = lanes[0], lanes[1], lanes[2]
-    work, tried = np.zeros(width), np.zeros(width, np.uint8)
+    work, tried, ones = np.zeros(width), np.zeros(width, np.uint8), np.ones(width, np.float32)
     n, used, n_trial, used_trial = np.zeros(width), np.zeros(width), np.zeros(width), np.zeros(width)
     for d in range(len(indptr) - 1):
         first, last = indptr[d], indptr[d + 1]
         if last == first:
             continue
         cells = last - first
-        take_rows(e, words, first, cells, own)
+        fill(words[first:last], e, 0.0, ones, own)
         take_counts(counts, first, cells, x)
         z, z_trial = z_of[0], z_of[1]
         for k in range(width):

@@ -1,6 +1,6 @@
 """What the four variational engines share: priors, the local step over a block, the bound in the history.
 
-The evidence lower bound, with the topics' own terms (paper 002, eq. 42-49):
+The evidence lower bound, with the topics' own terms (Hughes & Sudderth 2016, eq. 42-49):
 
     L = sum_d bound_d + sum_k [log B(beta-hat_k) - log B(beta)] + sum_wk (beta - beta-hat_wk) E[log phi_wk]
 
@@ -35,7 +35,7 @@ class VariationalOptions(Options):
 
     phi: str = option(
         "dirichlet",
-        "topics as a Dirichlet posterior (papers of Hoffman, Hughes) or a point estimate (papers 000, 001)",
+        "topics as a Dirichlet posterior (papers of Hoffman, Hughes) or a point estimate (Zeng, Liu & Cao 2012; Zeng, Cheung & Liu 2013)",
         choices=("dirichlet", "point"),
     )
     restarts: int = option(0, "restart proposals a document: a small topic emptied, kept if the bound rises", min=0)
@@ -47,8 +47,9 @@ class Variational(Engine):
     """Base of ``vb``, ``ovb``, ``mvi`` and ``svi``.  A subclass sets its priors and its rule."""
 
     Options: ClassVar[Any] = VariationalOptions
-    default_alpha_sum: ClassVar[float] = 0.5  # paper 002: 0.5 over all topics
+    default_alpha_sum: ClassVar[float] = 0.5  # Hughes & Sudderth 2016: 0.5 over all topics
     default_beta: ClassVar[float] = 0.1
+    prior_defaults = ("0.5/K", "0.1")
     tracks_bound: ClassVar[bool] = False  # after a pass the table is the sum of the documents' statistics
 
     def __init__(self, shape: Shape, options: Any) -> None:
@@ -60,7 +61,7 @@ class Variational(Engine):
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        return {"phi": TableSpec(row_mass=True)}
+        return {"phi": TableSpec(mass="row")}
 
     @property
     def stats(self) -> Mapping[str, int]:
@@ -134,7 +135,7 @@ class Variational(Engine):
     ) -> tuple[weights.Source, np.ndarray, np.ndarray, np.ndarray]:
         """Source, e, log_scale and alpha (padded) of a visit."""
         width, k = padded(self.shape.topics), self.shape.topics
-        base, index, scale = rows["phi"]
+        base, index, scale = rows["phi"][:3]
         beta = float(params["beta"][0])
         point = bool(self.options.phi == "point")
         if starting:  # seed topics come in any unit: smooth them by a hundredth of their mean entry
@@ -176,6 +177,11 @@ class Variational(Engine):
             record["restarts_accepted_share"] = float(stats["accepted"][0] / stats["tried"][0])
         return record
 
+    def warnings(self, record: Mapping[str, Any]) -> list[str]:
+        """Where the bound fell: cold starts and the rounding of inner iterations allow small falls."""
+        fall = record.get("bound_fall")
+        return [f"the bound fell by {fall:.3g} in pass {record['pass']}"] if fall else []
+
     def end_pass_rows(
         self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], rows: Iterable[tuple[int, np.ndarray]]
     ) -> dict[str, float]:
@@ -186,12 +192,17 @@ class Variational(Engine):
         """
         if not self.tracks_bound:
             return {}
-        beta, topics = float(params["beta"][0]), self.shape.topics
+        beta, topics, seeds = float(params["beta"][0]), self.shape.topics, self.shape.seeds
         value, totals = float(stats["local_bound"][0]), np.zeros(topics)
-        for _, piece in rows:
+        seeded = np.zeros(len(seeds.weight) if seeds is not None else 0)
+        for first, piece in rows:
+            if seeds is not None:
+                seeds.take(first, piece, seeded)
             value += bounds.rows_bound(piece, 1.0, beta, topics)
             totals += piece[:, :topics].sum(axis=0, dtype=np.float64)
         value += bounds.totals_bound(totals, beta * self.shape.words, topics)
+        if seeds is not None:
+            value += seeds.evidence(seeded, totals, beta, beta * self.shape.words)
         fall = float(params["bound"][0]) - value
         params["bound"][0] = value
         return {"bound": value, "bound_fall": fall} if fall > 0 else {"bound": value}

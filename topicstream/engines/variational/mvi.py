@@ -1,4 +1,4 @@
-"""Memoized sparse-L variational inference (paper 002, section 3.4, after Hughes & Sudderth 2013).
+"""Memoized sparse-L variational inference (Hughes & Sudderth 2016, section 3.4; memoized after their paper of 2013).
 
 Each block keeps its statistics; a visit puts new ones in their place, S += S_new - S_old, and the topics follow at the end
 of the round.  Documents are started cold at each visit.
@@ -35,8 +35,9 @@ class Memoized(Sparse):
 
     Options: ClassVar[Any] = MemoizedOptions
     name = "mvi"
-    cites = "002 (Hughes & Sudderth), section 3.4 and Alg. 2 LSparseStepForDoc"
-    starts = ("documents", "kmeans", "best", "warm")
+    cites = "Hughes & Sudderth 2016, section 3.4 and Alg. 2 LSparseStepForDoc"
+    starts = ("documents", "kmeans", "best", "anchors", "warm", "random")
+    random_topics = True
     tracks_bound: ClassVar[bool] = True
 
     def __init__(self, shape: Shape, options: Any) -> None:
@@ -84,7 +85,7 @@ class Memoized(Sparse):
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        return {"phi": TableSpec(row_mass=True, delta="dense" if self.dense else "sparse")}
+        return {"phi": TableSpec(mass="row", delta="dense" if self.dense else "sparse")}
 
     @property
     def memory(self) -> Mapping[str, ArraySpec]:
@@ -93,8 +94,10 @@ class Memoized(Sparse):
             return {"statistic": ArraySpec("block", "float32", limit=lambda b: b.words * topics)}
 
         return {
-            "ptr": ArraySpec("block", "int32", limit=lambda b: b.words + 1),
-            "topic": ArraySpec("block", "uint16", limit=lambda b: self._most_entries(b) + 1),  # statistics.merge_cells
+            "ptr": ArraySpec("block", "int32", limit=lambda b: b.words + 1, ends=True),
+            "topic": ArraySpec(
+                "block", "uint16", limit=lambda b: self._most_entries(b) + 1, below=topics
+            ),  # statistics.merge_cells
             "value": ArraySpec("block", "float32", limit=self._most_entries),
         }
 

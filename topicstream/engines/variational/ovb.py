@@ -34,16 +34,13 @@ class Stochastic(Variational):
     Options: ClassVar[Any] = StochasticOptions
     order: str = "shuffled"
     start_from: ClassVar[str] = "table"
-    starts = ("documents", "kmeans", "best", "warm")
+    starts = ("documents", "kmeans", "best", "anchors", "warm", "random")
+    random_topics = True
     default_tol: ClassVar[float] = 0.0
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        return {"phi": TableSpec()}
-
-    @property
-    def rule(self) -> Rule:
-        return Rule.BLEND
+        return {"phi": TableSpec(rule=Rule.BLEND)}
 
     def block_cells(self) -> int:
         return 1 << 20
@@ -75,7 +72,7 @@ class OnlineVariationalBayes(Stochastic):
     """``ovb``: dense, without restarts unless asked for."""
 
     name = "ovb"
-    cites = "Hoffman, Blei & Bach 2010, Alg. 2; 000 (Zeng, Liu & Cao), baselines; 002 (Hughes & Sudderth), section 3.4"
+    cites = "Hoffman, Blei & Bach 2010, Alg. 2; Zeng, Liu & Cao 2012, baselines; Hughes & Sudderth 2016, section 3.4"
 
     def process(
         self,

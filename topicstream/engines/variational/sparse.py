@@ -1,4 +1,4 @@
-"""The L-sparse local step (paper 002, Alg. 2 right): at most L topics a cell, chosen among the document's active topics.
+"""The L-sparse local step (Hughes & Sudderth 2016, Alg. 2 right): at most L topics a cell, chosen among the document's active topics.
 
 Symbols as in dense.py.  The first assignment of a cell is its word's own L best topics, found once a block.  Then the
 document's rows are turned into tiles of sixteen cells (tiles.py), which lose the rows of topics that have left whenever a
@@ -31,12 +31,12 @@ from topicstream.engines.variational.dense import (
     log_fit,
     smallest_active,
 )
-from topicstream.engines.variational.rows import LEAST_Z, take_counts
 from topicstream.engines.variational.statistics import FULL_LISTS
-from topicstream.engines.variational.weights import log_weights
+from topicstream.engines.variational.weights import LEAST_Z, log_weights
 from topicstream.kernels import places
 from topicstream.kernels.digamma import digamma, exp, exp_digamma
 from topicstream.kernels.jit import kernel
+from topicstream.kernels.local_step import take_counts
 
 EPSILON = 1e-10  # tokens: less is none
 SURE = 0.5  # psi of a topic that does not leave whatever the largest one's

@@ -19,13 +19,16 @@ from topicstream.errors import TopicsError
 
 @dataclass(frozen=True)
 class SparseOptions(VariationalOptions):
-    """Options of the engines of paper 002."""
+    """Options of the engines of Hughes & Sudderth 2016."""
 
-    sparsity: int = option(8, "topics a word of a document may have, L: 1 is a hard assignment, K is dense", min=1)
+    sparsity: int = option(
+        8, "topics a word of a document may have, L: 1 is a hard assignment, K is dense", min=1, decided=True
+    )
     leave: float = option(
         0.011,
         "a topic leaves a document, for the rest of the visit, when its weight is below this share of the largest "
-        "topic's; 0: with its last token (paper 002)",
+        "topic's, and after the first assignment when it holds less than 1.9 tokens and less than an even share; 0: with its "
+        "last token (Hughes & Sudderth 2016)",
         min=0.0,
         max=1.0,
         advanced=True,

@@ -1,4 +1,4 @@
-"""Stochastic sparse-L variational inference (paper 002, section 3.4; Hoffman, Blei, Wang & Paisley 2013)."""
+"""Stochastic sparse-L variational inference (Hughes & Sudderth 2016, section 3.4; Hoffman, Blei, Wang & Paisley 2013)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.engines.base import BlockShape, Key, Out, SparseDelta, TableSpec, padded
+from topicstream.engines.base import BlockShape, Key, Out, Rule, SparseDelta, TableSpec, padded
 from topicstream.engines.variational import statistics
 from topicstream.engines.variational.ovb import Stochastic, StochasticOptions
 from topicstream.engines.variational.sparsity import Sparse, SparseOptions
@@ -26,7 +26,7 @@ class StochasticSparse(Stochastic, Sparse):
     """``svi``: BLEND, one step a round."""
 
     name = "svi"
-    cites = "002 (Hughes & Sudderth), section 3.4 and Alg. 2 LSparseStepForDoc; Hoffman, Blei, Wang & Paisley 2013"
+    cites = "Hughes & Sudderth 2016, section 3.4 and Alg. 2 LSparseStepForDoc; Hoffman, Blei, Wang & Paisley 2013"
     Options = SparseStochasticOptions
 
     def scratch_bytes(self, block: BlockShape) -> int:
@@ -39,7 +39,7 @@ class StochasticSparse(Stochastic, Sparse):
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        return {"phi": TableSpec(delta="sparse" if self.few else "dense")}
+        return {"phi": TableSpec(delta="sparse" if self.few else "dense", rule=Rule.BLEND)}
 
     def keep_bytes(self, block: BlockShape) -> int:
         most = min(block.cells * self.most, block.words * self.shape.topics)

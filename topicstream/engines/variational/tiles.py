@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.engines.variational.rows import LEAST_Z
+from topicstream.engines.variational.weights import LEAST_Z
 from topicstream.kernels import eight, places, simd, turned
 from topicstream.kernels.gather import highest, root
 from topicstream.kernels.jit import kernel

@@ -1,4 +1,4 @@
-"""Batch variational Bayes: every document's dense local step, then the global step (Blei, Ng & Jordan 2003; papers 000, 002)."""
+"""Batch variational Bayes: every document's dense local step, then the global step (Blei, Ng & Jordan 2003; Zeng, Liu & Cao 2012; Hughes & Sudderth 2016)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.engines.base import Key, Out, Rule
+from topicstream.engines.base import Key, Out, Rule, TableSpec
 from topicstream.engines.variational.family import Variational
 
 
@@ -16,15 +16,17 @@ class VariationalBayes(Variational):
     """``vb``: REPLACE; the tables of a pass are those of the pass before."""
 
     name = "vb"
-    cites = "000 (Zeng, Liu & Cao), eq. 8-10; 002 (Hughes & Sudderth), Alg. 2 DenseStepForDoc; Blei, Ng & Jordan 2003"
-    starts = ("documents", "kmeans", "best", "warm")
-    default_alpha_sum: ClassVar[float] = 2.0  # paper 000: alpha = 2 / K, beta = 0.01
+    cites = "Zeng, Liu & Cao 2012, eq. 8-10; Hughes & Sudderth 2016, Alg. 2 DenseStepForDoc; Blei, Ng & Jordan 2003"
+    starts = ("documents", "kmeans", "best", "anchors", "warm", "random")
+    random_topics = True
+    default_alpha_sum: ClassVar[float] = 2.0  # Zeng, Liu & Cao 2012: alpha = 2 / K, beta = 0.01
     default_beta: ClassVar[float] = 0.01
+    prior_defaults = ("2/K", "0.01")
     tracks_bound: ClassVar[bool] = True
 
     @property
-    def rule(self) -> Rule:
-        return Rule.REPLACE
+    def tables(self) -> Mapping[str, TableSpec]:
+        return {"phi": TableSpec(mass="row", rule=Rule.REPLACE)}
 
     def start(
         self,

@@ -1,9 +1,9 @@
-"""Word weights of a block: exp(E[log phi]) of its words, once per visit (paper 002, eq. 10 and Alg. 2; Hoffman 2010).
+"""Word weights of a block: exp(E[log phi]) of its words, once per visit (Hughes & Sudderth 2016, eq. 10 and Alg. 2; Hoffman 2010).
 
     symbol                                  here
     beta-hat_kw = phi_wk + beta             x = scale * base[index[u], k] + beta
     E[log phi_kw] = psi(beta-hat_kw) - psi(sum_w beta-hat_kw)        (``dirichlet``)
-                  = log(beta-hat_kw) - log(sum_w beta-hat_kw)        (``point``: papers 000, 001)
+                  = log(beta-hat_kw) - log(sum_w beta-hat_kw)        (``point``: Zeng, Liu & Cao 2012; Zeng, Cheung & Liu 2013)
     e[u, k] = exp(E[log phi_kw] - log_scale[u])     rows of e sum to one
 
 A softmax over topics does not see a factor of its word, so each row is scaled by its own: float32 then holds it whatever
@@ -20,6 +20,7 @@ import numpy as np
 from topicstream.kernels.digamma import digamma, exp, exp_digamma32, log
 from topicstream.kernels.jit import fast_kernel, kernel
 
+LEAST_Z = 1e-20  # below this a cell's normaliser is recomputed in logarithms
 LEAST_ROW = 1e-30  # a row of float32 weights whose sum is below this is recomputed in logarithms
 
 

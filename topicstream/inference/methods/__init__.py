@@ -6,24 +6,33 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING
 
-from topicstream.errors import InputError
+from topicstream import plugins
+from topicstream.errors import UsageError
 
 if TYPE_CHECKING:
     from topicstream.inference.method import Method
 
 
+def foreign(name: str) -> bool:
+    """Whether another package has a method of that name."""
+    return name not in names() and name in plugins.entries(plugins.METHODS)
+
+
 def names() -> list[str]:
-    """Every method's name; none of them is loaded."""
-    return sorted(m.name for m in pkgutil.iter_modules(__path__))
+    """The names of our methods; none of them is loaded."""
+    return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__))
 
 
 def find(name: str) -> type[Method]:
     """The method of that name; InputError with the names that there are otherwise."""
     from topicstream.inference.method import Method  # not needed to list the names
 
+    if foreign(name):
+        return plugins.load(plugins.METHODS, name)
     if name not in names():
-        raise InputError(f"--method {name}: choose one of {', '.join(names())}")
-    module = importlib.import_module(f"{__name__}.{name}")
+        known = [*names(), *plugins.entries(plugins.METHODS)]
+        raise UsageError(f"--method {name}: choose one of {', '.join(known)}")
+    module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
     (found,) = (
         value
         for value in vars(module).values()

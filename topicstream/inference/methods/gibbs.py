@@ -1,10 +1,10 @@
-"""Gibbs sampling of new documents (paper 004): each alone, the topics held still (its Gibbs3), or ``joint``, all together,
-adding to the training counts, which stay (its Gibbs2).
+"""Gibbs sampling of new documents (Yao, Mimno and McCallum 2009): each alone, the topics held still, or with
+``own_counts`` adding to the training counts, which stay (their Gibbs3); or ``joint``, all together, adding (their Gibbs2).
 
     p(z_i = k | rest)  ~  (phi_wk + beta) / (lam_k + W beta) * (n_dk + alpha_k)                               alone
-    p(z_i = k | rest)  ~  (phi_wk + m_wk + beta) / (lam_k + m_k + W beta) * (n_dk + alpha_k)                  joint
+    p(z_i = k | rest)  ~  (phi_wk + m_wk + beta) / (lam_k + m_k + W beta) * (n_dk + alpha_k)                  adding
 
-n_dk counts the document's other tokens, m the other tokens of all new documents.  The shares are the mean of
+n_dk counts the document's other tokens, m the other tokens of this document (``own_counts``) or of all (``joint``).  The shares are the mean of
 (n_dk + alpha_k) / (n_d + sum alpha) over ``sweeps`` sweeps after ``burn``.
 
 A document alone draws from a stream keyed by its id and the seed, so the same document gets the same answer whatever its
@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from topicstream.errors import InputError
+from topicstream.errors import InputError, UsageError
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, Rows
 from topicstream.kernels.jit import kernel
@@ -34,7 +34,7 @@ _PRIME = np.uint64(0x100000001B3)
 
 
 @kernel
-def _id_keys(ends, text, keys):
+def id_keys(ends, text, keys):
     """FNV-1a of each id."""
     for d in range(len(keys)):
         h = _BASIS
@@ -44,12 +44,13 @@ def _id_keys(ends, text, keys):
 
 
 @kernel
-def _units(x):
+def units(x):
+    """Tokens of a cell."""
     return np.int64(np.ceil(x))
 
 
 @kernel
-def _draw(p, topics, state):
+def draw(p, topics, state):
     """A topic by its cumulated weights p: float64[K]; -1 where all are zero."""
     if not p[topics - 1] > 0.0:
         return np.int64(-1)
@@ -81,10 +82,10 @@ def alone(indptr, rows, x, base, beta, inverse, alpha, keys, seed, burn, sweeps,
     topics = len(alpha)
     longest, most = 0, 0
     for d in range(len(indptr) - 1):
-        units = 0
+        tokens = 0
         for i in range(indptr[d], indptr[d + 1]):
-            units += _units(x[i])
-        longest, most = max(longest, indptr[d + 1] - indptr[d]), max(most, units)
+            tokens += units(x[i])
+        longest, most = max(longest, indptr[d + 1] - indptr[d]), max(most, tokens)
     word, z = np.empty((longest, topics), np.float32), np.empty(most, np.int32)
     n, mean, p = np.zeros(topics), np.zeros(topics), np.zeros(topics)
     alpha_sum = alpha.sum()
@@ -111,7 +112,7 @@ def alone(indptr, rows, x, base, beta, inverse, alpha, keys, seed, burn, sweeps,
                     for k in range(topics):
                         cumulated += word[i - first, k] * (n[k] + alpha[k])
                         p[k] = cumulated
-                    k = _draw(p, topics, state)
+                    k = draw(p, topics, state)
                     state = step(state)
                     z[at] = k
                     if k >= 0:
@@ -127,20 +128,26 @@ def alone(indptr, rows, x, base, beta, inverse, alpha, keys, seed, burn, sweeps,
 
 
 @kernel
-def together(indptr, rows, x, base, extra, totals, beta, width, alpha, seed, burn, sweeps, shares):
+def together(indptr, rows, x, z, base, extra, totals, beta, width, alpha, seed, key, burn, sweeps, shares):
     """All documents at once -> shares float32[D, K], sums over the sweeps in place.
 
     base: float32[U, K], the rows of the words that occur; extra: float64[U, K] and totals: float64[K] (the sizes of the
-    topics) gain the new tokens; width: W beta.
+    topics) gain the new tokens; width: W beta; key: uint64 of the stream of draws.  z: int32[tokens], the topics of those
+    that have one, which extra and totals hold already; -1: to be drawn.
     """
     topics = len(alpha)
-    units = 0
-    for i in range(indptr[-1]):
-        units += _units(x[i])
-    z = np.empty(units, np.int32)
     n, p = np.zeros((len(indptr) - 1, topics), np.float32), np.zeros(topics)
     shares[:, :] = 0
-    state = stream(seed, 1, 0)
+    state = stream(seed, 1, key)
+    at = 0
+    for d in range(len(indptr) - 1):
+        for i in range(indptr[d], indptr[d + 1]):
+            left = np.float64(x[i])
+            while left > 0.0:
+                if z[at] >= 0:
+                    n[d, z[at]] += min(left, 1.0)
+                at += 1
+                left -= 1.0
     for turn in range(burn + sweeps + 1):
         at = 0
         for d in range(len(indptr) - 1):
@@ -148,6 +155,10 @@ def together(indptr, rows, x, base, extra, totals, beta, width, alpha, seed, bur
                 left, w = np.float64(x[i]), rows[i]
                 while left > 0.0:
                     unit = min(left, 1.0)
+                    if turn == 0 and z[at] >= 0:
+                        at += 1
+                        left -= unit
+                        continue
                     if turn > 0 and z[at] >= 0:
                         was = z[at]
                         n[d, was] = max(n[d, was] - unit, 0.0)
@@ -157,7 +168,7 @@ def together(indptr, rows, x, base, extra, totals, beta, width, alpha, seed, bur
                     for k in range(topics):
                         cumulated += (base[w, k] + extra[w, k] + beta) / (totals[k] + width) * (n[d, k] + alpha[k])
                         p[k] = cumulated
-                    k = _draw(p, topics, state)
+                    k = draw(p, topics, state)
                     state = step(state)
                     z[at] = k
                     if k >= 0:
@@ -181,17 +192,34 @@ def together(indptr, rows, x, base, extra, totals, beta, width, alpha, seed, bur
             shares[d, k] = (shares[d, k] / sweeps + alpha[k]) / (mass / sweeps + alpha_sum)
 
 
+def undrawn(x: np.ndarray) -> np.ndarray:
+    """z of the tokens of cells, before any is drawn."""
+    return np.full(int(np.ceil(x).sum(dtype=np.float64)), -1, np.int32)
+
+
 class Gibbs(Method):
     """Sampled topics: alone by default, ``joint`` for all documents together."""
 
     name: ClassVar[str] = "gibbs"
-    cites: ClassVar[str] = "Yao, Mimno and McCallum 2009 (paper 004), Gibbs3 and Gibbs2"
+    cites: ClassVar[str] = "Yao, Mimno and McCallum 2009, Gibbs3 and Gibbs2"
 
     def __init__(
-        self, rows: Rows, *, sweeps: int = SWEEPS, burn: int = BURN, seed: int = 0, joint: bool = False
+        self,
+        rows: Rows,
+        *,
+        sweeps: int = SWEEPS,
+        burn: int = BURN,
+        seed: int = 0,
+        joint: bool = False,
+        own_counts: bool = False,
     ) -> None:
         if not (sweeps >= 1 and burn >= 0 and seed >= 0):
-            raise InputError(f"--sweeps {sweeps} --burn {burn} --seed {seed}: give at least 1, 0 and 0")
+            raise UsageError(f"--sweeps {sweeps} --burn {burn} --seed {seed}: give at least 1, 0 and 0")
+        if joint and own_counts:
+            raise InputError(
+                "--joint counts the tokens of all new documents, --own-counts those of each: leave one out"
+            )
+        self.own_counts = bool(own_counts)
         self.rows, self.sweeps, self.burn, self.seed, self.joint = rows, int(sweeps), int(burn), int(seed), bool(joint)
         self.needs_all = self.joint
         norms = np.asarray(rows.model.totals, np.float64) + rows.model.n_words * rows.beta
@@ -214,6 +242,7 @@ class Gibbs(Method):
             indptr,
             rows.astype(np.int64),
             x,
+            undrawn(x),
             base,
             np.zeros((len(words), topics)),
             np.array(self.rows.model.totals, np.float64),
@@ -221,6 +250,7 @@ class Gibbs(Method):
             self.rows.model.n_words * self.rows.beta,
             self.rows.alpha64,
             self.seed,
+            np.uint64(0),
             self.burn,
             self.sweeps,
             shares,
@@ -238,7 +268,11 @@ class Gibbs(Method):
         at, base = self.rows.of(docs)
         ends, text = string_buffers(docs.ids)
         keys = np.empty(len(docs), np.uint64)
-        _id_keys(ends, text, keys)
+        id_keys(ends, text, keys)
+        if self.own_counts:
+            for d in range(len(docs)):
+                self._adding(docs, at, base, d, keys[d], out[d : d + 1])
+            return out
         alone(
             docs.indptr,
             at,
@@ -254,3 +288,27 @@ class Gibbs(Method):
             out,
         )
         return out
+
+    def _adding(
+        self, docs: Documents, at: np.ndarray, base: np.ndarray, d: int, key: np.uint64, out: np.ndarray
+    ) -> None:
+        """One document whose own tokens count in the topics while it is sampled."""
+        cells, r = slice(docs.indptr[d], docs.indptr[d + 1]), self.rows
+        used, rows = np.unique(at[cells], return_inverse=True)
+        together(
+            np.array([0, len(rows)]),
+            rows.astype(np.int64),
+            docs.counts[cells],
+            undrawn(docs.counts[cells]),
+            base[used],
+            np.zeros((len(used), r.topics)),
+            np.array(r.model.totals, np.float64),
+            r.beta,
+            r.model.n_words * r.beta,
+            r.alpha64,
+            self.seed,
+            key,
+            self.burn,
+            self.sweeps,
+            out,
+        )

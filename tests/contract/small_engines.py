@@ -1,0 +1,188 @@
+"""Two small engines for the contract tests: what no engine over words and topics shows.
+
+``linked``   an ADD table over words beside a REPLACE table over documents, gathered along the links; ragged block state.
+``phased``   one pass that adds up words x 7 columns, a rewriting end of the phase, steps on whole tables, then passes.
+
+All numbers are small and whole (or halves), so the dense twins below are exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.engines.base import ArraySpec, Engine, Objective, Options, Phase, Rule, SparseDelta, TableSpec
+from topicstream.tables.spec import DOCUMENTS
+
+COLUMNS = 7
+
+
+def topic_of(word, pass_number, topics):
+    return (word * 3 + pass_number) % topics
+
+
+class Linked(Engine):
+    """phi: every token of word w is in topic (3 w + pass) mod K.  theta of a document: its words' counts by w mod K, and half
+    of what its linked documents had in the pass before.  State: a run of 1 + w mod 3 copies of each cell's topic."""
+
+    name, cites, Options = "linked", "for the contract tests", Options
+    axes = ("links",)
+    starts = ("random",)
+    shown = ("phi", "theta")
+    shown_params = ("last",)
+
+    @property
+    def tables(self):
+        return {
+            "phi": TableSpec(mass="row", delta="sparse"),
+            "theta": TableSpec(rows=DOCUMENTS, reads="links", rule=Rule.REPLACE),
+        }
+
+    @property
+    def memory(self):
+        return {
+            "run": ArraySpec("block", "int32", limit=lambda b: 3 * b.cells + 1),
+            "length": ArraySpec("cell", "uint8"),
+        }
+
+    @property
+    def stats(self):
+        return {"loglik": 1, "tokens": 1, "linked": 1}
+
+    def initial_params(self):
+        return {"alpha": np.full(self.shape.topics, 0.1), "beta": np.array([0.01]), "last": np.zeros(1)}
+
+    def end_pass(self, params, stats, totals):
+        params["last"] += 1
+        return {}
+
+    def keep_bytes(self, block):
+        return 32 * block.cells + 8 * block.words
+
+    def _own(self, block):
+        own = np.zeros((block.n_docs, self.shape.topics))
+        doc = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
+        np.add.at(own, (doc, block.vocab[block.words] % self.shape.topics), block.counts)
+        return own
+
+    def _phi(self, block, key, old, out):
+        words = block.vocab[block.words]
+        new = topic_of(words, key.pass_number, self.shape.topics).astype(np.int32)
+        length = 1 + words % 3
+        out.memory["length"][:] = length
+        out.memory["run"] = np.repeat(new, length)
+        order = np.argsort(block.words, kind="stable")
+        each = np.bincount(block.words, minlength=block.n_words)
+        n = 1 if old is None else 2
+        ptr = np.concatenate(([0], np.cumsum(each * n))).astype(np.int64)
+        topic, value = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.float32)
+        topic[::n], value[::n] = new[order], block.counts[order]
+        if old is not None:
+            topic[1::2], value[1::2] = old[order], -block.counts[order].astype(np.float32)
+        out.delta["phi"] = SparseDelta(ptr, topic, value)
+        out.stats["tokens"][0] = block.tokens
+        out.stats["loglik"][0] = -block.tokens
+
+    def start(self, block, rows, totals, params, key, out):
+        self._phi(block, key, None, out)
+        out.delta["theta"][:] = 0.0
+        out.delta["theta"][:, : self.shape.topics] = self._own(block)
+
+    def process(self, block, rows, totals, memory, params, key, out):
+        ends = np.cumsum(memory["length"].astype(np.int64))
+        assert len(memory["run"]) == (ends[-1] if len(ends) else 0)
+        self._phi(block, key, memory["run"][ends - 1], out)
+        links, theta = block.rows("links"), rows["theta"]
+        delta = out.delta["theta"]
+        delta[:] = 0.0
+        delta[:, : self.shape.topics] = self._own(block)
+        last = theta.base[theta.index]
+        assert len(last) == len(links.ids)
+        for d in range(block.n_docs):
+            for j in links.local[links.indptr[d] : links.indptr[d + 1]]:
+                delta[d] += np.float32(0.5) * last[j]
+        out.stats["linked"][0] = len(links.local)
+
+
+def linked_twin(x, neighbours, topics, passes):
+    """(phi [W, K], theta [D, K]) after so many passes.  x: [D, W]; neighbours: list of lists."""
+    words = np.arange(x.shape[1])
+    phi = np.zeros((x.shape[1], topics))
+    phi[words, topic_of(words, passes, topics)] = x.sum(0)
+    own = np.zeros((len(x), topics))
+    for w in words:
+        own[:, w % topics] += x[:, w]
+    theta = own.copy()
+    for _ in range(passes):
+        theta = np.array(
+            [own[d] + 0.5 * sum((theta[e] for e in neighbours[d]), np.zeros(topics)) for d in range(len(x))]
+        )
+    return phi, theta
+
+
+class Phased(Engine):
+    """sums: one pass adds x(w, d) (d mod 7 = column) up, the end of the phase squares it by ranges; phi begins empty; a pass
+    of steps adds 1 to a fixed table; the last phase puts the squares' row sums in topic w mod K, times the steps."""
+
+    name, cites, Options = "phased", "for the contract tests", Options
+    start_from = "empty"
+    starts = ("random",)
+    objective = Objective("mean square", "squares", "rows")
+
+    @property
+    def tables(self):
+        return {
+            "sums": TableSpec(columns=COLUMNS),
+            "steps": TableSpec(rows=3, columns=2, dtype="float64"),
+            "phi": TableSpec(rule=Rule.REPLACE),
+        }
+
+    @property
+    def phases(self):
+        return (
+            Phase("sum", 1, reads=(), writes=("sums",)),
+            Phase("step", 2, steps=True),
+            Phase("spread", None, reads=("sums", "steps"), writes=("phi",)),
+        )
+
+    @property
+    def stats(self):
+        return {"squares": 1, "rows": 1}
+
+    def initial_params(self):
+        return {"alpha": np.full(self.shape.topics, 0.1), "beta": np.array([0.01]), "ended": np.zeros(1)}
+
+    def process(self, block, rows, totals, memory, params, key, out):
+        if key.phase == "sum":
+            delta = out.delta["sums"]
+            delta[:] = 0.0
+            doc = block.first_doc + np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
+            np.add.at(delta, (block.words, doc % COLUMNS), block.counts)
+            return
+        assert key.phase == "spread" and params["ended"][0] == 1
+        squares = rows["sums"].base[rows["sums"].index].sum(1)
+        times = rows["steps"].base[:, 0].sum()
+        share = np.bincount(block.words, block.counts, block.n_words)
+        delta = out.delta["phi"]
+        delta[:] = 0.0
+        delta[np.arange(block.n_words), block.vocab % self.shape.topics] = share * times
+        out.stats["squares"][0], out.stats["rows"][0] = squares.sum(), block.n_words
+
+    def steps(self, tables, params, key, stats):
+        assert key.phase == "step"
+        tables["steps"].rewrite(
+            lambda first, rows: rows + np.pad(np.ones((len(rows), 2)), ((0, 0), (0, rows.shape[1] - 2)))
+        )
+
+    def end_phase(self, phase, tables, params):
+        if phase.name == "sum":
+            tables["sums"].rewrite(lambda first, rows: rows * rows)
+            params["ended"] += 1
+
+
+def phased_twin(x, topics):
+    """(sums [W, 7] squared, phi [W, K])."""
+    sums = np.stack([x[np.arange(len(x)) % COLUMNS == c].sum(0) for c in range(COLUMNS)], 1)
+    words = np.arange(x.shape[1])
+    phi = np.zeros((x.shape[1], topics))
+    phi[words, words % topics] = x.sum(0) * 6.0  # three rows, two steps
+    return sums**2, phi

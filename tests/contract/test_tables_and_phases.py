@@ -1,0 +1,235 @@
+"""What the core promises beyond words x topics: tables over other axes and with rules of their own, ragged state, phases,
+and visits that run anywhere."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import signal
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import topicstream
+from tests.contract.small_engines import Linked, Phased, linked_twin, phased_twin
+from tests.ingest_tools import write_jsonl
+from tests.planted import draw, store
+from topicstream.corpus.reader import Corpus
+from topicstream.engines import find
+from topicstream.engines.base import SparseDelta
+from topicstream.errors import StoreError
+from topicstream.model.topic_model import TopicModel
+from topicstream.progress import Shown as Progress
+from topicstream.tables.rounds import DenseRound, Round
+from topicstream.tables.spec import Scratch
+from topicstream.training import executor, loop
+from topicstream.training.checkpoint import checkpoints, content_hash, read_checkpoint
+from topicstream.training.loop import Interrupted, train
+
+TOPICS, DOCS = 4, 60
+OURS = {"linked": Linked, "phased": Phased}
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    monkeypatch.setattr(loop, "find", lambda name: OURS.get(name) or find(name))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A store with links, some of them dangling, some to documents set aside."""
+    rng = random.Random(5)
+    documents = [
+        {
+            "id": f"d{i}",
+            "text": " ".join(f"word{rng.randrange(30)}x" for _ in range(rng.randint(0, 40))),
+            "links": [f"d{rng.randrange(DOCS + 10)}" for _ in range(rng.randint(0, 4))],
+        }
+        for i in range(DOCS)
+    ]
+    folder = tmp_path_factory.mktemp("linked")
+    given = {"meta": {"links": "links"}, "min_df": 1, "stopwords": "none", "workers": 1, "heldout": 8}
+    topicstream.ingest(str(write_jsonl(folder / "in.jsonl", documents)), folder / "c.zarr", **given)
+    return folder / "c.zarr"
+
+
+def dense(path):
+    found = Corpus.open(path)
+    rows = found.part()["blocks"]
+    x, neighbours = np.zeros((sum(b["docs"] for b in rows), found.n_words)), []
+    for block in found.blocks(axes=["links"]):
+        for d in range(block.n_docs):
+            cells = slice(block.indptr[d], block.indptr[d + 1])
+            x[block.first_doc + d, block.vocab[block.words[cells]]] = block.counts[cells]
+        links = block.rows("links")
+        neighbours += [links.ids[links.local[a:b]].tolist() for a, b in pairwise(links.indptr)]
+    return x, neighbours
+
+
+def run(path, folder, algo, **given):
+    settings = {
+        "topics": TOPICS,
+        "passes": 3,
+        "tol": 0.0,
+        "block_cells": 60,
+        "round_blocks": 3,
+        "threads": 1,
+        "seed": 1,
+    }
+    return train(path, folder, algo=algo, progress=Progress(-1), **{**settings, **given})
+
+
+def table_of(folder, name, rows, columns, dtype=np.float32):
+    """A dense table out of the last checkpoint."""
+    raw = np.fromfile(checkpoints(folder / "checkpoints")[-1] / f"{name}.rows", dtype)
+    return raw.reshape(rows, -1)[:, :columns]
+
+
+@pytest.mark.parametrize("where", ["memory", "disk"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_two_tables_with_two_rules_and_ragged_state(corpus, tmp_path, where, threads):
+    run(corpus, tmp_path / "m", "linked", tables=where, threads=threads)
+    x, neighbours = dense(corpus)
+    assert sum(map(len, neighbours)) > 20
+    phi, theta = linked_twin(x, neighbours, TOPICS, 3)
+    np.testing.assert_array_equal(table_of(tmp_path / "m", "phi", x.shape[1], TOPICS), phi)
+    np.testing.assert_array_equal(table_of(tmp_path / "m", "theta", len(x), TOPICS), theta)
+
+
+def test_a_model_stores_named_tables(corpus, tmp_path):
+    run(corpus, tmp_path / "m", "linked")
+    x, neighbours = dense(corpus)
+    theta = linked_twin(x, neighbours, TOPICS, 3)[1]
+    model = TopicModel.open(tmp_path / "m")
+    table = model.table("theta")
+    assert (table.n_rows, table.columns, table.axis) == (len(x), TOPICS, "documents")
+    np.testing.assert_array_equal(table.gather(np.arange(len(x))[::-1]), theta[::-1])
+    np.testing.assert_allclose(table.totals, theta.sum(0))
+    np.testing.assert_array_equal(model.table("last").gather(np.arange(1)), [[3.0]])
+    with pytest.raises(StoreError, match="has no table of authors; it has last, theta"):
+        model.table("authors")
+    run(corpus, tmp_path / "m", "linked", passes=5)  # a save over an older one takes the other names and drops the old
+    again = TopicModel.open(tmp_path / "m")
+    np.testing.assert_array_equal(
+        again.table("theta").gather(np.arange(len(x))), linked_twin(x, neighbours, TOPICS, 5)[1]
+    )
+    assert sorted(p.name for p in (tmp_path / "m").glob("table-*")) == ["table-last-2", "table-theta-2"]
+    chunk = next((tmp_path / "m" / "table-theta-2").glob("c/*/0"))
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
+    with pytest.raises(StoreError, match="checksum"):
+        again.table("theta").gather(np.arange(3))
+
+
+@pytest.mark.parametrize("where", ["memory", "disk"])
+def test_phases_with_a_rewriting_end_and_steps(corpus, tmp_path, where):
+    made = run(corpus, tmp_path / "m", "phased", passes=5, tables=where, threads=2)
+    x, _ = dense(corpus)
+    sums, phi = phased_twin(x, TOPICS)
+    np.testing.assert_array_equal(table_of(tmp_path / "m", "sums", x.shape[1], 7), sums)
+    np.testing.assert_array_equal(table_of(tmp_path / "m", "phi", x.shape[1], TOPICS), phi)
+    assert table_of(tmp_path / "m", "steps", 3, 2, np.float64).tolist() == [[2.0, 2.0]] * 3
+    assert made.last["phase"] == "spread" and made.last["running_perplexity"] is None
+    assert made.last["objective"]["mean square"] > 0
+
+
+@pytest.mark.parametrize("algo", ["linked", "phased"])
+@pytest.mark.parametrize("stop", [1, 4, 9, 13])
+def test_a_stop_anywhere_ends_in_the_same_bits(algo, stop, corpus, tmp_path, monkeypatch):
+    run(corpus, tmp_path / "whole", algo, passes=5)
+    from topicstream.training import passes
+
+    enter, rounds = passes.PassRunner._apply, 0
+
+    def stopping(self, *a):
+        nonlocal rounds
+        enter(self, *a)
+        rounds += 1
+        if rounds == stop:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(passes.PassRunner, "_apply", stopping)
+    with pytest.raises(Interrupted):
+        run(corpus, tmp_path / "cut", algo, passes=5, tables="disk")
+    monkeypatch.setattr(passes.PassRunner, "_apply", enter)
+    run(corpus, tmp_path / "cut", algo, passes=5)
+    assert content_hash(tmp_path / "cut") == content_hash(tmp_path / "whole")
+
+
+def test_checkpoints_stand_between_phases(corpus, tmp_path):
+    run(corpus, tmp_path / "steps", "phased", passes=1)
+    state = read_checkpoint(checkpoints(tmp_path / "steps" / "checkpoints")[-1])
+    assert state.passes == 1 and state.arrays["param.ended"][0] == 1  # the phase has ended before the checkpoint
+    run(corpus, tmp_path / "steps", "phased", passes=5)
+    run(corpus, tmp_path / "whole", "phased", passes=5)
+    assert content_hash(tmp_path / "steps") == content_hash(tmp_path / "whole")
+
+
+def visit_in_a_child(real):
+    """``visit`` in another process, which sends back what it has made: whatever else it did is lost."""
+
+    def visit(engine, block, rows, totals, state, params, key, lease):
+        receive, send = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(receive)
+            made = real(engine, block, rows, totals, state, params, key, lease)
+            with os.fdopen(send, "wb") as f:
+                f.write(pickle.dumps(made))
+            os._exit(0)
+        os.close(send)
+        with os.fdopen(receive, "rb") as f:
+            deltas, memory, stats = pickle.loads(f.read())
+        assert os.waitpid(child, 0)[1] == 0
+        for name, delta in deltas.items():
+            if name in lease.delta:
+                lease.delta[name][:] = delta
+            else:
+                lease.delta[name] = delta
+        return lease.delta, memory, stats
+
+    return visit
+
+
+def apply_by_owners(real):
+    """Deltas enter in three shares of the rows, each as its owner would enter it."""
+
+    def apply(self, name, target, factor, hold):
+        deltas: Round = self._rounds[name]
+        edges = getattr(target, "edges", None)
+        if edges is None:
+            return real(self, name, target, factor, hold)
+        cuts = edges[np.linspace(0, len(edges) - 1, 4).astype(int)]
+        for low, high in pairwise(cuts):
+            share = target.new_round(len(deltas.ids()), target.n_rows, None)
+            for i, ids in enumerate(deltas.ids()):
+                a, b = np.searchsorted(ids, [low, high])
+                mine = ids[a:b].copy()
+                if isinstance(deltas, DenseRound):
+                    room = share.slot(i, mine, Scratch())
+                    room[:] = deltas.arena[i, a:b]
+                    share.put(i, mine, room)
+                else:
+                    d = deltas.deltas()[i][1]
+                    e, f = int(d.ptr[a]), int(d.ptr[b])
+                    share.put(i, mine, SparseDelta(d.ptr[a : b + 1] - e, d.topic[e:f].copy(), d.value[e:f].copy()))
+            target.apply(share, factor, hold)
+        deltas.clear()
+        return None
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    "algo", ["linked", "phased", "atbp", "sparse-bp", "gs", "sparselda", "stbp", "mvi", "ovb", "bp", "anchors", "fdm"]
+)
+def test_visits_in_other_processes_and_rows_with_owners_give_the_same_bits(algo, corpus, tmp_path, monkeypatch):
+    if algo not in OURS:
+        _, indptr, words, counts = draw(docs=120, words=60, topics=3, length=40, seed=3)
+        corpus = store(tmp_path / "c.zarr", indptr, words, counts, 60)
+    run(corpus, tmp_path / "here", algo, block_cells=600)
+    monkeypatch.setattr(executor, "visit", visit_in_a_child(executor.visit))
+    monkeypatch.setattr(executor.Threads, "apply", apply_by_owners(executor.Threads.apply))
+    run(corpus, tmp_path / "there", algo, block_cells=600)
+    assert content_hash(tmp_path / "there") == content_hash(tmp_path / "here")

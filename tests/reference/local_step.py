@@ -1,0 +1,26 @@
+"""The local step of a document, plainly, in float64: the twin of kernels/local_step.py."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import digamma
+
+
+def local_step(x, own, alpha, tol, inner, dirichlet=False):
+    """x: [m] counts; own: [m, K] topic weights of the words -> (theta [K], inner iterations)."""
+    topics, n, t = own.shape[1], np.zeros(own.shape[1]), np.ones(own.shape[1])
+    made, change = 0, np.inf
+    while made < inner and change > tol * x.sum():
+        made += 1
+        z = own @ t
+        said = z > 0
+        new = t * ((x[said] / z[said]) @ own[said])
+        change, n = np.abs(new - n).sum(), new
+        if dirichlet:
+            with np.errstate(divide="ignore"):
+                e = digamma(n + alpha)
+            t = np.exp(e - e.max())
+        else:
+            t = n + alpha
+    mass = n.sum() + alpha.sum()
+    return ((n + alpha) / mass if mass > 0 else np.full(topics, 1 / topics)), made

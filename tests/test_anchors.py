@@ -1,0 +1,305 @@
+"""Anchor words: streamed products against the dense matrix, the word problems against another solver, planted anchors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+from tests.listening import Listening
+from tests.planted import store
+from tests.reference.dense_anchors import anchors_of, cooccurrence, topics_of
+from topicstream.corpus.reader import Corpus
+from topicstream.engines.moments import cooccurrence as co
+from topicstream.engines.moments import picking
+from topicstream.engines.moments.anchors import PROJECTION, apart_of, dirichlet_of
+from topicstream.engines.moments.simplex import simplex_weights
+from topicstream.errors import DoesNotFit, InputError, TopicsError
+from topicstream.evaluation.evaluate import evaluate
+from topicstream.model.topic_model import TopicModel
+from topicstream.progress import Shown as Progress
+from topicstream.reporting.show import lines, show
+from topicstream.retraining.update import train_on
+from topicstream.training.checkpoint import checkpoints, content_hash
+from topicstream.training.loop import train
+
+KOS = Path(__file__).parents[2] / "shared/data/kos/docword.txt.gz"
+
+
+def dense(path):
+    """Counts float64[D, W] of the training documents."""
+    corpus = Corpus.open(path)
+    x = np.zeros((sum(b["docs"] for b in corpus.part()["blocks"]), corpus.n_words))
+    for block in corpus.blocks():
+        doc = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
+        x[block.first_doc + doc, block.vocab[block.words]] = block.counts
+    return x
+
+
+def planted(path, seed, words=150, topics=6, docs=800):
+    """Topics each with a word of its own; documents of 0 and 1 words among them, and a word that stands twice."""
+    rng = np.random.default_rng(seed)
+    phi = rng.dirichlet(np.full(words, 0.1), topics)
+    phi[:, :topics] = 0.0
+    phi[np.arange(topics), np.arange(topics)] = 0.1
+    phi[:, -1] = phi[:, -2]  # the same word under two names
+    phi /= phi.sum(1, keepdims=True)
+    indptr, ids, counts = [0], [], []
+    for d in range(docs):
+        length = d if d < 3 else rng.poisson(40)
+        drawn = rng.multinomial(length, rng.dirichlet(np.full(topics, 0.3)) @ phi)
+        ids.append(np.flatnonzero(drawn))
+        counts.append(drawn[ids[-1]])
+        indptr.append(indptr[-1] + len(ids[-1]))
+    every = np.concatenate(ids).astype(np.int32), np.concatenate(counts)
+    return phi, store(path, np.array(indptr), *every, words)
+
+
+def run(corpus, model, topics, **given):
+    told = Listening()
+    settings = {"topics": topics, "threads": 1, "seed": 1, "progress": told}
+    train(corpus, model, algo="anchors", **{**settings, **given})
+    return TopicModel.open(model), told.said
+
+
+def shown_param(model, name):
+    return model.table(name).gather(np.arange(1))[0]
+
+
+def table_of(folder, name, columns, dtype):
+    raw = np.fromfile(checkpoints(folder / "checkpoints")[-1] / f"{name}.rows", dtype)
+    return raw.reshape(-1, -(-columns // 16) * 16)[:, :columns]
+
+
+def check_against_dense(path, folder, topics, every=1, **given):
+    """Streamed sums are the dense products, the anchors those of the same rows, the topics those of another solver."""
+    model, _ = run(path, folder, topics, **given)
+    x = dense(path)
+    m, words = cooccurrence(x), x.shape[1]
+    n = int((x.sum(1) >= 2).sum())
+    column, sign = (
+        np.empty((words, PROJECTION // co.SIGNS), np.int32),
+        np.empty((words, PROJECTION // co.SIGNS), np.float32),
+    )
+    co.signs(1, np.arange(words, dtype=np.int32), column, sign)
+    signs = np.zeros((words, PROJECTION))
+    signs[np.arange(words)[:, None], column] = sign
+    got = table_of(folder, "projected", PROJECTION + 2, np.float32)
+    scale = np.abs(m @ signs).max()
+    np.testing.assert_allclose(got[:, :PROJECTION] / n, m @ signs, atol=1e-5 * scale)
+    np.testing.assert_allclose(got[:, PROJECTION] / n, m.sum(1), rtol=1e-5)
+    assert (got[:, PROJECTION + 1] == (x[x.sum(1) >= 2] > 0).sum(0)).all()
+
+    anchors = shown_param(model, "anchors").astype(int)
+    p = got[:, PROJECTION].astype(float)
+    rows = np.divide(got[:, :PROJECTION], p[:, None], out=np.zeros((words, PROJECTION)), where=p[:, None] > 0)
+    least = max(2, min(max(50, 0.005 * n), 0.05 * n))
+    candidates = np.flatnonzero(got[:, PROJECTION + 1] >= int(least))
+    assert anchors.tolist() == anchors_of(rows, candidates, topics).tolist()
+
+    some = np.unique(np.append(np.arange(0, words, every), anchors))
+    mine = model.rows(np.arange(words)).astype(float)
+    theirs = topics_of(m, anchors, some)
+    joint = np.where(theirs.sum(1, keepdims=True) > 0, m.sum(1)[some, None] * theirs, 0.0)
+    sizes = mine.sum(0) / mine.sum()
+    np.testing.assert_allclose(mine[some] / mine.sum(0), joint / sizes, atol=1e-6)
+
+
+def test_streamed_sums_and_topics_are_those_of_the_dense_matrix(tmp_path):
+    _, path = planted(tmp_path / "c.zarr", 0)
+    check_against_dense(path, tmp_path / "m", 6, block_cells=2000, round_blocks=2)
+
+
+@pytest.mark.skipif(not KOS.exists(), reason="data not there")
+def test_the_same_on_kos(tmp_path):
+    import topicstream
+
+    topicstream.ingest(str(KOS), tmp_path / "c.zarr", stopwords="none", workers=1)
+    check_against_dense(tmp_path / "c.zarr", tmp_path / "m", 30, every=200)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_planted_anchors_are_found(seed, tmp_path):
+    phi, path = planted(tmp_path / "c.zarr", seed, docs=3000)
+    model, said = run(path, tmp_path / "m", 6)
+    owner = phi[:, shown_param(model, "anchors").astype(int)]
+    owner = owner / owner.sum(0)
+    assert owner.max(0).min() > 0.85 and sorted(owner.argmax(0)) == list(
+        range(6)
+    )  # each of another topic, nearly its own
+    learned = model.rows(np.arange(model.n_words)).astype(float)
+    learned = (learned / learned.sum(0)).T
+    cost = np.abs(phi[:, None] - learned[None]).sum(2)
+    assert cost[linear_sum_assignment(cost)].max() < 0.25
+    assert 0.6 < model.alpha.sum() / (6 * 0.3) < 1.6  # the documents' own Dirichlet
+    assert any("each chosen at a distance of" in line for line in said)
+    assert not any("warning" in line for line in said)
+
+
+def test_more_topics_than_the_rank_are_told(tmp_path):
+    rng = np.random.default_rng(1)
+    phi = rng.dirichlet(np.full(60, 0.2), 2)
+    x = np.array([rng.multinomial(4000, phi[d % 2]) for d in range(120)])
+    indptr = np.append(0, np.cumsum((x > 0).sum(1)))
+    path = store(tmp_path / "c.zarr", indptr, np.nonzero(x)[1].astype(np.int32), x[x > 0], 60)
+    model, said = run(path, tmp_path / "m", 8)
+    assert any("they are noise" in line for line in said)
+    assert model.totals.sum() == pytest.approx(x.sum(), rel=1e-5)
+
+
+def test_identical_rows_leave_the_weights_sound():
+    rng = np.random.default_rng(0)
+    rows = rng.dirichlet(np.ones(30), 5)
+    rows[4] = rows[3]
+    target = rng.dirichlet(np.ones(30), 50)
+    c = np.empty((50, 5))
+    none = np.full(50, -1)
+    assert simplex_weights(rows @ rows.T, target @ rows.T, none, c) == 0
+    assert c.min() >= 0 and np.allclose(c.sum(1), 1)
+    best = np.empty((50, 4))
+    simplex_weights(rows[:4] @ rows[:4].T, target @ rows[:4].T, none, best)
+    assert np.allclose(c @ rows, best @ rows[:4])
+
+
+def test_alpha_of_exact_moments():
+    alpha = np.array([0.2, 0.5, 0.1])
+    total = alpha.sum()
+    second = (np.outer(alpha, alpha) + np.diag(alpha)) / (total * (total + 1))
+    sizes = alpha / total
+    np.testing.assert_allclose(dirichlet_of(apart_of(second / np.outer(sizes, sizes), sizes, 1.0), sizes), alpha)
+
+
+def test_too_few_candidates_and_too_short_documents(tmp_path):
+    _, path = planted(tmp_path / "c.zarr", 0)
+    with pytest.raises(InputError, match="only 0 words are in 10,000 documents or more"):
+        run(path, tmp_path / "m", 6, options={"min_docs": 10_000})
+    short = store(tmp_path / "s.zarr", np.arange(6), np.arange(5, dtype=np.int32), np.ones(5, np.int64), 5)
+    with pytest.raises(InputError, match="no document has two words"):
+        run(short, tmp_path / "s", 2)
+
+
+def test_out_of_time_is_no_model(tmp_path):
+    _, path = planted(tmp_path / "c.zarr", 0)
+    with pytest.raises(TopicsError, match="Run the same command again"):
+        run(path, tmp_path / "m", 6, max_time=0.0)
+    assert not (tmp_path / "m" / "manifest.json").exists()
+    model, _ = run(path, tmp_path / "m", 6)
+    assert model.totals.sum() > 0
+
+
+def test_show_names_the_anchors_and_update_says_what_to_do(tmp_path):
+    _, path = planted(tmp_path / "c.zarr", 0)
+    model, _ = run(path, tmp_path / "m", 6)
+    result = show(tmp_path / "m", path, words=3)
+    assert {w for e in result["topics"] for w in e["anchors"]} == {
+        model.words[int(w)].as_py() for w in shown_param(model, "anchors")
+    }
+    assert all(f"[{e['anchors'][0]}]" in line for e, line in zip(result["topics"], lines(result), strict=True))
+    with pytest.raises(TopicsError, match="cannot start from a model; train anew"):
+        train_on(path, tmp_path / "m", tmp_path / "new", progress=Progress(-1))
+
+
+def test_picks_read_rows_from_pieces():
+    rows = np.random.default_rng(2).dirichlet(np.full(8, 0.3), 40)
+
+    def pieces():
+        for at in range(0, 40, 7):
+            yield at, rows[at : at + 7]
+
+    got = picking.pick(pieces, 8, np.ones(40), np.arange(40) % 2 == 0, 6)
+    assert got.anchors.tolist() == anchors_of(rows, np.arange(0, 40, 2), 6).tolist()
+    assert (np.diff(got.distances[1:]) <= 1e-12).all()
+
+
+@pytest.mark.parametrize("algo", ["sparse-bp", "gs", "vb"])
+def test_other_engines_start_from_anchors(algo, tmp_path):
+    phi, path = planted(tmp_path / "c.zarr", 0)
+    hashes = []
+    for threads in (1, 3):
+        settings = {"topics": 6, "passes": 2, "tol": 0.0, "threads": threads, "start": "anchors", "block_cells": 3000}
+        told = Listening()
+        train(path, tmp_path / f"m{threads}", algo=algo, progress=told, **settings)
+        hashes.append(content_hash(tmp_path / f"m{threads}"))
+        assert any("start: 6 anchor words" in line for line in told.said)
+    assert hashes[0] == hashes[1]
+    learned = TopicModel.open(tmp_path / "m1").probabilities(np.arange(150)).T
+    cost = np.abs(phi[:, None] - learned[None]).sum(2)
+    assert cost[linear_sum_assignment(cost)].max() < 0.8  # two passes; another topic lies 1.5 away
+
+
+def test_start_anchors_refuses_real_valued_cells(tmp_path):
+    path = store(
+        tmp_path / "w.zarr", np.array([0, 2, 4]), np.tile(np.arange(2, dtype=np.int32), 2), np.ones(4), 2, weighted=True
+    )
+    with pytest.raises(InputError, match="--start anchors needs whole counts"):
+        train(path, tmp_path / "m", algo="atbp", topics=2, start="anchors", progress=Progress(-1))
+
+
+def test_the_mean_topic_is_judged_and_whole_documents_are_scored(tmp_path):
+    _, path = planted(tmp_path / "c.zarr", 0)
+    run(path, tmp_path / "m", 6)
+    found = evaluate(tmp_path / "m", path, coherent=True, top=5, progress=False)["coherence"]
+    there = dense(path) > 0
+    first = np.argsort(-there.sum(0), kind="stable")[:5]
+    both = there[:, first].T.astype(int) @ there[:, first].astype(int)
+    wanted = np.mean([np.log((both[i, j] + 1) / both[j, j]) for i in range(5) for j in range(i)])
+    assert found["umass_mean_topic"] == pytest.approx(wanted)
+    assert len(found["umass_by_topic"]) == 6
+    with pytest.raises(InputError, match="set aside"):
+        evaluate(tmp_path / "m", path, whole=True, progress=False)
+
+
+def test_recover_kl_is_the_least_divergence_of_whole_rows(tmp_path):
+    _, path = planted(tmp_path / "c.zarr", 0)
+    hashes = []
+    for threads, where in ((1, "memory"), (3, "disk")):
+        folder = tmp_path / f"m{threads}"
+        model, _ = run(path, folder, 6, options={"recover": "kl"}, threads=threads, tables=where, block_cells=3000)
+        hashes.append(content_hash(folder))
+    assert hashes[0] == hashes[1]
+    m = cooccurrence(dense(path))
+    n = int((dense(path).sum(1) >= 2).sum())
+    np.testing.assert_allclose(table_of(folder, "matrix", 150, np.float32) / n, m, atol=1e-9, rtol=1e-5)
+    anchors = shown_param(model, "anchors").astype(int)
+    q = m / np.maximum(m.sum(1, keepdims=True), 1e-300)
+    c = model.rows(np.arange(150)).astype(float)
+    c /= np.maximum(c.sum(1, keepdims=True), 1e-300)
+    for w in np.flatnonzero(m.sum(1) > 0)[::7]:
+        if w in anchors:
+            assert c[w].max() == pytest.approx(1)
+            continue
+        there = (q[anchors].sum(0) > 0) & (q[w] > 0)
+        p = c[w] @ q[anchors]
+        slope = (q[w, there] / q[w, there].sum() / p[there]) @ q[anchors][:, there].T
+        assert slope.max() <= 1 + 1e-4  # no other mixture is nearer: the divergence is convex
+        assert (c[w] * slope).sum() == pytest.approx(1, abs=1e-4)
+
+
+def test_recover_kl_is_refused_where_its_rows_do_not_fit(tmp_path):
+    _, path = planted(tmp_path / "c.zarr", 0)
+    with pytest.raises(DoesNotFit, match="smallest limit that would do"):
+        run(path, tmp_path / "m", 6, options={"recover": "kl"}, mem_limit="20M")
+
+
+def test_the_matrix_is_unbiased_whatever_the_lengths():
+    """Of documents of two to six words the mean of M is mu^T E[theta theta^T] mu (Fisher, Kozdoba & Mannor, eq. 9 and 10)."""
+    rng = np.random.default_rng(4)
+    mu, alpha, docs = rng.dirichlet(np.ones(5), 2), np.array([0.3, 0.7]), 120_000
+    theta, lengths = rng.dirichlet(alpha, docs), rng.integers(0, 7, docs)
+    x = np.stack([rng.multinomial(n, p) for n, p in zip(lengths, theta @ mu, strict=True)])
+    second = (np.outer(alpha, alpha) + np.diag(alpha)) / (alpha.sum() * (alpha.sum() + 1))
+    m = cooccurrence(x)
+    assert m.sum() == pytest.approx(1)
+    np.testing.assert_allclose(m, mu.T @ second @ mu, atol=4 * 0.5 / np.sqrt(docs))
+
+
+def test_the_order_of_documents_moves_last_digits_only(tmp_path):
+    _, path = planted(tmp_path / "c.zarr", 0)
+    x = dense(path)[np.random.default_rng(0).permutation(800)].astype(np.int64)
+    indptr = np.append(0, np.cumsum((x > 0).sum(1)))
+    other = store(tmp_path / "p.zarr", indptr, np.nonzero(x)[1].astype(np.int32), x[x > 0], 150)
+    one, two = (run(p, tmp_path / f"m{i}", 6, block_cells=4000)[0] for i, p in enumerate((path, other)))
+    assert shown_param(one, "anchors").tolist() == shown_param(two, "anchors").tolist()
+    np.testing.assert_allclose(*(m.probabilities(np.arange(150)) for m in (one, two)), atol=1e-6)

@@ -1,0 +1,221 @@
+"""What is asked of an author-topic model: who writes on a topic, topics of an author, experts, perplexity, inference, updates."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import topicstream
+from tests.ingest_tools import write_jsonl
+from topicstream.cli.main import run
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError, StoreError
+from topicstream.evaluation.authors import author_perplexity, mixtures
+from topicstream.evaluation.completion import halves
+from topicstream.evaluation.keys import document_keys, word_keys
+from topicstream.inference.infer import infer
+from topicstream.model.topic_model import TopicModel
+from topicstream.progress import Shown as Progress
+from topicstream.reporting.authors import author, experts, top_authors
+from topicstream.training.loop import train
+
+TOPICS = 3
+WORDS = [[f"{name}{chr(97 + i)}" for i in range(12)] for name in ("sea", "sky", "land")]
+AUTHORS = {f"{name} {i}": k for k, name in enumerate(("Ahab", "Amelia", "Gaia")) for i in range(4)}
+PLAIN = {"min_df": 1, "max_df": 1.0, "stopwords": "none", "workers": 1}
+QUIET = {"threads": 1, "progress": Progress(-1)}
+
+
+def documents(n, seed, first=0, more=()):
+    """Each author writes on one topic; a document has one or two authors, one in ten has none."""
+    rng = np.random.default_rng(seed)
+    names, found = [*AUTHORS, *more], []
+    for i in range(first, first + n):
+        who = rng.choice(names, rng.integers(1, 3), replace=False).tolist()
+        kinds = [AUTHORS.get(a, 0) for a in who]
+        text = [
+            WORDS[rng.choice(kinds)][rng.integers(12)] if rng.random() < 0.9 else WORDS[rng.integers(3)][0]
+            for _ in range(40)
+        ]
+        found.append({"id": f"d{i}", "text": " ".join(text), "authors": who if i % 10 else []})
+    return found
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A store with a part set aside, and a model of it."""
+    folder = tmp_path_factory.mktemp("authors")
+    source = write_jsonl(folder / "in.jsonl", documents(200, 1))
+    topicstream.ingest(str(source), folder / "c.zarr", meta={"authors": "authors"}, **PLAIN, heldout=40)
+    runs = []
+    for seed in range(3):  # of three starts the one of the lowest training perplexity
+        done = train(
+            folder / "c.zarr", folder / f"m{seed}", algo="atm", topics=TOPICS, passes=40, tol=0, seed=seed, **QUIET
+        )
+        runs.append((done.last["running_perplexity"], folder / f"m{seed}"))
+    return folder / "c.zarr", min(runs)[1]
+
+
+def kind_of(words):
+    return {"sea": 0, "sky": 1, "lan": 2}[words[0][:3]]
+
+
+def test_the_authors_of_a_topic(made):
+    result = top_authors(made[1], n=4)
+    assert result["authors"] == len(AUTHORS)
+    assert sum(t["share"] for t in result["topics"]) == pytest.approx(1.0)
+    for topic in result["topics"]:
+        kind = kind_of(topic["words"])
+        assert {AUTHORS[a["author"]] for a in topic["authors"]} == {kind}
+        tokens = [a["tokens"] for a in topic["authors"]]
+        assert tokens == sorted(tokens, reverse=True) and min(a["share"] for a in topic["authors"]) > 0.5
+    assert [t["topic"] for t in top_authors(made[1], topics=[2, 0])["topics"]] == [2, 0]
+
+
+def test_the_topics_of_an_author_and_the_nearest(made):
+    found = author(made[1], "Ahab 2", n=3)
+    assert kind_of(found["topics"][0]["words"]) == 0 and found["topics"][0]["share"] > 0.5
+    assert {AUTHORS[a["author"]] for a in found["nearest"]} == {0}
+    assert "Ahab 2" not in [a["author"] for a in found["nearest"]]
+    with pytest.raises(InputError, match="no such author; did you mean Ahab"):
+        author(made[1], "ahab")
+
+
+def test_who_knows_about_a_text(made):
+    found = experts(made[1], "skya skyb skyc skyd unheard", n=4)
+    assert {AUTHORS[a["author"]] for a in found["experts"]} == {1}
+    assert found["oov_rate"] == pytest.approx(0.2)
+    model = TopicModel.open(made[1])
+    counts = model.table("authors").gather(np.arange(len(AUTHORS))).astype(np.float64)
+    counts += 100 * counts.sum(0) / counts.sum()  # an author of few words is not sure to know anything
+    theta = counts / counts.sum(1, keepdims=True)
+    ids = model.vocabulary.find(np.array(["skya", "skyb", "skyc", "skyd"]).tolist())
+    wanted = np.exp(-np.log(theta @ model.probabilities(ids).T).mean(1))
+    assert found["experts"][0]["perplexity"] == pytest.approx(wanted.min(), rel=1e-5)
+    with pytest.raises(InputError, match="no word that the model knows"):
+        experts(made[1], "unheard")
+
+
+def dense_perplexity(model, corpus, split, known, sweeps):
+    """Author perplexity in a few dense lines."""
+    phi = model.probabilities(np.arange(model.n_words))
+    named, names = corpus.axes["authors"].size, model.table("authors").names.to_pylist()
+    keys, hashes, pieces = document_keys(corpus, True), word_keys(corpus), []
+    for block in corpus.blocks(heldout=True, axes=["authors"]):
+        at = block.vocab.astype(np.int64)
+        seen, rest, _, _ = halves(block, at, keys[block.first_doc :][: block.n_docs], hashes[block.vocab], split)
+        who = block.rows("authors")
+        for d in range(block.n_docs):
+            own = who.ids[who.local[who.indptr[d] : who.indptr[d + 1]]]
+            cells = [
+                (h.rows[h.indptr[d] : h.indptr[d + 1]], h.counts[h.indptr[d] : h.indptr[d + 1]]) for h in (seen, rest)
+            ]
+            pieces.append((own if len(own) else np.array([named + block.first_doc + d]), *cells))
+    size = named + 1000
+    theta, trained = np.full((size, model.n_topics), 1 / model.n_topics), np.zeros(size, bool)
+    if known:
+        found, tokens = mixtures(model, np.arange(len(names)))
+        for name, row, n in zip(names, found, tokens):
+            at = corpus.axes["authors"].names().to_pylist().index(name)
+            if n > 0:
+                theta[at], trained[at] = row, True
+    for _ in range(sweeps):
+        gained = np.zeros_like(theta)
+        for who, (words, x), _ in pieces:
+            p = theta[who][:, None, :] * phi[words][None]
+            np.add.at(gained, who, (p / p.sum((0, 2))[None, :, None] * x[None, :, None]).sum(1))
+        new = gained + model.alpha
+        theta = np.where(trained[:, None], theta, new / new.sum(1, keepdims=True))
+    loglik = tokens = 0.0
+    for who, (words, x), (scored, y) in pieces:
+        p = theta[who][:, None, :] * phi[words][None]
+        share = (p.sum(2) / p.sum((0, 2)) * x).sum(1) / max(x.sum(), 1e-9)
+        if len(scored):
+            loglik += y @ np.log(phi[scored] @ (share @ theta[who]))
+            tokens += y.sum()
+    return float(np.exp(-loglik / tokens))
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_author_perplexity_is_the_dense_one(made, known):
+    model, corpus = TopicModel.open(made[1]), Corpus.open(made[0])
+    found = author_perplexity(model, corpus, split=0.8, known=known, tol=0.0, inner=12)
+    assert found.perplexity == pytest.approx(dense_perplexity(model, corpus, 0.8, known, 12), rel=1e-5)
+    assert found.sweeps <= 12 and (found.known > 8) == known
+    assert author_perplexity(model, corpus, split=0.8, known=known, tol=0.0, inner=12, threads=3) == found
+    streamed = TopicModel.open(made[1], memory_limit=0)
+    assert author_perplexity(streamed, corpus, split=0.8, known=known, tol=0.0, inner=12) == found
+
+
+def test_eval_prints_both_perplexities(made, capsys):
+    result = topicstream.evaluate(made[1], made[0], heldout=True, authors="known", threads=1)
+    assert result["authors"]["perplexity"] < 40 and "folded in" in result["authors"]["measured"]
+    assert "as training left them" in result["authors_known"]["measured"]
+    plain = train(made[0], made[1].parent / "bp", algo="bp", topics=TOPICS, passes=2, **QUIET).model
+    assert "authors" not in topicstream.evaluate(plain, made[0], heldout=True, threads=1)
+    with pytest.raises(StoreError, match="no table of authors"):
+        topicstream.evaluate(plain, made[0], heldout=True, authors="folded", threads=1)
+    with pytest.raises(InputError, match="--authors goes with --heldout"):
+        topicstream.evaluate(made[1], made[0], training=True, authors="known", threads=1)
+
+
+def test_topics_of_documents_by_their_authors(made):
+    given = [
+        {"id": "a", "text": "seaa skya landa", "authors": ["Ahab 1"]},
+        {"id": "b", "text": "seaa skya landa", "authors": ["Amelia 1", "nobody"]},
+        {"id": "c", "text": "seaa skya landa", "authors": []},
+        {"id": "d", "text": "", "authors": ["Gaia 0"]},
+    ]
+    found = infer(made[1], given, method="authors", threads=1).to_pylist()
+    plain = infer(made[1], given, threads=1).to_pylist()
+    model, table = TopicModel.open(made[1]), TopicModel.open(made[1]).table("authors")
+    phi = model.probabilities(model.vocabulary.find(["seaa", "skya", "landa"]))
+    for row, name in zip(found[:2], ("Ahab 1", "Amelia 1")):
+        theta = mixtures(model, np.array([table.names.to_pylist().index(name)]))[0][0]
+        p = theta * phi
+        wanted = (p / p.sum(1, keepdims=True)).mean(0)
+        np.testing.assert_allclose(np.array(row["shares"])[np.argsort(row["topics"])], wanted, atol=1e-5)
+    assert [r["shares"] for r in found[2:]] == [r["shares"] for r in plain[2:]]
+    assert found[1]["authors"] == ["Amelia 1", "nobody"]
+    store = infer(made[1], Corpus.open(made[0]), method="authors", threads=1).to_pylist()
+    assert len(store) == 200
+    bp = made[1].parent / "bp2"
+    train(made[0], bp, algo="bp", topics=TOPICS, passes=1, **QUIET)
+    with pytest.raises(InputError, match=r"--method authors: .* no table of authors"):
+        infer(bp, given, method="authors")
+
+
+def test_an_update_gives_new_authors_rows(tmp_path):
+    source = write_jsonl(tmp_path / "in.jsonl", documents(120, 2))
+    given = {"meta": {"authors": "authors"}, "heldout": 0, **PLAIN}
+    topicstream.ingest(str(source), tmp_path / "c.zarr", **given)
+    train(tmp_path / "c.zarr", tmp_path / "m", algo="atm", topics=TOPICS, passes=20, tol=0, **QUIET)
+    before = TopicModel.open(tmp_path / "m").table("authors").names.to_pylist()
+    more = write_jsonl(tmp_path / "more.jsonl", documents(60, 3, 120, more=["New 1", "New 2"]))
+    topicstream.ingest(str(more), tmp_path / "c.zarr", append=True, meta={"authors": "authors"}, workers=1)
+    done = topicstream.update(tmp_path / "c.zarr", tmp_path / "m", **QUIET)
+    assert done.how == "carried"
+    table = TopicModel.open(tmp_path / "m").table("authors")
+    names = table.names.to_pylist()
+    assert names[: len(before)] == before and set(names[len(before) :]) == {"New 1", "New 2"}
+    assert (table.gather(np.arange(len(names))).sum(1) > 1).all()
+
+
+def test_the_command_line(made, tmp_path, capsys):
+    def typed(*args):
+        code = run([str(a) for a in args])
+        return code, capsys.readouterr().out
+
+    model = ["--model", made[1]]
+    code, said = typed("show", *model, "--authors", "-n", 2, "-k", 1)
+    assert code == 0 and len(said.splitlines()) == 2
+    assert json.loads(typed("show", *model, "--author", "Gaia 0", "--json")[1])["author"] == "Gaia 0"
+    (tmp_path / "q.txt").write_text("landa landb landc")
+    code, said = typed("show", *model, "--experts", tmp_path / "q.txt", "-n", 3)
+    assert code == 0 and "Gaia" in said
+    assert typed("show", *model, "--authors", "--tree")[0] == 2
+    assert typed("show", *model, "--author", "Nemo")[0] == 3
+    code, said = typed("eval", *model, "--corpus", made[0], "--heldout", "--authors", "known")
+    assert code == 0 and "author perplexity" in said and "of known authors" in said

@@ -1,0 +1,317 @@
+"""The classifier of a model: gradient, optimum, out of core, storage; and the methods of inference that use it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.small_store import planted, store
+from tests.test_infer import ALPHA, BETA, K, W, documents
+from topicstream.errors import InputError, StoreError
+from topicstream.inference.classifier import take, train_classifier
+from topicstream.inference.examples import Examples, Likelihood, temperature
+from topicstream.inference.infer import infer, make
+from topicstream.inference.lbfgs import minimise
+from topicstream.inference.method import Rows
+from topicstream.inference.vectors import Space
+from topicstream.kernels.rng import bits, uniform
+from topicstream.model.classifier import Classifier
+from topicstream.model.topic_model import TopicModel
+from topicstream.ownership import strangers
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A model with a classifier, the store it was learned on, and the counts."""
+    folder = tmp_path_factory.mktemp("classifier")
+    matrix, phi = planted(3, 400, W, K)
+    corpus = store(folder / "c.zarr", matrix[:360], matrix[360:], blocks=2, ids=True)
+    model = TopicModel.from_arrays(np.floor(phi * 3000), [f"word{i}" for i in range(W)], ALPHA, BETA)
+    model.save(folder / "m")
+    facts = train_classifier(folder / "m", corpus, threads=1)
+    return folder, matrix, corpus, facts
+
+
+def examples_of(folder, matrix, theta, blocks=3):
+    made = Examples(folder / "examples.scratch", theta.shape[1])
+    docs = documents(matrix)
+    for part in np.array_split(np.arange(len(matrix)), blocks):
+        made.add(take(docs, part), theta[part].astype(np.float32))
+    return made
+
+
+def plain_loss(weights, matrix, theta, variance):
+    """The penalised loss, densely: weights [W + 1, K], the bias last."""
+    z = matrix @ weights[:-1] + weights[-1]
+    logp = z - np.log(np.exp(z - z.max(1, keepdims=True)).sum(1, keepdims=True)) - z.max(1, keepdims=True)
+    return -(theta * logp).sum() + (weights[:-1] ** 2).sum() / (2 * variance)
+
+
+@pytest.fixture
+def small(tmp_path):
+    rng = np.random.default_rng(0)
+    matrix, theta = rng.integers(0, 3, (40, 12)), rng.dirichlet(np.ones(5), 40)
+    examples = examples_of(tmp_path, matrix, theta)
+    yield examples, matrix, theta, tmp_path
+    examples.close()
+    assert not (tmp_path / "examples.scratch").exists()
+
+
+def test_the_gradient_is_that_of_the_loss_by_finite_differences(small):
+    examples, matrix, theta, _ = small
+    rng = np.random.default_rng(1)
+    at = rng.normal(0, 0.2, (13, 5)).astype(np.float32)
+    space = Space(13, 5)
+    x, g = space.zeros(), space.zeros()
+    x.write(0, at)
+    loss = Likelihood(examples, 0.7)(x, g)
+    assert loss == pytest.approx(plain_loss(at.astype(float), matrix, theta, 0.7), rel=1e-6)
+    for i, j in [(0, 0), (5, 3), (11, 4), (12, 2)]:
+        up, down = at.astype(float), at.astype(float)
+        up[i, j] += 1e-4
+        down[i, j] -= 1e-4
+        slope = (plain_loss(up, matrix, theta, 0.7) - plain_loss(down, matrix, theta, 0.7)) / 2e-4
+        assert g.read(0)[i, j] == pytest.approx(slope, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("slices", [2, 5])
+def test_out_of_core_and_threads_are_the_same(small, slices):
+    examples, _, _, folder = small
+    rng = np.random.default_rng(1)
+    at = rng.normal(0, 0.2, (13, 5)).astype(np.float32)
+    space, on_disk = Space(13, 5), Space(13, 5, slices, folder)
+    x, g, h = space.zeros(), space.zeros(), space.zeros()
+    x.write(0, at)
+    loss = Likelihood(examples, 0.7)(x, g)
+    assert Likelihood(examples, 0.7, threads=3)(x, h) == loss and (h.read(0) == g.read(0)).all()
+    y, there = on_disk.zeros(), on_disk.zeros()
+    for s, (first, last) in enumerate(on_disk.slices):
+        y.write(s, at[:, first:last])
+    assert Likelihood(examples, 0.7)(y, there) == pytest.approx(loss, rel=1e-6)
+    assert np.allclose(np.concatenate(list(there.row_pieces(4))), g.read(0), atol=1e-4)
+    assert y.dot(there) == pytest.approx(x.dot(g), rel=1e-5)
+    first, _ = minimise(Likelihood(examples, 0.7), space, tol=1e-7)
+    second, _ = minimise(Likelihood(examples, 0.7), on_disk, tol=1e-7)
+    assert np.allclose(np.concatenate(list(second.row_pieces(5))), first.read(0), atol=5e-3)
+    on_disk.close()
+    assert [p.name for p in folder.iterdir()] == ["examples.scratch"]
+
+
+def test_the_optimum_is_scikit_learns(tmp_path):
+    linear = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(2)
+    matrix, labels = rng.integers(0, 4, (80, 15)), rng.integers(0, 4, 80)
+    labels = np.where(matrix[:, 0] > 2, 0, labels)
+    examples = examples_of(tmp_path, matrix, np.eye(4)[labels])
+    weights, found = minimise(Likelihood(examples, 2.0), Space(16, 4), tol=1e-9, passes=500)
+    examples.close()
+    peer = linear.LogisticRegression(C=2.0, tol=1e-10, max_iter=5000).fit(matrix, labels)
+    least = plain_loss(np.vstack([peer.coef_.T, peer.intercept_]), matrix, np.eye(4)[labels], 2.0)
+    assert found.converged and found.value == pytest.approx(least, rel=1e-5)
+    assert np.abs(weights.read(0)[:-1] - peer.coef_.T).max() < 0.01
+
+
+def test_the_temperature_is_the_one_that_made_the_labels():
+    rng = np.random.default_rng(4)
+    logits = rng.normal(0, 2, (200, 6))
+    for wanted in (0.8, 1.0, 1.7):
+        z = np.exp(logits / wanted)
+        assert temperature(logits, z / z.sum(1, keepdims=True)) == pytest.approx(wanted, rel=1e-3)
+
+
+def test_training_is_deterministic_and_leaves_nothing(made, tmp_path):
+    folder, _, corpus, facts = made
+    assert facts["documents"] == 342 and facts["converged"] and 0.2 < facts["temperature"] < 5
+    shutil.copytree(folder / "m", tmp_path / "m")
+    again = train_classifier(tmp_path / "m", corpus, threads=2)
+    assert {k: v for k, v in again.items() if k not in ("seconds", "model")} == {
+        k: v for k, v in facts.items() if k not in ("seconds", "model")
+    }
+    a, b = (Classifier.open(TopicModel.open(p / "m")) for p in (folder, tmp_path))
+    a.load(), b.load()
+    assert (a.weights == b.weights).all() and (a.bias == b.bias).all()
+    names = {p.name for p in (tmp_path / "m").iterdir()}
+    assert "work" not in names and len({"classifier", "classifier-2"} & names) == 1
+    assert not list(strangers(tmp_path / "m", "model"))
+    small = train_classifier(tmp_path / "m", corpus, documents=50)
+    assert small["documents"] == 43  # every eighth of 360, less those set aside
+
+
+def test_what_a_killed_run_left_is_removed_and_info_tells_of_the_classifier(made, tmp_path):
+    from topicstream.ownership import claim
+    from topicstream.reporting.model_info import describe, lines
+
+    folder, _, corpus, facts = made
+    shutil.copytree(folder / "m", tmp_path / "m")
+    claim(tmp_path / "m" / "work", "work")
+    for name in ("vector-77.scratch", "classifier.scratch"):
+        (tmp_path / "m" / "work" / name).write_bytes(b"left")
+    train_classifier(tmp_path / "m", corpus, passes=2)
+    assert not (tmp_path / "m" / "work").exists()
+    info = describe(folder / "m")
+    assert info["classifier"]["documents"] == facts["documents"] and not info["classifier"]["stale"]
+    assert any("classifier" in line and "STALE" not in line for line in lines(info))
+    model = TopicModel.open(tmp_path / "m")
+    TopicModel.from_arrays(model.phi + 1, model.words, ALPHA, BETA).save(tmp_path / "m")
+    assert any("STALE" in line for line in lines(describe(tmp_path / "m")))
+
+
+def test_a_small_limit_puts_the_vectors_on_disk(made, tmp_path, monkeypatch):
+    folder, _, corpus, facts = made
+    monkeypatch.setattr("topicstream.inference.classifier._plan", lambda *_: ((W + 1, K), 6, True, 3))
+    shutil.copytree(folder / "m", tmp_path / "m")
+    found = train_classifier(tmp_path / "m", corpus, threads=1)
+    assert found["on_disk"] and found["loss"] == pytest.approx(facts["loss"], rel=1e-3)
+    assert not (tmp_path / "m" / "work").exists()
+
+
+def test_maxent_is_its_formula_and_near_the_truth(made):
+    folder, matrix, _, _ = made
+    model = TopicModel.open(folder / "m")
+    method = make("maxent", Rows(model))
+    docs = documents(matrix[360:])
+    found = method.shares(docs)
+    weights, bias, t = method.classifier.weights, method.classifier.bias, method.temperature
+    z = np.exp((matrix[360:] @ weights.astype(float) + bias) / t)
+    assert np.abs(found - z / z.sum(1, keepdims=True)).max() < 1e-5
+    truth = make("bp", Rows(model)).shares(docs)
+    cosine = (found * truth).sum(1) / np.sqrt((found**2).sum(1) * (truth**2).sum(1))
+    assert cosine.mean() > 0.8
+    plain = make("maxent", Rows(model), temperature=1.0).shares(docs)
+    z = np.exp(matrix[360:] @ weights.astype(float) + bias)
+    assert np.abs(plain - z / z.sum(1, keepdims=True)).max() < 1e-5
+    hybrid = make("hybrid", Rows(model), resamples=3).shares(docs)
+    better = (hybrid * truth).sum(1) / np.sqrt((hybrid**2).sum(1) * (truth**2).sum(1))
+    assert better.mean() > cosine.mean()
+    from_disk = TopicModel.open(folder / "m", memory_limit=-1)
+    for name in ("maxent", "hybrid"):
+        assert (make(name, Rows(model)).shares(docs) == make(name, Rows(from_disk)).shares(docs)).all()
+
+
+def test_hybrid_draws_by_its_formula(made):
+    folder, matrix, _, _ = made
+    model = TopicModel.open(folder / "m")
+    method, docs = make("hybrid", Rows(model), seed=4), documents(matrix[:1], ["one"])
+    theta = make("maxent", Rows(model)).shares(docs)[0].astype(float)
+    key = 0xCBF29CE484222325
+    for c in b"one":
+        key = (key ^ c) * 0x100000001B3 % (1 << 64)
+    from topicstream.kernels.rng import step, stream
+
+    state, n = np.uint64(stream(4, 2, np.uint64(key))), np.zeros(K)
+    p = model.probabilities(np.arange(W))
+    for w in np.repeat(np.arange(W), matrix[0]):
+        sums = np.cumsum(p[w] * theta)
+        n[np.searchsorted(sums, uniform(np.uint64(bits(state))) * sums[-1], side="right")] += 1
+        state = np.uint64(step(state))
+    assert np.allclose(method.shares(docs)[0], (n + ALPHA) / (n.sum() + ALPHA.sum()), atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "options"), [("maxent", {}), ("hybrid", {}), ("hybrid", {"resamples": 3})])
+def test_neighbours_and_empty_documents(made, name, options):
+    folder, matrix, _, _ = made
+    method = make(name, Rows(TopicModel.open(folder / "m")), **options)
+    whole = method.shares(documents(matrix))
+    order = np.random.default_rng(5).permutation(400)
+    assert (method.shares(documents(matrix[order], [f"doc-{i}" for i in order])) == whole[order]).all()
+    for d in (0, 17, 399):
+        assert (method.shares(documents(matrix[d : d + 1], [f"doc-{d}"]))[0] == whole[d]).all()
+    assert np.allclose(whole.sum(axis=1), 1, atol=1e-5)
+    empty = method.shares(documents(np.zeros((2, W), int)))
+    assert np.allclose(empty, ALPHA / ALPHA.sum(), atol=1e-6)
+
+
+def test_infer_from_the_store(made):
+    folder, matrix, corpus, _ = made
+    table = infer(folder / "m", corpus, method="maxent", parts=("heldout",))
+    found = np.array(table["shares"].to_pylist(), np.float32)
+    assert (found == make("maxent", Rows(TopicModel.open(folder / "m"))).shares(documents(matrix[360:]))).all()
+    assert isinstance(table, pa.Table) and len(table) == 40
+
+
+def test_a_missing_stale_or_damaged_classifier_is_one_clear_line(made, tmp_path):
+    folder, _, corpus, _ = made
+    model = TopicModel.open(folder / "m")
+    TopicModel.from_arrays(model.phi, model.words, ALPHA, BETA).save(tmp_path / "bare")
+    with pytest.raises(InputError, match="has no classifier; `topics classifier --model"):
+        infer(tmp_path / "bare", corpus, method="maxent")
+    in_memory = TopicModel.from_arrays(model.phi, model.words, ALPHA, BETA)
+    with pytest.raises(InputError, match="in memory has no classifier"):
+        make("hybrid", Rows(in_memory))
+    with pytest.raises(InputError, match="save it first"):
+        train_classifier(in_memory, corpus)
+    with pytest.raises(InputError, match="above 0"):
+        train_classifier(model, corpus, variance=0)
+    shutil.copytree(folder / "m", tmp_path / "m")
+    TopicModel.from_arrays(model.phi + 1, model.words, ALPHA, BETA).save(tmp_path / "m")
+    with pytest.raises(InputError, match="topics have changed since its classifier"):
+        infer(tmp_path / "m", corpus, method="maxent")
+    train_classifier(tmp_path / "m", corpus, passes=3)  # mends it
+    chunk = next((tmp_path / "m").glob("classifier*/c/0/0"))
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
+    with pytest.raises(StoreError, match="does not match its checksum"):
+        infer(tmp_path / "m", corpus, method="maxent")
+    record = tmp_path / "m" / "classifier.json"
+    said = json.loads(record.read_text())
+    record.write_text(json.dumps({"temperature": said["temperature"]}))
+    with pytest.raises(StoreError):
+        make("maxent", Rows(TopicModel.open(tmp_path / "m")))
+
+
+def test_the_command(made, tmp_path):
+    from topicstream.cli.main import run
+
+    folder, _, corpus, _ = made
+    shutil.copytree(folder / "m", tmp_path / "m")
+    assert run(["classifier", "--model", str(tmp_path / "m"), "--corpus", str(corpus.path), "--passes", "3", "-q"]) == 0
+    out = str(tmp_path / "t.jsonl")
+    for extra in (["--method", "maxent"], ["--method", "hybrid", "--resamples", "2", "--force"]):
+        assert run(["infer", str(corpus.path), "--model", str(tmp_path / "m"), "-o", out, "-q", *extra]) == 0
+    assert run(["infer", str(corpus.path), "--model", str(tmp_path / "m"), "--method", "bp", "--resamples", "2"]) == 2
+
+
+def test_gibbs1_has_the_exact_mean_and_keeps_the_topics_numbers(tmp_path):
+    from tests.reference.infer import exact_together
+    from topicstream.training.loop import train
+
+    matrix = np.array([[2, 1, 0, 0], [0, 0, 1, 2], [1, 1, 0, 0]])
+    corpus = store(tmp_path / "c.zarr", matrix, matrix[:1])
+    options = {"alpha": 0.5, "beta": 0.4, "learn_priors": False}
+    train(corpus.path, tmp_path / "m", algo="gs", topics=2, passes=2, options=options)
+    model = TopicModel.open(tmp_path / "m")
+    model.alpha = np.array([0.2, 0.8])  # so that the topics can be told apart
+    new = np.array([[0, 2, 0, 1], [1, 0, 0, 1]])
+    method = make("gibbs1", Rows(model), sweeps=60000, burn=50, trained_on=corpus)
+    found = np.concatenate([method.shares(b) for b in method.gather([documents(new[:1]), documents(new[1:])])])
+    every = [np.repeat(np.arange(4), x) for x in np.concatenate([matrix, new])]
+    wanted = exact_together(every, np.zeros((4, 2)), model.alpha, model.beta)[3:]
+    assert np.abs(found - wanted).max() < 0.015
+    with pytest.raises(InputError, match="training run"):
+        model.save(tmp_path / "bare")
+        make("gibbs1", Rows(model), trained_on=corpus)
+    train(corpus.path, tmp_path / "bp", algo="bp", topics=2, passes=2)
+    with pytest.raises(InputError, match="bp gives no token a topic of its own; train with sparselda or gs"):
+        make("gibbs1", Rows(TopicModel.open(tmp_path / "bp")), trained_on=corpus)
+
+
+def test_retrain_publishes_a_classifier_with_every_version_when_asked(tmp_path):
+    import io
+
+    import topicstream
+    from tests.retrain_tools import folder, made, write
+
+    config = folder(tmp_path)
+    config.write_text(config.read_text() + "classifier = true\n")
+    first = topicstream.retrain(config, stream=io.StringIO())
+    assert first["published"] == 1 and first["classifier"]["documents"] > 200
+    write(tmp_path / "raw" / "b.jsonl", made(80, seed=2, prefix="e"))
+    second = topicstream.retrain(config, stream=io.StringIO())
+    assert (second["decision"], second["published"]) == ("update", 2)
+    for version in ("0001", "0002"):
+        assert not list(strangers(tmp_path / "versions" / version, "version"))
+        answers = topicstream.infer(tmp_path / "versions" / version, ["aaxko bbxko"], method="maxent")
+        assert len(answers["shares"][0]) == 4

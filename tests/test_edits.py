@@ -1,0 +1,221 @@
+"""``topics edit``: the log, the view it makes, and every command that honours it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import topicstream
+from tests import retrain_tools
+from tests.report_store import made, planted_model
+from topicstream.cli.main import run
+from topicstream.corpus.reader import Corpus
+from topicstream.durable import read_sealed
+from topicstream.errors import InputError, StoreError, TopicsError
+from topicstream.evaluation.completion import score_model
+from topicstream.model.edits import LOG, apply, carry, edit, preview, read_log, view_of
+from topicstream.model.topic_model import TopicModel
+from topicstream.progress import Shown as Progress
+from topicstream.reporting.doc_topics import shares, write_theta
+from topicstream.reporting.labels import propose
+from topicstream.reporting.naming import proposals
+from topicstream.reporting.show import show
+
+
+@pytest.fixture
+def home(tmp_path):
+    corpus, _ = made(tmp_path, 300)
+    planted_model(corpus, tmp_path / "model")
+    return tmp_path
+
+
+def label(topic, text):
+    return {"edit": "label", "topic": topic, "label": text}
+
+
+def merge(*topics):
+    return {"edit": "merge", "topics": list(topics)}
+
+
+def drop(*topics):
+    return {"edit": "drop", "topics": list(topics)}
+
+
+def test_the_log_round_trips_and_undo_takes_back(home):
+    model = home / "model"
+    edit(model, [label(2, "  sky\n\u202e and stars ")])
+    edit(model, [merge(0, 1), label(0, "pets")])
+    assert view_of(TopicModel.open(model)).labels == {2: "sky and stars", 0: "pets"}
+    view = edit(model, [drop(3)], undo=1)
+    assert view.ids == [0, 2] and view.labels == {2: "sky and stars"} and view.dropped == [3]
+    assert len(read_sealed(model / LOG)[0]) == 5 and len(read_log(model)) == 3
+    assert edit(model, undo=3).plain and read_log(model) == []
+    with pytest.raises(InputError, match="0 edits"):
+        edit(model, undo=1)
+    before = (model / LOG).read_bytes()
+    assert preview(model, [drop(1)]).ids == [0, 2, 3] and (model / LOG).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [merge(1)],
+        [merge(1, 1)],
+        [merge(1, 7)],
+        [drop(0, 1, 2, 3)],
+        [drop(9)],
+        [label(-1, "x")],
+        [label(0, "x" * 300)],
+        [merge(0, 1), label(1, "gone")],
+        [label(0, "fine"), drop(8)],
+    ],
+)
+def test_impossible_edits_change_nothing(home, wrong):
+    with pytest.raises(InputError):
+        edit(home / "model", wrong)
+    assert not (home / "model" / LOG).exists()
+
+
+def test_a_damaged_log_is_told_of(home):
+    edit(home / "model", [label(0, "pets")])
+    data = (home / "model" / LOG).read_bytes()
+    (home / "model" / LOG).write_bytes(data.replace(b"pets", b"cats"))
+    with pytest.raises(StoreError, match="checksum"):
+        view_of(TopicModel.open(home / "model"))
+    (home / "model" / LOG).write_bytes(data + b'{"edit": "label", "top')
+    assert view_of(TopicModel.open(home / "model")).labels == {0: "pets"}
+
+
+def test_labels_follow_the_topic_not_the_column():
+    log = [label(7, "seven"), label(3, "three"), merge(3, 4)]
+    view = apply(log, [4, 9, 7, 3])  # another version: the columns lie otherwise
+    assert view.ids == [9, 7, 3] and view.members == [[1], [2], [3, 0]] and view.labels == {7: "seven", 3: "three"}
+    assert apply(log, [9, 7]).labels == {7: "seven"}
+
+
+def test_merge_and_drop_in_show_infer_theta_and_eval(home):
+    corpus, model = Corpus.open(home / "corpus.zarr"), TopicModel.open(home / "model")
+    plain = np.concatenate([t for _, t in shares(model, corpus)])
+    perplexity = score_model(model, corpus).perplexity
+    edit(home / "model", [merge(3, 1), drop(0), label(3, "bread and ships")])
+    result = show(home / "model", corpus, words=25, docs=2)
+    assert [t["topic"] for t in result["topics"]] == [3, 2]
+    assert result["topics"][0]["label"] == "bread and ships"
+    assert {"ships", "bread"} <= {w["word"] for w in result["topics"][0]["words"]}
+    assert sum(t["share"] for t in result["topics"]) == pytest.approx(1)
+    assert "title" in result["topics"][0]["documents"][0]
+    with pytest.raises(InputError, match="no such topic"):
+        show(home / "model", topics=[1])
+    wanted = np.stack([plain[:, 2], plain[:, 3] + plain[:, 1]], 1)
+    wanted /= wanted.sum(axis=1, keepdims=True)
+    write_theta(home / "theta.parquet", model, corpus)
+    table = pq.read_table(home / "theta.parquet")
+    got = np.array(table["shares"].to_pylist())
+    assert table["topics"][0].as_py() == [2, 3] and np.allclose(got, wanted, atol=1e-5)
+    answers = topicstream.infer(home / "model", corpus, parts=("train",))
+    assert np.allclose(np.array(answers["shares"].to_pylist()), wanted, atol=1e-5)
+    assert answers["topics"][0].as_py() == [2, 3]
+    assert topicstream.TopicModel.open(home / "model").transform(corpus).shape[1] == 4  # as trained
+    assert score_model(TopicModel.open(home / "model"), corpus).perplexity == perplexity
+    assert TopicModel.open(home / "model").labels == {3: "bread and ships"}
+
+
+def test_order(home):
+    edit(home / "model", [{"edit": "order", "topics": [2, 0]}])
+    assert [t["topic"] for t in show(home / "model")["topics"]] == [2, 0, 1, 3]
+
+
+def test_proposals(home):
+    model = TopicModel.open(home / "model")
+    first = propose(model)
+    assert first == propose(model) and len(set(first)) == 4
+    assert first[1].split(", ")[0] in "ships harbour sails"
+    phrases = TopicModel.from_arrays(np.eye(4)[:, :2] * 9 + 0.1, ["new_york", "york", "cat", "cats"], 0.1, 0.1)
+    assert propose(phrases)[0].startswith("new york")
+    edit(home / "model", [label(1, "mine")])
+    assert set(proposals(home / "model")) == {0, 2, 3}
+
+
+def test_a_program_names_topics(home, tmp_path):
+    script = tmp_path / "name.py"
+    script.write_text(
+        "import sys\nprompt = sys.stdin.read()\nassert 'Typical documents' in prompt\n"
+        "print('\"', 'boats' if 'harbour' in prompt.split('Typical')[0].split(', ')[:12] else 'other', '\"')\n"
+    )
+    program = f"{sys.executable} {script}"
+    args = [
+        "edit",
+        str(home / "model"),
+        "--propose-labels",
+        "--command",
+        program,
+        "--corpus",
+        str(home / "corpus.zarr"),
+    ]
+    assert run(args) == 0
+    labels = view_of(TopicModel.open(home / "model")).labels
+    assert set(labels) == {0, 1, 2, 3} and labels[1].strip() == "boats" and labels[0].strip() == "other"
+    edit(home / "model", undo=4)
+    script.write_text("import sys\nsys.exit('no key')\n")
+    with pytest.raises(TopicsError, match="no key"):
+        proposals(home / "model", home / "corpus.zarr", program=program)
+    with pytest.raises(InputError, match="no such program"):
+        proposals(home / "model", home / "corpus.zarr", program="/nonexistent/namer")
+
+
+def test_the_command_line(home, capsys):
+    model = str(home / "model")
+    assert run(["edit", model, "--label", "1=ships = sails", "--merge", "0,2", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["topics"] == [0, 1, 3] and said["labels"] == {"1": "ships = sails"} and len(said["edits"]) == 2
+    assert run(["edit", model, "--label", "ships"]) == 2
+    assert run(["edit", model, "--merge", "0;1"]) == 2
+    assert run(["edit", model, "--drop", "2"]) == 2
+    assert run(["edit", model, "--undo"]) == 0 and run(["edit", model]) == 0
+    assert "label 1=ships = sails" in capsys.readouterr().out
+
+
+def test_update_keeps_labels(tmp_path):
+    write, documents = retrain_tools.write, retrain_tools.made
+    write(tmp_path / "a.jsonl", documents(200, seed=1))
+    store, model, quiet = tmp_path / "c.zarr", tmp_path / "m", Progress(-1)
+    topicstream.ingest(tmp_path / "a.jsonl", store, stopwords="none", heldout="10%", min_df=2)
+    topicstream.train(store, model, algo="atbp", topics=4, passes=4, tol=0.0, progress=quiet)
+    edit(model, [label(2, "two"), merge(0, 3)])
+    write(tmp_path / "b.jsonl", documents(50, seed=2, prefix="e"))
+    topicstream.ingest(tmp_path / "b.jsonl", store, append=True, grow_vocab=True)
+    topicstream.update(store, model, passes=2, progress=quiet)
+    view = view_of(TopicModel.open(model))
+    assert view.labels == {2: "two"} and view.ids == [0, 1, 2]
+    assert not carry(tmp_path, model)  # no log there: what the model has stays
+    assert view_of(TopicModel.open(model)).labels == {2: "two"}
+
+
+def test_retrain_keeps_labels(tmp_path):
+    config = retrain_tools.folder(tmp_path)
+    topicstream.retrain(config)
+    current = tmp_path / "current"
+    edit(current, [label(1, "one")])
+    retrain_tools.write(tmp_path / "raw" / "b.jsonl", retrain_tools.made(60, seed=3, prefix="n"))
+    told = topicstream.retrain(config)
+    assert told["published"] == 2
+    assert view_of(TopicModel.open(current)).labels == {1: "one"}
+
+
+def test_doc_topics_for_mallet_are_the_trained_ones(home):
+    edit(home / "model", [drop(0), merge(1, 2)])
+    args = [
+        "export",
+        "--model",
+        str(home / "model"),
+        "--corpus",
+        str(home / "corpus.zarr"),
+        "--format",
+        "mallet-doc-topics",
+    ]
+    assert run([*args, "--out", str(home / "d.txt")]) == 0
+    assert len((home / "d.txt").read_text().splitlines()[0].split("\t")) == 2 + 4

@@ -1,0 +1,184 @@
+"""F1 of predicted labels: counted as by hand, the threshold chosen on training, from the command line and on raw files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import topicstream
+from tests.ingest_tools import write_jsonl
+from topicstream.cli.main import run
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError, StoreError, TopicsError
+from topicstream.evaluation.evaluate import evaluate
+from topicstream.evaluation.labels import Predicted, _rows
+from topicstream.model.topic_model import TopicModel
+from topicstream.retraining.config import load
+from topicstream.training.loop import train
+
+
+def by_hand(shares, true, threshold, at_least_one):
+    said = shares >= threshold
+    if at_least_one:
+        none = ~said.any(1)
+        said[none, shares[none].argmax(1)] = True
+    return (said & true).sum(0), said.sum(0)
+
+
+def test_counts_of_every_threshold_are_those_by_hand():
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.full(6, 0.3), 80).astype(np.float32)
+    true = rng.random((80, 6)) < 0.3
+    true[:9] = False
+    thresholds = np.array([0.05, 0.2, 0.5, 0.8], np.float32)
+    found = Predicted(6, thresholds)
+    for a, b in ((0, 30), (30, 31), (31, 80)):
+        d = np.nonzero(true[a:b])[0]
+        lengths = np.bincount(d, minlength=b - a) + 1  # and one label more, which the model does not know
+        lengths[true[a:b].sum(1) == 0] = 0
+        labels = []
+        for row in true[a:b]:
+            labels += [*np.flatnonzero(row).tolist(), -1] if row.any() else []
+        found.add(shares[a:b], np.concatenate(([0], np.cumsum(lengths))), np.array(labels, np.int64))
+    given = true.any(1)
+    assert (found.docs, found.unlabelled, found.unknown) == (given.sum(), (~given).sum(), given.sum())
+    best = []
+    for t, threshold in enumerate(thresholds):
+        for one in (False, True):
+            right, said = by_hand(shares[given], true[given], threshold, one)
+            got = found.counts(t, one)
+            np.testing.assert_array_equal(got[0], right)
+            np.testing.assert_array_equal(got[1], said)
+            best.append((2 * right.sum() / (said.sum() + true.sum()), (t, one)))
+    assert max(best)[0] == pytest.approx(dict((rule, f) for f, rule in best)[found.best()])
+
+
+def test_rows_of_a_ragged_array():
+    indptr, chosen = np.array([0, 2, 2, 5, 6]), np.array([0, 2])
+    own, at = _rows(indptr, chosen)
+    assert own.tolist() == [0, 2, 5]
+    assert at.tolist() == [0, 1, 2, 3, 4]
+
+
+NAMES = ["grain", "oil", "trade"]
+
+
+def texts(n, seed, first=0):
+    rng = np.random.default_rng(seed)
+    found = []
+    for i in range(n):
+        own = rng.choice(3, 1 + (i % 3 == 0), replace=False)
+        words = [f"{NAMES[rng.choice(own)]}word{rng.integers(12)}" for _ in range(40)]
+        labels = [NAMES[k] for k in own] if i % 7 else []
+        found.append({"id": f"d{first + i}", "text": " ".join(words), "topics": labels, "group": f"p{i % 5}"})
+    return found
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("labels")
+    given = {"meta": {"labels": "topics", "group": "group"}, "min_df": 1, "stopwords": "none", "workers": 1}
+    topicstream.ingest(
+        str(write_jsonl(folder / "a.jsonl", texts(300, 1))), folder / "c.zarr", heldout="group=p0", **given
+    )
+    train(folder / "c.zarr", folder / "m", algo="llda", passes=10, threads=1, progress=False)
+    return folder
+
+
+def test_held_out_documents_of_a_store_and_a_file(trained, capsys):
+    result = evaluate(trained / "m", trained / "c.zarr", labels=True, threads=1)["labels"]
+    assert result["micro_f1"] > 0.95 and result["macro_f1"] > 0.95 and result["accuracy"] > 0.95
+    assert (result["labels"], result["unknown_labels"]) == (3, 0)
+    assert result["docs"] + result["unlabelled"] == Corpus.open(trained / "c.zarr").part(True)["docs"]
+    assert {e["label"] for e in result["each"]} == set(NAMES)
+    assert result == evaluate(trained / "m", trained / "c.zarr", labels=True, threads=3)["labels"]
+    other = [{**d, "topics": [*d["topics"], "unheard of"]} for d in texts(60, 9, first=1000)]
+    file = write_jsonl(trained / "b.jsonl", other)
+    args = ["eval", "--model", f"{trained}/m", "--corpus", f"{trained}/c.zarr", "--labels", "--label-field", "topics"]
+    assert run([*args, "--heldout", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["heldout"]["docs"] + found["heldout"]["skipped"] == 60
+    assert found["labels"]["docs"] == found["labels"]["unknown_labels"] == 60
+    assert 0.5 < found["labels"]["micro_f1"] < 0.9  # the unknown label is missed each time
+    assert run([*args, "--threshold", "0.3"]) == 0
+    shown = capsys.readouterr().out
+    assert "F1 of labels" in shown and "over 3 labels" in shown and "labels of 0.3 of a document" in shown
+
+
+def test_what_cannot_be_scored_is_told(trained, tmp_path):
+    train(trained / "c.zarr", tmp_path / "plain", algo="atbp", topics=3, passes=2, threads=1, progress=False)
+    with pytest.raises(InputError, match="its topics are no labels"):
+        evaluate(tmp_path / "plain", trained / "c.zarr", labels=True)
+    none = write_jsonl(tmp_path / "none.jsonl", [{"id": d["id"], "text": d["text"]} for d in texts(9, 3)])
+    with pytest.raises(InputError, match=r"no labels|has a label"):
+        evaluate(trained / "m", trained / "c.zarr", labels=True, heldout=none)
+    assert run(["eval", "--model", f"{trained}/m", "--labels", "--threshold", "2"]) == 2
+
+
+def test_the_name_stands_beside_the_topic(trained, tmp_path, capsys):
+    model, text = trained / "m", ["grainword1 grainword2 grainword3", "oilword1 oilword4"]
+    table = topicstream.infer(model, text, top=1)
+    assert table["names"].to_pylist() == [["grain"], ["oil"]]
+    file = write_jsonl(tmp_path / "d.jsonl", [{"id": str(i), "text": t} for i, t in enumerate(text)])
+    for out in ("o.jsonl", "o.parquet"):
+        topicstream.infer(model, file, out=tmp_path / out, top=2)
+    first = json.loads((tmp_path / "o.jsonl").read_text().splitlines()[0])
+    assert (first["names"][0], len(first["topics"])) == ("grain", 2)
+    assert pq.read_table(tmp_path / "o.parquet")["names"].to_pylist()[1][0] == "oil"
+    assert run(["show", "--model", str(model), "--corpus", str(trained / "c.zarr")]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"{name}: " in shown for name in NAMES)
+
+
+def test_names_go_with_an_export_and_damaged_ones_are_told(trained, tmp_path):
+    topicstream.export_model(trained / "m", tmp_path / "m.parquet", format="parquet")
+    topicstream.import_model(tmp_path / "m.parquet", tmp_path / "again")
+    assert TopicModel.open(tmp_path / "again").labels == TopicModel.open(trained / "m").labels
+    given = {"labels": True, "threshold": 0.3, "threads": 1}
+    both = [evaluate(m, trained / "c.zarr", **given)["labels"] for m in (trained / "m", tmp_path / "again")]
+    assert both[0] == both[1]
+    manifest = json.loads((tmp_path / "again" / "manifest.json").read_text())
+    for wrong in ({"labels": {"0": "grain"}}, {"label_docs": [1, "x", 2]}, {"label_docs": [1] * 9}):
+        model = TopicModel.open(tmp_path / "again")
+        model.manifest = {**manifest, **wrong}
+        with pytest.raises(StoreError, match="names of its topics are damaged"):
+            evaluate(model, trained / "c.zarr", **given)
+
+
+def test_retrain_refuses_it(tmp_path):
+    config = tmp_path / "retrain.toml"
+    config.write_text('[train]\nalgo = "llda"\n')
+    with pytest.raises(TopicsError, match="its topics are the labels"):
+        load(config)
+
+
+def test_an_update_gives_new_labels_topics_and_old_ones_keep_theirs(trained, tmp_path):
+    given = {"meta": {"labels": "topics"}, "min_df": 1, "stopwords": "none", "workers": 1}
+    corpus, model = tmp_path / "c.zarr", tmp_path / "m"
+    topicstream.ingest(str(write_jsonl(tmp_path / "a.jsonl", texts(120, 1))), corpus, heldout=0, **given)
+    train(corpus, model, algo="llda", passes=5, threads=1, progress=False, options={"free": 1})
+    before = TopicModel.open(model).labels
+    more = texts(60, 2, first=500)
+    for i, d in enumerate(more):
+        if i % 2:
+            d["topics"], d["text"] = ["wool"], " ".join(f"woolword{(i + j) % 9}" for j in range(30))
+    append = {k: v for k, v in given.items() if k in ("meta", "workers")}
+    topicstream.ingest(str(write_jsonl(tmp_path / "b.jsonl", more)), corpus, append=True, grow_vocab=True, **append)
+    done = topicstream.update(corpus, model, threads=1, progress=False)
+    after = TopicModel.open(model)
+    assert done.how == "warm" and "4 topics" in done.why
+    assert after.labels == {**before, 4: "wool"}
+    words = after.words.to_pylist()
+    top = after.probabilities(np.arange(len(words)))
+    for k, name in after.labels.items():
+        assert words[int(top[:, k].argmax())].startswith(name)
+    again = topicstream.ingest(
+        str(write_jsonl(tmp_path / "d.jsonl", texts(20, 5, first=900))), corpus, append=True, **append
+    )
+    assert again["documents_added"] == 20
+    carried = topicstream.update(corpus, model, threads=1, progress=False)  # no new label
+    assert TopicModel.open(model).labels == after.labels
+    assert carried.how in ("carried", "warm")

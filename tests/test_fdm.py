@@ -1,0 +1,158 @@
+"""The full dependence mixture: EM and Adam against the paper's equations, symmetry, monotone, planted topics."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy.optimize import linear_sum_assignment
+
+from tests.planted import draw, store
+from tests.reference.dense_anchors import cooccurrence
+from tests.reference.fdm import batch_loss, em_step
+from tests.test_anchors import dense
+from topicstream.cli.main import topics
+from topicstream.engines.moments.adam import Arrays, Mixture
+from topicstream.errors import InputError, TopicsError
+from topicstream.evaluation.pair_entropy import pair_entropy
+from topicstream.model.topic_model import TopicModel
+from topicstream.reporting.pairs import lines, topic_pairs
+from topicstream.training.loop import train
+
+TOPICS, WORDS = 5, 120
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """Documents from known topics, one without words and one of a single word among them."""
+    phi, indptr, words, counts = draw(docs=500, words=WORDS, topics=TOPICS, length=60, seed=3)
+    indptr = np.concatenate((indptr, indptr[-1:], indptr[-1:] + 1))
+    words, counts = np.append(words, np.int32(7)), np.append(counts, 1)
+    return phi, store(tmp_path_factory.mktemp("fdm") / "c.zarr", indptr, words, counts, WORDS)
+
+
+def run(path, folder, **given):
+    settings = {"topics": TOPICS, "passes": 10, "tol": 0.0, "threads": 1, "block_cells": 3000, "progress": False}
+    done = train(path, folder, algo="fdm", **{**settings, **given})
+    return TopicModel.open(folder), done
+
+
+def parts(model):
+    phi = model.rows(np.arange(model.n_words)).astype(float)
+    a = model.table("pairs").gather(np.arange(model.n_topics)).astype(float)
+    return (phi / phi.sum(0)).T, a / a.sum()
+
+
+def distance(model, phi):
+    cost = np.abs(phi[:, None] - parts(model)[0][None]).sum(2)
+    return cost[linear_sum_assignment(cost)]
+
+
+def entropies(folder):
+    history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    return [r["objective"]["cross-entropy"] for r in history if r["pass"]]
+
+
+@pytest.mark.parametrize("start", ["random", "documents"])
+def test_em_is_that_of_the_whole_matrix(start, planted, tmp_path):
+    m = cooccurrence(dense(planted[1]))
+    given = {"start": start, "options": {"pairs": 0}}
+    before = parts(run(planted[1], tmp_path / "m", passes=3, **given)[0])
+    model, done = run(planted[1], tmp_path / "m", passes=4, **given)
+    mu, a, entropy = em_step(m, *before)
+    np.testing.assert_allclose(parts(model)[0], mu, atol=2e-6)
+    np.testing.assert_allclose(parts(model)[1], a, atol=2e-6)
+    assert done.last["objective"]["cross-entropy"] == pytest.approx(entropy, abs=1e-5)
+    assert model.totals.sum() == pytest.approx(dense(planted[1]).sum(), rel=1e-5)
+
+
+def test_a_is_symmetric_and_the_cross_entropy_never_rises(planted, tmp_path):
+    for limit in (0, 300):  # all pairs, and a sample that stays the same
+        folder = tmp_path / f"m{limit}"
+        model, _ = run(planted[1], folder, passes=40, start="random", options={"pairs": limit})
+        a = parts(model)[1]
+        assert (a == a.T).all()
+        found = np.array(entropies(folder))
+        assert (np.diff(found) <= 1e-6).all() and found[-1] < found[0] - 0.2
+
+
+@pytest.mark.parametrize("solver", ["em", "adam"])
+def test_planted_topics_are_found_from_anchors(solver, planted, tmp_path):
+    found = []
+    for seed in range(2):
+        model, _ = run(planted[1], tmp_path / f"m{seed}", seed=seed, passes=5, options={"solver": solver})
+        found.append(distance(model, planted[0]))
+    assert np.max(found) < 0.5, found
+
+
+@pytest.mark.parametrize("solver", ["em", "adam"])
+def test_topics_from_documents(solver, planted, tmp_path):
+    found = []
+    for seed in range(4):  # a start may merge two topics
+        model, _ = run(
+            planted[1],
+            tmp_path / f"m{seed}",
+            seed=seed,
+            passes=60 if solver == "em" else 6,
+            start="random",
+            options={"solver": solver},
+        )
+        found.append(distance(model, planted[0]).mean())
+        if found[-1] < 0.4:
+            break
+    assert min(found) < 0.4, found
+
+
+def test_the_gradient_is_that_of_the_loss():
+    rng = np.random.default_rng(0)
+    words, topics, batch = 30, 4, 64
+    u, v = rng.integers(0, words, batch), rng.integers(0, words, batch)
+    z, b = rng.normal(size=(words, topics)), rng.normal(size=(topics, topics))
+    names = ("logits", "pair_logits")
+    values = {"logits": z, "pair_logits": b}
+    values |= {f"{n}_{m}": np.zeros_like(values[n]) for n in names for m in ("first", "second")}
+    mixture = Mixture(Arrays("cpu"), values, 0)
+    assert float(mixture.step(u, v, 0.0)) == pytest.approx(batch_loss(z, b, u, v))
+    for name, at in (("logits", z), ("pair_logits", b)):
+        got = mixture.values[f"{name}_first"] / 0.1
+        for i, j in rng.integers(0, [len(at), topics], (10, 2)):
+            step = np.zeros_like(at)
+            step[i, j] = 1e-6
+            ends = [batch_loss(*((z + s * step, b) if name == "logits" else (z, b + s * step)), u, v) for s in (1, -1)]
+            assert got[i, j] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-7)
+
+
+def test_more_topics_than_the_rank(planted, tmp_path):
+    model, _ = run(planted[1], tmp_path / "m", topics=20, passes=5, start="random")
+    assert np.isfinite(model.totals).all() and np.isfinite(model.alpha).all()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("torch") is not None or importlib.util.find_spec("cupy") is not None, reason="may have one"
+)
+def test_a_gpu_that_is_not_there_is_told(planted, tmp_path):
+    with pytest.raises(TopicsError, match="needs a CUDA device and PyTorch or CuPy"):
+        run(planted[1], tmp_path / "m", options={"solver": "adam", "device": "gpu"})
+
+
+def test_pairs_are_shown_and_scored(planted, tmp_path):
+    model, _ = run(planted[1], tmp_path / "m", passes=5, options={"pairs": 0})
+    found = topic_pairs(tmp_path / "m", n=3)
+    mu, a = parts(model)
+    assert found["apart"] == pytest.approx(1 - np.trace(a), abs=1e-6)
+    p = a.sum(0)
+    for pair in found["pairs"]:
+        k, j = (t["topic"] for t in pair["topics"])
+        assert pair["share"] == pytest.approx(2 * a[k, j], rel=1e-4)
+        assert pair["lift"] == pytest.approx(a[k, j] / (p[k] * p[j]), rel=1e-4)
+    assert len(lines(found)) == 4
+    done = CliRunner().invoke(topics, ["show", "--model", str(tmp_path / "m"), "--pairs", "-n", "2"])
+    assert done.exit_code == 0 and len(done.output.splitlines()) == 3
+    scored = pair_entropy(tmp_path / "m", planted[1], heldout=False)
+    assert scored["cross_entropy"] == pytest.approx(em_step(cooccurrence(dense(planted[1])), mu, a)[2], abs=1e-4)
+    train(planted[1], tmp_path / "other", algo="anchors", topics=TOPICS, progress=False)
+    with pytest.raises(InputError, match="no matrix of topic pairs"):
+        topic_pairs(tmp_path / "other")

@@ -1,0 +1,272 @@
+"""``topics forget``: nothing of a document is left in what this program keeps, wherever it is killed."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import topicstream
+from tests.ingest_tools import cells_by_id, digest, documents, training_counts, write_jsonl
+from tests.killing import Killable
+from tests.retrain_tools import folder, made, write
+from topicstream.cli.main import topics
+from topicstream.corpus.reader import Corpus
+from topicstream.corpus.verify import verify
+from topicstream.errors import Busy, InputError, TopicsError
+from topicstream.retraining.forget import forget
+from topicstream.tokens.vocabulary import Vocabulary
+
+ONLY = "quuxword"
+META = {"authors": "authors", "labels": "labels", "links": "links"}
+
+
+def corpus(n: int = 240, seed: int = 1, prefix: str = "doc-number-") -> list[dict]:
+    """Documents with authors, one label each and links to the next three; the secret ones have a word and an author alone."""
+    made_ = documents(n, seed=seed, prefix=prefix)
+    for i, d in enumerate(made_):
+        d["labels"] = ["red", "green"][i % 2]
+        d["links"] = [f"{prefix}{(i + k) % n}" for k in (1, 2, 3)]
+        if i in (3, 7) and prefix.startswith("doc"):
+            d["text"] += f" {ONLY}{i}x"
+            d["authors"] = [f"Secret Author {i}"]
+    return made_
+
+
+def store_of(place: Path, nights: int = 2) -> Path:
+    store, source = place / "c.zarr", place / "in.jsonl"
+    topicstream.ingest(write_jsonl(source, corpus()), store, stopwords="none", min_df=2, heldout="10%", meta=META)
+    for night in range(nights):
+        changed = [{**d, "text": "changed " + d["text"]} for d in corpus()[night * 10 : night * 10 + 5]]
+        more = corpus(60, seed=night + 9, prefix=f"night-{night}-doc-") + changed
+        topicstream.ingest(
+            write_jsonl(source, more), store, append=True, grow_vocab=True, on_duplicate="replace", meta=META
+        )
+    source.unlink()
+    return store
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    return store_of(tmp_path_factory.mktemp("stored"))
+
+
+def names_of(store: Path, axis: str) -> dict[str, set[str]]:
+    """id -> the names that the axis gives it, through the ragged arrays."""
+    opened = Corpus.open(store)
+    names = opened.axes[axis].names().to_pylist()
+    rows: dict[tuple[str, int, int], set[str]] = {}
+    for part, heldout in (("train", False), ("heldout", True)):
+        for b, _ in enumerate(opened.part(heldout)["blocks"]):
+            lengths, ids = opened.ragged(axis, b, heldout)
+            at = 0
+            for row, n in enumerate(lengths.tolist()):
+                rows[part, b, row] = {names[i] for i in ids[at : at + n].tolist()}
+                at += n
+    gone, number, found = set(opened.removed()[:, 0].tolist()), 0, {}
+    for entry in opened.manifest["docs"]:
+        for d in pq.read_table(store / entry["file"], columns=["id", "part", "block", "row"]).to_pylist():
+            if number not in gone:
+                found[d["id"]] = rows[d["part"], d["block"], d["row"]]
+            number += 1
+    return found
+
+
+def everything(store: Path) -> bytes:
+    """What the tables say, decompressed, and all other files as they are."""
+    out = b""
+    for path in sorted(p for p in store.rglob("*") if p.is_file()):
+        out += repr(pq.read_table(path).to_pydict()).encode() if path.suffix == ".parquet" else path.read_bytes()
+    return out
+
+
+def test_axes_follow_a_compaction(stored, tmp_path):
+    store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
+    before = {axis: names_of(store, axis) for axis in ("authors", "labels", "links")}
+    ids = Corpus.open(store).axes["authors"].names().to_pylist()
+    topicstream.compact(store)
+    assert Corpus.open(store).axes["authors"].names().to_pylist() == ids
+    assert {axis: names_of(store, axis) for axis in before} == before
+    assert not list(verify(Corpus.open(store)))
+
+
+def test_nothing_is_left(stored, tmp_path):
+    store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
+    before, links = cells_by_id(store), names_of(store, "links")
+    heldout = next(i for i, (part, _) in before.items() if part == "heldout")
+    ids = ["doc-number-3", "doc-number-7", "night-1-doc-5", heldout]  # 3 is there twice: it was replaced
+    assert b"'doc-number-7'" in everything(store) and ONLY.encode() in everything(store)
+    told = topicstream.forget([*ids, "nobody-at-all"], store)
+    assert told["left"] == [] and told["not_found"] == ["nobody-at-all"] and told["files"] > 5
+    assert told["documents"] == 4 and told["rows"] == 5 and told["cells"] == sum(len(before[i][1]) for i in ids)
+    rest = {k: v for k, v in before.items() if k not in ids}
+    assert cells_by_id(store) == rest and not list(verify(Corpus.open(store)))
+    said = everything(store)
+    for gone in (ONLY, "Secret Author 3", "Secret Author 7", *(f"'{i}'" for i in ids)):
+        assert gone.encode() not in said, gone
+    tables = [pq.read_table(p) for p in store.glob("docs/*.parquet")]
+    stay = {x for t in tables for x in t["id"].to_pylist()}
+    linked = {x for t in tables for row in t["links"].to_pylist() for x in row or ()}
+    assert not (stay | linked) & set(ids) and stay == set(rest)
+    assert names_of(store, "links") == {k: v - set(ids) for k, v in links.items() if k not in ids}
+    vocabulary = Vocabulary.load(Corpus.open(store).file("vocab"))
+    counts, df = training_counts(store)
+    first = Vocabulary.load(Corpus.open(stored).file("vocab"))
+    changed = [a for a, b in zip(first.words.to_pylist(), vocabulary.words.to_pylist(), strict=True) if a != b]
+    assert f"{ONLY}3x" in changed and all(not any(w in cells for _, cells in rest.values()) for w in changed)
+    had, had_df = training_counts(stored)
+    for word, n, m, a, b in zip(
+        first.words.to_pylist(), vocabulary.counts, vocabulary.df, first.counts, first.df, strict=True
+    ):
+        assert word in changed or (a - n, b - m) == (had[word] - counts[word], had_df[word] - df[word])
+    # and an append goes on, without a memory of them
+    source = write_jsonl(tmp_path / "more.jsonl", corpus(20, seed=77, prefix="more-"))
+    topicstream.ingest(source, store, append=True, grow_vocab=True, meta=META)
+    assert len(cells_by_id(store)) == len(rest) + 20
+
+
+def test_a_second_time_is_no_failure(stored, tmp_path):
+    store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
+    topicstream.forget("doc-number-3", store)
+    once = digest(store)
+    told = topicstream.forget("doc-number-3", store)
+    assert told["not_found"] == ["doc-number-3"] and told["documents"] == 0 and told["left"] == []
+    assert digest(store) == once
+
+
+def test_the_state_of_runs_goes_and_the_model_stays(stored, tmp_path):
+    store, model = Path(shutil.copytree(stored, tmp_path / "c.zarr")), tmp_path / "m"
+    topicstream.train(store, model, algo="sparse-bp", topics=3, passes=2)
+    words = topicstream.TopicModel.open(model).content_hash()
+    told = topicstream.forget("doc-number-3", store, models=[model])
+    assert told["runs"] == [str(model)] and told["left"] == []
+    assert not (model / "work").exists() and not (model / "checkpoints").exists()
+    assert topicstream.TopicModel.open(model).content_hash() == words
+    assert any(str(model) in text and "train anew" in text for text in told["elsewhere"])
+    done = topicstream.update(store, model, passes=1)
+    assert done.how == "warm"
+    assert topicstream.forget("doc-number-3", store, models=[model])["runs"] == []  # it has not seen the document
+    topicstream.train(store, model, algo="sparse-bp", topics=3, passes=2, force=True)
+
+
+def test_what_is_left_is_found(stored, tmp_path):
+    store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
+    (store / "docs" / "note.txt").write_text("about doc-number-3")
+    pq.write_table(pa.table({"parent": ["doc-number-3", "x"]}), store / "docs" / "own.parquet")
+    (store / "own.json").write_text(json.dumps({"a": [{"doc-number-3": 1}]}))
+    done = CliRunner().invoke(topics, ["forget", "doc-number-3", "--corpus", str(store), "--json"])
+    found = json.loads(done.stdout.splitlines()[0])
+    assert {Path(e["file"]).name for e in found["left"]} == {"note.txt", "own.parquet", "own.json"}
+    assert done.exit_code == 1 or isinstance(done.exception, TopicsError)
+
+
+def test_a_reader_keeps_old_files_and_that_is_said(stored, tmp_path):
+    store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
+    reader = Corpus.open(store)
+    told = topicstream.forget("doc-number-3", store)
+    assert told["waiting"] and told["left"]
+    assert sum(b.n_cells for b in reader.blocks()) == reader.n_cells
+    reader.let_go()
+    told = topicstream.forget("doc-number-3", store)
+    assert not told["waiting"] and told["left"] == []
+
+
+def test_what_is_refused(stored, tmp_path):
+    with pytest.raises(InputError):
+        forget([], stored)
+    with pytest.raises(InputError):
+        forget(["a", ""], stored)
+    with pytest.raises(InputError):
+        forget("a", stored, models=[tmp_path / "none"])
+    from topicstream.durable import lock
+
+    with lock(stored, "writing to"), pytest.raises(Busy):
+        forget("a", stored)
+    assert CliRunner().invoke(topics, ["forget", "--corpus", str(stored)]).exit_code == 2
+
+
+def test_the_command_with_a_file_of_ids(stored, tmp_path):
+    store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
+    (tmp_path / "ids.txt").write_text("doc-number-10\n\ndoc-number-11\n")
+    given = ["forget", "--ids", str(tmp_path / "ids.txt"), "doc-number-12", "--corpus", str(store)]
+    done = CliRunner().invoke(topics, given)
+    assert done.exit_code == 0 and "3 documents forgotten" in done.output and "no id is left" in done.output
+    assert "not reached:" in done.output
+
+
+def test_a_retrain_folder(tmp_path):
+    """Versions, runs, state and store of a nightly folder; the next night trains without the document."""
+    config = folder(tmp_path)
+    topicstream.retrain(config, stream=io.StringIO())
+    write(tmp_path / "raw" / "b.jsonl", made(60, seed=2, prefix="evening-"))
+    topicstream.retrain(config, stream=io.StringIO())
+    told = forget(["evening-7"], tmp_path / "corpus.zarr")
+    assert told["documents"] == 1 and told["left"] == [] and [Path(r).name for r in told["runs"]] == ["0002"]
+    assert any(str(tmp_path / "raw" / "b.jsonl") in text for text in told["elsewhere"])
+    done = topicstream.retrain(config, stream=io.StringIO())
+    assert (done["decision"], done["training"]) == ("update", "warm")
+    assert "evening-7" not in cells_by_id(tmp_path / "corpus.zarr")
+    (tmp_path / "journal.json").write_text("{}")
+    with pytest.raises(TopicsError, match="unfinished"):
+        forget("a", tmp_path / "corpus.zarr")
+
+
+def test_a_raw_file_that_is_a_document(tmp_path):
+    config = folder(tmp_path)
+    for d in made(30, seed=3, prefix="letter-"):
+        (tmp_path / "raw" / f"{d['id']}.txt").write_text(d["text"])
+    (tmp_path / "raw" / "a.jsonl").unlink()
+    topicstream.retrain(config, stream=io.StringIO())
+    told = forget("letter-4.txt", tmp_path / "corpus.zarr")
+    assert told["left"] == [] and any("still there" in text for text in told["elsewhere"])
+    assert topicstream.retrain(config, stream=io.StringIO())["documents_added"] == 0
+    (tmp_path / "raw" / "letter-4.txt").unlink()
+    told = forget("letter-4.txt", tmp_path / "corpus.zarr")
+    assert "letter-4.txt" not in (tmp_path / "state.json").read_text() and told["left"] == []
+
+
+WORK = """
+import topicstream
+def work(ids, store, models):
+    return topicstream.forget(ids, store, models=models)["left"]
+"""
+
+
+def test_killed_at_random_instants(stored, tmp_path):
+    place, model = Path(shutil.copytree(stored, tmp_path / "c.zarr")), tmp_path / "m"
+    topicstream.train(place, model, algo="sparse-bp", topics=3, passes=2)
+    before = cells_by_id(place)
+    ids = ["doc-number-3", "doc-number-50", "night-0-doc-7"]
+    after = {k: v for k, v in before.items() if k not in ids}
+
+    def copies(n: str) -> dict:
+        (tmp_path / n).mkdir()
+        one, two = (shutil.copytree(p, tmp_path / n / p.name) for p in (place, model))
+        return {"ids": ids, "store": str(one), "models": [str(two)]}
+
+    with Killable(WORK, copies("warm")) as work:
+        whole = copies("whole")
+        _, count, _ = work(**whole)
+        expected = digest(Path(whole["store"]))
+        rng = random.Random(4)
+        seen, kills = set(), 0
+        for k, kill_at in enumerate([*rng.sample(range(1, count + 1), 12), count]):
+            given = copies(str(k))
+            killed, _, _ = work(kill_at=kill_at, **given)
+            kills += killed
+            store = Path(given["store"])
+            now = cells_by_id(store)
+            assert now in (before, after) and not list(verify(Corpus.open(store)))
+            seen.add(now == after)
+            assert topicstream.TopicModel.open(given["models"][0]).n_topics == 3
+            assert work(**given)[2] == []
+            assert digest(store) == expected and not (Path(given["models"][0]) / "work").exists()
+            shutil.rmtree(tmp_path / str(k))
+        assert seen == {True, False} and kills > 8  # files are synced by threads: an instant may pass unseen

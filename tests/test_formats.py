@@ -1,0 +1,63 @@
+"""What version 0.1.0 wrote (tests/data/released-0.1.0.tar.gz: a store, a model with its run, and what it said of them) is read,
+scored, continued and grown by this version (docs/formats.md)."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import topicstream
+from topicstream.cli.main import run
+
+MADE = Path(__file__).parent / "data" / "released-0.1.0.tar.gz"
+
+
+@pytest.fixture
+def old(tmp_path):
+    with tarfile.open(MADE) as tar:
+        tar.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def printed(capsys, *args):
+    capsys.readouterr()
+    assert run([*map(str, args), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_an_old_store_and_model_say_what_they_said(old, capsys):
+    shown = printed(capsys, "show", "--model", old / "model")
+    told = json.loads((old / "show.json").read_text())
+    for now, then in zip(shown["topics"], told["topics"], strict=True):
+        assert now["topic"] == then["topic"]
+        assert [w["word"] for w in now["words"]] == [w["word"] for w in then["words"]]
+        assert [w["p"] for w in now["words"]] == pytest.approx([w["p"] for w in then["words"]], rel=1e-6)
+    scored = printed(capsys, "eval", "--corpus", old / "corpus.zarr", "--model", old / "model", "--heldout")
+    then = json.loads((old / "eval.json").read_text())
+    assert scored["heldout"]["perplexity"] == pytest.approx(then["heldout"]["perplexity"], rel=1e-5)
+    assert run(["info", str(old / "corpus.zarr"), "--verify", "-q"]) == 0
+    assert run(["info", str(old / "model"), "--verify", "-q"]) == 0
+
+
+def test_an_old_model_infers(old):
+    out = old / "now.jsonl"
+    assert run(["infer", str(old / "docs.jsonl"), "--model", str(old / "model"), "-o", str(out), "-q"]) == 0
+    now, then = ([json.loads(line) for line in p.read_text().splitlines()] for p in (out, old / "theta.jsonl"))
+    for a, b in zip(list(now), list(then), strict=True):
+        assert a["id"] == b["id"]
+        assert dict(zip(a["topics"], a["shares"])) == pytest.approx(dict(zip(b["topics"], b["shares"])), abs=1e-4)
+
+
+def test_an_old_run_goes_on_and_an_old_store_grows(old):
+    done = topicstream.train(
+        old / "corpus.zarr", old / "model", topics=3, algo="bp", passes=8, tol=0, seed=7, progress=False
+    )
+    assert done.passes == 8
+    more = old / "more.jsonl"
+    more.write_text("".join(f'{{"id": "new{i}", "text": "cell gene court law ball team fresh"}}\n' for i in range(10)))
+    summary = topicstream.ingest(more, old / "corpus.zarr", append=True)
+    assert summary["documents_added"] == 10
+    assert topicstream.Corpus.open(old / "corpus.zarr").manifest["schema"] == 1

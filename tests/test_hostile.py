@@ -1,0 +1,331 @@
+"""Stores and models of a stranger who knows the format: checksums fit, values and files do not.  One line, code 3, nothing
+outside the folder touched, no memory beyond what the files pay for."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+from fuzz_values import chunks_of, reseal_block, reseal_file, reseal_model
+
+import topicstream
+from tests.ingest_tools import documents, write_jsonl
+from topicstream.cli.main import run
+from topicstream.corpus.reader import Corpus
+from topicstream.durable import read_json, read_sealed
+from topicstream.errors import StoreError
+from topicstream.model.edits import LOG
+from topicstream.model.topic_model import TopicModel
+from topicstream.plain import load_array, load_arrays, refuse_links
+from topicstream.progress import Shown as Progress
+from topicstream.training.loop import train
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    place = tmp_path_factory.mktemp("hostile")
+    write_jsonl(place / "a.jsonl", documents(80))
+    topicstream.ingest(place / "a.jsonl", place / "c.zarr", min_df=1, max_df=1.0)
+    write_jsonl(place / "b.jsonl", documents(20))
+    topicstream.ingest(place / "b.jsonl", place / "c.zarr", append=True, on_duplicate="replace")
+    train(place / "c.zarr", place / "m", algo="gs", topics=3, passes=1, tol=0.0, threads=1, progress=Progress(-1))
+    return place
+
+
+@pytest.fixture
+def store(made, tmp_path):
+    shutil.copytree(made / "c.zarr", tmp_path / "c.zarr")
+    return tmp_path / "c.zarr"
+
+
+@pytest.fixture
+def model(made, tmp_path):
+    shutil.copytree(made / "m", tmp_path / "m")
+    return tmp_path / "m"
+
+
+def refused(*args: object, capsys: pytest.CaptureFixture[str], code: int = 3) -> str:
+    """The one line of a command that is refused."""
+    capsys.readouterr()
+    assert run([*map(str, args), "-q"]) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+VALUES = {
+    "a negative count": ("counts", lambda a: a.__setitem__(3, 2**32 - 1)),
+    "no count": ("counts", lambda a: a.__setitem__(3, 0)),
+    "a word past the vocabulary": ("words", lambda a: a.__setitem__(0, 10**6)),
+    "a word twice": ("words", lambda a: a.__setitem__(1, 0)),
+    "a document of more cells than there are": ("lengths", lambda a: a.__setitem__(0, 2**20)),
+}
+
+
+@pytest.mark.parametrize("algo", ["gs", "sparselda"])
+@pytest.mark.parametrize("kind", VALUES)
+def test_cells_that_kernels_would_index_by_are_refused(store, tmp_path, kind, algo, capsys):
+    name, change = VALUES[kind]
+    arrays = chunks_of(store, "train", 0)
+    change(arrays[name])
+    reseal_block(store, "train", 0, arrays, totals=name == "counts")
+    line = refused(
+        "train", "--corpus", store, "--model", tmp_path / "new", "--algo", algo, "-K", 3, "--passes", 1, capsys=capsys
+    )
+    assert str(store) in line
+
+
+def test_totals_that_are_not_those_of_the_blocks_are_refused(store):
+    arrays = chunks_of(store, "train", 0)
+    arrays["counts"][0] += 5
+    reseal_block(store, "train", 0, arrays, totals=False)
+    with pytest.raises(StoreError, match="add up"):
+        Corpus.open(store).decode(0)
+
+
+@pytest.mark.parametrize("value", [[0, 0, 99, 0], [0, 0, 0, 10**6], [0, 7, 0, 0], [0, 0, -1, 0], [-1, 0, 0, 0]])
+def test_removed_documents_lie_in_the_store(store, value):
+    name = read_json(store / "manifest.json")["files"]["removed"]["file"]
+    out = io.BytesIO()
+    np.save(out, np.array([value], np.int64))
+    reseal_file(store, name, out.getvalue())
+    with pytest.raises(StoreError, match="names a document"):
+        Corpus.open(store).decode(0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1])
+@pytest.mark.parametrize("name", ["alpha", "beta", "totals"])
+def test_priors_that_cannot_be_are_refused(model, made, name, value, capsys):
+    reseal_model(model, {name: value if name == "beta" else [0.1, value, 0.1]})
+    assert "zarr.json" in refused("infer", made / "a.jsonl", "--model", model, capsys=capsys)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+def test_counts_of_topics_that_cannot_be_are_refused(model, value):
+    meta = json.loads((model / "topics" / "zarr.json").read_text())
+    rows = np.ones(meta["chunk_grid"]["configuration"]["chunk_shape"], np.float32)
+    rows[1, 1] = value
+    reseal_model(model, {}, rows)
+    with pytest.raises(StoreError, match="negative, infinite or no number"):
+        TopicModel.open(model)
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+CHILD = """
+import resource, sys
+from topicstream.errors import StoreError
+from topicstream.model.vocabulary import Vocabulary
+from topicstream.tokens.vocabulary import Vocabulary as Words
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for read in (Vocabulary.read, Words.load):
+    try:
+        read(sys.argv[1])
+    except StoreError as e:
+        print("refused:", e)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_a_small_file_of_words_does_not_take_gigabytes(tmp_path):
+    n, path = 300_000, tmp_path / "vocab.parquet"
+    word = pa.array(["x" * 600_000], pa.large_string())
+    ones = np.ones(n, np.int64)
+    table = pa.table(
+        {"word": pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), word), "count": ones, "df": ones}
+    )
+    pq.write_table(table, path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 1 << 20  # 180 GB of text
+    done = subprocess.run([sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.count("refused:") == 2 and int(done.stdout.split()[-1]) < 150
+
+
+def test_a_page_of_zeros_is_weighed_before_it_is_decoded(tmp_path):
+    path = tmp_path / "vocab.parquet"
+    table = pa.table({"word": pa.array(["\0" * (200 << 20)], pa.large_string()), "count": [1], "df": [1]})
+    pq.write_table(table, path, compression="zstd", use_dictionary=False)
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(StoreError, match="cannot be"):
+        topicstream.model.vocabulary.Vocabulary.read(path)
+
+
+def test_a_vocabulary_that_the_file_cannot_hold_is_refused_before_anything_is_allocated(store):
+    from fuzz_values import write_sealed
+
+    manifest = read_json(store / "manifest.json")
+    write_sealed(store / "manifest.json", manifest | {"n_words": (1 << 31) - 1})
+    with pytest.raises(StoreError, match="n_words"):
+        Corpus.open(store)
+
+
+def test_arrays_are_as_large_as_their_files(tmp_path):
+    out = io.BytesIO()
+    np.save(out, np.arange(5))
+    data = out.getvalue()
+    assert load_array(data, "x").tolist() == [0, 1, 2, 3, 4]
+    for bad in (
+        data[:-1],
+        data + b"\0",
+        data.replace(b"(5,)", b"(9999999999,)"),
+        b"",
+        data[:6],
+        data.replace(b"<i8", b"|O8"),
+    ):
+        with pytest.raises(StoreError):
+            load_array(bad, "x")
+    np.savez(tmp_path / "a.npz", a=np.eye(3), b=np.zeros(0))
+    assert load_arrays(tmp_path / "a.npz")["a"].trace() == 3
+    np.savez_compressed(tmp_path / "z.npz", a=np.zeros(10**7))
+    with pytest.raises(StoreError, match="compressed"):
+        load_arrays(tmp_path / "z.npz")
+
+
+def test_a_sparse_file_of_text_is_not_read_whole(tmp_path):
+    for name, read in (("m.json", read_json), ("h.jsonl", read_sealed)):
+        with open(tmp_path / name, "wb") as f:
+            f.truncate(1 << 40)
+        with pytest.raises(StoreError, match=name):
+            read(tmp_path / name)
+
+
+# -- links and special files ------------------------------------------------------------------------------------------
+def special(path: Path, how: str, outside: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    elif path.exists():
+        path.unlink()
+    {
+        "link": lambda: path.symlink_to(outside),
+        "fifo": lambda: os.mkfifo(path),
+        "zero": lambda: path.symlink_to("/dev/zero"),
+    }[how]()
+
+
+@pytest.mark.parametrize("how", ["fifo", "link", "zero"])
+@pytest.mark.parametrize("name", ["manifest.json", "vocab.parquet", "train/words/c/0/0", "docs/part-00000.parquet"])
+def test_a_special_file_in_a_store_neither_hangs_nor_is_followed(store, tmp_path, name, how):
+    place = (
+        store / read_json(store / "manifest.json")["files"]["vocab"]["file"]
+        if name == "vocab.parquet"
+        else store / name
+    )
+    (tmp_path / "outside").write_bytes(place.read_bytes())
+    special(place, how, tmp_path / "outside")
+    with pytest.raises(StoreError, match="plain file"):
+        corpus = Corpus.open(store)
+        corpus.file("vocab")
+        corpus.decode(0)
+        from topicstream.corpus.documents import read_documents
+
+        list(read_documents(corpus.path, corpus.manifest["docs"]))
+
+
+@pytest.mark.parametrize("how", ["fifo", "link", "zero"])
+@pytest.mark.parametrize("name", ["manifest.json", "vocab.parquet", "topics/zarr.json", "topics/c/0/0"])
+def test_a_special_file_in_a_model_neither_hangs_nor_is_followed(model, tmp_path, name, how):
+    (tmp_path / "outside").write_bytes((model / name).read_bytes())
+    special(model / name, how, tmp_path / "outside")
+    with pytest.raises(StoreError, match="plain file"):
+        TopicModel.open(model)
+
+
+@pytest.mark.parametrize("name", ["train/words", "train/counts/c", "docs", "extra", "train/words/c/9"])
+def test_a_linked_folder_in_a_store_is_not_written_or_removed_through(store, tmp_path, name, capsys):
+    outside = tmp_path / "outside"
+    if (store / name).is_dir():
+        shutil.copytree(store / name, outside)
+    for inner in (outside / "c" / "9", outside / "9"):
+        inner.mkdir(parents=True)
+        (inner / "mine").write_text("precious")
+    special(store / name, "link", outside)
+    before = sorted(map(str, outside.rglob("*")))
+    write_jsonl(tmp_path / "more.jsonl", documents(30, seed=3, prefix="more"))
+    for command in (
+        ("ingest", tmp_path / "more.jsonl", "--out", store, "--append"),
+        ("compact", store),
+        ("forget", "0", "--corpus", store),
+    ):
+        line = refused(*command, capsys=capsys)
+        assert name in line and "a link" in line
+    assert sorted(map(str, outside.rglob("*"))) == before
+
+
+@pytest.mark.parametrize("name", ["work", "checkpoints", "topics"])
+def test_a_linked_folder_in_a_model_is_not_written_through(made, model, tmp_path, name, capsys):
+    shutil.move(model / name, tmp_path / "outside")
+    (model / name).symlink_to(tmp_path / "outside")
+    before = sorted(map(str, (tmp_path / "outside").rglob("*")))
+    line = refused(
+        "train", "--corpus", made / "c.zarr", "--model", model, "--algo", "gs", "-K", 3, "--passes", 4, capsys=capsys
+    )
+    assert name in line
+    assert sorted(map(str, (tmp_path / "outside").rglob("*"))) == before
+
+
+def test_a_linked_log_of_edits_is_not_followed(model, tmp_path, capsys):
+    (tmp_path / "outside").write_text("precious")
+    (model / LOG).symlink_to(tmp_path / "outside")
+    assert LOG in refused("edit", model, "--drop", "0", capsys=capsys)
+    assert (tmp_path / "outside").read_text() == "precious"
+
+
+def test_what_is_no_plain_file_is_found_anywhere(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "c").write_text("")
+    refuse_links(tmp_path)
+    os.mkfifo(tmp_path / "a" / "b" / "d")
+    with pytest.raises(StoreError, match="fifo"):
+        refuse_links(tmp_path)
+
+
+# -- the state of a run -----------------------------------------------------------------------------------------------
+def test_topics_of_tokens_past_k_are_refused_when_a_run_goes_on(made, model, capsys):
+    import google_crc32c
+    from fuzz_values import write_sealed
+
+    from topicstream.training.checkpoint import checkpoints
+
+    last = checkpoints(model / "checkpoints")[-1]
+    state = read_json(last / "state.json")
+    (which,) = state["facts"]["memory"]
+    memory = model / "work" / state["facts"]["memory"][which]
+    arrays = load_arrays(last / "arrays.npz")
+    index = arrays[f"memory.{which}"]
+    offset, size, _ = index[0, 0]
+    data = bytearray(memory.read_bytes())
+    data[offset] = 200  # of three topics
+    memory.write_bytes(data)
+    index[0, 0, 2] = google_crc32c.value(bytes(data[offset : offset + size]))
+    out = io.BytesIO()
+    np.savez(out, **arrays)
+    (last / "arrays.npz").write_bytes(out.getvalue())
+    state["files"]["arrays.npz"] = [len(out.getvalue()), google_crc32c.value(out.getvalue())]
+    write_sealed(last / "state.json", state)
+    line = refused(
+        "train", "--corpus", made / "c.zarr", "--model", model, "--algo", "gs", "-K", 3, "--passes", 3, capsys=capsys
+    )
+    assert "what cannot be" in line
+
+
+def test_block_memory_stays_in_its_folder(model):
+    from fuzz_values import write_sealed
+
+    from topicstream.training.checkpoint import checkpoints, read_checkpoint
+
+    last = checkpoints(model / "checkpoints")[-1]
+    state = read_json(last / "state.json")
+    state["facts"]["memory"] = {"new": "../../elsewhere"}
+    write_sealed(last / "state.json", state)
+    with pytest.raises(StoreError, match=r"facts\.memory"):
+        read_checkpoint(last)

@@ -1,0 +1,302 @@
+"""``topics report``: the numbers in the page, and the page in a browser (where Playwright and Chromium are installed)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.report_store import HOSTILE, THEMES, made, planted_model
+from topicstream.cli.main import run
+from topicstream.errors import InputError, TopicsError
+from topicstream.model.edits import edit
+from topicstream.model.top import top_words
+from topicstream.model.topic_model import TopicModel
+from topicstream.reporting import geometry, relevance
+from topicstream.reporting.doc_topics import shares
+from topicstream.reporting.html import report
+from topicstream.reporting.payload import data_of, pack, page, unpack
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    corpus, rows = made(folder)
+    planted_model(corpus, folder / "model", 5)  # the fifth is empty
+    return folder, corpus, rows
+
+
+@pytest.fixture(scope="module")
+def written(stored):
+    folder, _, _ = stored
+    done = report(folder / "model", folder / "corpus.zarr", out=folder / "r.html", title="<b>A & B</b>", threads=2)
+    return folder / "r.html", done, *unpack(data_of((folder / "r.html").read_text()))
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+def test_shares_in_the_page_are_those_of_the_documents(stored, written):
+    _folder, corpus, rows = stored
+    _path, done, values, arrays = written
+    model = TopicModel.open(corpus.path.parent / "model")
+    theta = np.concatenate([t for _, t in shares(model, corpus)]).astype(np.float64)
+    assert values["docs"] == corpus.n_docs == done["documents"]
+    assert np.allclose(arrays["share"], theta.mean(axis=0), atol=1e-6)
+    assert (arrays["first"] == np.bincount(theta.argmax(axis=1), minlength=5)).all()
+    names = {}
+    from topicstream.evaluation.keys import documents
+
+    for numbers, batch in documents(corpus, False, ["id"]):
+        names.update(zip(numbers.tolist(), batch.column("id").to_pylist(), strict=True))
+    by_id = {r["id"]: r for r in rows}
+    year = np.array([int(by_id[names[d]]["date"][:4]) for d in range(corpus.n_docs)])
+    assert values["grain"] == "year" and values["periods"] == [str(y) for y in range(2000, 2010)]
+    over = arrays["over"] * arrays["overScale"].astype(np.float64)
+    for i in range(10):
+        assert np.allclose(over[i], theta[year == 2000 + i].mean(axis=0), atol=2e-5)
+    assert arrays["slope"][1] > 3 * arrays["slopeError"][1] > 0
+    column = [c["name"] for c in values["columns"]].index("labels")
+    kitchen = values["columns"][column]["values"].index("kitchen")
+    mine = np.array(["kitchen" in by_id[names[d]]["labels"] for d in range(corpus.n_docs)])
+    share = (arrays[f"by{column}"] * arrays[f"by{column}Scale"].astype(np.float64))[kitchen]
+    assert np.allclose(share, theta[mine].mean(axis=0), atol=2e-5)
+    assert arrays[f"by{column}Docs"][kitchen] == mine.sum()
+    first = values["documents"][arrays["typical"][1, 0]]
+    assert first["id"] == names[int(theta[:, 1].argmax())]
+    assert first["meta"]["title"] == by_id[first["id"]]["title"].replace("\n", " ")
+    assert first["text"].startswith(by_id[first["id"]]["text"][:40]) and first["source"].startswith("docs.jsonl:")
+    product = np.corrcoef(theta.T)
+    assert np.allclose(arrays["linkValue"][0, 0], np.sort(product[0][1:])[-1], atol=1e-4)
+
+
+def test_relevance_candidates_are_those_of_top_words(stored):
+    folder, _, _ = stored
+    model = TopicModel.open(folder / "model")
+    offsets, ids, log_p, marginal = relevance.candidates(model, 7)
+    for step in (0, 3, 10):
+        wanted, score = top_words(model, 7, step / 10)
+        for k in range(model.n_topics):
+            mine = slice(offsets[k], offsets[k + 1])
+            value = log_p[mine] - (1 - step / 10) * marginal[ids[mine]]
+            best = np.lexsort((ids[mine], -np.round(value, 9)))[:7]
+            assert np.allclose(np.sort(value)[::-1][:7], score[:, k], atol=1e-6)
+            if k < 4:
+                assert set(ids[mine][best]) == set(wanted[:, k])
+
+
+def test_gram_layout_and_tree(stored):
+    folder, _, _ = stored
+    model = TopicModel.open(folder / "model")
+    p = model.probabilities(np.arange(model.n_words))
+    similar = geometry.gram(model)
+    assert np.allclose(similar, np.sqrt(p).T @ np.sqrt(p), atol=1e-5)
+    place = geometry.layout(similar)
+    full = geometry.layout(similar)
+    assert (place == full).all() and place.shape == (5, 2)
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(30, 6))
+    points[:15] += 6
+    close = 1 - 0.001 * ((points[:, None] - points[None]) ** 2).sum(axis=2)
+    tree = geometry.tree(close, np.ones(30))
+    assert sorted(tree.order) == list(range(30)) and (np.diff(tree.height) >= -1e-12).all()
+    assert sorted(map(tuple, tree.cut(2))) == [tuple(range(15)), tuple(range(15, 30))]
+    assert len(tree.cut(7)) == 7 and tree.cut(1) == [list(range(30))]
+    scipy = pytest.importorskip("scipy.cluster.hierarchy")
+    pairs = np.sqrt(np.maximum(0, 1 - close))[np.triu_indices(30, 1)]
+    assert np.allclose(scipy.linkage(pairs, "ward")[:, 2], tree.height, rtol=1e-6)
+
+
+def test_pack_round_trip_and_same_bytes():
+    arrays = {"a": np.arange(5, dtype=np.uint16), "b": np.ones((2, 3), np.float32), "c": np.zeros(0, np.uint8)}
+    values = {"text": "</script>\u202e", "n": 1}
+    data = pack(values, arrays)
+    assert data == pack(values, arrays)
+    back, found = unpack(data)
+    assert back == values and all((found[n] == arrays[n]).all() and found[n].shape == arrays[n].shape for n in arrays)
+    text = page("t </title><script>", data)
+    assert data_of(text) == data and text.count("</script>") == 2 and "t </title>" not in text
+
+
+def test_refusals(stored, tmp_path):
+    folder, _, _ = stored
+    out = tmp_path / "r.html"
+    out.write_text("mine")
+    with pytest.raises(TopicsError, match="--force"):
+        report(folder / "model", folder / "corpus.zarr", out=out)
+    assert out.read_text() == "mine"
+    with pytest.raises(InputError, match="no such column"):
+        report(folder / "model", folder / "corpus.zarr", out=tmp_path / "b.html", by=["venue"])
+    with pytest.raises(InputError, match=r"\.html"):
+        report(folder / "model", folder / "corpus.zarr", out=tmp_path / "b.txt")
+    assert run(["report", str(folder / "model"), "--corpus", str(folder / "corpus.zarr"), "--out", str(out)]) == 1
+
+
+def test_edits_show_in_the_report(stored, tmp_path):
+    folder, corpus, _ = stored
+    shutil.copytree(folder / "model", tmp_path / "model")
+    edit(
+        tmp_path / "model",
+        [
+            {"edit": "label", "topic": 3, "label": "Baking <b>"},
+            {"edit": "merge", "topics": [0, 2]},
+            {"edit": "drop", "topics": [4]},
+        ],
+    )
+    report(tmp_path / "model", corpus, out=tmp_path / "r.html", scores=False)
+    values, arrays = unpack(data_of((tmp_path / "r.html").read_text()))
+    assert values["ids"] == [0, 1, 3] and values["labels"][2] == "Baking <b>" and values["members"] == [2, 1, 1]
+    theta = np.concatenate([t for _, t in shares(TopicModel.open(folder / "model"), corpus)]).astype(np.float64)
+    merged = np.stack([theta[:, 0] + theta[:, 2], theta[:, 1], theta[:, 3]], 1)
+    merged /= merged.sum(axis=1, keepdims=True)
+    assert np.allclose(arrays["share"], merged.mean(axis=0), atol=1e-6)
+
+
+def test_a_model_alone(tmp_path):
+    rng = np.random.default_rng(0)
+    model = TopicModel.from_arrays(rng.random((40, 1)), [f"w{i}" for i in range(40)], 0.1, 0.01)
+    done = report(model, None, out=tmp_path / "r.html")
+    values, arrays = unpack(data_of((tmp_path / "r.html").read_text()))
+    assert done["documents"] == 0 and values["periods"] == [] and "over" not in arrays and len(arrays["order"]) == 1
+
+
+# -- the browser -------------------------------------------------------------------------------------------------------
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
+    if not Path(CHROMIUM).exists():
+        pytest.skip(f"no {CHROMIUM} (apt-get install chromium; or name one in CHROMIUM)")
+    with api.sync_playwright() as p:
+        opened = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a page; afterwards anything asked for but that file, and anything on the console, fails the test."""
+    wrong: list[str] = []
+    contexts = []
+
+    def go(path: Path, anchor: str = "", width: int = 1300):
+        context = browser.new_context(viewport={"width": width, "height": 800}, offline=True)
+        contexts.append(context)
+        tab = context.new_page()
+        tab.on("console", lambda m: wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
+        tab.on("pageerror", lambda e: wrong.append(f"error: {e}"))
+        tab.on("dialog", lambda d: (wrong.append(f"dialog: {d.message}"), d.dismiss()))
+        allowed = ("file://", "data:", "blob:")
+        tab.on("request", lambda r: wrong.append(f"request: {r.url}") if not r.url.startswith(allowed) else None)
+        tab.goto(path.as_uri() + anchor)
+        tab.wait_for_selector("html[data-ready]", timeout=60_000)
+        return tab
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert not wrong
+
+
+def test_page_search_sort_slider_map_and_anchor(written, visit):
+    path, _, values, _ = written
+    tab = visit(path)
+    assert tab.title() == "<b>A & B</b>" and tab.locator("h1").inner_text() == "<b>A & B</b>"
+    assert tab.locator(".topics tbody tr").count() == 5
+    tab.fill("#search", "harbour")
+    assert tab.locator(".topics tbody tr:visible").count() == 1
+    assert tab.locator(".topics tbody tr:visible td").first.inner_text() == "1"
+    tab.fill("#search", "")
+    tab.get_by_role("button", name="#", exact=True).click()
+    assert tab.locator(".topics tbody tr td:first-child").all_inner_texts() == ["0", "1", "2", "3", "4"]
+    tab.get_by_role("button", name="#", exact=True).click()
+    assert tab.locator(".topics tbody tr td:first-child").all_inner_texts() == ["4", "3", "2", "1", "0"]
+    tab.locator(".topics tbody tr").nth(3).click()
+    assert tab.url.endswith("#topic-1") and tab.locator("#topic h2").inner_text().startswith("1 ")
+    before = tab.locator(".words td:first-child").all_inner_texts()
+    tab.locator("#lambda").fill("0")
+    assert tab.locator("output").first.inner_text() == "λ = 0.0"
+    after = tab.locator(".words td:first-child").all_inner_texts()
+    assert len(after) == len(before) == 20 and set(after[:6]) <= set(THEMES[1].split())
+    tab.get_by_role("tab", name="Map", exact=True).click()
+    tab.locator("circle[data-topic='2']").click()
+    assert tab.url.endswith("#topic-2")
+    tab.get_by_role("tab", name="Heat map").click()
+    assert tab.locator(".heat canvas").is_visible()
+    tab.get_by_role("tab", name="Time and groups").click()
+    assert "ships" in tab.locator("#view-time tr").first.inner_text()
+    tab.get_by_role("tab", name="Model", exact=True).click()
+    assert "planted" in tab.locator("#view-model").inner_text()
+    assert values["heldout"]["perplexity"] > 1
+    anchored = visit(path, "#topic-3")
+    assert anchored.locator("#topic h2").inner_text().startswith("3 ")
+    assert visit(path, "#topic-4").locator("#topic .note").inner_text().startswith("This topic is empty")
+
+
+def test_page_by_keyboard_and_on_a_phone(written, visit):
+    path = written[0]
+    tab = visit(path)
+    tab.keyboard.press("/")
+    assert tab.evaluate("document.activeElement.id") == "search"
+    tab.keyboard.press("Escape")
+    first = tab.url
+    tab.keyboard.press("j")
+    tab.wait_for_function("location.hash.startsWith('#topic-')")
+    assert tab.url != first
+    phone = visit(path, "", 390)
+    for view in ("topics", "map", "heat", "time", "model"):
+        phone.evaluate(f"location.hash = '{view}'")
+        phone.wait_for_selector(f"#view-{view}", state="visible")
+        assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    phone.evaluate("location.hash = 'topic-1'")
+    phone.wait_for_selector("#topic h2")
+    assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    phone.emulate_media(media="print")
+    assert not phone.locator("#tabs").is_visible()
+
+
+def test_hostile_words_titles_and_labels_stay_text(written, visit, tmp_path):
+    path = written[0]
+    tab = visit(path, "#topic-1")
+    titles = tab.locator(".doc b").all_inner_texts()
+    assert any("number" in t for t in titles)
+    assert tab.evaluate("document.querySelectorAll('img, iframe, object, .doc script').length") == 0
+    words = [*HOSTILE, *[f"w{i}" for i in range(20)]]
+    model = TopicModel.from_arrays(np.eye(25)[:, :6] * 50 + 1, words, 0.1, 0.01)
+    report(model, None, out=tmp_path / "h.html", title=HOSTILE[0])
+    hostile = visit(tmp_path / "h.html")
+    assert hostile.title().startswith(HOSTILE[0])
+    shown = hostile.locator(".topics .w").all_inner_texts()
+    assert any(HOSTILE[1] in s for s in shown) and any(HOSTILE[0] in s for s in shown)
+    assert hostile.evaluate("document.querySelectorAll('img').length") == 0
+    for anchor in ("#topic-999999999999", "#<img src=x>", "#__proto__"):
+        assert visit(tmp_path / "h.html", anchor).locator(".topics tbody tr").count() == 6
+
+
+@pytest.mark.parametrize("topics", [1, 2, 2000, 2100])
+def test_page_with_few_and_many_topics(topics, visit, tmp_path):
+    rng = np.random.default_rng(topics)
+    table = rng.gamma(0.1, 10, (300, topics))
+    table[:, topics // 2] = 0 if topics > 1 else table[:, 0]
+    model = TopicModel.from_arrays(table, [f"w{i}" for i in range(300)], 0.1, 0.01)
+    report(model, None, out=tmp_path / "r.html")
+    tab = visit(tmp_path / "r.html")
+    tab.wait_for_function(f"document.querySelectorAll('.topics tbody tr').length === {topics}")
+    for view in ("map", "heat", "model"):
+        tab.evaluate(f"location.hash = '{view}'")
+        tab.wait_for_selector(f"#view-{view}", state="visible")
+    tab.evaluate(f"location.hash = 'topic-{topics // 2}'")
+    tab.wait_for_function(f"document.querySelector('#topic h2').textContent.startsWith('{topics // 2} ')")

@@ -1,0 +1,156 @@
+"""The memory promise over shapes of input: a piece stays small however short, empty or repeated its documents are."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from topicstream.corpus import documents
+from topicstream.errors import DoesNotFit
+from topicstream.ingestion.cut import RECORD_BYTES
+from topicstream.ingestion.read_options import ReadOptions, Room
+from topicstream.ingestion.tasks import parse_all, pieces
+from topicstream.parquet_pages import DICTIONARY
+from topicstream.parquet_pages import pages as pages_of
+
+LARGE, SMALL = 8 << 20, 1 << 12
+
+
+def lines(rng):
+    return "a.txt", "".join(rng.choice(["\n", "a\n", "b c\n", "a longer line\n"]) for _ in range(20_000))
+
+
+def csv(rng):
+    rows = ["a,%d\n", '"x\n\n\n\ny",%d\n', '"",%d\n']
+    return "a.csv", "text,id\n" + "".join(rng.choice(rows) % i for i in range(10_000))
+
+
+def matrix(rng):
+    docs = sorted(rng.sample(range(1, 300_000), 9000))
+    cells = "".join(f"{d} {d % 10 + 1} 2\n" for d in docs)
+    return "a.mtx", f"%%MatrixMarket matrix coordinate integer general\n300000 10 {len(docs)}\n{cells}"
+
+
+def one_cell_at_the_end(rng):
+    return "a.mtx", "%%MatrixMarket matrix coordinate integer general\n300000 10 1\n299999 3 2\n"
+
+
+@pytest.mark.parametrize("make", [lines, csv, matrix, one_cell_at_the_end])
+def test_pieces_hold_few_documents_and_all_are_the_same_in_any(make, tmp_path):
+    name, text = make(random.Random(1))
+    path = tmp_path / name
+    path.write_text(text)
+
+    def read(size: int) -> tuple[list[str], list[str], list[bytes], int]:
+        ids, sources, contents, most = [], [], [], 0
+        for run, rejects in parse_all([str(path)], ReadOptions(piece_bytes=size)):
+            assert not rejects.records
+            most = max(most, len(run))
+            ids += run.about.ids.to_pylist()
+            sources += run.about.source.to_pylist()
+            if hasattr(run, "text"):
+                contents += [bytes(run.text[a:b]) for a, b in pairwise(run.offsets)]
+            else:
+                pairs = np.stack((run.words, run.counts)).T
+                contents += [pairs[a:b].tobytes() for a, b in pairwise(run.indptr)]
+        return ids, sources, contents, most
+
+    *large, most_large = read(LARGE)
+    *small, most = read(SMALL)
+    assert small == large
+    assert most <= SMALL // RECORD_BYTES < most_large <= LARGE // RECORD_BYTES
+
+
+def test_parquet_is_cut_by_what_it_decodes_to(tmp_path):
+    """Few long values in a dictionary, each in many rows; a list of them, too; and what the readers give is the same."""
+    texts = [" ".join(f"word{i}x{j}" for j in range(400)) for i in range(3)]
+    which = np.random.default_rng(1).integers(0, 3, 3000)
+    labels = pa.ListArray.from_arrays(
+        pa.array(np.arange(3001, dtype=np.int32)), pa.array([f"l{w}" * 50 for w in which])
+    )
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": pa.array([texts[w] for w in which]), "labels": labels}), path)
+    size = 1 << 16
+    assert path.stat().st_size < size < sum(len(texts[w]) for w in which) // 100
+    found, told = [], []
+    for task in pieces([str(path)], ReadOptions(piece_bytes=size, meta={"labels": "labels"})):
+        run, _ = task.run()
+        assert len(run.text) < task.piece.decoded <= size
+        found += [bytes(run.text[a:b]).decode() for a, b in pairwise(run.offsets)]
+        told += run.about.meta["labels"].to_pylist()
+    assert found == [texts[w] for w in which]
+    assert told == [[f"l{w}" * 50] for w in which]
+
+
+def test_a_parquet_page_too_large_is_refused_before_it_is_decoded(tmp_path):
+    path = tmp_path / "a.parquet"
+    rows = pa.array([f"{i} " * 100_000 for i in range(100)])
+    pq.write_table(pa.table({"text": rows}), path, use_dictionary=False)
+    assert path.stat().st_size < 2 << 20
+    options = ReadOptions(piece_bytes=1 << 20)
+    with pytest.raises(DoesNotFit, match=r"a\.parquet: reading a page of .* would do") as refused:
+        list(pieces([str(path)], replace(options, room=Room(64 << 20, 16 << 20))))
+    enough = int(re.search(r"(\d+)M would do", str(refused.value))[1]) << 20
+    room = Room(enough, (16 << 20) + (enough - (64 << 20)) // 2)
+    assert sum(len(run) for run, _ in (t.run() for t in pieces([str(path)], replace(options, room=room)))) == 100
+
+
+def test_headers_of_pages_are_read_as_they_stand(tmp_path):
+    path = tmp_path / "a.parquet"
+    words = pa.array([f"word{i % 500}" for i in range(20_000)])
+    pq.write_table(pa.table({"text": words}), path, data_page_size=1 << 10, write_page_checksum=True)
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    first = column.dictionary_page_offset
+    with open(path, "rb") as file:
+        found = list(pages_of(file, first, first + column.total_compressed_size))
+    assert [p.kind for p in found] == [DICTIONARY] + [0] * (len(found) - 1)
+    assert found[0].values == 500 and sum(p.values for p in found[1:]) == 20_000
+    assert sum(p.decoded for p in found) <= column.total_uncompressed_size
+    with open(path, "rb") as file, pytest.raises(ValueError):
+        list(pages_of(file, first + 1, first + column.total_compressed_size))
+
+
+def test_row_groups_of_documents_hold_few_bytes_and_are_the_same_however_they_come(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "BYTES_OF_GROUP", 20_000)
+    rows = 300
+    labels = [[f"label{i}x{j}" for j in range(i % 40)] for i in range(rows)]
+    table = pa.table({"id": [str(i) for i in range(rows)], "labels": pa.array(labels, pa.list_(pa.large_string()))})
+    files = []
+    for i, step in enumerate((1, 7, rows)):
+        writer = documents.DocumentsWriter(tmp_path / str(i), documents.schema_of({"labels": "list"}), 0)
+        for at in range(0, rows, step):
+            writer.add(table.slice(at, step))
+        writer.close()
+        files.append(writer.files[0])
+    assert len({path.read_bytes() for path in files}) == 1
+    found = pq.ParquetFile(files[0])
+    assert found.num_row_groups > 3 and found.read()["labels"].to_pylist() == labels
+
+
+def test_reading_documents_holds_a_row_group_however_many_documents_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "BYTES_OF_GROUP", 1 << 18)
+    writer = documents.DocumentsWriter(tmp_path, documents.schema_of({"labels": "list"}), 0)
+    lists = pa.list_(pa.large_string())
+    for d in range(40):
+        labels = pa.array([[f"label{d}x{i}" for i in range(15_000)]], lists)
+        writer.add(pa.table({"id": [str(d)], "labels": labels}))
+    writer.close()
+    before, most, found = pa.total_allocated_bytes(), 0, 0
+    for batch in documents.read_documents(tmp_path, [{"file": writer.files[0].name}]):
+        most, found = max(most, pa.total_allocated_bytes() - before), found + len(batch)
+    assert found == 40 and most < 8 << 18, most  # all of it: 46 times 2^18
+
+
+def test_a_vocabulary_too_large_for_the_limit_is_refused_before_it_is_made(tmp_path):
+    path = tmp_path / "a.svm"
+    path.write_text("1 3:1 16777216:2\n")
+    with pytest.raises(DoesNotFit, match=r"a\.svm: a vocabulary of 16,777,216 words takes about 2\.5 GB"):
+        list(pieces([str(path)], ReadOptions(room=Room(1 << 30, 700 << 20))))
+    assert sum(len(t.run()[0]) for t in pieces([str(path)], ReadOptions(room=Room(4 << 30, 3 << 30)))) == 1

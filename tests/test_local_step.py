@@ -1,0 +1,302 @@
+"""The local step: against its plain twin; the same bits whatever surrounds a document; and one theta behind every command."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import topicstream
+import topicstream.inference.documents
+import topicstream.reporting.doc_topics
+from tests.reference.local_step import local_step as twin
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation import completion
+from topicstream.evaluation.completion import score_model
+from topicstream.inference.infer import make
+from topicstream.inference.method import Rows
+from topicstream.kernels.local_step import (
+    DIRICHLET,
+    POINT,
+    fixed_point,
+    inverse_norms,
+    local_step,
+    padded_floats,
+    sort_cells,
+)
+from topicstream.model.topic_model import TopicModel
+
+BETA = 0.05
+LENGTHS = (0, 1, 2, 7, 8, 9, 40, 0, 1)
+
+
+class Made:
+    """Rows of topic weights and documents of LENGTHS cells; row 3 is zero."""
+
+    def __init__(self, topics, words=60, seed=0, dirichlet=False):
+        rng = np.random.default_rng(seed)
+        self.topics, self.width, self.dirichlet = topics, -(-topics // 16) * 16, dirichlet
+        self.base = rng.gamma(0.3, 20.0, (words, topics)).astype(np.float32)
+        self.base[3] = 0.0
+        self.beta = 0.0 if dirichlet else BETA
+        ones = np.ones(topics)
+        self.inverse = (
+            padded_floats(ones, self.width)
+            if dirichlet
+            else inverse_norms(self.base.sum(axis=0, dtype=np.float64), words, BETA, self.width)
+        )
+        self.alpha = padded_floats(np.linspace(0.02, 0.4, topics), self.width)
+        self.indptr = np.concatenate(([0], np.cumsum(LENGTHS))).astype(np.int64)
+        pick = [np.sort(rng.choice(words, n, replace=False)) for n in LENGTHS]
+        self.rows = np.concatenate(pick).astype(np.int64)
+        self.rows[0] = 3  # a document whose one word has a row of zeros
+        self.counts = rng.integers(1, 6, len(self.rows)).astype(np.float32)
+
+    def own(self, d):
+        rows = self.rows[self.indptr[d] : self.indptr[d + 1]]
+        return (self.base[rows].astype(np.float64) + self.beta) * self.inverse[: self.topics]
+
+    def x(self, d):
+        return self.counts[self.indptr[d] : self.indptr[d + 1]].astype(np.float64)
+
+    def step(self, indptr=None, rows=None, counts=None, base=None, tol=1e-3, inner=100):
+        indptr = self.indptr if indptr is None else indptr
+        out = np.empty((len(indptr) - 1, self.topics), np.float32)
+        local_step(
+            indptr,
+            self.rows if rows is None else rows,
+            self.counts if counts is None else counts,
+            self.base if base is None else base,
+            self.beta, self.inverse, self.alpha, DIRICHLET if self.dirichlet else POINT, tol, inner, out,
+        )  # fmt: skip
+        return out
+
+
+CASES = [(k, d) for k in (1, 5, 16, 23, 100) for d in (False, True)]
+
+
+@pytest.mark.parametrize(("topics", "dirichlet"), CASES)
+def test_equals_its_twin(topics, dirichlet):
+    made = Made(topics, dirichlet=dirichlet)
+    alpha = made.alpha[:topics].astype(np.float64)
+    # a fixed number of inner iterations: a rounding may not decide when one of the two stops
+    for inner in (1, 2, 10):
+        found = made.step(tol=0.0, inner=inner)
+        wanted = [twin(made.x(d), made.own(d), alpha, 0.0, inner, dirichlet)[0] for d in range(len(LENGTHS))]
+        assert np.abs(found - np.array(wanted)).max() < 2e-4 / topics**0.5
+    assert np.allclose(found.sum(axis=1), 1, atol=1e-5)
+    prior = alpha / alpha.sum()
+    for d in np.flatnonzero(np.array(LENGTHS) == 0):
+        assert np.allclose(found[d], prior, rtol=1e-6)
+    if dirichlet:  # a word that is impossible in every topic says nothing
+        assert np.allclose(found[1], prior, rtol=1e-6)
+
+
+def test_stops_when_little_moves():
+    made = Made(5)
+    alpha = made.alpha[:5].astype(np.float64)
+    for d in (3, 5, 6):
+        cells = slice(made.indptr[d], made.indptr[d + 1])
+        own, x, z = np.empty(48 * 16, np.float32), np.empty(80, np.float32), np.empty(80, np.float32)
+        t, acc, n = (np.empty(16, np.float32) for _ in range(3))
+        # 0.37e-3: far from where either twin's change lands
+        for tol in (0.2, 0.02, 0.37e-3):
+            made_iterations = fixed_point(
+                made.rows[cells], made.counts[cells], made.base, BETA, made.inverse, made.alpha, POINT, tol, 100,
+                own, x, z, t, acc, n,
+            )  # fmt: skip
+            assert made_iterations == twin(made.x(d), made.own(d), alpha, tol, 100)[1]
+
+
+@pytest.mark.parametrize(("topics", "dirichlet"), CASES)
+def test_same_bits_alone_in_company_and_from_any_rows(topics, dirichlet):
+    made = Made(topics, dirichlet=dirichlet)
+    whole = made.step()
+    for d in range(len(LENGTHS)):
+        cells = slice(made.indptr[d], made.indptr[d + 1])
+        alone = made.step(np.array([0, LENGTHS[d]]), made.rows[cells].copy(), made.counts[cells].copy())
+        assert (alone[0] == whole[d]).all()
+    padded = np.zeros((len(made.base), made.width), np.float32)
+    padded[:, :topics] = made.base
+    assert (made.step(base=padded) == whole).all()
+    used, at = np.unique(made.rows, return_inverse=True)
+    assert (made.step(rows=at.astype(np.int64), base=made.base[used]) == whole).all()
+
+
+@pytest.mark.parametrize("dirichlet", [False, True])
+def test_a_document_in_pieces_has_the_same_bits(dirichlet):
+    made = Made(23, dirichlet=dirichlet)
+    cells = slice(made.indptr[6], made.indptr[7])
+    found = []
+    for rows in (8, 16, 40, 64):
+        own, x, z = (np.full(n, np.nan, np.float32) for n in (rows * 32, rows + 32, rows + 32))
+        t, acc, n = (np.empty(32, np.float32) for _ in range(3))
+        fixed_point(
+            made.rows[cells], made.counts[cells], made.base, made.beta, made.inverse, made.alpha, dirichlet, 1e-3, 100,
+            own, x, z, t, acc, n,
+        )  # fmt: skip
+        found.append(n)
+    assert all((f == found[0]).all() for f in found)
+
+
+def test_few_words_over_many_topics_keep_their_topics():
+    """psi of a thousandth of a token is far below what float32 holds: the weights of such topics are still told apart."""
+    topics, rng = 400, np.random.default_rng(1)
+    own = np.ascontiguousarray(rng.gamma(0.5, 1.0, (1, topics)).astype(np.float32))
+    alpha = np.full(topics, 0.001)
+    out = np.empty((1, topics), np.float32)
+    local_step(
+        np.array([0, 1]), np.zeros(1, np.int64), np.array([0.02], np.float32), own, 0.0, np.ones(topics, np.float32),
+        padded_floats(alpha, topics), DIRICHLET, 0.0, 3, out,
+    )  # fmt: skip
+    wanted, _ = twin(np.array([0.02]), own.astype(np.float64), alpha, 0.0, 3, True)
+    assert np.abs(out[0] - wanted).max() < 1e-4 and out.max() > 0.01
+
+
+def test_cells_come_into_order():
+    words, counts = np.array([9, 5, 2, 7, 1, 0]), np.arange(6, dtype=np.float32)
+    sort_cells(words, counts, 1, 5)
+    assert words.tolist() == [9, 1, 2, 5, 7, 0] and counts.tolist() == [0, 4, 2, 1, 3, 5]
+    for n in (0, 1, 2, 3, 40, 1000):
+        words = np.random.default_rng(n).permutation(n)
+        counts = words.astype(np.float32)
+        sort_cells(words, counts, 0, n)
+        assert (words == np.arange(n)).all() and (counts == words).all()
+
+
+# -- one theta behind every command --------------------------------------------------------------------------------------
+
+THEMES = ("apple pear plum fig", "iron zinc lead tin", "dog cat horse cow", "red blue green pink")
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory):
+    """Documents as JSON lines, and a store of them with a fifth set aside."""
+    folder, rng = tmp_path_factory.mktemp("raw"), np.random.default_rng(4)
+    lines = []
+    for i in range(300):
+        theme = [w for t in rng.choice(4, 2, replace=False) for w in THEMES[t].split()]
+        text = " ".join(rng.choice(theme, rng.integers(1, 25)))
+        lines.append({"id": f"d{i}", "text": text if i != 17 else "nothing known here"})
+    (folder / "all.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    topicstream.ingest(folder / "all.jsonl", folder / "c.zarr", heldout="20%", min_df=3)
+    return folder
+
+
+MODELS = [("atbp", "phi float32"), ("gs", "counts"), ("sparse-bp", "packed")]
+
+
+@pytest.fixture(scope="module", params=[name for name, _ in MODELS])
+def trained(request, raw):
+    folder = raw / request.param
+    topicstream.train(raw / "c.zarr", folder, algo=request.param, topics=6, passes=5, eval_every=1, threads=1)
+    return folder
+
+
+def answers(path):
+    table = pq.read_table(path)
+    return dict(zip(table["id"].to_pylist(), np.array(table["shares"].to_pylist(), np.float32), strict=True))
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all((a[k] == b[k]).all() for k in a)
+
+
+@pytest.mark.parametrize("memory", [True, False])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_infer_eval_and_show_have_one_theta(raw, trained, tmp_path, monkeypatch, memory, threads):
+    corpus = Corpus.open(raw / "c.zarr")
+    model = TopicModel.open(trained, memory_limit=None if memory else -1)
+    assert (model.phi is not None) == memory
+    # the reference: from the store, by the library's method, in memory, one thread
+    topicstream.infer(TopicModel.open(trained), corpus, out=tmp_path / "want.parquet", threads=1)
+    want = answers(tmp_path / "want.parquet")
+    held, learned = {}, {}
+    for part, into in (("heldout", held), ("train", learned)):
+        topicstream.infer(model, corpus, out=tmp_path / f"{part}.parquet", parts=(part,), threads=threads)
+        into.update(answers(tmp_path / f"{part}.parquet"))
+    assert same({**held, **learned}, want) and len(held) > 30
+    # from the raw text of the same documents
+    topicstream.infer(model, raw / "all.jsonl", out=tmp_path / "raw.parquet", threads=threads)
+    assert same(answers(tmp_path / "raw.parquet"), want)
+    # show --theta
+    topicstream.reporting.doc_topics.write_theta(tmp_path / "theta.parquet", model, corpus, threads=threads)
+    assert same(answers(tmp_path / "theta.parquet"), learned)
+    # eval, all cells observed: what it scores with
+    seen = []
+    original = completion.score_cells
+
+    def keep(*args):
+        seen.append((args[0], args[6].copy()))
+        original(*args)
+
+    monkeypatch.setattr(completion, "score_cells", keep)
+    score_model(model, corpus, split=None, threads=1)
+    scored = np.concatenate([theta for _, theta in seen])
+    assert (scored == np.stack(list(held.values()))).all()
+    # and on the observed cells of a split: what infer answers for these cells
+    seen.clear()
+    halves = []
+    whole = completion.halves
+    monkeypatch.setattr(completion, "halves", lambda *a: halves.append(whole(*a)) or halves[-1])
+    monkeypatch.setattr(completion, "rows_of", lambda table, ids, width: (table.rows(np.arange(table.n_words)), ids))
+    score_model(model, corpus, threads=1)
+    means = make("bp", Rows(TopicModel.open(trained)))
+    for (_, theta), (observed, _, _, _) in zip(seen, halves, strict=True):
+        d = np.diff(observed.indptr)
+        documents = topicstream.inference.documents.known(
+            topicstream.inference.documents.pa.nulls(len(d), "large_string"),
+            observed.indptr,
+            observed.rows.astype(np.int32),
+            observed.counts,
+            np.arange(model.n_words),
+        )
+        assert (d > 0).sum() > 10 and (means.shares(documents) == theta).all()
+
+
+@pytest.mark.parametrize(("tables", "threads"), [("memory", 2), ("disk", 1)])
+def test_a_training_runs_held_out_figure_is_evals(raw, trained, tmp_path, tables, threads):
+    topicstream.train(
+        raw / "c.zarr",
+        tmp_path / "m",
+        algo=trained.name,
+        topics=6,
+        passes=2,
+        eval_every=1,
+        threads=threads,
+        tables=tables,
+    )
+    model = TopicModel.open(tmp_path / "m")
+    assert score_model(model, Corpus.open(raw / "c.zarr")).perplexity == model.history[-1]["heldout_perplexity"]
+
+
+def test_eval_by_vb_scores_with_what_infer_answers_by_vb(raw, trained, tmp_path, monkeypatch):
+    corpus, model, seen = Corpus.open(raw / "c.zarr"), TopicModel.open(trained), []
+    topicstream.infer(model, corpus, out=tmp_path / "h.parquet", parts=("heldout",), method="vb")
+    original = completion.score_cells
+    monkeypatch.setattr(completion, "score_cells", lambda *a: seen.append(a[6].copy()) or original(*a))
+    by_vb = score_model(model, corpus, split=None, fold_in="vb")
+    score_model(TopicModel.open(trained, memory_limit=-1), corpus, split=None, fold_in="vb")
+    want = np.stack(list(answers(tmp_path / "h.parquet").values()))
+    assert (np.concatenate(seen) == np.concatenate([want, want])).all()
+    assert "by vb" in by_vb.measured and by_vb.perplexity != score_model(model, corpus, split=None).perplexity
+
+
+def test_words_of_another_vocabulary_are_summed_in_the_models_order(raw, trained, tmp_path):
+    """A model whose words stand in another order than the store's: eval still scores what infer answers."""
+    corpus, model = Corpus.open(raw / "c.zarr"), TopicModel.open(trained)
+    order = np.random.default_rng(0).permutation(model.n_words)
+    words = [model.words[int(i)].as_py() for i in order]
+    other = TopicModel.from_arrays(model.phi[order], words, model.alpha, model.beta)
+    topicstream.infer(other, corpus, out=tmp_path / "h.parquet", parts=("heldout",))
+    held, seen, original = answers(tmp_path / "h.parquet"), [], completion.score_cells
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(completion, "score_cells", lambda *a: seen.append(a[6].copy()) or original(*a))
+        score_model(other, corpus, split=None)
+        other.save(tmp_path / "m")
+        score_model(TopicModel.open(tmp_path / "m", memory_limit=-1), corpus, split=None)
+    want = np.stack(list(held.values()))
+    found = np.concatenate(seen)
+    assert (found == np.concatenate([want, want])).all()

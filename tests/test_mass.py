@@ -1,0 +1,68 @@
+"""The invariant of mass: honest corpora pass, lost mass does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.planted import store
+from topicstream.engines import find
+from topicstream.engines.base import Shape, TableSpec
+from topicstream.errors import TopicsError
+from topicstream.progress import Shown as Progress
+from topicstream.tables.dense import DenseTable
+from topicstream.training.invariants import check_pass
+from topicstream.training.loop import make_options, train
+
+WORDS, TOPICS = 50_000, 10
+
+
+def serial(work, n):
+    for i in range(n):
+        work(i)
+
+
+def engine(tokens):
+    kind = find("atbp")
+    return kind(Shape(100, WORDS, WORDS, tokens, TOPICS), make_options(kind, {}))
+
+
+def equal_rows(n_w):
+    """A table in which every word has the same share of each topic: all entries round the same way."""
+    table = DenseTable(TableSpec(mass="row"), WORDS, TOPICS, n_w, None, serial)
+    share = np.random.default_rng(1).dirichlet(np.ones(TOPICS))
+    table.fill(lambda a, b: np.pad(n_w[a:b, None] * share, ((0, 0), (0, table.width - TOPICS))))
+    return table
+
+
+@pytest.mark.parametrize("count", [1.0, 3.0, 7.0])
+def test_equal_counts_that_all_round_one_way_pass(count):
+    n_w = np.full(WORDS, count)
+    table = equal_rows(n_w)
+    worst = table.settle()
+    off = abs(table.totals.sum() / n_w.sum() - 1)
+    assert off < 2.0**-24
+    check_pass(engine(n_w.sum()), {"phi": table.totals}, {"phi": worst}, 1, n_w.sum())
+
+
+def test_mass_that_is_lost_does_not_pass():
+    n_w = np.full(WORDS, 3.0)
+    table = equal_rows(n_w)
+    worst = table.settle()
+    for lost in (1e-7, 1e-3):
+        with pytest.raises(TopicsError, match="sums to the tokens only within"):
+            check_pass(engine(n_w.sum()), {"phi": table.totals * (1 - lost)}, {"phi": worst}, 1, n_w.sum())
+
+
+@pytest.mark.parametrize("algo", ["sparse-bp", "atbp"])
+def test_hashed_ids_train(algo, tmp_path):
+    """Words drawn from a huge space: nearly all stand once or twice."""
+    rng = np.random.default_rng(0)
+    docs = [np.unique(rng.integers(0, 1 << 17, 180)) for _ in range(1000)]
+    used = np.unique(np.concatenate(docs))
+    words = [np.searchsorted(used, d).astype(np.int32) for d in docs]
+    indptr = np.concatenate(([0], np.cumsum([len(d) for d in docs])))
+    cells = np.concatenate(words)
+    corpus = store(tmp_path / "c.zarr", indptr, cells, np.ones(len(cells), np.int32), len(used))
+    made = train(corpus, tmp_path / "m", algo=algo, topics=10, passes=2, tol=0.0, progress=Progress(-1))
+    assert made.passes == 2

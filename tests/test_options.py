@@ -1,0 +1,144 @@
+"""One list of options a command: the library's keywords, the command line, the checks and the docs come from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import io
+import logging
+
+import click
+import pytest
+
+import topicstream
+from topicstream.cli.options import click_option, spelt_now
+from topicstream.errors import UsageError
+from topicstream.options import checked, configured, like, option, seconds
+from topicstream.progress import Calls, Progress, Shown, Silent, listener
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    place: str = option("here", "where", show=True)
+    _: dataclasses.KW_ONLY
+    sweeps: int = option(3, "how often", min=1, max=9, old=("turns",))
+    order: str | None = option(None, "in which", choices=("up", "down"))
+    time: float | str | None = option(None, "how long", parse=seconds, cli=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Again:
+    sweeps: int = like(Made, "sweeps", help="how often again")
+
+
+@configured(Made)
+def make(config: Made) -> Made:
+    """Make it."""
+    return config
+
+
+def test_a_function_takes_the_fields_of_its_config_or_the_config():
+    assert make("there", sweeps=2) == make(Made("there", sweeps=2)) == Made("there", sweeps=2)
+    assert make(turns=4, time="2h") == Made(sweeps=4, time=7200.0)
+    shown = inspect.signature(make)
+    assert list(shown.parameters) == ["place", "sweeps", "order", "time"]
+    assert shown.parameters["sweeps"].default == 3 and shown.return_annotation == "Made"
+    assert shown.parameters["order"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert make.__doc__.startswith("Make it.") and "how often" in make.__doc__
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"sweep": 1}, "make has no option 'sweep'; did you mean 'sweeps'?"),
+        ({"sweeps": 0}, "sweeps must be at least 1, not 0"),
+        ({"sweeps": 10}, "sweeps must be at most 9, not 10"),
+        ({"sweeps": float("nan")}, "sweeps must be a number that can be meant"),
+        ({"order": "left"}, "order must be one of up, down, not left"),
+        ({"time": "soon"}, "'soon' is not a time"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_a_line(given, said):
+    with pytest.raises(UsageError, match="^" + said.replace("?", r"\?")):
+        make(**given)
+    if "time" not in given:
+        with pytest.raises(UsageError):
+            checked(Made.__dataclass_fields__, given, "make")
+
+
+def test_an_option_of_the_command_line_is_a_field(capsys):
+    fields = Made.__dataclass_fields__
+    sweeps = click_option(fields["sweeps"])
+    assert sweeps.opts == ["--sweeps"] and isinstance(sweeps.type, click.IntRange) and sweeps.default is None
+    assert click_option(fields["place"]).default == "here"
+    assert click_option(Again.__dataclass_fields__["sweeps"]).help == "how often again"
+    assert spelt_now(["--turns", "2", "--", "--turns"], fields) == ["--sweeps", "2", "--", "--turns"]
+    assert spelt_now(["--turns=2"], fields) == ["--sweeps=2"]
+    assert "--turns is called --sweeps now" in capsys.readouterr().err
+
+
+VERBS = [n for n in topicstream.__all__ if inspect.isfunction(getattr(topicstream, n))]
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_signatures_tell_the_truth(name):
+    function = getattr(topicstream, name)
+    shown = inspect.signature(function).parameters
+    assert function.__doc__ and function.__name__ == name and len(VERBS) >= 15
+    assert not [p for p in shown.values() if p.annotation is inspect.Parameter.empty]
+    if name not in LOOSE:
+        assert not [p for p in shown.values() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+LOOSE = {"export_model", "import_model"}  # options of the format
+
+
+def test_progress_is_a_listener_a_function_or_silence(caplog):
+    told, own = [], Shown(stream=io.StringIO())
+    assert listener(own) is own and isinstance(listener(None), Silent) and isinstance(listener(False), Silent)
+    assert isinstance(listener(True), Shown) and isinstance(listener(None, Shown), Shown)
+    calls = listener(lambda *step: told.append(step))
+    assert isinstance(calls, Calls) and isinstance(calls, Progress)
+    with caplog.at_level(logging.INFO, "topicstream"):
+        calls.say("it begins")
+        calls.say("warning: it is slow")
+        calls.step("reading", 3, None, "B", 1)
+        calls.close()
+    assert told == [("reading", 3, 0)]
+    assert [(r.levelname, r.message) for r in caplog.records] == [
+        ("INFO", "it begins"), ("WARNING", "warning: it is slow"),
+    ]  # fmt: skip
+
+
+def test_plain_lines_come_every_ten_seconds(monkeypatch):
+    now, stream = [0.0], io.StringIO()
+    monkeypatch.setattr("topicstream.progress.time.monotonic", lambda: now[0])
+    shown = Shown(stream=stream)
+    for now[0], done in ((0.0, 0), (5.0, 10), (10.0, 20), (12.0, 50), (21.0, 99), (22.0, 100)):
+        shown.step("pass 1/2", done * 1_000_000, 100_000_000, "cell")
+    now[0] = 40.0
+    shown.step("reading", 1 << 20, 4 << 20, "B", 7)
+    now[0] = 60.0
+    shown.step("reading", 2 << 20, 4 << 20, "B", 20)
+    shown.step("joining")
+    now[0] = 80.0
+    shown.step("joining")
+    shown.step("topics of documents", 1000, 2000, "documents")
+    now[0] = 100.0
+    shown.step("topics of documents", 2000, 2000, "documents")
+    assert stream.getvalue().splitlines() == [
+        "pass 1: 20 %, 2.0 M cells/s, 40 s left",
+        "pass 1: 99 %, 4.7 M cells/s, 0 s left",
+        "read 1.0 MB of 4.0 MB, 7 documents, 7,000,000,000/s, 0 s left",
+        "read 2.0 MB of 4.0 MB, 20 documents, 1/s, 20 s left",
+        "joining",
+        "topics of documents: 2,000 of 2,000 documents",
+    ]
+
+
+def test_quiet_says_nothing():
+    stream = io.StringIO()
+    shown = Shown(-1, stream)
+    shown.say("x")
+    shown.step("y", 1, 2, "cell")
+    assert stream.getvalue() == ""

@@ -1,0 +1,111 @@
+"""The papers' own forms and what is said of ours: default priors in the help, bounds of learned priors, names of figures."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.small_store import planted, store
+from topicstream.cli.main import run
+from topicstream.durable import sealed_line
+from topicstream.engines import engines
+from topicstream.engines.base import Shape
+from topicstream.model.store import read_history
+from topicstream.training.loop import train
+
+
+@pytest.mark.parametrize("name", sorted(engines()))
+@pytest.mark.parametrize("topics", [7, 40])
+def test_the_help_prints_the_engines_own_default_priors(name, topics):
+    kind = engines()[name]
+    if not any(kind.prior_defaults):
+        pytest.skip("the help says: the engine's")
+    axes = {axis: 50 for axis in kind.axes}
+    shape = Shape(docs=100, words=500, cells=10_000, tokens=20_000.0, topics=topics, axes=axes, rows=100)
+    params = kind(shape, kind.Options()).initial_params()
+    for said, value in zip(kind.prior_defaults, (params["alpha"], params["beta"]), strict=True):
+        number, _, over = said.partition("/")
+        assert np.allclose(value, float(number) / (topics if over == "K" else 1))
+
+
+def test_the_help_of_an_engine(capsys):
+    assert run(["train", "--algo", "mvi", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "per topic (default: 0.5/K)" in text and "per word (default: 0.1)" in text
+    assert "Running perplexity" in text
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    matrix, _ = planted(3, 120, 60, 5)
+    return store(tmp_path_factory.mktemp("forms") / "c.zarr", matrix, matrix[:10])
+
+
+@pytest.mark.parametrize("algo", ["bp", "atbp", "sparse-bp"])
+def test_learned_priors_at_a_bound_are_told_once_and_the_bound_is_an_option(corpus, tmp_path, algo):
+    lines: list[str] = []
+
+    class Tell:
+        def say(self, line):
+            lines.append(line)
+
+        def step(self, *_, **__): ...
+        def end_pass(self, *_): ...
+        def close(self): ...
+
+    options = {"learn_priors": True, "prior_reach": 1.01}
+    done = train(corpus.path, tmp_path / "m", algo=algo, topics=5, passes=4, tol=0, options=options, progress=Tell())
+    found = [line for line in lines if "--prior-reach" in line]
+    assert len(found) == 1 and "stand" in found[0] and "1.01 times" in found[0]
+    assert done.last["priors_held"] > 0
+    alpha = json.loads((tmp_path / "m" / "manifest.json").read_text())["alpha"]
+    began = {"bp": 0.01, "atbp": 2 / 5, "sparse-bp": 0.1}[algo]
+    values = np.atleast_1d(alpha)
+    assert (values >= began / 1.01 * (1 - 1e-6)).all() and (values <= began * 1.01 * (1 + 1e-6)).all()
+    wide = {"learn_priors": True, "prior_reach": 1e6}
+    far = train(corpus.path, tmp_path / "wide", algo=algo, topics=5, passes=4, tol=0, options=wide)
+    assert far.last["priors_held"] == 0
+
+
+def test_one_figure_has_one_name_and_an_old_history_is_read(corpus, tmp_path):
+    done = train(corpus.path, tmp_path / "m", algo="bp", topics=4, passes=2)
+    assert done.last["running_perplexity"] > 1 and "train_perplexity" not in done.last
+    history = tmp_path / "m" / "history.jsonl"
+    records = [json.loads(line) for line in history.read_text().splitlines()]
+    for record in records:
+        record.pop("crc32c", None)
+        record["train_perplexity"] = record.pop("running_perplexity")
+    history.write_text("".join(map(sealed_line, records)))
+    assert [r["running_perplexity"] for r in read_history(tmp_path / "m")] == [r["train_perplexity"] for r in records]
+    more = train(corpus.path, tmp_path / "m", algo="bp", topics=4, passes=2)
+    assert more.last["running_perplexity"] == records[-1]["train_perplexity"]
+
+
+def test_random_topics_split_each_words_tokens_and_hang_on_seed_and_word_alone():
+    from topicstream.training.starts import RandomSeeds, seed_table
+
+    n_w = np.arange(1.0, 41.0)
+    made = RandomSeeds(n_w, 5, 3)
+    table = seed_table(made, 40)
+    assert (
+        np.allclose(table[:, :5].sum(axis=1), n_w, rtol=1e-5) and (table[:, :5] > 0).all() and (table[:, 5:] == 0).all()
+    )
+    assert np.allclose(made.totals, table.sum(axis=0), rtol=1e-6)
+    assert (made.rows(np.array([7, 2])) == table[[7, 2]]).all()
+    assert (RandomSeeds(n_w, 5, 4).rows(np.array([7])) != table[7]).any()
+
+
+@pytest.mark.parametrize("algo", ["vb", "ovb", "mvi", "svi", "sparse-bp"])
+def test_engines_that_need_topics_start_from_random_ones(corpus, tmp_path, algo):
+    from topicstream.training.checkpoint import content_hash
+
+    hashes = set()
+    for threads, name in ((1, "a"), (2, "b")):
+        done = train(
+            corpus.path, tmp_path / name, algo=algo, topics=5, passes=8, tol=0, start="random", threads=threads
+        )
+        hashes.add(content_hash(tmp_path / name))
+        assert done.last["running_perplexity"] < 45  # 60 words; the planted topics give about 20
+    assert len(hashes) == 1

@@ -1,0 +1,93 @@
+"""The scikit-learn estimator: scikit-learn's own checks, and what people do with it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", minversion="1.6")
+sparse = pytest.importorskip("scipy.sparse")
+
+from sklearn.base import clone  # noqa: E402
+from sklearn.feature_extraction.text import CountVectorizer  # noqa: E402
+from sklearn.model_selection import GridSearchCV  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+import topicstream  # noqa: E402
+from tests.small_store import planted  # noqa: E402
+from tests.test_memory_inputs import ALL, texts  # noqa: E402
+from topicstream.sklearn import TopicModel  # noqa: E402
+
+
+@parametrize_with_checks(
+    [TopicModel(n_components=3, max_iter=3), TopicModel(n_components=3, max_iter=3, algorithm="ovb")]
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    return planted(0, 300, 60, 4)[0]
+
+
+def test_dense_sparse_and_store_agree(matrix, tmp_path):
+    one = TopicModel(4, max_iter=10).fit(matrix)
+    two = TopicModel(4, max_iter=10).fit(sparse.csc_matrix(matrix.astype(float)))
+    assert np.array_equal(one.components_, two.components_)
+    assert one.components_.shape == (4, 60) and one.n_iter_ <= 10 and one.bound_ > 1
+    theta = one.transform(sparse.csr_matrix(matrix))
+    assert theta.shape == (300, 4) and np.allclose(theta.sum(axis=1), 1, atol=1e-5)
+    names = [f"w{i}" for i in range(60)]
+    topicstream.ingest(matrix, tmp_path / "c.zarr", vocabulary=names, **ALL)
+    three = TopicModel(4, max_iter=10).fit(str(tmp_path / "c.zarr"))
+    order = [names.index(w) for w in three.vocabulary_]
+    assert np.allclose(three.components_, one.components_[:, order], rtol=0.5, atol=5)
+    assert three.transform(tmp_path / "c.zarr").shape == (300, 4)
+    assert three.score(tmp_path / "c.zarr") == pytest.approx(one.score(matrix), abs=0.2)
+
+
+def test_pipeline_output_and_grid_search():
+    pandas = pytest.importorskip("pandas")
+    given = texts(120)
+    pipeline = make_pipeline(CountVectorizer(), TopicModel(3, max_iter=3, random_state=1))
+    assert pipeline.fit_transform(given).shape == (120, 3)
+    assert list(pipeline.get_feature_names_out()) == ["topicmodel0", "topicmodel1", "topicmodel2"]
+    X = CountVectorizer().fit_transform(given)
+    frame = TopicModel(3, max_iter=2).set_output(transform="pandas").fit_transform(X)
+    assert isinstance(frame, pandas.DataFrame) and list(frame.columns) == ["topicmodel0", "topicmodel1", "topicmodel2"]
+    search = GridSearchCV(TopicModel(max_iter=3), {"n_components": [2, 4]}, cv=2).fit(X)
+    assert search.best_params_["n_components"] in (2, 4) and search.best_score_ < 0
+
+
+def test_clone_and_pickle_hold_arrays_and_parameters_only(matrix):
+    fitted = TopicModel(4, max_iter=3, options={"learn_priors": False}).fit(matrix)
+    assert clone(fitted).get_params() == fitted.get_params()
+    assert "_model" not in fitted.__getstate__()
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.allclose(again.transform(matrix), fitted.transform(matrix), atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", ["ovb", "svi"])
+def test_partial_fit_learns(matrix, algorithm):
+    model = TopicModel(4, algorithm=algorithm, total_samples=300, random_state=3, options={"tau": 1.0})
+    scores = []
+    for at in [*range(0, 300, 50)] * 6:
+        model.partial_fit(sparse.csr_matrix(matrix[at : at + 50]))
+        scores.append(model.score(matrix) if at in (0, 250) else 0.0)
+    fitted = TopicModel(4, algorithm=algorithm, max_iter=20).fit(matrix)
+    assert scores[-1] > scores[0] and scores[-1] > fitted.score(matrix) - 0.3
+    assert model.n_iter_ == 36
+    assert not hasattr(TopicModel(), "partial_fit")
+
+
+def test_bad_input_is_a_value_error(matrix):
+    with pytest.raises(ValueError, match="Negative values"):
+        TopicModel(2).fit(-matrix)
+    with pytest.raises(ValueError, match="no engine is called"):
+        TopicModel(2, algorithm="lda").fit(matrix)
+    with pytest.raises(ValueError, match="no corpus store here"):
+        TopicModel(2).fit("nowhere.zarr")

@@ -1,0 +1,58 @@
+"""Kernels that a command needs are compiled in another process, once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from topicstream.kernels.ahead import prepare
+from topicstream.kernels.cache_folder import KernelFolder
+
+INGEST = """
+import json, sys, topicstream
+from numba.core import event
+with event.install_recorder("numba:compile") as compiled:
+    topicstream.ingest(sys.argv[1], sys.argv[2], min_df=1, meta_files=sys.argv[3] + ":row,authors", key="row")
+names = {str(e.data["dispatcher"].py_func.__qualname__) for _, e in compiled.buffer if e.is_end}
+print(json.dumps(sorted(names)))
+"""
+
+
+@pytest.mark.slow
+def test_ingest_compiles_nothing_itself(tmp_path):
+    docs, side = tmp_path / "a.jsonl", tmp_path / "authors.tsv"
+    docs.write_text("".join(f'{{"id": "{i}", "text": "a few words {i} na\\u00efve"}}\n' for i in range(50)))
+    side.write_text("".join(f"{i + 1}\tA{i}\tB\n" for i in range(50)))
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run(out):
+        given = [sys.executable, "-c", INGEST, str(docs), str(tmp_path / out), str(side)]
+        return json.loads(subprocess.run(given, env=env, check=True, capture_output=True, text=True).stdout)
+
+    assert run("one") == []
+    kept = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "cache" / "topicstream" / "kernels").iterdir()}
+    assert sum(name.startswith("topicstream.ready.topicstream.ingestion.warm-") for name in kept) == 1
+    assert run("two") == []
+    assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "cache" / "topicstream" / "kernels").iterdir()} == kept
+
+
+def test_a_child_that_fails_is_no_error(monkeypatch, tmp_path):
+    monkeypatch.setattr("topicstream.kernels.cache.folders", lambda: (KernelFolder(tmp_path / "kernels"),))
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    said = []
+    prepare("a.job", ("kernels",), 15, said.append)
+    assert len(said) == 1 and not list((tmp_path / "kernels").glob("*.nbc"))
+
+
+def test_nothing_is_said_when_all_is_there(monkeypatch, tmp_path):
+    folder = KernelFolder(tmp_path / "kernels")
+    monkeypatch.setattr("topicstream.kernels.cache.folders", lambda: (folder,))
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    said = []
+    for _ in range(2):
+        prepare("a.job", ("kernels",), 15, said.append)
+    assert len(said) == 1

@@ -1,0 +1,6 @@
+"""``python -m topicstream``: the command ``topics``."""
+
+from topicstream.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""The author-topic model by belief propagation: a message over (author, topic) pairs, a second table keyed by author.
+
+A document's topics are those of its authors: T (authors x topics) takes the place of the documents' own mixtures, and the
+author factor keeps its denominator, which makes authors of few tokens as eligible as prolific ones.  With one author a
+document, all of them different, it is belief propagation for LDA, message by message.
+
+    pairs       a document keeps the ``sparsity`` strongest of its authors x topics pairs, so that a cell costs as many numbers,
+                however many authors and topics there are; ``--sparsity 0`` keeps them all (the paper's joint message).  Every
+                ``reopen`` passes a document looks at all of them again
+    authors     of a document that names none: a private one, which is LDA for that document (``own``), or the document is left
+                out (``skip``)
+    schedules   async and sync, as for the dense engines (engines/message/dense.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import (
+    ArraySpec,
+    BlockShape,
+    Engine,
+    Key,
+    Options,
+    Out,
+    Rule,
+    Shape,
+    TableSpec,
+    option,
+)
+from topicstream.errors import InputError, StoreError
+from topicstream.kernels import author_messages as kernels
+
+START_ROUNDS = 3
+AXIS = "authors"
+# authors of a document for which a block of joint messages is sized: what more there are makes its buffers larger
+TYPICAL = 4
+
+
+@dataclass(frozen=True)
+class AuthorOptions(Options):
+    """Options of ``atm``."""
+
+    schedule: str = option("async", "order in which messages see each other's changes", choices=("async", "sync"))
+    sparsity: int = option(
+        32, "(author, topic) pairs that a document keeps; 0: all of them, the joint message", min=0, max=65536
+    )
+    no_author: str = option(
+        "own",
+        "documents without an author: a private author each, or left out of the training",
+        choices=("own", "skip"),
+    )
+    reopen: int = option(4, "passes between two looks at the pairs outside a document's own", min=1, advanced=True)
+    gain: float = option(4.0, "tokens with which a pair from outside is tried", min=0.0, advanced=True)
+
+
+class AuthorTopicModel(Engine):
+    """Tables: phi (words) and authors (T).  Block memory: the documents' pairs, and messages over them, both ragged: document d
+    has min(sparsity, its authors x K) pairs, and as many floats a cell."""
+
+    name = "atm"
+    prior_defaults = ("0.01", "0.01")
+    cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (24)-(27), Fig. 6"
+    Options = AuthorOptions
+    options: AuthorOptions
+    axes = (AXIS,)
+    shown = ("phi", AXIS)
+
+    def __init__(self, shape: Shape, options: AuthorOptions) -> None:
+        super().__init__(shape, options)
+        if options.learn_priors:
+            raise InputError("atm does not learn its priors; give --alpha and --beta, or leave them at 0.01")
+
+    @property
+    def tables(self) -> Mapping[str, TableSpec]:
+        rule = Rule.ADD if self._asynchronous else Rule.REPLACE
+        # documents left out have words too: their counts are not a row's mass then
+        whole = "row" if self.options.no_author == "own" else "none"
+        return {"phi": TableSpec(mass=whole, rule=rule), AXIS: TableSpec(rows=AXIS, rule=rule)}
+
+    @property
+    def _asynchronous(self) -> bool:
+        return self.options.schedule == "async"
+
+    def _most_pairs(self, block: BlockShape) -> int:
+        longest = max(1, block.axes[AXIS].longest) if AXIS in block.axes else TYPICAL
+        return self._kept(longest)
+
+    def _kept(self, authors: Any) -> Any:
+        """Pairs of a document with so many authors (an int or an array)."""
+        every = authors * self.shape.topics
+        return every if self.options.sparsity == 0 else np.minimum(every, self.options.sparsity)
+
+    @property
+    def memory(self) -> Mapping[str, ArraySpec]:
+        return {
+            "pairs": ArraySpec("block", "int32", limit=lambda b: b.docs * self._most_pairs(b)),
+            "messages": ArraySpec("block", "float32", limit=lambda b: b.cells * self._most_pairs(b)),
+        }
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        return {"loglik": 1, "tokens": 1, "unnamed": 1}
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        alpha = 0.01 if self.options.alpha is None else self.options.alpha
+        beta = 0.01 if self.options.beta is None else self.options.beta
+        return {"alpha": np.full(self.shape.topics, alpha, np.float64), "beta": np.array([beta], np.float64)}
+
+    def block_cells(self) -> int:
+        # two copies of a block's messages are in RAM a thread: keep each near 64 MiB
+        return int(max(min(super().block_cells(), (1 << 26) // (4 * int(self._kept(TYPICAL)))), 1 << 12))
+
+    def block_docs(self) -> int:
+        # each author is a row of K floats, three times
+        return int(max(min(1 << 14, (1 << 22) // self.shape.topics), 1 << 8))
+
+    def scratch_bytes(self, block: BlockShape) -> int:
+        rows = block.axes[AXIS].rows + 1 if AXIS in block.axes else block.docs * TYPICAL
+        return 8 * rows * (self.shape.topics + 1) + 4 * self.shape.topics * TYPICAL * 16 + 16 * block.docs
+
+    def start(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        names, pptr, mptr = self._places(block)
+        pairs, messages = self._lease(out, pptr, mptr)
+        change = out.scratch.array("change", (len(names.ids) + 1, self.shape.topics), np.float32)
+        seeded = "phi" in rows
+        base = rows["phi"].base if seeded else np.zeros((0, 1), np.float32)
+        index = rows["phi"].index if seeded else np.zeros(0, np.int64)
+        sums = totals["phi"] if seeded else np.zeros(0)
+        kernels.start(
+            block.indptr, block.words, block.counts, names.indptr, names.local, pptr, mptr, base, index, sums,
+            params["alpha"].astype(np.float32), START_ROUNDS, key.seed, block.first_doc, pairs, messages, out.delta["phi"], change,
+        )  # fmt: skip
+        self._hand_over(out, change)
+        out.stats["tokens"][0] = block.tokens
+
+    def process(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        memory: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        names, pptr, mptr = self._places(block)
+        before, old = memory["pairs"], memory["messages"]
+        self._check(block, names.indptr, pptr, mptr, before, old)
+        pairs, messages = self._lease(out, pptr, mptr)
+        topics = self.shape.topics
+        change = out.scratch.array("change", (len(names.ids) + 1, topics), np.float32)
+        have = out.scratch.array("have", (len(names.ids) + 1, topics), np.float32)
+        table = rows[AXIS]
+        np.take(table.base[:, :topics], table.index, axis=0, out=have[:-1])
+        numbers = block.first_doc + np.arange(block.n_docs)
+        looks = ((numbers + key.pass_number) % self.options.reopen == 0).astype(np.uint8)
+        beta = np.float32(params["beta"][0])
+        out.stats["loglik"][0] = kernels.visit(
+            block.indptr, block.words, block.counts, names.indptr, names.local, pptr, mptr, rows["phi"].base, rows["phi"].index,
+            totals["phi"], have, change, before, old, pairs, messages, out.delta["phi"], params["alpha"].astype(np.float32), beta,
+            np.float32(self.shape.words * params["beta"][0]), not self._asynchronous, looks, np.float32(self.options.gain),
+        )  # fmt: skip
+        self._hand_over(out, change)
+        without = np.diff(names.indptr) == 0
+        tokens = block.tokens
+        if self.options.no_author == "skip" and without.any():
+            cells = np.repeat(without, np.diff(block.indptr))
+            tokens -= float(block.counts[cells].sum(dtype=np.float64))
+        out.stats["tokens"][0] = tokens
+        out.stats["unnamed"][0] = np.count_nonzero(without & (np.diff(block.indptr) > 0))
+
+    def _places(self, block: Block) -> tuple[Any, np.ndarray, np.ndarray]:
+        """The block's authors; where the pairs and the messages of each document lie, int64[D+1]."""
+        names = block.rows(AXIS)
+        authors = np.diff(names.indptr)
+        if self.options.no_author == "own":
+            authors = np.maximum(authors, 1)
+        count = self._kept(authors).astype(np.int64)
+        pptr, mptr = np.zeros(block.n_docs + 1, np.int64), np.zeros(block.n_docs + 1, np.int64)
+        np.cumsum(count, out=pptr[1:])
+        np.cumsum(count * np.diff(block.indptr), out=mptr[1:])
+        return names, pptr, mptr
+
+    @staticmethod
+    def _lease(out: Out, pptr: np.ndarray, mptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The block's state, as long as it is."""
+        out.memory["pairs"] = out.memory["pairs"][: pptr[-1]]
+        out.memory["messages"] = out.memory["messages"][: mptr[-1]]
+        return out.memory["pairs"], out.memory["messages"]
+
+    @staticmethod
+    def _hand_over(out: Out, change: np.ndarray) -> None:
+        delta = out.delta[AXIS]
+        delta[:, : change.shape[1]] = change[:-1]
+        delta[:, change.shape[1] :] = 0.0
+
+    def _check(
+        self,
+        block: Block,
+        aptr: np.ndarray,
+        pptr: np.ndarray,
+        mptr: np.ndarray,
+        pairs: np.ndarray,
+        messages: np.ndarray,
+    ) -> None:
+        """What kernels index by, before one does."""
+        limit = np.repeat(np.maximum(np.diff(aptr), 1) * self.shape.topics, np.diff(pptr))
+        sound = len(pairs) == pptr[-1] and len(messages) == mptr[-1]
+        if not (sound and bool((pairs >= 0).all()) and bool((pairs < limit).all())):
+            raise StoreError(f"the memory of block {block.index} holds what cannot be; start anew with --force")
+
+    def end_pass(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
+    ) -> dict[str, float]:
+        return {"documents_without_author": float(stats["unnamed"][0])}
+
+    def warnings(self, record: Mapping[str, Any]) -> list[str]:
+        """Documents without an author, told once."""
+        n = int(record["documents_without_author"])
+        if record["pass"] != 1 or n == 0:
+            return []
+        what = "each has a private one" if self.options.no_author == "own" else "they are left out"
+        return [f"{n:,} documents have no author: {what} (--no-author)"]

@@ -1,0 +1,366 @@
+"""Labeled LDA by belief propagation (Zeng, Cheung & Liu 2013, section 5.1): the topics are the labels.
+
+A cell's message lives on the labels of its document and on the shared topics only; elsewhere it is zero:
+
+    mu_k  ~  (theta_dk - x mu_k + a_k) (phi_wk - x mu_k + beta) / (lam_k - x mu_k + W beta),   k in topics(d)
+
+a_k is ``label_alpha`` for the document's own labels, of which it is known that they apply (flat by default; with the sparse
+prior of inference, labels of few documents starve beside frequent ones), alpha for the rest.
+
+The ``free`` shared topics are numbers 0 .. free - 1, label l is topic free + l: labels that an append brings are new last
+columns.  A document of one topic has mu = 1: it is counted at the start and costs nothing but its likelihood afterwards.
+
+A document without labels has every topic open.  It enters in pass 1, into topics that the labelled documents have made: were
+its cells spread at random first, a label of few documents would drown in them.  Or (``skip``) it is left out.
+
+A block is swept word by word (within a word, document by document): phi_w and theta_d move after each cell, lam after each
+block.  A message is stored as 16-bit integers q, mu_k = q_k / sum q: what is stored is what was added, so exclusion is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import (
+    ArraySpec,
+    BlockShape,
+    Engine,
+    Key,
+    Options,
+    Out,
+    Rows,
+    Shape,
+    SparseDelta,
+    TableSpec,
+    option,
+    padded,
+)
+from topicstream.errors import InputError, StoreError, UsageError
+from topicstream.kernels.jit import kernel
+from topicstream.kernels.logs import sum_x_log
+from topicstream.kernels.rng import bits, step, stream, uniform
+from topicstream.kernels.sparse_messages import by_word
+
+TOP = 65535.0
+VISIT, RANDOM, SEEDED = 0, 1, 2
+LABELS = "labels"
+
+
+@dataclass(frozen=True)
+class LabeledOptions(Options):
+    """Options of ``llda``."""
+
+    label_alpha: float = option(
+        1.0,
+        "prior of a document's own labels while training; --alpha is that of shared topics and of documents without "
+        "labels, here and at inference",
+        min=0.0,
+    )
+    free: int = option(0, "topics that all documents share, beside one for each label", min=0, max=65536)
+    no_label: str = option(
+        "all", "documents without labels: all topics are open to them, or they are left out", choices=("all", "skip")
+    )
+
+
+@kernel
+def sum_theta(doc, x, lists, stored, theta, messages):
+    """theta[lists[d] + j] (float64) = sum of x mu_j over the document's cells, from the stored messages.
+
+    doc, x: cells word by word; lists: int64[D+1], topics of each document; stored: uint8[D], whether it keeps messages
+    """
+    theta[:] = 0.0
+    at = np.int64(0)
+    for i in range(len(doc)):
+        d = doc[i]
+        if stored[d]:
+            first, n = lists[d], lists[d + 1] - lists[d]
+            total = 0.0
+            for j in range(n):
+                total += messages[at + j]
+            if total > 0.0:
+                for j in range(n):
+                    theta[first + j] += x[i] * (messages[at + j] / total)
+            at += n
+
+
+@kernel
+def sweep(
+    mode, ptr, doc, x, base, index, lists, topics, stored, waits, theta, mass, prior, beta, lam, least, key, old, new,
+    likely, change, out_ptr, out_topic, out_value,
+):  # fmt: skip
+    """Visit every cell of a block once.  Returns the entries of the delta.
+
+    mode    VISIT; RANDOM: first messages, drawn by ``key`` (seed, pass, number of the first document); SEEDED: first
+            messages from base, rows of seed topics
+    ptr, doc, x   cells by word: int64[U+1], int32[nnz], float32[nnz];  base, index: rows of phi
+    lists, topics   int64[D+1], int32[E]: topics of each document;  stored: uint8[D], whether it keeps messages (it has two
+            topics or more);  waits: uint8[D], 1: not before pass 1
+    theta   float64[E] and mass float64[D], its sum: before, and afterwards
+    prior   float64[E], a_k;  lam: float64[K], lam + W beta (SEEDED: column sums), no less than ``least`` after exclusion
+    old, new    uint16[.]: stored messages, cell by cell
+    likely  float64[nnz]: p(w | all other cells) before the update;  change: float64[K], zeros
+    """
+    n_out, at = 0, 0
+    out_ptr[0] = 0
+    share = np.empty(len(change))
+    state = np.zeros(len(mass) if mode == RANDOM else 0, np.uint64)
+    for d in range(len(state)):
+        state[d] = stream(key[0], key[1], key[2] + d)
+    for u in range(len(ptr) - 1):
+        for i in range(ptr[u], ptr[u + 1]):
+            d = doc[i]
+            first, n, c = lists[d], lists[d + 1] - lists[d], np.float64(x[i])
+            likely[i] = 1.0
+            if not stored[d]:
+                if n == 1:
+                    t = topics[first]
+                    if mode == VISIT:
+                        f = max(base[index[u], t] + change[t] - c, 0.0) + beta
+                        likely[i] = max(f / max(lam[t] - c, least), 1e-300)
+                    else:
+                        change[t] += c
+                continue
+            if mode != VISIT and waits[d]:
+                for j in range(n):
+                    new[at + j] = 0
+                at += n
+                continue
+            total = 0.0
+            if mode == VISIT:
+                for j in range(n):
+                    total += old[at + j]
+            scale = c / total if total > 0.0 else 0.0
+            norm, peak = 0.0, 0.0
+            for j in range(n):
+                t = topics[first + j]
+                if mode == VISIT:
+                    own = scale * old[at + j]
+                    f = max(base[index[u], t] + change[t] - own, 0.0) + beta
+                    p = (max(theta[first + j] - own, 0.0) + prior[first + j]) * f / max(lam[t] - own, least)
+                    share[j] = p
+                    norm += prior[first + j]
+                elif mode == RANDOM:
+                    p = -np.log(1.0 - uniform(bits(state[d])))
+                    state[d] = step(state[d])
+                    share[j] = p
+                else:
+                    p = base[index[u], t] / lam[t] if lam[t] > 0.0 else 0.0
+                    share[j] = p
+                peak = max(peak, p)
+            if mode == VISIT:
+                s = 0.0
+                for j in range(n):
+                    s += share[j]
+                likely[i] = max(s / max(norm + mass[d] - scale * total, 1e-300), 1e-300)
+            stretch = TOP / peak if peak > 0.0 else 0.0
+            s = 0.0
+            for j in range(n):
+                q = np.uint16(share[j] * stretch + 0.5) if stretch > 0.0 else np.uint16(1)
+                share[j] = q
+                s += q
+            for j in range(n):
+                moved = c * (share[j] / s) - scale * old[at + j] if mode == VISIT else c * (share[j] / s)
+                new[at + j] = np.uint16(share[j])
+                if mode == VISIT:
+                    theta[first + j] += moved
+                change[topics[first + j]] += moved
+            if mode == VISIT:
+                mass[d] += c - scale * total
+            at += n
+        for i in range(ptr[u], ptr[u + 1]):
+            d = doc[i]
+            if mode != VISIT or stored[d]:
+                for j in range(lists[d], lists[d + 1]):
+                    t = topics[j]
+                    if change[t] != 0.0:
+                        out_topic[n_out], out_value[n_out], change[t] = t, change[t], 0.0
+                        n_out += 1
+        out_ptr[u + 1] = n_out
+    return n_out
+
+
+class LabeledBeliefPropagation(Engine):
+    """Table: phi.  Block memory: the messages of documents of two topics or more, ragged."""
+
+    name = "llda"
+    prior_defaults = ("0.1", "0.01")
+    cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, section 5.1, L-LDA"
+    starts = ("random", "warm")
+    axes = (LABELS,)
+    topics_axis = LABELS
+    Options = LabeledOptions
+    options: LabeledOptions
+
+    def __init__(self, shape: Shape, options: LabeledOptions) -> None:
+        super().__init__(shape, options)
+        if options.learn_priors:
+            raise UsageError("llda does not learn its priors; give --alpha and --beta")
+
+    @classmethod
+    def n_topics(cls, axes: Mapping[str, int], options: Any, wanted: int | None) -> int:
+        """One for each label, and the shared ones."""
+        topics = options.free + axes[LABELS]
+        if not axes[LABELS]:
+            raise InputError("no document has a label, so there is nothing to learn; ingest with --meta labels=FIELD")
+        if wanted not in (None, topics):
+            shared = f" and {options.free:,} shared ones" if options.free else ""
+            raise UsageError(
+                f"-K {wanted}: llda has a topic for each of the {axes[LABELS]:,} labels{shared}; leave --topics out"
+            )
+        return topics
+
+    @property
+    def tables(self) -> Mapping[str, TableSpec]:
+        return {"phi": TableSpec(mass="part", delta="sparse")}
+
+    @property
+    def memory(self) -> Mapping[str, ArraySpec]:
+        return {"messages": ArraySpec("block", "uint16", limit=lambda block: block.cells * self._most(block))}
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        return {"loglik": 1, "tokens": 1, "unlabelled": 1}
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        alpha = 0.1 if self.options.alpha is None else self.options.alpha
+        beta = 0.01 if self.options.beta is None else self.options.beta
+        return {"alpha": np.full(self.shape.topics, alpha, np.float64), "beta": np.array([beta], np.float64)}
+
+    # documents without labels have K messages a cell, and a block may have only such: it is cut so that the messages, lists
+    # and deltas of a thousand topics fit 512 MB
+    def block_cells(self) -> int:
+        cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
+        return int(max(min(cells, (1 << 23) // padded(self.shape.topics)), 1 << 12))
+
+    def block_docs(self) -> int:
+        return int(max(min(1 << 16, (1 << 21) // padded(self.shape.topics)), 1 << 8))
+
+    def _most(self, block: BlockShape) -> int:
+        """Topics that a document of the block can have."""
+        if (self.options.no_label == "all" and self.shape.bare.get(LABELS, 1)) or LABELS not in block.axes:
+            return self.shape.topics
+        return min(self.options.free + block.axes[LABELS].longest, self.shape.topics)
+
+    def memory_of_pass(self, block: BlockShape) -> int:
+        open_to_all = self.shape.bare.get(LABELS, block.cells) if self.options.no_label == "all" else 0
+        few = min(self.options.free + block.axes[LABELS].longest, self.shape.topics)
+        return 2 * ((block.cells - open_to_all) * few + open_to_all * self.shape.topics)
+
+    def scratch_bytes(self, block: BlockShape) -> int:
+        return 8 * block.words + 28 * block.cells + block.docs * (48 + 32 * self._most(block)) + 32 * self.shape.topics
+
+    def keep_bytes(self, block: BlockShape) -> int:
+        return 8 * block.words + 8 * min(block.words * self.shape.topics, block.cells * self._most(block))
+
+    def start(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        seeds = rows.get("phi")
+        if seeds is None:
+            none = Rows(np.zeros((1, padded(self.shape.topics)), np.float32), np.zeros(block.n_words, np.int64))
+            self._sweep(RANDOM, block, none, np.ones(self.shape.topics), params, key, None, out)
+        else:
+            self._sweep(SEEDED, block, seeds, totals["phi"], params, key, None, out)
+
+    def process(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        memory: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        lam = totals["phi"] + self.shape.words * float(params["beta"][0])
+        self._sweep(VISIT, block, rows["phi"], lam, params, key, memory["messages"], out)
+
+    def end_pass(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
+    ) -> dict[str, float]:
+        return {"unlabelled": int(stats["unlabelled"][0])}
+
+    def warnings(self, record: Mapping[str, Any]) -> list[str]:
+        if record["pass"] != 1 or self.options.no_label != "skip" or not record["unlabelled"]:
+            return []
+        return [f"{record['unlabelled']:,} documents without labels are left out"]
+
+    def topics_of(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each document of a block: its topics, ascending (int64[D+1], int32[E]), and whether it has labels (bool[D])."""
+        labels = block.rows(LABELS)
+        own = np.diff(labels.indptr)
+        free, topics = self.options.free, self.shape.topics
+        spare = np.where(np.diff(block.indptr) > 0, topics, 0) if self.options.no_label == "all" else 0
+        lengths = np.where(own > 0, own + free, spare)
+        ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        place = np.arange(ptr[-1]) - np.repeat(ptr[:-1], lengths)  # 0, 1, .. of each document: right for all but labels
+        found = place.astype(np.int32)
+        labelled = np.repeat(own > 0, lengths) & (place >= free)
+        found[labelled] = free + labels.ids[labels.local]
+        return ptr, found, own > 0
+
+    def _sweep(
+        self,
+        mode: int,
+        block: Block,
+        phi: Rows,
+        lam: np.ndarray,
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        old: np.ndarray | None,
+        out: Out,
+    ) -> None:
+        take = out.scratch.array
+        ptr, doc = take("ptr", block.n_words + 1, np.int64), take("doc", block.n_cells, np.int32)
+        x, likely = take("x", block.n_cells, np.float32), take("likely", block.n_cells, np.float64)
+        by_word(block.indptr, block.words, block.counts, ptr, doc, x)
+        lists, topics, labelled = self.topics_of(block)
+        widths = np.diff(lists)
+        stored = (widths > 1).astype(np.uint8)
+        kept = int((np.diff(block.indptr) * widths)[stored == 1].sum())
+        theta, mass = take("theta", len(topics), np.float64), np.zeros(block.n_docs)
+        new = out.memory["messages"]
+        if len(new) < kept or (old is not None and len(old) != kept):
+            raise StoreError(f"block {block.index}: its messages are not of these labels; start anew with --force")
+        if old is None:
+            theta[:] = 0.0
+            old = np.zeros(0, np.uint16)
+        else:
+            sum_theta(doc, x, lists, stored, theta, old)
+            owner = np.repeat(np.arange(block.n_docs), widths)
+            mass += np.bincount(owner, theta, block.n_docs)
+        prior = params["alpha"][topics]
+        prior[np.repeat(labelled, widths) & (topics >= self.options.free)] = self.options.label_alpha
+        waits = np.zeros(block.n_docs, np.uint8) if mode == SEEDED else (~labelled).astype(np.uint8)
+        most = int(np.minimum(np.bincount(block.words, widths[_docs(block)], block.n_words), self.shape.topics).sum())
+        out_ptr = out.keep.array("delta ptr", block.n_words + 1, np.int64)
+        out_topic = out.keep.array("delta topic", most, np.int32)
+        out_value = out.keep.array("delta value", most, np.float32)
+        change, beta = np.zeros(self.shape.topics), float(params["beta"][0])
+        entries = sweep(
+            mode, ptr, doc, x, phi.base, phi.index, lists, topics, stored, waits, theta, mass, prior, beta, lam,
+            max(self.shape.words * beta, 1e-12), (key.seed, key.pass_number, block.first_doc), old, new, likely, change, out_ptr, out_topic, out_value,
+        )  # fmt: skip
+        out.memory["messages"] = new[:kept]
+        out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
+        taken = widths > 0
+        tokens = np.bincount(_docs(block), block.counts, block.n_docs)
+        out.stats["tokens"][0] = tokens[taken].sum()
+        out.stats["loglik"][0] = sum_x_log(likely, x, 0, block.n_cells, 1.0, 0.0)
+        out.stats["unlabelled"][0] = (~labelled & (np.diff(block.indptr) > 0)).sum()
+
+
+def _docs(block: Block) -> np.ndarray:
+    """int64[nnz]: the document of each cell."""
+    return np.repeat(np.arange(block.n_docs), np.diff(block.indptr))

@@ -1,0 +1,90 @@
+"""Choosing anchor words: the words whose rows of the co-occurrence matrix lie furthest apart (Arora et al. 2013, Algorithm 4).
+
+The first is the row with the largest norm; the origin moves there; then the row furthest from the span of those chosen is
+taken, again and again, the span kept orthonormal by Gram-Schmidt with a second projection (rounding undone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+Pieces = Callable[[], Iterator[tuple[int, np.ndarray]]]
+NOISE = 0.1  # of the first distance: a row that is no further from the span is a mixture of the others, but for noise
+
+
+class Picked(NamedTuple):
+    """anchors int64[K], words in the order in which they were chosen; distances float64[K] at which they were: from zero,
+    from the first, then from the span of those before."""
+
+    anchors: np.ndarray
+    distances: np.ndarray
+
+
+def pick(pieces: Pieces, columns: int, row_sums: np.ndarray, candidates: np.ndarray, topics: int) -> Picked:
+    """``topics`` words among ``candidates`` (bool[W], as many at least), by rows / ``row_sums`` (float64[W]).
+
+    pieces()  (first word, rows [n, >= columns]) over all words in order: read ``topics`` times; of them only the candidates'
+              rows are looked at, and nothing of their size is held
+    """
+    ids = np.flatnonzero(candidates)
+    inverse = 1.0 / row_sums[ids]
+
+    def parts() -> Iterator[tuple[slice, np.ndarray]]:
+        for first, rows in pieces():
+            a, b = np.searchsorted(ids, [first, first + len(rows)])
+            if b > a:
+                yield slice(a, b), rows[ids[a:b] - first, :columns].astype(np.float64)
+
+    def row(place: int) -> np.ndarray:
+        for first, rows in pieces():
+            if first <= ids[place] < first + len(rows):
+                return rows[ids[place] - first, :columns].astype(np.float64) * inverse[place]
+        raise IndexError(place)
+
+    def along(direction: np.ndarray) -> np.ndarray:
+        found = np.empty(len(ids))
+        for part, rows in parts():
+            found[part] = np.einsum("ij,j->i", rows, direction)
+        return found * inverse
+
+    squares = np.empty(len(ids))
+    for part, rows in parts():
+        squares[part] = np.einsum("ij,ij->i", rows, rows)
+    squares *= inverse**2
+    chosen = [int(np.argmax(squares))]
+    origin = row(chosen[0])
+    distances = [float(np.sqrt(squares[chosen[0]]))]
+    squares += origin @ origin - 2.0 * along(origin)  # from the origin's new place
+    left = np.ones(len(ids), np.bool_)
+    basis = np.zeros((0, columns))
+    while len(chosen) < topics:
+        left[chosen[-1]] = False
+        far = int(np.argmax(np.where(left, squares, -np.inf)))
+        rest = row(far) - origin
+        for _ in range(2):
+            rest -= basis.T @ (basis @ rest)
+        norm = float(np.linalg.norm(rest))
+        chosen.append(far)
+        distances.append(norm)
+        if norm > 0.0 and len(chosen) < topics:
+            direction = rest / norm
+            basis = np.vstack([basis, direction])
+            squares -= (along(direction) - origin @ direction) ** 2
+    return Picked(ids[chosen].astype(np.int64), np.array(distances))
+
+
+def lines(picked: Picked, words: int) -> list[str]:
+    """What to say of the picks."""
+    told = " ".join(f"{d:.3g}" for d in picked.distances)
+    said = [f"{len(picked.anchors)} anchor words of {words:,} candidates, each chosen at a distance of {told}"]
+    base = float(picked.distances[1]) if len(picked.distances) > 1 else 0.0
+    noise = int(np.count_nonzero(picked.distances[1:] < NOISE * base))
+    if noise or (len(picked.distances) > 1 and not base > 0):
+        said.append(
+            f"warning: {noise} of {len(picked.anchors)} anchor words lie nearer than {NOISE:.0%} of the first distance to the "
+            "others' span: they are noise, or the same word twice; lower -K, or raise --min-docs"
+        )
+    return said

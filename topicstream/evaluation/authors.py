@@ -1,0 +1,229 @@
+"""Perplexity of an author-topic model: the words of held-out documents from the topics of their authors.
+
+Some of each document's words are observed, the others scored (the split of ``completion.py``).  The mixtures theta_a of the
+test documents' authors are found from the observed words of all of them, the topics held still:
+
+    p(a, k | cell)  ~  theta_a[k] phi_k[w]          theta_a[k] = (sum x p + alpha_k) / (sum over k + sum alpha)
+
+the fixed point that ``infer`` finds of a document, of authors instead (the document's own word is not taken out of the sums).
+Then p(w|d) = sum_a p(a|d) sum_k theta_a[k] phi_k[w], p(a|d) being the share of the observed words that a explains (Zeng, Cheung
+& Liu 2013, eq. 31, for the author-topic model).  ``known``: authors whom the model knows keep the mixtures of the training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import DoesNotFit, InputError
+from topicstream.evaluation.completion import LANES, Half, block_cells, block_docs, halves, rows_of, score_cells
+from topicstream.evaluation.keys import document_keys, match_words, word_keys
+from topicstream.kernels.author_step import spread
+from topicstream.kernels.local_step import INNER, TOLERANCE, inverse_norms
+from topicstream.machine import default_memory_limit, format_bytes
+from topicstream.model.topic_model import TopicModel
+from topicstream.parallel.order import in_order
+
+AXIS = "authors"
+KEPT_CELLS = 1 << 24
+"""Observed cells that are kept in memory between the sweeps; of more documents the blocks are read anew."""
+
+
+@dataclass(frozen=True)
+class AuthorScore:
+    """What was measured; tokens, cells and docs are those scored.  authors: of the test documents, private ones of documents
+    that name none included; known: those whose mixtures are the training's; sweeps: over the observed words."""
+
+    perplexity: float
+    nats_per_token: float
+    tokens: float
+    docs: int
+    skipped: int
+    authors: int
+    known: int
+    unnamed: int
+    sweeps: int
+    split: float
+
+    @property
+    def measured(self) -> str:
+        """In words."""
+        rest, seen = round(100 * (1 - self.split), 6), round(100 * self.split, 6)
+        how = (
+            f"{self.known:,} of the {self.authors:,} test authors as training left them, the others"
+            if self.known
+            else f"all {self.authors:,} test authors"
+        )
+        own = f" ({self.unnamed:,} documents without an author have a private one)" if self.unnamed else ""
+        return (
+            f"author perplexity of {rest:g} % of each document's words (by type) under its authors' topics; {how} folded in "
+            f"from the other {seen:g} % of the test documents, the topics fixed{own}"
+        )
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A block of test documents: both sides of its cells, its authors (``ids`` int64[U], rows of theta; ``aptr``, ``local``)."""
+
+    seen: Half
+    rest: Half
+    words: np.ndarray
+    ids: np.ndarray
+    aptr: np.ndarray
+    local: np.ndarray
+    scored: tuple[int, int]
+
+
+class _Test:
+    """The test documents; ``rows`` of theta: authors by their ids, then a private one a document (used where it names none)."""
+
+    def __init__(self, model: TopicModel, corpus: Corpus, heldout: bool, split: float) -> None:
+        self.model, self.corpus, self.heldout, self.split = model, corpus, heldout, split
+        self.named = corpus.axes[AXIS].size
+        self.grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), heldout, axes=(AXIS,))
+        self.docs = int(self.grid.docs.sum())
+        self._keys, self._hashes = document_keys(corpus, heldout), word_keys(corpus)
+        self._index = match_words(model.vocabulary, corpus)
+        self._kept: list[_Piece] | None = None
+
+    @cached_property
+    def used(self) -> np.ndarray:
+        """Rows that occur, int64, ascending."""
+        found = [np.unique(p.ids[p.local]) for p in self.pieces()]
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+
+    def pieces(self) -> Iterator[_Piece]:
+        """All blocks, in order."""
+        if self._kept is not None:
+            yield from self._kept
+            return
+        keep: list[_Piece] | None = [] if int(self.grid.cells.sum()) <= KEPT_CELLS else None
+        for block in self.corpus.blocks(grid=self.grid, heldout=self.heldout, axes=(AXIS,)):
+            ids = block.vocab.astype(np.int64) if self._index is None else self._index[block.vocab]
+            keys = self._keys[block.first_doc : block.first_doc + block.n_docs]
+            seen, rest, scored, _ = halves(block, ids, keys, self._hashes[block.vocab], self.split)
+            names = block.rows(AXIS)
+            each, there = np.diff(names.indptr), np.diff(seen.indptr) > 0
+            alone = np.flatnonzero((each == 0) & there)
+            own = np.where(there, np.maximum(each, 1), 0)  # documents that are not scored say nothing of authors either
+            aptr = np.concatenate(([0], np.cumsum(own)))
+            local = np.zeros(aptr[-1], np.int64)
+            local[np.repeat(there & (each > 0), own)] = names.local[np.repeat(there, each)]
+            local[aptr[alone]] = len(names.ids) + np.arange(len(alone))
+            rows = np.concatenate((names.ids.astype(np.int64), self.named + block.first_doc + alone))
+            piece = _Piece(seen, rest, ids, rows, aptr, local, scored)
+            if keep is not None:
+                keep.append(piece)
+            yield piece
+        self._kept = keep
+
+
+def known_authors(model: TopicModel, names: Any) -> np.ndarray:
+    """int64[n]: the row of each name in the model's table of authors, -1 where it has no such author.  StoreError: the model is
+    no author-topic model."""
+    table = model.table(AXIS)
+    found = pc.index_in(names, value_set=table.names)
+    return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)
+
+
+def mixtures(model: TopicModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """theta_a float32[n, K] of rows of the model's table of authors, and their tokens float64[n]."""
+    counts = np.maximum(model.table(AXIS).gather(rows), 0.0).astype(np.float64)
+    tokens = counts.sum(1)
+    return ((counts + model.alpha) / np.maximum(tokens + model.alpha.sum(), 1e-300)[:, None]).astype(np.float32), tokens
+
+
+def author_perplexity(
+    model: TopicModel,
+    corpus: Corpus,
+    *,
+    heldout: bool = True,
+    split: float = 0.8,
+    known: bool = False,
+    threads: int = 1,
+    tol: float = TOLERANCE,
+    inner: int = INNER,
+    memory: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> AuthorScore:
+    """Score an author-topic model on the held-out (or training) documents of a store with authors.
+
+    split    observed share of a document's words;  tol, inner: when the sweeps over the observed words stop, as of ``infer``
+    known    authors of the model keep their mixtures;  memory: bytes that the test authors may take
+
+    The result does not depend on threads.  StoreError, InputError; DoesNotFit where the authors do not.
+    """
+    test = _Test(model, corpus, heldout, split)
+    topics, width = model.n_topics, -(-model.n_topics // LANES) * LANES
+    used = test.used
+    need, room = 20 * topics * len(used), memory if memory is not None else default_memory_limit() // 2
+    if need > room:
+        raise DoesNotFit(
+            f"{corpus.path}: {len(used):,} test authors x {topics} topics take {format_bytes(need)}; raise --mem-limit, or "
+            "set fewer documents aside"
+        )
+    fixed, theta = np.zeros(len(used), bool), np.full((len(used), topics), 1.0 / topics, np.float32)
+    if known:
+        named = used < test.named
+        at = np.full(len(used), -1, np.int64)
+        at[named] = known_authors(model, corpus.axes[AXIS].names())[used[named]]
+        rows = np.flatnonzero(at >= 0)
+        trained, tokens = mixtures(model, at[rows])
+        rows, trained = rows[tokens > 0], trained[tokens > 0]
+        theta[rows], fixed[rows] = trained, True
+    inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
+
+    def visit(piece: _Piece, final: bool) -> tuple[_Piece, np.ndarray, np.ndarray, Any]:
+        rows, mine = np.unique(piece.seen.rows), np.searchsorted(used, piece.ids)
+        base, at = rows_of(model, rows, width)
+        cells = at[np.searchsorted(rows, piece.seen.rows)]
+        gained, explained = np.zeros((len(mine), topics)), np.zeros(len(piece.local))
+        # ids of documents that are not scored are in no row: whatever stands there, nobody looks
+        own = theta[np.minimum(mine, len(used) - 1)]
+        spread(piece.seen.indptr, cells, piece.seen.counts, base, model.beta, inverse, piece.aptr, piece.local, own, gained, explained)  # fmt: skip
+        if not final:
+            return piece, mine, gained, None
+        total = np.zeros(len(piece.aptr) - 1)
+        owner = np.repeat(np.arange(len(total)), np.diff(piece.aptr))
+        np.add.at(total, owner, explained)
+        mixed = np.zeros((len(total), topics), np.float64)
+        np.add.at(mixed, owner, (explained / np.maximum(total[owner], 1e-300))[:, None] * own[piece.local])
+        rows = np.unique(piece.rest.rows)
+        base, at = rows_of(model, rows, width)
+        loglik, tokens = np.empty(len(total)), np.empty(len(total))
+        rest = at[np.searchsorted(rows, piece.rest.rows)]
+        score_cells(piece.rest.indptr, rest, piece.rest.counts, base, model.beta, inverse, mixed.astype(np.float32), loglik, tokens)  # fmt: skip
+        return piece, mine, gained, (loglik, tokens)
+
+    before, sweeps = np.zeros((len(used), topics)), 0
+    while sweeps < inner and not fixed.all():
+        now = np.zeros_like(before)
+        for piece, mine, gained, _ in in_order(partial(visit, final=False), test.pieces(), threads):
+            there = np.unique(piece.local)
+            now[mine[there]] += gained[there]
+        sweeps += 1
+        moved, tokens = np.abs(now - before)[~fixed].sum(), now[~fixed].sum()
+        before = now
+        new = now[~fixed] + model.alpha
+        theta[~fixed] = new / np.maximum(new.sum(1, keepdims=True), 1e-300)
+        if progress is not None:
+            progress(min(sweeps, inner), inner)
+        if moved <= tol * tokens:
+            break
+    sums, docs, skipped = np.zeros(2), 0, 0
+    for piece, _, _, (ll, tk) in in_order(partial(visit, final=True), test.pieces(), threads):
+        sums += ll.sum(), tk.sum()
+        docs, skipped = docs + piece.scored[0], skipped + piece.scored[1]
+    if sums[1] == 0:
+        raise InputError("no document could be scored: each needs two known words or more; check the vocabulary")
+    nats = float(-sums[0] / sums[1])
+    alone = int((used >= test.named).sum())
+    return AuthorScore(
+        float(np.exp(nats)), nats, float(sums[1]), docs, skipped, len(used), int(fixed.sum()), alone, sweeps, split
+    )

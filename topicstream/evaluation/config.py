@@ -1,0 +1,79 @@
+"""What an evaluation is told: the one list that makes ``topicstream.evaluate``'s keywords and the options of ``topics eval``."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from topicstream.options import option
+from topicstream.progress import Told
+
+if TYPE_CHECKING:
+    from topicstream.corpus.reader import Corpus
+    from topicstream.model.topic_model import TopicModel
+
+
+def asked(value: Any) -> Any:
+    """``--heldout`` without a value: the corpus' own."""
+    return value if value != "" else True
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """All settings of an evaluation."""
+
+    model: str | Path | TopicModel = option(
+        "model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True
+    )
+    corpus: str | Path | Corpus = option("corpus.zarr", "corpus store ($TOPICS_CORPUS)", env="TOPICS_CORPUS", show=True)
+    _: KW_ONLY
+    heldout: bool | str | Path = option(
+        False,
+        "perplexity of the documents set aside at ingest; or of another corpus store, or of raw text",
+        metavar="[CORPUS|FILE]",
+        is_flag=False,
+        flag_value="",
+        parse=asked,
+    )
+    format: str | None = option(None, "with --heldout FILE: its format [default: told from the file]")
+    text_field: str | None = option(None, "with --heldout FILE: field with the text [default: as the corpus' was]")
+    id_field: str | None = option(None, "with --heldout FILE: field with the id [default: as the corpus' was]")
+    whole: bool = option(
+        False, "log-likelihood of the whole documents set aside, their topics folded in on the very words it scores"
+    )
+    training: bool = option(False, "exact perplexity of the training documents")
+    coherent: bool = option(False, "UMass and NPMI coherence of the topics' first words", flags=("--coherence",))
+    diverse: bool = option(False, "share of distinct words among the topics' first 25", flags=("--diversity",))
+    authors: str | None = option(
+        None,
+        "of an author-topic model, with --heldout: perplexity under mixtures of the test authors that are folded in (printed "
+        "in any case), and under those that training knows",
+        choices=("folded", "known"),
+    )
+    links: bool = option(False, "predict the links of the documents set aside: F, precision, recall, AUC")
+    labels: bool = option(
+        False,
+        "micro and macro F1 of the labels that a model of llda predicts, of the documents set aside or of --heldout FILE",
+    )
+    label_field: str = option("labels", "with --labels: field of the labels in raw documents", show=True)
+    threshold: float | None = option(
+        None,
+        "with --labels: share of a document from which a label is predicted [default: chosen on a tenth of training]",
+        min=0.0,
+        max=1.0,
+    )
+    per_document: str | Path | None = option(
+        None, "with --heldout: a row a document, as .parquet, .csv or .jsonl", path="file", metavar="FILE"
+    )
+    force: bool = option(False, "with --per-document: replace the file")
+    split: str | float = option("80/20", "observed and scored shares of a document's words", show=True)
+    fold_in: str = option(
+        "bp", "method of infer that finds the topics of the observed words", choices=("bp", "vb"), show=True
+    )
+    top: int = option(10, "words a topic for the coherence", min=2, show=True)
+    threads: int | None = option(None, "threads [default: all]; the result does not depend on them", min=1)
+    mem_limit: str | int | None = option(
+        None, "memory of the whole process, as 2G or 512M [default: what there is]", metavar="SIZE"
+    )
+    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)

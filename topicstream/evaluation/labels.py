@@ -1,0 +1,262 @@
+"""How well the topics that are labels foretell the labels of documents: F1 of what is predicted from theta.
+
+Theta of a document is folded in on all its words with every topic open, as ``infer`` answers it.  Labels of a share no less
+than a threshold are predicted; and, where that does better, the first one of a document in which none reaches it.  Both are
+chosen on a tenth of the training documents (by their ids), for micro F1.  Documents without labels are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError, StoreError
+from topicstream.evaluation.completion import LANES, block_cells, halves, rows_of
+from topicstream.evaluation.keys import document_keys, match_words
+from topicstream.kernels.local_step import INNER, POINT, TOLERANCE, inverse_norms, local_step, padded_floats
+from topicstream.model.topic_model import TopicModel
+from topicstream.parallel.order import in_order
+from topicstream.progress import Progress
+
+LABELS = "labels"
+TENTH = 10
+THRESHOLDS = np.geomspace(0.005, 0.95, 120).astype(np.float32)
+
+
+class Predicted:
+    """What every threshold would predict, counted document by document.
+
+    hit, said      int64[L, T]: true labels, and all labels, whose share lies between threshold t and the next
+    first_hit, first_said   int64[L, T + 1]: documents whose largest share lies just below threshold t, by that label
+    true           int64[L]: documents with each label;  unknown: labels of documents that the model does not have
+    first          documents of one label, and those of them whose largest share is that label's
+    """
+
+    def __init__(self, labels: int, thresholds: np.ndarray) -> None:
+        n = len(thresholds)
+        self.thresholds = thresholds
+        self.hit, self.said = (np.zeros((labels, n), np.int64) for _ in range(2))
+        self.first_hit, self.first_said = (np.zeros((labels, n + 1), np.int64) for _ in range(2))
+        self.true = np.zeros(labels, np.int64)
+        self.docs = self.unlabelled = self.unknown = 0
+        self.first = np.zeros(2, np.int64)
+
+    def add(self, shares: np.ndarray, indptr: np.ndarray, labels: np.ndarray) -> None:
+        """Count documents.  shares: float32[D, L]; indptr: int64[D+1], labels: int64[.], -1: not of the model."""
+        given = np.diff(indptr)
+        self.unlabelled += int((given == 0).sum())
+        owner = np.repeat(np.arange(len(given)), given)
+        self.docs += int((given > 0).sum())
+        self.unknown += int((labels < 0).sum())
+        true = np.zeros(shares.shape, bool)
+        true[owner[labels >= 0], labels[labels >= 0]] = True
+        self.true += true.sum(0)
+        shares, true = shares[given > 0], true[given > 0]
+        place = np.searchsorted(self.thresholds, shares, "right") - 1
+        d, k = np.nonzero(place >= 0)
+        np.add.at(self.said, (k, place[d, k]), 1)
+        hits = true[d, k]
+        np.add.at(self.hit, (k[hits], place[d, k][hits]), 1)
+        best = shares.argmax(1)
+        rows = np.arange(len(shares))
+        below = place[rows, best] + 1
+        np.add.at(self.first_said, (best, below), 1)
+        right = true[rows, best]
+        np.add.at(self.first_hit, (best[right], below[right]), 1)
+        one = given[given > 0] == 1
+        self.first += [int(one.sum()), int((one & right).sum())]
+
+    def counts(self, t: int, at_least_one: bool) -> tuple[np.ndarray, np.ndarray]:
+        """(right, predicted) of each label with threshold number t, int64[L]."""
+        right, said = self.hit[:, t:].sum(1), self.said[:, t:].sum(1)
+        if at_least_one:
+            right, said = right + self.first_hit[:, : t + 1].sum(1), said + self.first_said[:, : t + 1].sum(1)
+        return right, said
+
+    def best(self) -> tuple[int, bool]:
+        """The threshold's number, and whether a document gets one label at least, of the highest micro F1."""
+        every = [(t, one) for t in range(len(self.thresholds)) for one in (False, True)]
+        return max(every, key=lambda rule: _micro(*self.counts(*rule), int(self.true.sum()))[2])
+
+
+def _ratio(a: Any, b: Any) -> Any:
+    return np.divide(a, b, out=np.zeros(np.shape(a)), where=np.asarray(b) > 0)
+
+
+def _micro(right: np.ndarray, said: np.ndarray, true: int) -> tuple[float, float, float]:
+    """Precision, recall and F1 of all decisions together."""
+    hit, all_said = int(right.sum()), int(said.sum())
+    f1 = 2 * hit / (all_said + true) if all_said + true else 0.0
+    return hit / max(all_said, 1), hit / max(true, 1), f1
+
+
+def named_topics(model: TopicModel) -> dict[str, int]:
+    """Label -> topic, of a model whose topics are labels; InputError for another, StoreError where they cannot be."""
+    names, docs = model.manifest.get("labels"), model.manifest.get("label_docs")
+    if not (isinstance(names, dict) and isinstance(docs, list) and docs):
+        raise InputError(
+            f"{model.path}: its topics are no labels, so there is nothing to predict; train with --algo llda"
+        )
+    found = {str(names.get(str(k))): k for k in range(model.n_topics - len(docs), model.n_topics)}
+    if len(found) != len(docs) or not all(isinstance(n, int) and n >= 0 for n in docs):
+        raise StoreError(f"{model.path}: the names of its topics are damaged; restore the manifest or train again")
+    return found
+
+
+def predict(
+    model: TopicModel,
+    store: Corpus,
+    parts: tuple[str, ...],
+    thresholds: np.ndarray,
+    *,
+    threads: int = 1,
+    tenth: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Predicted:
+    """What the model predicts of parts (``train``, ``heldout``) of a store; tenth: of every tenth document by its id."""
+    if LABELS not in store.axes:
+        raise InputError(f"{store.path}: its documents have no labels; ingest with --meta labels=FIELD")
+    names = named_topics(model)
+    columns = np.array(sorted(names.values()), np.int64)
+    texts = store.axes[LABELS].names().to_pylist()
+    place = {k: i for i, k in enumerate(columns.tolist())}
+    own = np.array([place[names[text]] if text in names else -1 for text in texts], np.int64)
+    index, topics = match_words(model.vocabulary, store), model.n_topics
+    width = -(-topics // LANES) * LANES
+    inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
+    prior = padded_floats(model.alpha, width)
+    found = Predicted(len(columns), thresholds)
+    total = sum(store.part(part == "heldout")["docs"] for part in parts)
+
+    def visit(item: tuple[Block, np.ndarray]) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+        block, taken = item
+        ids = block.vocab.astype(np.int64) if index is None else index[block.vocab]
+        base, at = rows_of(model, ids, width)
+        nothing = np.zeros(block.n_docs, np.uint64)
+        seen = halves(block, at, nothing, np.zeros(block.n_words, np.uint64), None)[0]
+        labels = block.rows(LABELS)
+        chosen = np.flatnonzero(taken)
+        indptr, cells = _rows(seen.indptr, chosen)
+        theta = np.empty((len(chosen), topics), np.float32)
+        local_step(
+            indptr,
+            seen.rows[cells],
+            seen.counts[cells],
+            base,
+            model.beta,
+            inverse,
+            prior,
+            POINT,
+            TOLERANCE,
+            INNER,
+            theta,
+        )
+        label_ptr, which = _rows(labels.indptr, chosen)
+        return block.n_docs, theta[:, columns], label_ptr, own[labels.ids[labels.local[which]]]
+
+    done = 0
+    for docs, shares, indptr, labels in in_order(visit, _blocks(store, parts, topics, tenth), threads):
+        found.add(shares, indptr, labels)
+        done += docs
+        if progress is not None:
+            progress(done, total)
+    return found
+
+
+def _blocks(store: Corpus, parts: tuple[str, ...], topics: int, tenth: bool) -> Iterator[tuple[Block, np.ndarray]]:
+    for part in parts:
+        heldout = part == "heldout"
+        if not store.part(heldout)["docs"]:
+            continue
+        keys = document_keys(store, heldout) if tenth else None
+        cells = block_cells(topics)
+        grid = store.grid(cells, cells // 8, heldout=heldout, axes=[LABELS])
+        for block in store.blocks(grid=grid, heldout=heldout, axes=[LABELS]):
+            of = slice(block.first_doc, block.first_doc + block.n_docs)
+            yield block, np.ones(block.n_docs, bool) if keys is None else keys[of] % np.uint64(TENTH) == 0
+
+
+def _rows(indptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of some rows of a ragged array: their own indptr, and where their entries lie in the array."""
+    lengths = np.diff(indptr)[chosen]
+    out = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    return out, np.arange(out[-1]) + np.repeat(indptr[:-1][chosen] - out[:-1], lengths)
+
+
+def score_labels(
+    model: TopicModel,
+    store: Corpus,
+    parts: tuple[str, ...],
+    training: Corpus | None,
+    *,
+    threshold: float | None = None,
+    threads: int = 1,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Precision, recall and F1 of the labels predicted for parts of ``store``.
+
+    training   the corpus on whose training documents the threshold is chosen, where ``threshold`` does not say it
+
+    Returns plain values; macro F1 is the mean over the labels that these documents and those of the training have.
+    Raises InputError: no labels here, or no threshold and no training documents.
+    """
+
+    def told(what: str) -> Any:
+        return partial(progress.step, what, unit="documents")
+
+    at_least_one, chosen_on = False, 0
+    if threshold is None:
+        if training is None:
+            raise InputError("the threshold of labels is chosen on training documents: give --corpus, or --threshold")
+        tried = predict(
+            model, training, ("train",), THRESHOLDS, threads=threads, tenth=True, progress=told("threshold")
+        )
+        if not tried.docs:
+            raise InputError(f"{training.path}: no labelled documents to choose a threshold on; give --threshold")
+        t, at_least_one = tried.best()
+        threshold, chosen_on = float(THRESHOLDS[t]), tried.docs
+    found = predict(model, store, parts, np.array([threshold], np.float32), threads=threads, progress=told("labels"))
+    if not found.docs:
+        raise InputError(f"{store.path}: none of these documents has a label")
+    names = {k: name for name, k in named_topics(model).items()}
+    columns = sorted(names)
+    right, said = found.counts(0, at_least_one)
+    precision, recall, micro = _micro(right, said, int(found.true.sum()) + found.unknown)
+    f1 = _ratio(2.0 * right, said + found.true)
+    trained = np.array(model.manifest["label_docs"])
+    scored = (found.true > 0) & (trained > 0)
+    each = [
+        {
+            "label": names[k],
+            "docs": int(found.true[i]),
+            "predicted": int(said[i]),
+            "right": int(right[i]),
+            "f1": float(f1[i]),
+        }
+        for i, k in enumerate(columns)
+        if found.true[i] or said[i]
+    ]
+    one, first = found.first.tolist()
+    how = f"labels of {threshold:.3g} of a document or more" + (", or else its first one" if at_least_one else "")
+    if chosen_on:
+        how += f" (chosen on {chosen_on:,} training documents)"
+    return {
+        "micro_f1": micro,
+        "macro_f1": float(f1[scored].mean()) if scored.any() else None,
+        "precision": precision,
+        "recall": recall,
+        "accuracy": first / one if one else None,
+        "docs": found.docs,
+        "unlabelled": found.unlabelled,
+        "labels": int(scored.sum()),
+        "unknown_labels": found.unknown,
+        "threshold": threshold,
+        "at_least_one": at_least_one,
+        "each": each,
+        "measured": how,
+    }

@@ -1,0 +1,362 @@
+"""Link prediction: how well the topics of two documents tell whether they are linked, and what links add to words.
+
+The protocol of Zeng, Cheung & Liu (2013, section 5.3), where they leave it open fixed as follows.  Positives are linked pairs,
+negatives as many unlinked ones, drawn evenly.  A logistic regression is fitted to pairs of training documents and judged on
+pairs with a document set aside, whose topics are folded in from its words alone.  Features of a pair are the products
+theta_dk theta_d'k, each scaled by its largest value in training; ``root`` takes their square roots.
+
+What it is fitted to are topics of words alone: those that training gave to linked documents know of the very link, which at
+the test nothing knows of.  (rtm on cora, K = 30, eta identity, xi 0.5: F of the roots 0.752 fitted to trained topics, 0.818 so;
+without links in training 0.773 and 0.771.  docs/decisions/links.md.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.corpus.block import Block
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError
+from topicstream.evaluation.completion import LANES, block_cells, block_docs, halves, rows_of, score_cells
+from topicstream.evaluation.keys import document_keys, documents, first_documents, match_words, word_keys
+from topicstream.kernels.local_step import INNER, POINT, TOLERANCE, inverse_norms, local_step, padded_floats
+from topicstream.model.topic_model import TopicModel
+from topicstream.parallel.order import in_order
+
+MOST = 20_000
+"""Linked pairs that are looked at, of training and of testing each."""
+DRAWS = 5
+PENALTY = 1.0  # of the logistic regression: half its square, a weight
+FEATURES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"product": lambda x: x, "root": np.sqrt}
+
+
+# -- topics of documents -------------------------------------------------------------------------------------------------
+def word_shares(
+    model: TopicModel, corpus: Corpus, *, heldout: bool, threads: int = 1
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """(first document, p(k|d) float32[D, K], known tokens float64[D]) block by block: theta of all words, as ``infer``
+    answers it."""
+    index, width = match_words(model.vocabulary, corpus), -(-model.n_topics // LANES) * LANES
+    inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
+    prior = padded_floats(model.alpha, width)
+
+    def visit(block: Block) -> tuple[int, np.ndarray, np.ndarray]:
+        ids = block.vocab.astype(np.int64) if index is None else index[block.vocab]
+        base, at = rows_of(model, ids, width)
+        seen, _, _, _ = halves(block, at, np.zeros(block.n_docs, np.uint64), np.zeros(len(ids), np.uint64), None)
+        theta = np.empty((block.n_docs, model.n_topics), np.float32)
+        local_step(*seen, base, float(model.beta), inverse, prior, POINT, TOLERANCE, INNER, theta)
+        tokens = np.concatenate(([0.0], np.cumsum(seen.counts, dtype=np.float64)))
+        return block.first_doc, theta, tokens[seen.indptr[1:]] - tokens[seen.indptr[:-1]]
+
+    grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), heldout=heldout)
+    yield from in_order(visit, corpus.blocks(grid=grid, heldout=heldout), threads)
+
+
+def trained_shares(model: TopicModel, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(p(k|d) float64[n, K], tokens float64[n]) of training documents, from the model's own table of them."""
+    theta = model.table("theta").gather(numbers).astype(np.float64)
+    return _smoothed(theta, model.alpha), theta.sum(1)
+
+
+def _smoothed(theta: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    return (theta + alpha) / np.maximum(theta.sum(1, keepdims=True) + alpha.sum(), 1e-300)
+
+
+def check_model(model: TopicModel, corpus: Corpus) -> None:
+    """InputError unless the model's table of documents is of this corpus."""
+    was = model.manifest.get("corpus") or {}
+    if was.get("fingerprint") != corpus.fingerprint:
+        raise InputError(
+            f"{corpus.path}: has changed since {model.path} was trained on it, whose table of documents is by their "
+            "number; train or update the model"
+        )
+
+
+# -- pairs ---------------------------------------------------------------------------------------------------------------
+class Pairs:
+    """Linked pairs of a corpus.  A document is its number, of one set aside plus ``train`` (the training rows there are).
+
+    training  int64[n, 2] both in training, first < second;  testing: the second of them set aside, or both
+    """
+
+    def __init__(self, corpus: Corpus, rng: np.random.Generator) -> None:
+        self.corpus = corpus
+        self.train, self.held = (int(first_documents(corpus, h)[-1]) for h in (False, True))
+        if "links" not in corpus.axes:
+            raise InputError(f"{corpus.path}: has no links; ingest with --links FILE or --meta links")
+        among = self._between_heldout()
+        self._among = among[:, 0] * (self.train + self.held) + among[:, 1]
+        figures = corpus.axes["links"].figures
+        self.training = self._read(False, figures["training"], rng)
+        found = np.concatenate((self._read(True, figures["heldout"], rng), among))
+        kept = rng.choice(len(found), MOST, replace=False) if len(found) > MOST else np.arange(len(found))
+        self.testing = found[np.sort(kept)]
+
+    def _blocks(self, heldout: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(document, linked training document) of every entry of the axis, storage block by storage block."""
+        first = first_documents(self.corpus, heldout) + (self.train if heldout else 0)
+        for b in range(len(first) - 1):
+            lengths, ids = self.corpus.ragged("links", b, heldout)
+            yield np.repeat(np.arange(first[b], first[b + 1]), lengths), ids.astype(np.int64)
+
+    def _read(self, heldout: bool, total: int, rng: np.random.Generator) -> np.ndarray:
+        """At most MOST pairs with a training document, each alike."""
+        wanted = np.sort(rng.choice(total, MOST, replace=False)) if total > MOST else np.arange(total)
+        found, at = [np.zeros((0, 2), np.int64)], 0
+        for document, linked in self._blocks(heldout):
+            pairs = np.stack((linked, document), 1) if heldout else np.stack((document, linked), 1)[document < linked]
+            a, b = np.searchsorted(wanted, (at, at + len(pairs)))
+            found.append(pairs[wanted[a:b] - at])
+            at += len(pairs)
+        return np.concatenate(found)
+
+    def _between_heldout(self) -> np.ndarray:
+        """Pairs of documents set aside, which the axis does not hold: from the documents' table."""
+        ids, numbers, sources, targets = [pa.array([], pa.large_string())], [np.zeros(0, np.int64)], [], []
+        for number, batch in documents(self.corpus, True, ["id", "links"]):
+            ids.append(batch.column("id"))
+            numbers.append(number)
+            links = batch.column("links")
+            sources.append(number[pc.list_parent_indices(links).to_numpy()])
+            targets.append(pc.list_flatten(links))
+        if not sources:
+            return np.zeros((0, 2), np.int64)
+        at = pc.index_in(pa.chunked_array(targets), value_set=pa.chunked_array(ids).combine_chunks())
+        there = at.is_valid().to_numpy()
+        source = np.concatenate(sources)[there]
+        target = np.concatenate(numbers)[at.drop_null().to_numpy()]
+        pairs = np.sort(np.stack((source, target), 1)[source != target], axis=1)
+        return np.unique(pairs, axis=0) + self.train
+
+    def unlinked(self, n: int, testing: bool, rng: np.random.Generator) -> np.ndarray:
+        """n pairs without a link, drawn evenly among all (fewer where there are hardly any)."""
+        out = np.zeros((0, 2), np.int64)
+        both = self.train * self.held
+        share = both / max(both + self.held * (self.held - 1) // 2, 1)  # of the pairs to test on: one in training
+        for _ in range(50):
+            if len(out) >= n:
+                break
+            size = 2 * (n - len(out)) + 16
+            if testing:
+                with_training = rng.random(size) < share
+                first = np.where(
+                    with_training,
+                    rng.integers(max(self.train, 1), size=size),
+                    rng.integers(self.held, size=size) + self.train,
+                )
+                drawn = np.stack((first, rng.integers(self.held, size=size) + self.train), 1)
+            else:
+                drawn = rng.integers(self.train, size=(size, 2))
+            drawn = np.sort(drawn, axis=1)
+            drawn = drawn[drawn[:, 0] != drawn[:, 1]]
+            drawn = drawn[~self._linked(drawn, testing)]
+            both_drawn = np.concatenate((out, drawn))
+            _, first_at = np.unique(both_drawn, axis=0, return_index=True)
+            out = both_drawn[np.sort(first_at)]
+        return out[:n]
+
+    def _linked(self, pairs: np.ndarray, testing: bool) -> np.ndarray:
+        every = self.train + self.held
+        keys = pairs[:, 0] * every + pairs[:, 1]
+        hit = np.isin(keys, self._among)
+        for document, linked in self._blocks(testing):
+            hit |= np.isin(keys, np.minimum(document, linked) * every + np.maximum(document, linked))
+        return hit
+
+
+# -- the classifier ----------------------------------------------------------------------------------------------------
+def logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Weights float64[n + 1] (the last the intercept, not penalised) of an L2-penalised logistic regression, by Newton's
+    method.  x: float64[m, n]; y: [m] of 0 and 1."""
+    x = np.concatenate((x, np.ones((len(x), 1))), 1)
+    w, penalty = np.zeros(x.shape[1]), np.full(x.shape[1], PENALTY)
+    penalty[-1] = 1e-9
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-np.clip(x @ w, -30, 30)))
+        hessian = (x * (p * (1 - p))[:, None]).T @ x + np.diag(penalty)
+        step = np.linalg.solve(hessian, x.T @ (p - y) + penalty * w)
+        w -= step
+        if np.abs(step).max() < 1e-8:
+            break
+    return w
+
+
+def judge(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """F, precision and recall of ``scores > 0``, and AUC (ties count half)."""
+    said, true = scores > 0, y == 1
+    hits = float((said & true).sum())
+    precision, recall = hits / max(said.sum(), 1), hits / max(true.sum(), 1)
+    _, of, times = np.unique(scores, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(times) - (times - 1) / 2)[of]
+    positives, negatives = true.sum(), (~true).sum()
+    auc = (rank[true].sum() - positives * (positives + 1) / 2) / max(positives * negatives, 1)
+    return {
+        "f": 2 * precision * recall / max(precision + recall, 1e-300),
+        "precision": precision,
+        "recall": recall,
+        "auc": float(auc),
+    }
+
+
+def link_prediction(
+    model: TopicModel,
+    corpus: Corpus,
+    *,
+    seed: int = 0,
+    threads: int = 1,
+    theta: np.ndarray | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """F, precision, recall and AUC of predicting the links of the documents set aside, by features (``product``, ``root``):
+    means over DRAWS draws of the negatives, and ``f_sd``, the standard deviation of F.  Where it is judged, training documents
+    have the theta that the model was trained to (if it holds them), else that of their words; ``theta`` [train documents, K],
+    counts by topic, stands in for the former.  InputError where there is nothing to predict.
+    """
+    rng = np.random.default_rng([seed, 0])
+    pairs = Pairs(corpus, rng)
+    if not len(pairs.training) or not len(pairs.testing):
+        where = "between training documents" if not len(pairs.training) else "of documents set aside (--heldout)"
+        raise InputError(
+            f"{corpus.path}: has no links {where}: link prediction learns from the former, is judged on the latter"
+        )
+    draws = [
+        (pairs.unlinked(len(pairs.training), False, r), pairs.unlinked(len(pairs.testing), True, r))
+        for r in (np.random.default_rng([seed, 1 + i]) for i in range(DRAWS))
+    ]
+    wanted = np.unique(np.concatenate([pairs.training, pairs.testing, *(p for draw in draws for p in draw)]))
+    of_words, there = _gather(model, corpus, pairs, wanted, threads, progress)
+    trained = _trained(model, corpus, pairs, wanted, of_words, theta)
+
+    def features(some: np.ndarray, topics: np.ndarray, root: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        a, b = np.searchsorted(wanted, some).T
+        kept = there[a] & there[b]
+        return root(topics[a[kept]] * topics[b[kept]])
+
+    result: dict[str, Any] = {"pairs": {"training": len(pairs.training), "testing": len(pairs.testing)}, "draws": DRAWS}
+    for name, root in FEATURES.items():
+        found = []
+        for learning, testing in draws:
+            x, y = _both(features(pairs.training, of_words, root), features(learning, of_words, root))
+            scale = np.maximum(x.max(0, initial=0), 1e-12)
+            weights = logistic(x / scale, y)
+            x, y = _both(features(pairs.testing, trained, root), features(testing, trained, root))
+            found.append(judge(x / scale @ weights[:-1] + weights[-1], y))
+        result[name] = {key: float(np.mean([f[key] for f in found])) for key in found[0]}
+        result[name]["f_sd"] = float(np.std([f["f"] for f in found], ddof=1))
+    result["measured"] = (
+        f"links of the documents set aside, their topics from words alone, among as many unlinked pairs; logistic regression "
+        f"on theta of both documents, fitted to {len(pairs.training):,} links between training documents; {DRAWS} draws"
+    )
+    return result
+
+
+def _both(linked: np.ndarray, unlinked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.concatenate((linked, unlinked)), np.repeat([1.0, 0.0], [len(linked), len(unlinked)])
+
+
+def _gather(
+    model: TopicModel,
+    corpus: Corpus,
+    pairs: Pairs,
+    wanted: np.ndarray,
+    threads: int,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(theta of the words float64[n, K], whether there are any bool[n]) of these documents."""
+    theta, there, done = np.zeros((len(wanted), model.n_topics)), np.zeros(len(wanted), bool), 0
+    for heldout in (False, True):
+        for first, shares, tokens in word_shares(model, corpus, heldout=heldout, threads=threads):
+            first += pairs.train if heldout else 0
+            a, b = np.searchsorted(wanted, (first, first + len(shares)))
+            theta[a:b], there[a:b] = shares[wanted[a:b] - first], tokens[wanted[a:b] - first] > 0
+            done += len(shares)
+            if progress is not None:
+                progress(done, pairs.train + pairs.held)
+    return theta, there
+
+
+def _trained(
+    model: TopicModel, corpus: Corpus, pairs: Pairs, wanted: np.ndarray, of_words: np.ndarray, counts: np.ndarray | None
+) -> np.ndarray:
+    """The same of words for documents set aside; for training documents what they were trained to, where that is known."""
+    edge = int(np.searchsorted(wanted, pairs.train))
+    if counts is not None:
+        return np.concatenate((_smoothed(counts[wanted[:edge]].astype(np.float64), model.alpha), of_words[edge:]))
+    if "theta" not in (model.manifest.get("tables") or {}):
+        return of_words
+    check_model(model, corpus)
+    return np.concatenate((trained_shares(model, wanted[:edge])[0], of_words[edge:]))
+
+
+# -- words with links given ----------------------------------------------------------------------------------------------
+def link_message(model: TopicModel, theta: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """What its links say of each document, float64[D, K]: eq. (29) with the model's own eta.  theta: [E, K] of the linked
+    documents, unnormalised; lengths: [D] how many of each."""
+    eta = model.table("eta").gather(np.arange(model.n_topics)).astype(np.float64)
+    options = model.manifest.get("options") or {}
+    used = {"rows": eta, "columns": eta.T, "identity": np.eye(len(eta))}[options.get("eta", "rows")]
+    mass = theta.sum(1, keepdims=True, dtype=np.float64)
+    shares = np.divide(theta, mass, out=np.zeros(theta.shape), where=mass > 0)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    out, degree = np.zeros((len(lengths), model.n_topics)), np.bincount(owner, mass[:, 0] > 0, len(lengths))
+    np.add.at(out, owner, shares)
+    out = (out / np.maximum(degree, 1)[:, None]) @ used.T
+    if options.get("renormalise"):
+        out /= np.maximum(out.sum(1, keepdims=True), 1e-300)
+    return out
+
+
+def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) -> dict[str, Any]:
+    """Document completion of the documents set aside with their links to training documents given: theta is the fixed point
+    of eq. (30), the links' message weighing xi.  ``perplexity`` and ``withheld`` (the links not given) are of the same
+    tokens, those of documents with links."""
+    check_model(model, corpus)
+    index, width = match_words(model.vocabulary, corpus), -(-model.n_topics // LANES) * LANES
+    inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
+    xi = float(model.table("xi").gather(np.arange(1))[0, 0])
+    table, keys, hashes = model.table("theta"), document_keys(corpus, True), word_keys(corpus)
+    grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), heldout=True, axes=["links"])
+    loglik, tokens, docs = np.zeros(2), 0.0, 0
+    for block in corpus.blocks(grid=grid, heldout=True, axes=["links"]):
+        at = block.vocab.astype(np.int64) if index is None else index[block.vocab]
+        base, at = rows_of(model, at, width)
+        of_block = keys[block.first_doc : block.first_doc + block.n_docs]
+        seen, rest, _, _ = halves(block, at, of_block, hashes[block.vocab], split)
+        links = block.rows("links")
+        topics = table.gather(links.ids)
+        for d in range(block.n_docs):
+            linked = links.local[links.indptr[d] : links.indptr[d + 1]]
+            own, other = slice(*seen.indptr[d : d + 2]), slice(*rest.indptr[d : d + 2])
+            if not len(linked) or own.stop == own.start:
+                continue
+            said = link_message(model, topics[linked], np.array([len(linked)]))[0]
+            weight = min(xi, 0.999) / (1 - min(xi, 0.999))
+            n = float(seen.counts[own].sum()) + model.alpha.sum()
+            for i, prior in enumerate((model.alpha + weight * n * said, model.alpha)):
+                theta, ll, tk = np.empty((1, model.n_topics), np.float32), np.empty(1), np.empty(1)
+                one = np.array([0, own.stop - own.start]), seen.rows[own], seen.counts[own]
+                local_step(
+                    *one, base, float(model.beta), inverse, padded_floats(prior, width), POINT, TOLERANCE, INNER, theta
+                )
+                cut = np.array([0, other.stop - other.start])
+                score_cells(cut, rest.rows[other], rest.counts[other], base, model.beta, inverse, theta, ll, tk)
+                loglik[i] += ll[0]
+            tokens += tk[0]
+            docs += 1
+    if not tokens:
+        raise InputError(f"{corpus.path}: no document set aside has a link to a training document")
+    given, withheld = np.exp(-loglik / tokens)
+    return {
+        "perplexity": float(given),
+        "withheld": float(withheld),
+        "tokens": float(tokens),
+        "docs": docs,
+        "xi": xi,
+        "split": split,
+    }

@@ -1,0 +1,56 @@
+"""How well topics and the matrix of their pairs foretell two words of a document: the objective of ``fdm``, on any part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError
+from topicstream.kernels import word_pairs
+from topicstream.model.topic_model import TopicModel
+
+
+def pair_entropy(
+    model: str | Path | TopicModel,
+    corpus: str | Path | Corpus,
+    *,
+    heldout: bool = True,
+    smooth: bool = False,
+    a: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """Cross-entropy in nats of the pairs of words of a part's documents, all pairs of every document of two tokens or more, each
+    document the same weight (Fisher, Kozdoba & Mannor, eq. 3).
+
+    smooth  with the model's beta (its topics as they are inferred with); else as they were learned
+    a       float[K, K], for a model that has no matrix of topic pairs
+    The whole table of topics is held.  Returns ``cross_entropy``, ``documents``.
+    """
+    opened = model if isinstance(model, TopicModel) else TopicModel.open(model)
+    store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+    if store.weighted:
+        raise InputError(f"{store.path}: has real-valued cells; pairs of words need whole counts")
+    k = opened.n_topics
+    if a is None:
+        if "pairs" not in (opened.manifest.get("tables") or {}):
+            raise InputError(f"{opened.path}: has no matrix of topic pairs; give one, or a model of --algo fdm")
+        a = opened.table("pairs").gather(np.arange(k))
+    width = -(-k // 16) * 16  # whole registers
+    wide = np.zeros((width, width), np.float32)
+    wide[:k, :k] = a / np.sum(a)
+    total = np.zeros(3)
+    for block in store.blocks(heldout=heldout):
+        mu = np.zeros((block.n_words, width), np.float32)
+        if smooth:
+            mu[:, :k] = opened.probabilities(block.vocab)
+        else:
+            mu[:, :k] = opened.rows(block.vocab) / np.maximum(opened.totals, 1e-300)
+        y, z, sums = np.empty_like(mu), np.empty_like(mu), np.zeros(3)
+        word_pairs.times(mu, wide, y)
+        word_pairs.expect(block.indptr, block.words, block.counts, mu, y, z, 1.0, 0, 0, block.first_doc, sums)
+        total += sums
+    if not total[1] > 0:
+        raise InputError(f"{store.path}: no document of that part has two words")
+    return {"cross_entropy": float(-total[0] / total[1]), "documents": int(total[2])}

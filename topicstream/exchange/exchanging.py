@@ -1,0 +1,171 @@
+"""``topicstream.export_model`` and ``topicstream.import_model``: the library twins of ``topics export`` and ``topics import``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from topicstream.corpus.reader import Corpus
+from topicstream.durable import lock
+from topicstream.errors import InputError, StoreError, TopicsError, UsageError
+from topicstream.exchange.common import check_size, checked_words, save
+from topicstream.exchange.formats import find_format
+from topicstream.machine import calm_malloc
+from topicstream.model.topic_model import TopicModel
+from topicstream.ownership import check_place
+
+
+def export_model(
+    model: str | Path | TopicModel = "model",
+    out: str | Path | None = None,
+    *,
+    format: str | None = None,
+    corpus: str | Path | Corpus = "corpus.zarr",
+    force: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """Write a model, its documents' topics, or its corpus in another program's format; returns the summary.
+
+    out      a file, or a folder for formats of several files (``topics export --help`` lists them)
+    format   a name of ``topicstream.exchange.formats.FORMATS``; None: told from ``out``
+    corpus   for the formats that need documents
+    options  the format's own: ``top`` (topics a document, of parquet-theta and mallet-doc-topics), ``words`` (words a
+             topic, of mallet and pyldavis)
+
+    The table is read from disk in parts, documents are streamed.  Raises InputError, StoreError; TopicsError when
+    ``out`` exists and not ``force``.
+    """
+    if out is None:
+        raise UsageError("--out: say where to write")
+    path, began = Path(out), time.perf_counter()
+    _calm()
+    kind = find_format(format, path, "out")
+    opened: Any = None
+    if "model" in kind.of:
+        opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
+    store: Any = None
+    if "corpus" in kind.of:
+        store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+    if kind.folder:
+        if path.exists() and not path.is_dir():
+            raise TopicsError(f"{path}: is a file; {kind.name} is several files, give a folder")
+        path.mkdir(parents=True, exist_ok=True)
+    elif path.is_dir():
+        raise TopicsError(f"{path}: is a folder; {kind.name} is one file")
+    try:
+        more = kind.code.write(opened, store, path, force=force, **options)
+    except TypeError as e:
+        if "unexpected keyword" in str(e):
+            raise UsageError(f"--format {kind.name}: takes no option {str(e).split(chr(39))[1]!r}") from None
+        raise
+    files = [p for p in path.iterdir() if p.is_file() and not p.name.startswith(".")] if kind.folder else [path]
+    size, seconds = sum(p.stat().st_size for p in files), time.perf_counter() - began
+    return {
+        "format": kind.name,
+        "out": str(path),
+        **(more or {}),
+        "bytes": size,
+        "seconds": seconds,
+        "megabytes_per_second": size / 1e6 / max(seconds, 1e-9),
+    }
+
+
+def import_model(
+    path: str | Path,
+    model: str | Path = "model",
+    *,
+    format: str | None = None,
+    words: Any = None,
+    alpha: Any = None,
+    beta: float | None = None,
+    tokenizer: str | Path | None = None,
+    force: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """Read another program's model into the folder ``model``, where it is shown, scored, compared, inferred with and
+    started from (``train --start warm --warm``) like one of ours; returns the summary.
+
+    format     a name of ``topicstream.exchange.formats.FORMATS``; None: told from the path
+    words      a file with a word a line, for the formats that do not hold the words
+    alpha, beta  the priors, where the format does not hold them (alpha: one number or K)
+    tokenizer  a corpus store or model whose tokenizer raw text is to be read with; without one (and where the file does
+               not say) text is parted into words by the default rules, without stop words
+
+    Raises InputError (one line: file, what is wrong), TopicsError when ``model`` exists and not ``force``.
+    """
+    source, folder, began = Path(path), Path(model), time.perf_counter()
+    _calm()
+    kind = find_format(format, source, "in")
+    if not source.exists():
+        raise InputError(f"{source}: no such file or folder")
+    if kind.name == "mallet-doc-topics":  # documents' topics make no model: they become a table
+        return {"format": kind.name, **kind.code.to_parquet(source, folder, force=force)}
+    if (folder / "manifest.json").exists() and not force:
+        raise TopicsError(f"{folder}: exists; --force replaces it")
+    recipe, said = _recipe(tokenizer)
+    listed = _listed(words)
+    check_place(folder, "--model", [source] if source.is_file() else [])
+    with lock(folder, "importing into", kind="model"):
+        found = kind.code.read(source, folder, words=listed, alpha=alpha, beta=beta, **options)
+        check_size(str(source), len(found.words), found.topics)
+        manifest = {
+            "engine": "imported",
+            "cites": f"imported from {kind.name}",
+            "options": {},
+            "imported": {"format": kind.name, "from": source.name, **found.about.get("imported", {})},
+            "passes": 0,
+            **{k: v for k, v in found.about.items() if k != "imported"},
+        }
+        if recipe is not None or not manifest.get("tokenizer"):
+            manifest["tokenizer"] = recipe if recipe is not None else _plain_recipe()
+        save(folder, found, manifest)
+    notes = list(found.notes)
+    if recipe is None and not found.about.get("tokenizer"):
+        notes.append(f"raw text will be read by the default tokenizer ({said}); --tokenizer names a store or model")
+    return {
+        "format": kind.name,
+        "model": str(folder),
+        "topics": found.topics,
+        "words": len(found.words),
+        "notes": notes,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def _calm() -> None:
+    """What is freed goes back to the system."""
+    calm_malloc(mapped=1 << 20, kept=4 << 20)
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
+def _recipe(given: str | Path | None) -> tuple[Any, str]:
+    if given is None:
+        return None, "no stop words"
+    folder = Path(given)
+    try:
+        manifest = Corpus.open(folder).manifest
+    except StoreError:
+        manifest = TopicModel.open(folder, memory_limit=-1).manifest
+    if not manifest.get("tokenizer"):
+        raise InputError(f"--tokenizer {folder}: was made from counts and has no tokenizer")
+    return manifest["tokenizer"], ""
+
+
+def _plain_recipe() -> Any:
+    from topicstream.tokens.recipe import Recipe
+
+    return Recipe(stopwords=(), stopwords_from="none", min_length=1, numbers=True).to_json()
+
+
+def _listed(words: Any) -> Any:
+    if words is None or not isinstance(words, (str, Path)):
+        return None if words is None else checked_words(words, "words")
+    from topicstream.ingestion.vocabulary import read_words
+
+    path = Path(words)
+    if not path.is_file():
+        raise InputError(f"--words {path}: no such file")
+    return checked_words(read_words(path), str(path))

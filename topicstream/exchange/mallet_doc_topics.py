@@ -1,0 +1,119 @@
+"""MALLET's doc-topics, a line a document.  Two layouts: dense, ``number name p0 p1 ...`` parted by tabs; pairs, with a head
+line ``#doc name topic proportion ...`` and the topics from the largest on.
+
+Documents' topics alone make no model: they are read into Parquet (id, topics, shares).
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError
+from topicstream.exchange.common import join_lists, lines, text, written
+from topicstream.inference.config import InferConfig
+from topicstream.inference.infer import Answers
+from topicstream.inference.output import OutputFile, Table
+from topicstream.model.topic_model import TopicModel
+
+HEAD = b"#doc name topic proportion ...\n"
+READ = 8 << 20
+
+
+def write(model: TopicModel, corpus: Corpus, path: Path, *, force: bool, top: int | None = None) -> dict[str, Any]:
+    """``path``: one file.  Without ``top`` the dense layout; with it the pairs of so many topics."""
+    # by position: the columns are the trained topics, as those of the other files that MALLET reads
+    run, format, done = Answers(InferConfig(model, corpus, top=top, edits=False)), Table(), 0
+    with written(path, force=force) as file:
+        if top is not None:
+            file.write(HEAD)
+        for table in run.encoded(format.encode):
+            (batch,) = table.combine_chunks().to_batches() or [None]
+            if batch is None:
+                continue
+            topics, shares = batch.column("topics"), batch.column("shares")
+            values = text(pc.cast(shares.values, pa.float64()))
+            if top is not None:
+                values = pc.binary_join_element_wise(text(topics.values), values, pa.scalar("\t", pa.large_string()))
+            joined = join_lists(shares.offsets, values, "\t")
+            names = pc.replace_substring_regex(batch.column("id"), r"\s", "_")
+            file.write(lines(pa.array(np.arange(done, done + len(batch))), names, joined))
+            done += len(batch)
+    return {"documents": done, "topics": model.n_topics, "layout": "dense" if top is None else "pairs"}
+
+
+def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Any]:
+    """Either layout, gzipped or not -> ``out`` (.parquet, .jsonl or .csv)."""
+    from topicstream.errors import TopicsError
+    from topicstream.inference.keep import Lists
+
+    if out.exists() and not force:
+        raise TopicsError(f"{out}: exists; --force replaces it")
+    docs, width, number = 0, 0, 0
+    stream: Any = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # noqa: SIM115
+    with stream, OutputFile(out, about=False, option="--model") as file:
+        pairs = False
+        try:
+            while True:
+                piece = stream.readlines(READ)
+                if not piece:
+                    break
+                ids, offsets, topics, shares = [], [0], [], []
+                for raw in piece:
+                    number += 1
+                    line = raw.strip()
+                    if line.startswith(b"#"):
+                        pairs = True
+                        continue
+                    if not line:
+                        continue
+                    fields = line.split(b"\t") if b"\t" in line else line.split()
+                    values = b" ".join(fields[2:]).split()
+                    try:
+                        numbers = np.array(values, np.float64)
+                        name = fields[1].decode("utf-8")
+                        int(fields[0])
+                    except (ValueError, IndexError, UnicodeDecodeError):
+                        raise InputError(f"{path}:{number}: not 'number, name, proportions'") from None
+                    if pairs:
+                        if len(numbers) % 2 or (numbers[::2] != np.floor(numbers[::2])).any():
+                            raise InputError(f"{path}:{number}: not pairs of topic and proportion")
+                        which, what = numbers[::2].astype(np.int64), numbers[1::2]
+                    else:
+                        which, what = np.arange(len(numbers)), numbers
+                        width = width or len(numbers)
+                        if len(numbers) != width:
+                            raise InputError(
+                                f"{path}:{number}: {len(numbers)} topics where the lines before have {width}"
+                            )
+                    good = (
+                        np.isfinite(what).all() and (what >= 0).all() and (which >= 0).all() and (which < 2**31).all()
+                    )
+                    if not good or not len(what) or what.sum() > 1.01 or (not pairs and what.sum() < 0.99):
+                        raise InputError(
+                            f"{path}:{number}: proportions that are negative, not finite or do not sum to 1"
+                        )
+                    ids.append(name)
+                    topics.append(which)
+                    shares.append(what)
+                    offsets.append(offsets[-1] + len(what))
+                if ids:
+                    kept = Lists(
+                        np.array(offsets, np.int64),
+                        np.concatenate(topics).astype(np.int32),
+                        np.concatenate(shares).astype(np.float32),
+                    )
+                    file.format.write(file.format.encode(pa.array(ids, pa.large_string()), kept, None))
+                    docs += len(ids)
+        except (OSError, EOFError) as e:
+            raise InputError(f"{path}: cannot be read on ({e}); is it cut short?") from None
+        if not docs:
+            raise InputError(f"{path}: holds no document")
+        file.commit()
+    return {"documents": docs, "out": str(out), "layout": "pairs" if pairs else "dense"}

@@ -1,0 +1,69 @@
+"""Topics of documents whose authors are known to an author-topic model: the authors' mixtures in the place of a prior.
+
+    p(a, k | w)  ~  theta_a[k] p(w|k)          over the document's authors whom the model knows, each as likely beforehand
+
+and the document's share of k is the sum over its words and authors (Zeng, Cheung & Liu 2013, eq. 24 with the sums of training
+held still): no iteration.  A document that names no author of the model is answered as by ``bp``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.errors import InputError, StoreError
+from topicstream.inference.documents import Documents, apart
+from topicstream.inference.method import Method, Rows
+from topicstream.inference.methods.bp import BP
+from topicstream.kernels.author_step import spread
+from topicstream.kernels.local_step import INNER, TOLERANCE
+
+AXIS = "authors"
+
+
+class Authors(Method):
+    """For models of ``train --algo atm``; documents carry a field ``authors``."""
+
+    name: ClassVar[str] = "authors"
+    cites: ClassVar[str] = "Zeng, Cheung & Liu 2013"
+    columns: ClassVar[tuple[str, ...]] = (AXIS,)
+
+    def __init__(self, rows: Rows, *, tol: float = TOLERANCE, inner: int = INNER) -> None:
+        self.rows, self._bp = rows, BP(rows, tol=tol, inner=inner)
+        try:
+            self._table = rows.model.table(AXIS)
+        except StoreError as e:
+            raise InputError(f"--method authors: {e}; train with --algo atm") from None
+        if self._table.columns != rows.topics or self._table.names is None:
+            raise InputError(f"--method authors: {rows.model.path}: its table of authors is not over its topics")
+
+    def shares(self, docs: Documents) -> np.ndarray:
+        out = self._bp.shares(docs)
+        lists = apart(docs.ids)[1].get(AXIS)
+        if lists is None or not len(docs):
+            return out
+        lists = lists.cast(pa.list_(pa.large_string()))
+        owner = np.repeat(np.arange(len(docs)), pc.fill_null(pc.list_value_length(lists), 0).to_numpy())
+        found = pc.fill_null(pc.index_in(lists.flatten(), value_set=self._table.names), -1).to_numpy()
+        pairs = np.unique(np.stack((owner[found >= 0], found[found >= 0].astype(np.int64)), 1), axis=0)
+        if not len(pairs):
+            return out
+        ids, local = np.unique(pairs[:, 1], return_inverse=True)
+        counts = np.maximum(self._table.gather(ids), 0.0).astype(np.float64) + self.rows.alpha64
+        theta = (counts / np.maximum(counts.sum(1, keepdims=True), 1e-300)).astype(np.float32)
+        at, base = self.rows.of(docs)
+        beta, inverse = self.rows.beta, self.rows.inverse
+        sizes = np.bincount(pairs[:, 0], minlength=len(docs))
+        ends = np.concatenate(([0], np.cumsum(sizes)))
+        for d in np.flatnonzero((sizes > 0) & (np.diff(docs.indptr) > 0)):
+            cells, mine = slice(docs.indptr[d], docs.indptr[d + 1]), local[ends[d] : ends[d + 1]]
+            gained, one = np.zeros((len(mine), self.rows.topics)), np.arange(len(mine))
+            ptr, own = np.array([0, cells.stop - cells.start]), np.array([0, len(mine)])
+            spread(ptr, at[cells], docs.counts[cells], base, beta, inverse, own, one, theta[mine], gained, np.zeros(len(mine)))  # fmt: skip
+            share = gained.sum(0)
+            if share.sum() > 0:
+                out[d] = share / share.sum()
+        return out

@@ -1,0 +1,82 @@
+"""The classifier's answer, then sampled (Yao, Mimno and McCallum 2009, Hybrid MaxEnt):
+
+    z_i  ~  theta_k p(w_i | k)  independently;      theta[k] = (n_k + alpha_k) / (n + sum alpha)
+
+``resamples`` times, each from the theta before; the draws hang on the document's id and the seed alone.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from topicstream.errors import UsageError
+from topicstream.inference.documents import Documents
+from topicstream.inference.method import Method, Rows
+from topicstream.inference.methods.gibbs import draw, id_keys, units
+from topicstream.inference.methods.maxent import MaxEnt
+from topicstream.kernels.jit import kernel
+from topicstream.kernels.rng import step, stream
+from topicstream.model.vocabulary import string_buffers
+
+
+@kernel
+def draw_by_shares(indptr, rows, x, base, beta, inverse, alpha, keys, seed, times, shares):
+    """shares float32[D, K], ``times`` over: every token gets a topic by shares[d, k] p(w | k), then shares from the counts.
+
+    rows: int64[nnz] of base: float32[R, K]; x: float32[nnz]; inverse: float64[K], 1 / (lam + W beta); alpha: float64[K];
+    keys: uint64[D].  A token whose weights are all zero counts nowhere.
+    """
+    topics = len(alpha)
+    n, p, alpha_sum = np.zeros(topics), np.zeros(topics), alpha.sum()
+    for d in range(len(indptr) - 1):
+        if indptr[d] == indptr[d + 1]:
+            continue
+        state = stream(seed, 2, keys[d])
+        for _ in range(times):
+            n[:] = 0.0
+            for i in range(indptr[d], indptr[d + 1]):
+                cumulated = 0.0
+                for k in range(topics):
+                    cumulated += (np.float64(base[rows[i], k]) + beta) * inverse[k] * shares[d, k]
+                    p[k] = cumulated
+                left = np.float64(x[i])
+                for _ in range(units(x[i])):
+                    k = draw(p, topics, state)
+                    state = step(state)
+                    if k >= 0:
+                        n[k] += min(left, 1.0)
+                    left -= 1.0
+            mass = n.sum() + alpha_sum
+            for k in range(topics):
+                shares[d, k] = (n[k] + alpha[k]) / mass if mass > 0.0 else 1.0 / topics
+
+
+class Hybrid(Method):
+    """MaxEnt corrected by the document's own words."""
+
+    name: ClassVar[str] = "hybrid"
+    cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
+    tables: ClassVar[int] = 2
+
+    def __init__(self, rows: Rows, *, resamples: int = 1, temperature: float | None = None, seed: int = 0) -> None:
+        if not (resamples >= 1 and seed >= 0):
+            raise UsageError(f"--resamples {resamples} --seed {seed}: give at least 1 and 0")
+        self.rows, self.resamples, self.seed = rows, int(resamples), int(seed)
+        self.first = MaxEnt(rows, temperature=temperature)
+
+    def load(self) -> None:
+        self.rows.model.load()
+        self.first.load()
+
+    def shares(self, docs: Documents) -> np.ndarray:
+        theta = self.first.shares(docs)
+        at, base = self.rows.of(docs)
+        ends, text = string_buffers(docs.ids)
+        keys = np.empty(len(docs), np.uint64)
+        id_keys(ends, text, keys)
+        inverse = self.rows.inverse[: self.rows.topics].astype(np.float64)
+        prior = (self.rows.beta, inverse, self.rows.alpha64)
+        draw_by_shares(docs.indptr, at, docs.counts, base, *prior, keys, self.seed, self.resamples, theta)
+        return theta

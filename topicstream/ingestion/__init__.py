@@ -1,0 +1,1 @@
+"""Raw text or counts -> a corpus store (``topicstream.ingest``)."""

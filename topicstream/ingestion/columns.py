@@ -1,0 +1,114 @@
+"""Values from JSON-like records as text, id and metadata columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+LISTS = ("authors", "labels", "links")
+"""The metadata columns that hold lists of strings."""
+
+
+_LIST = pa.list_(pa.large_string())
+
+
+class WrongField(ValueError):
+    """A record that lacks a field or has a value of the wrong type."""
+
+
+def clean(text: str) -> str:
+    """The string with each lone surrogate (JSON allows ``\\ud800``) replaced by U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def as_text(value: Any, name: str) -> str:
+    """A text field's string; null is an empty text."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise WrongField(f"field '{name}' is {kind_of(value)}, not a string; choose another --text-field")
+    return clean(value)
+
+
+def as_id(value: Any, name: str) -> str:
+    """An id: a string or a whole number."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise WrongField(f"field '{name}' is {kind_of(value)}, not an id; choose another --id-field")
+
+
+def as_scalar(value: Any, name: str) -> str | None:
+    """A metadata value as a string, None for null."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    raise WrongField(f"field '{name}' is {kind_of(value)}, not a string or a number")
+
+
+def as_list(value: Any, name: str, separator: str) -> list[str]:
+    """A list column's value: a list of strings or numbers, or one string cut at the separator; null is empty."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [part for raw in clean(value).split(separator) if (part := raw.strip())]
+    if isinstance(value, list):
+        found = [as_scalar(item, name) for item in value]
+        return [item for item in found if item]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [str(value)]
+    raise WrongField(f"field '{name}' is {kind_of(value)}, not a list of strings")
+
+
+def as_lists(values: pa.Array, delimiter: str | None, separator: str) -> pa.Array:
+    """Strings cut at the separator (and the delimiter of the file) -> lists of trimmed strings, none empty."""
+    values = pc.fill_null(values, "")
+    if delimiter is not None and delimiter != separator:
+        values = pc.replace_substring(values, delimiter, separator)
+    cells = pc.split_pattern(values, separator)
+    return without_empty(cells.value_lengths().to_numpy().astype(np.int64), pc.utf8_trim_whitespace(cells.flatten()))
+
+
+def without_empty(lengths: np.ndarray, values: pa.Array) -> pa.Array:
+    """list<large_string>[R] of the values, without the empty ones.  lengths: int64[R]."""
+    keep = pc.fill_null(pc.greater(pc.binary_length(values), 0), False).to_numpy(zero_copy_only=False)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    left = np.bincount(owner[keep], minlength=len(lengths))
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(left))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values.filter(pa.array(keep))).cast(_LIST)
+
+
+def kind_of(value: Any) -> str:
+    """The JSON name of a value's type, for messages."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    kinds: dict[type, str] = {str: "a string", list: "a list", dict: "an object"}
+    return kinds.get(type(value), "a number")
+
+
+def column(name: str, values: Sequence[Any]) -> pa.Array:
+    """A metadata column of the type its name asks for."""
+    kind = pa.list_(pa.large_string()) if name in LISTS else pa.large_string()
+    return pa.array(values, kind)
+
+
+def text_of(texts: Sequence[str | bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """Strings or UTF-8 bytes -> (uint8[B], int64[D+1])."""
+    encoded = [t.encode() if isinstance(t, str) else t for t in texts]
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum([len(e) for e in encoded], out=offsets[1:])
+    return np.frombuffer(b"".join(encoded), np.uint8), offsets

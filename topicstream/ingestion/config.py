@@ -1,0 +1,123 @@
+"""What an ingest is told: the one list that makes ``topicstream.ingest``'s keywords and the options of ``topics ingest``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, MISSING, dataclass
+from typing import TYPE_CHECKING, Any
+
+from topicstream.ingestion.read_options import ReadOptions
+from topicstream.options import option, share_or_number
+from topicstream.progress import Told
+
+if TYPE_CHECKING:
+    from topicstream.ingestion.memory import InMemory
+    from topicstream.ingestion.reading import Stop
+    from topicstream.ingestion.settings import Heldout, IngestOptions
+
+Place = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class IngestConfig(ReadOptions):
+    """All settings of an ingest; None means the default, which may depend on the input."""
+
+    documents: Place | Iterable[Any] | InMemory = option(
+        MISSING,
+        "a path (str or Path; -: standard input) or a list of Path: files and folders of any format; or documents in "
+        "memory: an iterable of strings or dicts (a generator is read as it goes, never held), a pyarrow table, batch or "
+        "reader, a pandas or polars frame, a Hugging Face dataset, or a sparse or dense matrix of counts [D, W]. A str in "
+        "a list is a document. Documents without an id get their number",
+        cli=False,
+    )
+    out: Place = option("corpus.zarr", "The store to make.", env="TOPICS_CORPUS", show=True, after="")
+    _: KW_ONLY
+    meta_files: Place | Sequence[Place] = option(
+        (),
+        "Fields of the documents from a TSV, CSV, JSON lines or Parquet file; COLUMN: those to keep (field=column), or the"
+        " names of the columns of a file without a header, like authors.tsv:row,authors.",
+        flags=("--meta-file",),
+        multiple=True,
+        metavar="FILE[:COLUMN,...]",
+        after="meta",
+    )
+    links: Place | Sequence[Place] = option(
+        (), "Links: a TSV or CSV of two columns, citing and cited.", multiple=True, metavar="FILE"
+    )
+    key: str = option(
+        "id",
+        "How rows of side files find their documents: by id (the default), number (from 1), file, or a column of ids.",
+        metavar="id|row|file|COLUMN",
+    )
+    lowercase: bool | None = option(None, "Lower-case words (default: yes).", pair=True, after="on_error")
+    min_length: int | None = option(None, "Fewest letters and digits of a word (default: 2).", min=1)
+    numbers: bool | None = option(None, "Keep words without any letter (default: no).", pair=True)
+    pattern: str | None = option(None, "A regular expression that finds the words.", flags=("--token-pattern",))
+    keep: Sequence[str] | None = option(None, "emoji: every emoji is a word.", multiple=True)
+    stopwords: Place | Sequence[str] | None = option(
+        None,
+        "english (the default), german, de, ... (33 languages), a file, or none; give it again for more of them.",
+        multiple=True,
+        metavar="LANGUAGE|FILE|none",
+    )
+    ngrams: int | None = option(None, "Also count sequences of up to that many words.", min=1, max=3)
+    phrase_threshold: float | None = option(
+        None,
+        "Learn pairs of words (20 times or more) of that normalised PMI, like 0.5, and join them: reads the text twice.",
+        flags=("--phrases",),
+        min=-1,
+        max=1,
+    )
+    stem: str | None = option(
+        None,
+        "Stem words (extra: stem): arabic, armenian, basque, catalan, czech, danish, dutch, english, esperanto, estonian,"
+        " finnish, french, german, greek, hindi, hungarian, indonesian, irish, italian, lithuanian, nepali, norwegian,"
+        " persian, polish, portuguese, romanian, russian, serbian, sesotho, spanish, swedish, tamil, turkish, yiddish;"
+        " or de, fr, ...",
+        metavar="LANGUAGE",
+    )
+    tokenized: bool | None = option(None, "The text is tokenised: words between white space.")
+    unspaced: str | None = option(None, "Scripts without spaces.", choices=("bigrams", "runs"))
+    min_df: str | float | None = option(
+        None,
+        "Fewest documents of a word: share or number (default: text 5, at most 1 %; counts 1).",
+        parse=share_or_number,
+    )
+    max_df: str | float | None = option(
+        None, "Most documents of a word: share or number (default: text 50 %; counts all).", parse=share_or_number
+    )
+    min_count: int = option(1, "Fewest occurrences of a word.", min=0)
+    max_vocab: int | None = option(None, "Most words, the most frequent ones.", min=1)
+    drop_top: int = option(0, "Leave out the N most frequent words (of a new store).", min=0, metavar="N")
+    drop_words: Place | None = option(
+        None, "Leave out these words: a file with a word a line.", path=True, metavar="FILE"
+    )
+    vocab: Place | None = option(None, "Fix the vocabulary: a file with a word a line, or vocab.parquet.", path=True)
+    heldout: str | float | Heldout | None = option(
+        None, "Set aside: 1% or 0.01, a number of documents, FIELD=VALUE, 0 (default: 1 %, at least 50, at most 10 %)."
+    )
+    heldout_by: str | None = option(
+        None, "Set aside whole groups: all documents of a value of that field.", metavar="FIELD"
+    )
+    append: bool = option(False, "Add to the store that is there.")
+    grow_vocab: bool = option(False, "With --append: new words get ids behind the old ones.")
+    on_duplicate: str | None = option(
+        None, "An id met again (default: skip; PubMed: replace).", choices=("skip", "replace", "fail")
+    )
+    force: bool = option(False, "Replace a store that is there, forget an unfinished ingest.")
+    mem_limit: str | int | None = option(
+        None, "Memory of the whole process, like 2G (default: 70 % of what there is)."
+    )
+    workers: int | None = option(None, "Threads (default: the processors).", min=1)
+    stopwords_from: str | None = option(None, "what a list of stop words is called", cli=False)
+    phrases: Sequence[str] | None = option(None, "learned pairs of words, joined", cli=False)
+    checkpoint_bytes: int = option(512 << 20, "of input between two commits of the work", cli=False)
+    checkpoint_seconds: float = option(30.0, "between two commits of the work", cli=False)
+    vocabulary: Sequence[str] | Mapping[str, int] | None = option(
+        None, "of a matrix: its words, or a dict word -> column", cli=False
+    )
+    ids: Sequence[Any] | None = option(None, "of a matrix: the ids of its documents", cli=False)
+    options: IngestOptions | None = option(None, "all of these in one, as they are stored", cli=False)
+    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
+    stop: Stop | None = option(None, "a signal handler that ends the ingest after a commit", cli=False)

@@ -1,0 +1,259 @@
+"""``ingest``: raw files -> spools -> vocabulary -> a corpus store, committed by one rename (see reading.py, finishing.py and what they use)."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from topicstream import durable, owned
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError, NotOurs, TopicsError, UsageError
+from topicstream.ingestion import commit, inputs_record
+from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.finishing import Finishing
+from topicstream.ingestion.inputs import places
+from topicstream.ingestion.journal import Journal, clear
+from topicstream.ingestion.memory import KEY, InMemory, as_inputs, numbered_from
+from topicstream.ingestion.plan import MemoryPlan
+from topicstream.ingestion.reading import Line, Reading, Stop
+from topicstream.ingestion.settings import IngestOptions
+from topicstream.ingestion.side_join import check as check_side_files
+from topicstream.ingestion.tasks import parse_all
+from topicstream.kernels.ahead import prepare
+from topicstream.machine import calm_malloc, give_back, peak_bytes
+from topicstream.options import configured
+from topicstream.ownership import MARK, check_place, claim, refuse_strangers
+from topicstream.progress import Progress, listener
+from topicstream.tokens.builder import VocabularyBuilder
+from topicstream.tokens.documents import TextRun
+from topicstream.tokens.phrases import learn_phrases
+from topicstream.tokens.recipe import Recipe
+from topicstream.tokens.tokenizer import Tokenizer
+
+
+@configured(IngestConfig)
+def ingest(config: IngestConfig) -> dict[str, Any]:
+    """Read raw text or counts of any size into the corpus store ``out``; the summary as a dict.
+
+    Options are those of the command line with underscores (``min_df=5, heldout="1%", stopwords="none"``).  Fields and
+    columns of documents in memory are named as in files (``text_field``, ``id_field``, ``meta``).
+
+    The store is the same, byte for byte, for any number of workers and however often the ingest was killed and run again.
+    Run again when it is finished, with the same input and settings, it only returns the summary, with ``finished_before``
+    in it.
+
+    Raises InputError (bad input or options), Busy (another writer), DoesNotFit, TopicsError (``out`` exists, and is of
+    another ingest).
+    """
+    options = config.options or IngestOptions.made(config)
+    names = as_inputs(config.documents, path=True, vocabulary=config.vocabulary, ids=config.ids)
+    if isinstance(names, list):
+        for name in names:
+            if name != "-" and not os.path.exists(name):
+                raise InputError(f"{name}: no such file or folder")
+    if names == []:
+        raise InputError("nothing to ingest: give files, folders or - for standard input")
+    return _Ingest(names, Path(config.out), options, listener(config.progress), config.stop or Stop()).run()
+
+
+class _Ingest:
+    def __init__(
+        self, names: list[str] | InMemory, out: Path, options: IngestOptions, progress: Progress, stop: Stop
+    ) -> None:
+        check_place(out, "--out", [n for n in names if n != "-"] if isinstance(names, list) else [])
+        if out.is_symlink():
+            raise NotOurs(f"--out {out}: is a link to {os.readlink(out)}; name the folder itself")
+        self.names, self.out, self.progress, self.stop = names, out, progress, stop
+        self.plan = MemoryPlan.of(options.mem_limit, options.workers)
+        self.wip = out.with_name(out.name + ".wip")
+        self.base: Corpus | None = None
+        if (out / "manifest.json").exists() and not options.force:
+            self.base = Corpus.open(out) if options.append else None
+        self.options = self._as_of_base(options)
+
+    def _as_of_base(self, options: IngestOptions) -> IngestOptions:
+        """An append uses the tokenizer and the threshold of the store, and the fields of its input."""
+        if self.base is None:
+            return dataclasses.replace(options, append=False, grow_vocab=False) if options.append else options
+        if isinstance(self.names, list):
+            read = options.read.recall(self.base.manifest.get("reading"))
+            options = dataclasses.replace(options, read=read)
+        stored = self.base.manifest["tokenizer"]
+        if stored is None:
+            return options
+        recipe = Recipe.from_json(stored)
+        if options.tokenizer_given and options.recipe != recipe:
+            raise InputError(
+                f"{self.out}: was made with another tokenizer; leave the tokenizer's options out to append"
+            )
+        return dataclasses.replace(options, recipe=recipe)
+
+    def run(self) -> dict[str, Any]:
+        calm_malloc(mapped=32 << 20, kept=24 << 20)
+        pa.set_memory_pool(pa.system_memory_pool())
+        if self.out.exists() and not self.out.is_dir():
+            raise NotOurs(f"{self.out}: is a file; choose another --out")
+        check_side_files(self.options.side, self.options.read)
+        self._refuse_what_is_not_ours()
+        prepare("topicstream.ingestion.warm", ("corpus", "ingestion", "kernels", "tokens"), 15, self.progress.say)
+        give_back()
+        self.progress.step("reading", unit="B")
+        with ExitStack() as stack:
+            stack.enter_context(durable.lock(self.wip, "ingesting into", kind="ingest"))
+            if self.base is not None:
+                claim(self.out, "corpus", id=self.base.fingerprint[:16])
+                stack.enter_context(durable.lock(self.out, "writing to", kind="corpus"))
+                self.base = Corpus.open(self.out)
+            if (done := self._finished_before()) is not None:
+                return done
+            record = inputs_record.describe([] if isinstance(self.names, InMemory) else self.names, self.options)
+            if (done := self._is_there(record)) is not None:
+                return done
+            self._refuse_overwrite()
+            if self.base is None and self.options.recipe.phrase_threshold is not None:
+                self.options = dataclasses.replace(self.options, recipe=self._with_phrases())
+            if isinstance(self.names, InMemory) and self.base is not None:
+                self.names = numbered_from(self.names, sum(p["docs"] for p in self.base.manifest["parts"].values()))
+            journal = Journal(self.wip, self._key(), force=self.options.force or self._left_in_memory())
+            journal.state.setdefault("inputs", _stamps(self.names))
+            journal.state.setdefault("record", record)
+            journal.state.setdefault("places", [] if isinstance(self.names, InMemory) else places(self.names))
+            try:
+                return self._run(journal)
+            except InputError:
+                if journal.state["pieces"] == 0:
+                    journal.remove()
+                raise
+            finally:
+                journal.close()
+
+    def _left_in_memory(self) -> bool:
+        """Whether the unfinished ingest that is here had its documents in memory: nobody can carry it on."""
+        path = self.wip / "state.json"
+        return path.exists() and any(p.startswith(KEY) for p in durable.read_json(path)["key"].get("paths", []))
+
+    def _with_phrases(self) -> Recipe:
+        """The recipe with the phrases of a reading of its own; the same on a resume, as it is learnt from the same text."""
+        recipe, read = self.options.recipe, self.options.read
+        if recipe.phrases or recipe.phrase_threshold is None:
+            return recipe
+        if isinstance(self.names, InMemory):
+            if self.names.once:
+                raise InputError("phrases need two readings of the text, which a generator gives once; make it a list")
+        elif "-" in self.names:
+            raise UsageError("--phrases reads the text twice, which standard input cannot be; save it to a file first")
+        self.progress.step("learning phrases")
+        read = dataclasses.replace(read, piece_bytes=min(self.plan.piece_bytes, read.piece_bytes), room=self.plan.room)
+        with tempfile.TemporaryDirectory(dir=self.wip, prefix="phrases-") as folder:
+            texts = (run for run, _ in parse_all(self.names, read) if isinstance(run, TextRun))
+            return learn_phrases(
+                texts, recipe, folder, memory_bytes=self.plan.vocabulary, threshold=recipe.phrase_threshold
+            )
+
+    def _finished_before(self) -> dict[str, Any] | None:
+        """The summary of this very ingest, where it was killed between its commit and the removal of the working folder.
+        What another one left that was killed there is cleared away."""
+        path = self.wip / "state.json"
+        if self.options.force or not path.exists() or not (self.out / "manifest.json").exists():
+            return None
+        state = durable.read_json(path)
+        done = state.get("committed")
+        if done is None or done["fingerprint"] != Corpus.open(self.out).fingerprint:
+            return None
+        commit.plain_names(self.out, Corpus.open(self.out).manifest)
+        if not self._is_this(state):
+            clear(self.wip)
+            return None
+        self.progress.say(f"{self.out}: was finished already")
+        owned.remove(self.wip, "ingest")
+        return done["summary"]
+
+    def _is_there(self, record: dict[str, Any]) -> dict[str, Any] | None:
+        """The summary of the store at ``out`` where an ingest of the same inputs with the same settings made it: a script
+        that runs an ingest once more than it had to is told so, not that it failed."""
+        if self.base is not None or self.options.force or not (self.out / "manifest.json").exists():
+            return None
+        store = Corpus.open(self.out)
+        if not inputs_record.is_this(self.out, store.fingerprint, record):
+            return None
+        if not (self.wip / "state.json").exists():  # the lock alone
+            owned.remove(self.wip, "ingest")
+        read = sum(e["stamp"][1] for e in record["inputs"])
+        return store.manifest["summary"] | {
+            "out": str(self.out),
+            "finished_before": True,
+            "seconds": 0.0,
+            "input_bytes": read,
+            "megabytes_per_second": 0.0,
+            "peak_rss_bytes": peak_bytes(),
+            "workers": self.plan.workers,
+        }
+
+    def _is_this(self, state: dict[str, Any]) -> bool:
+        """Whether the state is of an ingest of the same input with the same options; the store that it appended
+        to has changed since, and phrases are not yet learnt."""
+        aside = {"append to"} | ({"tokenizer"} if self.options.recipe.phrase_threshold is not None else set())
+        asked = [{k: v for k, v in key.items() if k not in aside} for key in (state["key"], self._key())]
+        return asked[0] == asked[1] and state.get("inputs") == _stamps(self.names)
+
+    def _refuse_what_is_not_ours(self) -> None:
+        """A folder at ``out`` that is no store, or one that this version cannot read, is never replaced."""
+        if self.out.exists() and set(os.listdir(self.out)) - {".lock", MARK}:
+            claim(self.out, "corpus", id=self.base.fingerprint[:16] if self.base is not None else None)
+
+    def _refuse_overwrite(self) -> None:
+        if self.base is not None or not self.out.exists() or not any(self.out.iterdir()):
+            return
+        if not self.options.force:
+            raise TopicsError(f"{self.out}: exists; --append adds to it, --force replaces it")
+        refuse_strangers(self.out, "corpus")
+
+    def _key(self) -> dict[str, Any]:
+        """What decides the sequence and the content of the pieces."""
+        read = {
+            k: v
+            for k, v in dataclasses.asdict(self.options.read).items()
+            if k not in ("on_error", "piece_bytes", "room")
+        }
+        read["meta"] = dict(read["meta"])
+        words = read.pop("words")
+        read["vocab"] = None if words is None else str(words)
+        return {
+            "paths": [self.names.key]
+            if isinstance(self.names, InMemory)
+            else [p if p == "-" else os.path.abspath(p) for p in self.names],
+            **read,
+            "tokenizer": self.options.recipe.hash(),
+            **({"side files": [self.options.side.key, *self.options.side.stamps()]} if self.options.side else {}),
+            "append to": self.base.fingerprint if self.base is not None else None,
+        }
+
+    def _run(self, journal: Journal) -> dict[str, Any]:
+        state = journal.state
+        piece = state.setdefault("piece_bytes", min(self.plan.piece_bytes, self.options.read.piece_bytes))
+        options = dataclasses.replace(
+            self.options, read=dataclasses.replace(self.options.read, piece_bytes=piece, room=self.plan.room)
+        )
+        if state["vocabulary"] is not None:
+            builder = VocabularyBuilder.resume(journal.words, self.plan.vocabulary, state["vocabulary"])
+            self.progress.say(f"{self.wip}: carrying on after {state['pieces']} pieces")
+        else:
+            builder = VocabularyBuilder(journal.words, self.plan.vocabulary)
+        if not state["done"]:
+            fixed = int(self.base.manifest["heldout"]["threshold"], 16) if self.base is not None else None
+            line = Line(options.heldout, fixed)
+            Reading(journal, builder, options, line, self.progress, self.stop).run(
+                self.names, Tokenizer(options.recipe), self.plan.workers
+            )
+        return Finishing(self.out, self.base, self.plan, self.progress, journal, builder, options).run()
+
+
+def _stamps(names: list[str] | InMemory) -> list[Any]:
+    """What tells each input from a changed one."""
+    return [] if isinstance(names, InMemory) else [inputs_record.stamp(n) for n in names]

@@ -1,0 +1,140 @@
+"""What is said about raw input: the options that ``ingest`` and ``infer`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from topicstream.errors import DoesNotFit, InputError
+from topicstream.machine import format_bytes
+from topicstream.options import option
+
+REMEMBERED = ("text_field", "id_field", "delimiter", "header", "list_separator")
+"""Of ``ReadOptions``: how the fields of an input are called and parted."""
+RAW = "Format of raw input (default: told from name and content)."
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the memory limit leaves for one piece that is larger than most, in bytes."""
+
+    limit: int
+    free: int
+
+    def ask(self, needed: int, what: str, whole: int = 0) -> None:
+        """DoesNotFit when ``what`` takes more than there is; ``whole``: what it will take to its end, where that is more."""
+        if needed > self.free:
+            needed = max(needed, whole)
+            # a larger limit gives half of what it has more to the vocabulary
+            enough = -(-(self.limit + 2 * (needed - self.free)) // (1 << 20))
+            raise DoesNotFit(
+                f"{what} takes about {format_bytes(needed)} of memory, {format_bytes(max(self.free, 0))} are left of "
+                f"--mem-limit {format_bytes(self.limit)}; {enough}M would do (the same command then carries on)"
+            )
+
+
+def columns(given: Mapping[str, str] | tuple[str, ...]) -> Mapping[str, str]:
+    """``column=field`` or ``field``, some of them, between commas too -> {column: field}."""
+    if isinstance(given, Mapping):
+        return given
+    meta = {}
+    for pair in (part.strip() for several in given for part in several.split(",")):
+        column, _, name = pair.partition("=")
+        if not column:
+            raise InputError(f"--meta {pair}: write column=field (or just field)")
+        meta[column] = name or column
+    return meta
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """What the user said about the input: options of ingest, and of infer on raw documents.
+
+    A value that is its default counts as not given.
+    """
+
+    format: str | None = option(None, "Format of the input (default: told from name and content).", help_infer=RAW)
+    text_field: str = option("text", "Field(s) with the text, separated by commas (default: text).")
+    id_field: str | None = option(None, "Field with the document's id (default: id where there is one, else file:line).")
+    id_remembered: bool = option(
+        False, "id_field is that of an earlier input (a model's): a record may lack it, and is called file:line", cli=False
+    )
+    meta: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "help": "Keep a field: authors=, labels=, links=, date=, any.",
+            "cli": ("ingest",),
+            "multiple": True,
+            "metavar": "COLUMN=FIELD",
+            "parse": columns,
+        },
+    )
+    encoding: str | None = option(None, "Encoding of the text (default: UTF-8, or what the byte order mark says).")
+    delimiter: str | None = option(None, "Delimiter of CSV.")
+    header: bool | None = option(
+        None,
+        "Whether CSV begins with the names of its columns; without, they are 1, 2, 3, ... (default: told from the file).",
+        pair=True,
+        cli=("ingest",),
+    )
+    list_separator: str = option(
+        ";", "Between the authors, labels or links of one field (default: ;).", cli=("ingest",)
+    )
+    weighted: bool = option(False, "Accept weights that are no counts (svmlight).")
+    first_id: int | None = option(None, "Number of the first word in svmlight and LDA-C files.")
+    words: str | Path | None = option(
+        None,
+        "The words of a bag-of-words file, when they do not lie beside it.",
+        help_infer="The words of a bag-of-words file, where not beside it.",
+        path=True,
+        old=("vocab",),
+    )
+    on_error: Literal["fail", "skip"] = option("fail", "At a bad record (default: fail).", choices=("fail", "skip"))
+    record_bytes: int = option(64 << 20, "The longest record accepted.", cli=False)
+    piece_bytes: int = option(8 << 20, "The size of a piece before parsing.", cli=False)
+    room: Room | None = option(None, "", cli=False)
+    """What one piece may take where it is larger; None: anything."""
+
+    def given(self) -> dict[str, Any]:
+        """The options that are not their defaults."""
+        fresh = ReadOptions()
+        return {f.name: v for f in fields(ReadOptions) if (v := getattr(self, f.name)) != getattr(fresh, f.name)}
+
+    @property
+    def strict(self) -> bool:
+        """True under ``--on-error fail``."""
+        return self.on_error == "fail"
+
+    @property
+    def id_wanted(self) -> bool:
+        """Whether every record must have the id field."""
+        return self.id_field is not None and not self.id_remembered
+
+    def id_column(self, names: Collection[str]) -> str | None:
+        """Which of a table's columns holds the ids; None: there is none.  A field that must be there is not looked for."""
+        if self.id_field is not None and (self.id_wanted or self.id_field in names):
+            return self.id_field
+        return "id" if "id" in names else None
+
+    def remembered(self) -> dict[str, Any]:
+        """What a store and its models keep, so that more of the same input is read the same way: plain values."""
+        return {k: v for k, v in self.given().items() if k in REMEMBERED}
+
+    def recall(self, kept: Any) -> ReadOptions:
+        """These options with those of ``remembered`` where nothing was given.  kept: of a manifest, checked here."""
+        if not isinstance(kept, dict):
+            return self
+        given, types = self.given(), {"header": bool}
+        values: dict[str, Any] = {
+            k: v for k, v in kept.items() if k in REMEMBERED and k not in given and isinstance(v, types.get(k, str))
+        }
+        if "id_field" in values:
+            values["id_remembered"] = True
+        return replace(self, **values)
+
+    @property
+    def text_fields(self) -> list[str]:
+        """The names of the text fields, in the order in which they are joined."""
+        return [name.strip() for name in self.text_field.split(",")]

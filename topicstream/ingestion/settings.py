@@ -1,0 +1,211 @@
+"""What an ingest is told, and the defaults: they decide the first impression, so each has its reason here."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from topicstream.errors import StoreError, UsageError
+from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.side_files import SideOptions
+from topicstream.machine import parse_bytes
+from topicstream.options import checked, share_or_number
+from topicstream.tokens.recipe import Recipe
+from topicstream.tokens.stopwords import read_stopwords
+
+HELDOUT_SHARE = 0.01
+HELDOUT_LEAST, HELDOUT_MOST_SHARE = 50, 0.10
+ENOUGH_DOCUMENTS = round(HELDOUT_LEAST / HELDOUT_SHARE)
+"""From this many documents on the default held-out share is 1 % sharp."""
+
+
+@dataclass(frozen=True)
+class Heldout:
+    """How documents are set aside.  One of: share (exact threshold), documents (that many), where (field and value: the
+    documents that have it), neither (the default).  by: whole groups, the documents of one value of that field, until the
+    share or the number is reached."""
+
+    asked: str
+    share: float | None = None
+    documents: int | None = None
+    where: tuple[str, str] | None = None
+    by: str | None = None
+
+    @property
+    def split(self) -> tuple[str, str | None] | None:
+        """(field, value or None) that decides in place of the id."""
+        return self.where or (None if self.by is None else (self.by, None))
+
+    def to_json(self) -> dict[str, Any]:
+        """What a manifest remembers for appends, beside what was asked and the threshold."""
+        where = {"where": list(self.where)} if self.where is not None else {}
+        return where | ({"by": self.by} if self.by is not None else {})
+
+    @classmethod
+    def stored(cls, entry: dict[str, Any]) -> Heldout:
+        """The rule of a manifest's entry.  StoreError for one that says it otherwise than ``to_json`` does."""
+        where, by = entry.get("where"), entry.get("by")
+        if where is not None and not (isinstance(where, list) and [type(w) for w in where] == [str, str]):
+            raise StoreError("manifest.json: heldout.where is not a field and a value; the file is damaged, restore it")
+        if by is not None and not isinstance(by, str):
+            raise StoreError("manifest.json: heldout.by is not a field; the file is damaged, restore it")
+        return cls(str(entry["asked"]), where=None if where is None else (where[0], where[1]), by=by)
+
+    @classmethod
+    def of(cls, text: str | int | float | None, by: str | None = None) -> Heldout:
+        """``None`` or ``default``; ``1%``; ``0``; a number of documents; ``FIELD=VALUE``.  InputError."""
+        if by is not None:
+            rule = cls.of(text)
+            if rule.where is not None or not by:
+                raise UsageError(f"--heldout-by {by}: goes with a share or a number of documents, not with FIELD=VALUE")
+            return dataclasses.replace(rule, asked=f"{rule.asked}, by {by}", by=by)
+        if isinstance(text, str) and "=" in text:
+            name, _, value = (part.strip() for part in text.partition("="))
+            if not name or not value:
+                raise UsageError(f"--heldout {text}: write FIELD=VALUE")
+            return cls(f"{name}={value}", where=(name, value))
+        if text is None or text == "default":
+            return cls("default: 1 %, at least 50 documents, at most 10 %")
+        asked = str(text).strip()
+        try:
+            if asked.endswith("%"):
+                share = float(asked[:-1]) / 100
+                if not 0 <= share < 1:
+                    raise ValueError
+                return cls(asked, share=share)
+            if 0 < float(asked) < 1:
+                return cls(asked, share=float(asked))
+            number = int(asked)
+            if number < 0:
+                raise ValueError
+            return cls(asked, share=0.0) if number == 0 else cls(asked, documents=number)
+        except ValueError:
+            raise UsageError(
+                f"--heldout {asked}: give a share (0.1 or 10%), a number of documents (500), FIELD=VALUE or 0"
+            ) from None
+
+    def wanted(self, documents: int) -> int | None:
+        """How many documents to set aside; None when a share fixes the threshold."""
+        if self.share is not None:
+            return None if self.by is None else math.ceil(self.share * documents)
+        if self.documents is not None:
+            return min(self.documents, documents)
+        if documents >= ENOUGH_DOCUMENTS:
+            return None if self.by is None else math.ceil(HELDOUT_SHARE * documents)
+        return min(HELDOUT_LEAST, int(documents * HELDOUT_MOST_SHARE))
+
+    def threshold_of_share(self) -> int:
+        """The threshold of the asked (or the default) share: documents whose hash is below are held out."""
+        return min(int((HELDOUT_SHARE if self.share is None else self.share) * 2**64), 2**64 - 1)
+
+
+@dataclass(frozen=True)
+class IngestOptions:
+    """All options of an ingest; None means the default, which may depend on the input.
+
+    min_df       fewest training documents of a word: a number or a share (0.01, 1%).  Default for text 5 (a word of four documents teaches no topic and
+                 such words are most of the raw types), but never more than 1 % of the documents; for counts 1: they
+                 were pruned by whoever made them
+    max_df       words in more of the training documents are left out: a share (0.5, 50%) or a number.  Default for text
+                 50 % from 100 documents on (what stands in every second document parts no subjects); for counts: off
+    min_count, max_vocab   fewest occurrences; most words (the most frequent ones)
+    vocab        fix the vocabulary: a file with a word a line, or a vocab.parquet
+    drop_top     so many of the most frequent words that pass the other rules are left out
+    drop_words   a file with a word a line (or vocab.parquet): words left out of the vocabulary, as they would stand there
+    on_duplicate default: replace for PubMed (updates), else skip
+    """
+
+    read: ReadOptions = field(default_factory=ReadOptions)
+    recipe: Recipe = field(default_factory=Recipe)
+    min_df: float | int | None = None
+    max_df: float | int | None = None
+    min_count: int = 1
+    max_vocab: int | None = None
+    vocab: str | None = None
+    drop_words: str | None = None
+    drop_top: int = 0
+    heldout: Heldout = field(default_factory=lambda: Heldout.of(None))
+    side: SideOptions = field(default_factory=SideOptions)
+    append: bool = False
+    grow_vocab: bool = False
+    on_duplicate: str | None = None
+    force: bool = False
+    mem_limit: int | None = None
+    workers: int | None = None
+    checkpoint_bytes: int = 512 << 20
+    checkpoint_seconds: float = 30.0
+    tokenizer_given: bool = False
+
+    @classmethod
+    def of(cls, **given: Any) -> IngestOptions:
+        """From names as ``ingest`` takes them; InputError for an unknown name or a bad value."""
+        return cls.made(IngestConfig((), **checked(IngestConfig.__dataclass_fields__, given, "ingest")))
+
+    @classmethod
+    def made(cls, config: IngestConfig) -> IngestOptions:
+        """From a config; InputError for a bad value."""
+
+        def of(kind: Any, *but: str) -> dict[str, Any]:
+            names = [f.name for f in dataclasses.fields(kind) if f.name not in but and hasattr(config, f.name)]
+            return {name: value for name in names if (value := getattr(config, name)) is not None}
+
+        recipe, rest = of(Recipe), of(cls, "options")
+        if isinstance(config.stopwords, (str, Path)):
+            recipe["stopwords_from"], recipe["stopwords"] = read_stopwords(str(config.stopwords))
+        elif config.stopwords is not None:
+            recipe.setdefault("stopwords_from", "list")
+        if not isinstance(config.heldout, Heldout):
+            rest["heldout"] = Heldout.of(config.heldout, config.heldout_by)
+        for name in {"vocab", "drop_words"} & set(rest):
+            rest[name] = os.fspath(rest[name])
+        for name in {"min_df", "max_df"} & set(rest):
+            rest[name] = _df(rest[name], "--" + name.replace("_", "-"))
+        if isinstance(config.mem_limit, str):
+            rest["mem_limit"] = parse_bytes(config.mem_limit)
+        if config.grow_vocab and not config.append:
+            raise UsageError("--grow-vocab goes with --append: a new store makes its vocabulary anyway")
+        if config.drop_top and (config.append or config.vocab is not None):
+            raise UsageError(
+                "--drop-top goes with a new store that makes its own vocabulary; the words it leaves out stay out of every append"
+            )
+        return cls(
+            read=ReadOptions(**of(ReadOptions)),
+            side=SideOptions(_paths(config.meta_files), _paths(config.links), config.key),
+            recipe=Recipe(**recipe),
+            tokenizer_given=bool(recipe),
+            **rest,
+        )
+
+    def pruning(self, documents: int, text: bool) -> dict[str, Any]:
+        """min_df, max_df (a number of documents or None), min_count, max_vocab in effect for that many training
+        documents."""
+        least = self.min_df
+        if least is None:
+            least = max(1, min(5, documents // 100)) if text else 1
+        if isinstance(least, float):
+            least = max(1, math.ceil(least * documents - 1e-9))
+        most = self.max_df
+        if most is None and text and documents >= 100:
+            most = 0.5
+        if isinstance(most, float):
+            most = math.floor(most * documents)
+        return {"min_df": least, "max_df": most, "min_count": self.min_count, "max_vocab": self.max_vocab}
+
+
+def _paths(value: Any) -> tuple[str, ...]:
+    return tuple(os.fspath(p) for p in ([value] if isinstance(value, (str, os.PathLike)) else value))
+
+
+def _df(value: Any, option: str) -> float | int | None:
+    try:
+        found = share_or_number(value)
+    except UsageError as e:
+        raise UsageError(f"{option} {e}") from None
+    if found is not None and not 0 <= found < 1 << 62:
+        raise UsageError(f"{option} {value}: give a share (0.5 or 50%) or a number of documents")
+    return cast("float | int | None", found)

@@ -1,0 +1,88 @@
+"""Kernels compiled ahead of a command, in a process of their own.
+
+The compiler leaves one to two hundred megabytes behind in the process that it ran in, which the memory limit of a command
+has no room for.  So a command that would have to compile first lets another process do a tiny job of the same kind, which
+leaves its kernels in the cache, and loads them from there.  Such a process ends when it has grown to ``MOST`` bytes, and
+another carries on: both together stay within the smallest limit that a command takes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+from topicstream import machine
+from topicstream.kernels import cache as kernels
+
+PACKAGE = Path(__file__).parents[1]
+INSIDE = "TOPICSTREAM_WARMING"
+"""Set in the process that compiles: it needs no other."""
+MOST = 320 << 20
+AGAIN = 75  # the exit code that asks for another process
+_ROUNDS = 64
+
+
+def prepare(job: str, sources: Sequence[str], seconds: int, say: Callable[[str], None]) -> None:
+    """See that the kernels of ``job`` are in the cache; ``say`` is told before there is a wait.
+
+    job      module that does a tiny job when it is run: ``python -m JOB FOLDER``, with scratch of its own, under ``leave``
+    sources  folders of the package whose source its kernels follow from;  seconds: what it takes, about
+
+    Nothing is done where they are there already, where the cache cannot be written (each command compiles for itself then)
+    or where no other process of this Python can be started.  A failure is no error: what is missing is compiled when it is
+    called.
+    """
+    if os.environ.get(INSIDE) or not sys.executable or os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return
+    name = f"topicstream.ready.{job}-{_key(tuple(sources))}.nbc"
+    if any(folder.read(name) is not None for folder in kernels.folders()) or not kernels.folders()[0].writable():
+        return
+    say(f"compiling for this machine, once (about {seconds} s)")
+    path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    for _ in range(_ROUNDS):
+        with tempfile.TemporaryDirectory(prefix="topicstream-warm-") as scratch:
+            child = subprocess.Popen(
+                [sys.executable, "-P", "-m", job, scratch],  # -P: nothing is imported from where the user is
+                env={**os.environ, INSIDE: "1", "PYTHONPATH": path},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            try:
+                code = child.wait()
+            finally:  # a signal, too
+                child.kill()
+                child.wait()
+        if code == 0:
+            kernels.folders()[0].write(name, b"ready")
+        if code != AGAIN:
+            return
+
+
+@cache
+def _key(sources: tuple[str, ...]) -> str:
+    """What the kernels follow from, at little cost: source, libraries, processor."""
+    from numba.core.registry import cpu_target
+
+    content = hashlib.sha256(repr((kernels.versions(), cpu_target.target_context.codegen().magic_tuple())).encode())
+    for folder in sources:
+        for path in sorted((PACKAGE / folder).rglob("*.py")):
+            content.update(f"{path.relative_to(PACKAGE)}\n".encode() + path.read_bytes())
+    return content.hexdigest()[:32]
+
+
+def leave(job: Callable[[Path], None], folder: str) -> None:
+    """Do the tiny job; exit ``AGAIN`` when something was compiled and this process has grown too large for more."""
+
+    def full() -> None:
+        if machine.resident_bytes() > MOST:
+            os._exit(AGAIN)
+
+    kernels.after_save = full
+    job(Path(folder))

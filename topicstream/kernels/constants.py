@@ -1,0 +1,102 @@
+"""Numbers that stay beside a table of rows and are added where rows are read: pseudo-counts of seed words.
+
+They are part of the topic-word prior (beta + s_wk in the place of beta for a few words and topics), so no rule changes
+them: nothing is taken out of them, no rescaling or blending wears them off, and they are never stored as counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+LANES = 16
+
+
+def _rise(x: np.ndarray, y: np.ndarray) -> float:
+    """sum over i of lgamma(x[i]) - lgamma(y[i])."""
+    return math.fsum(math.lgamma(a) - math.lgamma(b) for a, b in zip(x.tolist(), y.tolist(), strict=True))
+
+
+class Constants:
+    """A sparse table: row ``ids[i]`` has ``weight[j]`` in column ``topic[j]`` for j in ptr[i] .. ptr[i + 1] - 1.
+
+    ids       int32[S] ascending;  ptr int64[S + 1];  topic int32[n], ascending in a row;  weight float64[n], above 0
+    totals    float64[padded(columns)], column sums
+    """
+
+    def __init__(self, words: np.ndarray, topics: np.ndarray, weights: np.ndarray, columns: int) -> None:
+        """From triples in any order, each pair of a word and a topic once."""
+        order = np.lexsort((topics, words))
+        self.columns = columns
+        self.ids, counts = np.unique(np.asarray(words, np.int32), return_counts=True)
+        self.ptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        self.topic = np.asarray(topics, np.int32)[order]
+        self.weight = np.asarray(weights, np.float64)[order]
+        self.totals = np.zeros(-(-columns // LANES) * LANES)
+        np.add.at(self.totals, self.topic, self.weight)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def words(self) -> np.ndarray:
+        """Row of every entry, int64[n]."""
+        return np.repeat(self.ids.astype(np.int64), np.diff(self.ptr))
+
+    @property
+    def whole(self) -> bool:
+        """Whether all weights are whole numbers."""
+        return bool((self.weight == np.floor(self.weight)).all())
+
+    def find(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(places in ``ids`` whose rows have constants, which of ours each is), int64[m] both; ids in any order."""
+        at = np.minimum(np.searchsorted(self.ids, ids), max(len(self.ids) - 1, 0))
+        here = np.flatnonzero(self.ids[at] == ids) if len(self.ids) else np.zeros(0, np.int64)
+        return here, at[here].astype(np.int64)
+
+    def add(self, rows: np.ndarray, places: np.ndarray, which: np.ndarray, scale: float = 1.0) -> None:
+        """rows[places[i], k] += constants of our row which[i] / scale, in place; rows [R, >= columns], each place once."""
+        counts = np.diff(self.ptr)[which]
+        entry = np.repeat(self.ptr[which] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        rows[np.repeat(places, counts), self.topic[entry]] += (self.weight[entry] / scale).astype(rows.dtype)
+
+    def added(self, first: int, rows: np.ndarray, scale: float = 1.0) -> np.ndarray:
+        """Rows ``first``, ``first + 1``, ... of a table with the constants (/ scale): a copy where there are any."""
+        a, b = np.searchsorted(self.ids, (first, first + len(rows)))
+        if a == b:
+            return rows
+        rows = rows.copy()
+        self.add(rows, self.ids[a:b].astype(np.int64) - first, np.arange(a, b), scale)
+        return rows
+
+    def evidence(self, counts: np.ndarray, totals: np.ndarray, beta: float, width: float) -> float:
+        """What the constants change of sum_k [log B(beta-hat_k) - log B(beta_k)], float64.
+
+        counts: float64[n] of our entries; totals: float64[>= columns] of all counts; width: W beta.
+        """
+        k = self.totals[: self.columns]
+        used = np.flatnonzero(k)
+        more, sums, most = self.weight + beta, np.asarray(totals, np.float64)[used] + width, k[used]
+        own = _rise(counts + more, more) - _rise(counts + beta, np.full(len(counts), beta))
+        whole = np.full(len(used), width)
+        return own - _rise(sums + most, whole + most) + _rise(sums, whole)
+
+    def entries_of(self, pieces: Iterable[tuple[int, np.ndarray]]) -> np.ndarray:
+        """Our entries of a table that comes in pieces (first row, rows [n, >= columns]), float64[n]."""
+        found = np.zeros(len(self.weight))
+        for first, rows in pieces:
+            self.take(first, rows, found)
+        return found
+
+    def take(self, first: int, rows: np.ndarray, found: np.ndarray) -> None:
+        """What ``entries_of`` does with one piece."""
+        a, b = np.searchsorted(self.ids, (first, first + len(rows)))
+        mine = slice(int(self.ptr[a]), int(self.ptr[b]))
+        found[mine] = rows[self.words[mine] - first, self.topic[mine]]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays, and of their rows at full width as float32."""
+        return self.weight.nbytes * 2 + self.ids.nbytes * 3 + 4 * len(self.ids) * len(self.totals)

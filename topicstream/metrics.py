@@ -1,0 +1,115 @@
+"""``--metrics FILE``: how a run went, in Prometheus' text format, for node_exporter's textfile collector and the like.
+
+The file is written when the command ends, however it ends, and appears whole, in one rename; one of ours is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from topicstream import owned
+from topicstream.durable import sync_file, sync_folder
+from topicstream.errors import NotOurs, UsageError
+from topicstream.machine import peak_bytes
+from topicstream.ownership import temporary
+
+FIRST = "# topicstream metrics"
+HELP = {
+    "success": "1 where the command did what it was asked, 0 where it failed",
+    "exit_code": "exit code of the command",
+    "end_timestamp_seconds": "when it ended, seconds since 1970",
+    "duration_seconds": "how long it took",
+    "peak_memory_bytes": "resident memory at most, of this process",
+    "passes": "passes over the corpus that the model has had",
+    "pass_seconds": "seconds of the last pass",
+    "cells_per_second": "cells a second in the last pass",
+    "running_perplexity": "running perplexity of the last pass",
+    "heldout_perplexity": "perplexity of the documents set aside, where it was measured",
+    "new_files": "raw files that were new",
+    "changed_files": "raw files that had changed",
+    "documents_added": "documents taken into the corpus",
+    "version": "version of the model that is published",
+    "refused": "1 where the gate refused the new model",
+}
+
+
+@contextmanager
+def recorded(path: str | Path, command: str, **labels: Any) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Within: a function that takes figures by name (those of HELP that are numbers are kept).  The file is written at the end;
+    an error passes on.  UsageError or NotOurs at once where the file cannot be written."""
+    target = Path(path)
+    check(target)
+    began, figures = time.monotonic(), dict[str, float]()
+
+    def tell(values: Mapping[str, Any]) -> None:
+        figures.update({k: float(v) for k, v in values.items() if k in HELP and isinstance(v, (bool, int, float))})
+
+    code = 0
+    try:
+        yield tell
+    except BaseException as e:
+        code = getattr(e, "exit_code", 1)
+        raise
+    finally:
+        whole = {
+            "success": float(code == 0),
+            "exit_code": float(code),
+            "end_timestamp_seconds": time.time(),
+            "duration_seconds": time.monotonic() - began,
+            "peak_memory_bytes": float(peak_bytes()),
+        }
+        write(target, text({**whole, **figures}, {"command": command, **labels}))
+
+
+def text(figures: Mapping[str, float], labels: Mapping[str, Any]) -> str:
+    """The figures as gauges ``topicstream_NAME{command="train", ...}``."""
+    of = ",".join(f'{name}="{_escaped(str(value))}"' for name, value in labels.items())
+    lines = [FIRST]
+    for name, value in figures.items():
+        full = f"topicstream_{name}"
+        lines += [f"# HELP {full} {HELP[name]}", f"# TYPE {full} gauge", f"{full}{{{of}}} {value:.17g}"]
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(value: str) -> str:
+    value = value.encode("utf-8", "replace").decode()
+    return re.sub(r'["\\]', r"\\\g<0>", value).replace("\n", "\\n")
+
+
+def check(path: Path) -> None:
+    """UsageError where there is no such folder; NotOurs where a file is there that was not written by us."""
+    if not path.parent.is_dir():
+        raise UsageError(f"--metrics {path}: no such folder {path.parent}")
+    if os.path.lexists(path) and not _is_ours(path):
+        raise NotOurs(f"--metrics {path}: was not written by this program; move it away, or name another file")
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with open(fd, "rb") as f:
+        return stat.S_ISREG(os.fstat(fd).st_mode) and f.read(len(FIRST)) in (b"", FIRST.encode())
+
+
+def write(path: Path, content: str) -> None:
+    """Beside, then one rename; readable for the collector, whoever it runs as."""
+    beside = temporary(path)
+    try:
+        with owned.create(beside) as f:
+            f.write(content.encode())
+            os.fchmod(f.fileno(), 0o644)
+        sync_file(beside)
+        check(path)
+        owned.publish(beside, path, force=True, ours=True)
+    finally:
+        owned.discard(beside)
+    sync_folder(path.parent)

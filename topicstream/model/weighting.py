@@ -1,0 +1,140 @@
+"""Weighted cells: term frequency and tf-idf in the place of counts, as part of a model (Zeng, Cheung & Liu 2013, section 2.3).
+
+    tf      x' = x / n_d * mean n_d               every document weighs alike
+    tfidf   x' = c x log(D / df_w)                c so that the training tokens stay as many; D and df of training documents
+
+Both keep the scale, because alpha and beta are pseudo-counts.  A word of every training document weighs nothing: its cells
+are left out.  Inference weighs new documents alike.
+
+A model of weighted cells is judged on counts: p(w|k) is that of the counts under the same messages, phi_count[w, k] =
+sum_d x mu.  With tf-idf a word's cells have one weight, so that is phi[w, k] / (c idf_w); with tf the word's row is brought
+to its count (the messages of a word are taken to be spread alike over long and short documents).  A word that weighs
+nothing has each topic's share of the tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from topicstream.errors import InputError, StoreError
+from topicstream.kernels.constants import Constants
+
+KINDS = ("none", "tf", "tfidf")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """kind: ``tf`` or ``tfidf``; docs: training documents; mean: tokens of one; scale: c; per_word: float32[W], c idf_w, or
+    None (tf)."""
+
+    kind: str
+    docs: int
+    mean: float
+    scale: float
+    per_word: np.ndarray | None
+
+    @classmethod
+    def of(cls, kind: str, counts: np.ndarray, df: np.ndarray, docs: int) -> Weights:
+        """Of a training part: counts and df [W] of its words; docs: its documents.  InputError where no word tells
+        documents apart."""
+        tokens, mean = float(counts.sum()), float(counts.sum()) / max(docs, 1)
+        if kind == "tf":
+            return cls(kind, docs, mean, 1.0, None)
+        weighed = float((counts * _idf(df, docs)).sum())
+        if not weighed > 0:
+            raise InputError("--weighting tfidf: every word is in every training document, so all would weigh nothing")
+        return cls(kind, docs, mean, tokens / weighed, (tokens / weighed * _idf(df, docs)).astype(np.float32))
+
+    @classmethod
+    def of_manifest(cls, manifest: Mapping[str, Any], df: np.ndarray, where: object) -> Weights | None:
+        """As a model has them; StoreError where that cannot be."""
+        said = manifest.get("weighting")
+        if said is None:
+            return None
+        try:
+            kind, docs, mean, scale = said["kind"], int(said["docs"]), float(said["mean"]), float(said["scale"])
+            sound = kind in KINDS[1:] and docs > 0 and 0 < mean < math.inf and 0 < scale < math.inf
+        except (KeyError, TypeError, ValueError):
+            sound = False
+        if not sound:
+            raise StoreError(f"{where}: weights of cells that cannot be; the file is damaged, restore it")
+        return cls(kind, docs, mean, scale, (scale * _idf(df, docs)).astype(np.float32) if kind == "tfidf" else None)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a model's manifest has them."""
+        return {"kind": self.kind, "docs": self.docs, "mean": self.mean, "scale": self.scale}
+
+    def cells(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Weights float32[nnz] of cells; words: global ids."""
+        if self.per_word is not None:
+            return np.asarray(counts * self.per_word[words], np.float32)
+        sums = np.concatenate(([0.0], np.cumsum(counts, dtype=np.float64)))
+        lengths = sums[indptr[1:]] - sums[indptr[:-1]]
+        return np.asarray(counts * np.repeat(self.mean / np.maximum(lengths, 1e-30), np.diff(indptr)), np.float32)
+
+    def block(self, block: Any) -> Any:
+        """A block of a corpus with weights for counts; cells that weigh nothing are left out, and words without others."""
+        words, vocab, indptr, counts = block.words, block.vocab, block.indptr, block.counts
+        if self.per_word is not None and not (kept := self.per_word[vocab] > 0).all():
+            here = kept[words]
+            indptr = np.concatenate(([0], np.cumsum(here)))[indptr].astype(np.int64)
+            words = (np.cumsum(kept) - 1).astype(np.int32)[words[here]]
+            vocab, counts = vocab[kept], counts[here]
+        weights = self.cells(indptr, vocab[words], counts)
+        tokens = float(weights.sum(dtype=np.float64))
+        return replace(block, indptr=indptr, words=words, vocab=vocab, counts=weights, tokens=tokens)
+
+    def sums(self, counts: np.ndarray, blocks: Iterable[Any]) -> np.ndarray:
+        """n_w float64[W] of the weighted training cells; blocks: weighted ones, read for tf alone."""
+        if self.per_word is not None:
+            return counts * self.per_word.astype(np.float64)
+        sums = np.zeros(len(counts))
+        for block in blocks:
+            sums[block.vocab] += np.bincount(block.words, block.counts, len(block.vocab))
+        return sums
+
+
+def _idf(df: np.ndarray, docs: int) -> np.ndarray:
+    return np.log(docs / np.clip(np.asarray(df, np.float64), 1.0, docs))
+
+
+class Counted:
+    """Topics of weighted cells in counts: what a model of them is judged by.
+
+    weights      whose topics they are;  totals: float64[K], column sums of phi_count
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        pieces: Iterable[tuple[int, np.ndarray]],
+        counts: np.ndarray,
+        topics: int,
+        seeds: Constants | None = None,
+    ) -> None:
+        """pieces: (first word, rows [n, >= K]) of the weighted table, without seed words; counts: [W] training counts."""
+        self.weights = weights
+        self._counts = np.asarray(counts, np.float64)
+        self._factor = np.zeros(len(self._counts))
+        self.totals = np.zeros(topics)
+        for first, rows in pieces:
+            here = slice(first, first + len(rows))
+            sums = rows[:, :topics].sum(1, dtype=np.float64)
+            np.divide(self._counts[here], sums, out=self._factor[here], where=sums > 0)
+            seen = rows if seeds is None else seeds.added(first, rows)
+            self.totals += self._factor[here] @ seen[:, :topics].astype(np.float64)
+        left = self._counts[self._factor == 0].sum()
+        self._share = self.totals / max(float(self.totals.sum()), 1e-300)
+        self.totals = self.totals + left * self._share
+
+    def rows(self, ids: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """phi_count of the words ``ids``, float32[n, C], of their rows [n, C] in the weighted table."""
+        found = rows * self._factor[ids, None]
+        nothing = np.flatnonzero(self._factor[ids] == 0)
+        found[nothing, : len(self._share)] = self._counts[ids[nothing], None] * self._share
+        return found.astype(np.float32)

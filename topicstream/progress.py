@@ -1,0 +1,176 @@
+"""What a command tells while it runs, the same for all: to a ``Progress``, to a plain callable, or to nobody.
+
+Lines also go to the logger ``topicstream`` (level INFO, warnings WARNING), which is silent unless the program that uses the
+library sets up logging.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Protocol, TextIO, runtime_checkable
+
+from topicstream.machine import format_bytes
+
+LOG = logging.getLogger("topicstream")
+LOG.addHandler(logging.NullHandler())
+WIDTH = 80
+EVERY = 10.0
+"""Seconds between two plain lines."""
+
+
+@runtime_checkable
+class Progress(Protocol):
+    """Who is told.  Derive from it and override what is wanted: by itself it only logs."""
+
+    def say(self, line: str) -> None:
+        """One line, at once."""
+        LOG.log(logging.WARNING if line.startswith("warning") else logging.INFO, "%s", line)
+
+    def step(self, what: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
+        """``what`` is so far: ``done`` of ``total`` (None: not known) of a unit, or without one, it begins and will tell
+        nothing on the way.  Called often.  Units: cell, B (bytes; with the documents in them), piece, documents, words."""
+        return
+
+    def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
+        """A pass of a training has ended, of so many at most; ``record`` is its line of the history."""
+        return
+
+    def close(self) -> None:
+        """No more to say."""
+        return
+
+
+Told = Progress | Callable[[str, int, int], None] | bool | None
+"""What a function takes as ``progress``: a Progress; a function called with (what, done, total or 0); True: stderr; False:
+silence; None: the function's default."""
+
+
+class Calls(Progress):
+    """Tells a plain function how far it is."""
+
+    def __init__(self, function: Callable[[str, int, int], None]) -> None:
+        self._function = function
+
+    def step(self, what: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
+        self._function(what, done, total or 0)
+
+
+class Silent(Progress):
+    """Only logs."""
+
+
+class Shown(Progress):
+    """On a stream (default: stderr): a bar on a terminal, else a plain line at least every 10 s.  ``verbose`` < 0: nothing; > 0:
+    every line with the time."""
+
+    def __init__(self, verbose: int = 0, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._verbose = verbose
+        self._bar: Any = None
+        self._what = ""
+        self._began = self._last = time.monotonic()
+        self._terminal = self._stream.isatty()
+
+    def say(self, line: str) -> None:
+        Progress.say(self, line)
+        self.close()
+        if self._verbose >= 0:
+            self._line(line)
+
+    def step(self, what: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
+        if self._verbose < 0:
+            return
+        if what != self._what:
+            self.close()
+            self._what, self._began = what, time.monotonic()
+        due = time.monotonic() - self._last >= EVERY
+        if not unit:
+            self.close()
+            if self._terminal or due:
+                self._line(what)
+        elif self._terminal:
+            self._show(done, total, unit, documents)
+        elif due and (unit != "cell" or done < (total or 0)):
+            self._line(self._text(done, total, unit, documents))
+
+    def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
+        self.close()
+        self._what = ""
+        number = record["pass"]
+        if number == 0:
+            self.say(f"start ({record['start']}): {record['seconds']:.1f} s")
+            return
+        parts = [
+            f"pass {number}/{passes}: {record['seconds']:.2f} s, {record['cells_per_second'] / 1e6:.1f} M cells/s"
+        ]
+        if record.get("running_perplexity") is not None:
+            parts.append(f"running perplexity {record['running_perplexity']:.1f}")
+        if record.get("heldout_perplexity") is not None:
+            parts.append(f"held-out {record['heldout_perplexity']:.1f}")
+        left = record["seconds"] * (passes - number)
+        if left >= 1:
+            parts.append(f"at most {left:.0f} s left")
+        short = record["seconds"] < 0.5 and number % 5 and number != passes
+        if not (short and self._verbose <= 0 and not self._terminal and time.monotonic() - self._last < EVERY / 2):
+            self.say(", ".join(parts))
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def _line(self, text: str) -> None:
+        if self._verbose > 0:
+            text = f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}"
+        elif self._terminal:
+            text = textwrap.fill(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        print(text, file=self._stream, flush=True)
+        self._last = time.monotonic()
+
+    def _text(self, done: int, total: int | None, unit: str, documents: int) -> str:
+        seconds = max(time.monotonic() - self._began, 1e-9)
+        left = seconds * ((total or 0) - done) / max(done, 1)
+        if unit == "cell":
+            share = f"{100 * done / (total or 1):.0f} %"
+            return f"{self._what.partition('/')[0]}: {share}, {done / seconds / 1e6:.1f} M cells/s, {left:.0f} s left"
+        if unit == "B":
+            of, then = (f" of {format_bytes(total)}", f", {left:.0f} s left") if total else ("", "")
+            return f"read {format_bytes(done)}{of}, {documents:,} documents, {documents / seconds:,.0f}/s{then}"
+        if unit == "piece":
+            return f"{self._what}: {100 * done / max(total or 0, 1):.0f} %"
+        return f"{self._what}: {done:,}{f' of {total:,}' if total else ''} {unit}"
+
+    def _show(self, done: int, total: int | None, unit: str, documents: int) -> None:
+        if self._bar is None:
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                total=total or None,
+                initial=done,
+                desc=self._what,
+                unit=unit if unit in ("B", "cell", "piece") else f" {unit}",
+                unit_scale=unit != "piece",
+                leave=False,
+                file=self._stream,
+                delay={"cell": 1.0, "B": 0.5, "piece": 0.5}.get(unit, 0.0),
+            )
+        self._bar.total = total or None
+        if unit == "B":
+            self._bar.set_postfix_str(f"{documents:,} documents", refresh=False)
+        self._bar.update(done - self._bar.n)
+
+
+def listener(told: Told, default: Callable[[], Progress] = Silent) -> Progress:
+    """The Progress that a function's ``progress`` asks for; ``default`` makes that of None."""
+    if isinstance(told, Progress):
+        return told
+    if told is None:
+        return default()
+    if isinstance(told, bool):
+        return Shown() if told else Silent()
+    return Calls(told)

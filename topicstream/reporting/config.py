@@ -1,0 +1,136 @@
+"""What a report, the comparison of methods and the report of drift are asked, and the methods by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from topicstream.options import option
+from topicstream.progress import Told
+from topicstream.reporting.periods import GRAINS
+
+if TYPE_CHECKING:
+    from topicstream.corpus.reader import Corpus
+    from topicstream.model.topic_model import TopicModel
+
+SEEN = 0.70
+
+
+@dataclass(frozen=True)
+class Named:
+    """A method with its options.  sampled: how its sweeps are set, ``long`` (burn and sweeps), ``short`` (two sweeps in all,
+    the papers' .S) or not; random: it has a seed; told: in a few words."""
+
+    method: str
+    told: str
+    options: dict[str, Any]
+    sampled: str = ""
+    random: bool = False
+
+
+METHODS = {
+    "bp": Named("bp", "belief propagation, the default", {}),
+    "vb": Named("vb", "variational, Dirichlet topics", {}),
+    "vb-point": Named("vb", "variational EM, point topics", {"phi": "point"}),
+    "gibbs1": Named("gibbs1", "sampled with the training documents", {}, "long", True),
+    "gibbs2": Named("gibbs", "sampled together, adding to the topics", {"joint": True}, "long", True),
+    "gibbs3": Named("gibbs", "each alone, adding to the topics", {"own_counts": True}, "long", True),
+    "gibbs": Named("gibbs", "each alone, the topics held still", {}, "long", True),
+    "gibbs2.s": Named("gibbs", "as gibbs2, 2 sweeps", {"joint": True}, "short", True),
+    "gibbs3.s": Named("gibbs", "as gibbs3, 2 sweeps", {"own_counts": True}, "short", True),
+    "maxent": Named("maxent", "the classifier", {}),
+    "hybrid": Named("hybrid", "the classifier, then sampled once", {}, "", True),
+    "naive-bayes": Named("naive-bayes", "a sum of probabilities", {}),
+    "naive-bayes-log": Named("naive-bayes", "a sum of their logarithms", {"log": True}),
+}
+
+
+@dataclass(frozen=True)
+class MethodsConfig:
+    """What ``compare_methods`` is asked."""
+
+    model: Any = option("model", "the model's folder, or an open TopicModel", cli=False)
+    corpus: Any = option("corpus.zarr", "corpus store that the model was trained on", show=True, env="TOPICS_CORPUS")
+    methods: str = option("all", "methods to compare, by name, separated by commas", metavar="NAMES", show=True)
+    on: str | Path = option(
+        "heldout",
+        "documents: those set aside at ingest, another store, or raw documents",
+        metavar="heldout|FILE",
+        show=True,
+    )
+    reference: str = option("gibbs2", "method that the others are held against", choices=tuple(METHODS), show=True)
+    documents: int = option(2000, "documents at most, evenly spaced; they are held in memory; 0: all", min=0, show=True)
+    burn: int = option(200, "sweeps of the samplers before those that are averaged", min=0, show=True)
+    sweeps: int = option(50, "sweeps of the samplers that are averaged", min=1, show=True)
+    seed: int = option(0, "seed; the ceiling has the next one", min=0, show=True)
+    split: str = option("80/20", "observed and scored shares of a document's words", show=True)
+    mem_limit: Any = option(None, "memory of the whole process, as 2G or 512M", metavar="SIZE")
+    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
+
+
+@dataclass(frozen=True)
+class DriftConfig:
+    """What ``drift`` is asked."""
+
+    model: Any = option("model", "the model's folder, or an open TopicModel", cli=False)
+    documents: Any = option(
+        None, "how well the model still fits these documents: a store or raw files", flags=("--drift",), metavar="PATH"
+    )
+    by: str | None = option(None, "by the periods of this column of dates; without --drift: of the documents set aside")
+    period: str | None = option(None, "length of a period (default: by the dates)", choices=tuple(GRAINS))
+    corpus: Any = option("corpus.zarr", "corpus store that the model was trained on", env="TOPICS_CORPUS")
+    method: str | None = option(
+        None,
+        "fast method that is judged (default: maxent where there is a classifier, else bp)",
+        choices=tuple(METHODS),
+    )
+    reference: str = option("gibbs2", "what it is held against", choices=tuple(METHODS))
+    most: int = option(300, "documents of a period whose topics are found, evenly spaced", min=1)
+    seen: float = option(
+        SEEN, "share of distinct words seen in training below which the model is to be trained anew", min=0, max=1
+    )
+    burn: int = option(60, "sweeps of a sampler before those that are averaged", min=0)
+    sweeps: int = option(40, "sweeps of a sampler that are averaged", min=1)
+    mem_limit: Any = option(None, "memory of the whole process, as 2G or 512M", metavar="SIZE")
+    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    """All settings of a report."""
+
+    model: str | Path | TopicModel = option("model", "the model, or its folder", cli=False)
+    corpus: str | Path | Corpus | None = option(
+        "corpus.zarr", "corpus store ($TOPICS_CORPUS)", env="TOPICS_CORPUS", show=True
+    )
+    _: KW_ONLY
+    out: str | Path = option("report.html", "Where the page goes.", flags=("-o", "--out"), metavar="FILE", show=True)
+    title: str | None = option(None, "Title of the page [default: the model's folder].")
+    documents: bool = option(
+        True, "Only what the model holds: no documents, dates or scores.", flags=("--no-corpus",)
+    )
+    docs: int | None = option(None, "Typical documents a topic [default: 5].", min=0, max=50, metavar="N")
+    text: bool | None = option(
+        None, "Beginnings of their texts from the raw files [default: where these have at most 2 GB].", pair=True
+    )
+    text_field: str | None = option(None, "Field(s) with the text in the raw files [default: text].")
+    by: Sequence[str] | None = option(
+        None, "Compare only this column's values (may be given again).", multiple=True, metavar="COLUMN"
+    )
+    period: str | None = option(
+        None,
+        "Length of a period [default: by the dates].",
+        choices=("day", "week", "month", "quarter", "year", "decade", "century"),
+    )
+    scores: bool = option(
+        True, "Leave out coherence and held-out perplexity, which read the corpus again.", flags=("--no-scores",)
+    )
+    threads: int | None = option(None, "Threads [default: all]; the result does not depend on them.", min=1)
+    mem_limit: str | int | None = option(
+        None, "Memory of the whole process, as 2G or 512M [default: what there is].", metavar="SIZE"
+    )
+    force: bool = option(False, "Replace the file.")
+    words: int = option(30, "words of a topic", min=1, cli=False)
+    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)

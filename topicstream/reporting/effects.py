@@ -1,0 +1,103 @@
+"""Shares of topics by group of documents, with standard errors; streamed.
+
+The share of topic k in group g is the mean of p(k|d) over its documents: the coefficients of the regression of document
+shares on the groups.  Roberts, Stewart & Tingley (2019, ``estimateEffect``) draw theta of every document from its
+posterior, fit by least squares for each draw, and pool: the variance of a coefficient is its mean within a draw plus its
+variance between draws.  With the posterior a Dirichlet both have closed forms.  With m[d], v[d] the mean and variance of
+p(k|d), n[g] the documents of g and N - G the degrees of freedom,
+
+    within   E[sigma^2] / n[g],   E[sigma^2] = (sum_d (m^2 + v) - sum_g (n[g] M[g]^2 + sum_{d in g} v[d] / n[g])) / (N - G)
+    between  sum_{d in g} v[d] / n[g]^2
+
+and for a line over time, with X = [1, x], the same with (X'X)^-1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def posterior_variance(mean: np.ndarray, concentration: np.ndarray) -> np.ndarray:
+    """Variance of p(k|d) under Dirichlet(concentration[d] * mean[d]): m (1 - m) / (c + 1), of mean's dtype [D, K]."""
+    return mean * (1.0 - mean) / (concentration + 1.0)[:, None].astype(mean.dtype)
+
+
+class Groups:
+    """Sums by group.  docs: float64[G]; mean, var: float64[G, K], sums of m and of v; squares: float64[K], sum of m^2 over
+    all entries."""
+
+    def __init__(self, groups: int, topics: int) -> None:
+        self.docs = np.zeros(groups)
+        self.mean, self.var = np.zeros((groups, topics)), np.zeros((groups, topics))
+        self.squares = np.zeros(topics)
+
+    def add(self, docs: np.ndarray, codes: np.ndarray, m: np.ndarray, v: np.ndarray) -> None:
+        """Entries: document docs[i] (a row of m and v, float[D, K]) is in group codes[i]."""
+        if not len(docs):
+            return
+        order = np.argsort(codes, kind="stable")
+        docs, codes = docs[order], codes[order]
+        starts = np.flatnonzero(np.concatenate(([True], np.diff(codes) > 0)))
+        groups = codes[starts]
+        rows = m[docs]
+        self.docs[groups] += np.diff(np.append(starts, len(codes)))
+        self.mean[groups] += np.add.reduceat(rows, starts, axis=0, dtype=np.float64)
+        self.var[groups] += np.add.reduceat(v[docs], starts, axis=0, dtype=np.float64)
+        self.squares += np.einsum("dk,dk->k", rows, rows, dtype=np.float64)
+
+    def shares(self) -> tuple[np.ndarray, np.ndarray]:
+        """(share float64[G, K], standard error float64[G, K]); NaN for groups without documents."""
+        n = self.docs[:, None]
+        filled = self.docs > 0
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = self.mean / n
+            between = self.var / n**2
+            spread = self.squares + self.var.sum(axis=0)
+            fitted = (self.mean[filled] ** 2 / n[filled] + self.var[filled] / n[filled]).sum(axis=0)
+            free = max(1.0, float(self.docs.sum()) - int(filled.sum()))
+            sigma2 = np.maximum(0.0, spread - fitted) / free
+            error = np.sqrt(sigma2 / n + between)
+        return share, error
+
+
+class Line:
+    """The line of a topic's share over a number x (time), by least squares; the same pooling of draws."""
+
+    def __init__(self, topics: int) -> None:
+        self.xx = np.zeros((2, 2))
+        self.xm, self.xv = np.zeros((2, topics)), np.zeros((3, topics))
+        self.squares = np.zeros(topics)
+
+    def add(self, x: np.ndarray, m: np.ndarray, v: np.ndarray) -> None:
+        """x: float64[D]; m, v: [D, K]."""
+        design = np.stack([np.ones_like(x), x])
+        self.xx += design @ design.T
+        self.xm += design @ m
+        self.xv += np.stack([np.ones_like(x), x, x * x]) @ v
+        self.squares += np.einsum("dk,dk->k", m, m, dtype=np.float64)
+
+    def slope(self) -> tuple[np.ndarray, np.ndarray]:
+        """(slope of the share per unit of x, its standard error), float64[K]; NaN without two different x."""
+        topics = self.xm.shape[1]
+        n = self.xx[0, 0]
+        if n < 3 or np.linalg.det(self.xx) <= 1e-9 * max(1.0, self.xx[1, 1] * n):
+            return np.full(topics, np.nan), np.full(topics, np.nan)
+        inverse = np.linalg.inv(self.xx)
+        b = inverse @ self.xm
+        # X' diag(v) X of each topic, [K, 2, 2]
+        middle = np.stack([np.stack([self.xv[0], self.xv[1]], 1), np.stack([self.xv[1], self.xv[2]], 1)], 1)
+        between = inverse @ middle @ inverse
+        fitted = np.einsum("ik,ij,jk->k", b, self.xx, b) + np.einsum("ij,kij->k", self.xx, between)
+        sigma2 = np.maximum(0.0, self.squares + self.xv[0] - fitted) / (n - 2)
+        return b[1], np.sqrt(sigma2 * inverse[1, 1] + between[:, 1, 1])
+
+
+def as_rows(names: Any, share: np.ndarray, error: np.ndarray, docs: np.ndarray) -> list[dict[str, Any]]:
+    """Plain values: a row a group with its documents and lists of shares and errors."""
+    return [
+        {"group": name, "documents": int(n), "share": s.tolist(), "se": e.tolist()}
+        for name, s, e, n in zip(names, share, error, docs, strict=True)
+        if n
+    ]

@@ -1,0 +1,86 @@
+const COLUMNS = [
+  { key: "id", name: "#", n: true, value: k => D.ids[k], up: true, hint: "number of the topic" },
+  { key: "label", name: "Topic", value: k => D.labels[k].toLowerCase(), up: true, hint: "label and most probable words" },
+  { key: "size", name: "Share", n: true, value: k => D.size[k], hint: "share of all tokens" },
+  { key: "first", name: "Docs", n: true, hide: true, value: k => D.a.first[k], needs: "first", hint: "documents in which the topic is the largest" },
+  { key: "npmi", name: "NPMI", n: true, hide: true, value: k => D.a.npmi[k], needs: "npmi", hint: "coherence of the first ten words, -1 to 1" },
+  { key: "trend", name: "Trend", hide: true, value: k => strength(k), needs: "over", hint: "share over time, sorted by how surely it rises" },
+];
+// Periods that say something: ten documents, or as many as the middle one has.
+const known = i => D.a.periodDocs[i] >= D.enough;
+const strength = k => D.a.slopeError[k] > 0 ? D.a.slope[k] / D.a.slopeError[k] : 0;
+const T = { rows: [], order: [], sort: null, up: false, query: "" };
+function topicsView() {
+  const used = COLUMNS.filter(c => !c.needs || D.a[c.needs]);
+  const search = el("input", { type: "search", id: "search", placeholder: "Search labels and words", "aria-label": "Search topics", oninput: e => { T.query = e.target.value; filter(); } });
+  T.count = el("span", { class: "count", role: "status" });
+  T.body = el("tbody");
+  T.heads = used.map(c => {
+    const th = el("th", { class: (c.n ? "n" : "") + (c.hide ? " hide" : ""), scope: "col" });
+    th.append(el("button", { type: "button", title: c.hint, onclick: () => sort(c, T.sort === c ? !T.up : !!c.up) }, c.name));
+    return { th, c };
+  });
+  T.used = used;
+  T.known = known;
+  T.rows = new Array(D.K).fill(null);
+  sort(D.ordered ? null : used.find(c => c.key === "size"), false);
+  return el("div", null, el("div", { class: "bar" }, search, T.count),
+    el("table", { class: "topics" }, el("thead", null, el("tr", null, T.heads.map(h => h.th))), T.body));
+}
+function row(k) {
+  if (T.rows[k]) return T.rows[k];
+  const cells = T.used.map(c => {
+    const cls = (c.n ? "n" : "") + (c.hide ? " hide" : "");
+    if (c.key === "id") return el("td", { class: cls }, String(D.ids[k]));
+    if (c.key === "label") return el("td", null, link(k), el("span", { class: "w" }, bdi(D.top[k].join(" "))));
+    if (c.key === "size") return el("td", { class: cls }, el("span", { class: "size", "aria-hidden": "true" }, el("i", { css: { width: 100 * D.size[k] / D.largest + "%" } })), percent(D.size[k]));
+    if (c.key === "first") return el("td", { class: cls }, whole(D.a.first[k]));
+    if (c.key === "npmi") return el("td", { class: cls }, D.a.npmi[k] < -1 ? "–" : D.a.npmi[k].toFixed(2));
+    return el("td", { class: cls }, spark(column("over", k).value, T.known));
+  });
+  const tr = el("tr", { onclick: e => { if (!e.target.closest("a")) location.hash = `topic-${D.ids[k]}`; } }, cells);
+  tr.dataset.text = [D.ids[k], D.labels[k], ...D.top[k], ...words(k, 0.6, 30).filter(w => D.a.tokens[k] >= 1 && w.p > w.all).map(w => w.text)].join(" ").toLowerCase();
+  return T.rows[k] = tr;
+}
+function sort(c, up) {
+  T.sort = c;
+  T.up = up;
+  T.order = Array.from({ length: D.K }, (_, k) => k);
+  if (c) T.order.sort((a, b) => {
+    const x = c.value(a), y = c.value(b);
+    return (x < y ? -1 : x > y ? 1 : 0) * (up ? 1 : -1) || a - b;
+  });
+  for (const { th, c: one } of T.heads) th.setAttribute("aria-sort", one === c ? (up ? "ascending" : "descending") : "none");
+  draw();
+}
+// The first rows at once, the rest as soon as the page stands.
+function draw() {
+  T.body.replaceChildren(...T.order.slice(0, 120).map(row));
+  filter(120);
+  clearTimeout(T.later);
+  if (D.K > 120) T.later = setTimeout(all, 30);
+}
+function all() {
+  clearTimeout(T.later);
+  if (T.body.children.length < D.K) {
+    T.body.append(...T.order.slice(T.body.children.length).map(row));
+    filter();
+  }
+}
+function filter(some) {
+  if (!some && T.body.children.length < D.K) return all();
+  const parts = T.query.toLowerCase().split(/\s+/).filter(Boolean);
+  let shown = 0;
+  for (const tr of T.body.children) {
+    tr.hidden = !parts.every(p => tr.dataset.text.includes(p));
+    shown += !tr.hidden;
+  }
+  T.count.textContent = parts.length ? `${whole(shown)} of ${whole(D.K)} topics` : `${whole(D.K)} ${D.K === 1 ? "topic" : "topics"}`;
+  if (typeof dim === "function") dim(parts);
+}
+function step(by) {
+  const shown = T.order.filter(k => T.rows[k] && !T.rows[k].hidden);
+  if (!shown.length) return;
+  const at = shown.indexOf(S.topic);
+  location.hash = `topic-${D.ids[shown[at < 0 ? 0 : Math.max(0, Math.min(shown.length - 1, at + by))]]}`;
+}

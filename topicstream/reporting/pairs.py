@@ -1,0 +1,70 @@
+"""Which topics go together in documents: the pair matrix of a full dependence mixture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topicstream.errors import InputError, shown
+from topicstream.evaluation.evaluate import open_within
+from topicstream.model.edits import seen, view_of
+from topicstream.model.top import top_words
+from topicstream.model.topic_model import TopicModel
+
+
+def topic_pairs(
+    model: str | Path | TopicModel = "model", *, n: int = 10, words: int = 4, mem_limit: str | int | None = None
+) -> dict[str, Any]:
+    """The n pairs of different topics that go together most beyond chance, by the matrix a that the engine ``fdm`` learned.
+
+    a_kj is the probability that the first of two tokens of a document is of topic k and the second of topic j.  Of each
+    pair: topics, share (of pairs of tokens, both orders), lift a_kj / (p_k p_j), and what it adds to the topics' mutual
+    information in nats, by which pairs are ordered; words: the first words of both.  ``apart``: the share of pairs of tokens
+    that are of different topics.  Edits are honoured.  InputError for a model of another engine.
+    """
+    opened, _ = open_within(model, mem_limit, None)
+    if "pairs" not in (opened.manifest.get("tables") or {}):
+        raise InputError(f"{opened.path}: has no matrix of topic pairs; --pairs goes with a model of --algo fdm")
+    view = view_of(opened)
+    a = view.columns(opened.table("pairs").gather(np.arange(opened.n_topics)).astype(np.float64))
+    a = view.columns(np.ascontiguousarray(a.T))
+    a /= max(float(a.sum()), 1e-300)
+    p = a.sum(0)
+    lift = np.divide(a, np.outer(p, p), out=np.zeros_like(a), where=np.outer(p, p) > 0)
+    gain = 2 * a * np.log(np.where(lift > 0, lift, 1.0))
+    one, two = np.triu_indices(len(a), 1)
+    best = np.argsort(-gain[one, two], kind="stable")[:n]
+    looked = seen(opened, view)
+    ids, _scores = top_words(looked, words)
+
+    def described(k: int) -> dict[str, Any]:
+        entry: dict[str, Any] = {"topic": view.ids[k], "words": [looked.words[int(w)].as_py() for w in ids[:, k]]}
+        return {**entry, "label": view.labels[view.ids[k]]} if view.ids[k] in view.labels else entry
+
+    return {
+        "model": str(opened.path),
+        "apart": float(1.0 - np.trace(a)),
+        "pairs": [
+            {
+                "topics": [described(int(one[i])), described(int(two[i]))],
+                "share": float(2 * a[one[i], two[i]]),
+                "lift": float(lift[one[i], two[i]]),
+                "nats": float(gain[one[i], two[i]]),
+            }
+            for i in best
+        ],
+    }
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """The result for people."""
+    out = [f"{100 * result['apart']:.1f} % of the pairs of a document's words are of two different topics"]
+    for pair in result["pairs"]:
+        both = [
+            f"{t['topic']} ({shown(t['label']) if t.get('label') else ' '.join(map(shown, t['words']))})"
+            for t in pair["topics"]
+        ]
+        out.append(f"{100 * pair['share']:5.2f} %  {pair['lift']:6.2f} x chance  {both[0]} + {both[1]}")
+    return out

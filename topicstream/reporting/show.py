@@ -1,0 +1,132 @@
+"""``topicstream.show``: a model's topics for people."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import UsageError, one_line, shown
+from topicstream.evaluation.belonging import strangers
+from topicstream.evaluation.evaluate import open_within
+from topicstream.model.edits import seen, view_of
+from topicstream.model.top import top_words
+from topicstream.model.topic_model import TopicModel
+from topicstream.reporting.doc_topics import typical_documents
+from topicstream.reporting.gather import describe_documents
+from topicstream.reporting.metadata import check_columns, columns_of
+
+
+def show(
+    model: str | Path | TopicModel = "model",
+    corpus: str | Path | Corpus = "corpus.zarr",
+    *,
+    words: int = 10,
+    relevance: float = 1.0,
+    docs: int = 0,
+    with_columns: list[str] | None = None,
+    topics: list[int] | None = None,
+    threads: int | None = None,
+    mem_limit: str | int | None = None,
+) -> dict[str, Any]:
+    """First words, sizes and (``docs`` > 0) most typical documents of topics, as plain values.
+
+    words      words a topic, by relevance (Sievert & Shirley 2014) with ``relevance`` = lambda; 1: by probability
+    docs       training documents of ``corpus`` with the largest share of the topic, theta folded in on all their words
+    with_columns  metadata of those documents; None: their title, where the store has one
+    topics     only these (their numbers); else all, in the order that ``topics edit --order`` gave, or the largest first
+
+    Edits are honoured.  Returns ``topics``: a list of topic, label (where it has one), share (of all tokens), tokens,
+    words [{word, p}], anchors [word] where topics have anchor words, documents [{id, share, ...}].
+    """
+    opened, workers = open_within(model, mem_limit, threads)
+    view = view_of(opened)
+    shown = seen(opened, view)
+    if not 0.0 <= relevance <= 1.0:
+        raise UsageError(f"--relevance {relevance}: give a number in 0..1")
+    ids, _ = top_words(shown, words, relevance)
+    if topics is not None:
+        chosen = [view.column_of(k) for k in topics]
+    elif view.ordered:
+        chosen = list(range(len(view)))
+    else:
+        chosen = np.argsort(-shown.sizes, kind="stable").tolist()
+    texts = {int(w): shown.words[int(w)].as_py() for w in np.unique(ids[:, chosen])}
+    unique = np.array(sorted(texts), np.int64)
+    p = shown.probabilities(unique)
+    all_tokens = float(shown.sizes.sum()) or 1.0
+    entries: list[dict[str, Any]] = []
+    for k in chosen:
+        at = np.searchsorted(unique, ids[:, k])
+        entry: dict[str, Any] = {"topic": view.ids[k]}
+        if view.ids[k] in view.labels:
+            entry["label"] = view.labels[view.ids[k]]
+        entries.append(
+            {
+                **entry,
+                "share": float(shown.sizes[k] / all_tokens),
+                "tokens": float(shown.sizes[k]),
+                "words": [{"word": texts[int(w)], "p": float(p[i, k])} for w, i in zip(ids[:, k], at, strict=True)],
+            }
+        )
+    if "anchors" in (opened.manifest.get("tables") or {}):
+        anchors = opened.table("anchors").gather(np.arange(1))[0].astype(np.int64)
+        for entry, k in zip(entries, chosen, strict=True):
+            found = [int(anchors[m]) for m in view.members[k] if 0 <= anchors[m] < opened.n_words]
+            entry["anchors"] = [opened.words[w].as_py() for w in found]
+    if docs:
+        store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+        strangers(opened, store)
+        if with_columns is not None:
+            check_columns(store, with_columns)
+        kept = with_columns if with_columns is not None else [c for c in ("title",) if c in columns_of(store)]
+        numbers, share, names = typical_documents(opened, store, docs, workers, view)
+        whole = store.manifest.get("ids") == "integer"
+        rows = describe_documents(store, numbers, kept) if kept else {}
+        for entry, k in zip(entries, chosen, strict=True):
+            entry["documents"] = [
+                {
+                    "id": int(names[int(d)]) if whole else names[int(d)],
+                    "share": float(s),
+                    **{c: v for c in kept if (v := rows[int(d)].get(c)) is not None},
+                }
+                for d, s in zip(numbers[:, k], share[:, k], strict=True)
+                if np.isfinite(s)
+            ]
+    return {
+        "model": str(opened.path or "in memory"),
+        "vocabulary": opened.n_words,
+        "relevance": relevance,
+        "topics": entries,
+    }
+
+
+def lines(result: dict[str, Any], width: int | None = None) -> list[str]:
+    """The result for people: a line a topic (with ``width``: as many lines of so many columns as it takes), its documents
+    below."""
+    wide = len(str(max((e["topic"] for e in result["topics"]), default=0)))
+    out: list[str] = []
+    for e in result["topics"]:
+        label = f"{one_line(e['label'])}: " if e.get("label") else ""
+        head = f"{e['topic']:>{wide}} {100 * e['share']:5.1f} %  "
+        if e.get("anchors"):
+            label += f"[{', '.join(map(shown, e['anchors']))}] "
+        out += _wrapped(head, label + " ".join(shown(w["word"]) for w in e["words"]), width)
+        for d in e.get("documents", []):
+            about = "; ".join(
+                one_line(", ".join(v) if isinstance(v, list) else v) for c, v in d.items() if c not in ("id", "share")
+            )
+            text = f"{shown(d['id'])}  {about}" if about else shown(d["id"])
+            out += _wrapped(f"{'':{wide}}          {d['share']:.2f}  ", text, width)
+    return out
+
+
+def _wrapped(head: str, text: str, width: int | None) -> list[str]:
+    if width is None:
+        return [head + text]
+    return textwrap.wrap(
+        text, max(width, len(head) + 20), initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+    ) or [head]

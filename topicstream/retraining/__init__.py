@@ -1,0 +1,1 @@
+"""Drift, update, gate, publish: composition of the other rooms (``topicstream.retrain``)."""

@@ -1,0 +1,281 @@
+"""``topics forget``: a document goes out of everything that this program has written and keeps.
+
+From the store: its cells, its row of the documents' table (id, source, authors, labels, date, own columns), links to it,
+names and words that only it had (ids of names and words stay), what was set aside of older generations.  From models: the
+block state and checkpoints of their runs and tables over documents, which hold its topics.  At the end every file of theirs is searched for the ids.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream import owned
+from topicstream.corpus.documents import read_documents
+from topicstream.corpus.reader import Corpus
+from topicstream.durable import lock, read_json, sync_folder, write_bytes, write_json
+from topicstream.errors import InputError, StoreError, TopicsError
+from topicstream.ingestion import commit, inputs_record, retired
+from topicstream.ingestion.compact import refuse_unfinished, write_anew
+from topicstream.ingestion.inputs_record import file_of
+from topicstream.ingestion.removal import Removal
+from topicstream.ingestion.rewrite import Rewrite
+from topicstream.model.store import drop_tables
+from topicstream.ownership import claim
+from topicstream.plain import refuse_links
+from topicstream.progress import Progress, Told, listener
+from topicstream.retraining.forget_words import blanked, more_than, own_words
+from topicstream.retraining.publish import version_path, versions
+from topicstream.retraining.scan_ids import Scan
+from topicstream.tokens.vocabulary import Vocabulary, write_words
+
+STATE_FOLDERS = ("work", "checkpoints")
+STATE_FILES = ("finished.json", "carried.json", "training.json")
+SHOWN = 20
+
+
+@dataclass
+class _Found:
+    """Rows of the documents' table: numbers int64[n] ascending; ids that were met; sources, distinct, some of them."""
+
+    numbers: np.ndarray
+    ids: set[str] = field(default_factory=set)
+    sources: set[str] = field(default_factory=set)
+
+
+def forget(
+    ids: str | Iterable[str],
+    corpus: str | Path = "corpus.zarr",
+    *,
+    models: Sequence[str | Path] = (),
+    progress: Told = None,
+) -> dict[str, Any]:
+    """Remove documents for good, by id, from a corpus store and from the state of models that were trained on it.
+
+    models   folders of models and runs.  A store that lies in the folder of a retrain takes that folder's versions, runs and
+             state with it
+
+    The runs' block state and checkpoints go, so their next training or update starts every block; the store is compacted on
+    the way.  Called again it finishes what was left, and an id that is not there is no error.
+
+    Returns plain values: ``documents``, ``rows`` (of the table: a replaced one has several), ``cells``, ``not_found`` (ids), ``runs`` (folders whose state went),
+    ``words_left`` (words that only they had and that stay: those of a vocabulary given as a file), ``files`` (searched at the end), ``left`` (file and
+    what: ids that still stand there; empty is the proof), ``waiting`` (a reader holds old files: call again when it has
+    ended), ``elsewhere`` (sentences: what this cannot reach).
+    Raises InputError, StoreError, Busy, DoesNotFit, TopicsError (an unfinished ingest or cycle).
+    """
+    wanted = sorted({ids} if isinstance(ids, str) else set(ids))
+    if not wanted or not all(isinstance(i, str) and i for i in wanted):
+        raise InputError("name the ids of the documents to forget; none is empty")
+    store = Path(corpus)
+    Corpus.open(store).let_go()
+    home = store.parent if (store.parent / "versions").is_dir() and (store.parent / "state.json").is_file() else None
+    runs = _runs(models, home)
+    with contextlib.ExitStack() as stack:
+        if home is not None:
+            stack.enter_context(lock(home, "retraining", kind="retrain"))
+            if (home / "journal.json").exists():
+                raise TopicsError(f"{home}: a retrain is unfinished; run it again first")
+            owned.remove(home / "incoming", "incoming")  # of a scan that was killed
+        for run in runs:
+            stack.enter_context(lock(run, "training", kind="model"))
+        stack.enter_context(lock(store, "writing to", kind="corpus"))
+        for place in (store, *runs):
+            refuse_links(place)
+        refuse_unfinished(store)
+        return _forget(wanted, store, runs, home, listener(progress))
+
+
+def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
+    """Folders that a training may have left state in."""
+    found: list[Path] = []
+    for model in map(Path, models):
+        if not ((model / "manifest.json").exists() or (model / "training.json").exists()):
+            raise StoreError(f"{model}: no model here; name the folder of one, or leave it out")
+        found += [model.resolve(), *(p for p in [model.with_name(model.name + ".update").resolve()] if p.is_dir())]
+    if home is not None and (home / "runs").is_dir():
+        found += sorted(p.resolve() for p in (home / "runs").iterdir() if p.is_dir())
+    return sorted(set(found))
+
+
+def _forget(ids: list[str], store: Path, runs: list[Path], home: Path | None, progress: Progress) -> dict[str, Any]:
+    base = Corpus.open(store)
+    base.let_go()  # the writer's lock keeps what it reads
+    commit.sweep(store, base.manifest)
+    found = _find(base, pa.array(ids, pa.large_string()))
+    cleared = [run for run in runs if _clear(run, base, always=bool(len(found.numbers)))]
+    for model in [*runs, *(version_path(home, n) for n in versions(home))] if home is not None else runs:
+        if len(found.numbers) and (model / "manifest.json").exists():
+            drop_tables(model, "documents")
+    told = {"documents": len(found.ids), "rows": len(found.numbers), "cells": 0, "words_left": 0}
+    manifest = base.manifest
+    if len(found.numbers):
+        before = base.n_cells + base.part(True)["cells"]
+        manifest, told["words_left"] = _rewrite(base, found, ids, progress)
+        told["cells"] = before - sum(part["cells"] for part in manifest["parts"].values())
+    commit.sweep(store, manifest)
+    commit.plain_names(store, manifest)  # a killed one may not have come to it
+    for path in store.glob("rejects*.jsonl"):
+        if path.name != (manifest["files"].get("rejects") or {}).get("file"):
+            owned.remove_file(path)
+    elsewhere = _elsewhere(found, store, home, runs, told["words_left"])
+    inputs_record.forget(store, set(ids))
+    if home is not None:
+        elsewhere += _forget_files(home, set(ids))
+    scan = Scan(ids)
+    for place in (store, *runs, *([home / "versions"] if home is not None else [])):
+        scan.folder(place)
+    if home is not None:
+        known = {str(home / "state.json")} if any("raw file is still there" in e for e in elsewhere) else set()
+        scan.file(home / "state.json")
+        scan.left = [entry for entry in scan.left if entry["file"] not in known]
+    return {
+        "corpus": str(store),
+        **told,
+        "not_found": [i for i in ids if i not in found.ids],
+        "runs": [str(run) for run in cleared],
+        "files": scan.files,
+        "left": scan.left,
+        "waiting": retired.waiting(store, manifest),
+        "elsewhere": elsewhere,
+    }
+
+
+def _find(base: Corpus, ids: pa.Array) -> _Found:
+    """Rows of the documents, those that were replaced or withdrawn before included."""
+    numbers, at = [np.zeros(0, np.int64)], 0
+    found = _Found(numbers[0])
+    for batch in read_documents(base.path, base.manifest["docs"], ["id", "source"]):
+        here = np.flatnonzero(
+            pc.is_in(batch["id"].cast(pa.large_string()), value_set=ids).to_numpy(zero_copy_only=False)
+        )
+        if len(here):
+            rows = batch.take(pa.array(here))
+            found.ids |= set(rows["id"].to_pylist())
+            found.sources |= {s for s in rows["source"].to_pylist() if s is not None}
+        numbers.append(here + at)
+        at += len(batch)
+    found.numbers = np.concatenate(numbers).astype(np.int64)
+    return found
+
+
+def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
+    """Remove the state of a run that has seen the documents: of any run when they were found now (``always``), else of those
+    on another corpus than the present one.  The model stays."""
+    if not any((run / name).exists() for name in (*STATE_FOLDERS, *STATE_FILES)):
+        return False
+    record = read_json(run / "training.json") if (run / "training.json").exists() else {}
+    if not always and isinstance(record, dict) and corpus.is_of(record.get("corpus", "")):
+        return False
+    for name in STATE_FILES:  # first, so that a run cut short here begins anew
+        owned.remove_file(run / name, missing_ok=True)
+    for name in STATE_FOLDERS:
+        if (run / name).exists():
+            claim(run / name, name)
+            owned.remove(run / name, name)
+    sync_folder(run)
+    return True
+
+
+def _rewrite(base: Corpus, found: _Found, ids: list[str], progress: Progress) -> tuple[dict[str, Any], int]:
+    """The store without the documents, committed: its manifest; words of theirs that stay in the user's own vocabulary."""
+    old, store = base.manifest, base.path
+    generation = old["generation"] + 1
+    removal = Removal(base)
+    removal.take(np.setdiff1d(found.numbers, removal.numbers))
+    vocabulary = Vocabulary.load(base.file("vocab"))
+    removal.subtract(vocabulary)
+    gone = removal.listed
+    places = gone[np.isin(gone[:, 0], found.numbers)]
+    own = own_words(base, places, gone, vocabulary.df)
+    words_left = int(own.sum()) if old["vocabulary"].get("fixed") is not None else 0
+    if not words_left:  # else the words are the user's own list
+        vocabulary = blanked(vocabulary, own)
+    work = Rewrite(base, removal.apply(old["parts"], generation) or {}, gone, progress)
+    work.check_room()
+    vocabulary.save(store / f"vocab-{generation:04d}.parquet")
+    pruned = f"pruned-{generation:04d}.parquet"
+    write_words(store / pruned, more_than(base.file("pruned"), int((places[:, 1] == 0).sum())))
+    files = {k: v for k, v in old["files"].items() if k not in ("vocab", "pruned", "rejects")}
+    files |= {"vocab": commit.file_entry(store, f"vocab-{generation:04d}.parquet")}
+    files |= {"pruned": commit.file_entry(store, pruned)}
+    if "rejects" in old["files"]:
+        name = f"rejects-{generation:04d}.jsonl"
+        lines = base.file("rejects").read_bytes().splitlines(keepends=True)
+        write_bytes(store / name, b"".join(line for line in lines if not _names(line, ids, found.sources)))
+        files["rejects"] = commit.file_entry(store, name)
+    listed = old.get("sources") or {"count": 0, "first": []}
+    sources = listed | {"first": [s for s in listed["first"] if s not in found.sources and s not in set(ids)]}
+    changes: dict[str, Any] = {"files": files, "sources": sources, "same_as": []}
+    changes["vocabulary"] = old["vocabulary"] | {"hash": vocabulary.hash}
+    manifest = write_anew(base, work, progress, changes, pa.array(ids, pa.large_string()))
+    return manifest, words_left
+
+
+def _names(line: bytes, ids: list[str], sources: set[str]) -> bool:
+    """Whether a line of the list of rejected records is about a document."""
+    text = line.decode("utf-8", "replace")
+    return any(i in text for i in (*ids, *sources))
+
+
+def _forget_files(home: Path, ids: set[str]) -> list[str]:
+    """Take raw files that are a document each, and are gone, out of the list of files that a retrain has taken in; a
+    sentence for each that is still there (without its entry the next run would take it in again)."""
+    state = read_json(home / "state.json")
+    named = [name for name in state.get("files", {}) if name in ids]
+    raw = _raw(home)
+    still = [name for name in named if (raw / name).exists()]
+    if len(still) < len(named):
+        state["files"] = {k: v for k, v in state["files"].items() if k not in set(named) - set(still)}
+        write_json(home / "state.json", state)
+    return [f"{raw / name}: the raw file is still there; remove it and run this again" for name in still]
+
+
+def _raw(home: Path) -> Path:
+    """The folder that raw files come into, by the config that lies in the home, if one does."""
+    from topicstream.retraining.config import load
+
+    with contextlib.suppress(TopicsError):
+        return load(home / "retrain.toml").raw
+    return home / "raw"
+
+
+def _elsewhere(found: _Found, store: Path, home: Path | None, runs: list[Path], words: int) -> list[str]:
+    """What cannot be reached, in sentences."""
+    said = []
+    find = inputs_record.raw_files(store)
+    for source in sorted(found.sources)[:SHOWN]:
+        name = file_of(source)
+        place = find(name)
+        if place is None and home is not None and not os.path.isabs(name):
+            first, _, rest = name.partition("/")  # of a copy in one of the two folders of ``incoming``
+            place = os.path.join(_raw(home), rest if first in ("new", "changed") and rest else name)
+        source = (place or name) + source[len(name) :]
+        parts = Path(source).parts
+        if home is not None and "incoming" in parts:  # a copy of a raw file, long gone
+            source = os.path.join(_raw(home), *parts[parts.index("incoming") + 2 :])
+        said.append(f"{source}: the raw input; while it holds the document another ingest takes it in again")
+    if len(found.sources) > SHOWN:
+        said.append(f"{len(found.sources) - SHOWN} more raw inputs")
+    if words:
+        said.append(f"{store}: {words} words that only they had stay in the vocabulary, which was given as a file")
+    trained = [str(run) for run in runs if (run / "manifest.json").exists()]
+    if home is not None:
+        trained += [str(p) for p in sorted((home / "versions").iterdir()) if p.name.isdigit()]
+    if trained:
+        said.append(
+            f"topics of {', '.join(trained)}: learnt from all documents together, with their words; to take these ones' part out, train anew "
+            "(`topics train --force`, `topics retrain --full`)"
+        )
+    return [
+        *said,
+        "files written by `infer`, `show --theta` and the like, copies and backups of your own, other models",
+    ]

@@ -1,0 +1,71 @@
+"""Words that only forgotten documents had: they are text of theirs, in the vocabulary and in the list of words left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from topicstream.corpus.format import drop_rows, from_gaps
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import StoreError
+from topicstream.tokens.vocabulary import ROWS, Vocabulary
+
+
+def own_words(base: Corpus, places: np.ndarray, gone: np.ndarray, df: np.ndarray) -> np.ndarray:
+    """bool[W]: words of the documents at ``places`` that no other document has any more.
+
+    places, gone: int64[n, 4] (document number, part, block, row) of those to forget, and of all that are gone; df: int64[W]
+    training documents left with each word, or a few more (of those withdrawn while a word was left out of the vocabulary).
+    Reads the blocks of ``places``, and all blocks where one of their words is as rare as they are few.
+    """
+    kept = {k: v for k, v in base.manifest["files"].items() if k != "removed"}
+    whole = Corpus(base.path, base.manifest | {"files": kept})  # with the cells of those replaced or withdrawn before
+    own = np.zeros(base.n_words, np.bool_)
+    for part, block in sorted({(int(p), int(b)) for p, b in places[:, 1:3]}):
+        everyone = np.arange(base.part(bool(part))["blocks"][block]["docs"])
+        own |= _words_of(whole, part, block, np.delete(everyone, _rows(places, part, block)))
+    own &= df <= len(places)
+    for part in (1, 0):
+        for block in range(len(base.part(bool(part))["blocks"])):
+            if not own.any():
+                return own
+            own &= ~_words_of(whole, part, block, _rows(gone, part, block))
+    return own
+
+
+def _rows(places: np.ndarray, part: int, block: int) -> np.ndarray:
+    return np.sort(places[(places[:, 1] == part) & (places[:, 2] == block), 3])
+
+
+def _words_of(corpus: Corpus, part: int, block: int, gone: np.ndarray) -> np.ndarray:
+    """bool[W]: words of a block's documents but those in the rows ``gone`` (int64, ascending)."""
+    raw = corpus.decode(block, bool(part))
+    left = drop_rows(raw.gaps, raw.counts, raw.lengths, gone) if len(gone) else len(raw.gaps)
+    marker = np.zeros(corpus.n_words, np.uint8)
+    if from_gaps(raw.gaps, raw.lengths, 0, len(raw.lengths), 0, np.empty(left, np.int32), marker) != left:
+        raise StoreError(f"{corpus.path}: block {block}: a word id past the vocabulary; ingest again")
+    raw.close()
+    return marker.astype(np.bool_)
+
+
+def blanked(vocabulary: Vocabulary, words: np.ndarray) -> Vocabulary:
+    """The vocabulary with something without meaning in the place of some words; ids stay.  words: bool[W]."""
+    numbers = np.flatnonzero(words)
+    if not len(numbers):
+        return vocabulary
+    texts = pa.array([f"(no word {n})" for n in numbers.tolist()], pa.large_string())
+    changed = pc.replace_with_mask(vocabulary.words, pa.array(words), texts)
+    return Vocabulary(changed, np.where(words, 0, vocabulary.counts), np.where(words, 0, vocabulary.df))
+
+
+def more_than(pruned: Path, documents: int) -> Iterator[pa.Table]:
+    """The words left out of the vocabulary that more training documents had than are forgotten: none that only they had."""
+    with pq.ParquetFile(pruned) as file:
+        for batch in file.iter_batches(ROWS):
+            table = pa.Table.from_batches([batch])
+            yield table.filter(pc.greater(table["df"], documents))

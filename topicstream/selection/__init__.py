@@ -1,0 +1,1 @@
+"""Which number of topics, which engine: several trainings, one judge."""

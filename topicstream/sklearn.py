@@ -1,0 +1,331 @@
+"""``topicstream.sklearn.TopicModel``: a scikit-learn transformer, beside ``LatentDirichletAllocation``.
+
+Needs scikit-learn (``pip install 'topicstream[sklearn]'``), which nothing else of the package imports.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.corpus.reader import Corpus
+from topicstream.engines import find
+from topicstream.errors import TopicsError
+from topicstream.evaluation.completion import score_model
+from topicstream.inference.documents import cut, known
+from topicstream.inference.infer import make
+from topicstream.inference.method import Rows
+from topicstream.ingestion.memory import InMemory
+from topicstream.ingestion.pipeline import ingest
+from topicstream.machine import default_threads
+from topicstream.model import topic_model as core
+from topicstream.parallel.order import in_order
+from topicstream.training.loop import train
+
+try:
+    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.metaestimators import available_if
+    from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+except ImportError as e:
+    raise ImportError(
+        f"topicstream.sklearn needs scikit-learn 1.6 or later: pip install 'topicstream[sklearn]' ({e})"
+    ) from e
+
+STOCHASTIC = ("ovb", "svi")
+CHUNK_VALUES = 1 << 22
+"""Cells times topics whose responsibilities are held at a time."""
+
+
+def _stochastic(estimator: TopicModel) -> bool:
+    if estimator.algorithm not in STOCHASTIC:
+        raise AttributeError(f"partial_fit needs algorithm='ovb' or 'svi', not {estimator.algorithm!r}")
+    return True
+
+
+@contextmanager
+def _as_value_errors() -> Iterator[None]:
+    try:
+        yield
+    except TopicsError as e:
+        raise ValueError(str(e)) from e
+
+
+class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Topics of a document-word matrix, learnt by any engine of topicstream, streamed from disk.
+
+    Parameters
+    ----------
+    n_components : int, number of topics K
+    algorithm : str, an engine (``topics engines`` lists them) or ``auto``
+    doc_topic_prior, topic_word_prior : float or None, alpha per topic and beta per word; None: the engine's own, or learnt
+    max_iter, tol : passes at most, and the change of running perplexity that ends them; None: the engine's
+    method : str, how ``transform`` finds topics: ``bp``, ``vb`` or ``gibbs``
+    total_samples : documents in all, for ``partial_fit``
+    options : dict of the engine's own options
+    mem_limit : str or int, memory of the process while training, like ``"2G"``
+    n_jobs : threads, None: all processors; the result does not depend on it
+    random_state : int, RandomState or None; None is 0: the same data give the same topics
+    verbose : 0 says nothing, 1 tells of every pass on stderr
+
+    Attributes
+    ----------
+    components_ : float32[K, n_features], counts with the prior, as in ``LatentDirichletAllocation``; rows divided by
+        their sums are p(word | topic)
+    doc_topic_prior_ : float64[K];  topic_word_prior_ : float
+    n_iter_ : passes made;  bound_ : perplexity of the training documents after the last one (nan after partial_fit)
+    vocabulary_ : the words, after ``fit`` on a store
+
+    ``X`` is an array or sparse matrix [documents, words] of counts or non-negative weights, or the path of a store (or an
+    open ``Corpus``), which may be bigger than memory.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        algorithm: str = "auto",
+        doc_topic_prior: float | None = None,
+        topic_word_prior: float | None = None,
+        max_iter: int | None = None,
+        tol: float | None = None,
+        method: str = "bp",
+        total_samples: float = 1e6,
+        options: dict[str, Any] | None = None,
+        mem_limit: str | int | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.algorithm = algorithm
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.max_iter = max_iter
+        self.tol = tol
+        self.method = method
+        self.total_samples = total_samples
+        self.options = options
+        self.mem_limit = mem_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    _model: core.TopicModel | None = None
+
+    # -- what scikit-learn asks ------------------------------------------------------------------------------------------
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in super().__getstate__().items() if k != "_model"}
+
+    def _checked(self, X: Any, whom: str, *, reset: bool) -> Any:
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+        check_non_negative(X, whom)
+        return X
+
+    @property
+    def _seed(self) -> int:
+        if self.random_state is None or isinstance(self.random_state, (int, np.integer)):
+            return int(self.random_state or 0)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    @property
+    def _threads(self) -> int:
+        return int(self.n_jobs) if self.n_jobs is not None and self.n_jobs > 0 else default_threads()
+
+    # -- learning --------------------------------------------------------------------------------------------------------
+    def fit(self, X: Any, y: Any = None) -> TopicModel:
+        """Learn the topics of X; y is ignored."""
+        with tempfile.TemporaryDirectory(prefix="topics-sklearn-") as folder, _as_value_errors():
+            if isinstance(X, (str, os.PathLike, Corpus)):
+                corpus = X if isinstance(X, Corpus) else Corpus.open(Path(X))
+                trained = self._train(corpus, Path(folder))
+                words = trained.words
+                self.vocabulary_ = np.array(words.to_pylist(), object)
+                self.n_features_in_ = len(words)
+                if hasattr(self, "feature_names_in_"):
+                    del self.feature_names_in_
+                self.components_ = self._with_prior(trained.phi)
+                self._model = trained
+                return self
+            X = self._checked(X, "TopicModel.fit", reset=True)
+            if hasattr(self, "vocabulary_"):
+                del self.vocabulary_
+            trained = self._train(_store(X, Path(folder) / "corpus.zarr", self.mem_limit), Path(folder))
+            columns = np.array(trained.words.to_pylist(), np.int64)
+            phi = np.zeros((X.shape[1], trained.n_topics), np.float32)  # words without a count are no words of a store
+            phi[columns] = trained.phi
+            self.components_ = self._with_prior(phi)
+            self._model = self._as_model()
+        return self
+
+    def _train(self, corpus: Corpus, folder: Path) -> core.TopicModel:
+        options = dict(self.options or {})
+        for name, value in (("alpha", self.doc_topic_prior), ("beta", self.topic_word_prior)):
+            if value is not None:
+                options[name] = value
+        done = train(
+            corpus.path,
+            folder / "model",
+            algo=self.algorithm,
+            topics=self.n_components,
+            seed=self._seed,
+            passes=self.max_iter,
+            tol=self.tol,
+            threads=self._threads,
+            mem_limit=self.mem_limit,
+            options=options,
+            progress=bool(self.verbose),
+        )
+        trained = core.TopicModel.open(folder / "model")
+        trained.path = None  # its folder goes away
+        self.doc_topic_prior_, self.topic_word_prior_ = trained.alpha, trained.beta
+        self.n_iter_ = done.passes
+        self.bound_ = float(done.last.get("running_perplexity") or np.nan)
+        return trained
+
+    def _with_prior(self, phi: Any) -> np.ndarray:
+        return np.ascontiguousarray(phi.T + np.float32(self.topic_word_prior_))
+
+    def _as_model(self) -> core.TopicModel:
+        """The topics as the rest of the package takes them; made again from the arrays after unpickling."""
+        beta = np.float32(self.topic_word_prior_)
+        phi = np.maximum(self.components_ - beta, 0).T
+        words = getattr(self, "vocabulary_", None)
+        words = [str(i) for i in range(len(phi))] if words is None else words.tolist()
+        return core.TopicModel.from_arrays(phi, words, self.doc_topic_prior_, self.topic_word_prior_)
+
+    @available_if(_stochastic)
+    def partial_fit(self, X: Any, y: Any = None) -> TopicModel:
+        """One stochastic step on a batch of documents (Hoffman, Blei & Bach 2010); ``ovb`` and ``svi`` only."""
+        first = not hasattr(self, "components_")
+        X = self._checked(X, "TopicModel.partial_fit", reset=first)
+        with _as_value_errors():
+            self._step(_csr(X), first)
+        return self
+
+    def _step(self, X: Any, first: bool) -> None:
+        from scipy.special import digamma
+
+        engine = find(self.algorithm)
+        fields: Any = engine.Options.__dataclass_fields__
+        given = dict(self.options or {})
+        if wrong := sorted(set(given) - set(fields)):
+            raise TopicsError(f"{self.algorithm} has no option {wrong[0]!r}; it has {', '.join(fields)}")
+        kappa, tau = (given.get(name, fields[name].default) for name in ("kappa", "tau"))
+        topics, words = self.n_components, X.shape[1]
+        if first:
+            alpha = self.doc_topic_prior if self.doc_topic_prior is not None else engine.default_alpha_sum / topics  # type: ignore[attr-defined]
+            beta = self.topic_word_prior if self.topic_word_prior is not None else engine.default_beta  # type: ignore[attr-defined]
+            self.doc_topic_prior_, self.topic_word_prior_ = np.full(topics, float(alpha)), float(beta)
+            rng = np.random.default_rng(self._seed)
+            self.components_ = rng.gamma(100.0, 0.01, (topics, words)).astype(np.float32) + np.float32(beta)
+            self.n_iter_, self.bound_ = 0, np.nan
+        if topics != len(self.components_):
+            raise ValueError(f"n_components is {topics}, and {len(self.components_)} topics have been learnt")
+        model = self._as_model()
+        sparse = given.get("sparsity", fields["sparsity"].default) if "sparsity" in fields else None
+        local = make("vb", Rows(model), **({"sparse": int(sparse)} if sparse else {}))
+        logs = digamma(self.components_.astype(np.float64))
+        logs -= digamma(self.components_.sum(axis=1, dtype=np.float64))[:, None]
+        counts = np.zeros((words, topics), np.float64)
+        step = max(1, CHUNK_VALUES // topics)
+        for documents in _documents(X):
+            theta = local.shares(documents).astype(np.float64)
+            alpha_sum = self.doc_topic_prior_.sum()
+            owner = np.repeat(np.arange(len(documents)), np.diff(documents.indptr))
+            lengths = np.bincount(owner, documents.counts, len(documents))
+            log_theta = digamma(np.maximum(theta * (lengths + alpha_sum)[:, None], 1e-300))
+            for at in range(0, len(owner), step):
+                cells = slice(at, at + step)
+                p = log_theta[owner[cells]] + logs[:, documents.words[cells]].T
+                p = np.exp(p - p.max(axis=1, keepdims=True))
+                if sparse and sparse < topics:
+                    p[p < np.partition(p, topics - int(sparse), axis=1)[:, [topics - int(sparse)]]] = 0.0
+                p *= (documents.counts[cells] / p.sum(axis=1))[:, None]
+                np.add.at(counts, documents.words[cells], p)
+        rho = (tau + self.n_iter_) ** -kappa
+        kept = (1 - rho) * (self.components_ - self.topic_word_prior_)
+        new = kept + rho * (self.total_samples / X.shape[0]) * counts.T
+        self.components_ = (np.maximum(new, 0.0) + self.topic_word_prior_).astype(np.float32)
+        self.n_iter_ += 1
+        self._model = self._as_model()
+
+    # -- answering -------------------------------------------------------------------------------------------------------
+    def _fitted(self) -> core.TopicModel:
+        check_is_fitted(self, "components_")
+        if self._model is None:
+            self._model = self._as_model()
+        return self._model
+
+    def transform(self, X: Any) -> np.ndarray:
+        """p(topic | document), [documents, K], rows sum to 1; a document without a word gets the prior's mean."""
+        model = self._fitted()
+        with _as_value_errors():
+            if isinstance(X, (str, os.PathLike, Corpus)):
+                return model.transform(X if isinstance(X, Corpus) else Corpus.open(Path(X)), method=self.method)
+            X = self._checked(X, "TopicModel.transform", reset=False)
+            method = make(self.method, Rows(model))
+            parts = list(in_order(method.shares, method.gather(_documents(_csr(X))), self._threads))
+        return np.concatenate(parts).astype(X.dtype, copy=False)
+
+    def perplexity(self, X: Any) -> float:
+        """Perplexity of documents: theta from 80 % of a document's words, the rest scored (as ``topics eval``)."""
+        return float(np.exp(-self.score(X)))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Log-likelihood per token of the words left out of each document (``perplexity``), in nats: more is better."""
+        model = self._fitted()
+        with tempfile.TemporaryDirectory(prefix="topics-sklearn-") as folder, _as_value_errors():
+            if isinstance(X, (str, os.PathLike, Corpus)):
+                corpus = X if isinstance(X, Corpus) else Corpus.open(Path(X))
+            else:
+                X = self._checked(X, "TopicModel.score", reset=False)
+                corpus = _store(X, Path(folder) / "corpus.zarr", self.mem_limit)
+                model = core.TopicModel.from_arrays(
+                    model.phi, [str(i) for i in range(model.n_words)], model.alpha, model.beta
+                )
+            return -score_model(model, corpus, split=0.8, threads=self._threads, parts=("train",)).nats_per_token
+
+
+def _csr(X: Any) -> Any:
+    from scipy.sparse import csr_array
+
+    return X if hasattr(X, "indptr") else csr_array(X)
+
+
+def _store(X: Any, path: Path, mem_limit: Any) -> Corpus:
+    """The matrix as a store; its words are the numbers of its columns."""
+    values = X.data if hasattr(X, "indptr") else X
+    weighted = bool((values != np.floor(values)).any())
+    limits = {} if mem_limit is None else {"mem_limit": mem_limit}
+    ingest(InMemory(X), path, heldout=0, min_df=1, max_df=1.0, weighted=weighted, **limits)
+    return Corpus.open(path)
+
+
+def _documents(X: Any) -> Iterator[Any]:
+    """The rows of a CSR matrix as inference takes them, in blocks."""
+    index = np.arange(X.shape[1], dtype=np.int64)
+    indptr = np.asarray(X.indptr, np.int64)
+    for first, last in cut(indptr):
+        at, end = indptr[first], indptr[last]
+        ids = pa.nulls(last - first, pa.large_string())
+        words, counts = X.indices[at:end].astype(np.int32), X.data[at:end].astype(np.float32)
+        yield known(ids, indptr[first : last + 1] - at, words, counts, index)

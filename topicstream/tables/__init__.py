@@ -1,0 +1,8 @@
+"""The big tables of a run: rows of any axis out, deltas in, with the same bits in RAM and on disk.
+
+spec.py      what an engine asks of a table, and the types that rows and deltas have
+table.py     the interface that the pass loop sees
+dense.py     rows of floating-point numbers        packed.py    sparse rows of whole counts
+rounds.py    where the deltas of a round wait, in block order
+files.py     reading and writing whole arrays at an offset
+"""

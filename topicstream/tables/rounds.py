@@ -1,0 +1,243 @@
+"""The deltas of a round, in RAM or in a scratch file: each adds itself, in block order, to a range of rows.
+
+A visit writes its delta into the slot it was given (dense rows) or hands over an object of its own (sparse changes).
+Blocks may finish in any order; what is added, and in which order, depends on their numbers alone.
+"""
+
+from __future__ import annotations
+
+import abc
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topicstream import owned
+from topicstream.kernels.scatter import scatter_rows, scatter_sparse
+from topicstream.tables.files import read_all, write_all
+from topicstream.tables.spec import Scratch, SparseDelta
+
+SPILL_WINDOW = 8 << 20  # deltas read back from the scratch file at once
+
+
+class Round(abc.ABC):
+    """The deltas of one table: of block 0, 1, ... of the round, each with its ids (int32[U], ascending)."""
+
+    def __init__(self, blocks: int) -> None:
+        self._ids: list[np.ndarray | None] = [None] * blocks
+        self.window = blocks  # deltas held at once
+
+    def begin(self, target: Any) -> None:  # noqa: B027  of interest only to deltas that enter before the round ends
+        """A round begins whose deltas enter ``target``."""
+
+    def fail(self) -> None:  # noqa: B027
+        """A visit has failed: nobody shall wait for the round's end."""
+
+    def slot(self, i: int, ids: np.ndarray, scratch: Scratch) -> np.ndarray | None:
+        """What the visit of block ``i`` writes its delta to, uninitialised; None: it makes an object of its own."""
+        return None
+
+    @abc.abstractmethod
+    def put(self, i: int, ids: np.ndarray, delta: Any) -> None:
+        """Block ``i`` has made its delta.  Called from several threads, each block once."""
+
+    def ids(self) -> list[np.ndarray]:
+        """The ids of every block that has put its delta, in block order."""
+        return [ids for ids in self._ids if ids is not None]
+
+    @abc.abstractmethod
+    def add_to(
+        self,
+        rows: np.ndarray,
+        first: int,
+        lo: np.ndarray,
+        hi: np.ndarray,
+        factor: float,
+        mass: np.ndarray,
+        change: np.ndarray,
+        worst: np.ndarray,
+        scratch: Scratch,
+    ) -> None:
+        """Add ``factor`` times the deltas to ``rows`` of a dense table, whose first is row ``first``: of block r its local
+        rows lo[r]..hi[r]-1.  mass: what each row is held to (length 0: nothing); change float64[P] receives the change of
+        the column sums, worst what had to be corrected."""
+
+    def clear(self) -> None:
+        """Forget the round."""
+        self._ids = [None] * len(self._ids)
+
+    def close(self) -> None:
+        """Give back the scratch file."""
+        self.clear()
+
+
+class DenseRound(Round):
+    """float32[U, P] a block: a slot each in one arena, or spilled to a scratch file when that is too much."""
+
+    def __init__(self, blocks: int, most_rows: int, width: int, spill: Path | None) -> None:
+        super().__init__(blocks)
+        self._shape = (blocks, most_rows, width)
+        self._held = np.zeros((blocks, most_rows), np.int32)
+        self._fd = -1
+        self.arena: np.ndarray | None = None
+        if spill is None:
+            raw = np.empty(blocks * most_rows * width * 4 + 64, np.uint8)  # untouched pages cost nothing
+            skip = -raw.ctypes.data % 64
+            self.arena = raw[skip : skip + blocks * most_rows * width * 4].view(np.float32).reshape(self._shape)
+        else:
+            self._fd = _scratch_file(spill)
+
+    def slot(self, i: int, ids: np.ndarray, scratch: Scratch) -> np.ndarray:
+        n = len(ids)
+        self._held[i, :n] = ids
+        if self.arena is not None:
+            return self.arena[i, :n]
+        return scratch.array("spilled delta", (n, self._shape[2]), np.float32)
+
+    def put(self, i: int, ids: np.ndarray, delta: np.ndarray) -> None:
+        if self.arena is None:
+            write_all(self._fd, delta, i * self._shape[1] * self._shape[2] * 4)
+        self._ids[i] = self._held[i, : len(ids)]
+
+    def add_to(
+        self,
+        rows: np.ndarray,
+        first: int,
+        lo: np.ndarray,
+        hi: np.ndarray,
+        factor: float,
+        mass: np.ndarray,
+        change: np.ndarray,
+        worst: np.ndarray,
+        scratch: Scratch,
+    ) -> None:
+        every = self.ids()
+        step, end = self._rows_at_once(len(rows)), lo.copy()
+        for at in range(0, len(rows), step):
+            begin, stop = end, hi.copy()
+            if at + step < len(rows):
+                for r, ids in enumerate(every):
+                    stop[r] = begin[r] + np.searchsorted(ids[begin[r] : hi[r]], first + at + step)
+            arena, ids_of, low, high = self._window(begin.copy(), stop.copy(), scratch)
+            part = slice(at, at + step)
+            n = len(every)
+            scatter_rows(
+                rows[part], first + at, arena[:n], ids_of[:n], low, high, factor, mass[part], change, worst
+            )  # fmt: skip
+            end = stop
+
+    def _window(
+        self, lo: np.ndarray, hi: np.ndarray, scratch: Scratch
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """(arena, ids, lo, hi) holding rows lo[r]..hi[r]-1 of every slot."""
+        if self.arena is not None:
+            return self.arena, self._held, lo, hi
+        slots, width = len(lo), self._shape[2]
+        most = max(int((hi - lo).max()), 1)
+        part = scratch.array("delta window", (slots, most, width), np.float32)
+        ids = np.zeros((slots, most), np.int32)
+        for r in range(slots):
+            n = int(hi[r] - lo[r])
+            if n:
+                read_all(self._fd, part[r, :n], (r * self._shape[1] + int(lo[r])) * width * 4, "a spilled delta")
+                ids[r, :n] = self._held[r, lo[r] : hi[r]]
+        return part, ids, np.zeros(slots, np.int64), hi - lo
+
+    def _rows_at_once(self, rows: int) -> int:
+        """Rows of a table that are added to at once: all of a range, or as many as a window of the spilled deltas holds."""
+        slots, _, width = self._shape
+        return rows if self.arena is not None else max(1, SPILL_WINDOW // (slots * width * 4))
+
+    def close(self) -> None:
+        super().close()
+        self.arena = None
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class SparseRound(Round):
+    """A ``SparseDelta`` a block.  In RAM the arrays stay the engine's own (``out.keep``), untouched until the round has
+    ended; with ``spill`` topics and values wait in a scratch file."""
+
+    def __init__(self, blocks: int, spill: Path | None) -> None:
+        super().__init__(blocks)
+        self._deltas: list[SparseDelta | None] = [None] * blocks
+        self._pointers = [Scratch() for _ in range(blocks)]
+        self._fd = _scratch_file(spill) if spill is not None else -1
+        self._end = 0
+        self._lock = threading.Lock()
+
+    def put(self, i: int, ids: np.ndarray, delta: SparseDelta) -> None:
+        if self._fd >= 0:
+            ptr = self._pointers[i].array("ptr", len(delta.ptr), np.int64)
+            ptr[:] = delta.ptr
+            delta = SparseDelta(ptr, self._write(delta.topic), self._write(delta.value))  # type: ignore[arg-type]
+        self._deltas[i], self._ids[i] = delta, ids
+
+    def deltas(self) -> list[tuple[np.ndarray, SparseDelta]]:
+        """(ids, delta) in block order; topics and values are read when they are sliced."""
+        return [(ids, d) for ids, d in zip(self._ids, self._deltas) if ids is not None and d is not None]
+
+    def add_to(
+        self,
+        rows: np.ndarray,
+        first: int,
+        lo: np.ndarray,
+        hi: np.ndarray,
+        factor: float,
+        mass: np.ndarray,
+        change: np.ndarray,
+        worst: np.ndarray,
+        scratch: Scratch,
+    ) -> None:
+        # rows are held to their mass by ``settle``, at the end of the pass
+        for (ids, d), a, b in zip(self.deltas(), lo.tolist(), hi.tolist()):
+            if b > a:  # slices: of arrays in RAM a view, of spilled ones what is read
+                begin, end = int(d.ptr[a]), int(d.ptr[b])
+                ptr = d.ptr[a : b + 1] - begin
+                scatter_sparse(
+                    rows, first, ptr, d.topic[begin:end], d.value[begin:end], ids[a:b], 0, b - a, change, factor
+                )  # fmt: skip
+
+    def _write(self, array: np.ndarray) -> OnDisk:
+        with self._lock:
+            offset = self._end
+            self._end += -(-array.nbytes // 64) * 64
+        write_all(self._fd, np.ascontiguousarray(array), offset)
+        return OnDisk(self._fd, offset, len(array), array.dtype)
+
+    def clear(self) -> None:
+        super().clear()
+        self._deltas = [None] * len(self._deltas)
+        self._end = 0
+
+    def close(self) -> None:
+        super().close()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OnDisk:
+    """A one-dimensional array in the scratch file; a slice of it is read when it is asked for."""
+
+    def __init__(self, fd: int, offset: int, length: int, dtype: np.dtype) -> None:
+        self._fd, self._offset, self._length, self.dtype = fd, offset, length, dtype
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        start, stop, _ = part.indices(self._length)
+        out = np.empty(max(stop - start, 0), self.dtype)
+        read_all(self._fd, out, self._offset + start * self.dtype.itemsize, "a spilled delta")
+        return out
+
+
+def _scratch_file(path: Path) -> int:
+    fd = owned.create_fd(path, 0o600)
+    owned.remove_file(path)
+    return fd

@@ -1,0 +1,159 @@
+"""What an engine asks of its tables, and the types in which rows reach a visit and deltas come back.
+
+A table has one row for each id of an axis (words, authors, labels, documents) or a fixed number of rows.  During a round
+(a fixed number of consecutive blocks of a pass) it does not change; at its end the deltas enter in block order:
+
+    ADD      table += delta                       (the change since this block was last seen)
+    REPLACE  next += delta; table, next = next, 0  at the end of the pass (the block's whole contribution)
+    BLEND    table = (1 - rho) table + rho * scale * sum of the round's deltas
+
+The rule belongs to the table, so an engine may have one table of each kind.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+LANES = 16
+WORDS, DOCUMENTS = "words", "documents"
+
+
+def padded(columns: int) -> int:
+    """Columns of a dense row that holds so many numbers: the next multiple of 16 (a cache line, an AVX-512 register)."""
+    return -(-columns // LANES) * LANES
+
+
+class Rule(enum.Enum):
+    """How deltas enter a table (see the module's head)."""
+
+    ADD = "add"
+    REPLACE = "replace"
+    BLEND = "blend"
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table of an engine.
+
+    rows      the axis whose ids number the rows, or a fixed number of rows
+    reads     the axis whose ids of a block are gathered for a visit, where that is another one (``links``: the rows of the
+              documents that a block's documents link to); ids of both number the same rows
+    columns   numbers in a row; None: the number of topics
+    dtype     of the stored rows (``float32``, ``float64``, ``int32``)
+    layout    ``dense``: [rows, padded(columns)], a visit sees ``Rows``; ``packed``: sparse integer rows, ``PackedRows``
+    delta     ``dense``: a visit fills float32[U, padded(columns)]; ``sparse``: it gives a ``SparseDelta``
+    rule      how deltas enter
+    mass      ``row``: a row sums to what the corpus has of it (a word's tokens) and is held to it exactly, in float64, the
+              correction logged; ``total``: all rows together sum to the tokens, which is checked; ``part``: some documents may
+              be left out, so all rows together sum to the tokens at most, and what rounding left below zero is zero; ``none``
+    samples   states of the table that the engine may have summed up, at most
+    """
+
+    rows: str | int = WORDS
+    reads: str | None = None
+    columns: int | None = None
+    dtype: str = "float32"
+    layout: str = "dense"
+    delta: str = "dense"
+    rule: Rule = Rule.ADD
+    mass: str = "none"
+    samples: int = 0
+
+    @property
+    def axis(self) -> str | None:
+        """Axis of the ids that deltas are written to; None: a fixed number of rows, all of which every block sees."""
+        return self.rows if isinstance(self.rows, str) else None
+
+    @property
+    def gathered(self) -> str | None:
+        """Axis of the ids whose rows a visit sees."""
+        return self.reads or self.axis
+
+    def n_rows(self, sizes: Mapping[str, int]) -> int:
+        """Rows of the table, sizes: ids of each axis."""
+        return sizes[self.rows] if isinstance(self.rows, str) else int(self.rows)
+
+    def n_columns(self, topics: int) -> int:
+        """Numbers in a row."""
+        return topics if self.columns is None else self.columns
+
+
+class Rows(NamedTuple):
+    """Rows of a dense table: local row u is ``scale * base[index[u]]``.
+
+    base: [R, padded(columns)] C-contiguous, read-only; index: int64[U].  In RAM base is the whole table, on disk a gathered
+    copy with index 0..U-1: the same types, so the same compiled code.  scale is 1.0 but for BLEND tables.
+
+    Where the table has constants beside it (seed words), ``index`` leads to rows with them, ``bare`` to the counts alone.
+    """
+
+    base: np.ndarray
+    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which nobody calls
+    scale: float = 1.0
+    bare: np.ndarray | None = None
+
+    @property
+    def counts(self) -> np.ndarray:
+        """int64[U], the index that leads to counts without constants."""
+        return self.index if self.bare is None else self.bare
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """Rows of a packed table, which the engine has copied to where it works on them: they are held nowhere else.
+
+    length    int32[U], read-only: entries of local row u, each ``count << bits | topic``, descending in count
+    largest   no count in the table is larger
+    copy      copy(first, stop, start int64[stop - first], arena uint32|uint64[...]): rows first..stop-1 to where ``start``
+              says; the arena's entries must hold ``largest``
+    """
+
+    length: np.ndarray
+    bits: int
+    largest: int
+    copy: Callable[[int, int, np.ndarray, np.ndarray], None]
+
+
+@dataclass
+class SparseDelta:
+    """Changes grouped by local row: row u changes table[u, topic[j]] by value[j] for j in ptr[u]..ptr[u+1]-1.
+
+    ptr: int64[U+1]; topic: uint16 or int32[capacity]; value: float32 (int32 for integer tables)[capacity].  A topic may
+    stand more than once in a row.  The engine sets all three (from ``out.scratch`` or its own new arrays); they must
+    stay untouched until the round has ended, so use ``out.keep``.
+    """
+
+    ptr: np.ndarray
+    topic: np.ndarray
+    value: np.ndarray
+
+
+class Scratch:
+    """Named arrays that grow and are reused: nothing of row size is allocated a block."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def array(self, name: str, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
+        """An uninitialised C-contiguous array, aligned to 64 bytes, valid until asked for under this name again."""
+        dims = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        dtype = np.dtype(dtype)
+        need = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
+        raw = self._arrays.get(name)
+        if raw is None or raw.nbytes < need + 64:
+            raw = None
+            self._arrays.pop(name, None)  # given back before the larger one is taken
+            raw = np.empty(need + 64, np.uint8)
+            self._arrays[name] = raw
+        skip = -raw.ctypes.data % 64
+        return raw[skip : skip + need].view(dtype).reshape(dims)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(a.nbytes for a in self._arrays.values())

@@ -1,0 +1,99 @@
+"""What a training is told: the one list that makes ``topicstream.train``'s keywords, the options of ``topics train`` and the
+settings in the run's record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any
+
+from topicstream.model.weighting import KINDS
+from topicstream.options import option, seconds
+from topicstream.progress import Told
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """All settings of a training."""
+
+    corpus: str | Path = option("corpus.zarr", "corpus store", env="TOPICS_CORPUS", show=True)
+    model: str | Path = option("model", "folder of the model", env="TOPICS_MODEL", show=True)
+    _: KW_ONLY
+    algo: str = option(
+        "auto",
+        "engine (auto: chosen by corpus, -K and --mem-limit); `topics engines` lists them",
+        metavar="NAME",
+        show=True,
+    )
+    topics: int | None = option(
+        None, "number of topics [default: 100; llda: one a label]", flags=("-K", "--topics"), min=1, recorded=True
+    )
+    passes: int | None = option(None, "passes at most [default: the engine's]", min=1)
+    tol: float | None = option(
+        None,
+        "stop when running perplexity changes by less, twice running; 0: never [default: the engine's]",
+        min=0,
+    )
+    max_time: float | str | None = option(
+        None, "stop after the pass in which this time is over (90s, 30m, 2h)", metavar="TIME", parse=seconds
+    )
+    eval_every: int = option(0, "held-out perplexity every N passes; 0: never", metavar="N", min=0, show=True)
+    seed: int = option(0, "seed of every random choice", min=0, show=True, recorded=True)
+    start: str | None = option(
+        None,
+        "random, documents, kmeans, best, anchors or warm [default: the engine's first; best for few topics of a big corpus]",
+        recorded=True,
+    )
+    warm: str | Path | None = option(None, "model to start from (with --start warm)", path="exists", recorded=True)
+    seed_words: str | Path | Mapping[str, Any] | Sequence[Any] | None = option(
+        None,
+        'TOML file of topics that are told some of their words ([name], words = ["one", "two"], strength = TOKENS): topics '
+        "0, 1, ... of that name; in the library also a mapping of what it would hold",
+        path="file",
+        metavar="FILE",
+        recorded=True,
+        was=None,
+    )
+    weighting: str = option(
+        "none",
+        "weights in the place of counts: tf (every document weighs alike) or tfidf; the model keeps it, eval judges on counts",
+        choices=KINDS,
+        show=True,
+        recorded=True,
+        was="none",
+    )
+    threads: int | None = option(None, "threads [default: the processors]; never changes the result", min=1)
+    mem_limit: str | int | None = option(
+        None, "memory of the whole process, as 2G or 512M [default: 70 % of what there is]", metavar="SIZE"
+    )
+    tables: str = option("auto", "where the big tables live", choices=("auto", "memory", "disk"), show=True)
+    block_cells: int | None = option(None, "cells of a block [default: by corpus and engine]", min=1)
+    round_blocks: int | None = option(None, "blocks that see the same tables [default: the engine's]", min=1)
+    checkpoint_minutes: float = option(10.0, "also inside a pass, when it takes longer than this", min=0.0, show=True)
+    resume: bool = option(False, "carry on (the same command does so by itself); fail when there is nothing to resume")
+    allow_smaller: bool = option(False, "with --algo auto: take an engine that keeps less where the disk is too small")
+    force: bool = option(False, "start anew, whatever the folder holds")
+    dry_run: bool = option(False, "print memory, disk and expected time (measured for some seconds); change nothing")
+    metrics: str | Path | None = option(
+        None, "write how it went to this file, in Prometheus' text format", path=True, metavar="FILE"
+    )
+    options: Mapping[str, Any] | None = option(
+        None, "the engine's own (alpha and beta per topic and per word, ...): see `topics engines --json`", cli=False
+    )
+    carry: str | Path | None = option(
+        None,
+        "folder of a finished run on the head of this corpus: its tables and block memory are taken over and only the "
+        "blocks behind are started, from `warm` (training/carry.py)",
+        cli=False,
+    )
+    warm_share: float = option(
+        1.0, "of a warm start that is the model's topics; the rest is the mean of the corpus", cli=False
+    )
+    progress: Told = option(None, "what is told while it runs (topicstream/progress.py); False: nothing", cli=False)
+    compiled: Callable[[], None] | None = option(
+        None,
+        "called when kernels had to be compiled and are in the cache now, before the memory plan: the compiler keeps "
+        "60 MB and more that a process which finds them in the cache never takes",
+        cli=False,
+    )
