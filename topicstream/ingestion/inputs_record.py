@@ -16,6 +16,7 @@ from typing import Any
 
 from topicstream import durable
 from topicstream.errors import StoreError
+from topicstream.ingestion.read_options import CUT
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.ingestion.source import printable
 
@@ -49,6 +50,7 @@ def describe(names: list[str], options: IngestOptions) -> dict[str, Any]:
         and f.name not in ("recipe", "read", "side", "tokenizer_given")
     }
     read = {k: v for k, v in dataclasses.asdict(options.read).items() if k not in ("piece_bytes", "room")}
+    read = {k: v for k, v in read.items() if k not in CUT or v}  # absent when the first records were written
     read["vocab"] = read.pop("words")  # as it was called when the first records were written
     settings["read"] = read | {"meta": sorted(dict(read["meta"]).items())}
     settings["tokenizer"] = [options.recipe.hash(), options.recipe.phrase_threshold]

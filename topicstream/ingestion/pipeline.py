@@ -21,6 +21,7 @@ from topicstream.ingestion.inputs import places
 from topicstream.ingestion.journal import Journal, clear
 from topicstream.ingestion.memory import KEY, InMemory, as_inputs, numbered_from
 from topicstream.ingestion.plan import MemoryPlan
+from topicstream.ingestion.read_options import CUT, REMEMBERED
 from topicstream.ingestion.reading import Line, Reading, Stop
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.ingestion.side_join import check as check_side_files
@@ -81,9 +82,8 @@ class _Ingest:
         """An append uses the tokenizer and the threshold of the store, and the fields of its input."""
         if self.base is None:
             return dataclasses.replace(options, append=False, grow_vocab=False) if options.append else options
-        if isinstance(self.names, list):
-            read = options.read.recall(self.base.manifest.get("reading"))
-            options = dataclasses.replace(options, read=read)
+        names = REMEMBERED + CUT if isinstance(self.names, list) else CUT
+        options = dataclasses.replace(options, read=options.read.recall(self.base.manifest.get("reading"), names))
         stored = self.base.manifest["tokenizer"]
         if stored is None:
             return options
@@ -223,6 +223,7 @@ class _Ingest:
         }
         read["meta"] = dict(read["meta"])
         words = read.pop("words")
+        read = {k: v for k, v in read.items() if k not in CUT or v}
         read["vocab"] = None if words is None else str(words)
         return {
             "paths": [self.names.key]

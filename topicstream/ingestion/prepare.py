@@ -115,14 +115,26 @@ def _ask(room: Room, run: TextRun) -> Callable[[int, int], None]:
     return lambda needed, whole: room.ask(needed, f"counting the words of {run.where()}", whole)
 
 
+def long_enough(
+    indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, about: Provenance, least: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Provenance]:
+    """Cells and columns of the documents of ``least`` words or more."""
+    lengths = np.diff(indptr)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    kept = np.bincount(owner, counts, len(lengths)) >= least
+    cells, rows = kept[owner], pa.array(np.flatnonzero(kept))
+    meta = {name: values.take(rows) for name, values in about.meta.items()}
+    about = replace(about, ids=about.ids.take(rows), source=about.source.take(rows), meta=meta)
+    return np.concatenate(([0], np.cumsum(lengths[kept]))), words[cells], counts[cells], about
+
+
 def prepare(task: Task, tokenizer: Tokenizer, line: int) -> Prepared:
     """Parse, tokenise and count one piece.  Documents whose id hashes below ``line`` are left out of the type counts
     for now (they may become held-out documents)."""
     crc, room = raw_crc(task.piece.data), task.options.room
     run, rejects = task.run()
     task = replace(task, piece=replace(task.piece, data=None))  # the raw bytes go
-    high, low = hash_ids(run.about.ids)
-    taken = high >= np.uint64(line) if line < 1 << 64 else np.zeros(len(high), np.bool_)
+    about = run.about
     characters = discarded = unspaced = 0
     types = offsets = None
     weighted = False
@@ -137,6 +149,11 @@ def prepare(task: Task, tokenizer: Tokenizer, line: int) -> Prepared:
         indptr, words, counts = run.indptr, run.words, run.counts
         n_types = len(task.words)
         weighted = counts.dtype.kind == "f"
+    if least := task.options.min_tokens:
+        indptr, words, counts, about = long_enough(indptr, words, counts, about, least)
+        rejects.notes[f"left out, of fewer than {least} words"] += len(run) - len(about.ids)
+    high, low = hash_ids(about.ids)
+    taken = high >= np.uint64(line) if line < 1 << 64 else np.zeros(len(high), np.bool_)
     type_counts, type_df = np.zeros(n_types, np.int64), np.zeros(n_types, np.int64)
     weights = np.ones(len(counts), np.int32) if weighted else counts
     sum_types(indptr, words, weights, taken, 1, type_counts, type_df)
@@ -153,8 +170,8 @@ def prepare(task: Task, tokenizer: Tokenizer, line: int) -> Prepared:
     }
     if types is not None and offsets is not None:
         arrays |= {"types": types, "type_lengths": np.diff(offsets).astype(np.uint32)}
-    table = metadata(run.about)
-    gone_high, gone_low = hash_ids(run.about.deleted if run.about.deleted is not None else table["id"].chunk(0)[:0])
+    table = metadata(about)
+    gone_high, gone_low = hash_ids(about.deleted if about.deleted is not None else table["id"].chunk(0)[:0])
     document_arrays = {"high": high, "low": low, "taken": taken, "gone_high": gone_high, "gone_low": gone_low}
     document_arrays["metadata"] = as_stream(table)
     return Prepared(
@@ -176,7 +193,7 @@ def prepare(task: Task, tokenizer: Tokenizer, line: int) -> Prepared:
         discarded=discarded,
         unspaced=unspaced,
         crc=crc,
-        whole=run.about.whole,
+        whole=about.whole,
     )
 
 

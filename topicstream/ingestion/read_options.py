@@ -13,6 +13,8 @@ from topicstream.options import option
 
 REMEMBERED = ("text_field", "id_field", "delimiter", "header", "list_separator")
 """Of ``ReadOptions``: how the fields of an input are called and parted."""
+CUT = ("split", "min_tokens")
+"""Of ``ReadOptions``: how an ingest makes documents of the records; what is inferred is inferred whole."""
 RAW = "Format of raw input (default: told from name and content)."
 
 
@@ -92,6 +94,14 @@ class ReadOptions:
         old=("vocab",),
     )
     on_error: Literal["fail", "skip"] = option("fail", "At a bad record (default: fail).", choices=("fail", "skip"))
+    split: str | None = option(
+        None,
+        "Cut documents into parts that become documents (id#1, id#2, ...): paragraph (at blank lines), section (at"
+        " headings), or a pattern of what stands between parts; whole documents are held out.",
+        metavar="paragraph|section|REGEX",
+        cli=("ingest",),
+    )
+    min_tokens: int = option(0, "Leave out documents of fewer words.", min=0, metavar="N", cli=("ingest",))
     record_bytes: int = option(64 << 20, "The longest record accepted.", cli=False)
     piece_bytes: int = option(8 << 20, "The size of a piece before parsing.", cli=False)
     room: Room | None = option(None, "", cli=False)
@@ -120,15 +130,15 @@ class ReadOptions:
 
     def remembered(self) -> dict[str, Any]:
         """What a store and its models keep, so that more of the same input is read the same way: plain values."""
-        return {k: v for k, v in self.given().items() if k in REMEMBERED}
+        return {k: v for k, v in self.given().items() if k in REMEMBERED + CUT}
 
-    def recall(self, kept: Any) -> ReadOptions:
+    def recall(self, kept: Any, names: tuple[str, ...] = REMEMBERED) -> ReadOptions:
         """These options with those of ``remembered`` where nothing was given.  kept: of a manifest, checked here."""
         if not isinstance(kept, dict):
             return self
-        given, types = self.given(), {"header": bool}
+        given, types = self.given(), {"header": bool, "min_tokens": int}
         values: dict[str, Any] = {
-            k: v for k, v in kept.items() if k in REMEMBERED and k not in given and isinstance(v, types.get(k, str))
+            k: v for k, v in kept.items() if k in names and k not in given and isinstance(v, types.get(k, str))
         }
         if "id_field" in values:
             values["id_remembered"] = True

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from topicstream.errors import StoreError, UsageError
 from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.parts import DOCUMENT, pattern_of
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.side_files import SideOptions
 from topicstream.machine import parse_bytes
@@ -160,7 +161,8 @@ class IngestOptions:
         elif config.stopwords is not None:
             recipe.setdefault("stopwords_from", "list")
         if not isinstance(config.heldout, Heldout):
-            rest["heldout"] = Heldout.of(config.heldout, config.heldout_by)
+            whole = DOCUMENT if config.split is not None and "=" not in str(config.heldout) else None
+            rest["heldout"] = Heldout.of(config.heldout, config.heldout_by or whole)
         for name in {"vocab", "drop_words"} & set(rest):
             rest[name] = os.fspath(rest[name])
         for name in {"min_df", "max_df"} & set(rest):
@@ -169,6 +171,12 @@ class IngestOptions:
             rest["mem_limit"] = parse_bytes(config.mem_limit)
         if config.grow_vocab and not config.append:
             raise UsageError("--grow-vocab goes with --append: a new store makes its vocabulary anyway")
+        if config.split is not None:
+            pattern_of(config.split)
+            if config.links or config.on_duplicate == "replace":
+                raise UsageError("--split: links and replacements are of whole documents; leave them out")
+        if (config.split is not None or config.min_tokens) and config.key == "row":
+            raise UsageError("--key row: --split and --min-tokens change the number of documents; give --key id")
         if config.drop_top and (config.append or config.vocab is not None):
             raise UsageError(
                 "--drop-top goes with a new store that makes its own vocabulary; the words it leaves out stay out of every append"

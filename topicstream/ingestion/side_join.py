@@ -21,6 +21,7 @@ from topicstream.corpus.id_hash import find_hashes, hash_ids
 from topicstream.errors import InputError
 from topicstream.ingestion.columns import LISTS
 from topicstream.ingestion.decide import piece_metadata
+from topicstream.ingestion.parts import DOCUMENT
 from topicstream.ingestion.prepare import as_stream
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.side_files import Rows, SideFile, SideOptions, whole_numbers
@@ -182,7 +183,7 @@ class Side:
             table = piece_metadata(self._docs.read(i)[0])
             numbers = np.arange(self._starts[i], self._starts[i + 1])
             if self._options.key != "file":
-                yield numbers, table["id"].combine_chunks()
+                yield numbers, table["id" if self._read.split is None else DOCUMENT].combine_chunks()
                 continue
             paths = pc.replace_substring_regex(table["source"].combine_chunks(), r"[:#]\d+$", "")
             yield numbers, paths

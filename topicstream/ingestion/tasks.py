@@ -14,6 +14,7 @@ from topicstream.errors import InputError
 from topicstream.ingestion.columns import LISTS, column
 from topicstream.ingestion.inputs import survey
 from topicstream.ingestion.names import partitions
+from topicstream.ingestion.parts import in_parts
 from topicstream.ingestion.reader import Piece, Reader, ReadOptions, Run
 from topicstream.ingestion.rejects import BadFile, Reject, Rejects
 from topicstream.ingestion.source import Source
@@ -57,6 +58,8 @@ class Task:
             run, rejects = self.reader.parse(self.piece, self.options)
             if self.path_fields:
                 run = with_fields(run, self.path_fields, self.meta)
+            if self.options.split is not None:
+                run = in_parts(run, self.options)
         rejects.records[:0] = self.piece.rejects
         rejects.notes.update(self.piece.notes)
         if len({r.file for r in rejects.records}) == 1:  # what a reader looks at twice it reports behind the rest

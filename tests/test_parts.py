@@ -1,0 +1,141 @@
+"""``--split``: documents cut into parts that become documents; ``--min-tokens``: short ones left out."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import topicstream
+from topicstream import Corpus, ingest
+from topicstream.errors import InputError, UsageError
+from topicstream.ingestion.parts import in_parts
+from topicstream.ingestion.read_options import ReadOptions
+from topicstream.tokens.documents import Provenance, TextRun
+
+WHOLE = {"min_df": 1, "max_df": 1.0, "stopwords": "none", "progress": False}
+
+
+def run_of(texts: list[str]) -> TextRun:
+    raw = [t.encode() for t in texts]
+    about = Provenance(
+        pa.array([f"d{i}" for i in range(len(texts))], pa.large_string()),
+        pa.array(["f"] * len(texts), pa.large_string()),
+        {"date": pa.array([str(i) for i in range(len(texts))], pa.large_string())},
+    )
+    data = np.frombuffer(b"".join(raw), np.uint8)
+    return TextRun(about, data, np.cumsum([0, *map(len, raw)]))
+
+
+@pytest.mark.parametrize("pattern", ["—+", "x|\\n\\n", "(?=[A-Z])", "é?", "."])
+def test_parts_are_what_re_split_leaves(pattern):
+    rng = np.random.default_rng(3)
+    letters = ["a", "B", "é", "x", "—", "\n", " ", "𝄞"]
+    texts = ["".join(rng.choice(letters, rng.integers(0, 30))) for _ in range(200)]
+    run = run_of(texts)
+    parts = in_parts(run, ReadOptions(split=pattern))
+    assert isinstance(parts, TextRun) and (run.text == run_of(texts).text).all()
+    found = [bytes(parts.text[a:b]).decode().strip() for a, b in zip(parts.offsets, parts.offsets[1:])]
+    ids, dates, expected = [], [], []
+    for i, text in enumerate(texts):
+        pieces = [p.strip() for p in re.split(pattern, text) if p.strip()] or [""]
+        expected += pieces
+        ids += [f"d{i}#{n + 1}" for n in range(len(pieces))]
+        dates += [str(i)] * len(pieces)
+    assert [f.strip(" \n") for f in found] == expected
+    assert parts.about.ids.to_pylist() == ids and parts.about.meta["date"].to_pylist() == dates
+    assert parts.about.meta["document"].to_pylist() == [i.split("#")[0] for i in ids]
+
+
+def test_paragraphs_and_sections():
+    def texts(split, text):
+        parts = in_parts(run_of([text]), ReadOptions(split=split))
+        return [bytes(parts.text[a:b]).decode().split() for a, b in zip(parts.offsets, parts.offsets[1:])]
+
+    assert texts("paragraph", "a\nb\r\n \r\n\r\nc\n\n") == [["a", "b"], ["c"]]
+    assert texts("section", "head\n# One\na # b\n== Two ==\nc = d\n\\section{Three} e\n#no") == [
+        ["head"], ["#", "One", "a", "#", "b"], ["==", "Two", "==", "c", "=", "d"], ["\\section{Three}", "e", "#no"]
+    ]  # fmt: skip
+
+
+def long_documents(n: int) -> list[dict]:
+    rng = np.random.default_rng(1)
+    words = np.array([f"word{i}" for i in range(40)])
+    return [
+        {
+            "id": i,
+            "text": "\n\n".join(" ".join(rng.choice(words, rng.integers(1, 12))) for _ in range(rng.integers(1, 6))),
+        }
+        for i in range(n)
+    ]
+
+
+def table(store: Path) -> pa.Table:
+    return pa.Table.from_batches(list(Corpus.open(store).documents()))
+
+
+def test_whole_documents_are_held_out(tmp_path):
+    documents = long_documents(300)
+    raw = tmp_path / "d.jsonl"
+    raw.write_text("".join(json.dumps(d) + "\n" for d in documents))
+    side = tmp_path / "side.tsv"
+    side.write_text("id\tdate\n" + "".join(f"{d['id']}\t{1900 + d['id']}\n" for d in documents))
+    kept = {}
+    for workers in (1, 3):
+        store = tmp_path / f"c{workers}.zarr"
+        ingest(
+            raw,
+            store,
+            split="paragraph",
+            min_tokens=3,
+            heldout="10%",
+            meta_files=f"{side}:id,date",
+            workers=workers,
+            **WHOLE,
+        )
+        kept[workers] = Corpus.open(store).fingerprint
+    assert kept[1] == kept[3]
+    found = table(store)
+    expected = [
+        f"{d['id']}#{n + 1}" for d in documents for n, p in enumerate(d["text"].split("\n\n")) if len(p.split()) >= 3
+    ]
+    assert sorted(found["id"].to_pylist()) == sorted(expected)
+    assert all(str(int(y) - 1900) == w for y, w in zip(found["date"].to_pylist(), found["document"].to_pylist()))
+    parts: dict[str, set] = {}
+    for whole, part in zip(found["document"].to_pylist(), found["part"].to_pylist()):
+        parts.setdefault(whole, set()).add(part)
+    assert all(len(p) == 1 for p in parts.values())
+    assert 0.08 < sum(p == {"heldout"} for p in parts.values()) / len(parts) < 0.15
+
+
+def test_an_append_is_cut_alike(tmp_path):
+    documents = long_documents(60)
+    store = tmp_path / "c.zarr"
+    ingest([{**d, "id": f"a{d['id']}"} for d in documents], store, split="paragraph", min_tokens=2, **WHOLE)
+    before = len(table(store))
+    ingest([{**d, "id": f"b{d['id']}"} for d in documents], store, append=True, progress=False)
+    assert len(table(store)) == 2 * before
+    topicstream.train(store, tmp_path / "model", algo="sparse-bp", topics=3, passes=2, progress=False)
+    whole = topicstream.infer(tmp_path / "model", ["word1 word2\n\nword3"])
+    assert len(whole) == 1  # what is inferred is not cut
+
+
+def test_what_cannot_be_cut(tmp_path):
+    out = tmp_path / "c.zarr"
+    for options, why in [
+        ({"split": "("}, "--split"),
+        ({"split": "x", "links": "l.tsv"}, "of whole documents"),
+        ({"split": "x", "on_duplicate": "replace"}, "of whole documents"),
+        ({"min_tokens": 2, "key": "row"}, "--key row"),
+    ]:
+        with pytest.raises(UsageError, match=re.escape(why)):
+            ingest(["a b"], out, **options)
+    with pytest.raises(InputError, match="cuts text"):
+        ingest(np.eye(3), out, vocabulary=["a", "b", "c"], split="x", progress=False)
+    with pytest.raises(InputError, match="of whole documents"):
+        ingest([{"text": "a b", "links": ["c"]}], out, split="x", meta={"links": "links"}, progress=False)
+    assert not out.exists()
