@@ -37,7 +37,7 @@ from topicstream.errors import DoesNotFit
 from topicstream.machine import format_bytes
 from topicstream.training.loop import default_start
 from topicstream.training.plan import Plan, make_plan, memory_bytes
-from topicstream.training.warmup import warm_up
+from topicstream.training.warmup import COME_BACK, warm_up
 
 HERE = Path(__file__).parent
 ENGINES = ("atbp:10", "atbp:100", "sparse-bp:100", "sparse-bp:500", "sparselda:100", "sparselda:500")
@@ -110,7 +110,15 @@ def plan_for(engine: Engine, target: Target, block: BlockShape, base: int, limit
     """The memory plan as training would make it, with all the disk of the world."""
     whole = memory_bytes(engine, BlockShape(target.docs, target.cells, target.tokens, target.words))
     return make_plan(
-        engine, engine.layout(), block, whole, base=base, limit=limit, threads=THREADS, tables=tables, disk_free=1 << 62
+        engine,
+        engine.layout(),
+        block,
+        whole,
+        base=base + COME_BACK,
+        limit=limit,
+        threads=THREADS,
+        tables=tables,
+        disk_free=1 << 62,
     )
 
 

@@ -54,6 +54,11 @@ def resident_bytes() -> int:
     return _status("VmRSS")
 
 
+def file_bytes() -> int:
+    """Resident pages of files mapped by this process (RssFile): code and constants of libraries."""
+    return _status("RssFile")
+
+
 def peak_bytes() -> int:
     """Highest resident memory of this process so far (VmHWM)."""
     return _status("VmHWM")

@@ -68,6 +68,10 @@ class Round(abc.ABC):
         """Forget the round."""
         self._ids = [None] * len(self._ids)
 
+    def rest(self) -> None:
+        """Give memory back: no delta comes for a while."""
+        self.clear()
+
     def close(self) -> None:
         """Give back the scratch file."""
         self.clear()
@@ -83,11 +87,21 @@ class DenseRound(Round):
         self._fd = -1
         self.arena: np.ndarray | None = None
         if spill is None:
-            raw = np.empty(blocks * most_rows * width * 4 + 64, np.uint8)  # untouched pages cost nothing
-            skip = -raw.ctypes.data % 64
-            self.arena = raw[skip : skip + blocks * most_rows * width * 4].view(np.float32).reshape(self._shape)
+            self._new_arena()
         else:
             self._fd = _scratch_file(spill)
+
+    def _new_arena(self) -> None:
+        n = int(np.prod(self._shape, dtype=np.int64)) * 4
+        raw = np.empty(n + 64, np.uint8)  # untouched pages cost nothing
+        skip = -raw.ctypes.data % 64
+        self.arena = raw[skip : skip + n].view(np.float32).reshape(self._shape)
+
+    def rest(self) -> None:
+        super().rest()
+        if self.arena is not None:
+            self.arena = None
+            self._new_arena()
 
     def slot(self, i: int, ids: np.ndarray, scratch: Scratch) -> np.ndarray:
         n = len(ids)

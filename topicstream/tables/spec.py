@@ -153,6 +153,10 @@ class Scratch:
         skip = -raw.ctypes.data % 64
         return raw[skip : skip + need].view(dtype).reshape(dims)
 
+    def clear(self) -> None:
+        """Give all of them back."""
+        self._arrays.clear()
+
     @property
     def nbytes(self) -> int:
         """Bytes held."""

@@ -102,6 +102,9 @@ class Executor(abc.ABC):
     def end(self) -> None:
         """The pass, or what was made of it, is over."""
 
+    def rest(self) -> None:  # noqa: B027  an executor without buffers has none to give
+        """Give the buffers' memory back until the next visit: another phase, or none, comes."""
+
     @abc.abstractmethod
     def release(self) -> None:
         """Give the buffers back: no pass follows."""
@@ -233,6 +236,12 @@ class Threads(Executor):
             self._ahead.close()
             self._ahead = None
 
+    def rest(self) -> None:
+        for deltas in self._rounds.values():
+            deltas.rest()
+        for scratch in self._buffers():
+            scratch.clear()
+
     def release(self) -> None:
         if self._following is not None:
             self._following[1].close()
@@ -244,5 +253,7 @@ class Threads(Executor):
 
     def scratch_bytes(self) -> int:
         """Bytes the buffers hold now."""
-        every = [*self._scratch, *self._io_scratch, *self._keep, *(s for d in self._table_scratch for s in d.values())]
-        return sum(s.nbytes for s in every)
+        return sum(s.nbytes for s in self._buffers())
+
+    def _buffers(self) -> list[Scratch]:
+        return [*self._scratch, *self._io_scratch, *self._keep, *(s for d in self._table_scratch for s in d.values())]

@@ -229,7 +229,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
             layout,
             block,
             pass_memory,
-            base=machine.resident_bytes(),
+            base=machine.resident_bytes() + warmed.come_back,
             before=max(warmed.peak, machine.peak_of_ours()),
             limit=machine.memory_limit(config.mem_limit),
             threads=config.threads or machine.default_threads(),

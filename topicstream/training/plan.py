@@ -26,7 +26,6 @@ NARROW = (
 )
 STORAGE_BYTES = CELLS * 8 + DOCS * 4
 SLACK = 1.06  # fragmentation and what malloc keeps, of all but the interpreter (which is measured)
-COME_BACK = 12 << 20  # pages of libraries that are needed again after they were let go
 MODEL_FILE = 40 << 20  # what zarr and Arrow take to write the model, once the buffers of the passes are gone
 
 
@@ -216,7 +215,7 @@ def make_plan(
 ) -> Plan:
     """Fit the run into ``limit`` bytes of RAM and ``disk_free`` of disk.
 
-    base: resident bytes after imports and compiling; before: at their highest, until now; pass_memory: block memory of a
+    base: resident bytes after imports and compiling, and what comes back of them; before: at their highest, until now; pass_memory: block memory of a
     whole pass in bytes; tables: ``auto``, ``memory`` or ``disk``; seeded: pass 0 visits the blocks with rows of a seed
     table; start_bytes: what the start itself takes, by threads; folder: whose disk that is.  Raises DoesNotFit naming the
     smallest limit (or what else would help).
@@ -234,7 +233,7 @@ def make_plan(
     smallest = 1 << 62
     where = f" where {folder} lies" if folder else ""
     for t, on_disk, spilled, ahead in sorted(choices, key=partial(_slowness, disk=every.slower_on_disk)):
-        parts = _needs(engine, every, layout, block, base + COME_BACK, t, ahead, on_disk, spilled, seeded, start_bytes)
+        parts = _needs(engine, every, layout, block, base, t, ahead, on_disk, spilled, seeded, start_bytes)
         on = dict(disk)
         if on_disk:
             on["tables"] = every.held(True)

@@ -309,6 +309,8 @@ class Session:
             value = self.engine.objective.value(self.stats)
             if value is not None:
                 self._perplexities = [*self._perplexities[-3:], value]
+            if last_of_phase or number >= stopping.passes:
+                self.runner.executor.rest()
             if last_of_phase:
                 for line in self.engine.end_phase(phase, self.tables, self.params) or ():
                     self._progress.say(line)

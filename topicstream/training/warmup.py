@@ -21,6 +21,9 @@ from topicstream.training.executor import ids_of, visit
 from topicstream.training.starts import compile_starts
 from topicstream.training.tries import compile_tries
 
+COME_BACK = 12 << 20  # pages of libraries that are needed again after they were let go, at least
+SHARE_BACK = 0.2  # of those that are resident: a system that has just read the files maps more around each
+
 
 def _buffers(specs: dict[str, ArraySpec], block: Block) -> dict[str, np.ndarray]:
     shape = BlockShape.of(block)
@@ -32,11 +35,11 @@ def _buffers(specs: dict[str, ArraySpec], block: Block) -> dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Warmed:
-    """Resident bytes after warming up, at their highest while it went on, and whether anything had to be compiled
-    (the rest came from the cache)."""
+    """Resident bytes at their highest while warming up, libraries' pages of that which may be needed again, and whether
+    anything had to be compiled (the rest came from the cache)."""
 
-    resident: int
     peak: int
+    come_back: int
     compiled: bool
 
 
@@ -55,8 +58,9 @@ def warm_up(engine: Engine, weighted: bool, start: str = "") -> Warmed:
     peak = machine.peak_bytes()
     if peak == earlier:  # of something that this process did before
         peak = machine.resident_bytes()
+    come_back = max(COME_BACK, int(SHARE_BACK * machine.file_bytes()))
     machine.give_back()
-    return Warmed(machine.resident_bytes(), peak, bool(compiled.buffer))
+    return Warmed(peak, come_back, bool(compiled.buffer))
 
 
 def compile_kernels(engine: Engine, weighted: bool) -> None:

@@ -65,7 +65,7 @@ def pick(pieces: Pieces, columns: int, row_sums: np.ndarray, candidates: np.ndar
         far = int(np.argmax(np.where(left, squares, -np.inf)))
         rest = row(far) - origin
         for _ in range(2):
-            rest -= basis.T @ (basis @ rest)
+            rest -= np.einsum("ij,i->j", basis, np.einsum("ij,j->i", basis, rest))  # BLAS sums by its number of threads
         norm = float(np.linalg.norm(rest))
         chosen.append(far)
         distances.append(norm)
