@@ -226,8 +226,8 @@ def schedules(work: Work) -> None:
 def sweep_once(topics: int, width: int) -> None:
     """One line: CPU ns a cell of the sweep on Zipf cells (262,144 of 470 documents), least of several."""
     from topicstream.engines.base import padded
+    from topicstream.engines.message import sparse_messages as kernels
     from topicstream.engines.message.sparse_bp import GATHERED
-    from topicstream.kernels import sparse_messages as kernels
 
     rng, f = np.random.default_rng(0), np.float32
     words, n, docs, columns = 20_000, 1 << 18, 470, padded(topics)

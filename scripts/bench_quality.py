@@ -35,8 +35,8 @@ from curves_svg import Curve, chart
 from measure import full, heading, table
 
 import topicstream
-from topicstream.durable import read_json
 from topicstream.engines import engines
+from topicstream.files.durable import read_json
 
 TURN_SECONDS = 200.0
 MOST_SECONDS = 90.0  # of a curve of ours, scoring included

@@ -34,8 +34,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fault_cases import TOUCHES, Ended, Job, command, fresh, jobs, prepare, warm
 from measure import heading, table
 
-from topicstream.durable import read_json, write_json
 from topicstream.errors import StoreError
+from topicstream.files.durable import read_json, write_json
 
 FAULTS = ("flips", "truncated", "missing", "schema", "read-only", "full-disk")
 NEVER_READ = {"work/vocab.parquet", ".lock", ".inputs.json"}  # made anew by every run; empty; only compared

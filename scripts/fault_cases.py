@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from topicstream.cli.main import run as topics
-from topicstream.durable import read_json
+from topicstream.files.durable import read_json
 
 
 @dataclass
@@ -137,7 +137,7 @@ def warm(base: Path) -> None:
 def model_digest(folder: Path) -> str:
     """The model's table and words, and what a resume would begin from; times and versions left out."""
     from topicstream.model.topic_model import TopicModel
-    from topicstream.training.checkpoint import content_hash
+    from topicstream.training.state.checkpoint import content_hash
 
     model = TopicModel.open(folder)
     kept = content_hash(folder) if (folder / "checkpoints").is_dir() else ""

@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 from fuzz_inputs import Target
 from fuzz_values import value_targets
 
-from topicstream.durable import with_checksum
 from topicstream.errors import TopicsError
+from topicstream.files.durable import with_checksum
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.tasks import pieces
+from topicstream.ingestion.spooling.tasks import pieces
 from topicstream.tokens.documents import TextRun
 
 
@@ -257,13 +257,13 @@ def openers(folder: Path) -> list[Target]:
     from topicstream.corpus.documents import read_documents
     from topicstream.corpus.format import metadata_problems
     from topicstream.corpus.reader import Corpus
-    from topicstream.durable import read_json
+    from topicstream.files.durable import read_json
     from topicstream.model.store import read_history, read_manifest
     from topicstream.model.topic_model import TopicModel
     from topicstream.model.vocabulary import Vocabulary as Words
     from topicstream.tokens.vocabulary import Vocabulary
-    from topicstream.training.checkpoint import checkpoints, read_checkpoint
-    from topicstream.training.record import same_or_refuse
+    from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
+    from topicstream.training.state.record import same_or_refuse
 
     store, model = make_store(folder)
     original = {p: p.read_bytes() for root in (store, model) for p in root.rglob("*") if p.is_file()}
@@ -336,7 +336,7 @@ def openers(folder: Path) -> list[Target]:
     record = read_json(model / "training.json")
 
     def settings() -> None:
-        from topicstream.training.record import RECORDED, Record
+        from topicstream.training.state.record import RECORDED, Record
 
         rest = {k: v for k, v in record.items() if k != "schema" and k not in RECORDED}
         same_or_refuse(model, Record(settings={k: record[k] for k in RECORDED}, **rest))
@@ -351,9 +351,9 @@ def memory_use(model: Path, store: Path, path: Path) -> Callable[[], object]:
     from topicstream.corpus.reader import Corpus
     from topicstream.engines import find
     from topicstream.engines.base import Scratch, Shape
-    from topicstream.training.checkpoint import checkpoints, read_checkpoint
     from topicstream.training.loop import make_options
-    from topicstream.training.memory import BlockMemory
+    from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
+    from topicstream.training.state.memory import BlockMemory
 
     corpus = Corpus.open(store)
     kind = find("bp")

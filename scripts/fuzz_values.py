@@ -26,7 +26,7 @@ from numcodecs import blosc
 
 from topicstream.corpus.format import CELLS, DOCS, KINDS, chunk_path, encode_chunk, part_summary
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import read_json, with_checksum
+from topicstream.files.durable import read_json, with_checksum
 
 WHOLE = (0, 1, -1, 2, 2**31 - 1, 2**31, 2**32 - 1, 2**32 - 2, 1000, 70000, 2**20, 2**16)
 REAL = (0.0, -0.0, -1.0, 1.0, float("nan"), float("inf"), -float("inf"), 1e38, 3e38, 1e-45, 1e300, -1e-30)
@@ -281,7 +281,7 @@ def state_targets(folder: Path) -> list[Target]:
     from topicstream.tables.packed_file import PackedFile, write_file
     from topicstream.tables.packed_rows import Piece
     from topicstream.training.loop import make_options
-    from topicstream.training.memory import BlockMemory
+    from topicstream.training.state.memory import BlockMemory
 
     docs, words, topics = 6, 8, 5
     indptr = np.arange(docs + 1, dtype=np.int64) * 4

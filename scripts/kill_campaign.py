@@ -32,7 +32,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.align import read_ids
-from topicstream.training.checkpoint import content_hash
+from topicstream.training.state.checkpoint import content_hash
 
 TOPICS = [sys.executable, "-m", "topicstream.cli.main"]
 TRAIN = ["-K", "20", "--passes", "6", "--tol", "0", "--threads", "2", "--block-cells", "20000"]

@@ -27,8 +27,8 @@ from topicstream.corpus.documents import DocumentsWriter, places, schema_of
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.id_hash import hash_ids
 from topicstream.corpus.writer import BlockWriter
-from topicstream.durable import write_json
-from topicstream.ingestion.commit import file_entry, fingerprint, make_manifest, settle_arrays, summarise_parts
+from topicstream.files.durable import write_json
+from topicstream.ingestion.storing.commit import file_entry, fingerprint, make_manifest, settle_arrays, summarise_parts
 from topicstream.kernels import rng
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.recipe import Recipe

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from topicstream.corpus import format as layout
 from topicstream.corpus.writer import BlockWriter
-from topicstream.durable import write_json
+from topicstream.files.durable import write_json
 
 
 def draw(docs: int, words: int, topics: int, length: int, seed: int, alpha: float = 0.1):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from topicstream.ingestion.parsing.rejects import Reject
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.rejects import Reject
-from topicstream.ingestion.tasks import pieces
+from topicstream.ingestion.spooling.tasks import pieces
 from topicstream.tokens.documents import CountRun, TextRun
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"

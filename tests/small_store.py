@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from topicstream.corpus.format import SCHEMA, create_arrays, part_summary, set_rows
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.writer import BlockWriter
-from topicstream.durable import write_json
+from topicstream.files.durable import write_json
 
 
 def planted(seed: int, docs: int, words: int, topics: int, length: int = 60) -> tuple[np.ndarray, np.ndarray]:

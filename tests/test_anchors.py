@@ -22,8 +22,8 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.reporting.show import lines, show
 from topicstream.retraining.update import train_on
-from topicstream.training.checkpoint import checkpoints, content_hash
 from topicstream.training.loop import train
+from topicstream.training.state.checkpoint import checkpoints, content_hash
 
 KOS = Path(__file__).parents[2] / "shared/data/kos/docword.txt.gz"
 

@@ -25,8 +25,8 @@ from topicstream.corpus.figures import figures
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.verify import verify
-from topicstream.durable import read_json, write_json
 from topicstream.errors import DoesNotFit, StoreError
+from topicstream.files.durable import read_json, write_json
 
 META = {"authors": "authors", "labels": "labels", "links": "links"}
 NAMES = ["Ann", "Bob", "Zoë", "李雷", "Ó Cadhain", "naïve", "x" * 300]

@@ -11,8 +11,8 @@ import threading
 import pytest
 
 from tests.planted import draw, store
-from topicstream.durable import lock
 from topicstream.errors import Busy, DoesNotFit
+from topicstream.files.durable import lock
 from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
 

@@ -8,10 +8,10 @@ import pytest
 from tests.message_driver import Driver, dense_block, planted, shape_of
 from tests.reference import bp as twin
 from topicstream.engines.base import Rule
+from topicstream.engines.message import messages
 from topicstream.engines.message.bp import BeliefPropagation
 from topicstream.engines.message.cvb0 import ZeroOrderCollapsedVariational
 from topicstream.engines.message.sibp import SimplifiedBeliefPropagation
-from topicstream.kernels import messages
 
 ENGINES = {"cell": BeliefPropagation, "token": ZeroOrderCollapsedVariational, "nothing": SimplifiedBeliefPropagation}
 K = 5
@@ -194,7 +194,7 @@ def test_learned_priors_do_not_take_means_for_counts():
 
 
 def test_the_rise_of_a_mean_is_that_of_the_whole_numbers_beside_it():
-    from topicstream.kernels.priors import psi, risen
+    from topicstream.engines.message.priors import psi, risen
 
     whole, prior = np.arange(1.0, 9.0), np.array([[0.01], [0.5], [3.0]])
     rise = psi(whole + prior) - psi(prior)

@@ -13,9 +13,9 @@ from tests.ingest_tools import documents, write_jsonl
 from topicstream.cli.main import fullest, run
 from topicstream.corpus.format import metadata_problems
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import read_json, read_sealed, sealed_line, write_json
 from topicstream.errors import StoreError, TopicsError
-from topicstream.ingestion.source import Source, printable
+from topicstream.files.durable import read_json, read_sealed, sealed_line, write_json
+from topicstream.ingestion.opening.source import Source, printable
 
 
 def test_every_flipped_bit_of_a_json_file_is_found(tmp_path):
@@ -156,7 +156,7 @@ def test_odd_names_and_marks(tmp_path):
         assert source.read(100) == "ein Wort ü".encode()
         assert source.name.endswith("\\xff.txt")
     from topicstream.ingestion.read_options import ReadOptions
-    from topicstream.ingestion.tasks import parse_all
+    from topicstream.ingestion.spooling.tasks import parse_all
 
     (tmp_path / "ok.txt").write_text("zwei Worte")
     runs = [r for r, _ in parse_all(tmp_path, ReadOptions(format="files", on_error="skip"))]

@@ -12,6 +12,7 @@ import pytest
 from tests.small_store import planted, store
 from tests.test_infer import ALPHA, BETA, K, W, documents
 from topicstream.errors import InputError, StoreError
+from topicstream.files.ownership import strangers
 from topicstream.inference.classifier import take, train_classifier
 from topicstream.inference.examples import Examples, Likelihood, temperature
 from topicstream.inference.infer import infer, make
@@ -21,7 +22,6 @@ from topicstream.inference.vectors import Space
 from topicstream.kernels.rng import bits, uniform
 from topicstream.model.classifier import Classifier
 from topicstream.model.topic_model import TopicModel
-from topicstream.ownership import strangers
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_training_is_deterministic_and_leaves_nothing(made, tmp_path):
 
 
 def test_what_a_killed_run_left_is_removed_and_info_tells_of_the_classifier(made, tmp_path):
-    from topicstream.ownership import claim
+    from topicstream.files.ownership import claim
     from topicstream.reporting.model_info import describe, lines
 
     folder, _, corpus, facts = made

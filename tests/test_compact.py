@@ -19,8 +19,8 @@ from topicstream.corpus.format import CELLS
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.verify import verify
 from topicstream.errors import Busy, DoesNotFit, TopicsError
-from topicstream.ingestion.compact import compact
-from topicstream.ingestion.rewrite import grouped
+from topicstream.ingestion.upkeep.compact import compact
+from topicstream.ingestion.upkeep.rewrite import grouped
 
 FIRST = {"stopwords": "none", "min_df": 2}
 
@@ -107,7 +107,7 @@ def test_full_blocks_stay_as_they_are(tmp_path):
 
 
 def test_large_blocks_are_linked(tmp_path, monkeypatch):
-    monkeypatch.setattr("topicstream.ingestion.rewrite.DOCS", 150)
+    monkeypatch.setattr("topicstream.ingestion.upkeep.rewrite.DOCS", 150)
     store = appended(tmp_path / "c.zarr", nights=3)
     before = cells_by_id(store)
     inodes = {p.stat().st_ino for p in store.glob("train/words/c/*/0")}
@@ -145,7 +145,7 @@ def test_a_block_of_nothing_goes(tmp_path):
 def test_nothing_happens_where_another_writes_or_there_is_no_room(tmp_path, monkeypatch):
     store = appended(tmp_path / "c.zarr", nights=1)
     before = digest(store)
-    from topicstream.durable import lock
+    from topicstream.files.durable import lock
 
     with lock(store, "writing to"), pytest.raises(Busy):
         compact(store)
@@ -163,7 +163,7 @@ def test_nothing_happens_where_another_writes_or_there_is_no_room(tmp_path, monk
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("topicstream.ingestion.compact.commit.commit_manifest", full)
+    monkeypatch.setattr("topicstream.ingestion.upkeep.compact.commit.commit_manifest", full)
     with pytest.raises(OSError, match="No space"):
         compact(store)
     assert digest(store) == before
@@ -281,7 +281,7 @@ def test_readers_go_on_while_it_is_compacted(tmp_path):
 def test_the_list_of_links_without_some():
     import pyarrow as pa
 
-    from topicstream.ingestion.rewrite import without
+    from topicstream.ingestion.upkeep.rewrite import without
 
     lists = pa.chunked_array([[["a", "b"], None, []], [["c"], ["b", "b", "a"]]], pa.list_(pa.large_string()))
     assert without(lists, pa.array(["b"])).to_pylist() == [["a"], None, [], ["c"], ["a"]]

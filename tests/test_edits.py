@@ -14,9 +14,9 @@ from tests import retrain_tools
 from tests.report_store import made, planted_model
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import read_sealed
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.evaluation.completion import score_model
+from topicstream.files.durable import read_sealed
 from topicstream.model.edits import LOG, apply, carry, edit, preview, read_log, view_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress

@@ -13,7 +13,7 @@ import topicstream
 from tests.listening import Listening
 from tests.reading import Read, write
 from topicstream.errors import InputError
-from topicstream.ingestion.names import is_about, is_mark, partitions
+from topicstream.ingestion.opening.names import is_about, is_mark, partitions
 
 
 def spark_folder(root: Path) -> Path:
@@ -71,7 +71,7 @@ def test_files_about_a_folder_are_left_out_and_told(tmp_path: Path) -> None:
 def test_a_pattern_in_quotes_is_what_it_matches(tmp_path: Path) -> None:
     for name in ("b.jsonl", "a.jsonl", "c.csv"):
         write(tmp_path / name, '{"text": "x"}\n' if name.endswith("l") else "text\nx\n")
-    from topicstream.ingestion.memory import as_inputs
+    from topicstream.ingestion.opening.memory import as_inputs
 
     assert as_inputs([tmp_path / "*.jsonl"], path=True) == [str(tmp_path / n) for n in ("a.jsonl", "b.jsonl")]
     assert as_inputs(str(tmp_path / "**/*.csv"), path=True) == [str(tmp_path / "c.csv")]
@@ -83,7 +83,7 @@ def test_a_pattern_in_quotes_is_what_it_matches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["s3://bucket/key.parquet", "https://example.org/a.csv", "gs://b/c"])
 def test_an_address_on_the_net_says_what_to_do(address: str) -> None:
-    from topicstream.ingestion.memory import as_inputs
+    from topicstream.ingestion.opening.memory import as_inputs
 
     with pytest.raises(InputError, match=rf"{address}: only files on this machine are read; fetch it first"):
         as_inputs([Path(address)], path=True)
@@ -185,7 +185,7 @@ def test_a_header_that_is_not_utf8(tmp_path: Path) -> None:
 
 def test_every_word_list_we_write_is_read_back(tmp_path: Path) -> None:
     from topicstream.exchange.common import write_words
-    from topicstream.ingestion.vocabulary import read_words
+    from topicstream.ingestion.parsing.vocabulary import read_words
     from topicstream.tokens.vocabulary import Vocabulary
 
     words = ["plain", "\u00a0", "new\u00a0york", "a\u2028b", "c\x85d", "e\x1cf", "\u3000", "über"]

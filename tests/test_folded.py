@@ -13,8 +13,8 @@ from topicstream.engines.base import Scratch, SparseDelta, TableSpec, padded
 from topicstream.progress import Shown as Progress
 from topicstream.tables.dense import DenseTable
 from topicstream.tables.folded import FoldedRound
-from topicstream.training.checkpoint import content_hash
 from topicstream.training.loop import train
+from topicstream.training.state.checkpoint import content_hash
 
 ROWS, COLUMNS, BLOCKS = 700, 20, 24
 

@@ -185,7 +185,7 @@ def test_what_is_refused(stored, tmp_path):
         forget(["a", ""], stored)
     with pytest.raises(InputError):
         forget("a", stored, models=[tmp_path / "none"])
-    from topicstream.durable import lock
+    from topicstream.files.durable import lock
 
     with lock(stored, "writing to"), pytest.raises(Busy):
         forget("a", stored)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.gibbs_driver import pack_tight
 from topicstream.engines.base import Scratch, SparseDelta, TableSpec
+from topicstream.engines.gibbs.moves import count_assigned, count_moves
 from topicstream.errors import StoreError, TopicsError
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.moves import count_assigned, count_moves
 from topicstream.kernels.packed import rise, sink, sort_by_count, topic_bits
 from topicstream.kernels.packed_simd import READ_PAST, find, passing, row_mass
 from topicstream.tables import packed_rows

@@ -23,11 +23,11 @@ import topicstream
 from tests.ingest_tools import documents, write_jsonl
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import read_json, read_sealed
 from topicstream.errors import StoreError
+from topicstream.files.durable import read_json, read_sealed
+from topicstream.files.plain import load_array, load_arrays, refuse_links
 from topicstream.model.edits import LOG
 from topicstream.model.topic_model import TopicModel
-from topicstream.plain import load_array, load_arrays, refuse_links
 from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
 
@@ -294,7 +294,7 @@ def test_topics_of_tokens_past_k_are_refused_when_a_run_goes_on(made, model, cap
     import google_crc32c
     from fuzz_values import write_sealed
 
-    from topicstream.training.checkpoint import checkpoints
+    from topicstream.training.state.checkpoint import checkpoints
 
     last = checkpoints(model / "checkpoints")[-1]
     state = read_json(last / "state.json")
@@ -321,7 +321,7 @@ def test_topics_of_tokens_past_k_are_refused_when_a_run_goes_on(made, model, cap
 def test_block_memory_stays_in_its_folder(model):
     from fuzz_values import write_sealed
 
-    from topicstream.training.checkpoint import checkpoints, read_checkpoint
+    from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
 
     last = checkpoints(model / "checkpoints")[-1]
     state = read_json(last / "state.json")

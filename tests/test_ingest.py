@@ -303,7 +303,7 @@ def test_a_bad_record_stops_with_its_place_or_is_set_aside(tmp_path):
 
 
 def test_a_signal_while_reading_commits_first(tmp_path):
-    from topicstream.ingestion.reading import Stop
+    from topicstream.ingestion.spooling.reading import Stop
 
     source = write_jsonl(tmp_path / "a.jsonl", documents(400))
     stop = Stop()
@@ -324,7 +324,7 @@ def test_a_signal_while_reading_commits_first(tmp_path):
 
 
 def test_second_writer_and_memory_are_refused(tmp_path):
-    from topicstream import durable
+    from topicstream.files import durable
 
     source = write_jsonl(tmp_path / "a.jsonl", documents(20))
     (tmp_path / "c.zarr.wip").mkdir()

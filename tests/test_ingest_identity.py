@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topicstream.corpus.id_hash import hash_ids
-from topicstream.ingestion.identity import DELETED, DUPLICATE, REPLACED, Events, deletion_orders
+from topicstream.ingestion.storing.identity import DELETED, DUPLICATE, REPLACED, Events, deletion_orders
 
 
 def test_the_hash_never_changes():

@@ -14,11 +14,11 @@ import pytest
 
 from topicstream.corpus import documents
 from topicstream.errors import DoesNotFit
-from topicstream.ingestion.cut import RECORD_BYTES
+from topicstream.files.parquet_pages import DICTIONARY
+from topicstream.files.parquet_pages import pages as pages_of
+from topicstream.ingestion.parsing.cut import RECORD_BYTES
 from topicstream.ingestion.read_options import ReadOptions, Room
-from topicstream.ingestion.tasks import parse_all, pieces
-from topicstream.parquet_pages import DICTIONARY
-from topicstream.parquet_pages import pages as pages_of
+from topicstream.ingestion.spooling.tasks import parse_all, pieces
 
 LARGE, SMALL = 8 << 20, 1 << 12
 

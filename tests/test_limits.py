@@ -19,7 +19,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.gate import open_models
-from topicstream.training.checkpoint import content_hash
+from topicstream.training.state.checkpoint import content_hash
 
 
 def zipf_corpus(path: Path, docs: int, n_words: int, cells_of_a_doc: int) -> Path:

@@ -16,8 +16,8 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topicstream.durable import read_json, write_json
 from topicstream.errors import StoreError
+from topicstream.files.durable import read_json, write_json
 from topicstream.model import arrays as model_arrays
 from topicstream.model import store as model_store
 from topicstream.model.store import ModelWriter

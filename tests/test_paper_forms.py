@@ -9,9 +9,9 @@ import pytest
 
 from tests.small_store import planted, store
 from topicstream.cli.main import run
-from topicstream.durable import sealed_line
 from topicstream.engines import engines
 from topicstream.engines.base import Shape
+from topicstream.files.durable import sealed_line
 from topicstream.model.store import read_history
 from topicstream.training.loop import train
 
@@ -84,7 +84,7 @@ def test_one_figure_has_one_name_and_an_old_history_is_read(corpus, tmp_path):
 
 
 def test_random_topics_split_each_words_tokens_and_hang_on_seed_and_word_alone():
-    from topicstream.training.starts import RandomSeeds, seed_table
+    from topicstream.training.starts.initial import RandomSeeds, seed_table
 
     n_w = np.arange(1.0, 41.0)
     made = RandomSeeds(n_w, 5, 3)
@@ -99,7 +99,7 @@ def test_random_topics_split_each_words_tokens_and_hang_on_seed_and_word_alone()
 
 @pytest.mark.parametrize("algo", ["vb", "ovb", "mvi", "svi", "sparse-bp"])
 def test_engines_that_need_topics_start_from_random_ones(corpus, tmp_path, algo):
-    from topicstream.training.checkpoint import content_hash
+    from topicstream.training.state.checkpoint import content_hash
 
     hashes = set()
     for threads, name in ((1, "a"), (2, "b")):

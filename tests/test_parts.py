@@ -13,8 +13,8 @@ import pytest
 import topicstream
 from topicstream import Corpus, ingest
 from topicstream.errors import InputError, UsageError
-from topicstream.ingestion.parts import in_parts
 from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.spooling.parts import in_parts
 from topicstream.tokens.documents import Provenance, TextRun
 
 WHOLE = {"min_df": 1, "max_df": 1.0, "stopwords": "none", "progress": False}

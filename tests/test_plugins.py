@@ -16,7 +16,7 @@ from topicstream import plugins
 from topicstream.cli.main import run
 from topicstream.engines import engines, find
 from topicstream.errors import InputError, TopicsError
-from topicstream.ingestion.reader import reader_named, readers
+from topicstream.ingestion.parsing.reader import reader_named, readers
 
 PACKAGE = Path(__file__).parent / "plugin_package"
 

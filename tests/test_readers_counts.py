@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tests.reading import DATA, Read, needs_data, write
 from topicstream.errors import InputError
-from topicstream.ingestion.cells import last_document, read_real
-from topicstream.ingestion.cut import as_array
+from topicstream.ingestion.parsing.cells import last_document, read_real
+from topicstream.ingestion.parsing.cut import as_array
 
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 W = 9

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from tests.reading import Read, write
 from topicstream.errors import InputError
-from topicstream.ingestion import csv_scan
-from topicstream.ingestion.guess import guess, is_vocab_name
-from topicstream.ingestion.inputs import survey
-from topicstream.ingestion.reader import ReadOptions, readers
-from topicstream.ingestion.rejects import BadFile
-from topicstream.ingestion.source import Source
-from topicstream.ingestion.tasks import pieces
+from topicstream.ingestion.opening.guess import guess, is_vocab_name
+from topicstream.ingestion.opening.inputs import survey
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing import csv_scan
+from topicstream.ingestion.parsing.reader import ReadOptions, readers
+from topicstream.ingestion.parsing.rejects import BadFile
+from topicstream.ingestion.spooling.tasks import pieces
 
 GUESSES = [
     ("a.jsonl", b"x", "jsonl"),

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.planted import draw, store
-from topicstream.durable import read_json, write_json
 from topicstream.errors import TopicsError
+from topicstream.files.durable import read_json, write_json
 from topicstream.progress import Shown as Progress
-from topicstream.training import saver as saving
-from topicstream.training.checkpoint import checkpoints, content_hash
 from topicstream.training.loop import train
-from topicstream.training.saver import Saver
+from topicstream.training.state import saver as saving
+from topicstream.training.state.checkpoint import checkpoints, content_hash
+from topicstream.training.state.saver import Saver
 
 ROOT = Path(__file__).parents[1]
 

@@ -17,10 +17,10 @@ import pytest
 import topicstream
 from tests.ingest_tools import cells_by_id
 from tests.retrain_tools import folder, made, write
-from topicstream import durable
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import Busy, InputError, StoreError, TopicsError
+from topicstream.files import durable
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining import config as settings
 from topicstream.retraining import decide, files, publish

@@ -9,18 +9,18 @@ import pytest
 
 import topicstream
 from tests.retrain_tools import made, write
-from topicstream import ownership
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import read_json
 from topicstream.evaluation.completion import score_model
+from topicstream.files import ownership
+from topicstream.files.durable import read_json
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.retraining.align import align
 from topicstream.retraining.config import Limits
 from topicstream.retraining.drift import jensen_shannon, measure, stage, verdict
-from topicstream.training.checkpoint import checkpoints, content_hash, read_checkpoint
-from topicstream.training.starts import draw_documents
+from topicstream.training.starts.initial import draw_documents
+from topicstream.training.state.checkpoint import checkpoints, content_hash, read_checkpoint
 
 QUIET = Progress(-1)
 

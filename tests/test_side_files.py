@@ -22,7 +22,7 @@ from topicstream.corpus.documents import read_documents
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.verify import verify
 from topicstream.errors import InputError
-from topicstream.ingestion import decide, side_join
+from topicstream.ingestion.storing import decide, side_join
 from topicstream.tokens.builder import VocabularyBuilder
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -10,9 +10,9 @@ from tests.message_driver import Driver, dense_block, planted, shape_of
 from tests.reference import bp as twin
 from tests.reference.sparse_bp import sweep as plain_sweep
 from topicstream.engines.base import Shape
+from topicstream.engines.message import active_topics
+from topicstream.engines.message import sparse_messages as kernels
 from topicstream.engines.message.sparse_bp import SparseBeliefPropagation, SparseOptions
-from topicstream.kernels import active_topics
-from topicstream.kernels import sparse_messages as kernels
 
 Engine = SparseBeliefPropagation
 

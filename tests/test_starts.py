@@ -10,11 +10,11 @@ import pytest
 from topicstream.corpus import format as layout
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.writer import BlockWriter
-from topicstream.durable import write_json
 from topicstream.engines.base import padded
 from topicstream.errors import InputError
+from topicstream.files.durable import write_json
 from topicstream.model.topic_model import TopicModel
-from topicstream.training import starts
+from topicstream.training.starts.initial import initial as starts
 
 WORDS, TOPICS = 300, 5
 

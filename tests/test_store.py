@@ -28,8 +28,8 @@ from topicstream.corpus.format import (
 )
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.writer import BlockWriter
-from topicstream.durable import read_json, write_json
 from topicstream.errors import StoreError
+from topicstream.files.durable import read_json, write_json
 
 WORDS = 300
 

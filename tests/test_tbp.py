@@ -197,7 +197,7 @@ def test_learned_priors_find_the_planted_ones():
     rng = np.random.default_rng(3)
     docs, topics = 3000, 6
     alpha = np.array([1.5, 0.8, 0.4, 0.2, 0.1, 0.1])
-    from topicstream.kernels.priors import BINS, bin_values, count_documents, learn_alpha, learn_beta
+    from topicstream.engines.message.priors import BINS, bin_values, count_documents, learn_alpha, learn_beta
 
     lengths = rng.integers(40, 200, docs)
     theta = np.array([rng.multinomial(n, rng.dirichlet(alpha)) for n in lengths])
@@ -222,7 +222,7 @@ def test_learned_priors_find_the_planted_ones():
 
 
 def test_word_histogram_weighs_a_word_by_its_share_of_the_block():
-    from topicstream.kernels.priors import BINS, SAMPLE, count_words
+    from topicstream.engines.message.priors import BINS, SAMPLE, count_words
     from topicstream.kernels.rng import bits
 
     block, topics = make_block(docs=80, words=200), 4
@@ -253,7 +253,7 @@ def test_learning_priors_stays_within_bounds_and_reports(name):
 
 
 def test_logarithms_of_a_document_match_numpy():
-    from topicstream.kernels.logs import sum_x_log
+    from topicstream.engines.message.logs import sum_x_log
 
     rng = np.random.default_rng(0)
     p = np.append(np.exp(rng.normal(size=1000) * 12), [1.0, 0.5, 2.0, np.nextafter(1, 0), 1e-300, 1e300])

@@ -11,10 +11,9 @@ from scipy.optimize import linear_sum_assignment
 import topicstream
 from tests.small_store import store
 from topicstream.engines.base import Shape, padded
-from topicstream.kernels.short_training import short_training
 from topicstream.model.topic_model import TopicModel
-from topicstream.training import tries
-from topicstream.training.starts import Sample, draw_documents
+from topicstream.training.starts.initial import Sample, draw_documents, tries
+from topicstream.training.starts.short_training import short_training
 
 TOPICS, WORDS = 6, 300
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from topicstream.exchange.exchanging import export_model, import_model
     from topicstream.inference.classifier import train_classifier
     from topicstream.inference.infer import infer
-    from topicstream.ingestion.compact import compact
-    from topicstream.ingestion.drop_words import drop_words
     from topicstream.ingestion.pipeline import ingest
+    from topicstream.ingestion.upkeep.compact import compact
+    from topicstream.ingestion.upkeep.drop_words import drop_words
     from topicstream.model.edits import edit
     from topicstream.model.topic_model import TopicModel
     from topicstream.reporting.comparing import compare_methods
@@ -43,11 +43,11 @@ __version__ = "0.1.0"
 _PUBLIC = {  # name -> module that has it
     "Corpus": "topicstream.corpus.reader",
     "TopicModel": "topicstream.model.topic_model",
-    "compact": "topicstream.ingestion.compact",
+    "compact": "topicstream.ingestion.upkeep.compact",
     "compare": "topicstream.evaluation.matching",
     "compare_methods": "topicstream.reporting.comparing",
     "drift": "topicstream.reporting.drift",
-    "drop_words": "topicstream.ingestion.drop_words",
+    "drop_words": "topicstream.ingestion.upkeep.drop_words",
     "edit": "topicstream.model.edits",
     "evaluate": "topicstream.evaluation.evaluate",
     "export_model": "topicstream.exchange.exchanging",

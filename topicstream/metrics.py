@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from topicstream import owned
-from topicstream.durable import sync_file, sync_folder
 from topicstream.errors import NotOurs, UsageError
+from topicstream.files import owned
+from topicstream.files.durable import sync_file, sync_folder
+from topicstream.files.ownership import temporary
 from topicstream.machine import peak_bytes
-from topicstream.ownership import temporary
 
 FIRST = "# topicstream metrics"
 HELP = {

@@ -22,7 +22,7 @@ from topicstream.evaluation.completion import score_model
 from topicstream.inference.documents import cut, known
 from topicstream.inference.infer import make
 from topicstream.inference.method import Rows
-from topicstream.ingestion.memory import InMemory
+from topicstream.ingestion.opening.memory import InMemory
 from topicstream.ingestion.pipeline import ingest
 from topicstream.machine import default_threads
 from topicstream.model import topic_model as core

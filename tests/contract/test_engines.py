@@ -20,8 +20,8 @@ from topicstream.engines.base import Rule, Shape
 from topicstream.errors import DoesNotFit, TopicsError
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
-from topicstream.training.checkpoint import content_hash
 from topicstream.training.loop import train
+from topicstream.training.state.checkpoint import content_hash
 
 TOPICS = 5
 QUIET = Progress(-1)

@@ -11,7 +11,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
 from topicstream.engines.base import Rule
 from topicstream.model.topic_model import TopicModel
-from topicstream.training.checkpoint import content_hash
+from topicstream.training.state.checkpoint import content_hash
 
 TAKING = [(v, i) for v, i in zip(VARIANTS, IDS, strict=True) if engines()[v[0]].takes_seeds]
 ORDERS = ([2, 0, 4, 1, 3], [3, 4, 1, 0, 2])

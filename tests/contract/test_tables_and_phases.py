@@ -25,8 +25,8 @@ from topicstream.progress import Shown as Progress
 from topicstream.tables.rounds import DenseRound, Round
 from topicstream.tables.spec import Scratch
 from topicstream.training import executor, loop
-from topicstream.training.checkpoint import checkpoints, content_hash, read_checkpoint
 from topicstream.training.loop import Interrupted, train
+from topicstream.training.state.checkpoint import checkpoints, content_hash, read_checkpoint
 
 TOPICS, DOCS = 4, 60
 OURS = {"linked": Linked, "phased": Phased}

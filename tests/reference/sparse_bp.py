@@ -1,4 +1,4 @@
-"""One visit of sparse-L belief propagation in scalar float64 NumPy, from its description in ``kernels.sparse_messages``."""
+"""One visit of sparse-L belief propagation in scalar float64 NumPy, from its description in ``engines.message.sparse_messages``."""
 
 import numpy as np
 

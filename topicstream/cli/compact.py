@@ -20,7 +20,7 @@ def command(store: str, as_json: bool) -> None:
     or the new one; the same command again finishes.
     """
     from topicstream.cli.verbosity import verbosity
-    from topicstream.ingestion.compact import compact
+    from topicstream.ingestion.upkeep.compact import compact
     from topicstream.machine import format_bytes
     from topicstream.progress import Shown
 

@@ -29,7 +29,7 @@ def _labels(given: tuple[str, ...]) -> list[dict[str, Any]]:
 
 def _drop_words(file: str, place: str, corpus: str, dry_run: bool, as_json: bool) -> None:
     from topicstream.cli.verbosity import verbosity
-    from topicstream.ingestion.drop_words import drop_words, store_at
+    from topicstream.ingestion.upkeep.drop_words import drop_words, store_at
     from topicstream.progress import Shown
 
     progress = Shown(verbosity())

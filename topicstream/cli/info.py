@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from topicstream.cli.options import as_json, given, options_of
-from topicstream.durable import read_json
 from topicstream.errors import StoreError, json_line
+from topicstream.files.durable import read_json
 from topicstream.reporting.config import DriftConfig
 
 

@@ -29,7 +29,7 @@ def command(paths: tuple[str, ...], as_json: bool, **values: Any) -> None:
     A killed ingest carries on when the same command is given again, and a finished one says that it is finished.
     """
     from topicstream.ingestion.pipeline import ingest
-    from topicstream.ingestion.reading import Stop
+    from topicstream.ingestion.spooling.reading import Stop
     from topicstream.tokens.stopwords import read_stopwords
 
     options = given(values)

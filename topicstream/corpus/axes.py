@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import PARTS
-from topicstream.durable import file_problem, lock, read_json, write_json
 from topicstream.errors import StoreError
+from topicstream.files.durable import file_problem, lock, read_json, write_json
 
 if TYPE_CHECKING:
     from topicstream.corpus.reader import Corpus

@@ -24,18 +24,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topicstream import owned
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.links import Links
 from topicstream.corpus.manifest import file_entry
 from topicstream.corpus.ragged import RaggedWriter, read_ragged, remove_rows, settle
 from topicstream.corpus.runs import distinct
-from topicstream.durable import sync_file, sync_folder
 from topicstream.errors import DoesNotFit, StoreError
+from topicstream.files import owned
+from topicstream.files.durable import sync_file, sync_folder
+from topicstream.files.ownership import names as names_of
+from topicstream.files.ownership import owns
 from topicstream.machine import trim
-from topicstream.ownership import names as names_of
-from topicstream.ownership import owns
 from topicstream.tokens.builder import VocabularyBuilder
 from topicstream.tokens.vocabulary import Vocabulary, word_buffers
 

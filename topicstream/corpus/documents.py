@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topicstream import owned
-from topicstream.durable import file_problem, sync_file, sync_folder
 from topicstream.errors import StoreError
-from topicstream.plain import refuse_special
+from topicstream.files import owned
+from topicstream.files.durable import file_problem, sync_file, sync_folder
+from topicstream.files.plain import refuse_special
 
 ROWS_OF_GROUP = 1 << 16
 ROWS_OF_PART = 1 << 20

@@ -24,10 +24,10 @@ import google_crc32c
 import numcodecs.blosc
 import numpy as np
 
-from topicstream.durable import read_json, write_json
 from topicstream.errors import StoreError
+from topicstream.files.durable import read_json, write_json
+from topicstream.files.plain import open_plain
 from topicstream.kernels.jit import kernel
-from topicstream.plain import open_plain
 
 SCHEMA = 1
 CELLS = 1 << 20

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 import google_crc32c
 import numpy as np
 
-from topicstream import owned
 from topicstream.corpus.block import AxisRows, AxisShape
 from topicstream.corpus.format import from_gaps, number_words
 from topicstream.errors import NotOurs, StoreError
+from topicstream.files import owned
+from topicstream.files.ownership import claim, temporary
 from topicstream.kernels.jit import kernel
-from topicstream.ownership import claim, temporary
 
 if TYPE_CHECKING:
     from topicstream.corpus.reader import Corpus, Decoded

@@ -10,7 +10,7 @@ import google_crc32c
 
 from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS
 from topicstream.errors import StoreError
-from topicstream.word_file import most_words
+from topicstream.files.word_file import most_words
 
 
 def file_entry(folder: Path, name: str) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from topicstream import owned
 from topicstream.corpus.format import CELLS, DOCS, PARTS, array_metadata, chunk_path, encode_chunk, group, read_chunk
-from topicstream.durable import sync_all, write_json
 from topicstream.errors import StoreError
+from topicstream.files import owned
+from topicstream.files.durable import sync_all, write_json
 
 RAGGED = ("lengths", "ids")
 

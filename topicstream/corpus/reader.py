@@ -40,9 +40,9 @@ from topicstream.corpus.lease import Lease
 from topicstream.corpus.manifest import check_manifest
 from topicstream.corpus.ragged import read_ragged
 from topicstream.corpus.views import Views
-from topicstream.durable import file_problem, read_json
 from topicstream.errors import StoreError
-from topicstream.plain import FLAGS, load_array, read_plain, refuse_linked_folders, refuse_special
+from topicstream.files.durable import file_problem, read_json
+from topicstream.files.plain import FLAGS, load_array, read_plain, refuse_linked_folders, refuse_special
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream import owned
+from topicstream.files import owned
 
 SAMPLE = 1024
 

@@ -10,8 +10,8 @@ import numpy as np
 from topicstream.corpus.axes import verify_axes
 from topicstream.corpus.format import PARTS, from_gaps, metadata_problems, part_folder
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import file_problem
 from topicstream.errors import StoreError
+from topicstream.files.durable import file_problem
 
 
 def _block_problem(corpus: Corpus, block: int, heldout: bool, marker: np.ndarray) -> str | None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from topicstream import owned
 from topicstream.corpus.format import CELLS, DOCS, chunk_path, encode_chunk, to_gaps
-from topicstream.durable import sync_all
+from topicstream.files import owned
+from topicstream.files.durable import sync_all
 
 IN_FLIGHT = 3
 """Blocks that may wait to be encoded: each holds up to 8 bytes a cell."""

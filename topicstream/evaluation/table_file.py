@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from topicstream.durable import write_bytes
 from topicstream.errors import InputError, NotOurs, TopicsError, json_line
+from topicstream.files.durable import write_bytes
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import lock
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError
 from topicstream.exchange.common import check_size, checked_words, save
 from topicstream.exchange.formats import find_format
+from topicstream.files.durable import lock
+from topicstream.files.ownership import check_place
 from topicstream.machine import calm_malloc
 from topicstream.model.topic_model import TopicModel
-from topicstream.ownership import check_place
 
 
 def export_model(
@@ -163,7 +163,7 @@ def _plain_recipe() -> Any:
 def _listed(words: Any) -> Any:
     if words is None or not isinstance(words, (str, Path)):
         return None if words is None else checked_words(words, "words")
-    from topicstream.ingestion.vocabulary import read_words
+    from topicstream.ingestion.parsing.vocabulary import read_words
 
     path = Path(words)
     if not path.is_file():

@@ -51,7 +51,7 @@ def read(path: Path, folder: Path, *, words: Any, alpha: Any, beta: float | None
     if beta:
         raise UsageError("--beta: LDA-C's topics hold no prior; leave it out")
     if words is None:
-        from topicstream.ingestion.vocabulary import read_words
+        from topicstream.ingestion.parsing.vocabulary import read_words
 
         if not (beside := path.with_name(WORDS)).is_file():
             raise InputError(f"{path}: the words are not in it; give --words FILE, a word a line")

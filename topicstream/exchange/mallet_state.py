@@ -23,7 +23,7 @@ from topicstream.exchange.common import (
     written,
 )
 from topicstream.model.topic_model import TopicModel
-from topicstream.training.token_topics import token_topics
+from topicstream.training.state.token_topics import token_topics
 
 _COLUMNS = {
     "doc": pa.int64(),

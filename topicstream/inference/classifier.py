@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from topicstream import owned
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import lock
 from topicstream.errors import DoesNotFit, InputError
+from topicstream.files import owned
+from topicstream.files.durable import lock
+from topicstream.files.ownership import claim
 from topicstream.inference.config import InferConfig
 from topicstream.inference.documents import Documents
 from topicstream.inference.examples import Examples, Likelihood, temperature
@@ -33,7 +34,6 @@ from topicstream.kernels.linear import products
 from topicstream.machine import default_memory_limit, default_threads, format_bytes, parse_bytes, trim
 from topicstream.model.classifier import save
 from topicstream.model.topic_model import TopicModel
-from topicstream.ownership import claim
 from topicstream.parallel.order import in_order
 from topicstream.progress import Progress, Told, listener
 

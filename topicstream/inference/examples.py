@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topicstream import owned
+from topicstream.files import owned
 from topicstream.inference.documents import Documents
 from topicstream.inference.vectors import Vector, inner
 from topicstream.kernels.linear import products, spread

@@ -278,7 +278,7 @@ class Source:
         self.total, self._reading, self._follow = 0, None, follow
         names: Any = [documents] if isinstance(documents, Corpus) else None
         if names is None:
-            from topicstream.ingestion.memory import as_inputs
+            from topicstream.ingestion.opening.memory import as_inputs
 
             names = as_inputs(documents, path=False, vocabulary=config.vocabulary, ids=config.ids)
         files = isinstance(names, list)
@@ -300,7 +300,7 @@ class Source:
             self.total = sum(self.corpus.part(p == "heldout")["docs"] for p in self.parts)
             return
         from topicstream.inference.raw import Reading
-        from topicstream.ingestion.columns import LISTS
+        from topicstream.ingestion.parsing.columns import LISTS
         from topicstream.ingestion.read_options import ReadOptions
 
         meta = {name: name for name in with_columns}

@@ -17,13 +17,13 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-from topicstream import owned
-from topicstream.durable import sync_file, sync_folder
 from topicstream.errors import InputError, NotOurs, TopicsError, UsageError, json_line
+from topicstream.files import owned
+from topicstream.files.durable import sync_file, sync_folder
+from topicstream.files.ownership import kind_of, temporary, told
 from topicstream.inference.documents import FLAGS
 from topicstream.inference.keep import Lists
 from topicstream.inference.text import csv_head, csv_lines, json_lines
-from topicstream.ownership import kind_of, temporary, told
 
 About = tuple[np.ndarray, np.ndarray, np.ndarray]
 More = Mapping[str, Any]

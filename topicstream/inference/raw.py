@@ -14,10 +14,10 @@ import pyarrow as pa
 from topicstream.errors import InputError, StoreError
 from topicstream.inference.documents import Documents, cut, known, with_columns
 from topicstream.inference.memory import Fit
-from topicstream.ingestion.guess import guess
-from topicstream.ingestion.reader import Piece, ReadOptions, Run, reader_named
-from topicstream.ingestion.source import to_utf8
-from topicstream.ingestion.tasks import Task, pieces
+from topicstream.ingestion.opening.guess import guess
+from topicstream.ingestion.opening.source import to_utf8
+from topicstream.ingestion.parsing.reader import Piece, ReadOptions, Run, reader_named
+from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.model.topic_model import TopicModel
 from topicstream.tokens.documents import TextRun
 from topicstream.tokens.recipe import Recipe

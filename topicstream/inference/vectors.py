@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream import owned
+from topicstream.files import owned
 from topicstream.tables.files import read_all, write_all
 
 PIECE = 1 << 16

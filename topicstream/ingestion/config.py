@@ -12,9 +12,9 @@ from topicstream.options import option, share_or_number
 from topicstream.progress import Told
 
 if TYPE_CHECKING:
-    from topicstream.ingestion.memory import InMemory
-    from topicstream.ingestion.reading import Stop
+    from topicstream.ingestion.opening.memory import InMemory
     from topicstream.ingestion.settings import Heldout, IngestOptions
+    from topicstream.ingestion.spooling.reading import Stop
 
 Place = str | os.PathLike[str]
 

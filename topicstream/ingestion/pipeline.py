@@ -11,25 +11,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from topicstream import durable, owned
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, NotOurs, TopicsError, UsageError
-from topicstream.ingestion import commit, inputs_record
+from topicstream.files import durable, owned
+from topicstream.files.ownership import MARK, check_place, claim, refuse_strangers
 from topicstream.ingestion.config import IngestConfig
-from topicstream.ingestion.finishing import Finishing
-from topicstream.ingestion.inputs import places
-from topicstream.ingestion.journal import Journal, clear
-from topicstream.ingestion.memory import KEY, InMemory, as_inputs, numbered_from
+from topicstream.ingestion.opening import inputs_record
+from topicstream.ingestion.opening.inputs import places
+from topicstream.ingestion.opening.memory import KEY, InMemory, as_inputs, numbered_from
 from topicstream.ingestion.plan import MemoryPlan
 from topicstream.ingestion.read_options import CUT, REMEMBERED
-from topicstream.ingestion.reading import Line, Reading, Stop
 from topicstream.ingestion.settings import IngestOptions
-from topicstream.ingestion.side_join import check as check_side_files
-from topicstream.ingestion.tasks import parse_all
+from topicstream.ingestion.spooling.journal import Journal, clear
+from topicstream.ingestion.spooling.reading import Line, Reading, Stop
+from topicstream.ingestion.spooling.tasks import parse_all
+from topicstream.ingestion.storing import commit
+from topicstream.ingestion.storing.finishing import Finishing
+from topicstream.ingestion.storing.side_join import check as check_side_files
 from topicstream.kernels.ahead import prepare
 from topicstream.machine import calm_malloc, give_back, peak_bytes
 from topicstream.options import configured
-from topicstream.ownership import MARK, check_place, claim, refuse_strangers
 from topicstream.progress import Progress, listener
 from topicstream.tokens.builder import VocabularyBuilder
 from topicstream.tokens.documents import TextRun

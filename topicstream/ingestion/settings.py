@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from topicstream.errors import StoreError, UsageError
 from topicstream.ingestion.config import IngestConfig
-from topicstream.ingestion.parts import DOCUMENT, pattern_of
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.side_files import SideOptions
+from topicstream.ingestion.spooling.parts import DOCUMENT, pattern_of
+from topicstream.ingestion.storing.side_files import SideOptions
 from topicstream.machine import parse_bytes
 from topicstream.options import checked, share_or_number
 from topicstream.tokens.recipe import Recipe

@@ -3,7 +3,7 @@
 numba does not vectorise indexed loads and stores.  ``llvm.masked.gather`` and ``llvm.masked.scatter`` become one AVX-512
 instruction each.  AMD's processors take it apart again and run nothing else beside it, so there, and where there is no
 AVX-512, they are 16 single loads and stores, from and into the lanes of a register.  The same bits either way.  A cell of the
-sweep of ``kernels.sparse_messages`` took, with instructions and with single ones: Intel, Sapphire Rapids, 67 and 76 ns (K =
+sweep of ``engines.message.sparse_messages`` took, with instructions and with single ones: Intel, Sapphire Rapids, 67 and 76 ns (K =
 100), 78 and 92 (500), 100 and 120 (2000); AMD, Zen 5, 70 and 59 (K = 100).
 
 ``gather(array, i, topics, at)``      array[i + topics[at]], ..., array[i + topics[at + 15]];  topics: uint16

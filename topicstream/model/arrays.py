@@ -12,11 +12,11 @@ import google_crc32c
 import numcodecs.blosc
 import numpy as np
 
-from topicstream import owned
-from topicstream.durable import sync_file, sync_folder
 from topicstream.errors import NotOurs, StoreError
-from topicstream.ownership import claim
-from topicstream.plain import read_plain
+from topicstream.files import owned
+from topicstream.files.durable import sync_file, sync_folder
+from topicstream.files.ownership import claim
+from topicstream.files.plain import read_plain
 
 CHUNK_BYTES = 1 << 20
 MOST_CHUNK = 1 << 26  # of a model that others wrote

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from topicstream import owned
-from topicstream.durable import read_json, sync_folder, write_json
 from topicstream.errors import InputError, NotOurs, StoreError
+from topicstream.files import owned
+from topicstream.files.durable import read_json, sync_folder, write_json
 from topicstream.model.arrays import ArrayWriter, ChunkedRows
 from topicstream.model.store import check_file, file_crc
 from topicstream.model.topic_model import TopicModel

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.durable import lock, read_sealed, sealed_line, write_bytes
 from topicstream.errors import StoreError, UsageError
+from topicstream.files.durable import lock, read_sealed, sealed_line, write_bytes
+from topicstream.files.plain import read_plain
 from topicstream.model.identity import IDS, topic_ids
 from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
-from topicstream.plain import read_plain
 
 LOG = "edits.jsonl"
 KINDS = ("label", "merge", "drop", "order")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from topicstream.durable import read_json
 from topicstream.errors import StoreError
+from topicstream.files.durable import read_json
 
 IDS = "topics.json"
 

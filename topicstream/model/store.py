@@ -26,14 +26,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topicstream import owned
-from topicstream.durable import read_json, read_sealed, sync_file, sync_folder, write_json
 from topicstream.errors import NotOurs, StoreError
+from topicstream.files import owned
+from topicstream.files.durable import read_json, read_sealed, sync_file, sync_folder, write_json
+from topicstream.files.ownership import claim, temporary
+from topicstream.files.plain import open_plain
+from topicstream.files.word_file import read_words
 from topicstream.model.arrays import ArrayWriter, ChunkedRows
 from topicstream.model.vocabulary import Vocabulary
-from topicstream.ownership import claim, temporary
-from topicstream.plain import open_plain
-from topicstream.word_file import read_words
 
 SCHEMA = 1
 TOPICS = ("topics", "topics-2")

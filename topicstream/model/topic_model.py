@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.durable import read_json
 from topicstream.errors import StoreError
+from topicstream.files.durable import read_json
+from topicstream.files.plain import refuse_linked_folders
 from topicstream.kernels.constants import Constants
 from topicstream.model.arrays import ChunkedRows
 from topicstream.model.seeds import of_manifest
@@ -19,7 +20,6 @@ from topicstream.model.store import ModelWriter, StoredTable, check_file, read_m
 from topicstream.model.views import Views
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.model.weighting import Weights
-from topicstream.plain import refuse_linked_folders
 
 
 def versions() -> dict[str, str]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from topicstream import owned
 from topicstream.errors import StoreError
-from topicstream.word_file import read_words
+from topicstream.files import owned
+from topicstream.files.word_file import read_words
 
 
 def as_words(words: Any) -> Any:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from topicstream.durable import write_bytes
 from topicstream.errors import UsageError
 from topicstream.evaluation.table_file import check_replace
+from topicstream.files.durable import write_bytes
 
 WIDTH, HEIGHT = 760, 480
 LEFT, RIGHT, TOP, BOTTOM = 60, 130, 46, 52

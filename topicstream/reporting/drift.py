@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.likeness import cosine, f1
+from topicstream.files.word_file import stream_words
 from topicstream.inference.classifier import take
 from topicstream.inference.documents import Documents, known
 from topicstream.inference.infer import make
@@ -37,7 +38,6 @@ from topicstream.progress import listener
 from topicstream.reporting.comparing import completion, joined, parts_of
 from topicstream.reporting.config import METHODS, DriftConfig
 from topicstream.reporting.periods import Day, choose, number_of, parse
-from topicstream.word_file import stream_words
 
 MOST_PERIODS = 200
 
@@ -119,8 +119,8 @@ def _store(config: DriftConfig, model: TopicModel, training: Corpus | None) -> I
         return
     if not Path(given).exists():
         raise InputError(f"--drift {given}: no such file or folder")
+    from topicstream.ingestion.parsing.reader import ReadOptions
     from topicstream.ingestion.pipeline import ingest
-    from topicstream.ingestion.reader import ReadOptions
     from topicstream.ingestion.settings import Heldout, IngestOptions
     from topicstream.tokens.recipe import Recipe
 

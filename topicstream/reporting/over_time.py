@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import write_bytes
 from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.evaluate import open_within
 from topicstream.evaluation.table_file import check_replace
+from topicstream.files.durable import write_bytes
 from topicstream.model.edits import seen, view_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Told

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.errors import TopicsError
-from topicstream.ingestion.inputs_record import file_of, raw_files
+from topicstream.ingestion.opening.inputs_record import file_of, raw_files
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.tasks import pieces
+from topicstream.ingestion.spooling.tasks import pieces
 from topicstream.tokens.documents import TextRun
 
 LARGEST = 2 << 30

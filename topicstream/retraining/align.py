@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.durable import read_json, write_json
 from topicstream.evaluation.assignment import assign
 from topicstream.evaluation.matching import l1_distances
+from topicstream.files.durable import read_json, write_json
 from topicstream.model.topic_model import TopicModel
 
 IDS = "topics.json"

@@ -21,20 +21,21 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from topicstream import machine, owned
+from topicstream import machine
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import lock, read_json, sync_folder, write_json
 from topicstream.errors import InputError, NotOurs, StoreError, TopicsError
+from topicstream.files import owned
+from topicstream.files.durable import lock, read_json, sync_folder, write_json
+from topicstream.files.ownership import claim
 from topicstream.inference.classifier import train_classifier
-from topicstream.ingestion.compact import compact
 from topicstream.ingestion.pipeline import ingest
+from topicstream.ingestion.upkeep.compact import compact
 from topicstream.metrics import recorded
 from topicstream.model import edits
 from topicstream.model.seeds import read_seeds
 from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured, seconds
-from topicstream.ownership import claim
 from topicstream.progress import Shown
 from topicstream.retraining import decide as rules
 from topicstream.retraining import publish, survey

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.completion import score_model
+from topicstream.files.word_file import stream_words
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.model.topic_model import TopicModel
@@ -26,7 +27,6 @@ from topicstream.model.vocabulary import Vocabulary
 from topicstream.reporting.doc_topics import shares
 from topicstream.retraining.config import Limits
 from topicstream.tokens.recipe import Recipe
-from topicstream.word_file import stream_words
 
 ENOUGH = 200  # held-out documents that topic usage is taken from; with fewer, training documents
 AT_MOST = 20000

@@ -16,10 +16,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from topicstream import owned
 from topicstream.errors import InputError
-from topicstream.ingestion.names import is_about, is_mark
-from topicstream.ownership import claim
+from topicstream.files import owned
+from topicstream.files.ownership import claim
+from topicstream.ingestion.opening.names import is_about, is_mark
 
 UNFINISHED = (".tmp", ".part")
 TRIES = 3

@@ -18,19 +18,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream import owned
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import lock, read_json, sync_folder, write_bytes, write_json
 from topicstream.errors import InputError, StoreError, TopicsError
-from topicstream.ingestion import commit, inputs_record, retired
-from topicstream.ingestion.compact import refuse_unfinished, write_anew
-from topicstream.ingestion.inputs_record import file_of
-from topicstream.ingestion.removal import Removal
-from topicstream.ingestion.rewrite import Rewrite
+from topicstream.files import owned
+from topicstream.files.durable import lock, read_json, sync_folder, write_bytes, write_json
+from topicstream.files.ownership import claim
+from topicstream.files.plain import refuse_links
+from topicstream.ingestion.opening import inputs_record
+from topicstream.ingestion.opening.inputs_record import file_of
+from topicstream.ingestion.storing import commit
+from topicstream.ingestion.upkeep import retired
+from topicstream.ingestion.upkeep.compact import refuse_unfinished, write_anew
+from topicstream.ingestion.upkeep.removal import Removal
+from topicstream.ingestion.upkeep.rewrite import Rewrite
 from topicstream.model.store import drop_tables
-from topicstream.ownership import claim
-from topicstream.plain import refuse_links
 from topicstream.progress import Progress, Told, listener
 from topicstream.retraining.forget_words import blanked, more_than, own_words
 from topicstream.retraining.publish import version_path, versions

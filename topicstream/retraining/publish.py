@@ -11,12 +11,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from topicstream import owned
-from topicstream.durable import lock, sync_file, sync_folder
 from topicstream.errors import TopicsError
+from topicstream.files import owned
+from topicstream.files.durable import lock, sync_file, sync_folder
+from topicstream.files.ownership import claim, strangers
 from topicstream.model.classifier import RECORD, array_of
 from topicstream.model.store import read_manifest
-from topicstream.ownership import claim, strangers
 from topicstream.retraining.align import write_ids
 
 CURRENT = "current"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from topicstream import owned
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
+from topicstream.files import owned
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining import decide as rules
 from topicstream.retraining.config import Config

@@ -18,20 +18,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from topicstream import durable, owned
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import lock, read_json, sync_folder
 from topicstream.engines import find
 from topicstream.errors import NotOurs, TopicsError, UsageError
+from topicstream.files import durable, owned
+from topicstream.files.durable import lock, read_json, sync_folder
+from topicstream.files.ownership import check_place, claim, kind_of, mark_of, strangers
 from topicstream.metrics import recorded
 from topicstream.model import edits
 from topicstream.model.store import read_manifest
 from topicstream.options import configured
-from topicstream.ownership import check_place, claim, kind_of, mark_of, strangers
 from topicstream.progress import Shown, Told, listener
 from topicstream.retraining.update_config import UpdateConfig
-from topicstream.training.carry import check
 from topicstream.training.loop import figures_of, forget, make_engine, make_options, train
+from topicstream.training.starts.carry import check
 
 PASSES, WARM_PASSES = 15, 20
 """Passes of an update at most, carried and warm; it stops before when running perplexity settles.  Carried,

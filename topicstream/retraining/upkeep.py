@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from topicstream.corpus.reader import Corpus
-from topicstream.ingestion.compact import gain
+from topicstream.ingestion.upkeep.compact import gain
 from topicstream.model.store import read_manifest
 from topicstream.retraining import decide as rules
 from topicstream.retraining.config import Config

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import read_json, write_bytes, write_json
 from topicstream.errors import InputError, TopicsError
 from topicstream.evaluation.assignment import assign
 from topicstream.evaluation.coherence import coherence, diversity
@@ -28,6 +27,7 @@ from topicstream.evaluation.evaluate import open_all_within, open_within
 from topicstream.evaluation.keys import hash_strings
 from topicstream.evaluation.matching import l1_distances
 from topicstream.evaluation.per_document import score_documents
+from topicstream.files.durable import read_json, write_bytes, write_json
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Told
 from topicstream.training.loop import train

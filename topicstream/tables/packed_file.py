@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream import owned
 from topicstream.errors import StoreError
+from topicstream.files import owned
+from topicstream.files.plain import open_plain
 from topicstream.kernels.packed import topic_bits
-from topicstream.plain import open_plain
 from topicstream.tables.files import read_all, write_all
 from topicstream.tables.packed_rows import Held, Piece, ranges_of
 

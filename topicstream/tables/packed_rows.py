@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topicstream import owned
+from topicstream.files import owned
 from topicstream.kernels.file_rows import read_rows, write_rows
 from topicstream.kernels.packed import entry_bytes, topic_bits
 from topicstream.kernels.packed_table import gather_packed

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from topicstream import owned
+from topicstream.files import owned
 from topicstream.kernels.scatter import scatter_rows, scatter_sparse
 from topicstream.tables.files import read_all, write_all
 from topicstream.tables.spec import Scratch, SparseDelta

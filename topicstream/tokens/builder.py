@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from topicstream import owned
 from topicstream.errors import InputError, StoreError
+from topicstream.files import owned
+from topicstream.files.ownership import owns
 from topicstream.kernels.jit import kernel
-from topicstream.ownership import owns
 from topicstream.tokens.merging import merge_runs
 from topicstream.tokens.selecting import Limits, select
 from topicstream.tokens.spill import write_run

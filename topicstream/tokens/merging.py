@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream import owned
+from topicstream.files import owned
 from topicstream.tokens.spill import DONE, FLUSH, PIECE, append_array, enter_run, merge
 
 

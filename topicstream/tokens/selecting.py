@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from topicstream import owned
 from topicstream.errors import DoesNotFit, UsageError
+from topicstream.files import owned
 from topicstream.kernels.jit import kernel
 from topicstream.machine import format_bytes
 from topicstream.tokens.merging import Piece, merged_pieces

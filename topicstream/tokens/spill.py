@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from topicstream import owned
+from topicstream.files import owned
 from topicstream.kernels.jit import kernel
 
 PIECE = 1 << 20

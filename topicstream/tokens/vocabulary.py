@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topicstream import owned
-from topicstream.durable import sync_folder
 from topicstream.errors import InputError, StoreError, UsageError
+from topicstream.files import owned
+from topicstream.files.durable import sync_folder
+from topicstream.files.ownership import temporary
+from topicstream.files.word_file import read_words, stream_words
 from topicstream.kernels.jit import kernel
-from topicstream.ownership import temporary
 from topicstream.tokens.wordtable import find, tags_for
-from topicstream.word_file import read_words, stream_words
 
 _S32 = np.uint64(32)
 ROWS = 1 << 20

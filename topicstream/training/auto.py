@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from topicstream.durable import read_json
 from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Options, Shape, learns_priors
+from topicstream.files.durable import read_json
 from topicstream.machine import format_bytes
 
 BEST, SMALLEST = "sparse-bp", "atbp"

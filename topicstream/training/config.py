@@ -84,7 +84,7 @@ class TrainConfig:
     carry: str | Path | None = option(
         None,
         "folder of a finished run on the head of this corpus: its tables and block memory are taken over and only the "
-        "blocks behind are started, from `warm` (training/carry.py)",
+        "blocks behind are started, from `warm` (training/starts/carry.py)",
         cli=False,
     )
     warm_share: float = option(

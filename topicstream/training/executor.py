@@ -22,7 +22,7 @@ from topicstream.tables.rounds import Round
 from topicstream.tables.spec import TableSpec
 from topicstream.tables.table import Table
 from topicstream.training.ahead import StorageAhead
-from topicstream.training.memory import BlockMemory
+from topicstream.training.state.memory import BlockMemory
 
 
 @dataclass(frozen=True)

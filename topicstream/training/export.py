@@ -16,7 +16,7 @@ from topicstream.model.seeds import labels_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.tables.table import Table
-from topicstream.training.record import Record
+from topicstream.training.state.record import Record
 
 
 def export_model(

@@ -14,30 +14,31 @@ from typing import Any
 
 import numpy as np
 
-from topicstream import machine, owned
+from topicstream import machine
 from topicstream.corpus.reader import Corpus
-from topicstream.durable import lock
 from topicstream.engines import find
 from topicstream.engines.base import TOPICS, BlockShape, Engine, Layout, Shape, option_fields
 from topicstream.errors import DiskTooSmall, DoesNotFit, InputError, Interrupted, TopicsError, UsageError
+from topicstream.files import owned
+from topicstream.files.durable import lock
+from topicstream.files.ownership import check_place, claim, kind_of, refuse_strangers
+from topicstream.files.plain import refuse_links
 from topicstream.kernels.jit import kept
 from topicstream.metrics import recorded as recorded_metrics
 from topicstream.model.store import read_manifest
 from topicstream.options import checked, configured, seconds
-from topicstream.ownership import check_place, claim, kind_of, refuse_strangers
-from topicstream.plain import refuse_links
 from topicstream.progress import Progress, Shown, listener
-from topicstream.training.anchor_start import anchor_bytes, anchor_engine
 from topicstream.training.auto import SMALLEST, Choice, resolve, smallest
-from topicstream.training.carry import CARRIED, check
 from topicstream.training.config import TrainConfig
 from topicstream.training.plan import make_plan, memory_bytes
-from topicstream.training.record import Record, left_open, recorded, remember, same_or_refuse
 from topicstream.training.rehearsal import PlanOnly, rehearse
-from topicstream.training.seeded import with_seeds
 from topicstream.training.session import Session
+from topicstream.training.starts.anchor_start import anchor_bytes, anchor_engine
+from topicstream.training.starts.carry import CARRIED, check
+from topicstream.training.starts.seeded import with_seeds
+from topicstream.training.starts.tries import pays, tries_bytes
+from topicstream.training.state.record import Record, left_open, recorded, remember, same_or_refuse
 from topicstream.training.stopping import Signals, Stopping
-from topicstream.training.tries import pays, tries_bytes
 from topicstream.training.warmup import warm_up
 from topicstream.training.weights import TrainingWeights
 

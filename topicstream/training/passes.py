@@ -11,7 +11,7 @@ from topicstream.corpus.reader import Grid
 from topicstream.engines.base import Engine, Key, Phase, Rule
 from topicstream.tables.table import Table
 from topicstream.training.executor import Assignment, Executor
-from topicstream.training.memory import BlockMemory
+from topicstream.training.state.memory import BlockMemory
 
 
 class PassRunner:

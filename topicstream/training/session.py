@@ -10,26 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from topicstream import machine, owned
+from topicstream import machine
 from topicstream.corpus.reader import Corpus, Grid
-from topicstream.durable import read_json, write_json
 from topicstream.engines.base import BlockShape, Engine, Key, Layout, Phase
 from topicstream.errors import StoreError, TopicsError
+from topicstream.files import owned
+from topicstream.files.durable import read_json, write_json
 from topicstream.parallel.rounds import Workers
 from topicstream.progress import Progress
-from topicstream.training.carry import CARRIED, carry_over, first_new_block
-from topicstream.training.checkpoint import State, checkpoints, read_checkpoint
 from topicstream.training.executor import Executor, Threads
-from topicstream.training.history import History
 from topicstream.training.invariants import check_pass, duplicate_topics
-from topicstream.training.memory import BlockMemory, check_memory
 from topicstream.training.passes import PassRunner
 from topicstream.training.plan import Plan
-from topicstream.training.record import Record
-from topicstream.training.saver import Saver
-from topicstream.training.seeded import SeededStart
+from topicstream.training.starts.carry import CARRIED, carry_over, first_new_block
+from topicstream.training.starts.seeded import SeededStart
+from topicstream.training.state.checkpoint import State, checkpoints, read_checkpoint
+from topicstream.training.state.history import History
+from topicstream.training.state.memory import BlockMemory, check_memory
+from topicstream.training.state.record import Record
+from topicstream.training.state.saver import Saver
+from topicstream.training.state.workspace import new_rounds, new_tables, sweep
 from topicstream.training.stopping import Stopping, converged
-from topicstream.training.workspace import new_rounds, new_tables, sweep
 
 if TYPE_CHECKING:
     from topicstream.training.heldout import HeldOut
@@ -252,14 +253,14 @@ class Session:
         return SeededStart(found, words, self._n_w, learned=how in ("best", "anchors"))
 
     def _start_topics(self) -> Any:
-        from topicstream.training.starts import RandomSeeds, make_seeds
-        from topicstream.training.tries import best_seeds
+        from topicstream.training.starts.initial import RandomSeeds, make_seeds
+        from topicstream.training.starts.tries import best_seeds
 
         topics = self.engine.shape.topics
         if self.record.settings["start"] == "best":
             return best_seeds(self.corpus, self.grid, topics, self._seed, self._n_w, self.plan.threads)
         if self.record.settings["start"] == "anchors":
-            from topicstream.training.anchor_start import anchor_seeds
+            from topicstream.training.starts.anchor_start import anchor_seeds
 
             shape = self.engine.shape
             return anchor_seeds(self.corpus, self.grid, shape, self._seed, self._n_w, self.workers, self._progress.say)

@@ -16,10 +16,10 @@ from topicstream.kernels.file_rows import read_rows, write_rows
 from topicstream.tables.dense import aligned_zeros
 from topicstream.tables.layouts import new_table
 from topicstream.tables.spec import WORDS
-from topicstream.training.anchor_start import anchor_engine
 from topicstream.training.executor import ids_of, visit
-from topicstream.training.starts import compile_starts
-from topicstream.training.tries import compile_tries
+from topicstream.training.starts.anchor_start import anchor_engine
+from topicstream.training.starts.initial import compile_starts
+from topicstream.training.starts.tries import compile_tries
 
 COME_BACK = 12 << 20  # pages of libraries that are needed again after they were let go, at least
 SHARE_BACK = 0.2  # of those that are resident: a system that has just read the files maps more around each

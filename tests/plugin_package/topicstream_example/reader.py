@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from topicstream.ingestion.cut import cut, positions
-from topicstream.ingestion.reader import Piece, ReadOptions
-from topicstream.ingestion.rejects import Rejects
-from topicstream.ingestion.source import Source
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing.cut import cut, positions
+from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.tokens.documents import Provenance, TextRun
 
 

@@ -22,10 +22,10 @@ from topicstream.engines.base import (
     option,
     padded,
 )
+from topicstream.engines.gibbs.draws import random_topics, seeded_topics
+from topicstream.engines.gibbs.moves import count_assigned, count_moved, count_moves
 from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.kernels.count_priors import BINS, learn_alpha, learn_beta, words_loglik
-from topicstream.kernels.draws import random_topics, seeded_topics
-from topicstream.kernels.moves import count_assigned, count_moved, count_moves
 from topicstream.kernels.packed import entry_bytes
 
 LOWEST, HIGHEST = 1e-5, 100.0  # bounds of a learned prior

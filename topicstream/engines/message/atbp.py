@@ -27,9 +27,9 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import Key, Out, Rows, padded
+from topicstream.engines.message.logs import sum_x_log
 from topicstream.engines.message.tiny import TinyEngine
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.logs import sum_x_log
 from topicstream.kernels.simd import WIDTH, fetch, fma, get, load, rows_ahead, splat, store, total
 
 DRIFT = 1e-4  # most that a topic's 1/(lam + W beta) may be out by

@@ -33,8 +33,8 @@ from topicstream.engines.base import (
     TableSpec,
     option,
 )
+from topicstream.engines.message import author_messages as kernels
 from topicstream.errors import InputError, StoreError
-from topicstream.kernels import author_messages as kernels
 
 START_ROUNDS = 3
 AXIS = "authors"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from topicstream.engines.message.dense import DenseMessages
-from topicstream.kernels.messages import CELL
+from topicstream.engines.message.messages import CELL
 
 
 class BeliefPropagation(DenseMessages):

@@ -19,9 +19,9 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Options, Out, Rule, TableSpec, option
+from topicstream.engines.message import messages
 from topicstream.engines.message.learning import Learning, count_rows, learn, prior_stats, reach_option
-from topicstream.kernels import messages
-from topicstream.kernels.priors import count_documents
+from topicstream.engines.message.priors import count_documents
 
 START_ROUNDS = 3
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import Out, Rows, option
-from topicstream.kernels.priors import BINS, count_words, learn_alpha, learn_beta
+from topicstream.engines.message.priors import BINS, count_words, learn_alpha, learn_beta
 
 REACH = 10.0
 

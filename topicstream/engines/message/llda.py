@@ -40,11 +40,11 @@ from topicstream.engines.base import (
     option,
     padded,
 )
+from topicstream.engines.message.logs import sum_x_log
+from topicstream.engines.message.sparse_messages import by_word
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.logs import sum_x_log
 from topicstream.kernels.rng import bits, step, stream, uniform
-from topicstream.kernels.sparse_messages import by_word
 
 TOP = 65535.0
 VISIT, RANDOM, SEEDED = 0, 1, 2

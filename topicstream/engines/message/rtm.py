@@ -24,11 +24,11 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import BlockShape, Key, Out, Rule, TableSpec, option, padded
+from topicstream.engines.message import linked_messages as kernels
 from topicstream.engines.message.dense import DenseMessages, DenseOptions
 from topicstream.engines.message.learning import count_rows
-from topicstream.kernels import linked_messages as kernels
-from topicstream.kernels.messages import CELL
-from topicstream.kernels.priors import count_documents
+from topicstream.engines.message.messages import CELL
+from topicstream.engines.message.priors import count_documents
 from topicstream.tables.spec import DOCUMENTS
 
 MOST = 0.95  # of the weight goes to the links at most where xi is learned

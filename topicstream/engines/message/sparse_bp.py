@@ -59,11 +59,11 @@ from topicstream.engines.base import (
     option,
     padded,
 )
+from topicstream.engines.message import active_topics
+from topicstream.engines.message import sparse_messages as kernels
 from topicstream.engines.message.learning import Learning, count_rows, learn, prior_stats, reach_option
+from topicstream.engines.message.logs import sum_x_log
 from topicstream.errors import InputError
-from topicstream.kernels import active_topics
-from topicstream.kernels import sparse_messages as kernels
-from topicstream.kernels.logs import sum_x_log
 
 FLAT = (
     1e4  # first messages follow the document's mixture alone: 1 to 3 % better after 20 passes than following the words

@@ -5,7 +5,7 @@ phi, theta and lam of the last pass are only read; their successors are the sums
     eta_k = (phi[w,k] + beta)(theta[d,k] + alpha_k)/(lam_k + W beta) / sum       (lines 15-16)
     phi' += x eta,  theta' += x eta,  lam' += x eta                              (lines 17-19)
 
-The arithmetic is kernels/frozen.py's, which has the table symbol -> array.
+The arithmetic is engines/message/frozen.py's, which has the table symbol -> array.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import Key, Out, Rows, Rule, TableSpec, padded
+from topicstream.engines.message.frozen import assign
 from topicstream.engines.message.tiny import TinyEngine
-from topicstream.kernels.frozen import assign
 
 
 class STBP(TinyEngine):

@@ -10,9 +10,9 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Options, Out, Rows, option, padded
+from topicstream.engines.message.frozen import assign, fold_block, random_topics
 from topicstream.engines.message.learning import Learning, learn, reach_option
-from topicstream.kernels.frozen import assign, fold_block, random_topics
-from topicstream.kernels.priors import BINS, count_documents, count_words
+from topicstream.engines.message.priors import BINS, count_documents, count_words
 
 START_SWEEPS = 3  # fold-in sweeps of a start before the one that is kept; 1, 2, 3: ever better at the 2nd and 5th pass
 

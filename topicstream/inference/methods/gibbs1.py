@@ -18,7 +18,7 @@ from topicstream.errors import UsageError
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, Rows
 from topicstream.inference.methods.gibbs import BURN, SWEEPS, together, undrawn
-from topicstream.training.token_topics import token_topics
+from topicstream.training.state.token_topics import token_topics
 
 
 class Gibbs1(Method):

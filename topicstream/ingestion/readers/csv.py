@@ -11,13 +11,13 @@ from itertools import pairwise
 import numpy as np
 
 from topicstream.errors import InputError, UsageError
-from topicstream.ingestion import csv_scan
-from topicstream.ingestion.columns import LISTS, as_lists
-from topicstream.ingestion.cut import as_array, count_lines, cut, not_utf8, positions, strings
-from topicstream.ingestion.reader import Piece, ReadOptions
-from topicstream.ingestion.rejects import BadFile, Rejects
-from topicstream.ingestion.source import Source, plain_suffix
-from topicstream.ingestion.western import western, western_records
+from topicstream.ingestion.opening.source import Source, plain_suffix
+from topicstream.ingestion.opening.western import western, western_records
+from topicstream.ingestion.parsing import csv_scan
+from topicstream.ingestion.parsing.columns import LISTS, as_lists
+from topicstream.ingestion.parsing.cut import as_array, count_lines, cut, not_utf8, positions, strings
+from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.rejects import BadFile, Rejects
 from topicstream.tokens.documents import Provenance, TextRun
 
 LOOKED_AT = 50

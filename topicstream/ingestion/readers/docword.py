@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from topicstream.ingestion.reader import Piece, ReadOptions
-from topicstream.ingestion.rejects import BadFile, Rejects
-from topicstream.ingestion.source import Source
-from topicstream.ingestion.triples import Header, check_header, parse_triples, split_triples
-from topicstream.ingestion.vocabulary import numbered, words_for
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.rejects import BadFile, Rejects
+from topicstream.ingestion.parsing.triples import Header, check_header, parse_triples, split_triples
+from topicstream.ingestion.parsing.vocabulary import numbered, words_for
 from topicstream.tokens.documents import CountRun
 
 _HEADER = re.compile(rb"\s*(\d{1,18})\s+(\d{1,18})\s+(\d{1,18})[ \t\r]*(\n|$)")

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.errors import InputError
-from topicstream.ingestion.columns import LISTS, column, text_of
-from topicstream.ingestion.cut import not_utf8
-from topicstream.ingestion.inputs import TreeSource
-from topicstream.ingestion.names import partitions
-from topicstream.ingestion.reader import Piece, ReadOptions
-from topicstream.ingestion.rejects import BadFile, Rejects
-from topicstream.ingestion.source import MAGIC, SUFFIXES, Source, printable, to_utf8
-from topicstream.ingestion.western import NOTE, western
+from topicstream.ingestion.opening.inputs import TreeSource
+from topicstream.ingestion.opening.names import partitions
+from topicstream.ingestion.opening.source import MAGIC, SUFFIXES, Source, printable, to_utf8
+from topicstream.ingestion.opening.western import NOTE, western
+from topicstream.ingestion.parsing.columns import LISTS, column, text_of
+from topicstream.ingestion.parsing.cut import not_utf8
+from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.rejects import BadFile, Rejects
 from topicstream.tokens.documents import Provenance, TextRun
 
 MOST_FILES = 2048

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from topicstream.ingestion import json_scan as js
-from topicstream.ingestion.columns import LISTS, WrongField, as_id, as_list, as_scalar, as_text
-from topicstream.ingestion.cut import as_array, cut, last_line_break, lines_of, not_utf8, positions, strings
-from topicstream.ingestion.reader import Piece, ReadOptions
-from topicstream.ingestion.rejects import Rejects
-from topicstream.ingestion.source import Source
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing import json_scan as js
+from topicstream.ingestion.parsing.columns import LISTS, WrongField, as_id, as_list, as_scalar, as_text
+from topicstream.ingestion.parsing.cut import as_array, cut, last_line_break, lines_of, not_utf8, positions, strings
+from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.tokens.documents import Provenance, TextRun
 
 

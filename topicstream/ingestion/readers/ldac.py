@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from topicstream.ingestion.cut import cut, last_line_break
-from topicstream.ingestion.pairs import parse_pairs, words_of_pairs
-from topicstream.ingestion.reader import Piece, ReadOptions
-from topicstream.ingestion.rejects import Rejects
-from topicstream.ingestion.source import Source
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing.cut import cut, last_line_break
+from topicstream.ingestion.parsing.pairs import parse_pairs, words_of_pairs
+from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.tokens.documents import CountRun
 
 

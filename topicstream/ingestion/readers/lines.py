@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from topicstream.ingestion.cut import (
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.opening.western import western_records
+from topicstream.ingestion.parsing.cut import (
     as_array,
     cut,
     gather,
@@ -16,10 +18,8 @@ from topicstream.ingestion.cut import (
     positions,
     reject_lines,
 )
-from topicstream.ingestion.reader import Piece, ReadOptions
-from topicstream.ingestion.rejects import Rejects
-from topicstream.ingestion.source import Source
-from topicstream.ingestion.western import western_records
+from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.tokens.documents import Provenance, TextRun
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from topicstream.ingestion.cut import (
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing.cut import (
     as_array,
     cut,
     gather,
@@ -18,9 +19,8 @@ from topicstream.ingestion.cut import (
     reject_lines,
     strings,
 )
-from topicstream.ingestion.reader import Piece, ReadOptions
-from topicstream.ingestion.rejects import Rejects
-from topicstream.ingestion.source import Source
+from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.documents import Provenance, TextRun
 

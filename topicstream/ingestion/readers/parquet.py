@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from topicstream.errors import InputError
-from topicstream.ingestion.columns import LISTS, as_list, as_lists, column, without_empty
-from topicstream.ingestion.cut import RECORD_BYTES, most_records, not_utf8, positions
-from topicstream.ingestion.reader import Piece, ReadOptions
-from topicstream.ingestion.rejects import BadFile, Rejects
-from topicstream.ingestion.source import Source
+from topicstream.files.parquet_pages import DICTIONARY, pages
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing.columns import LISTS, as_list, as_lists, column, without_empty
+from topicstream.ingestion.parsing.cut import RECORD_BYTES, most_records, not_utf8, positions
+from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.rejects import BadFile, Rejects
 from topicstream.machine import format_bytes
-from topicstream.parquet_pages import DICTIONARY, pages
 from topicstream.tokens.documents import Provenance, TextRun
 
 BUFFER = 1 << 20

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from topicstream.ingestion.columns import column, text_of
-from topicstream.ingestion.cut import cut
-from topicstream.ingestion.reader import Piece, ReadOptions
-from topicstream.ingestion.rejects import BadFile, Rejects
-from topicstream.ingestion.source import Source
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing.columns import column, text_of
+from topicstream.ingestion.parsing.cut import cut
+from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.rejects import BadFile, Rejects
 from topicstream.tokens.documents import Provenance, TextRun
 
 _ROOT = re.compile(rb"<(PubmedArticleSet|MedlineCitationSet|PubmedArticle|MedlineCitation)(\s[^>]*|/)?>")

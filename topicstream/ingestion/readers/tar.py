@@ -8,10 +8,10 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Iterator
 
-from topicstream.ingestion.reader import Piece, ReadOptions
+from topicstream.ingestion.opening.source import Source, printable, to_utf8
+from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.rejects import BadFile, Reject, Rejects
 from topicstream.ingestion.readers.files import MOST_FILES, documents
-from topicstream.ingestion.rejects import BadFile, Reject, Rejects
-from topicstream.ingestion.source import Source, printable, to_utf8
 from topicstream.tokens.documents import TextRun
 
 

@@ -1,0 +1,156 @@
+"""Which topics are active in a document of sparse-L belief propagation: at the start, and by bids from outside.
+
+Arrays are those of ``sparse_messages``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.engines.message.priors import BINS, bin_of
+from topicstream.kernels.gather import highest, squeeze
+from topicstream.kernels.jit import kernel
+from topicstream.kernels.simd import larger, load, splat, store, total
+
+_ZERO = np.float32(0.0)
+
+
+@kernel
+def largest(values, n, width, heap):
+    """Numbers of the ``width`` largest of values[:n] -> heap (int32[width], ascending); equal values: the lower number.
+    Values are >= 0 and n >= width."""
+    size = 0
+    for k in range(n):
+        v = values[k]
+        if size < width:
+            j = size
+            size += 1
+            while j > 0:  # the root is the worst: smallest value, then highest number
+                up = (j - 1) >> 1
+                if values[heap[up]] >= v:
+                    heap[j] = heap[up]
+                    j = up
+                else:
+                    break
+            heap[j] = k
+        elif v > values[heap[0]]:
+            j = 0
+            while True:
+                kid = 2 * j + 1
+                if kid >= width:
+                    break
+                if kid + 1 < width and _worse(values, heap[kid + 1], heap[kid]):
+                    kid += 1
+                if _worse(values, heap[kid], k):
+                    heap[j] = heap[kid]
+                    j = kid
+                else:
+                    break
+            heap[j] = k
+    heap.sort()
+
+
+@kernel(inline="always")
+def _worse(values, a, b):
+    """Whether a goes before b does: smaller value, or equal and the higher number."""
+    return values[a] < values[b] or (values[a] == values[b] and a > b)
+
+
+@kernel
+def choose(scores, chosen, topics, theta, alpha, gain, wanted):
+    """Which topics a document lets in for which: wanted (uint16[D, L]) = topics but for the exchanged ones.
+
+    scores[c, k] is the factor by which one step would multiply a share of topic k in the document (the gradient of its
+    log-likelihood), counted over the words for which k is strong.  From the best newcomer and the weakest topic on, they
+    change places while gain * alpha_k * score_k exceeds the weak topic's theta (float32[D, L], counts).
+    """
+    width, k_all = topics.shape[1], len(alpha)
+    used = np.zeros(scores.shape[1], np.uint8)
+    for d in range(len(chosen)):
+        wanted[d] = topics[d]
+        c = chosen[d]
+        if c < 0:
+            continue
+        for j in range(width):
+            used[topics[d, j]] = 1
+        bid = scores[c]
+        for k in range(k_all):
+            bid[k] = _ZERO if used[k] else bid[k] * gain * np.float32(alpha[k])
+        for j in range(width):
+            used[topics[d, j]] = 0
+        while True:
+            k, j = int(np.argmax(bid[:k_all])), 0
+            low = np.float32(np.inf)
+            for i in range(width):
+                held = theta[d, i] if wanted[d, i] == topics[d, i] else np.float32(np.inf)
+                if held < low:
+                    low, j = held, i
+            if bid[k] <= low or bid[k] <= _ZERO:
+                break
+            wanted[d, j] = k
+            bid[k] = _ZERO
+
+
+@kernel
+def open_topics(ptr, doc, x, base, index, totals, k_all, took, topics, theta):
+    """Active topics of each document from seed topics: the L largest shares of an even mixture after one step of EM.
+
+    A word gives each of its documents p(k | w), its row over its sum.  What all topics have of a word alike changes no
+    order, so only what stands out above the row's least entry is added topic by topic: rows of seed documents mixed
+    with the corpus' mean stand out in few.  took: float32[D, Kp] scratch; topics: uint16[D, L], ascending; theta:
+    float32[D, L], the shares, adding up to less than n_d by what the other topics have.
+    """
+    width, columns = topics.shape[1], base.shape[1]
+    inverse, ratio = np.zeros(columns, np.float32), np.empty(columns, np.float32)
+    out_topic, out = np.empty(columns + 16, np.uint16), np.empty(columns + 16, np.float32)
+    even, heap = np.zeros(len(topics), np.float32), np.empty(width, np.int32)
+    nothing = splat(_ZERO)
+    for k in range(k_all):
+        inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
+    took[:] = _ZERO
+    for u in range(len(ptr) - 1):
+        r = index[u] * columns
+        s, high = nothing, splat(np.float32(-np.inf))
+        for k in range(0, columns, 16):
+            v = load(base, r + k) * load(inverse, k)
+            store(ratio, k, v)
+            s = s + v
+        sum_s = total(s)
+        if sum_s <= _ZERO:
+            continue
+        ratio[k_all:] = ratio[0]
+        for k in range(0, columns, 16):
+            high = larger(high, nothing - load(ratio, k))
+        low = -highest(high)
+        edge = splat(low * np.float32(1.0001))
+        n = np.int64(0)
+        for k in range(0, columns, 16):
+            n += squeeze(out_topic, out, n, k, larger(load(ratio, k) - edge, nothing))
+        for i in range(ptr[u], ptr[u + 1]):
+            d, weight = doc[i], x[i] / sum_s
+            even[d] += weight * low
+            for j in range(n):
+                took[d, out_topic[j]] += weight * out[j]
+    for d in range(len(topics)):
+        largest(took[d], columns, width, heap)  # padding has share 0 and the highest numbers
+        for j in range(width):
+            topics[d, j] = heap[j]
+            theta[d, j] = even[d] + took[d, heap[j]] if heap[j] < k_all else _ZERO
+
+
+@kernel
+def count_active(topics, theta, k_all, topic_bins, length_bins):
+    """Enter theta of the active topics into the histograms of ``priors``."""
+    for d in range(theta.shape[0]):
+        length = 0.0
+        for j in range(theta.shape[1]):
+            value = theta[d, j]
+            length += value
+            if value > 0.0 and topics[d, j] < k_all:
+                b = bin_of(value)
+                if b >= 0:
+                    topic_bins[topics[d, j] * BINS + b] += 1.0
+        if length > 0.0:
+            b = bin_of(length)
+            if b >= 0:
+                length_bins[b] += 1.0

@@ -1,0 +1,217 @@
+"""Files that are never seen half-written: write beside, fsync, rename, fsync the folder; and advisory locks."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+
+from topicstream.errors import Busy, StoreError
+from topicstream.files import owned
+from topicstream.files.ownership import claim, temporary
+from topicstream.files.plain import open_plain, read_plain
+
+
+def sync_folder(path: str | os.PathLike[str]) -> None:
+    """fsync a folder, so that the names in it survive a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_file(path: str | os.PathLike[str]) -> None:
+    """fsync one file's data."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_all(files: Sequence[Path], folders: Iterable[Path]) -> None:
+    """fsync many files, several at a time (each waits for the disk, and the file system joins them), then folders."""
+    with ThreadPoolExecutor(8, thread_name_prefix="sync") as pool:
+        for _ in pool.map(sync_file, files):
+            pass
+        for _ in pool.map(sync_folder, folders):
+            pass
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, *, durable: bool = True) -> None:
+    """Replace ``path``, a file of ours or none, by ``data`` in one rename.  ``durable=False`` leaves out the fsyncs
+    (survives a kill, not a power cut)."""
+    target = Path(path)
+    beside = temporary(target)
+    try:
+        with owned.create(beside) as f:
+            f.write(data)
+            if durable:
+                f.flush()
+                os.fsync(f.fileno())
+        owned.replace(beside, target)
+    except BaseException:
+        owned.discard(beside)
+        raise
+    if durable:
+        sync_folder(target.parent)
+
+
+_HEAD = re.compile(rb'\{\n "checksum": "crc32c:([0-9a-f]{8})",\n')
+
+
+def write_json(path: str | os.PathLike[str], value: Any, *, durable: bool = True, checked: bool = True) -> None:
+    """Replace ``path`` by the JSON of ``value`` (UTF-8, sorted keys, NaN refused) in one rename.
+
+    An object gets a first member ``checksum``, the crc32c of all that follows its line, which ``read_json`` verifies and
+    takes out again (``checked=False``: none, for files whose members others lay down)."""
+    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    write_bytes(path, with_checksum(text) if checked else text, durable=durable)
+
+
+def with_checksum(text: bytes) -> bytes:
+    """JSON with the first member ``checksum``; what is no object with a line break behind its brace stays as it is."""
+    if not text.startswith(b"{\n"):
+        return text
+    return b'{\n "checksum": "crc32c:%08x",\n' % google_crc32c.value(text[2:]) + text[2:]
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """The JSON value in ``path``; StoreError naming the file when it is missing or damaged.  A file without a checksum
+    (written by hand) is taken as it is."""
+    try:
+        data = read_plain(path)
+    except FileNotFoundError:
+        raise StoreError(f"{path}: not found") from None
+    except OSError as e:
+        raise StoreError(f"{path}: cannot be read ({e.strerror}); restore the file") from None
+    head = _HEAD.match(data)
+    if head is not None and int(head[1], 16) != google_crc32c.value(data[head.end() :]):
+        raise StoreError(f"{path}: does not match its checksum; the file is damaged, restore it")
+    if head is None and (b"checksum" in data[:20] or b'"crc32c:' in data[:24]):
+        raise StoreError(f"{path}: its checksum cannot be read; the file is damaged, restore it")
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as e:
+        raise StoreError(f"{path}: cannot be read as JSON ({e}); the file is damaged, restore it") from None
+    if head is not None:
+        value.pop("checksum", None)
+    return value
+
+
+_SEAL = re.compile(r', "crc32c": "([0-9a-f]{8})"\}$')
+
+
+def sealed_line(record: Mapping[str, Any]) -> str:
+    """An object as one line of a ``.jsonl`` file, with the crc32c of the line before it as the last member."""
+    text = json.dumps(dict(record))
+    return f'{text[:-1]}, "crc32c": "{google_crc32c.value(text.encode()):08x}"}}\n'
+
+
+def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The objects of a ``.jsonl`` file, and a sentence for each line that is damaged (and left out).
+
+    A last line cut short by a kill (no newline) is left out without a word; lines without a checksum (of an older
+    version, or made by hand) are taken as they are.  No file: nothing."""
+    found: list[dict[str, Any]] = []
+    damaged: list[str] = []
+    try:
+        lines = read_plain(path).split(b"\n")
+    except FileNotFoundError:
+        return [], []
+    for number, line in enumerate(lines, 1):
+        text = line.decode("utf-8", "replace")
+        seal = _SEAL.search(text)
+        body = text[: seal.start()] + "}" if seal else text
+        try:
+            record = json.loads(body)
+            good = isinstance(record, dict)
+        except ValueError:
+            record, good = {}, False
+        if seal is not None:
+            good = good and google_crc32c.value(body.encode()) == int(seal[1], 16)
+        else:
+            good = good and not re.search(r'crc32c|: "[0-9a-f]{8}"\}$', text[-24:])
+            if number == len(lines) and not good and not re.search(r'"crc32c": "[0-9a-f]{8}', text):
+                continue  # what stands behind the last newline
+        if good:
+            found.append(record)
+        else:
+            damaged.append(f"{path}:{number}: does not match its checksum; this line is left out")
+    return found, damaged
+
+
+def file_problem(path: str | os.PathLike[str], size: int, crc: int, what: str = "ingest again") -> str | None:
+    """What is wrong with a file whose size and crc32c were recorded, in a sentence; None when nothing is."""
+    seen, length = 0, 0
+    try:
+        with open(open_plain(path), "rb") as f:
+            while data := f.read(1 << 20):
+                seen = google_crc32c.extend(seen, data)
+                length += len(data)
+    except FileNotFoundError:
+        return f"{path}: missing; restore the file or {what}"
+    except OSError as e:
+        return f"{path}: cannot be read ({e.strerror}); restore the file or {what}"
+    if length != size:
+        return f"{path}: has {length} bytes where the manifest says {size}; restore it or {what}"
+    if seen != crc:
+        return f"{path}: does not match its checksum; restore the file or {what}"
+    return None
+
+
+def exchange(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
+    """Let two paths change names in one step (renameat2, RENAME_EXCHANGE); False where the system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    here, both = -100, 2
+    return bool(rename(here, os.fsencode(a), here, os.fsencode(b), both) == 0)
+
+
+@contextlib.contextmanager
+def lock(folder: str | os.PathLike[str], what: str, *, kind: str | None = None, wait: bool = False) -> Iterator[None]:
+    """Hold the writer's lock of ``folder`` (an flock on ``.lock`` in it), which is made, or with ``kind`` known to be
+    ours (``ownership.claim``); Busy at once when another holds it, unless ``wait``.  The lock goes with the process,
+    however it ends.  A folder that holds nothing but lock and mark when the work fails (refused before it began) goes
+    again."""
+    path = Path(folder) / ".lock"
+    while True:
+        if kind is not None:
+            claim(folder, kind)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:  # who held it has removed the folder just now
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(fd), path.stat()):
+                    if kind is not None:  # it may have been made anew in between
+                        claim(folder, kind)
+                    break
+            os.close(fd)  # who held it has removed it: lock the one that is there now
+        except BlockingIOError:
+            os.close(fd)
+            raise Busy(f"{folder}: another process is {what} it; wait for it to end, then run this again") from None
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            owned.remove_unused(path.parent)
+        raise
+    finally:
+        os.close(fd)

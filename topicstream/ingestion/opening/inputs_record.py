@@ -1,0 +1,138 @@
+"""``.inputs.json`` of a store: where its inputs lay and how they were asked to be read.
+
+It tells a finished ingest that is run again, and a report where the raw files are.  It is no part of the store's content:
+no fingerprint, no manifest and no checksum knows of it, and a store without it lacks nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from topicstream.errors import StoreError
+from topicstream.files import durable
+from topicstream.ingestion.opening.source import printable
+from topicstream.ingestion.read_options import CUT
+from topicstream.ingestion.settings import IngestOptions
+
+NAME = ".inputs.json"
+
+
+def stamp(name: str) -> list[Any] | None:
+    """[files, bytes, digest of names, sizes and times] of a file or a folder; None for standard input and what is gone."""
+    if name == "-" or not os.path.exists(name):
+        return None
+    found = [os.path.join(at, f) for at, _, files in os.walk(name) for f in files] if os.path.isdir(name) else [name]
+    seen, files, size = hashlib.sha256(), 0, 0
+    for path in sorted(found):
+        if not os.path.exists(path):
+            continue
+        about = os.stat(path)
+        files, size = files + 1, size + about.st_size
+        seen.update(b"%s\0%d\0%d\n" % (os.fsencode(os.path.relpath(path, name)), about.st_size, about.st_mtime_ns))
+    return [files, size, seen.hexdigest()[:32]]
+
+
+def describe(names: list[str], options: IngestOptions) -> dict[str, Any]:
+    """The record of an ingest that begins: place and stamp of each input, a digest of what decides the content.
+
+    ``names``: as given, [] for documents in memory; ``options``: before phrases were learnt.
+    """
+    settings = {
+        f.name: getattr(options, f.name)
+        for f in dataclasses.fields(options)
+        if f.name not in ("append", "force", "mem_limit", "workers", "checkpoint_bytes", "checkpoint_seconds")
+        and f.name not in ("recipe", "read", "side", "tokenizer_given")
+    }
+    read = {k: v for k, v in dataclasses.asdict(options.read).items() if k not in ("piece_bytes", "room")}
+    read = {k: v for k, v in read.items() if k not in CUT or v}  # absent when the first records were written
+    read["vocab"] = read.pop("words")  # as it was called when the first records were written
+    settings["read"] = read | {"meta": sorted(dict(read["meta"]).items())}
+    settings["tokenizer"] = [options.recipe.hash(), options.recipe.phrase_threshold]
+    settings["side"] = [options.side.key, *options.side.stamps()] if options.side else None
+    files = [os.fspath(f) for f in (options.vocab, options.read.words, options.drop_words) if f is not None]
+    settings["files"] = [[os.path.abspath(f), stamp(f)] for f in files]
+    text = json.dumps(settings, sort_keys=True, default=str)
+    inputs = [
+        {
+            "place": "-" if n == "-" else printable(os.path.abspath(n)),
+            "folder": n != "-" and os.path.isdir(n),
+            "stamp": stamp(n),
+        }
+        for n in names
+    ]
+    return {"inputs": inputs, "settings": hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]}
+
+
+def save(store: Path, record: dict[str, Any], fingerprint: str, *, appended: bool) -> None:
+    """Write it; after an append the earlier places too, and no settings: no single ingest has made such a store."""
+    inputs = record["inputs"]
+    if appended:
+        new = {e["place"] for e in inputs}
+        inputs = [e for e in load(store)["inputs"] if e["place"] not in new] + inputs
+        record = {"settings": ""}
+    durable.write_json(store / NAME, {**record, "inputs": inputs, "fingerprint": fingerprint})
+
+
+def load(store: Path) -> dict[str, Any]:
+    """The record of a store; one without inputs where there is none, or none that can be read."""
+    try:
+        value = durable.read_json(store / NAME)
+        inputs = [e for e in value["inputs"] if isinstance(e["place"], str) and isinstance(e["folder"], bool)]
+        return {**value, "inputs": inputs}
+    except (StoreError, OSError, ValueError, KeyError, TypeError):
+        return {"inputs": [], "settings": "", "fingerprint": ""}
+
+
+def is_this(store: Path, fingerprint: str, record: dict[str, Any]) -> bool:
+    """Whether the store is what an ingest described by ``record`` has made, and nothing was changed since."""
+    there = load(store)
+    asked = record["inputs"]
+    if there["fingerprint"] != fingerprint or not asked or any(e["stamp"] is None for e in asked):
+        return False
+    return bool(there["settings"] == record["settings"] and there["inputs"] == asked)
+
+
+def file_of(source: str) -> str:
+    """The file of a source such as ``docs.jsonl:17`` (a line) or a file that is one document."""
+    head, colon, tail = source.rpartition(":")
+    return head if colon and tail.isdigit() else source
+
+
+def raw_files(store: Path) -> Callable[[str], str | None]:
+    """Where the file of a source lies: a function of the source's file name as stored, to the path of a file that is
+    there, or None.  A store without a record (of 0.1.0) has whole paths in it."""
+    there = load(store)["inputs"]
+    files = [e["place"] for e in there if not e["folder"] and e["place"] != "-"]
+    folders = [e["place"] for e in there if e["folder"]]
+
+    def find(name: str) -> str | None:
+        if not there:
+            return name if os.path.isfile(name) else None
+        tail = os.sep + name.lstrip(os.sep)
+        for place in files:
+            if place.endswith(tail) and os.path.isfile(place):
+                return place
+        first, _, rest = name.partition("/")
+        for place in folders:
+            inside = [name, rest] if os.path.basename(place) == first and rest else [name]
+            for one in inside:
+                path = os.path.normpath(os.path.join(place, one))
+                if path.startswith(place + os.sep) and os.path.isfile(path):
+                    return path
+        return name if os.path.isabs(name) and os.path.isfile(name) else None
+
+    return find
+
+
+def forget(store: Path, ids: set[str]) -> None:
+    """Take out the files that are a document of these each, and what tells one state of the inputs from another."""
+    there = load(store)
+    if there["inputs"]:
+        kept = [{**e, "stamp": None} for e in there["inputs"] if e["folder"] or os.path.basename(e["place"]) not in ids]
+        durable.write_json(store / NAME, {"inputs": kept, "settings": "", "fingerprint": ""})

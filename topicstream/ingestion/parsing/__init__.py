@@ -1,0 +1,1 @@
+"""What the readers share: the protocol, cutting at records, numbers, JSON and CSV fields, columns, rejected records."""

@@ -1,0 +1,95 @@
+"""The words of a bag-of-words file: a list, one a line, given or found beside the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.errors import InputError
+from topicstream.ingestion.opening.source import SUFFIXES, Source
+from topicstream.ingestion.parsing.cut import as_array, gather, lines_of, not_utf8, strings
+from topicstream.ingestion.read_options import ReadOptions
+
+MOST_BYTES = 4 << 30
+MOST_NUMBERED = 50_000_000
+A_WORD = 160
+"""Bytes that a word of a bag-of-words file takes while it is read: its text, and its sums in every piece in work."""
+
+
+def beside(path: Path) -> Path | None:
+    """The vocabulary file of a bag-of-words file, by the usual names; None when there is none.
+
+    For ``docword.kos.txt.gz``: vocab.kos.txt, kos.vocab, docword.kos.vocab … and at last vocab.txt, words.txt.
+    """
+    name = path.name
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    stem = name.rsplit(".", 1)[0] if "." in name else name
+    short = stem.removeprefix("docword").lstrip("._-")
+    found = []
+    for s in dict.fromkeys([short, stem, name]):
+        if s:
+            found += [
+                f"vocab.{s}.txt",
+                f"vocab_{s}.txt",
+                f"{s}.vocab",
+                f"{s}.vocab.txt",
+                f"{s}_vocab.txt",
+                f"{s}.words",
+            ]
+    found += ["vocab.txt", "vocabulary.txt", "words.txt", "terms.txt", "features.txt", "vocab"]
+    for candidate in found:
+        for suffix in ("", *SUFFIXES):
+            if (there := path.parent / (candidate + suffix)).is_file() and there != path:
+                return there
+    return None
+
+
+def read_words(path: Path, encoding: str | None = None) -> pa.LargeStringArray:
+    """The lines of a file as an Arrow array; InputError with the line of a word that is not UTF-8."""
+    with Source(str(path), path, encoding=encoding) as source:
+        parts, size = [], 0
+        while part := source.read(1 << 20):
+            parts.append(part)
+            size += len(part)
+            if size > MOST_BYTES:
+                raise InputError(f"{path}: more than {MOST_BYTES >> 30} GiB of words; is it the vocabulary?")
+    data = as_array(b"".join(parts))
+    starts, ends = lines_of(data)
+    text, offsets = gather(data, starts, ends)
+    for at, why in not_utf8(text, offsets).items():
+        raise InputError(f"{path}:{at + 1}: {why}")
+    return strings(text, offsets)
+
+
+def _ask(size: int, name: str, options: ReadOptions | None) -> None:
+    if options is not None and options.room is not None:
+        options.room.ask(A_WORD * size, f"{name}: a vocabulary of {size:,} words")
+
+
+def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.LargeStringArray | None:
+    """The vocabulary of a source, None when there is no file for it.  InputError when it has another length than
+    ``size`` (the number that the file's own header says)."""
+    path = Path(options.words) if options.words is not None else beside(source.path) if source.path else None
+    if path is None:
+        return None
+    if not path.is_file():
+        raise InputError(f"--vocab {path}: no such file")
+    if size is not None:
+        _ask(size, source.name, options)
+    words = read_words(path, options.encoding)
+    if size is not None and len(words) != size:
+        raise InputError(f"{path}: {len(words)} words where {source.name} says {size}; give the right --vocab")
+    _ask(len(words), source.name, options)
+    return words
+
+
+def numbered(size: int, first: int, name: str, options: ReadOptions | None = None) -> pa.LargeStringArray:
+    """Words for a file without any: their numbers.  InputError when there are too many to be believed, DoesNotFit when
+    there are too many for the memory limit."""
+    if size > MOST_NUMBERED:
+        raise InputError(f"{name}: words up to number {size} and no vocabulary; give --vocab")
+    _ask(size, name, options)
+    return pa.array(np.arange(first, first + max(size, 0))).cast(pa.large_string())

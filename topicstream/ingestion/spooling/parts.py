@@ -1,0 +1,86 @@
+"""Long documents cut into parts that become documents: paragraphs, sections, or what stands between matches of a pattern."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.errors import InputError, UsageError
+from topicstream.ingestion.parsing.reader import Run
+from topicstream.ingestion.read_options import ReadOptions
+from topicstream.tokens.documents import Provenance, TextRun
+
+DOCUMENT = "document"
+"""The column of a part with the id of the document that it is of."""
+HEADING = rb"#{1,6}[ \t]|==[^\n]*==[ \t]*\r?$|\\(?:chapter|(?:sub)*section)\b"
+NAMED = {
+    "paragraph": re.compile(rb"\n[^\S\n]*\n\s*"),
+    "section": re.compile(rb"^(?=" + HEADING + rb")", re.MULTILINE),
+}
+
+
+def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str]:
+    """What ``--split`` says as a pattern of what lies between parts.  UsageError."""
+    if split in NAMED:
+        return NAMED[split]
+    try:
+        return re.compile(split)
+    except re.error as e:
+        raise UsageError(f"--split {split}: give paragraph, section or a regular expression ({e})") from None
+
+
+def in_parts(run: Run, options: ReadOptions) -> Run:
+    """The parts of a run's documents, as documents ``id#1``, ``id#2``, ...; parts of white space alone are left out, but a
+    document has one part at least."""
+    assert options.split is not None
+    if "links" in options.meta or run.about.deleted is not None or DOCUMENT in options.meta:
+        raise InputError(
+            "--split: links, withdrawn records and a field called document are of whole documents; leave them out"
+        )
+    if not isinstance(run, TextRun):
+        raise InputError("--split cuts text; these are counts of words")
+    pattern, text = pattern_of(options.split), run.text.copy()
+    if options.room is not None and len(text) > 2 * options.piece_bytes:
+        options.room.ask(6 * len(text), f"splitting {run.where()}")
+    starts: list[int] = []
+    owner: list[int] = []
+    for d in range(len(run)):
+        begin, end = int(run.offsets[d]), int(run.offsets[d + 1])
+        raw = text[begin:end].tobytes()
+        gaps = [(0, 0), *_between(raw, pattern), (len(raw), len(raw))]
+        for a, b in gaps:
+            text[begin + a : begin + b] = ord(" ")
+        some = [b for (_, b), (a, _) in pairwise(gaps) if raw[b:a].strip()]
+        starts += [begin, *(begin + b for b in some[1:])]
+        owner += [d] * max(len(some), 1)
+    offsets = np.array([*starts, run.offsets[-1]], np.int64)
+    return replace(run, about=_about(run.about, np.array(owner, np.int64)), text=text, offsets=offsets)
+
+
+def _between(raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    """Where a document is cut, in bytes."""
+    if isinstance(pattern.pattern, bytes):
+        yield from (m.span() for m in pattern.finditer(raw))
+        return
+    text, at, byte = raw.decode(), 0, 0
+    for m in pattern.finditer(text):
+        begin = byte + len(text[at : m.start()].encode())
+        at, byte = m.end(), begin + len(m.group().encode())
+        yield begin, byte
+
+
+def _about(about: Provenance, owner: np.ndarray) -> Provenance:
+    """The parts' columns: those of their documents, the number of the part behind the id."""
+    rows = pa.array(owner)
+    starts = np.searchsorted(owner, owner)
+    numbers = pa.array(np.arange(len(owner)) - starts + 1).cast(pa.large_string())
+    whole = about.ids.cast(pa.large_string()).take(rows)
+    meta = {name: values.take(rows) for name, values in about.meta.items()}
+    ids = pc.binary_join_element_wise(whole, numbers, pa.scalar("#", pa.large_string()))
+    return Provenance(ids=ids, source=about.source.take(rows), meta={**meta, DOCUMENT: whole})

@@ -1,0 +1,1 @@
+"""Where a training starts, and its kernels."""

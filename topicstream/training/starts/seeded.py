@@ -1,0 +1,84 @@
+"""Where a run with seed words starts: its first topics from their words, so that numbers and names follow the file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.reader import Corpus
+from topicstream.engines.base import Engine, padded
+from topicstream.errors import UsageError
+from topicstream.kernels.constants import Constants
+from topicstream.model.seeds import read_seeds, resolve
+from topicstream.model.vocabulary import Vocabulary
+from topicstream.training.starts.initial import SHARE, Seeds
+
+
+def with_seeds(
+    engine: Engine, given: Any, corpus: Corpus, n_w: np.ndarray
+) -> tuple[Engine, list[dict[str, Any]] | None, list[str]]:
+    """(the engine with seed words, what the model says of them, what is to be told); as it is where none are given.  n_w:
+    float64[W], training tokens of each word."""
+    if given is None:
+        return engine, None, []
+    if not engine.takes_seeds:
+        raise UsageError(f"{engine.name} takes no --seed-words; `topics engines` lists the others")
+    vocabulary, shape = Vocabulary.read(corpus.file("vocab")), engine.shape
+    named, axis = None, engine.topics_axis
+    if axis:
+        first = shape.topics - corpus.axes[axis].size
+        named = {name: first + i for i, name in enumerate(corpus.axes[axis].names().to_pylist())}
+    constants, entries, told = resolve(read_seeds(given), vocabulary, n_w, shape.topics, named)
+    return type(engine)(replace(shape, seeds=constants), engine.options), entries, told
+
+
+class SeededStart:
+    """A seed table whose column k is, for a topic with seed words,
+
+        totals_k (1/2 n_w/N + 1/2 its weight of w / all its weights)       instead of a document's words (``learned`` = False)
+        half that, half the topic learned on a sample that its words are likeliest in     (``learned`` = True)
+
+    and the inner table's in all others.
+    """
+
+    def __init__(self, inner: Seeds, constants: Constants, n_w: np.ndarray, learned: bool) -> None:
+        self._inner, self._constants, self._learned = inner, constants, learned
+        self._mean = n_w / n_w.sum()
+        self._seeded = np.flatnonzero(constants.totals)
+        self._order = np.arange(constants.columns)
+        if learned:
+            self._order = self._matched(inner.rows(constants.ids)[:, : constants.columns], inner.totals)
+        self.totals = np.zeros(padded(constants.columns))
+        self.totals[: constants.columns] = inner.totals[self._order]
+
+    def _matched(self, rows: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        """int64[K]: the inner topic of each column; seeded ones choose in turn the likeliest that is left."""
+        c, order = self._constants, np.arange(self._constants.columns)
+        p = rows / np.maximum(totals[: c.columns], 1e-300)
+        p /= np.maximum(p.sum(1, keepdims=True), 1e-300)
+        likely = np.zeros((c.columns, c.columns))
+        row = np.repeat(np.arange(len(c)), np.diff(c.ptr))
+        np.add.at(likely, c.topic, p[row] * (c.weight / c.totals[c.topic])[:, None])
+        for i, k in enumerate(self._seeded):
+            left = np.append(k, [j for j in range(c.columns) if j not in self._seeded[: i + 1]])
+            at = left[np.argmax(likely[k, order[left]])]
+            order[[k, at]] = order[[at, k]]
+        return order
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """float32[U, padded(K)]: see the class."""
+        c, seeded = self._constants, self._seeded
+        inner = self._inner.rows(ids)
+        out = inner.copy()
+        out[:, : c.columns] = inner[:, self._order]
+        own = np.zeros((len(ids), len(c.totals)))
+        own += (1 - SHARE) * self._mean[ids][:, None]
+        words = np.zeros_like(own)
+        c.add(words, *c.find(ids))
+        own[:, seeded] += SHARE * words[:, seeded] / c.totals[seeded]
+        own *= self.totals
+        part = 0.5 if self._learned else 0.0
+        out[:, seeded] = part * out[:, seeded] + (1 - part) * own[:, seeded]
+        return out

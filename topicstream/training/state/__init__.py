@@ -1,0 +1,1 @@
+"""What a training run keeps on disk: record, history, block memory, checkpoints, tables."""
