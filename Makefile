@@ -64,7 +64,7 @@ $(PEERS)/ready:
 peers: $(PEERS)/ready
 
 bench: setup peers
-	$(BIN)/python scripts/bench.py --peers $(PEERS)/bin/python
+	$(BIN)/python scripts/benchmarks/bench.py --peers $(PEERS)/bin/python
 
 clean:
 	rm -rf $(VENV) $(PEERS) demo build *.egg-info

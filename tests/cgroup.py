@@ -1,4 +1,4 @@
-"""Run a child in a memory cgroup of its own (``scripts/measure.py`` makes it), where this machine allows one to be made."""
+"""Run a child in a memory cgroup of its own (``scripts/tools/measure.py`` makes it), where this machine allows one to be made."""
 
 from __future__ import annotations
 

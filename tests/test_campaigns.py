@@ -10,7 +10,7 @@ import pytest
 
 from tests.cgroup import memory_cgroup
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
+SCRIPTS = Path(__file__).parents[1] / "scripts" / "campaigns"
 
 
 def campaign(name: str, *args: str) -> tuple[subprocess.CompletedProcess[str], list[list[str]]]:

@@ -21,7 +21,7 @@ from topicstream.training.loop import make_options, train
 from topicstream.training.plan import make_plan, memory_bytes
 from topicstream.training.state.checkpoint import content_hash
 
-# measured on 787,244 made documents of 51,859,491 cells (scripts/make_corpus.py --cells 52e6): cells of a block -> its words
+# measured on 787,244 made documents of 51,859,491 cells (scripts/tools/make_corpus.py --cells 52e6): cells of a block -> its words
 WORDS_OF = {
     5488: 3481,
     16777: 8278,

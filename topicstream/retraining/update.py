@@ -35,7 +35,7 @@ from topicstream.training.starts.carry import check
 
 PASSES, WARM_PASSES = 15, 20
 """Passes of an update at most, carried and warm; it stops before when running perplexity settles.  Carried,
-fourteen or fifteen end within 1 % of a full training on acl (scripts/bench_update.py; stopped at ten, 1.1 % in one of four
+fourteen or fifteen end within 1 % of a full training on acl (scripts/benchmarks/bench_update.py; stopped at ten, 1.1 % in one of four
 steps); on small corpora more passes make held-out perplexity worse again."""
 
 SETTLED = 0.3

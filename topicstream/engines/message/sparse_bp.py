@@ -2,7 +2,7 @@
 
 A cell's message is exact belief propagation (its own old share is taken out of theta, phi and lam) over the topics that
 are active in its document; it is stored as L small integers, without topic ids, since the document's cells share them:
-L bytes a cell whatever K is.  The decisions (measured by scripts/bench_message.py; held-out perplexity, alpha 0.1):
+L bytes a cell whatever K is.  The decisions (measured by scripts/benchmarks/bench_message.py; held-out perplexity, alpha 0.1):
 
     active set   the L largest topics of the document's mixture under the seed topics; no dense pass is needed.  For all
                  documents in turn, every ``reopen`` passes, topics outside bid with the gradient of the document's

@@ -1,0 +1,310 @@
+"""Measure the author-topic model.
+
+    python scripts/benchmarks/bench_authors.py [folds] [acl] [gensim] --data FOLDER [--work FOLDER] [-K 10 30 50] [--folds 5] [--passes 60]
+        [--sweeps 200] [--only joint Gibbs] [--peers PEERS/bin/python]
+
+    folds   nips12, a fold set aside: author perplexity (test authors folded in, 90/10 by word type, alpha = beta = 0.01) of the
+            joint messages, of 16 pairs a document and of the token Gibbs sampler, whose topics are judged by the same code
+    acl     67,082 names: K = 100 under 1G, seconds a pass, the first authors of ten topics
+    gensim  gensim's AuthorTopicModel on nips12, fold 0: CPU seconds and author perplexity after 1, 2, 4, ... passes, each a run of
+            its own (needs --peers), beside ours after as many passes as the table says
+
+Prints Markdown.  Every figure is appended to FOLDER/authors.jsonl as soon as it is there and not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+from measure import Figures, heading, table
+
+from topicstream import ingest
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.authors import author_perplexity
+from topicstream.kernels import rng
+from topicstream.kernels.jit import kernel
+from topicstream.model.topic_model import TopicModel
+from topicstream.model.vocabulary import Vocabulary
+from topicstream.progress import Shown as Progress
+from topicstream.training.loop import train
+
+PRIOR = 0.01
+FOLDS = 5
+OURS = {"joint": {"sparsity": 0}, "16 pairs": {"sparsity": 16}, "32 pairs": {"sparsity": 32}}
+
+
+def nips(data: Path, work: Path, fold: int) -> Path:
+    """nips12 with its authors, a fold of the documents set aside."""
+    out = work / f"nips12-{fold}.zarr"
+    if not out.exists():
+        side = work / "nips12-authors.tsv"
+        rows = [line.rstrip("\n").split("\t") for line in (data / "nips12" / "authors.tsv").open()]
+        side.write_text("".join(f"{n}\t{';'.join(names)}\t{int(n) * 7919 % FOLDS}\n" for n, *names in rows))
+        ingest(
+            str(data / "nips12" / "docword.txt.gz"), out, meta_files=[f"{side}:row,authors,fold"], key="row",
+            heldout=f"fold={fold}",
+        )  # fmt: skip
+    return out
+
+
+@kernel
+def sweep(document, words, aptr, authors, author, topic, word_topic, total, author_topic, author_total, seed, number):
+    """One sweep of the token sampler (Rosen-Zvi et al. 2004): author and topic of every token, its own counts taken out."""
+    topics, n_words = word_topic.shape[1], len(word_topic)
+    p = np.empty(topics * 64)
+    state = rng.stream(seed, number, 0)
+    for i in range(len(words)):
+        w, d = words[i], document[i]
+        a, k = author[i], topic[i]
+        word_topic[w, k] -= 1
+        total[k] -= 1
+        author_topic[a, k] -= 1
+        author_total[a] -= 1
+        mass, n = 0.0, 0
+        for e in range(aptr[d], aptr[d + 1]):
+            b = authors[e]
+            scale = 1.0 / (author_total[b] + topics * PRIOR)
+            for j in range(topics):
+                mass += (word_topic[w, j] + PRIOR) / (total[j] + n_words * PRIOR) * (author_topic[b, j] + PRIOR) * scale
+                p[n] = mass
+                n += 1
+        state = rng.step(state)
+        drawn = rng.uniform(rng.bits(state)) * mass
+        n = 0
+        while p[n] < drawn:
+            n += 1
+        a, k = authors[aptr[d] + n // topics], n % topics
+        author[i], topic[i] = a, k
+        word_topic[w, k] += 1
+        total[k] += 1
+        author_topic[a, k] += 1
+        author_total[a] += 1
+
+
+def gibbs(store: Corpus, topics: int, sweeps: int, seed: int) -> tuple[TopicModel, float]:
+    """The topics of the last state of the token sampler, and CPU seconds of its sweeps."""
+    document, words, sizes, authors = [], [], [], []
+    for block in store.blocks(axes=["authors"]):
+        each = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
+        document.append(np.repeat(block.first_doc + each, block.counts))
+        words.append(np.repeat(block.vocab[block.words], block.counts))
+        names = block.rows("authors")
+        sizes.append(np.diff(names.indptr))
+        authors.append(names.ids[names.local])
+    document, words, authors = (np.concatenate(v).astype(np.int64) for v in (document, words, authors))
+    aptr = np.concatenate(([0], np.cumsum(np.concatenate(sizes))))
+    draw = np.random.default_rng(seed)
+    topic = draw.integers(topics, size=len(words))
+    count = np.diff(aptr)[document]
+    author = authors[aptr[document] + (draw.random(len(words)) * count).astype(np.int64)]
+    word_topic = np.zeros((store.n_words, topics), np.int64)
+    author_topic = np.zeros((store.axes["authors"].size, topics), np.int64)
+    np.add.at(word_topic, (words, topic), 1)
+    np.add.at(author_topic, (author, topic), 1)
+    total, author_total = word_topic.sum(0), author_topic.sum(1)
+    held = (document, words, aptr, authors, author, topic, word_topic, total, author_topic, author_total, seed)
+    sweep(*(a[:0] if i < 2 else a for i, a in enumerate(held)), 0)
+    began = time.thread_time()
+    for number in range(1, sweeps + 1):
+        sweep(*held, number)
+    seconds = time.thread_time() - began
+    vocabulary = Vocabulary.read(store.file("vocab"))
+    return TopicModel.from_arrays(word_topic, vocabulary, np.full(topics, PRIOR), PRIOR), seconds
+
+
+def ours(store: Path, folder: Path, topics: int, passes: int, **options: Any) -> tuple[TopicModel, float]:
+    """Our topics, and CPU seconds of the training (one thread)."""
+    settings = {"topics": topics, "passes": passes, "tol": 0.0, "threads": 1, "force": True, "progress": Progress(-1)}
+    train(store, folder, algo="atm", options={"alpha": PRIOR, "beta": PRIOR, **options}, **{**settings, "passes": 1})
+    began = time.process_time()
+    train(store, folder, algo="atm", options={"alpha": PRIOR, "beta": PRIOR, **options}, **{**settings, "force": False})
+    return TopicModel.open(folder), (time.process_time() - began) * passes / max(passes - 1, 1)
+
+
+def folds(arguments: argparse.Namespace, figures: Figures) -> None:
+    """Perplexity by K and fold."""
+    found: dict[tuple[int, str], list[tuple[int, float, float]]] = {}
+    for fold in range(arguments.folds):
+        for topics in arguments.K:
+            store = nips(arguments.data, arguments.work, fold)
+            for name in [*OURS, "Gibbs"]:
+                n = arguments.sweeps if name == "Gibbs" else arguments.passes
+                if name not in arguments.only:
+                    continue
+
+                def make(name: str = name, topics: int = topics, n: int = n, store: Path = store) -> dict[str, Any]:
+                    corpus = Corpus.open(store)
+                    if name == "Gibbs":
+                        model, seconds = gibbs(corpus, topics, n, seed=1)
+                    else:
+                        model, seconds = ours(store, arguments.work / "model", topics, n, **OURS[name])
+                    score = author_perplexity(model, corpus, split=0.9)
+                    return {"perplexity": score.perplexity, "cpu": seconds, "authors": score.authors}
+
+                record = figures.get({"section": "folds", "fold": fold, "K": topics, "form": name, "passes": n}, make)
+                found.setdefault((topics, name), []).append((fold, record["perplexity"], record["cpu"]))
+    heading(
+        "Author perplexity",
+        f"nips12, 90/10, test authors folded in; {arguments.passes} passes, {arguments.sweeps} sweeps",
+    )
+    rows = []
+    for topics in arguments.K:
+        here = {name: found[topics, name] for name in [*OURS, "Gibbs"] if (topics, name) in found}
+        row: list[str] = [str(topics), str(len(next(iter(here.values()), [])))]
+        base = {f: p for f, p, _ in here.get("Gibbs", [])}
+        joint = {f: p for f, p, _ in here.get("joint", [])}
+        for name in [*OURS, "Gibbs"]:
+            values = here.get(name, [])
+            row += (
+                [f"{np.mean([p for _, p, _ in values]):.0f}", f"{np.mean([c for *_, c in values]):.0f}"]
+                if values
+                else ["", ""]
+            )
+        ratios = [joint[f] / base[f] for f in joint if f in base]
+        row.append(f"{np.mean(ratios):.3f} ± {np.std(ratios):.3f}" if ratios else "")
+        sparse = [p / joint[f] for f, p, _ in here.get("16 pairs", []) if f in joint]
+        row.append(f"{np.mean(sparse):.3f}" if sparse else "")
+        rows.append(row)
+    each = [h for name in [*OURS, "Gibbs"] for h in (name, "CPU s")]
+    table(["K", "folds", *each, "joint / Gibbs", "16 pairs / joint"], rows)
+
+
+def acl(arguments: argparse.Namespace, figures: Figures) -> None:
+    """acl under 1G, in a process of its own."""
+    store, folder = arguments.work / "acl.zarr", arguments.work / "acl-model"
+    if not store.exists():
+        ingest(str(arguments.data / "acl" / "docs.jsonl.gz"), store, meta={"authors": "authors"}, heldout="1%")
+
+    def make() -> dict[str, Any]:
+        command = [
+            sys.executable,
+            "-m",
+            "topicstream.cli.main",
+            "train",
+            "--corpus",
+            store,
+            "--model",
+            folder,
+            "--algo",
+            "atm",
+        ]
+        command += [
+            "-K",
+            100,
+            "--passes",
+            arguments.acl_passes,
+            "--tol",
+            0,
+            "--threads",
+            1,
+            "--mem-limit",
+            "1G",
+            "--force",
+        ]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([str(c) for c in command], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        score = author_perplexity(TopicModel.open(folder), Corpus.open(store), split=0.9)
+        return {"cpu": seconds, "peak": after.ru_maxrss * 1024, "perplexity": score.perplexity}
+
+    record = figures.get({"section": "acl", "passes": arguments.acl_passes}, make)
+    heading("acl", f"K = 100, {arguments.acl_passes} passes, 32 pairs, 1 thread, --mem-limit 1G")
+    table(["CPU s", "peak MB", "author perplexity"], [[f"{record['cpu']:.0f}", f"{record['peak'] / 2**20:.0f}", f"{record['perplexity']:.0f}"]])  # fmt: skip
+    if folder.exists():
+        from topicstream.reporting.authors import top_authors, top_lines
+
+        print("\n".join(top_lines(top_authors(folder, n=6, topics=list(range(0, 100, 10))))))
+
+
+PEER = """
+import json, sys, time
+import numpy as np
+from gensim.models import AuthorTopicModel
+documents, topics, passes, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+corpus, authors = [], []
+for line in open(documents):
+    words, counts, who = json.loads(line)
+    corpus.append(list(zip(words, counts)))
+    authors.append(who)
+words = 1 + max(w for d in corpus for w, _ in d)
+began = time.process_time()
+model = AuthorTopicModel(corpus, num_topics=topics, id2word={w: str(w) for w in range(words)}, doc2author=dict(enumerate(authors)),
+    passes=passes, chunksize=len(corpus), eval_every=0, random_state=1)
+seconds = time.process_time() - began
+np.save(out, model.get_topics())
+print(json.dumps(seconds))
+"""
+
+
+def gensim(arguments: argparse.Namespace, figures: Figures) -> None:
+    """gensim's topics after so many passes, judged as ours."""
+    store = Corpus.open(nips(arguments.data, arguments.work, 0))
+    lines, topics = arguments.work / "nips12-0.jsonl", arguments.K[0]
+    with lines.open("w") as f:
+        for block in store.blocks(axes=["authors"]):
+            names = block.rows("authors")
+            for d in range(block.n_docs):
+                cells = slice(int(block.indptr[d]), int(block.indptr[d + 1]))
+                who = names.ids[names.local[names.indptr[d] : names.indptr[d + 1]]]
+                values = [block.vocab[block.words[cells]].tolist(), block.counts[cells].tolist(), [str(a) for a in who]]
+                f.write(json.dumps(values) + "\n")
+
+    def theirs(passes: int) -> dict[str, Any]:
+        out = arguments.work / "gensim.npy"
+        command = [arguments.peers, "-c", PEER, lines, topics, passes, out]
+        told = subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True).stdout
+        counts = np.zeros((store.n_words, topics))
+        found = np.load(out).T
+        counts[: len(found)] = found * store.n_tokens / topics
+        model = TopicModel.from_arrays(counts, Vocabulary.read(store.file("vocab")), np.full(topics, PRIOR), PRIOR)
+        return {"perplexity": author_perplexity(model, store, split=0.9).perplexity, "cpu": json.loads(told)}
+
+    def own(passes: int) -> dict[str, Any]:
+        model, seconds = ours(store.path, arguments.work / "model", topics, passes)
+        return {"perplexity": author_perplexity(model, store, split=0.9).perplexity, "cpu": seconds}
+
+    heading("gensim", f"nips12, K = {topics}, fold 0, 90/10, test authors folded in; 32 pairs")
+    rows = []
+    for name, make, several in (("gensim", theirs, arguments.peer_passes), ("atm", own, [5, 10, 20])):
+        for n in several:
+            key = {"section": "gensim", "program": name, "K": topics, "passes": n}
+            record = figures.get(key, partial(make, n))
+            rows.append([name, n, f"{record['cpu']:.1f}", f"{record['perplexity']:.0f}"])
+    table(["program", "passes", "CPU s", "author perplexity"], rows)
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", default=["folds"], choices=["folds", "acl", "gensim"])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, default=Path("bench-authors"))
+    parser.add_argument("-K", type=int, nargs="+", default=[10, 30, 50])
+    parser.add_argument("--folds", type=int, default=1)
+    parser.add_argument("--passes", type=int, default=60)
+    parser.add_argument("--sweeps", type=int, default=200)
+    parser.add_argument("--peers", type=Path)
+    parser.add_argument("--peer-passes", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--acl-passes", type=int, default=15)
+    parser.add_argument("--only", nargs="+", choices=[*OURS, "Gibbs"], default=["joint", "16 pairs", "Gibbs"])
+    arguments = parser.parse_args()
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    figures = Figures(arguments.work / "authors.jsonl")
+    for section in arguments.sections:
+        {"folds": folds, "acl": acl, "gensim": gensim}[section](arguments, figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Topics from pairs of words: how well they are found, and in what processor time.
+
+    python scripts/benchmarks/bench_moments.py synthetic --work WORK        T = 20, V = 250, 50,000 documents of 30 tokens (published test)
+    python scripts/benchmarks/bench_moments.py recovery --work WORK         Fisher, Kozdoba & Mannor, Table 1, at a reduced scale
+    python scripts/benchmarks/bench_moments.py solvers --work WORK --corpus acl.zarr      em against adam, held-out pairs, processor time
+    python scripts/benchmarks/bench_moments.py size --work WORK --corpus big.zarr -K 100  anchors on a corpus of make_corpus.py
+
+Errors are the mean l1 distance of matched topics (0 the same, 2 apart).  Lines are Markdown table rows for BENCHMARKS.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_matrix
+
+import topicstream
+from topicstream.evaluation.pair_entropy import pair_entropy
+from topicstream.model.topic_model import TopicModel
+
+
+def drawn(phi: np.ndarray, docs: int, length: int, alpha: float, seed: int) -> csr_matrix:
+    """Counts [docs, W]: theta ~ Dir(alpha), so many tokens a document."""
+    rng = np.random.default_rng(seed)
+    topics, words = phi.shape
+    theta = rng.dirichlet(np.full(topics, alpha), docs)
+    edges = np.cumsum(theta, 1)
+    z = (rng.random((docs, length, 1)) > edges[:, None, :-1]).sum(2)
+    w = np.empty((docs, length), np.int64)
+    for k in range(topics):
+        own = z == k
+        w[own] = rng.choice(words, int(own.sum()), p=phi[k] / phi[k].sum())
+    rows = np.repeat(np.arange(docs), length)
+    return csr_matrix((np.ones(docs * length, np.int64), (rows, w.ravel())), (docs, words))
+
+
+def error(phi: np.ndarray, model: Path) -> tuple[float, int, np.ndarray]:
+    """Mean matched l1 distance, topics further than half of what two true topics are apart, and all distances."""
+    learned = TopicModel.open(model)
+    names = [str(w) for w in learned.words.to_pylist()]
+    p = learned.probabilities(np.arange(learned.n_words)).T
+    found = np.zeros_like(phi, shape=(p.shape[0], phi.shape[1]))
+    found[:, [int(n[1:]) for n in names]] = p
+    cost = np.abs(phi[:, None] - found[None]).sum(2) if len(phi) <= 100 else _l1(phi, found)
+    one, two = linear_sum_assignment(cost)
+    distances = cost[one, two]
+    return float(distances.mean()), int((distances > 0.9).sum()), distances
+
+
+def _l1(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.stack([np.abs(row - b).sum(1) for row in a])
+
+
+def train(
+    corpus: Path, model: Path, algo: str, topics: int, options: dict[str, Any], **given: Any
+) -> tuple[float, dict]:
+    """Processor seconds of a training in a process of its own (its start included), and its result."""
+    code = (
+        "import json, sys; import topicstream; g = json.loads(sys.argv[1]); "
+        "d = topicstream.train(progress=False, **g); print(json.dumps([d.passes, d.reason, dict(d.last)]))"
+    )
+    told = {
+        "corpus": str(corpus),
+        "model": str(model),
+        "algo": algo,
+        "topics": topics,
+        "options": options,
+        "force": True,
+    }
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps({**told, "threads": 1, **given})], capture_output=True, text=True
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    passes, reason, last = json.loads(done.stdout.splitlines()[-1])
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return seconds, {"passes": passes, "reason": reason, **last}
+
+
+def ingest(x: csr_matrix, out: Path) -> Path:
+    """A store of these counts; word v is called wv."""
+    if not out.exists():
+        words = [f"w{v}" for v in range(x.shape[1])]
+        topicstream.ingest(x, out, vocabulary=words, heldout="1%", progress=False)
+    return out
+
+
+def synthetic(args: argparse.Namespace) -> None:
+    rng = np.random.default_rng(args.seed)
+    phi = rng.dirichlet(np.full(250, 10 / 250), 20)
+    corpus = ingest(drawn(phi, 50_000, 30, 1 / 20, args.seed + 1), args.work / f"synthetic-{args.seed}.zarr")
+    print("| engine | l1 error | missed of 20 | passes | processor s |\n|---|---|---|---|---|")
+    for name, algo, options, given in [
+        ("anchors", "anchors", {}, {}),
+        ("anchors --min-docs 500", "anchors", {"min_docs": 500}, {}),
+        ("fdm (defaults)", "fdm", {}, {}),
+        ("fdm --start documents", "fdm", {}, {"start": "documents", "passes": 200, "tol": 0}),
+        ("fdm --solver adam", "fdm", {"solver": "adam"}, {"passes": args.adam}),
+        ("fdm --solver adam --start documents", "fdm", {"solver": "adam"}, {"passes": args.adam, "start": "documents"}),
+        ("sparse-bp", "sparse-bp", {"alpha": 0.05}, {}),
+    ]:
+        model = args.work / "model"
+        seconds, last = train(corpus, model, algo, 20, options, **given)
+        mean, missed, _ = error(phi, model)
+        print(f"| {name} | {mean:.3f} | {missed} | {last['passes']} | {seconds:.1f} |", flush=True)
+
+
+def recovery(args: argparse.Namespace) -> None:
+    """Topics of ``sparselda`` on a real corpus as the truth, documents of 30 tokens drawn from them."""
+    truth = args.work / "truth"
+    if not truth.exists():
+        train(args.corpus, truth, "sparselda", args.topics, {}, passes=args.passes)
+    model = TopicModel.open(truth)
+    phi = model.probabilities(np.arange(model.n_words)).T
+    x = drawn(phi, args.docs, 30, 1 / args.topics, args.seed)
+    corpus = ingest(x, args.work / f"recovery-{args.topics}-{args.docs}-{args.seed}.zarr")
+    apart = np.abs(phi[: len(phi) // 2] - phi[len(phi) // 2 : 2 * (len(phi) // 2)]).sum(1).mean()
+    print(
+        f"{args.topics} topics over {model.n_words:,} words, {args.docs:,} documents of 30 tokens; two topics are {apart:.2f} apart"
+    )
+    print("| engine | l1 error | missed | processor s |\n|---|---|---|---|")
+    beta = 1 / model.n_words
+    for name, algo, options, given in [
+        ("sparselda, the true alpha", "sparselda", {"alpha": 1 / args.topics, "beta": beta}, {"passes": args.passes}),
+        (
+            "sparselda, 10 times the alpha",
+            "sparselda",
+            {"alpha": 10 / args.topics, "beta": beta},
+            {"passes": args.passes},
+        ),
+        ("sparse-bp", "sparse-bp", {"alpha": 1 / args.topics, "beta": beta}, {}),
+        ("anchors", "anchors", {"beta": beta}, {}),
+        ("fdm", "fdm", {"beta": beta}, {"passes": args.em}),
+    ]:
+        folder = args.work / "model"
+        seconds, _ = train(corpus, folder, algo, args.topics, options, **given)
+        mean, missed, _ = error(phi, folder)
+        print(f"| {name} | {mean:.3f} | {missed} | {seconds:.0f} |", flush=True)
+
+
+def solvers(args: argparse.Namespace) -> None:
+    print("| solver | start | passes | cross-entropy of held-out pairs | processor s |\n|---|---|---|---|---|")
+    for solver, start, passes in [
+        ("em", "anchors", args.em), ("em", "documents", args.em), ("adam", "documents", args.adam), ("adam", "anchors", args.adam)
+    ]:  # fmt: skip
+        model = args.work / "model"
+        options = {"solver": solver}
+        seconds, last = train(args.corpus, model, "fdm", args.topics, options, start=start, passes=passes, tol=0)
+        found = pair_entropy(model, args.corpus, smooth=True)["cross_entropy"]
+        print(f"| {solver} | {start} | {last['passes']} | {found:.4f} | {seconds:.0f} |", flush=True)
+
+
+def size(args: argparse.Namespace) -> None:
+    began = time.monotonic()
+    seconds, last = train(args.corpus, args.work / "model", "anchors", args.topics, {}, mem_limit="2G", threads=2)
+    peak = last["rss_peak_bytes"] / 2**20
+    print(
+        f"anchors, K = {args.topics}: {seconds:.0f} processor s, {time.monotonic() - began:.0f} s by the clock, peak {peak:.0f} MB"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["synthetic", "recovery", "solvers", "size"])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--corpus", type=Path)
+    parser.add_argument("-K", "--topics", type=int, default=100)
+    parser.add_argument("--docs", type=int, default=100_000)
+    parser.add_argument("--passes", type=int, default=200, help="of sparselda")
+    parser.add_argument("--em", type=int, default=20, help="passes of em")
+    parser.add_argument("--adam", type=int, default=40, help="passes of adam, 500 steps each")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    {"synthetic": synthetic, "recovery": recovery, "solvers": solvers, "size": size}[given.what](given)

@@ -1,0 +1,286 @@
+"""Kill -9 at random instants of ingest, of training with every engine, of update and of retrain; carry on; compare the bits.
+
+    python scripts/campaigns/kill_campaign.py --kills 100 [--only ingest append atbp update retrain ...]
+
+For each subject the undisturbed run is made twice first; then the same command is started again and again, killed at
+random instants until its share of the kills is spent, and left to end.  Every result must be the same bits: the store's
+chunks, tables and fingerprint, or the training state's content hash, or the published model with its ids.  After every
+kill what readers see must be whole: the old store or model, or the new one.  Prints a Markdown table; exit 1 when anything
+differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+from measure import heading, table
+
+from topicstream.corpus.reader import Corpus
+from topicstream.engines import engines
+from topicstream.model.topic_model import TopicModel
+from topicstream.retraining.align import read_ids
+from topicstream.training.state.checkpoint import content_hash
+
+TOPICS = [sys.executable, "-m", "topicstream.cli.main"]
+TRAIN = ["-K", "20", "--passes", "6", "--tol", "0", "--threads", "2", "--block-cells", "20000"]
+CONFIG = """
+[ingest]
+stopwords = "none"
+[train]
+algo = "atbp"
+topics = 20
+passes = 8
+update_passes = 6
+tol = 0.0
+threads = 2
+[when]
+drift = false
+[gate]
+tolerance = 0.5
+topics = false
+"""
+
+
+def text(path: Path, documents: int = 6000, first: int = 0) -> Path:
+    """Documents of made words, JSON lines."""
+    rng = random.Random(3)
+    words = ["".join(rng.choice("aeioubcdfglmnprst") for _ in range(rng.randint(3, 9))) for _ in range(4000)]
+    weights = [1 / (i + 3) for i in range(len(words))]
+    rng.seed(first)
+    with open(path, "w") as f:
+        for i in range(first, first + documents):
+            shift = 37 * (i % 20)
+            drawn = rng.choices(range(len(words)), weights, k=rng.randint(20, 120))
+            f.write(
+                json.dumps({"id": f"d{i}", "text": " ".join(words[(w * (1 + shift)) % 4000] for w in drawn)}) + "\n"
+            )
+    return path
+
+
+def store_hash(path: Path) -> str:
+    """sha256 of every chunk and table of a store, and of the manifest without its times."""
+    h = hashlib.sha256()
+    for file in sorted(p for p in path.rglob("*") if p.is_file() and p.name not in (".lock", "manifest.json")):
+        h.update(str(file.relative_to(path)).encode() + file.read_bytes())
+    manifest = json.loads((path / "manifest.json").read_text())
+    h.update(manifest["fingerprint"].encode())
+    return h.hexdigest()
+
+
+def model_hash(path: Path) -> str:
+    """What a reader of the model sees."""
+    return TopicModel.open(path, memory_limit=0).content_hash()
+
+
+@dataclass
+class Subject:
+    """One command and what must come of it.
+
+    prepare  brings the work to the state in which the command starts
+    digest   of the finished result
+    done     whether the command has nothing left to do
+    seen     what a reader sees in between (None: nothing yet); it must be that of the beginning or that of the end
+    """
+
+    name: str
+    command: list[str]
+    prepare: Callable[[], None]
+    digest: Callable[[], str]
+    done: Callable[[], bool]
+    seen: Callable[[], str | None]
+
+    def campaign(self, kills: int, rng: random.Random) -> list[object]:
+        """Kill it ``kills`` times; a row of the table."""
+        ends, length = set(), 0.0
+        for _ in range(2):
+            self.prepare()
+            start = self.seen()
+            began = time.monotonic()
+            subprocess.run(self.command, check=True, capture_output=True)
+            length = time.monotonic() - began
+            ends.add(self.digest())
+        allowed = {start, self.seen()}
+        self.prepare()
+        made = finished = wrong = torn = 0
+        while made < kills:
+            process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                process.wait(rng.uniform(0.15, 1.0) * length)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                made += 1
+                torn += self.seen() not in allowed
+            if process.returncode in (0, -signal.SIGKILL) and self.done():  # a kill may come when all is done
+                finished += 1
+                wrong += self.digest() not in ends
+                self.prepare()
+            elif process.returncode not in (0, -signal.SIGKILL):
+                wrong += 1
+        last = subprocess.run(self.command, capture_output=True, text=True, check=False)
+        if last.returncode or self.digest() not in ends:
+            wrong += 1
+            print(f"{self.name}: {last.stderr.strip()[-500:] or 'another result'}", file=sys.stderr)
+        row = [self.name, f"{length:.1f}", made, finished + 1, "yes" if len(ends) == 1 else "NO", torn, wrong]
+        print(*row, file=sys.stderr, flush=True)
+        return row
+
+
+def subjects(work: Path, only: list[str]) -> list[Subject]:
+    """Those asked for, with what they start from."""
+    source, more = text(work / "text.jsonl"), text(work / "more.jsonl", 1500, 6000)
+    corpus, model, base = work / "corpus.zarr", work / "model", work / "base"
+    ingest = [*TOPICS, "ingest", str(source), "--out", str(corpus)]
+    append = [*TOPICS, "ingest", str(more), "--out", str(corpus), "--append", "--grow-vocab"]
+    named = ["--corpus", str(corpus), "--model", str(model)]
+
+    def run(*command: str) -> None:
+        subprocess.run(command, check=True, capture_output=True)
+
+    def clear() -> None:
+        for path in (corpus, corpus.with_name("corpus.zarr.wip"), model, work / "model.update"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def store_seen() -> str | None:
+        return Corpus.open(corpus).fingerprint if corpus.exists() else None
+
+    def store_done(before: str | None) -> bool:
+        return store_seen() != before and not corpus.with_name("corpus.zarr.wip").exists()
+
+    def kept(name: str, make: Callable[[], None]) -> Path:
+        """Corpus and model as ``make`` leaves them, in a folder of their own."""
+        place = base / name
+        if not place.exists():
+            clear()
+            make()
+            place.mkdir(parents=True)
+            for path in (corpus, model):
+                if path.exists():
+                    shutil.copytree(path, place / path.name)
+        return place
+
+    def back(place: Path) -> None:
+        clear()
+        for path in place.iterdir():
+            shutil.copytree(path, work / path.name)
+
+    def ingested() -> Path:
+        return kept("ingested", lambda: run(*ingest))
+
+    def ingesting() -> Subject:
+        return Subject("ingest", ingest, clear, lambda: store_hash(corpus), lambda: store_done(None), store_seen)
+
+    def appending() -> Subject:
+        place = ingested()
+        before = Corpus.open(place / "corpus.zarr").fingerprint
+        return Subject(
+            "append",
+            append,
+            lambda: back(place),
+            lambda: store_hash(corpus),
+            lambda: store_seen() != before,
+            store_seen,
+        )
+
+    def training(name: str) -> Subject:
+        place = ingested()
+        return Subject(
+            name,
+            [*TOPICS, "train", *named, "--algo", name, *TRAIN, "--checkpoint-minutes", "0.002"],
+            lambda: back(place),
+            lambda: content_hash(model),
+            (model / "finished.json").exists,
+            lambda: model_hash(model) if (model / "manifest.json").exists() else None,
+        )
+
+    def updating() -> Subject:
+        def appended() -> None:
+            for command in (ingest, [*TOPICS, "train", *named, "--algo", "sparse-bp", *TRAIN], append):
+                run(*command)
+
+        place = kept("appended", appended)
+        mark = Corpus.open(place / "corpus.zarr").fingerprint
+
+        def done() -> bool:
+            of = TopicModel.open(model).manifest["corpus"]["fingerprint"]
+            return of == mark and not (work / "model.update").exists()
+
+        return Subject(
+            "update",
+            [*TOPICS, "update", *named, "--passes", "6", "--tol", "0", "--threads", "2"],
+            lambda: back(place),
+            lambda: content_hash(model),
+            done,
+            lambda: model_hash(model),
+        )
+
+    make = {
+        "ingest": ingesting,
+        "append": appending,
+        "update": updating,
+        "retrain": lambda: retraining(work, source, more),
+    }
+    return [make[name]() if name in make else training(name) for name in only]
+
+
+def retraining(work: Path, source: Path, more: Path) -> Subject:
+    """A cycle that takes a new file into a folder with one published version."""
+    home, before = work / "nightly", work / "base" / "nightly"
+    command = [*TOPICS, "retrain", "--config", str(home / "retrain.toml"), "-q"]
+    (home / "raw").mkdir(parents=True)
+    (home / "retrain.toml").write_text(CONFIG)
+    shutil.copy(source, home / "raw" / "first.jsonl")
+    subprocess.run(command, check=True, capture_output=True)
+    shutil.copy(more, home / "raw" / "second.jsonl")
+    shutil.copytree(home, before, symlinks=True)
+
+    def prepare() -> None:
+        shutil.rmtree(home)
+        shutil.copytree(before, home, symlinks=True)
+
+    def digest() -> str:
+        published = home / "current"
+        parts = [model_hash(published), read_ids(published, 20), Corpus.open(home / "corpus.zarr").fingerprint]
+        parts.append(json.loads((home / "state.json").read_text())["files"])
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def done() -> bool:
+        return (home / "current").resolve().name == "0002" and not (home / "journal.json").exists()
+
+    return Subject("retrain", command, prepare, digest, done, lambda: model_hash(home / "current"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    every = ["ingest", "append", *engines(), "update", "retrain"]
+    parser.add_argument("--kills", type=int, default=20, help="shared by the subjects, rounded up")
+    parser.add_argument("--only", nargs="*", default=every, choices=every)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    share = -(-args.kills // len(args.only))
+    with tempfile.TemporaryDirectory() as temporary:
+        rows = [s.campaign(share, random.Random(f"{args.seed}-{s.name}")) for s in subjects(Path(temporary), args.only)]
+    heading(
+        "Killed and carried on",
+        "kill -9 at random instants. torn: kills after which a reader found neither the old store or model nor the new one; "
+        "wrong: results that differ from the undisturbed run's, or runs that could not carry on",
+    )
+    table(["subject", "undisturbed s", "kills", "runs that ended", "undisturbed twice the same", "torn", "wrong"], rows)
+    return 1 if any(row[-1] or row[-2] for row in rows) or any(row[4] != "yes" for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""Every engine, every number of topics, every limit: one pass inside a memory cgroup of exactly the limit.
+
+    python scripts/campaigns/memory_campaign.py --shapes [WORD ...] [--work FOLDER]      (inputs and commands: memory_shapes.py)
+    python scripts/campaigns/memory_campaign.py [--cells 50e6 | --corpus big.zarr] [--only atbp gs ...] [--topics 10 100 1000]
+                                      [--limits 300M 512M 2G] [--tables disk] [--max-seconds 600] [--work FOLDER]
+
+A run must finish its pass, or refuse before it starts (code 5); the kernel must never kill it.  One that takes longer than
+--max-seconds is told to stop (SIGINT), writes its checkpoint and counts as "ran N s within the limit".  Prints a Markdown
+table; exit 1 when a run was killed, failed, or refused what it has to do: 10 and 100 topics at 300M and 512M, and 1000
+topics at 512M, for every engine that does not store dense messages; and at 2G everything
+whose block memory the disk holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+from measure import MemoryGroup, heading, table
+from memory_shapes import run_shapes
+
+from topicstream import machine
+from topicstream.engines import engines
+
+TOPICS = [sys.executable, "-m", "topicstream.cli.main"]
+GRACE = 180  # seconds for the checkpoint after a SIGINT
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended: ``finished``, ``stopped``, ``refused``, ``killed`` or ``failed``."""
+
+    how: str
+    seconds: float
+    group_peak: int
+    process_peak: int
+    said: str
+    plan: str
+
+
+def run(command: list[str], model: Path, limit: str, max_seconds: float) -> Result:
+    """One training inside a group of that limit."""
+    began, stopped = time.monotonic(), False
+    with MemoryGroup(limit) as group, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(group.command(command), stdout=subprocess.DEVNULL, stderr=err)
+        try:
+            process.wait(max_seconds)
+        except subprocess.TimeoutExpired:
+            stopped = True
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        seconds, peak = time.monotonic() - began, group.peak()
+        err.seek(0)
+        text = err.read()
+    code = process.returncode
+    if code == 0:
+        how = "finished"
+    elif stopped and code == 130:
+        how = "stopped"
+    elif code == 5:
+        how = "refused"
+    else:
+        how = "killed" if code in (-signal.SIGKILL, 137) else "failed"
+    return Result(how, seconds, peak, process_peak(model), text, plan_of(text))
+
+
+def process_peak(model: Path) -> int:
+    """The highest resident memory that the run recorded."""
+    history = model / "history.jsonl"
+    lines = history.read_text().splitlines() if history.exists() else []
+    return max((int(json.loads(line)["rss_peak_bytes"]) for line in lines), default=0)
+
+
+def plan_of(text: str) -> str:
+    """Threads and placements that the plan chose."""
+    found = re.search(r"memory plan: (\S+ \S+) of [^,]*, (\d+ threads?), tables ([^\n]*)", text)
+    return f"{found[1]}, {found[2]}, tables {found[3]}" if found else ""
+
+
+def keeps_dense_messages(name: str) -> bool:
+    """K numbers a cell on disk."""
+    from topicstream.engines import find
+    from topicstream.engines.base import Shape
+    from topicstream.training.loop import make_options
+
+    kind = find(name)
+    engine = kind(Shape(1000, 1000, 50_000, 6e4, 1000), make_options(kind, {}))
+    return any(spec.per == "cell" and spec.width >= 1000 for spec in engine.memory.values())
+
+
+def has_to(name: str, topics: int, limit: str) -> bool:
+    """Whether this combination may not be refused for memory."""
+    size = machine.parse_bytes(limit)
+    if size >= 2 << 30:
+        return topics <= 1000
+    if keeps_dense_messages(name):
+        return False
+    return size >= 300 << 20 and (topics <= 100 or (topics <= 1000 and size >= 512 << 20))
+
+
+def said(result: Result, limit: str) -> str:
+    """The outcome in words."""
+    if result.how == "finished":
+        return f"finished in {result.seconds:.0f} s"
+    if result.how == "stopped":
+        return f"ran {result.seconds:.0f} s within the limit, then told to stop"
+    last = result.said.strip().splitlines()[-1] if result.said.strip() else ""
+    if result.how == "refused":
+        smallest = re.search(r"smallest limit that would do is (\S+?);", last)
+        disk = re.search(r"needs (.*?) of disk", last)
+        return (
+            f"refused: {smallest[1]} would do"
+            if smallest
+            else f"refused: {disk[1]} of disk"
+            if disk
+            else f"refused: {last}"
+        )
+    return f"**{result.how.upper()}** ({last[:160]})"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", type=float, default=50e6, help="size of the corpus that is made (default 50e6)")
+    parser.add_argument("--corpus", type=Path, help="a store instead")
+    parser.add_argument("--only", nargs="*", default=[], help="engines")
+    parser.add_argument("--topics", nargs="*", type=int, default=[10, 100, 1000])
+    parser.add_argument("--limits", nargs="*", default=["300M", "512M", "2G"])
+    parser.add_argument("--tables", default="auto", help="where the tables are to be (default: as the plan chooses)")
+    parser.add_argument("--max-seconds", type=float, default=600.0)
+    parser.add_argument("--work", type=Path, help="where models and the corpus are put (default: a temporary folder)")
+    parser.add_argument("--rows", action="store_true", help="print rows without a heading (to add to a table)")
+    parser.add_argument("--shapes", nargs="*", metavar="WORD", help="inputs, models and commands that try the promise "
+                        "instead (scripts/campaigns/memory_shapes.py): all, or those whose names hold a word")  # fmt: skip
+    args = parser.parse_args()
+    if args.work is not None:
+        args.work.mkdir(parents=True, exist_ok=True)
+    if args.shapes is not None:
+        return 1 if run_shapes(args.shapes, args.work) else 0
+    bad, rows = 0, []
+    with tempfile.TemporaryDirectory(dir=args.work) as temporary:
+        work = Path(temporary)
+        corpus = args.corpus
+        if corpus is None:
+            corpus = work / "corpus.zarr"
+            make = [sys.executable, str(Path(__file__).parents[1] / "tools" / "make_corpus.py"), "--cells", str(args.cells)]
+            subprocess.run([*make, "--out", str(corpus)], check=True)
+        names = args.only or list(engines())
+        for topics in sorted(args.topics):
+            for name in sorted(names, key=keeps_dense_messages):
+                warm = [
+                    *TOPICS,
+                    "train",
+                    "--corpus",
+                    str(corpus),
+                    "--algo",
+                    name,
+                    "-K",
+                    str(topics),
+                    "--passes",
+                    "1",
+                    "--tol",
+                    "0",
+                    "--tables",
+                    args.tables,
+                ]
+                # the kernels are compiled once outside the group: what the compiler takes is not what is measured
+                subprocess.run(
+                    [*warm, "--model", str(work / "refused"), "--mem-limit", "1M"], capture_output=True, check=False
+                )
+                for limit in args.limits:
+                    model = work / "model"
+                    shutil.rmtree(model, ignore_errors=True)
+                    result = run([*warm, "--model", str(model), "--mem-limit", limit], model, limit, args.max_seconds)
+                    refused_for_memory = result.how == "refused" and "of disk" not in result.said
+                    wrong = result.how in ("killed", "failed") or (refused_for_memory and has_to(name, topics, limit))
+                    bad += wrong
+                    peak = f"{result.process_peak / 2**20:.0f}" if result.process_peak else ""
+                    rows.append(
+                        [name, topics, limit, said(result, limit) + (" **(has to do)**" if wrong else ""), peak,
+                         f"{result.group_peak / 2**20:.0f}", result.plan]
+                    )  # fmt: skip
+                    print("| " + " | ".join(map(str, rows[-1])) + " |", file=sys.stderr, flush=True)
+                    shutil.rmtree(model, ignore_errors=True)
+        columns = ["engine", "K", "limit", "one pass", "process peak MB", "cgroup peak MB (page cache too)", "plan"]
+        if args.rows:
+            for row in rows:
+                print("| " + " | ".join(map(str, row)) + " |")
+        else:
+            from topicstream import Corpus
+
+            store = Corpus.open(corpus)
+            heading(
+                "Memory campaign",
+                f"One pass (and the start) of every engine inside a memory cgroup of exactly the limit, on a made corpus of "
+                f"{store.n_cells:,} cells, {store.n_docs:,} documents, {store.n_words:,} words; told to stop after "
+                f"{args.max_seconds:.0f} s.",
+            )
+            table(columns, rows)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,319 @@
+"""Make a corpus like PubMed's abstracts, of any size: Zipf words, planted topics, lengths that vary.
+
+    python scripts/tools/make_corpus.py --cells 480e6 --out big.zarr            a corpus store, through the block writer
+    python scripts/tools/make_corpus.py --cells 10e6 --docword docword.txt      UCI bag of words text (.gz by name, - for stdout)
+
+Word w has the weight 1 / (w + 2.7)^1.07.  A topic lifts every word by a gamma-distributed factor; a document mixes a few
+topics (Dirichlet).  The planted word distributions are written beside, NAME.phi.npy, float32[K, W].  The same seed gives
+the same corpus; documents are drawn on their own streams, so any number of threads gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.corpus.documents import DocumentsWriter, places, schema_of
+from topicstream.corpus.format import PARTS
+from topicstream.corpus.id_hash import hash_ids
+from topicstream.corpus.writer import BlockWriter
+from topicstream.files.durable import write_json
+from topicstream.ingestion.storing.commit import file_entry, fingerprint, make_manifest, settle_arrays, summarise_parts
+from topicstream.kernels import rng
+from topicstream.kernels.jit import kernel
+from topicstream.tokens.recipe import Recipe
+from topicstream.tokens.vocabulary import Vocabulary, word_table, write_words
+
+GROUP = 1 << 14  # documents drawn at once
+
+
+@kernel
+def alias_table(p, chance, other):
+    """Walker's alias table of p: float64[W] -> chance: float32[W], other: int32[W]."""
+    n = len(p)
+    scaled = p * n / p.sum()
+    small, large = np.empty(n, np.int64), np.empty(n, np.int64)
+    s = l = 0
+    for i in range(n):
+        if scaled[i] < 1.0:
+            small[s] = i
+            s += 1
+        else:
+            large[l] = i
+            l += 1
+    while s > 0 and l > 0:
+        s -= 1
+        a, b = small[s], large[l - 1]
+        chance[a], other[a] = scaled[a], b
+        scaled[b] -= 1.0 - scaled[a]
+        if scaled[b] < 1.0:
+            l -= 1
+            small[s] = b
+            s += 1
+    for i in range(l):
+        chance[large[i]], other[large[i]] = 1.0, large[i]
+    for i in range(s):
+        chance[small[i]], other[small[i]] = 1.0, small[i]
+
+
+@kernel
+def draw(seed, first, docs, mean, topics_of, chance, other, marker, lengths, words, counts):
+    """Documents first .. first + docs - 1.  chance: float32[K, W], other: int32[K, W]; marker: int32[W], zeros.
+
+    A document has a geometric-like number of tokens about ``mean`` and ``topics_of`` topics with exponential weights.
+    Returns the number of cells; words ascend within a document.
+    """
+    K, W = chance.shape
+    n = 0
+    share = np.empty(topics_of)
+    which = np.empty(topics_of, np.int64)
+    for d in range(docs):
+        state = rng.stream(seed, 0, first + d)
+        total = 0.0
+        for j in range(topics_of):
+            state = rng.step(state)
+            which[j] = rng.below(rng.bits(state), K)
+            state = rng.step(state)
+            total -= np.log(1.0 - rng.uniform(rng.bits(state)))
+            share[j] = total
+        state = rng.step(state)
+        u, v = rng.uniform(rng.bits(state)), 0.0
+        state = rng.step(state)
+        v = rng.uniform(rng.bits(state))
+        tokens = 5 + int((mean - 5) * 0.5 * -(np.log(1.0 - u) + np.log(1.0 - v)))
+        start = n
+        for _ in range(tokens):
+            state = rng.step(state)
+            r = rng.uniform(rng.bits(state)) * total
+            j = 0
+            while r > share[j]:
+                j += 1
+            k = which[j]
+            state = rng.step(state)
+            bits = rng.bits(state)
+            w = rng.below(bits, W)
+            # the low 24 bits choose between the word and its alias
+            if (bits & np.uint64(0xFFFFFF)) >= np.uint64(chance[k, w] * 16777216.0):
+                w = np.int64(other[k, w])
+            if marker[w] == 0:
+                words[n] = w
+                n += 1
+            marker[w] += 1
+        words[start:n].sort()
+        for i in range(start, n):
+            counts[i] = marker[words[i]]
+            marker[words[i]] = 0
+        lengths[d] = n - start
+    return n
+
+
+def planted(topics: int, words: int, seed: int) -> np.ndarray:
+    """phi float32[K, W]: Zipf weights, each topic lifting its own words; rows sum to 1."""
+    base = 1.0 / (np.arange(words) + 2.7) ** 1.07
+    generator = np.random.Generator(np.random.Philox(seed))
+    phi = np.empty((topics, words), np.float32)
+    for k in range(topics):
+        row = base * generator.gamma(0.08, 1.0, words)
+        phi[k] = row / row.sum()
+    return phi
+
+
+class Corpus:
+    """Groups of documents in order, drawn in threads."""
+
+    def __init__(self, phi: np.ndarray, docs: int, mean: float, topics_of: int, seed: int, threads: int) -> None:
+        self.phi, self.docs, self.mean, self.topics_of, self.seed, self.threads = (
+            phi,
+            docs,
+            mean,
+            topics_of,
+            seed,
+            threads,
+        )
+        self.chance, self.other = np.empty(phi.shape, np.float32), np.empty(phi.shape, np.int32)
+        for k in range(len(phi)):
+            alias_table(phi[k].astype(np.float64), self.chance[k], self.other[k])
+
+    def _group(self, first: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+        docs = min(GROUP, self.docs - first)
+        room = int(docs * self.mean * 1.5) + 4096
+        lengths, words, counts = np.empty(docs, np.uint32), np.empty(room, np.int32), np.empty(room, np.int32)
+        marker = np.zeros(self.phi.shape[1], np.int32)
+        n = draw(
+            self.seed, first, docs, self.mean, self.topics_of, self.chance, self.other, marker, lengths, words, counts
+        )
+        return first, lengths, words[:n], counts[:n]
+
+    def __iter__(self) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+        with ThreadPoolExecutor(self.threads) as pool:
+            firsts = iter(range(0, self.docs, GROUP))
+            waiting = [pool.submit(self._group, f) for _, f in zip(range(self.threads + 1), firsts)]
+            while waiting:
+                yield waiting.pop(0).result()
+                for f in firsts:
+                    waiting.append(pool.submit(self._group, f))
+                    break
+
+
+def estimate_docs(phi: np.ndarray, mean: float, topics_of: int, seed: int, cells: float) -> int:
+    """Documents that give about so many cells, from a sample."""
+    sample = Corpus(phi, 4096, mean, topics_of, seed, 1)
+    found = sum(len(words) for _, _, words, _ in sample)
+    return max(1, round(cells * 4096 / found))
+
+
+def word_names(n: int) -> list[str]:
+    """Distinct made-up words, letters only."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    return ["w" + "".join(letters[(i // 26**k) % 26] for k in range(4, -1, -1)) for i in range(n)]
+
+
+def write_store(corpus: Corpus, out: Path, heldout: float) -> tuple[int, int]:
+    """Through the block writer, as an ingest would; ids in descending count, counts of training documents."""
+    out.mkdir(parents=True)
+    W = corpus.phi.shape[1]
+    threshold = np.uint64(min(int(heldout * 2**64), 2**64 - 1))
+    blocks: tuple[list, list] = ([], [])
+    part_of: list[np.ndarray] = []
+    sums, df = np.zeros(W, np.int64), np.zeros(W, np.int64)
+    with ThreadPoolExecutor(corpus.threads) as pool:
+        writers = [BlockWriter(out, PARTS[i], 0, False, blocks[i].append, pool) for i in (0, 1)]
+        for first, lengths, words, counts in corpus:
+            high, _ = hash_ids(pa.array([str(d + 1) for d in range(first, first + len(lengths))], pa.large_string()))
+            part = (high < threshold).astype(np.uint8)
+            part_of.append(part)
+            cell_part = np.repeat(part, lengths)
+            for p in (0, 1):
+                mine = cell_part == p
+                indptr = np.concatenate(([0], np.cumsum(lengths[part == p], dtype=np.int64)))
+                writers[p].add(indptr, words[mine], counts[mine])
+                if p == 0:
+                    sums += np.bincount(words[mine], counts[mine], W).astype(np.int64)
+                    df += np.bincount(words[mine], minlength=W)
+        for writer in writers:
+            writer.close()
+    names = pa.array(word_names(W), pa.large_string())
+    vocabulary = Vocabulary(names, sums, df)
+    vocabulary.save(out / "vocab.parquet")
+    write_words(out / "pruned.parquet", [word_table(names[:0], sums[:0], df[:0])])
+    parts = summarise_parts(None, blocks)
+    documents = DocumentsWriter(out / "docs", schema_of({}), 0)
+    edges = tuple(np.cumsum([0, *(b["docs"] for b in own)]) for own in blocks)
+    seen, at = [0, 0], 0
+    for part in part_of:
+        ids = pa.array([str(d + 1) for d in range(at, at + len(part))], pa.large_string())
+        at += len(part)
+        block, row = places(part, (edges[0], edges[1]), seen)
+        column = pa.DictionaryArray.from_arrays(pa.array(part.astype(np.int8)), pa.array(PARTS, pa.string()))
+        documents.add(pa.table({"id": ids, "source": ids, "part": column, "block": block, "row": row}))
+    documents.close()
+    settle_arrays(out, False, parts)
+    cells, tokens = (sum(parts[p][k] for p in PARTS) for k in ("cells", "tokens"))
+    manifest = make_manifest(
+        generation=1, weighted=False, words=W, vocabulary_hash=vocabulary.hash, parts=parts, axes={},
+        fingerprint=fingerprint(vocabulary.hash, parts, None),
+        heldout={"asked": f"{100 * heldout:g}%", "threshold": f"{int(threshold):#018x}"},
+        recipe=Recipe(), text=False, vocabulary={"training_documents": parts["train"]["docs"]},
+        files={kind: file_entry(out, f"{kind}.parquet") for kind in ("vocab", "pruned")},
+        docs=[file_entry(out, f"docs/{p.name}") for p in documents.files], columns={}, sources=["made"],
+        summary={"documents": at, "words": W, "cells": cells, "tokens": tokens},
+    )  # fmt: skip
+    write_json(out / "manifest.json", manifest)
+    return cells, tokens
+
+
+@kernel
+def _digits(value, out, at):
+    n = at
+    v = value
+    while True:
+        n += 1
+        v //= 10
+        if v == 0:
+            break
+    for i in range(n - 1, at - 1, -1):
+        out[i] = 48 + value % 10
+        value //= 10
+    return n
+
+
+@kernel
+def as_text(first, lengths, words, counts, out):
+    """``document word count`` lines, from 1; the bytes written."""
+    at = cell = 0
+    for d in range(len(lengths)):
+        for _ in range(lengths[d]):
+            at = _digits(first + d + 1, out, at)
+            out[at] = 32
+            at = _digits(words[cell] + 1, out, at + 1)
+            out[at] = 32
+            at = _digits(counts[cell], out, at + 1)
+            out[at] = 10
+            at += 1
+            cell += 1
+    return at
+
+
+def write_docword(corpus: Corpus, name: str) -> tuple[int, int]:
+    """UCI docword; the header needs the totals first, so the documents are drawn twice."""
+    cells = sum(len(words) for _, _, words, _ in corpus)
+    tokens = 0
+    with ExitStack() as stack:
+        f: Any = sys.stdout.buffer
+        if name != "-":
+            opened = gzip.open(name, "wb", 1) if name.endswith(".gz") else open(name, "wb")  # noqa: SIM115
+            f = stack.enter_context(opened)
+        f.write(f"{corpus.docs}\n{corpus.phi.shape[1]}\n{cells}\n".encode())
+        for first, lengths, words, counts in corpus:
+            out = np.empty(30 * len(words) + 1, np.uint8)
+            f.write(out[: as_text(first, lengths, words, counts, out)])
+            tokens += int(counts.sum())
+    if name != "-":
+        vocab = Path(name).with_name(Path(name).name.removesuffix(".gz").replace("docword", "vocab"))
+        if vocab.name == Path(name).name:
+            vocab = vocab.with_name("vocab." + vocab.name)
+        vocab.write_text("\n".join(word_names(corpus.phi.shape[1])) + "\n")
+    return cells, tokens
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", type=float, default=10e6, help="about so many cells (default 10e6)")
+    parser.add_argument("--docs", type=int, help="exactly so many documents instead")
+    parser.add_argument("--words", type=int, default=141_043, help="vocabulary (default 141043, PubMed's)")
+    parser.add_argument("--topics", type=int, default=50)
+    parser.add_argument("--topics-of", type=int, default=4, help="topics of a document")
+    parser.add_argument("--mean", type=float, default=90.0, help="tokens of a document (default 90, PubMed's)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--heldout", type=float, default=0.01)
+    parser.add_argument("--threads", type=int, default=2)
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--out", type=Path, help="a corpus store")
+    target.add_argument("--docword", help="a docword text file; - for standard output")
+    args = parser.parse_args()
+    began = time.monotonic()
+    phi = planted(args.topics, args.words, args.seed)
+    docs = args.docs or estimate_docs(phi, args.mean, args.topics_of, args.seed, args.cells)
+    corpus = Corpus(phi, docs, args.mean, args.topics_of, args.seed, args.threads)
+    if args.out is not None:
+        cells, tokens = write_store(corpus, args.out, args.heldout)
+        np.save(f"{args.out}.phi.npy", phi)
+    else:
+        cells, tokens = write_docword(corpus, args.docword)
+        if args.docword != "-":
+            np.save(f"{args.docword}.phi.npy", phi)
+    print(f"{docs:,} documents, {cells:,} cells, {tokens:,} tokens, {time.monotonic() - began:.1f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
