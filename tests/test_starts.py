@@ -14,7 +14,7 @@ from topicstream.engines.base import padded
 from topicstream.errors import InputError
 from topicstream.files.durable import write_json
 from topicstream.model.topic_model import TopicModel
-from topicstream.training.starts.initial import initial as starts
+from topicstream.training.starts import initial as starts
 
 WORDS, TOPICS = 300, 5
 

@@ -12,7 +12,8 @@ import topicstream
 from tests.small_store import store
 from topicstream.engines.base import Shape, padded
 from topicstream.model.topic_model import TopicModel
-from topicstream.training.starts.initial import Sample, draw_documents, tries
+from topicstream.training.starts import tries
+from topicstream.training.starts.initial import Sample, draw_documents
 from topicstream.training.starts.short_training import short_training
 
 TOPICS, WORDS = 6, 300
