@@ -1,4 +1,4 @@
-"""block -> delta.  One algorithm, one file, in message/, gibbs/, variational/ or moments/; found by being there.  Those of other packages: topicstream/plugins.py."""
+"""block -> delta.  One algorithm, one file, in message/, gibbs/, variational/, moments/ or mixtures/; found by being there.  Those of other packages: topicstream/plugins.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from topicstream import plugins
 from topicstream.engines.base import Engine
 from topicstream.errors import UsageError
 
-FAMILIES = ("message", "gibbs", "variational", "moments")
+FAMILIES = ("message", "gibbs", "variational", "moments", "mixtures")
 
 
 def _modules() -> list[str]:

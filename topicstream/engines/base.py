@@ -269,7 +269,7 @@ class Engine:
     Options: ClassVar[type[Options]] = Options
     takes_seeds: ClassVar[bool] = True
     starts: ClassVar[tuple[str, ...]] = ("documents", "random", "kmeans", "best", "anchors", "warm")
-    start_from: ClassVar[str] = "visit"
+    start_from: str = "visit"
     axes: ClassVar[tuple[str, ...]] = ()
     topics_axis: ClassVar[str] = ""
     shown: ClassVar[tuple[str, ...]] = ("phi",)

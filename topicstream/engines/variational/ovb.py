@@ -33,7 +33,7 @@ class Stochastic(Variational):
 
     Options: ClassVar[Any] = StochasticOptions
     order: str = "shuffled"
-    start_from: ClassVar[str] = "table"
+    start_from: str = "table"
     starts = ("documents", "kmeans", "best", "anchors", "warm", "random")
     random_topics = True
     default_tol: ClassVar[float] = 0.0
