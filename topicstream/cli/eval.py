@@ -56,6 +56,8 @@ def lines(result: dict[str, Any]) -> list[str]:
                 out.append(f"{title:22}infinite: the model holds a word there for impossible (its beta is 0)")
             else:
                 out.append(f"{title:22}{r['perplexity']:.1f}   ({r['nats_per_token']:.4f} nats a token)")
+            if "nats_per_point" in r:
+                out.append(f"  {-r['nats_per_point']:.4f} nats a document")
             out.append(f"  {r['measured']}")
             scored = f"  {r['docs']:,} documents, {r['tokens']:,.0f} tokens scored"
             if r["skipped"]:
@@ -63,7 +65,13 @@ def lines(result: dict[str, Any]) -> list[str]:
             if r["oov_tokens"]:
                 scored += f"; {100 * r['oov_rate']:.2f} % of the tokens are words the model does not know, left out"
             out.append(scored)
-    if "labels" in result:
+    if "nmi" in result.get("labels", {}):
+        r = result["labels"]
+        out.append(f"{'clusters and labels':22}NMI {r['nmi']:.4f}, ARI {r['ari']:.4f}, purity {r['purity']:.4f}")
+        out.append(f"  {r['measured']}: {r['docs']:,} documents, {r['clusters']} clusters, {r['classes']} labels")
+        if r["left_out"]:
+            out.append(f"  {r['left_out']:,} documents without one label were left out")
+    elif "labels" in result:
         r = result["labels"]
         macro = "none" if r["macro_f1"] is None else f"{r['macro_f1']:.4f}"
         out.append(f"{'F1 of labels':22}micro {r['micro_f1']:.4f}, macro {macro} over {r['labels']:,} labels")

@@ -247,6 +247,7 @@ class Engine:
     Options        a frozen dataclass derived from ``Options``
     prior_defaults what alpha (a topic) and beta (a word) are where nobody says, as the help prints them: a number, or one over K
     takes_seeds    whether seed words may be beside its table ``phi``
+    judged_by_completion   whether held-out documents can be judged while it trains, by completion (``--eval-every``)
     starts         starts it can make, the first is the default: ``random`` (a random topic a cell or token),
                    ``documents``, ``kmeans``, ``best``, ``anchors``, ``warm``
     random_topics  whether its ``random`` start takes random topics, as a seed table, and draws nothing itself
@@ -268,6 +269,7 @@ class Engine:
     cites: ClassVar[str] = ""
     Options: ClassVar[type[Options]] = Options
     takes_seeds: ClassVar[bool] = True
+    judged_by_completion: ClassVar[bool] = True
     starts: ClassVar[tuple[str, ...]] = ("documents", "random", "kmeans", "best", "anchors", "warm")
     start_from: str = "visit"
     axes: ClassVar[tuple[str, ...]] = ()

@@ -54,9 +54,10 @@ class EvalConfig:
     links: bool = option(False, "predict the links of the documents set aside: F, precision, recall, AUC")
     labels: bool = option(
         False,
-        "micro and macro F1 of the labels that a model of llda predicts, of the documents set aside or of --heldout FILE",
+        "micro and macro F1 of the labels that a model of llda predicts, of the documents set aside or of --heldout FILE; of a "
+        "model of clusters: NMI and ARI of clusters and labels (of the training documents where none were set aside)",
     )
-    label_field: str = option("labels", "with --labels: field of the labels in raw documents", show=True)
+    label_field: str = option("labels", "with --labels: field of the labels in raw documents; of a model of clusters the column of the corpus", show=True)
     threshold: float | None = option(
         None,
         "with --labels: share of a document from which a label is predicted [default: chosen on a tenth of training]",

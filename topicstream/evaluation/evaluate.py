@@ -14,6 +14,7 @@ from typing import Any
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, InputError, StoreError, UsageError
 from topicstream.evaluation.belonging import strangers
+from topicstream.evaluation.clusters import ClusterScore, score_agreement, score_clusters
 from topicstream.evaluation.coherence import TOP_DIVERSITY, coherence, diversity
 from topicstream.evaluation.completion import LANES, Score, block_cells, score_model
 from topicstream.evaluation.config import EvalConfig
@@ -137,14 +138,23 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         everything = False
     tell = listener(config.progress)
     topics, workers = open_within(config.model, config.mem_limit, config.threads)
+    clusters = topics.cluster_sizes is not None
+    unfit = {"links": links, "authors": config.authors, "whole": config.whole, "per-document": per_document}
+    if clusters and (wrong := [name for name, value in unfit.items() if value]):
+        raise UsageError(f"--{wrong[0]}: {topics.path} is a model of clusters, which has none; --heldout scores whole documents")
 
-    def score(name: str, store: Any, share: float | None, parts: tuple[str, ...]) -> Score:
+    def score(name: str, store: Any, share: float | None, parts: tuple[str, ...]) -> Score | ClusterScore:
         say = partial(tell.step, name, unit="documents")
+        if clusters:
+            return score_clusters(topics, store, parts, workers, say)
         return score_model(
             topics, store, split=share, threads=workers, parts=parts, fold_in=config.fold_in, progress=say
         )
 
     def of_labels(where: Any, parts: tuple[str, ...], of: str) -> dict[str, Any]:
+        if clusters:
+            found = score_agreement(topics, where, parts, config.label_field, workers)
+            return {**found, "measured": f"{found['measured']}; {of}"}
         found = score_labels(topics, where, parts, store, threshold=threshold, threads=workers, progress=tell)
         return {**found, "measured": f"{found['measured']}; {of}"}
 
@@ -161,11 +171,11 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         if (told := strangers(topics, store)) is not None:
             result["warning"] = told
     if heldout is True and per_document is not None:
-        found, table = score_documents(
+        each, table = score_documents(
             topics, store, split=share, threads=workers, progress=partial(tell.step, "held-out", unit="documents")
         )
         write_table(table, per_document, option="--per-document", force=force)
-        result["heldout"] = _as_dict(found, "documents set aside")
+        result["heldout"] = _as_dict(each, "documents set aside")
         result["per_document"] = str(per_document)
     elif heldout is True:
         result["heldout"] = _as_dict(score("held-out", store, share, ("heldout",)), "documents set aside")
@@ -178,7 +188,10 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     elif everything:
         result["note"] = "no documents were set aside at ingest (--heldout 1%): no held-out perplexity"
     if labels and "labels" not in result:
-        result["labels"] = of_labels(store, ("heldout",), "documents set aside")
+        aside = not clusters or bool(store.part(True)["docs"])  # type: ignore[union-attr]
+        result["labels"] = of_labels(
+            store, ("heldout",) if aside else ("train",), "documents set aside" if aside else "training documents"
+        )
     if config.authors is not None and heldout is not True:
         raise InputError("--authors goes with --heldout of the corpus itself: its documents' authors are needed")
     if heldout is True and (config.authors is not None or has_authors(topics, store)):
@@ -227,7 +240,7 @@ def _of_authors(model: TopicModel, store: Any, share: float, known: bool, thread
     return found
 
 
-def _as_dict(score: Score, of: str) -> dict[str, Any]:
+def _as_dict(score: Score | ClusterScore, of: str) -> dict[str, Any]:
     return {**_finite(score.as_dict()), "measured": f"{score.measured}; {of}"}
 
 

@@ -93,17 +93,20 @@ class Answers:
 
     def __init__(self, config: InferConfig) -> None:
         choice.check(config.top, config.min_prob)
-        model, follow, own = config.model, config.follow, methods.find(config.method)
+        model, follow = config.model, config.follow
+        methods.find(config.method)  # a name that there is not is said before anything is opened
         calm_malloc(mapped=MAPPED, kept=KEPT)
         pa.set_memory_pool(pa.system_memory_pool())  # what is freed goes back; mimalloc would keep 40 MB
         fresh = load_compiler()
         self.model = opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
+        name = methods.of_model(opened, config.method)
+        own = methods.find(name)
         # a caller's own model stays where the caller has it
         wanted = 1 if follow else config.threads or default_threads()
         self.fit = fit(opened, config.mem_limit, wanted, own=opened is not model, tables=own.tables)
         self.fits, self.threads, self.follow = self.fit.load, self.fit.threads, follow
         self.view = view_of(opened) if config.edits else None
-        self.method = make(config.method, Rows(opened), **config.of_method())
+        self.method = make(name, Rows(opened), **config.of_method())
         self.rehearse = fresh and not follow and not self.method.needs_all
         if self.fits and not self.rehearse:
             self.method.load()
@@ -197,7 +200,7 @@ def _places(documents: Any, model: str | Path | TopicModel) -> list[Path]:
     return [p for p in [*read, own] if p is not None and str(p) != "-"]
 
 
-WEIGHING = ("bp", "vb")
+WEIGHING = ("bp", "vb", "mixture")
 """Methods that weigh the cells of new documents as a model of weighted cells does."""
 
 

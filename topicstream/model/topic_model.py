@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,13 @@ class TopicModel(Views):
         if self.path is None:
             raise StoreError(f"a model in memory has no table of {name}")
         return StoredTable(self.path, self.manifest, name)
+
+    @cached_property
+    def cluster_sizes(self) -> np.ndarray | None:
+        """float64[K], documents of each cluster, of a model in which a document has one cluster; None: topics."""
+        if self.path is None or self.manifest.get("engine") != "mixture":
+            return None
+        return self.table("sizes").gather(np.arange(1))[0].astype(np.float64)
 
     def rows(self, ids: Any, out: np.ndarray | None = None) -> np.ndarray:
         """Counts of some words, float32[n, K] (or into ``out``, float32[n, >= K], padding untouched), seed words'

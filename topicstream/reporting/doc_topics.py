@@ -13,11 +13,11 @@ from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import block_cells
 from topicstream.evaluation.keys import documents, match_words
+from topicstream.inference import methods
 from topicstream.inference.documents import known
 from topicstream.inference.infer import columns_within
 from topicstream.inference.keep import Lists, keep
 from topicstream.inference.method import Rows
-from topicstream.inference.methods.bp import BP
 from topicstream.inference.output import OutputFile
 from topicstream.model.edits import View, view_of
 from topicstream.model.top import Best
@@ -45,7 +45,7 @@ def shares_and_tokens(
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """As ``shares``, with the known tokens of each document, float64[D]."""
     ids_of_words = match_words(model.vocabulary, corpus)
-    means = BP(Rows(model))
+    means = methods.find(methods.of_model(model))(Rows(model))
 
     def visit(block: Block) -> tuple[int, np.ndarray, np.ndarray]:
         ids = block.vocab.astype(np.int64) if ids_of_words is None else ids_of_words[block.vocab]

@@ -39,7 +39,7 @@ def show(
     with_columns  metadata of those documents; None: their title, where the store has one
     topics     only these (their numbers); else all, in the order that ``topics edit --order`` gave, or the largest first
 
-    Edits are honoured.  Returns ``topics``: a list of topic, label (where it has one), share (of all tokens), tokens,
+    Edits are honoured.  Of a model of clusters ``share`` is of the documents, and each has a ``size``.  Returns ``topics``: a list of topic, label (where it has one), share (of all tokens), tokens,
     words [{word, p}], anchors [word] where topics have anchor words, documents [{id, share, ...}].
     """
     opened, workers = open_within(model, mem_limit, threads)
@@ -77,6 +77,10 @@ def show(
         for entry, k in zip(entries, chosen, strict=True):
             found = [int(anchors[m]) for m in view.members[k] if 0 <= anchors[m] < opened.n_words]
             entry["anchors"] = [opened.words[w].as_py() for w in found]
+    if (sizes := opened.cluster_sizes) is not None:
+        for entry, k in zip(entries, chosen, strict=True):
+            entry["size"] = float(sizes[view.members[k]].sum())
+            entry["share"] = entry["size"] / max(float(sizes.sum()), 1e-300)
     if docs:
         store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
         strangers(opened, store)
@@ -112,6 +116,8 @@ def lines(result: dict[str, Any], width: int | None = None) -> list[str]:
     for e in result["topics"]:
         label = f"{one_line(e['label'])}: " if e.get("label") else ""
         head = f"{e['topic']:>{wide}} {100 * e['share']:5.1f} %  "
+        if "size" in e:
+            head += f"{e['size']:>8,.0f} documents  "
         if e.get("anchors"):
             label += f"[{', '.join(map(shown, e['anchors']))}] "
         out += _wrapped(head, label + " ".join(shown(w["word"]) for w in e["words"]), width)

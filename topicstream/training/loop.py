@@ -35,6 +35,7 @@ from topicstream.training.rehearsal import PlanOnly, rehearse
 from topicstream.training.session import Session
 from topicstream.training.starts.anchor_start import anchor_bytes, anchor_engine
 from topicstream.training.starts.carry import CARRIED, check
+from topicstream.training.starts.cluster_start import cluster_start_bytes
 from topicstream.training.starts.seeded import with_seeds
 from topicstream.training.starts.tries import pays, tries_bytes
 from topicstream.training.state.record import Record, left_open, recorded, remember, same_or_refuse
@@ -148,6 +149,8 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
             f"{store.path} has real-valued cells and {algo} needs whole counts; use a message-passing engine such as atbp"
         )
     n_w = store.word_counts() if store.weights is None else store.weights.n_w
+    if config.eval_every and not kind.judged_by_completion:
+        raise UsageError(f"--eval-every: a document of {algo} has no mixture of topics to complete; use `topics eval --heldout`")
     engine = make_engine(kind, store, make_options(kind, options), config.topics)
     engine, seeds, told = with_seeds(engine, config.seed_words, store, n_w)
     for line in told:
@@ -238,7 +241,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
             disk_free=free_disk(folder, force),
             folder=str(folder),
             seeded=engine.start_from == "visit" and (chosen != "random" or engine.random_topics),
-            start_bytes=start_bytes(chosen, shape, block),
+            start_bytes=start_bytes(chosen, engine, block),
         )
         for line in plan.lines():
             progress.say(line)
@@ -300,8 +303,11 @@ def make_engine(kind: type[Engine], store: Corpus, options: Any, topics: int | N
     return kind(shape, options)
 
 
-def start_bytes(start: str, shape: Shape, block: BlockShape) -> Callable[[int], int] | None:
+def start_bytes(start: str, engine: Engine, block: BlockShape) -> Callable[[int], int] | None:
     """What a start itself takes, by threads; None: no more than a visit."""
+    shape = engine.shape
+    if start == "kmeans" and getattr(engine.options, "tries", 1) > 1:
+        return partial(cluster_start_bytes, shape)
     if start == "best":
         return partial(tries_bytes, shape)
     return partial(anchor_bytes, shape, block) if start == "anchors" else None

@@ -264,6 +264,10 @@ class Session:
 
             shape = self.engine.shape
             return anchor_seeds(self.corpus, self.grid, shape, self._seed, self._n_w, self.workers, self._progress.say)
+        if self.record.settings["start"] == "kmeans" and (tries := getattr(self.engine.options, "tries", 1)) > 1:
+            from topicstream.training.starts.cluster_start import best_clusters
+
+            return best_clusters(self.corpus, self.grid, topics, self._seed, self._n_w, tries)
         if self.record.settings["start"] == "random" and self.engine.random_topics:
             return RandomSeeds(self._n_w, topics, self._seed)
         axis = self.engine.topics_axis

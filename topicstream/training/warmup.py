@@ -18,6 +18,7 @@ from topicstream.tables.layouts import new_table
 from topicstream.tables.spec import WORDS
 from topicstream.training.executor import ids_of, visit
 from topicstream.training.starts.anchor_start import anchor_engine
+from topicstream.training.starts.cluster_start import compile_cluster_start
 from topicstream.training.starts.initial import compile_starts
 from topicstream.training.starts.tries import compile_tries
 
@@ -52,6 +53,8 @@ def warm_up(engine: Engine, weighted: bool, start: str = "") -> Warmed:
         compile_driver()
         if start == "best":
             compile_tries()
+        if start == "kmeans" and getattr(engine.options, "tries", 1) > 1:
+            compile_cluster_start()
         if start == "anchors":
             compile_kernels(anchor_engine(engine.shape), weighted)
         compile_kernels(engine, weighted)

@@ -147,6 +147,7 @@ class Clusters(Engine):
 
     Options: ClassVar[Any] = ClusterOptions
     takes_seeds = False
+    judged_by_completion = False
     shown_params = ("sizes",)
 
     def __init__(self, shape: Shape, options: Any) -> None:

@@ -97,8 +97,9 @@ class Mixture(Clusters):
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
+        # float32 would let the bound fall by 1e-9 of itself once responsibilities hardly move
         mass = "none" if self.stochastic else "row"
-        return {"phi": TableSpec(mass=mass, delta="sparse", rule=self.rule), **super().tables}
+        return {"phi": TableSpec(mass=mass, dtype="float64", delta="sparse", rule=self.rule), **super().tables}
 
     @property
     def stats(self) -> Mapping[str, int]:

@@ -11,6 +11,7 @@ from topicstream.errors import UsageError
 
 if TYPE_CHECKING:
     from topicstream.inference.method import Method
+    from topicstream.model.topic_model import TopicModel
 
 
 def foreign(name: str) -> bool:
@@ -21,6 +22,12 @@ def foreign(name: str) -> bool:
 def names() -> list[str]:
     """The names of our methods; none of them is loaded."""
     return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__))
+
+
+def of_model(model: TopicModel, name: str = "bp") -> str:
+    """The name of the method that answers where ``name`` was asked for: a model of clusters has no shares of topics that belief
+    propagation could find, so its own answers in the place of the default."""
+    return "mixture" if name == "bp" and model.cluster_sizes is not None else name
 
 
 def find(name: str) -> type[Method]:
