@@ -14,7 +14,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.completion import block_cells, block_docs, halves, rows_of
 from topicstream.evaluation.keys import documents, match_words
-from topicstream.model.clusters import Clusters
+from topicstream.model.clusters import ClusterView
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.order import in_order
 
@@ -42,7 +42,7 @@ def _answers(
     model: TopicModel, store: Corpus, heldout: bool, threads: int
 ) -> Iterator[tuple[Block, np.ndarray, np.ndarray, np.ndarray, float]]:
     """(block, known cells of each document, log p(x), its cluster, tokens of unknown words), in document order."""
-    clusters, index, width = Clusters(model), match_words(model.vocabulary, store), model.n_topics
+    clusters, index, width = ClusterView(model), match_words(model.vocabulary, store), model.n_topics
 
     def visit(block: Block) -> tuple[Block, np.ndarray, np.ndarray, np.ndarray, float]:
         ids = block.vocab.astype(np.int64) if index is None else index[block.vocab]

@@ -13,7 +13,7 @@ from topicstream.kernels.cluster_scores import log_sums, scores_of
 from topicstream.model.topic_model import TopicModel
 
 
-class Clusters:
+class ClusterView:
     """The clusters of a model, ready for documents.  pi float64[K], mean shares of the points."""
 
     def __init__(self, model: TopicModel) -> None:

@@ -141,7 +141,7 @@ class ClusterOptions(Options):
     block_docs: int = option(512, "stochastic: points a step sees (rounded up to a multiple of 8)", min=8)
 
 
-class Clusters(Engine):
+class ClusterEngine(Engine):
     """Base of the mixtures.  ``sizes`` has N_k in two rows, what float32 holds of a block's and the rest: the sum of both is
     exact to 48 bits."""
 

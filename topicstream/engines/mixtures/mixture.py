@@ -16,7 +16,7 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import BlockShape, Key, Out, SparseDelta, TableSpec, option, padded
-from topicstream.engines.mixtures.clusters import ClusterOptions, Clusters, log_shares
+from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, log_shares
 from topicstream.engines.variational.bounds import rows_bound, totals_bound
 from topicstream.engines.variational.statistics import by_word
 from topicstream.kernels.digamma import digamma, log
@@ -78,18 +78,18 @@ def owners(indptr, owner):
 
 
 @dataclass(frozen=True)
-class MixtureOptions(ClusterOptions):
+class DocumentMixtureOptions(ClusterOptions):
     """Options of ``mixture``."""
 
     beta: float | None = option(None, "prior of a word in a cluster (default: 0.1)", above=0.0)
 
 
-class Mixture(Clusters):
+class DocumentMixture(ClusterEngine):
     """``mixture``: each document in one cluster."""
 
     name = "mixture"
     cites = "Hughes & Sudderth 2016, sections 2 and 3, Alg. 1 and appendix B.2: L-sparse mixture of multinomials"
-    Options: ClassVar[Any] = MixtureOptions
+    Options: ClassVar[Any] = DocumentMixtureOptions
     prior_defaults = ("10/K", "0.1")
     starts = ("kmeans", "documents", "anchors", "warm", "random")
     random_topics = True

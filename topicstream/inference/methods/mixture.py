@@ -9,7 +9,7 @@ import numpy as np
 from topicstream.errors import InputError
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, Rows
-from topicstream.model.clusters import Clusters
+from topicstream.model.clusters import ClusterView
 
 
 class MixtureMethod(Method):
@@ -21,7 +21,7 @@ class MixtureMethod(Method):
     def __init__(self, rows: Rows) -> None:
         if rows.model.cluster_sizes is None:
             raise InputError("--method mixture: the model has no clusters; train with --algo mixture")
-        self.rows, self._clusters = rows, Clusters(rows.model)
+        self.rows, self._clusters = rows, ClusterView(rows.model)
 
     def shares(self, docs: Documents) -> np.ndarray:
         docs = self.rows.weigh(docs)
