@@ -5,7 +5,7 @@
 # make docs    build the documentation into build/docs, without a warning
 # make package  build wheel and sdist, install the wheel into an environment of its own and run it
 # make peers   install the programs we compare with into an environment of their own
-# make bench   measure, side by side, and print the tables of scripts/BENCHMARKS.md (FULL=1: full sizes)
+# make bench   measure, side by side, and print and write the tables beside the scripts of scripts/benchmarks (FULL=1: full sizes)
 
 PYTHON ?= python3
 VENV   := .venv

@@ -1,4 +1,4 @@
-"""``make bench``: run every measurement and write the tables to scripts/BENCHMARKS.md.
+"""``make bench``: run every measurement and write its tables beside the script, bench_ingest.md beside bench_ingest.py.
 
     python scripts/benchmarks/bench.py --peers .peers/bin/python [--data ../shared/data] [--only ingest kernels ...] [--print]
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from measure import full
 
 HERE = Path(__file__).parent
-TARGET = HERE.parent / "BENCHMARKS.md"
 CAMPAIGNS = {  # quick sizes, full sizes
     "kill": (["--kills", "24"], ["--kills", "100"]),
     "fault": (["--flips", "1"], ["--flips", "4"]),
@@ -98,13 +96,10 @@ def corpora(data: Path, work: Path) -> list[str]:
     return made
 
 
-def replace_section(text: str, section: str, body: str) -> str:
-    """The document with the section's part between its markers replaced, or added at the end."""
-    begin, end = f"<!-- {section} -->", f"<!-- /{section} -->"
-    part = f"{begin}\n{body.strip()}\n{end}"
-    if begin in text:
-        return re.sub(re.escape(begin) + ".*?" + re.escape(end), lambda _: part, text, flags=re.DOTALL)
-    return text.rstrip() + "\n\n" + part + "\n"
+def write(page: Path, tables: str) -> None:
+    """The tables beside the script that made them, below the page's title."""
+    title = page.read_text().split("\n### ", 1)[0] if page.exists() else f"# Measurements of `{page.stem}.py`\n"
+    page.write_text(f"{title.rstrip()}\n\n{tables.strip()}\n")
 
 
 def main() -> int:
@@ -112,7 +107,7 @@ def main() -> int:
     parser.add_argument("--peers", default=sys.executable)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--only", nargs="*", choices=SECTIONS, default=SECTIONS)
-    parser.add_argument("--print", dest="only_print", action="store_true", help="do not write BENCHMARKS.md")
+    parser.add_argument("--print", dest="only_print", action="store_true", help="write no file")
     args = parser.parse_args()
     failed = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -126,7 +121,7 @@ def main() -> int:
             if done.returncode:
                 failed.append(section)
             elif not args.only_print:
-                TARGET.write_text(replace_section(TARGET.read_text(), section, done.stdout))
+                write(Path(line[0]).with_suffix(".md"), done.stdout)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
