@@ -29,7 +29,7 @@ class Choice:
 
 def choose(shape: Shape, given: Mapping[str, Any]) -> Choice:
     """By the corpus, K and what the user says, never by what the machine has free: the same command gives the same model.
-    Stored messages reach a lower perplexity than any engine without, and sooner (scripts/BENCHMARKS.md).
+    Stored messages reach a lower perplexity than any engine without, and sooner (scripts/benchmarks/bench_quality.md).
 
     given: the engine's options as the user has them; None is for us to decide.  Priors are learned where none is given:
     held-out perplexity from 1 % worse to 20 % better than with fixed ones on five corpora, the more topics the better.
