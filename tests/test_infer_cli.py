@@ -142,7 +142,7 @@ def test_a_file_is_not_replaced_without_being_asked(made, tmp_path, capsys):
     assert topics(folder, folder / "d.jsonl", "-o", out) == 1
     assert out.read_text() == "mine" and "--force" in capsys.readouterr().err
     assert topics(folder, folder / "d.jsonl", "-o", out, "--force") == 3  # not even so: it holds no topics of documents
-    assert out.read_text() == "mine" and "does not hold topics" in capsys.readouterr().err
+    assert out.read_text() == "mine" and "not written by this program" in capsys.readouterr().err
     out.unlink()
     for _ in range(2):
         assert topics(folder, folder / "d.jsonl", "-o", out, "--force") == 0

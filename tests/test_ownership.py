@@ -211,6 +211,44 @@ def test_answers_replace_answers_only(place):
     assert not list(place.glob(".*.tmp"))
 
 
+OUTPUTS = {
+    "table.csv": ("show", "--model", "m", "--corpus", "s.zarr", "--by", "source", "--out"),
+    "sheet.csv": ("show", "--model", "m", "--intrusion", "words", "--out"),
+    "scores.jsonl": ("eval", "--model", "m", "--corpus", "h.zarr", "--heldout", "--per-document"),
+    "page.html": ("report", "m", "--no-corpus", "-o"),
+    "phi.parquet": ("export", "--model", "m", "-o"),
+    "mallet": ("export", "--model", "m", "--format", "mallet", "-o"),
+    "hub": ("export", "--model", "m", "--format", "safetensors", "-o"),
+    "methods.svg": ("compare", "m", "--corpus", "s.zarr", "--on", "h.zarr", "--methods", "bp,vb", "--reference", "bp",
+                    "--svg"),
+    "run.prom": ("train", "--corpus", "s.zarr", "--model", "m", "--algo", "bp", "-K", "3", "--passes", "2", "--tol", "0",
+                 "--metrics"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("out", OUTPUTS)
+def test_what_a_user_names_is_replaced_where_we_wrote_it_and_nowhere_else(place, out):
+    if "h.zarr" in OUTPUTS[out]:
+        ingest("in.jsonl", "h.zarr", heldout="50%")
+    force = () if out == "run.prom" else ("--force",)
+    for _ in range(2):
+        assert run([*OUTPUTS[out], out, *force, "-q"]) == 0
+        ownership.made.clear()  # as the next process, which remembers nothing
+    names = [Path(out), *(p for p in Path(out).glob("*"))]
+    assert not list(place.rglob(".*.tmp"))
+    for name in (n for n in names if n.is_file() and n.name != "README.md"):
+        good = name.read_bytes()
+        name.write_text("mine")
+        refused(*OUTPUTS[out], out, *force)
+        name.write_bytes(good)
+    for inside in ("s.zarr", "m"):
+        refused(*OUTPUTS[out], f"{inside}/{out}", *force)
+    os.symlink("notes.txt", "link" + Path(out).suffix)
+    before = tree(place)
+    assert run([*OUTPUTS[out], "link" + Path(out).suffix, *force, "-q"]) in (1, 2, 3)
+    assert tree(place) == before
+
+
 def test_temporary_names_cannot_be_set_as_traps(tmp_path):
     folder = tmp_path / "m"
     ownership.claim(folder, "model")
@@ -287,7 +325,10 @@ def test_nothing_else_in_the_package_removes_or_replaces():
     }
     wrong = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        if path.relative_to(PACKAGE).as_posix() in ("files/owned.py", "kernels/cache_folder.py"):  # compiled kernels: a folder with a tag of its own
+        if path.relative_to(PACKAGE).as_posix() in (
+            "files/owned.py",
+            "kernels/cache_folder.py",
+        ):  # compiled kernels: a folder with a tag of its own
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,6 +15,7 @@ import topicstream
 from tests import retrain_tools
 from topicstream.cli.main import run
 from topicstream.errors import InputError, TopicsError
+from topicstream.files.ownership import mark_of
 from topicstream.selection import sweep as work
 from topicstream.selection.sweep import Run, choose, grid, sweep
 
@@ -35,7 +39,7 @@ def test_it_chooses_the_planted_number(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(work, "train", lambda *a, **o: pytest.fail("a finished run was made again"))
     again = sweep(corpus, tmp_path / "s", **given)
     assert again == result
-    with pytest.raises(TopicsError, match="no sweep"):
+    with pytest.raises(TopicsError, match="holds the input"):
         sweep(corpus, corpus.parent, **given)
 
 
@@ -86,3 +90,27 @@ def test_the_command(corpus, tmp_path, capsys):
     assert "topics (atbp)" in capsys.readouterr().out
     assert run(["sweep", "--corpus", str(corpus), "-K", "two"]) == 2
     assert run(["sweep", "--corpus", str(corpus), "-K", "2", "--option", "alpha"]) == 2
+
+
+def test_a_sweep_keeps_to_its_own_folder(corpus, tmp_path, monkeypatch):
+    """In processes of their own: what another process wrote is ours by its mark, not by memory."""
+    monkeypatch.chdir(tmp_path)
+    line = ["sweep", "--corpus", str(corpus), "-K", "2", "--seeds", "1", "--algo", "atbp", "--passes", "2"]
+
+    def swept(*more: str) -> tuple[int, str]:
+        done = subprocess.run([sys.executable, "-m", "topicstream", *line, *more], capture_output=True, text=True)
+        return done.returncode, done.stderr
+
+    assert swept("--out", "s")[0] == swept("--out", "s")[0] == 0
+    assert mark_of("s").kind == "sweep"
+    assert "another --passes" in swept("--out", "s", "--passes", "3")[1]
+    (tmp_path / "theirs" / "runs").mkdir(parents=True)
+    (tmp_path / "theirs" / "sweep.parquet").write_text("mine")
+    os.symlink("s", "link")
+    for out in ("theirs", "link", "."):
+        assert swept("--out", out)[0] in (2, 3), out
+    (tmp_path / "s" / "results" / ".bp.json.0123456789abcdef.tmp").write_text("of one that was killed")
+    (tmp_path / "s" / "results" / "notes.txt").write_text("mine")
+    assert swept("--out", "s")[0] == 0
+    assert sorted(p.suffix for p in (tmp_path / "s" / "results").iterdir()) == [".json", ".txt"]
+    assert (tmp_path / "theirs" / "sweep.parquet").read_text() == "mine"

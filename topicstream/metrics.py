@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from topicstream.errors import NotOurs, UsageError
-from topicstream.files import owned
-from topicstream.files.durable import sync_file, sync_folder
-from topicstream.files.ownership import temporary
+from topicstream.errors import UsageError
+from topicstream.files.outputs import check_output, written
 from topicstream.machine import peak_bytes
 
 FIRST = "# topicstream metrics"
@@ -84,32 +81,19 @@ def _escaped(value: str) -> str:
 
 
 def check(path: Path) -> None:
-    """UsageError where there is no such folder; NotOurs where a file is there that was not written by us."""
+    """UsageError where there is no such folder, or it is one of ours; NotOurs where a file is there that was not written by
+    us."""
     if not path.parent.is_dir():
         raise UsageError(f"--metrics {path}: no such folder {path.parent}")
-    if os.path.lexists(path) and not _is_ours(path):
-        raise NotOurs(f"--metrics {path}: was not written by this program; move it away, or name another file")
+    check_output(path, "--metrics", force=True, reads=_is_ours)
 
 
-def _is_ours(path: Path) -> bool:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False
-    with open(fd, "rb") as f:
-        return stat.S_ISREG(os.fstat(fd).st_mode) and f.read(len(FIRST)) in (b"", FIRST.encode())
+def _is_ours(file: BinaryIO) -> bool:
+    return file.read(len(FIRST)) == FIRST.encode()
 
 
 def write(path: Path, content: str) -> None:
     """Beside, then one rename; readable for the collector, whoever it runs as."""
-    beside = temporary(path)
-    try:
-        with owned.create(beside) as f:
-            f.write(content.encode())
-            os.fchmod(f.fileno(), 0o644)
-        sync_file(beside)
-        check(path)
-        owned.publish(beside, path, force=True, ours=True)
-    finally:
-        owned.discard(beside)
-    sync_folder(path.parent)
+    with written(path, force=True, option="--metrics", reads=_is_ours) as file:
+        file.write(content.encode())
+        os.fchmod(file.fileno(), 0o644)

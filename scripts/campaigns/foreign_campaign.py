@@ -113,7 +113,7 @@ def newer(manifest: str) -> str:
 
 
 def cases() -> list[Case]:
-    """Fifty and more."""
+    """A hundred and fifty, and more."""
     app = '{"name": "an app", "manifest_version": 3}'
     ingest = ("ingest", "in.jsonl", "--out")
     found = []
@@ -165,6 +165,7 @@ def cases() -> list[Case]:
         Case("show --theta --force: somebody's CSV", file("a.csv", "id,x\n1,2\n"), ("show", "--model", "m", "--corpus", "s.zarr", "--theta", "a.csv", "--force")),
         Case("show --theta --force: the vocabulary of the store", thing(), ("show", "--model", "m", "--corpus", "s.zarr", "--theta", "s.zarr/vocab.parquet", "--force")),
     ]  # fmt: skip
+    found += outputs()
     config = both(file("home/retrain.toml", RETRAIN), lambda: text(Path("home/raw/a.jsonl"), 150, 0, 3) and None)
     retrain = ("retrain", "--config", "home/retrain.toml")
     for name in ("incoming", "runs", "versions", "corpus.zarr", "corpus.zarr.wip"):
@@ -180,6 +181,83 @@ def cases() -> list[Case]:
     return found
 
 
+def outputs() -> list[Case]:
+    """What a user names, of every command that writes a file, a folder of files or a sweep."""
+    over = ("show", "--model", "m", "--corpus", "s.zarr", "--by", "source")
+    written = {
+        "show --out": ("a.csv", (*over, "--out")),
+        "show --plot": ("a.svg", (*over, "--plot")),
+        "show --intrusion": ("a.csv", ("show", "--model", "m", "--intrusion", "words", "--out")),
+        "eval --per-document": ("a.parquet", ("eval", "--model", "m", "--corpus", "h.zarr", "--heldout", "--per-document")),
+        "report": ("a.html", ("report", "m", "--no-corpus", "--out")),
+        "export parquet": ("a.parquet", ("export", "--model", "m", "--out")),
+        "export mallet-state": ("a.gz", ("export", "--model", "m", "--corpus", "s.zarr", "--out")),
+        "compare --svg": ("a.svg", ("compare", "m", "--corpus", "s.zarr", "--on", "h.zarr", "--methods", "bp,vb", "--reference", "bp", "--svg")),
+        "train --metrics": ("a.prom", (*TRAIN, "m2", "--metrics")),
+        "update --metrics": ("a.prom", (*UPDATE, "--metrics")),
+        "classifier": ("", ("classifier", "--corpus", "s.zarr", "--passes", "1", "--model")),
+        "import": ("", ("import", "phi.parquet", "--model")),
+        "sweep": ("", ("sweep", "--corpus", "h.zarr", "-K", "2", "--seeds", "1", "--algo", "bp", "--passes", "1", "--out")),
+        "compact": ("", ("compact",)),
+        "export mallet": ("", ("export", "--model", "m", "--format", "mallet", "--out")),
+        "export uci": ("", ("export", "--model", "m", "--corpus", "s.zarr", "--format", "uci", "--out")),
+    }  # fmt: skip
+    more = both(held_out, exported)
+    found = []
+    for name, (out, line) in written.items():
+        force = ("--force",) if "--metrics" not in name and name not in ("classifier", "sweep", "compact") else ()
+        if out:
+            found += [
+                Case(f"{name}: somebody's file", both(more, file(out)), (*line, out, *force)),
+                Case(f"{name}: a link", both(more, file("notes.txt"), link(out, "notes.txt")), (*line, out, *force)),
+                Case(f"{name}: a folder of that name", both(more, thing(out)), (*line, out, *force), (1, 2, 3)),
+                Case(f"{name}: a fifo", both(more, lambda o=out: os.mkfifo(o)), (*line, out, *force), (1, 2, 3)),
+                Case(f"{name}: in the store", more, (*line, f"s.zarr/{out}", *force)),
+                Case(f"{name}: in the model", more, (*line, f"m/{out}", *force)),
+            ]
+        elif "export" not in name:
+            found += [
+                Case(f"{name}: a folder of others", both(more, thing("proj")), (*line, "proj", *force)),
+                Case(f"{name}: a file", both(more, file("proj")), (*line, "proj", *force)),
+                Case(f"{name}: a link", both(more, thing("proj"), link("a", "proj")), (*line, "a", *force)),
+            ]
+        else:
+            foreign = "topic-keys.txt" if "mallet" in name else "vocab.txt"
+            found += [
+                Case(
+                    f"{name}: a file of theirs in the folder",
+                    both(more, file(f"proj/{foreign}")),
+                    (*line, "proj", *force),
+                ),
+                Case(f"{name}: a folder in the store", more, (*line, "s.zarr/a", *force)),
+            ]
+    found += [
+        Case("compact: folders of theirs in the store", both(more, grown, thing("s.zarr/mine", "s.zarr/train-9")), ("compact", "s.zarr"), DONE),
+        Case("forget: folders of theirs in store and model", both(more, thing("s.zarr/mine", "m/mine")), ("forget", "d3", "--corpus", "s.zarr", "--model", "m"), DONE),
+        Case("forget: a folder of theirs in the work", both(more, thing("m/work/mine")), ("forget", "d3", "--corpus", "s.zarr", "--model", "m"), (1, 2, 3)),
+        Case("edit: a link edits.jsonl", both(more, file("notes.txt"), link("m/edits.jsonl", "../notes.txt")), ("edit", "m", "--label", "0=x"), (1, 2, 3)),
+        Case("edit: somebody's edits.jsonl", both(more, thing("m/edits.jsonl")), ("edit", "m", "--label", "0=x"), (1, 2, 3)),
+        Case("classifier: a folder of theirs in its place", both(more, thing("m/classifier")), ("classifier", "--model", "m", "--corpus", "s.zarr", "--passes", "1"), (1, 2, 3)),
+        Case("import --force: a folder of theirs in the model", both(more, thing("m/mine"), file("m/topics/mine")), ("import", "phi.parquet", "--model", "m", "--force"), EITHER),
+        Case("sweep: a folder of theirs at a run's name", both(more, swept, thing("w/runs/bp-k3-s0")), ("sweep", "--corpus", "h.zarr", "-K", "3", "--seeds", "1", "--algo", "bp", "--passes", "1", "--out", "w")),
+        Case("sweep: somebody's sweep.parquet", both(more, thing("w"), file("w/sweep.parquet")), ("sweep", "--corpus", "h.zarr", "-K", "3", "--seeds", "1", "--algo", "bp", "--passes", "1", "--out", "w")),
+    ]  # fmt: skip
+    return found
+
+
+def held_out() -> None:
+    assert command("ingest", "in.jsonl", "--out", "h.zarr", "--heldout", "20%").code == 0
+
+
+def exported() -> None:
+    assert command("export", "--model", "m", "--out", "phi.parquet").code == 0
+
+
+def swept() -> None:
+    line = ("sweep", "--corpus", "h.zarr", "-K", "2", "--seeds", "1", "--algo", "bp", "--passes", "1", "--out", "w")
+    assert command(*line).code == 0
+
+
 def contents(folder: Path) -> dict[str, str]:
     """Path -> what is there, by content; locks, marks and caches left out."""
     found: dict[str, str] = {}
@@ -191,6 +269,8 @@ def contents(folder: Path) -> dict[str, str]:
                 found[below] = f"-> {os.readlink(path)}"
             elif path.is_dir():
                 found[below] = "folder"
+            elif not path.is_file():
+                found[below] = "special"
             elif name not in (".lock", ".topicstream"):
                 found[below] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
@@ -215,13 +295,18 @@ def run(case: Case, place: Path) -> str:
     problems = [f"lost {k}" for k in lost]
     if ended.code not in case.codes:
         problems.append(f"exit {ended.code}, not {' or '.join(map(str, case.codes))}")
-    if ended.code and (len(ended.err.strip().splitlines()) != 1 or "Traceback" in ended.err or "internal" in ended.err):
+    lines = ended.err.strip().splitlines()
+    if lines[:1] and lines[0].startswith("Usage:"):  # an option that the command line itself refuses
+        lines = lines[-1:]
+    if ended.code and (len(lines) != 1 or "Traceback" in ended.err or "internal" in ended.err):
         problems.append(f"said {ended.err.strip()[:200]!r}")
     return "; ".join(problems)
 
 
 def _made_by_us(path: str, case: Case) -> bool:
-    """What the preparation of an update makes of our own store."""
+    """What the preparation of an update or of a compaction makes of our own store."""
+    if case.line[0] == "compact" and path.startswith(("s.zarr/train/", "s.zarr/docs/")):
+        return True
     return case.make is grown or (case.line[0] == "update" and path.startswith("s.zarr") and case.codes != REFUSED)
 
 

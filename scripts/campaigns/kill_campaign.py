@@ -1,4 +1,4 @@
-"""Kill -9 at random instants of ingest, of training with every engine, of update and of retrain; carry on; compare the bits.
+"""Kill -9 at random instants of ingest, training with every engine, update, retrain, compact and forget; carry on; compare.
 
     python scripts/campaigns/kill_campaign.py --kills 100 [--only ingest append atbp update retrain ...]
 
@@ -64,9 +64,10 @@ def text(path: Path, documents: int = 6000, first: int = 0) -> Path:
         for i in range(first, first + documents):
             shift = 37 * (i % 20)
             drawn = rng.choices(range(len(words)), weights, k=rng.randint(20, 120))
-            f.write(
-                json.dumps({"id": f"d{i}", "text": " ".join(words[(w * (1 + shift)) % 4000] for w in drawn)}) + "\n"
-            )
+            said = " ".join(words[(w * (1 + shift)) % 4000] for w in drawn)
+            authors, links = [f"a{i % 97}", f"a{i % 89}"], [f"d{i // 2}", f"d{(7 * i) % (i + 1)}"]
+            record = {"id": f"d{i}", "text": said, "authors": authors, "labels": [f"l{i % 20}"], "links": links}
+            f.write(json.dumps(record) + "\n")
     return path
 
 
@@ -93,6 +94,7 @@ class Subject:
     digest   of the finished result
     done     whether the command has nothing left to do
     seen     what a reader sees in between (None: nothing yet); it must be that of the beginning or that of the end
+    again    only a run that ended by itself is done: the one after a kill may have something to sweep
     """
 
     name: str
@@ -101,6 +103,7 @@ class Subject:
     digest: Callable[[], str]
     done: Callable[[], bool]
     seen: Callable[[], str | None]
+    again: bool = False
 
     def campaign(self, kills: int, rng: random.Random) -> list[object]:
         """Kill it ``kills`` times; a row of the table."""
@@ -124,7 +127,8 @@ class Subject:
                 process.wait()
                 made += 1
                 torn += self.seen() not in allowed
-            if process.returncode in (0, -signal.SIGKILL) and self.done():  # a kill may come when all is done
+            ended = process.returncode == 0 or (process.returncode == -signal.SIGKILL and not self.again)
+            if ended and self.done():  # a kill may come when all is done
                 finished += 1
                 wrong += self.digest() not in ends
                 self.prepare()
@@ -143,8 +147,13 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
     """Those asked for, with what they start from."""
     source, more = text(work / "text.jsonl"), text(work / "more.jsonl", 1500, 6000)
     corpus, model, base = work / "corpus.zarr", work / "model", work / "base"
-    ingest = [*TOPICS, "ingest", str(source), "--out", str(corpus)]
-    append = [*TOPICS, "ingest", str(more), "--out", str(corpus), "--append", "--grow-vocab"]
+    kept_fields = [f"--meta={name}={name}" for name in ("authors", "labels", "links")]
+    ingest = [*TOPICS, "ingest", str(source), "--out", str(corpus), *kept_fields]
+
+    def adding(path: Path) -> list[str]:
+        return [*TOPICS, "ingest", str(path), "--out", str(corpus), "--append", "--grow-vocab", *kept_fields]
+
+    append = adding(more)
     named = ["--corpus", str(corpus), "--model", str(model)]
 
     def run(*command: str) -> None:
@@ -227,8 +236,29 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
             lambda: model_hash(model),
         )
 
+    def rewriting(name: str, *options: str) -> Subject:
+        """compact, forget: a store of three ingests, and for forget a model with the state of its run."""
+        pieces = [text(work / f"piece-{i}.jsonl", 300, 9000 + 300 * i) for i in range(2)]
+
+        def grown() -> None:
+            for command in (ingest, *map(adding, pieces)):
+                run(*command)
+            run(*TOPICS, "train", *named, "--algo", "sparse-bp", *TRAIN)
+
+        place = kept("grown", grown)
+        before = Corpus.open(place / "corpus.zarr").fingerprint
+
+        def digest() -> str:
+            left = sorted(p.name for p in (model, model / "work") if p.exists())
+            return hashlib.sha256((store_hash(corpus) + model_hash(model) + str(left)).encode()).hexdigest()
+
+        command, done = [*TOPICS, name, *options], lambda: store_seen() != before
+        return Subject(name, command, lambda: back(place), digest, done, store_seen, again=True)
+
     make = {
         "ingest": ingesting,
+        "compact": lambda: rewriting("compact", str(corpus)),
+        "forget": lambda: rewriting("forget", "d5", "d6100", "d9007", *named),
         "append": appending,
         "update": updating,
         "retrain": lambda: retraining(work, source, more),
@@ -265,7 +295,7 @@ def retraining(work: Path, source: Path, more: Path) -> Subject:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    every = ["ingest", "append", *engines(), "update", "retrain"]
+    every = ["ingest", "append", *engines(), "update", "retrain", "compact", "forget"]
     parser.add_argument("--kills", type=int, default=20, help="shared by the subjects, rounded up")
     parser.add_argument("--only", nargs="*", default=every, choices=every)
     parser.add_argument("--seed", type=int, default=0)

@@ -86,7 +86,9 @@ from topicstream.errors import json_line
 @click.option("--seed", type=click.IntRange(0), default=0, help="with --intrusion [default: 0]")
 @click.option("--tree", is_flag=True, help="how topics join, step by step")
 @click.option("--reduce-to", type=click.IntRange(1), metavar="N", help="the N groups of topics that the tree leaves")
-@click.option("--pairs", is_flag=True, help="of a model of --algo fdm: which topics go together; -n says how many pairs")
+@click.option(
+    "--pairs", is_flag=True, help="of a model of --algo fdm: which topics go together; -n says how many pairs"
+)
 @click.option("--threads", type=click.IntRange(1), help="threads [default: all]; the result does not depend on them")
 @click.option("--mem-limit", metavar="SIZE", help="memory of the whole process, as 2G or 512M [default: what there is]")
 @click.option("--force", is_flag=True, help="replace the file that is written")
@@ -311,16 +313,15 @@ def _write(
     mem_limit: str | None,
     force: bool,
 ) -> int:
-    from pathlib import Path
 
     from topicstream.cli.verbosity import verbosity
     from topicstream.corpus.reader import Corpus
     from topicstream.evaluation.evaluate import open_within
-    from topicstream.inference.output import check_output
+    from topicstream.inference.output import check_answers
     from topicstream.progress import Shown
     from topicstream.reporting.doc_topics import write_theta
 
-    check_output(Path(theta), "--theta", [corpus, model], force=force)
+    check_answers(theta, "--theta", [corpus, model], force=force)
     opened, workers = open_within(model, mem_limit, threads)
     progress, store = Shown(verbosity()), Corpus.open(corpus)
     if part == "train" and (left := store.part(True)["docs"]) and verbosity() >= 0:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from topicstream.errors import InputError, one_line
-from topicstream.inference.output import written
+from topicstream.files.outputs import written
 from topicstream.model.seeds import of_manifest
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel

@@ -13,6 +13,7 @@ from topicstream.errors import InputError, StoreError, TopicsError, UsageError
 from topicstream.exchange.common import check_size, checked_words, save
 from topicstream.exchange.formats import find_format
 from topicstream.files.durable import lock
+from topicstream.files.outputs import check_output
 from topicstream.files.ownership import check_place
 from topicstream.machine import calm_malloc
 from topicstream.model.topic_model import TopicModel
@@ -49,9 +50,11 @@ def export_model(
     store: Any = None
     if "corpus" in kind.of:
         store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
-    if kind.folder:
+    if kind.files:
         if path.exists() and not path.is_dir():
             raise TopicsError(f"{path}: is a file; {kind.name} is several files, give a folder")
+        for name in kind.files:  # all of them, before the first is written
+            check_output(path / name, "--out", force=force)
         path.mkdir(parents=True, exist_ok=True)
     elif path.is_dir():
         raise TopicsError(f"{path}: is a folder; {kind.name} is one file")
@@ -61,7 +64,7 @@ def export_model(
         if "unexpected keyword" in str(e):
             raise UsageError(f"--format {kind.name}: takes no option {str(e).split(chr(39))[1]!r}") from None
         raise
-    files = [p for p in path.iterdir() if p.is_file() and not p.name.startswith(".")] if kind.folder else [path]
+    files = [p for p in path.iterdir() if p.is_file() and not p.name.startswith(".")] if kind.files else [path]
     size, seconds = sum(p.stat().st_size for p in files), time.perf_counter() - began
     return {
         "format": kind.name,

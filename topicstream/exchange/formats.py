@@ -13,14 +13,14 @@ from topicstream.errors import InputError, UsageError
 @dataclass(frozen=True)
 class Format:
     """module: the file here that has ``write`` and ``read``; ways: ``out``, ``in`` or both; of: what it is made from,
-    ``model``, ``corpus`` or ``model and corpus``; folder: it is several files."""
+    ``model``, ``corpus`` or ``model and corpus``; files: those of a folder (none: it is one file)."""
 
     name: str
     module: str
     ways: str
     of: str
     about: str
-    folder: bool = False
+    files: tuple[str, ...] = ()
 
     @property
     def code(self) -> Any:
@@ -34,19 +34,21 @@ FORMATS = {
         Format("parquet", "parquet", "out in", "model", "phi, a row a word, a column a topic"),
         Format("parquet-long", "parquet_long", "out in", "model", "phi, a row an entry: topic, word, count, p"),
         Format("parquet-theta", "theta", "out", "model and corpus", "topics of documents, a row a document"),
-        Format(
-            "safetensors", "safetensors", "out in", "model", "tensors and a model card, for the Hugging Face hub", True
-        ),
+        Format("safetensors", "safetensors", "out in", "model", "tensors and a model card, for the Hugging Face hub",
+               ("model.safetensors",)),
         Format("pyldavis", "pyldavis", "out in", "model", "the JSON that pyLDAvis and LDAvis show; ids kept"),
-        Format("mallet", "mallet", "out in", "model", "topic-word-weights.txt and topic-keys.txt", True),
+        Format("mallet", "mallet", "out in", "model", "topic-word-weights.txt and topic-keys.txt",
+               ("topic-word-weights.txt", "topic-keys.txt")),
         Format("mallet-doc-topics", "mallet_doc_topics", "out in", "model and corpus", "a line a document"),
         Format("mallet-state", "mallet_state", "out in", "model and corpus", "every token and its topic, gzipped"),
-        Format("ldac-beta", "ldac_beta", "out in", "model", "Blei's final.beta, final.other and vocab.txt", True),
-        Format("ldac", "ldac", "out", "corpus", "documents.ldac and vocab.txt", True),
-        Format("uci", "uci", "out", "corpus", "docword.txt and vocab.txt", True),
-        Format("mtx", "mtx", "out", "corpus", "Matrix Market: documents.mtx and vocab.txt", True),
+        Format("ldac-beta", "ldac_beta", "out in", "model", "Blei's final.beta, final.other and vocab.txt",
+               ("final.beta", "final.other", "vocab.txt")),
+        Format("ldac", "ldac", "out", "corpus", "documents.ldac and vocab.txt", ("documents.ldac", "vocab.txt")),
+        Format("uci", "uci", "out", "corpus", "docword.txt and vocab.txt", ("docword.txt", "vocab.txt")),
+        Format("mtx", "mtx", "out", "corpus", "Matrix Market: documents.mtx and vocab.txt",
+               ("documents.mtx", "vocab.txt")),
     )
-}
+}  # fmt: skip
 _PICKLE = "is a pickle, which runs whatever code it holds; load it in its own program and hand the object over: "
 REFUSED = {
     "gensim": _PICKLE + "TopicModel.from_gensim(model)",

@@ -19,7 +19,7 @@ from topicstream.errors import InputError
 from topicstream.exchange.common import join_lists, lines, text, written
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
-from topicstream.inference.output import OutputFile, Table
+from topicstream.inference.output import AnswersFile, Table
 from topicstream.model.topic_model import TopicModel
 
 HEAD = b"#doc name topic proportion ...\n"
@@ -57,7 +57,7 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Any]:
         raise TopicsError(f"{out}: exists; --force replaces it")
     docs, width, number = 0, 0, 0
     stream: Any = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # noqa: SIM115
-    with stream, OutputFile(out, about=False, option="--model") as file:
+    with stream, AnswersFile(out, about=False, option="--model") as file:
         pairs = False
         try:
             while True:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from topicstream.errors import InputError
 from topicstream.exchange.common import BUDGET, Imported, check_size, checked_words, prior, written
 from topicstream.exchange.parquet import about, origin
+from topicstream.files.outputs import is_ours
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import string_buffers
 
@@ -55,7 +56,7 @@ def write(model: TopicModel, corpus: Any, path: Path, *, force: bool) -> dict[st
             file.write(np.ascontiguousarray(values).tobytes())
         for _, rows in model.spans():
             file.write(np.ascontiguousarray(rows, "<f4").data)
-    if force or not (path / CARD).exists():
+    if not os.path.lexists(path / CARD) or (force and is_ours(path / CARD)):  # one that was edited is the user's
         with written(path / CARD, force=force) as file:
             file.write(_card(model).encode())
     return {"topics": model.n_topics, "words": model.n_words}

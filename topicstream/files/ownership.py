@@ -75,6 +75,8 @@ _NAMES: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
     "incoming": _inside(r"(?:new|changed)(?:/.+)?|measured\.zarr(?:\.wip)?(?:/.+)?", r"(?:new|changed|measured\.zarr(?:\.wip)?)/.+"),
     "runs": _inside(r"\d{4,}(?:/.+)?", r"\d{4,}/.+"),
     "versions": _inside(r"\.?\d{4,}(?:\.tmp|\.old)?(?:/.+)?", r"\.?\d{4,}(?:\.tmp|\.old)?/.+"),
+    # holds models, each with a mark of its own
+    "sweep": _inside(r"runs|results", r"sweep\.(?:json|parquet)|results/[\w.-]+\.json"),
     # holds the user's config and raw files too
     "retrain": (re.compile(r"(?!)"), re.compile(_HOME)),
 }  # fmt: skip
@@ -94,6 +96,7 @@ _TOLD = {
     "runs": "the runs of a retrain",
     "versions": "the versions of a retrain",
     "incoming": "the copies of a retrain",
+    "sweep": "a sweep",
 }
 
 

@@ -21,7 +21,7 @@ from topicstream.inference.config import InferConfig, listed
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, apart, compiled, cut, known
 from topicstream.inference.memory import Fit, fit
 from topicstream.inference.method import Method, Rows
-from topicstream.inference.output import Format, JsonLines, OutputFile, Table, check_output
+from topicstream.inference.output import AnswersFile, Format, JsonLines, Table, check_answers
 from topicstream.machine import calm_malloc, default_threads, give_back, trim
 from topicstream.model.edits import view_of
 from topicstream.model.topic_model import TopicModel
@@ -59,7 +59,7 @@ def infer(config: InferConfig) -> Any:
     begin = time.perf_counter()
     inputs, out, force = _places(config.documents, config.model), config.out, config.force
     if isinstance(out, (str, Path)):
-        check_output(Path(out), "--out", inputs, force=force)
+        check_answers(out, "--out", inputs, force=force)
     if config.follow and isinstance(out, (str, Path)):
         raise UsageError(f"--follow writes to standard output; {out} would appear at the end only")
     run = Answers(config)
@@ -68,9 +68,7 @@ def infer(config: InferConfig) -> Any:
         run.write(format)
         return format.table()
     if isinstance(out, (str, Path)):
-        with OutputFile(
-            out, about=True, option="--out", force=force, inputs=inputs, columns=run.typed
-        ) as file:
+        with AnswersFile(out, about=True, option="--out", force=force, inputs=inputs, columns=run.typed) as file:
             run.write(file.format)
             file.commit()
     else:

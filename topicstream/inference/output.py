@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import csv
-import fcntl
-import glob
 import io
 import json
-import os
 import re
-import stat
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-from topicstream.errors import InputError, NotOurs, TopicsError, UsageError, json_line
-from topicstream.files import owned
-from topicstream.files.durable import sync_file, sync_folder
-from topicstream.files.ownership import kind_of, temporary, told
+from topicstream.errors import InputError, json_line
+from topicstream.files.outputs import OutputFile, check_output
 from topicstream.inference.documents import FLAGS
 from topicstream.inference.keep import Lists
 from topicstream.inference.text import csv_head, csv_lines, json_lines
@@ -172,101 +167,34 @@ class Parquet(Table):
 FORMATS: dict[str, Any] = {".parquet": Parquet, ".jsonl": JsonLines, ".csv": Csv}
 
 
-def reads_as_ours(path: Path) -> bool:
-    """Whether a file is empty, was published by us (``owned.noted``), or holds a report or topics of documents as we write
-    them: by its schema, or its first line."""
-    if owned.noted(path):
-        return True
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False
-    with open(fd, "rb") as f:
-        about = os.fstat(fd)
-        if not stat.S_ISREG(about.st_mode):
-            return False
-        if about.st_size == 0:
-            return True
-        if path.suffix == ".parquet":
-            import pyarrow as pa
-            import pyarrow.parquet as pq
+def _reads_as_ours(path: Path, f: BinaryIO) -> bool:
+    """Whether a file holds topics of documents as we write them: by its schema, or its first line."""
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
-            try:
-                names = pq.ParquetFile(f).schema_arrow.names
-            except (pa.ArrowException, ValueError, OSError):
-                return False
-            return names[:3] == ["id", "topics", "shares"]
-        if path.suffix.lower() in (".html", ".htm"):
-            return b'<meta name="generator" content="topicstream">' in f.read(1 << 12)
-        line = f.readline(1 << 26)
-        if path.suffix == ".csv":
-            return line.startswith(csv_head(False)[:-1])
         try:
-            first = json.loads(line)
-        except (ValueError, RecursionError):
+            names = pq.ParquetFile(f).schema_arrow.names
+        except (pa.ArrowException, ValueError, OSError):
             return False
-        return isinstance(first, dict) and list(first)[:3] == ["id", "topics", "shares"]  # metadata may follow
-
-
-def check_output(path: Path, option: str, inputs: Iterable[Any], *, force: bool) -> None:
-    """Before any work: a file that is there is ours and may be replaced (``force``), and ``path`` is no input, nor lies in
-    one, nor in a folder of ours."""
-    real = Path(os.path.realpath(path))
-    for given in inputs:
-        source = Path(os.path.realpath(given))
-        if real == source or (path.exists() and source.exists() and os.path.samefile(path, source)):
-            raise UsageError(f"{option} {path}: is the input itself; name another file")
-        if source.is_dir() and source in real.parents:
-            raise UsageError(f"{option} {path}: lies in the input {given}; name a file outside of it")
-    for folder in list(real.parents)[:6]:
-        if (kind := kind_of(folder)) not in (None, "retrain"):
-            raise UsageError(f"{option} {path}: lies in {folder}, {told(str(kind))}; name a file outside of it")
-    if os.path.lexists(path):
-        if not force:
-            raise TopicsError(f"{path}: exists; --force replaces it")
-        if not reads_as_ours(path):
-            what = "does not hold topics of documents" if path.suffix in FORMATS else "was not written by this program"
-            raise NotOurs(f"{path}: {what}; move it away, or name another file")
-
-
-@contextmanager
-def written(path: Path, *, force: bool, option: str = "--out", inputs: Iterable[Any] = ()) -> Iterator[BinaryIO]:
-    """A file that a user named, which appears when it is complete; see ``check_output`` for what is refused."""
-    if not path.parent.is_dir():
-        raise InputError(f"{option} {path}: no such folder {path.parent}")
-    check_output(path, option, inputs, force=force)
-    _sweep(path)
-    beside = temporary(path)
+        return names[:3] == ["id", "topics", "shares"]
+    line = f.readline(1 << 26)
+    if path.suffix == ".csv":
+        return line.startswith(csv_head(False)[:-1])
     try:
-        with owned.create(beside) as f:
-            fcntl.flock(f, fcntl.LOCK_EX)  # says that this one is being written
-            yield f
-        sync_file(beside)
-        owned.publish(beside, path, force=force, ours=reads_as_ours(path))
-    finally:
-        owned.discard(beside)
-    sync_folder(path.parent)
+        first = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and list(first)[:3] == ["id", "topics", "shares"]  # metadata may follow
 
 
-def _sweep(path: Path) -> None:
-    """Remove what killed runs left of writing this very file: they held a lock on it while they lived."""
-    for stray in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        if not re.fullmatch(r"[0-9a-f]{16}", stray.name[len(path.name) + 2 : -4]):
-            continue
-        with suppress(OSError):
-            fd = os.open(stray, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                owned.remove_left(stray, os.fstat(fd))
-            finally:
-                os.close(fd)
+def check_answers(path: str | Path, option: str, inputs: Iterable[Any], *, force: bool) -> None:
+    """``check_output`` for topics of documents."""
+    check_output(Path(path), option, inputs, force=force, reads=partial(_reads_as_ours, Path(path)))
 
 
-class OutputFile:
-    """A file written beside and renamed when ``commit`` is called; left alone when it is not (use as a context).
-
-    force: a file of ours that is there may be replaced (another's never);  inputs: what is read, which it must not be.
-    """
+class AnswersFile:
+    """Topics of documents to a file that a user named (``outputs.OutputFile``), in the format that its name tells."""
 
     def __init__(
         self,
@@ -278,35 +206,22 @@ class OutputFile:
         inputs: Iterable[Any] = (),
         columns: Columns | None = None,
     ) -> None:
-        self.path = Path(path)
-        if self.path.suffix not in FORMATS:
+        place = Path(path)
+        if place.suffix not in FORMATS:
             raise InputError(f"{option} {path}: the name must end in {', '.join(FORMATS)}")
-        if not self.path.parent.is_dir():
-            raise InputError(f"{option} {path}: no such folder {self.path.parent}")
-        self._force = force
-        check_output(self.path, option, inputs, force=force)
-        _sweep(self.path)
-        self._beside = temporary(self.path)
-        self._file = owned.create(self._beside)
-        fcntl.flock(self._file, fcntl.LOCK_EX)  # says that this one is being written
-        self._done = False
-        self.format: Format = FORMATS[self.path.suffix](self._file, about, columns)
+        self._out = OutputFile(place, option, force=force, inputs=inputs, reads=partial(_reads_as_ours, place))
+        self.format: Format = FORMATS[place.suffix](self._out.file, about, columns)
 
-    def __enter__(self) -> OutputFile:
+    def __enter__(self) -> AnswersFile:
         return self
 
     def commit(self) -> None:
         """Finish the file and put it in its place."""
         self.format.close()
-        self._file.close()
-        sync_file(self._beside)
-        owned.publish(self._beside, self.path, force=self._force, ours=reads_as_ours(self.path))
-        sync_folder(self.path.parent)
-        self._done = True
+        self._out.commit()
 
     def __exit__(self, *exc: object) -> None:
-        if not self._done:
+        if not self._out.file.closed:
             with suppress(Exception):  # a Parquet writer must not outlive its file; what failed is being told
                 self.format.close()
-            self._file.close()
-            owned.discard(self._beside)
+        self._out.__exit__(*exc)

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from xml.sax.saxutils import escape
 
 from topicstream.errors import UsageError
-from topicstream.evaluation.table_file import check_replace
-from topicstream.files.durable import write_bytes
+from topicstream.files.outputs import check_output, written
 
 WIDTH, HEIGHT = 760, 480
 LEFT, RIGHT, TOP, BOTTOM = 60, 130, 46, 52
@@ -26,13 +25,18 @@ def check(path: str | Path, *, force: bool = False) -> Path:
         raise UsageError(f"--svg {path}: the name must end in .svg")
     if not place.parent.is_dir():
         raise UsageError(f"--svg {path}: no such folder {place.parent}")
-    check_replace(place, force=force, ours=lambda p: MARK.encode() in p.read_bytes()[:4096])
+    check_output(place, "--svg", force=force, reads=_reads_as_ours)
     return place
 
 
 def write(result: dict[str, Any], path: str | Path, *, force: bool = False) -> None:
     """Draw the result of ``compare_methods`` into a file; errors as ``check``."""
-    write_bytes(check(path, force=force), svg(result).encode())
+    with written(check(path, force=force), force=force, option="--svg", reads=_reads_as_ours) as file:
+        file.write(svg(result).encode())
+
+
+def _reads_as_ours(file: BinaryIO) -> bool:
+    return MARK.encode() in file.read(4096)
 
 
 def envelope(records: list[dict[str, Any]]) -> set[str]:

@@ -18,7 +18,7 @@ from topicstream.inference.documents import known
 from topicstream.inference.infer import columns_within
 from topicstream.inference.keep import Lists, keep
 from topicstream.inference.method import Rows
-from topicstream.inference.output import OutputFile
+from topicstream.inference.output import AnswersFile
 from topicstream.model.edits import View, view_of
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
@@ -93,13 +93,13 @@ def write_theta(
     By suffix: ``.parquet`` (id, topics list<int32>, shares list<float>), ``.jsonl`` (the same names), ``.csv`` (a line a
     document and topic: id, topic, share); then the columns asked for.  ``top``: only so many topics a document, largest
     first; else all, by number.  Edits are honoured.  The file appears when it is complete; ``force`` replaces one of
-    ours that is there.  
+    ours that is there.
     """
     done, view, types = 0, view_of(model), columns_within(corpus, with_columns)
     total = sum(corpus.part(p == "heldout")["docs"] for p in parts)
     whole = corpus.manifest.get("ids") == "integer"
     given = {**({"id": pa.int64()} if whole else {}), **types}
-    with OutputFile(path, about=False, option="--theta", force=force, inputs=[corpus.path], columns=given) as file:
+    with AnswersFile(path, about=False, option="--theta", force=force, inputs=[corpus.path], columns=given) as file:
         for part in parts:
             heldout = part == "heldout"
             names = Metadata(corpus, ["id", *types], heldout)

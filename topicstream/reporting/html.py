@@ -6,7 +6,7 @@ import math
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.coherence import coherence, diversity
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.evaluate import open_within
-from topicstream.inference.output import check_output, written
+from topicstream.files.outputs import check_output, written
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
@@ -59,7 +59,9 @@ def report(config: ReportConfig) -> dict[str, Any]:
         raise UsageError(f"--out {path}: a report is an .html file")
     if not (path.parent if str(path.parent) else Path(".")).is_dir():
         raise InputError(f"--out {path}: no such folder")
-    check_output(path, "--out", [p for p in (_place(model), _place(corpus)) if p is not None], force=force)
+    check_output(
+        path, "--out", [p for p in (_place(model), _place(corpus)) if p is not None], force=force, reads=_our_page
+    )
     trained, workers = open_within(model, config.mem_limit, config.threads)
     view = view_of(trained)
     shown = seen(trained, view)
@@ -76,7 +78,7 @@ def report(config: ReportConfig) -> dict[str, Any]:
         if config.scores:
             scored(values, arrays, trained, shown, store, workers, progress)
     data = page(values["title"], pack(_tidy(values), arrays))
-    with written(path, force=force) as file:
+    with written(path, force=force, reads=_our_page) as file:
         file.write(data.encode())
     return {
         "out": str(path),
@@ -87,6 +89,10 @@ def report(config: ReportConfig) -> dict[str, Any]:
         "columns": [c["name"] for c in values["columns"]],
         "notes": values["notes"],
     }
+
+
+def _our_page(file: BinaryIO) -> bool:
+    return b'<meta name="generator" content="topicstream">' in file.read(1 << 12)
 
 
 def _place(given: Any) -> Path | None:

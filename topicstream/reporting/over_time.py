@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.evaluate import open_within
-from topicstream.evaluation.table_file import check_replace
-from topicstream.files.durable import write_bytes
+from topicstream.files.outputs import check_output, written
 from topicstream.model.edits import seen, view_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Told
@@ -201,7 +200,7 @@ def plot(table: pa.Table, path: str | Path, *, force: bool = False) -> int:
         axes.flat[0].legend(fontsize=6, frameon=False)
     figure.supylabel("share of documents, %" if timed else "", fontsize=8)
     figure.tight_layout()
-    save_figure(figure, place)
+    save_figure(figure, place, force=force)
     return len(shown)
 
 
@@ -212,7 +211,7 @@ def figure_file(path: str | Path, *, force: bool) -> tuple[Path, Any]:
         raise UsageError(f"--plot {path}: the name must end in {', '.join(METADATA)}")
     if not place.parent.is_dir():
         raise UsageError(f"--plot {path}: no such folder {place.parent}")
-    check_replace(place, force=force, ours=lambda p: b"topicstream" in p.read_bytes())
+    check_output(place, "--plot", force=force, reads=_drawn_by_us)
     try:
         import matplotlib
     except ImportError:
@@ -231,13 +230,16 @@ METADATA: dict[str, Any] = {
 }
 
 
-def save_figure(figure: Any, place: Path) -> None:
-    """Write a figure and close it; the same figure gives the same bytes."""
-    import io
+def _drawn_by_us(file: BinaryIO) -> bool:
+    data = file.read(1 << 26)
+    marks = b"<dc:title>topicstream</dc:title>", b"Software\0topicstream", b"/Creator (topicstream)"
+    return any(mark in data for mark in marks)
 
+
+def save_figure(figure: Any, place: Path, *, force: bool) -> None:
+    """Write a figure and close it; the same figure gives the same bytes."""
     from matplotlib import pyplot
 
-    out = io.BytesIO()
-    figure.savefig(out, format=place.suffix[1:], dpi=120, metadata=METADATA[place.suffix])
+    with written(place, force=force, option="--plot", reads=_drawn_by_us) as file:
+        figure.savefig(file, format=place.suffix[1:], dpi=120, metadata=METADATA[place.suffix])
     pyplot.close(figure)
-    write_bytes(place, out.getvalue())

@@ -27,7 +27,9 @@ from topicstream.evaluation.evaluate import open_all_within, open_within
 from topicstream.evaluation.keys import hash_strings
 from topicstream.evaluation.matching import l1_distances
 from topicstream.evaluation.per_document import score_documents
-from topicstream.files.durable import read_json, write_bytes, write_json
+from topicstream.files import owned
+from topicstream.files.durable import lock, read_json, write_bytes, write_json
+from topicstream.files.ownership import check_place
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Told
 from topicstream.training.loop import train
@@ -97,16 +99,46 @@ def sweep(
     perplexity   document completion on the documents set aside, one half of them for choosing, the other for reporting
     stability    mean over pairs of seeds of 1 - l1 / 2 between matched topics: 1 the same topics, 0 no word in common
 
-    Raises InputError without held-out documents, TopicsError where ``out`` is of another corpus.
+    Raises InputError without held-out documents, TopicsError where ``out`` is a sweep of another corpus, NotOurs where it
+    is another's.
     """
     store = Corpus.open(corpus)
     if store.part(True)["docs"] < 4:
         raise InputError(f"{corpus}: no documents were set aside to choose by; ingest again with --heldout 5%")
     runs, folder = grid(topics, seeds, algo, options or {}), Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    _claim(folder, store)
-    (folder / "runs").mkdir(exist_ok=True)
-    (folder / "results").mkdir(exist_ok=True)
+    check_place(folder, "--out", [corpus])
+    with lock(folder, "sweeping into", kind="sweep"):
+        _begin(folder, {"fingerprint": store.fingerprint, "passes": passes, "tol": tol})
+        return _sweep(runs, folder, store, passes, tol, threads, mem_limit, progress, said)
+
+
+def _begin(folder: Path, settings: dict[str, Any]) -> None:
+    """Sweep what a killed one left, and see that results there were made under the same settings."""
+    record = folder / RECORD
+    if record.exists():
+        for name, value in settings.items():
+            if read_json(record).get(name) != value:
+                other = "over another corpus" if name == "fingerprint" else f"with another --{name}"
+                raise TopicsError(f"{folder}: is a sweep {other}; name another folder with --out")
+    else:
+        write_json(record, {"kind": "sweep", **settings})
+    for name in ("runs", "results"):
+        (folder / name).mkdir(exist_ok=True)
+    owned.sweep(folder)
+    owned.sweep(folder / "results")
+
+
+def _sweep(
+    runs: list[Run],
+    folder: Path,
+    store: Corpus,
+    passes: int | None,
+    tol: float | None,
+    threads: int | None,
+    mem_limit: str | int | None,
+    progress: Told,
+    said: Callable[[str], None] | None,
+) -> dict[str, Any]:
     logliks: dict[Run, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
     rows: list[dict[str, Any]] = []
     for number, run in enumerate(runs, 1):
@@ -140,17 +172,6 @@ def sweep(
     chosen, why = choose(runs, logliks, rows)
     _write(rows, folder / TABLE)
     return {"out": str(folder), "runs": rows, "chosen": chosen, "why": why}
-
-
-def _claim(folder: Path, store: Corpus) -> None:
-    record = folder / RECORD
-    if record.exists():
-        if read_json(record).get("fingerprint") != store.fingerprint:
-            raise TopicsError(f"{folder}: is a sweep over another corpus; name another folder with --out")
-    elif any(folder.iterdir()):
-        raise TopicsError(f"{folder}: is not empty and no sweep; name another folder with --out")
-    else:
-        write_json(record, {"kind": "sweep", "fingerprint": store.fingerprint, "corpus": str(store.path)})
 
 
 def _one(
@@ -318,4 +339,4 @@ def plot(result: dict[str, Any], path: str | Path, *, force: bool = False) -> No
     if len(kinds) > 1:
         axes[0].legend(fontsize=6, frameon=False)
     figure.tight_layout()
-    save_figure(figure, place)
+    save_figure(figure, place, force=force)
