@@ -66,7 +66,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     n_components : int, number of topics K
     algorithm : str, an engine (``topics engines`` lists them) or ``auto``
     doc_topic_prior, topic_word_prior : float or None, alpha per topic and beta per word; None: the engine's own, or learnt
-    max_iter, tol : passes at most, and the change of running perplexity that ends them; None: the engine's
+    max_iter, tol : passes at most, and the change of running perplexity that ends them ("0.1%": over ten passes); None: the engine's
     method : str, how ``transform`` finds topics: ``bp``, ``vb`` or ``gibbs``
     total_samples : documents in all, for ``partial_fit``
     options : dict of the engine's own options
@@ -95,7 +95,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         doc_topic_prior: float | None = None,
         topic_word_prior: float | None = None,
         max_iter: int | None = None,
-        tol: float | None = None,
+        tol: float | str | None = None,
         method: str = "bp",
         total_samples: float = 1e6,
         options: dict[str, Any] | None = None,

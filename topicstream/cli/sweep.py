@@ -36,7 +36,7 @@ def _options(given: tuple[str, ...]) -> dict[str, list[Any]]:
 @click.option("--algo", default="auto", show_default=True, metavar="NAME,...", help="Engines.")
 @click.option("--option", "options", multiple=True, metavar="NAME=V,V,...", help="Values of an engine's option.")
 @click.option("--passes", type=click.IntRange(1), help="Passes at most [default: the engine's].")
-@click.option("--tol", type=click.FloatRange(0), help="Change of the perplexity at which a training stops.")
+@click.option("--tol", metavar="SHARE", help="Change of the perplexity at which a training stops, as of train.")
 @click.option(
     "-o", "--out", default="sweep", show_default=True, metavar="FOLDER", help="Models, results and sweep.parquet."
 )
@@ -54,7 +54,7 @@ def command(
     algo: str,
     options: tuple[str, ...],
     passes: int | None,
-    tol: float | None,
+    tol: str | None,
     out: str,
     plot: str | None,
     force: bool,

@@ -260,7 +260,7 @@ class Engine:
     objective      what a pass reports and what stops a run
     order          order of a pass: ``sequential`` or ``shuffled``
     default_passes, default_tol   stopping rule unless the user says otherwise: passes at most, and the change of running
-                   perplexity below which it stops (0: never)
+                   perplexity below which it stops, as ``--tol`` takes it (0: never)
     """
 
     name: ClassVar[str] = ""
@@ -278,8 +278,8 @@ class Engine:
     shown_params: ClassVar[tuple[str, ...]] = ()
     objective: ClassVar[Objective] = Objective()
     order: str = "sequential"
-    default_passes: ClassVar[int] = 50
-    default_tol: ClassVar[float] = 1.0
+    default_passes: ClassVar[int] = 200
+    default_tol: ClassVar[float | str] = "0.1%"
     accepts_weights: ClassVar[bool] = True
 
     def __init__(self, shape: Shape, options: Any) -> None:

@@ -15,6 +15,7 @@ from topicstream.ingestion.settings import IngestOptions
 from topicstream.machine import parse_bytes
 from topicstream.model.seeds import read_seeds
 from topicstream.options import seconds
+from topicstream.training.stopping import tolerance
 
 TEMPLATE = """\
 # Everything `topics retrain --config THIS-FILE` needs.  Paths are relative to this file.
@@ -39,9 +40,9 @@ algo = "auto"             # chosen by corpus, topics and mem_limit; `topics engi
 # allow_smaller = true    # auto may take an engine that keeps less where the disk is too small
 topics = 100
 seed = 0
-# passes = 50             # of a full training; the engine's own when left out
+# passes = 100            # of a full training; the engine's own when left out
 # update_passes = 10      # of an update, at most (20 where every block starts anew)
-# tol = 1.0
+# tol = "0.1%"            # settled: change of the running perplexity over ten passes
 # max_time = "2h"         # training stops after the pass in which this time is over
 # mem_limit = "2G"        # of the whole process
 # threads = 2
@@ -106,7 +107,7 @@ class Train:
     seed: int = 0
     passes: int | None = None
     update_passes: int | None = None
-    tol: float | None = None
+    tol: float | str | None = None
     max_time: float | None = None
     mem_limit: int | None = None
     threads: int | None = None
@@ -191,6 +192,8 @@ def _table(kind: Any, given: Any, name: str, path: Path) -> Any:
             values[key] = parse_seconds(value, f"{path}: {key}")
         elif key == "mem_limit":
             values[key] = parse_bytes(value)
+        elif key == "tol" and isinstance(value, str):
+            tolerance(value)
         else:
             want: tuple[type, ...] = {"bool": (bool,), "str": (str,)}.get(fields[key].split(" ")[0], (int, float))
             if fields[key].startswith("int"):

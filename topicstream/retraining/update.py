@@ -32,6 +32,7 @@ from topicstream.progress import Shown, Told, listener
 from topicstream.retraining.update_config import UpdateConfig
 from topicstream.training.loop import figures_of, forget, make_engine, make_options, train
 from topicstream.training.starts.carry import check
+from topicstream.training.stopping import tolerance
 
 PASSES, WARM_PASSES = 15, 20
 """Passes of an update at most, carried and warm; it stops before when running perplexity settles.  Carried,
@@ -82,7 +83,8 @@ def train_on(
         raise TopicsError(f"{kind.name} cannot start from a model; train anew with `topics train`")
     why = not_carried(store, manifest, earlier)
     if limits.get("tol") is None:
-        limits["tol"] = SETTLED * kind.default_tol
+        engines = tolerance(kind.default_tol)
+        limits["tol"] = type(engines)(SETTLED * engines)
     began = Path(run) / "training.json"
     if began.exists():  # a run that began warm stays so, even if the earlier run has come back
         why = why or ("" if (Path(run) / "carried.json").exists() or not _started(Path(run)) else "it began warm")

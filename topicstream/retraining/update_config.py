@@ -24,10 +24,10 @@ class UpdateConfig:
     passes: int | None = like(
         TrainConfig, "passes", help="passes at most [default: 15; 20 where every block starts anew]"
     )
-    tol: float | None = like(
+    tol: float | str | None = like(
         TrainConfig,
         "tol",
-        help="stop when running perplexity changes by less, twice running [default: 0.3 of the engine's]",
+        help="stop when running perplexity changes by less, as of train [default: 0.3 of the engine's]",
     )
     max_time: float | str | None = like(
         TrainConfig, "max_time", help="stop after the pass in which this time is over"

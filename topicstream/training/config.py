@@ -11,6 +11,7 @@ from typing import Any
 from topicstream.model.weighting import KINDS
 from topicstream.options import option, seconds
 from topicstream.progress import Told
+from topicstream.training.stopping import tolerance
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,13 @@ class TrainConfig:
         None, "number of topics [default: 100; llda: one a label]", flags=("-K", "--topics"), min=1, recorded=True
     )
     passes: int | None = option(None, "passes at most [default: the engine's]", min=1)
-    tol: float | None = option(
+    tol: float | str | None = option(
         None,
-        "stop when running perplexity changes by less, twice running; 0: never [default: the engine's]",
+        "stop when running perplexity changes by less than this share over ten passes; a number: by less than that from pass "
+        "to pass, twice running; 0: never [default: the engine's, 0.1%]",
         min=0,
+        metavar="SHARE",
+        parse=tolerance,
     )
     max_time: float | str | None = option(
         None, "stop after the pass in which this time is over (90s, 30m, 2h)", metavar="TIME", parse=seconds

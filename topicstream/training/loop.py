@@ -39,7 +39,7 @@ from topicstream.training.starts.cluster_start import cluster_start_bytes
 from topicstream.training.starts.seeded import with_seeds
 from topicstream.training.starts.tries import pays, tries_bytes
 from topicstream.training.state.record import Record, left_open, recorded, remember, same_or_refuse
-from topicstream.training.stopping import Signals, Stopping
+from topicstream.training.stopping import Signals, Stopping, settled, tolerance
 from topicstream.training.warmup import warm_up
 from topicstream.training.weights import TrainingWeights
 
@@ -192,7 +192,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
     )
     stopping = Stopping(
         config.passes if config.passes is not None else engine.default_passes,
-        config.tol if config.tol is not None else engine.default_tol,
+        tolerance(engine.default_tol if config.tol is None else config.tol),
         seconds(config.max_time),
         config.eval_every,
     )
@@ -359,7 +359,7 @@ def _passes(
                 signals.asked,
             )
         if session.converged(stopping.tol):
-            reason = f"perplexity changed by less than {stopping.tol:g}"
+            reason = settled(stopping.tol)
             break
         if stopping.max_time is not None and time.monotonic() - began > stopping.max_time:
             if session.engine.needs_passes is not None and session.passes < stopping.passes:

@@ -30,7 +30,7 @@ from topicstream.training.state.memory import BlockMemory, check_memory
 from topicstream.training.state.record import Record
 from topicstream.training.state.saver import Saver
 from topicstream.training.state.workspace import new_rounds, new_tables, sweep
-from topicstream.training.stopping import Stopping, converged
+from topicstream.training.stopping import SPAN, Share, Stopping, converged, tolerance
 
 if TYPE_CHECKING:
     from topicstream.training.heldout import HeldOut
@@ -115,7 +115,7 @@ class Session:
             value = read_json(finished)
             if value.get("passes") == self.passes and self.rounds == 0:
                 reason = value["reason"]
-                self._finished_tol = value.get("tol", 0.0)
+                self._finished_tol = tolerance(value.get("tol", 0.0))
         if reason is None:
             self._progress.say(
                 f"going on after {self.passes} passes" + (f" and {self.rounds} rounds" if self.rounds else "")
@@ -313,7 +313,7 @@ class Session:
                 self._progress.say(f"warning: {warning}")
             value = self.engine.objective.value(self.stats)
             if value is not None:
-                self._perplexities = [*self._perplexities[-3:], value]
+                self._perplexities = [*self._perplexities[-SPAN:], value]
             if last_of_phase or number >= stopping.passes:
                 self.runner.executor.rest()
             if last_of_phase:
@@ -367,9 +367,9 @@ class Session:
         return self._history.last
 
     def converged(self, tol: float) -> bool:
-        """Whether running perplexity has settled: after five passes at least, ten from the random start, which lingers
+        """Whether running perplexity has settled: after five passes at least, twenty from the random start, which lingers
         near the uniform point."""
-        return converged(self._perplexities, tol, self.passes, 10 if self.record.settings["start"] == "random" else 5)
+        return converged(self._perplexities, tol, self.passes, 20 if self.record.settings["start"] == "random" else 5)
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
     def _state(self) -> State:
@@ -408,7 +408,7 @@ class Session:
 
     def made_with(self, stopping: Stopping) -> bool:
         """Whether a run that converged had converged under this tolerance too."""
-        return stopping.tol >= self._finished_tol > 0
+        return type(stopping.tol) is type(self._finished_tol) and stopping.tol >= self._finished_tol > 0
 
     def finish(self, reason: str) -> None:
         """Make the last checkpoint durable and store the model.  The buffers of the passes make room for what writing the
@@ -430,7 +430,9 @@ class Session:
             self.passes,
             reason,
         )
-        write_json(self.folder / "finished.json", {"passes": self.passes, "reason": reason, "tol": self._stopping.tol})
+        tol = self._stopping.tol
+        told = str(tol) if isinstance(tol, Share) else tol
+        write_json(self.folder / "finished.json", {"passes": self.passes, "reason": reason, "tol": told})
 
     def warnings(self) -> list[str]:
         """Empty and identical topics."""

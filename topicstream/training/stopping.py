@@ -1,4 +1,9 @@
-"""When a run stops: passes, tolerance, time, signals."""
+"""When a run stops: passes, tolerance, time, signals.
+
+A tolerance that is a ``Share`` means the same on every corpus: running perplexity changed by less than that share over
+``SPAN`` passes.  A plain number is a change of perplexity itself, pass to pass, twice running: what that is worth depends
+on the corpus (docs/decisions/defaults.md).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from topicstream.errors import UsageError
+from topicstream.options import share
+
 
 @dataclass(frozen=True)
 class Stopping:
-    """When to stop: after ``passes``, when running perplexity changes by less than ``tol`` twice running (0: never), or
-    after ``max_time`` seconds.  ``eval_every`` passes the held-out perplexity is measured (0: never)."""
+    """When to stop: after ``passes``, when running perplexity has settled within ``tol`` (0: never), or after ``max_time``
+    seconds.  ``eval_every`` passes the held-out perplexity is measured (0: never)."""
 
     passes: int
     tol: float
@@ -20,12 +28,42 @@ class Stopping:
     eval_every: int = 0
 
 
+class Share(float):
+    """A tolerance that is a share of the perplexity."""
+
+    def __str__(self) -> str:
+        return f"{100 * self:g}%"
+
+
+SPAN = 10  # passes: engines that look at a topic outside a document's own every few passes move in steps
+
+
+def tolerance(text: Any) -> Any:
+    """``0.1%`` -> Share(0.001); ``0.5`` -> 0.5; a number as it is; UsageError."""
+    if not isinstance(text, str):
+        return text
+    number = text.strip()
+    try:
+        return Share(share(number)) if number.endswith("%") else float(number)
+    except (ValueError, UsageError):
+        raise UsageError(f"{text!r} is not a tolerance; write for example 0.1%, or 0 for none") from None
+
+
 def converged(perplexities: Sequence[float], tol: float, passes: int, least: int) -> bool:
-    """Running perplexity changed by less than ``tol`` twice running, after ``least`` passes at least."""
+    """Running perplexity changed by less than ``tol``, after ``least`` passes at least: a share over the last SPAN passes,
+    a plain number from pass to pass, twice running."""
     p = perplexities
-    if tol <= 0 or passes < least or len(p) < 3:
+    if tol <= 0 or passes < least:
         return False
-    return abs(p[-1] - p[-2]) < tol and abs(p[-2] - p[-3]) < tol
+    if isinstance(tol, Share):
+        return len(p) > SPAN and abs(p[-1] - p[-1 - SPAN]) < tol * p[-1]
+    return len(p) > 2 and abs(p[-1] - p[-2]) < tol and abs(p[-2] - p[-3]) < tol
+
+
+def settled(tol: float) -> str:
+    """What is said of a run that ``converged``."""
+    over = f" over {SPAN} passes" if isinstance(tol, Share) else ""
+    return f"perplexity changed by less than {tol if isinstance(tol, Share) else format(tol, 'g')}{over}"
 
 
 class Signals:

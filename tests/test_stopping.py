@@ -1,0 +1,56 @@
+"""When a run stops, on made histories."""
+
+from __future__ import annotations
+
+import pytest
+
+from topicstream.errors import UsageError
+from topicstream.training.stopping import SPAN, Share, converged, settled, tolerance
+
+
+def falling(floor: float, height: float, passes: int = 200, pace: float = 0.9) -> list[float]:
+    """A perplexity that falls to ``floor`` from ``height`` times it, a share of what is left each pass."""
+    return [floor * (1 + (height - 1) * pace**n) for n in range(passes)]
+
+
+def stop(history: list[float], tol: float, least: int = 5) -> int:
+    """Passes after which the run ends."""
+    return next((n for n in range(1, len(history) + 1) if converged(history[:n], tol, n, least)), len(history))
+
+
+def test_a_share_means_the_same_on_every_corpus():
+    stops = {stop(falling(floor, 1.5), Share(0.001)) for floor in (30.0, 800.0, 1500.0, 60_000.0)}
+    assert len(stops) == 1
+    assert len({stop(falling(floor, 1.5), 1.0) for floor in (30.0, 800.0, 1500.0, 60_000.0)}) == 4
+
+
+@pytest.mark.parametrize("pace", [0.5, 0.8, 0.9, 0.95])
+def test_what_is_left_is_below_the_aim(pace):
+    history = falling(1000.0, 1.6, 400, pace)
+    at = stop(history, Share(0.001))
+    assert SPAN < at < 400 and history[at - 1] < 1.01 * history[-1]
+
+
+def test_steps_every_fourth_pass_do_not_look_settled():
+    steps = [1000.0 * 0.99 ** (n // 4) for n in range(80)]  # flat for three passes, then 1 % at once
+    assert stop(steps, Share(0.001)) == 80 and stop(steps, 1.0) < 10
+
+
+def test_a_rising_perplexity_has_not_settled_and_a_flat_one_has():
+    assert stop([1000.0 * 1.01**n for n in range(50)], Share(0.001)) == 50
+    assert stop([1000.0] * 50, Share(0.001)) == SPAN + 1 and stop([1000.0] * 50, Share(0.001), least=20) == 20
+
+
+def test_a_number_is_as_it_was():
+    assert stop([1100.0, 1050.0, 1010.0, 1009.5, 1009.2, 1009.0], 1.0) == 5
+    assert not converged([1000.0] * 9, 0.0, 9, 5) and not converged([1000.0] * 30, Share(0), 30, 5)
+
+
+def test_how_it_is_spelt_and_told():
+    assert isinstance(tolerance("0.1%"), Share) and tolerance(" 0.1% ") == 0.001
+    assert tolerance("1.0") == 1.0 and not isinstance(tolerance("1.0"), Share) and tolerance(2) == 2
+    assert settled(Share(0.001)) == "perplexity changed by less than 0.1% over 10 passes"
+    assert settled(1.0) == "perplexity changed by less than 1"
+    for text in ("little", "x%", "200%", ""):
+        with pytest.raises(UsageError, match="not a tolerance"):
+            tolerance(text)
