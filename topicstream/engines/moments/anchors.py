@@ -1,14 +1,16 @@
-"""Anchor words: topics from words that belong to one topic each, found in the co-occurrence matrix (three passes).
+"""Anchor words: topics from words that belong to one topic each, found in the co-occurrence matrix (four passes).
 
-    1  project   S = M R, R of 1000 columns of random signs: rows of M nearly keep their distances
+    1  count     p(w), the row sums of M, and documents of each word
+                 end: the words in enough documents are the candidates, which are numbered
+    2  project   S = M R, R of 1000 columns of random signs: rows of M nearly keep their distances; candidates' rows alone
                  end: the K words whose rows S_w / p(w) lie furthest apart are the anchors s_1 .. s_K
-    2  columns   A = M[:, s], and p(w), the row sums of M, exactly
-    3  products  B = M A
+    3  columns   A = M[:, s], and p(w)
+    4  products  B = M A
                  end: every word's convex weights on the anchors' rows, from G_kj = B[s_k, j] / (p(s_k) p(s_j)) and
                  b_k = B[w, k] / (p(w) p(s_k)), which are the exact products of rows of M; then p(w|k) ~ p(w) c_wk
 
 All is kept as sums over documents; the mean cancels.  ``--recover kl`` weighs words by divergence, which needs the rows
-themselves: pass 3 then adds up M, W x W numbers in RAM or on disk.
+themselves: pass 4 then adds up M, W x W numbers in RAM or on disk.
 """
 
 from __future__ import annotations
@@ -87,7 +89,8 @@ class Anchors(Engine):
             else {"products": TableSpec(dtype="float64")}
         )
         return {
-            "projected": TableSpec(columns=PROJECTION + 2),  # and p(w), and documents that it is in
+            "counted": TableSpec(columns=3, dtype="float64"),  # p(w), documents, number as a candidate (-1: none)
+            "projected": TableSpec(rows=self.most_candidates, columns=PROJECTION, delta="sparse"),
             "columns": TableSpec(columns=k + 1, dtype="float64"),  # and p(w)
             **rows,
             "phi": TableSpec(delta="sparse"),  # written by the end of the last phase alone
@@ -96,7 +99,8 @@ class Anchors(Engine):
     @property
     def phases(self) -> tuple[Phase, ...]:
         return (
-            Phase("project", 1, reads=(), writes=("projected",)),
+            Phase("count", 1, reads=(), writes=("counted",)),
+            Phase("project", 1, reads=("counted",), writes=("projected",)),
             Phase("columns", 1, reads=(), writes=("columns",)),
             Phase("matrix", 1, reads=(), writes=("matrix",))
             if self.options.recover == "kl"
@@ -119,14 +123,21 @@ class Anchors(Engine):
             "docs": np.zeros(1),
         }
 
+    @property
+    def most_candidates(self) -> int:
+        """Words that can be in ``least_docs`` documents or more."""
+        return max(1, min(self.shape.words, self.shape.cells // self.least_docs))
+
     def block_cells(self) -> int:
-        """Small enough that a round's rows of 1,000 columns take half a gigabyte, whatever the corpus."""
+        """Small enough that a round's rows take half a gigabyte at most, whatever the corpus."""
         return int(max(min(self.shape.cells // 64, 1 << (13 if self.options.recover == "kl" else 17)), 1 << 12))
 
     def keep_bytes(self, block: BlockShape) -> int:
+        candidates = min(block.words, self.most_candidates)
+        projected = 8 * PROJECTION * candidates + 8 * self.most_candidates + 64
         if self.options.recover != "kl":
-            return 0
-        return 8 * min(block.cells * (block.longest or block.words), block.words**2) + 8 * block.words
+            return projected
+        return projected + 8 * min(block.cells * (block.longest or block.words), block.words**2) + 8 * block.words
 
     def scratch_bytes(self, block: BlockShape) -> int:
         k = self.shape.topics
@@ -153,21 +164,31 @@ class Anchors(Engine):
         co.by_word(block.indptr, block.words, block.counts, ptr, doc, value)
         own = take("own", (words, 3), np.float64)
         co.word_sums(ptr, doc, weight, length, value, own)
-        if key.phase == "project":
-            delta, n = out.delta["projected"], PROJECTION // co.SIGNS
+        every = take("every", words, np.int64)
+        every[:] = np.arange(words)
+        if key.phase == "count":
+            out.delta["counted"][:] = 0.0
+            out.delta["counted"][:, 0], out.delta["counted"][:, 1] = own[:, 0], own[:, 2]
+        elif key.phase == "project":
+            n, place = PROJECTION // co.SIGNS, rows["counted"].base[rows["counted"].index, 2].astype(np.int64)
             column, sign = take("column", (words, n), np.int32), take("sign", (words, n), np.float32)
             co.signs(key.seed, block.vocab, column, sign)
             sums = take("sums", (docs, PROJECTION), np.float32)
-            self._sparse(block, weight, column, sign, sums, ptr, doc, value, own, delta)
-            delta[:, PROJECTION], delta[:, PROJECTION + 1] = own[:, 0], own[:, 2]
-            delta[:, PROJECTION + 2 :] = 0.0
+            which = every[place >= 0]  # ascending, as their places are
+            ends = out.keep.array("ends", self.most_candidates + 1, np.int64)
+            ends[:] = PROJECTION * np.searchsorted(place[which], np.arange(len(ends)))
+            columns = out.keep.array("column", (len(which), PROJECTION), np.int32)
+            columns[:] = np.arange(PROJECTION)
+            delta = out.keep.array("x", (len(which), PROJECTION), np.float32)
+            self._sparse(block, weight, column, sign, sums, ptr, doc, value, own, which, delta)
+            out.delta["projected"] = SparseDelta(ends, columns.ravel(), delta.ravel())
         elif key.phase == "columns":
             delta = out.delta["columns"]
             column, sign = take("column", (words, 1), np.int32), take("sign", (words, 1), np.float32)
             column[:, 0] = topic_of_anchor(params["anchors"], block.vocab)
             sign[:] = 1.0
             sums = take("wide sums", (docs, k), np.float64)
-            self._sparse(block, weight, column, sign, sums, ptr, doc, value, own, delta)
+            self._sparse(block, weight, column, sign, sums, ptr, doc, value, own, every, delta)
             delta[:, k] = own[:, 0]
             delta[:, k + 1 :] = 0.0
         elif key.phase == "matrix":
@@ -183,7 +204,7 @@ class Anchors(Engine):
             delta, base, index = out.delta["products"], rows["columns"].base, rows["columns"].index
             sums = take("wide sums", (docs, k), np.float64)
             co.dense_sums(block.indptr, block.words, block.counts, weight, base, index, sums)
-            co.spread(ptr, doc, value, sums, delta)
+            co.spread(ptr, doc, value, sums, every, delta)
             delta[:, :k] -= own[:, 1][:, None] * base[index, :k]
             delta[:, k:] = 0.0
 
@@ -198,12 +219,13 @@ class Anchors(Engine):
         doc: np.ndarray,
         value: np.ndarray,
         own: np.ndarray,
+        which: np.ndarray,
         delta: np.ndarray,
     ) -> None:
-        """delta = the block's part of M X, X given by its few entries a row."""
+        """delta = rows ``which`` of the block's part of M X, X given by its few entries a row."""
         co.sparse_sums(block.indptr, block.words, block.counts, weight, column, sign, sums)
-        co.spread(ptr, doc, value, sums, delta)
-        co.take_diagonal(own[:, 1], column, sign, delta)
+        co.spread(ptr, doc, value, sums, which, delta)
+        co.take_diagonal(own[:, 1], column, sign, which, delta)
 
     # -- ends of passes and phases ---------------------------------------------------------------------------------
     def end_pass(
@@ -215,35 +237,45 @@ class Anchors(Engine):
         return {"docs": float(stats["docs"][0])}
 
     def end_phase(self, phase: Phase, tables: Mapping[str, Table], params: dict[str, np.ndarray]) -> list[str]:
+        if phase.name == "count":
+            self._number(tables["counted"])
         if phase.name == "project":
-            return self._pick(tables["projected"], params)
+            return self._pick(tables["counted"], tables["projected"], params)
         if phase.name in ("products", "matrix"):
             return self._recover(tables, params)
         return []
 
-    def least_docs(self, docs: int) -> int:
+    @property
+    def least_docs(self) -> int:
         """Documents that an anchor is in, at least."""
         if self.options.min_docs is not None:
             return int(self.options.min_docs)
-        return int(max(2, min(max(50, 0.005 * docs), 0.05 * docs)))
+        return int(max(2, min(max(50, 0.005 * self.shape.docs), 0.05 * self.shape.docs)))
 
-    def _pick(self, table: Table, params: dict[str, np.ndarray]) -> list[str]:
-        row_sums, docs = np.empty(table.n_rows), np.empty(table.n_rows)
-        for first, rows in table.pieces():
-            row_sums[first : first + len(rows)] = rows[:, PROJECTION]
-            docs[first : first + len(rows)] = rows[:, PROJECTION + 1]
+    def _number(self, counted: Table) -> None:
+        """Number the candidates, by word."""
+        docs = np.concatenate([rows[:, 1].copy() for _, rows in counted.pieces()])
+        place = np.where(docs >= self.least_docs, np.cumsum(docs >= self.least_docs) - 1, -1)
+
+        def numbered(first: int, rows: np.ndarray) -> np.ndarray:
+            rows[:, 2] = place[first : first + len(rows)]
+            return rows
+
+        counted.rewrite(numbered)
+
+    def _pick(self, counted: Table, projected: Table, params: dict[str, np.ndarray]) -> list[str]:
         if not params["docs"][0] > 0:  # the made tables of the warm-up
             return []
-        least, topics = self.least_docs(int(params["docs"][0])), self.shape.topics
-        candidates = (docs >= least) & (row_sums > 0)
-        n = int(candidates.sum())
+        rows = np.concatenate([part[:, [0, 2]] for _, part in counted.pieces()])
+        words, topics = np.flatnonzero(rows[:, 1] >= 0), self.shape.topics
+        n = len(words)
         if n < topics:
             raise InputError(
-                f"anchors: only {n:,} words are in {least:,} documents or more, too few for {topics} anchor words; "
+                f"anchors: only {n:,} words are in {self.least_docs:,} documents or more, too few for {topics} anchor words; "
                 "lower -K or --min-docs"
             )
-        picked = picking.pick(table.pieces, PROJECTION, row_sums, candidates, topics)
-        params["anchors"][:], params["distances"][:] = picked
+        picked = picking.pick(projected.pieces, PROJECTION, rows[words, 0], n, topics)
+        params["anchors"][:], params["distances"][:] = words[picked.anchors], picked.distances
         return picking.lines(picked, n)
 
     def _recover(self, tables: Mapping[str, Table], params: dict[str, np.ndarray]) -> list[str]:

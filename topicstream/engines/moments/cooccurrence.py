@@ -102,28 +102,29 @@ def dense_sums(indptr, words, counts, weight, base, index, sums):
 
 
 @fast_kernel
-def spread(ptr, doc, value, sums, out):
-    """out[u] = sum of x sums[d] over the word's documents, TILE columns at a time, in the precision of ``sums``."""
+def spread(ptr, doc, value, sums, which, out):
+    """out[r] = sum of x sums[d] over the documents of word which[r], TILE columns at a time, in the precision of ``sums``."""
     acc = np.empty(TILE, sums.dtype)
     for first in range(0, sums.shape[1], TILE):
         n = min(TILE, sums.shape[1] - first)
-        for u in range(len(ptr) - 1):
+        for r in range(len(which)):
             acc[:] = 0.0
-            for j in range(ptr[u], ptr[u + 1]):
+            for j in range(ptr[which[r]], ptr[which[r] + 1]):
                 x, row = value[j], sums[doc[j], first : first + n]
                 for t in range(n):
                     acc[t] += x * row[t]
             for t in range(n):
-                out[u, first + t] = acc[t]
+                out[r, first + t] = acc[t]
 
 
 @kernel
-def take_diagonal(much, column, sign, out):
-    """out[u] -= much[u] X[u], the rows of X given by their few entries."""
-    for u in range(len(out)):
+def take_diagonal(much, column, sign, which, out):
+    """out[r] -= much[u] X[u], u = which[r], the rows of X given by their few entries."""
+    for r in range(len(which)):
+        u = which[r]
         for j in range(column.shape[1]):
             if column[u, j] >= 0:
-                out[u, column[u, j]] -= much[u] * sign[u, j]
+                out[r, column[u, j]] -= much[u] * sign[u, j]
 
 
 @kernel

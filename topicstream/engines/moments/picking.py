@@ -16,41 +16,39 @@ NOISE = 0.1  # of the first distance: a row that is no further from the span is 
 
 
 class Picked(NamedTuple):
-    """anchors int64[K], words in the order in which they were chosen; distances float64[K] at which they were: from zero,
+    """anchors int64[K], rows in the order in which they were chosen; distances float64[K] at which they were: from zero,
     from the first, then from the span of those before."""
 
     anchors: np.ndarray
     distances: np.ndarray
 
 
-def pick(pieces: Pieces, columns: int, row_sums: np.ndarray, candidates: np.ndarray, topics: int) -> Picked:
-    """``topics`` words among ``candidates`` (bool[W], as many at least), by rows / ``row_sums`` (float64[W]).
+def pick(pieces: Pieces, columns: int, row_sums: np.ndarray, candidates: int, topics: int) -> Picked:
+    """``topics`` of the first ``candidates`` rows (as many at least), by rows / ``row_sums`` (float64[candidates]).
 
-    pieces()  (first word, rows [n, >= columns]) over all words in order: read ``topics`` times; of them only the candidates'
-              rows are looked at, and nothing of their size is held
+    pieces()  (first row, rows [n, >= columns]) in order: read ``topics`` times, and nothing of their size is held
     """
-    ids = np.flatnonzero(candidates)
-    inverse = 1.0 / row_sums[ids]
+    inverse = 1.0 / row_sums
 
     def parts() -> Iterator[tuple[slice, np.ndarray]]:
         for first, rows in pieces():
-            a, b = np.searchsorted(ids, [first, first + len(rows)])
-            if b > a:
-                yield slice(a, b), rows[ids[a:b] - first, :columns].astype(np.float64)
+            part = slice(first, min(first + len(rows), candidates))
+            if part.start < part.stop:
+                yield part, rows[: part.stop - first, :columns].astype(np.float64)
 
     def row(place: int) -> np.ndarray:
         for first, rows in pieces():
-            if first <= ids[place] < first + len(rows):
-                return rows[ids[place] - first, :columns].astype(np.float64) * inverse[place]
+            if first <= place < first + len(rows):
+                return rows[place - first, :columns].astype(np.float64) * inverse[place]
         raise IndexError(place)
 
     def along(direction: np.ndarray) -> np.ndarray:
-        found = np.empty(len(ids))
+        found = np.empty(candidates)
         for part, rows in parts():
             found[part] = np.einsum("ij,j->i", rows, direction)
         return found * inverse
 
-    squares = np.empty(len(ids))
+    squares = np.empty(candidates)
     for part, rows in parts():
         squares[part] = np.einsum("ij,ij->i", rows, rows)
     squares *= inverse**2
@@ -58,7 +56,7 @@ def pick(pieces: Pieces, columns: int, row_sums: np.ndarray, candidates: np.ndar
     origin = row(chosen[0])
     distances = [float(np.sqrt(squares[chosen[0]]))]
     squares += origin @ origin - 2.0 * along(origin)  # from the origin's new place
-    left = np.ones(len(ids), np.bool_)
+    left = np.ones(candidates, np.bool_)
     basis = np.zeros((0, columns))
     while len(chosen) < topics:
         left[chosen[-1]] = False
@@ -73,7 +71,7 @@ def pick(pieces: Pieces, columns: int, row_sums: np.ndarray, candidates: np.ndar
             direction = rest / norm
             basis = np.vstack([basis, direction])
             squares -= (along(direction) - origin @ direction) ** 2
-    return Picked(ids[chosen].astype(np.int64), np.array(distances))
+    return Picked(np.array(chosen, np.int64), np.array(distances))
 
 
 def lines(picked: Picked, words: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""The start ``anchors``: topics by anchor words (three passes over the blocks), then the engine's own passes."""
+"""The start ``anchors``: topics by anchor words (four passes over the blocks), then the engine's own passes."""
 
 from __future__ import annotations
 
