@@ -14,10 +14,13 @@ from tests.planted import draw, store
 from tests.reference.dense_anchors import cooccurrence
 from tests.reference.fdm import batch_loss, em_step
 from tests.test_anchors import dense
+from topicstream import ingest
 from topicstream.cli.main import topics
+from topicstream.corpus.reader import Corpus
 from topicstream.engines.moments.adam import Arrays, Mixture
 from topicstream.errors import InputError, TopicsError
-from topicstream.evaluation.pair_entropy import pair_entropy
+from topicstream.evaluation.evaluate import evaluate
+from topicstream.evaluation.pair_entropy import pair_entropy, second_moment
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting.pairs import lines, topic_pairs
 from topicstream.training.loop import train
@@ -136,6 +139,32 @@ def test_more_topics_than_the_rank(planted, tmp_path):
 def test_a_gpu_that_is_not_there_is_told(planted, tmp_path):
     with pytest.raises(TopicsError, match="needs a CUDA device and PyTorch or CuPy"):
         run(planted[1], tmp_path / "m", options={"solver": "adam", "device": "gpu"})
+
+
+def test_eval_scores_pairs_of_any_model(tmp_path):
+    rng = np.random.default_rng(0)
+    x = np.stack([rng.multinomial(30, p) for p in rng.dirichlet(np.full(4, 0.3), 200) @ rng.dirichlet(np.full(25, 0.3), 4)])
+    ingest(x, tmp_path / "c.zarr", vocabulary=[f"w{v}" for v in range(25)], heldout=50, progress=False)
+    for algo, by in (("fdm", "as learned"), ("sparse-bp", "of a Dirichlet of its alpha")):
+        train(tmp_path / "c.zarr", tmp_path / algo, algo=algo, topics=4, passes=3, progress=False)
+        found = evaluate(tmp_path / algo, tmp_path / "c.zarr", pairs=True, progress=False)["pairs"]
+        model = TopicModel.open(tmp_path / algo)
+        mu = model.probabilities(np.arange(model.n_words)).astype(float)
+        a = parts(model)[1] if algo == "fdm" else second_moment(model.alpha)
+        assert a.sum() == pytest.approx(1)
+        loss, n = 0.0, 0
+        for block in Corpus.open(tmp_path / "c.zarr").blocks(heldout=True):
+            for d in range(block.n_docs):
+                c = np.zeros(model.n_words)
+                at = slice(block.indptr[d], block.indptr[d + 1])
+                c[block.vocab[block.words[at]]] = block.counts[at]
+                m = (np.outer(c, c) - np.diag(c)) / (c.sum() * (c.sum() - 1))
+                loss -= (m * np.log(mu @ a @ mu.T)).sum()
+                n += 1
+        assert (found["documents"], n) == (50, 50) and found["cross_entropy"] == pytest.approx(loss / n, abs=1e-5)
+        given = ["eval", "--model", str(tmp_path / algo), "--corpus", str(tmp_path / "c.zarr"), "--pairs"]
+        done = CliRunner().invoke(topics, given)
+        assert done.exit_code == 0 and by in done.output and "nats a pair" in done.output
 
 
 def test_pairs_are_shown_and_scored(planted, tmp_path):

@@ -24,8 +24,8 @@ CORPUS = click.option(
 def command(as_json: bool, **values: Any) -> None:
     """Score a model.
 
-    With none of --heldout, --whole, --training, --coherence, --diversity, --links, --labels: held-out perplexity, coherence
-    and diversity.
+    With none of --heldout, --whole, --pairs, --training, --coherence, --diversity, --links, --labels: held-out perplexity,
+    coherence and diversity.
     """
     from topicstream.cli.verbosity import verbosity
     from topicstream.evaluation.evaluate import evaluate
@@ -89,6 +89,10 @@ def lines(result: dict[str, Any]) -> list[str]:
             r = result[name]
             title = "author perplexity" if name == "authors" else "  of known authors"
             out += [f"{title:22}{r['perplexity']:.1f}   ({r['nats_per_token']:.4f} nats a token)", f"  {r['measured']}"]
+    if "pairs" in result:
+        r = result["pairs"]
+        out.append(f"{'pairs of words':22}{r['cross_entropy']:.4f} nats a pair")
+        out.append(f"  {r['measured']}; {r['documents']:,} documents")
     if "coherence" in result:
         r = result["coherence"]
         npmi, umass = (f"{r[k]:.4f}" if r[k] is not None else "none" for k in ("npmi", "umass"))

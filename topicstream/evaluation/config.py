@@ -43,6 +43,11 @@ class EvalConfig:
         False, "log-likelihood of the whole documents set aside, their topics folded in on the very words it scores"
     )
     training: bool = option(False, "exact perplexity of the training documents")
+    pairs: bool = option(
+        False,
+        "cross-entropy of the pairs of words of the documents set aside; without a matrix of topic pairs (fdm has one) under"
+        " the model's alpha",
+    )
     coherent: bool = option(False, "UMass and NPMI coherence of the topics' first words", flags=("--coherence",))
     diverse: bool = option(False, "share of distinct words among the topics' first 25", flags=("--diversity",))
     authors: str | None = option(

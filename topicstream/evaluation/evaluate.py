@@ -19,6 +19,7 @@ from topicstream.evaluation.coherence import TOP_DIVERSITY, coherence, diversity
 from topicstream.evaluation.completion import LANES, Score, block_cells, score_model
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.labels import score_labels
+from topicstream.evaluation.pair_entropy import pair_entropy
 from topicstream.evaluation.per_document import score_documents
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.machine import default_threads, format_bytes, memory_limit
@@ -103,6 +104,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
                text, which is read with the model's own tokenizer
     whole      of the documents set aside, theta folded in on all their cells and those scored: no completion (it is scored on what
                it was fitted to), but what papers without one print
+    pairs      cross-entropy in nats of two words of a document, each document the same weight (the objective of ``fdm``)
     training   exact perplexity of the training documents, theta folded in on all their cells
     authors    with ``heldout=True``; of an author-topic model and a corpus with authors ``folded`` is scored in any case
     links      of a model trained with links also the perplexity of the documents set aside with their links given
@@ -130,7 +132,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         if heldout is not True:
             raise UsageError("--per-document goes with --heldout of the corpus itself")
     labels, threshold = config.labels, config.threshold
-    if not (heldout or training or coherent or diverse or links or labels or config.whole):
+    if not (heldout or training or coherent or diverse or links or labels or config.whole or config.pairs):
         everything = True
         corpus = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
         heldout, coherent, diverse = corpus.part(True)["docs"] > 0, True, True
@@ -164,7 +166,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         "words": topics.n_words,
     }
     here = labels and (heldout is False or threshold is None)
-    needs_corpus = heldout is True or training or coherent or links or here or config.whole
+    needs_corpus = heldout is True or training or coherent or links or here or config.whole or config.pairs
     store = (corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)) if needs_corpus else None
     if store is not None:
         result["corpus"] = str(store.path)
@@ -198,6 +200,9 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         result |= _of_authors(topics, store, share, config.authors == "known", workers)
     if config.whole:
         result["whole"] = _as_dict(score("whole", store, None, ("heldout",)), "documents set aside")
+    if config.pairs:
+        assert store is not None
+        result["pairs"] = pair_entropy(topics, store, smooth=True)
     if training:
         result["training"] = _as_dict(score("training", store, None, ("train",)), "training documents")
     if coherent:

@@ -9,8 +9,15 @@ import numpy as np
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
+from topicstream.evaluation.keys import match_words
 from topicstream.kernels import word_pairs
 from topicstream.model.topic_model import TopicModel
+
+
+def second_moment(alpha: np.ndarray) -> np.ndarray:
+    """E[theta theta^T], float64[K, K], of a Dirichlet: how topics pair under its alpha."""
+    total = alpha.sum()
+    return np.asarray((np.outer(alpha, alpha) + np.diag(alpha)) / (total * (total + 1)))
 
 
 def pair_entropy(
@@ -25,18 +32,23 @@ def pair_entropy(
     document the same weight (Fisher, Kozdoba & Mannor, eq. 3).
 
     smooth  with the model's beta (its topics as they are inferred with); else as they were learned
-    a       float[K, K], for a model that has no matrix of topic pairs
-    The whole table of topics is held.  Returns ``cross_entropy``, ``documents``.
+    a       float[K, K]; None: the model's matrix of topic pairs, or what its alpha makes of them where it has none
+    The whole table of topics is held.  Returns ``cross_entropy``, ``documents``, ``measured``.
     """
     opened = model if isinstance(model, TopicModel) else TopicModel.open(model)
     store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+    if match_words(opened.vocabulary, store) is not None:
+        raise InputError(
+            f"{store.path}: pairs are scored over the words that {opened.path} was trained on; give its corpus"
+        )
     if store.weighted:
         raise InputError(f"{store.path}: has real-valued cells; pairs of words need whole counts")
     k = opened.n_topics
+    by = "as given"
     if a is None:
-        if "pairs" not in (opened.manifest.get("tables") or {}):
-            raise InputError(f"{opened.path}: has no matrix of topic pairs; give one, or a model of --algo fdm")
-        a = opened.table("pairs").gather(np.arange(k))
+        stored = "pairs" in (opened.manifest.get("tables") or {})
+        a = opened.table("pairs").gather(np.arange(k)) if stored else second_moment(opened.alpha)
+        by = "as learned" if stored else "of a Dirichlet of its alpha"
     width = -(-k // 16) * 16  # whole registers
     wide = np.zeros((width, width), np.float32)
     wide[:k, :k] = a / np.sum(a)
@@ -53,4 +65,6 @@ def pair_entropy(
         total += sums
     if not total[1] > 0:
         raise InputError(f"{store.path}: no document of that part has two words")
-    return {"cross_entropy": float(-total[0] / total[1]), "documents": int(total[2])}
+    part = "documents set aside" if heldout else "training documents"
+    measured = f"cross-entropy of all pairs of words of a document, topics' pairs {by}; {part}"
+    return {"cross_entropy": float(-total[0] / total[1]), "documents": int(total[2]), "measured": measured}
