@@ -11,6 +11,7 @@ from tests.small_store import planted, store
 from topicstream.cli.main import run
 from topicstream.engines import engines
 from topicstream.engines.base import Shape
+from topicstream.errors import UsageError
 from topicstream.files.durable import sealed_line
 from topicstream.model.store import read_history
 from topicstream.training.loop import train
@@ -67,6 +68,15 @@ def test_learned_priors_at_a_bound_are_told_once_and_the_bound_is_an_option(corp
     wide = {"learn_priors": True, "prior_reach": 1e6}
     far = train(corpus.path, tmp_path / "wide", algo=algo, topics=5, passes=4, tol=0, options=wide)
     assert far.last["priors_held"] == 0
+
+
+def test_the_samplers_bounds_are_options(corpus, tmp_path):
+    own = {"learn_after": 1, "learn_every": 1, "prior_low": 0.9, "prior_high": 1.1}
+    done = train(corpus.path, tmp_path / "m", algo="gs", topics=5, passes=4, options=own, progress=False)
+    alpha = np.array(json.loads((tmp_path / "m" / "manifest.json").read_text())["alpha"])
+    assert ((alpha >= 0.9) & (alpha <= 1.1)).all() and done.last["priors_held"] > 0
+    with pytest.raises(UsageError, match="--prior-low 2: is above"):
+        train(corpus.path, tmp_path / "x", algo="gs", topics=5, options={"prior_low": 2.0, "prior_high": 1.0})
 
 
 def test_one_figure_has_one_name_and_an_old_history_is_read(corpus, tmp_path):

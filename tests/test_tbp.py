@@ -107,6 +107,26 @@ def test_stbp_visits_a_block_as_figure_2_does(topics):
     assert not out.delta["phi"][:, topics:].any()
 
 
+def test_stbp_without_priors_is_nmf_by_divergence():
+    """Lee & Seung's multiplicative updates of X ~ T P, both factors from the old ones, divergence falling."""
+    block, topics = make_block(), 6
+    engine = make_engine("stbp", block, topics, alpha=1e-9, beta=1e-9)
+    phi, theta = random_state(block, topics)
+    x = np.zeros((block.n_docs, block.n_words))
+    x[np.repeat(np.arange(block.n_docs), np.diff(block.indptr)), block.words] = block.counts
+    there, divergences = x > 0, []
+    for _ in range(5):
+        out = visit(engine, block, phi, theta)
+        p = (phi / phi.sum(0)).T
+        ratio = np.divide(x, theta @ p, out=np.zeros_like(x), where=there)
+        divergences.append(-(x[there] * np.log((theta @ p)[there])).sum())  # sums of X and T P are the same
+        new_theta, new_p = theta * (ratio @ p.T), p * (theta.T @ ratio)
+        np.testing.assert_allclose(out.memory["theta"][:, :topics], new_theta, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(out.delta["phi"][:, :topics], new_p.T, rtol=1e-4, atol=1e-5)
+        phi, theta = new_p.T, new_theta
+    assert (np.diff(divergences) < 0).all()
+
+
 @pytest.mark.parametrize("name", ["atbp", "stbp"])
 def test_folded_theta_is_the_twins_fold_in(name):
     block, topics = make_block(), 7

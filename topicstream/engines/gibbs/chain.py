@@ -28,16 +28,14 @@ from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.kernels.count_priors import BINS, learn_alpha, learn_beta, words_loglik
 from topicstream.kernels.packed import entry_bytes
 
-LOWEST, HIGHEST = 1e-5, 100.0  # bounds of a learned prior
-
 
 @dataclass(frozen=True)
 class GibbsOptions(Options):
     """Options of the samplers."""
 
-    learn_priors: bool = option(
-        True, "learn asymmetric alpha and symmetric beta while training, within 1e-5 .. 100", decided=True
-    )
+    learn_priors: bool = option(True, "learn asymmetric alpha and symmetric beta while training", decided=True)
+    prior_low: float = option(1e-5, "least value of a learned prior", above=0.0, advanced=True, was=1e-5)
+    prior_high: float = option(100.0, "greatest value of a learned prior", above=0.0, advanced=True, was=100.0)
     learn_after: int = option(20, "passes before the priors are learned first", min=0, advanced=True)
     learn_every: int = option(5, "passes from one learning of the priors to the next", min=1, advanced=True)
     samples: int = option(0, "average the topics over this many samples of the chain (0: the last state)", min=0)
@@ -65,6 +63,7 @@ class Chain(Engine):
     default_passes: ClassVar[int] = 200
     default_tol: ClassVar[float] = 0.0
     accepts_weights: ClassVar[bool] = False
+    _told = False  # of priors at a bound
 
     def __init__(self, shape: Shape, options: Any) -> None:
         super().__init__(shape, options)
@@ -79,6 +78,8 @@ class Chain(Engine):
             value = getattr(options, name)
             if value is not None and not value > 0:
                 raise TopicsError(f"{self.name} needs {name} above 0, not {value}")
+        if options.prior_low > options.prior_high:
+            raise UsageError(f"--prior-low {options.prior_low:g}: is above --prior-high {options.prior_high:g}")
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
@@ -214,7 +215,16 @@ class Chain(Engine):
         params["passes"] += 1
         passes = int(params["passes"][0])
         if o.learn_priors and passes > o.learn_after and (passes - o.learn_after) % o.learn_every == 0:
-            params["alpha"][:] = learn_alpha(params["alpha"], stats["topic_bins"], stats["lengths"], LOWEST, HIGHEST)
-            params["beta"][0] = learn_beta(beta, counts, times, n_k, self.shape.words, LOWEST, HIGHEST)
+            bounds = o.prior_low, o.prior_high
+            params["alpha"][:] = learn_alpha(params["alpha"], stats["topic_bins"], stats["lengths"], *bounds)
+            params["beta"][0] = learn_beta(beta, counts, times, n_k, self.shape.words, *bounds)
+            found["priors_held"] = float(np.isin([*params["alpha"], *params["beta"]], bounds).sum())
         found["alpha_sum"], found["beta"] = float(params["alpha"].sum()), float(params["beta"][0])
         return found
+
+    def warnings(self, record: Mapping[str, Any]) -> list[str]:
+        n, o = int(record.get("priors_held", 0)), self.options
+        if self._told or not n:
+            return []
+        self._told = True
+        return [f"{n} learned priors stand at a bound, {o.prior_low:g} or {o.prior_high:g} (--prior-low, --prior-high)"]
