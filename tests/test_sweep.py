@@ -114,3 +114,13 @@ def test_a_sweep_keeps_to_its_own_folder(corpus, tmp_path, monkeypatch):
     assert swept("--out", "s")[0] == 0
     assert sorted(p.suffix for p in (tmp_path / "s" / "results").iterdir()) == [".json", ".txt"]
     assert (tmp_path / "theirs" / "sweep.parquet").read_text() == "mine"
+
+
+def test_seed_words_go_into_every_training(corpus, tmp_path):
+    words = topicstream.Corpus.open(corpus).words.to_pylist()
+    seeds = {"first": {"words": words[5:8], "strength": 100}}
+    sweep(corpus, tmp_path / "s", topics=[3], seeds=1, algo=["atbp"], passes=2, seed_words=seeds)
+    model = topicstream.TopicModel.open(tmp_path / "s" / "runs" / "atbp-k3-s0")
+    assert model.labels[0] == "first"
+    with pytest.raises(TopicsError, match="with another --seed-words"):
+        sweep(corpus, tmp_path / "s", topics=[3], seeds=1, algo=["atbp"], passes=2)

@@ -37,6 +37,7 @@ def _options(given: tuple[str, ...]) -> dict[str, list[Any]]:
 @click.option("--option", "options", multiple=True, metavar="NAME=V,V,...", help="Values of an engine's option.")
 @click.option("--passes", type=click.IntRange(1), help="Passes at most [default: the engine's].")
 @click.option("--tol", metavar="SHARE", help="Change of the perplexity at which a training stops, as of train.")
+@click.option("--seed-words", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="TOML file, as of train.")
 @click.option(
     "-o", "--out", default="sweep", show_default=True, metavar="FOLDER", help="Models, results and sweep.parquet."
 )
@@ -55,6 +56,7 @@ def command(
     options: tuple[str, ...],
     passes: int | None,
     tol: str | None,
+    seed_words: str | None,
     out: str,
     plot: str | None,
     force: bool,
@@ -83,6 +85,7 @@ def command(
         options=_options(options),
         passes=passes,
         tol=tol,
+        seed_words=seed_words,
         threads=threads,
         mem_limit=mem_limit,
         said=(lambda line: click.echo(line, err=True)) if verbosity() >= 0 else None,

@@ -30,6 +30,7 @@ from topicstream.evaluation.per_document import score_documents
 from topicstream.files import owned
 from topicstream.files.durable import lock, read_json, write_bytes, write_json
 from topicstream.files.ownership import check_place
+from topicstream.model.seeds import read_seeds
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Told
 from topicstream.training.loop import train
@@ -82,6 +83,7 @@ def sweep(
     options: Mapping[str, Sequence[Any]] | None = None,
     passes: int | None = None,
     tol: float | str | None = None,
+    seed_words: Any = None,
     threads: int | None = None,
     mem_limit: str | int | None = None,
     progress: Told = None,
@@ -89,7 +91,7 @@ def sweep(
 ) -> dict[str, Any]:
     """Train every combination into ``out/runs/``, score it, and write ``out/sweep.parquet``, a row a run.
 
-    topics, algo  lists;  seeds: so many from 0, or a list;  options: engine option -> its values
+    topics, algo  lists;  seeds: so many from 0, or a list;  options: engine option -> its values;  seed_words: as of ``train``
     said          called with a line when a run is done
 
     Killed, the same call carries on: finished runs are not made again.  Returns ``runs`` (plain rows: topics, seed, algo,
@@ -108,8 +110,10 @@ def sweep(
     runs, folder = grid(topics, seeds, algo, options or {}), Path(out)
     check_place(folder, "--out", [corpus])
     with lock(folder, "sweeping into", kind="sweep"):
-        _begin(folder, {"fingerprint": store.fingerprint, "passes": passes, "tol": tol})
-        return _sweep(runs, folder, store, passes, tol, threads, mem_limit, progress, said)
+        told = None if seed_words is None else hashlib.sha256(repr(read_seeds(seed_words)).encode()).hexdigest()[:16]
+        _begin(folder, {"fingerprint": store.fingerprint, "passes": passes, "tol": tol, "seed-words": told})
+        given = {"passes": passes, "tol": tol, "seed_words": seed_words, "threads": threads, "mem_limit": mem_limit}
+        return _sweep(runs, folder, store, given, progress, said)
 
 
 def _begin(folder: Path, settings: dict[str, Any]) -> None:
@@ -132,19 +136,17 @@ def _sweep(
     runs: list[Run],
     folder: Path,
     store: Corpus,
-    passes: int | None,
-    tol: float | None,
-    threads: int | None,
-    mem_limit: str | int | None,
+    given: dict[str, Any],
     progress: Told,
     said: Callable[[str], None] | None,
 ) -> dict[str, Any]:
+    """given: what every training is told alike, by the names of ``train``."""
     logliks: dict[Run, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
     rows: list[dict[str, Any]] = []
     for number, run in enumerate(runs, 1):
         place = folder / "results" / f"{run.name}.json"
         if not place.exists():
-            facts = _one(run, store, folder / "runs" / run.name, passes, tol, threads, mem_limit, progress)
+            facts = _one(run, store, folder / "runs" / run.name, given, progress)
             write_json(place, facts)
         facts = read_json(place)
         keys = np.array([int(k, 16) for k in facts.pop("keys")], np.uint64)
@@ -165,7 +167,7 @@ def _sweep(
             said(
                 f"{number}/{len(runs)} {run.name}: perplexity {row['perplexity_choosing']:.1f}, NPMI {row['npmi']:.3f}"
             )
-    for setting, value in _stability(runs, folder, mem_limit).items():
+    for setting, value in _stability(runs, folder, given["mem_limit"]).items():
         for run, row in zip(runs, rows, strict=True):
             if run.setting == setting:
                 row["stability"] = value
@@ -174,30 +176,18 @@ def _sweep(
     return {"out": str(folder), "runs": rows, "chosen": chosen, "why": why}
 
 
-def _one(
-    run: Run,
-    store: Corpus,
-    model: Path,
-    passes: int | None,
-    tol: float | str | None,
-    threads: int | None,
-    mem_limit: str | int | None,
-    progress: Told,
-) -> dict[str, Any]:
+def _one(run: Run, store: Corpus, model: Path, given: dict[str, Any], progress: Told) -> dict[str, Any]:
     done = train(
         store.path,
         model,
         algo=run.algo,
         topics=run.topics,
         seed=run.seed,
-        passes=passes,
-        tol=tol,
-        threads=threads,
-        mem_limit=mem_limit,
         options=dict(run.options),
         progress=progress or False,
+        **given,
     )
-    opened, workers = open_within(done.model, mem_limit, threads)
+    opened, workers = open_within(done.model, given["mem_limit"], given["threads"])
     _, table = score_documents(opened, store, threads=workers)
     scored = table.filter(pc.greater(table["tokens"], 0))
     words = coherence(opened, store, threads=workers)
