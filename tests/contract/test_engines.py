@@ -101,7 +101,8 @@ class TestEveryEngine:
         # a stochastic estimate of the corpus' mass is as good as its samples; every other engine keeps it exactly
         assert model.totals.sum() == pytest.approx(tokens, rel=0.05 if blended else 1e-5)
         history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
-        assert [r["pass"] for r in history if r["pass"]] == [1, 2, 3]
+        passes = engine.needs_passes or 3
+        assert [r["pass"] for r in history if r["pass"]] == list(range(1, passes + 1))
         assert all(r["mass_correction"] < 1e-5 for r in history)
         if "loglik" in engine.stats:
             assert all(r["running_perplexity"] > 1 for r in history if r["pass"])
