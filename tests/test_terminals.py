@@ -1,4 +1,4 @@
-"""What reaches a terminal, and what a signal leaves: words escaped, SIGTERM ends every command with 143 and no file."""
+"""What reaches a terminal, and what a signal leaves: words escaped, SIGTERM and SIGHUP end every command with 143 and no file."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ def test_show_and_compare_on_a_terminal(tmp_path, capsys):
         assert not set(out) & set("\x1b\x07\x9b\u202e") and "\\x1b" in out
 
 
-@pytest.mark.parametrize("command", ["eval", "compare", "show", "infer"])
-def test_sigterm_ends_a_command_cleanly(tmp_path, command):
+ENDED = [(name, signal.SIGTERM) for name in ("eval", "compare", "show", "infer", "report", "export")]
+
+
+@pytest.mark.parametrize(("command", "signum"), [*ENDED, ("infer", signal.SIGHUP), ("export", signal.SIGINT)])
+def test_a_signal_ends_a_command_cleanly(tmp_path, command, signum):
     """The signal comes while the command reads: a fifo holds it there."""
     write_jsonl(tmp_path / "in.jsonl", documents(60))
     ingest(tmp_path / "in.jsonl", tmp_path / "s.zarr")
@@ -48,12 +51,16 @@ def test_sigterm_ends_a_command_cleanly(tmp_path, command):
         "compare": ["compare", "m", "m"],
         "show": ["show", "--model", "m", "--corpus", "s.zarr", "--theta", "a.csv"],
         "infer": ["infer", "in.jsonl", "--model", "m", "-o", "a.csv"],
+        "report": ["report", "m", "--corpus", "s.zarr"],
+        "export": ["export", "--model", "m", "-o", "a.parquet"],
     }
     hooks = {
         "eval": "topicstream.ingestion.pipeline.ingest",
         "compare": "topicstream.evaluation.matching.compare",
         "show": "topicstream.reporting.doc_topics.shares",
         "infer": "topicstream.inference.infer.Answers.encoded",
+        "report": "topicstream.reporting.html.page",
+        "export": "pyarrow.parquet.ParquetWriter",
     }
     module, _, name = hooks[command].rpartition(".")
     owner = module.removesuffix(".Answers")
@@ -75,10 +82,11 @@ cli.main()
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdout.readline() == b"here\n"
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(signum)
     _, err = process.communicate()
-    assert process.returncode == 143, err
-    assert err.decode().strip().splitlines()[-1].startswith("topics: stopped")
+    said = "interrupted" if signum == signal.SIGINT else "stopped"
+    assert process.returncode == (130 if signum == signal.SIGINT else 143), err  # a terminal that closes: as SIGTERM
+    assert err.decode().strip().splitlines()[-1].startswith(f"topics: {said}")
     assert not list(temporary.iterdir()) and sorted(p.name for p in tmp_path.iterdir()) == before
 
 

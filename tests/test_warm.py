@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -38,6 +39,51 @@ def test_ingest_compiles_nothing_itself(tmp_path):
     assert sum(name.startswith("topicstream.ready.topicstream.ingestion.warm-") for name in kept) == 1
     assert run("two") == []
     assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "cache" / "topicstream" / "kernels").iterdir()} == kept
+
+
+PARENT = """
+import sys
+from topicstream.kernels import ahead
+ahead._key = lambda sources: "0" * 32
+ahead.prepare("job", ("kernels",), 1, print)
+"""
+JOB = """
+import sys, time
+from pathlib import Path
+from topicstream.kernels.ahead import leave
+def job(folder):
+    (folder / "inner").mkdir()
+    (folder / "inner" / "file").write_text("x")
+    Path(sys.argv[0]).with_name("began").write_text(str(folder))
+    time.sleep(120)
+leave(job, sys.argv[1])
+"""
+
+
+def test_a_parent_that_is_killed_leaves_neither_child_nor_folder(tmp_path):
+    (tmp_path / "job.py").write_text(JOB)
+    (tmp_path / "tmp").mkdir()
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    env = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "PYTHONPATH": path,
+    }
+    env.pop("NUMBA_DISABLE_JIT", None)
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], env=env, stdout=subprocess.DEVNULL)
+
+    def wait(until):
+        end = time.monotonic() + 60
+        while not until() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert until()
+
+    wait((tmp_path / "began").exists)
+    wait(lambda: (tmp_path / "began").read_text() != "")
+    parent.kill()
+    parent.wait()
+    wait(lambda: not list((tmp_path / "tmp").iterdir()))
 
 
 def test_a_child_that_fails_is_no_error(monkeypatch, tmp_path):

@@ -211,9 +211,10 @@ def _terminated(signum: int, frame: object) -> None:
 
 def main() -> None:
     """Entry point of the ``topics`` script."""
-    signal.signal(
-        signal.SIGTERM, _terminated
-    )  # temporary files go; commands that go on later have a handler of their own
+    # temporary files go; commands that go on later have a handler of their own
+    signal.signal(signal.SIGTERM, _terminated)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup: it is to go on
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     startup.own_process()
     code = run(own_process=True)
     try:

@@ -75,6 +75,7 @@ _NAMES: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
     "incoming": _inside(r"(?:new|changed)(?:/.+)?|measured\.zarr(?:\.wip)?(?:/.+)?", r"(?:new|changed|measured\.zarr(?:\.wip)?)/.+"),
     "runs": _inside(r"\d{4,}(?:/.+)?", r"\d{4,}/.+"),
     "versions": _inside(r"\.?\d{4,}(?:\.tmp|\.old)?(?:/.+)?", r"\.?\d{4,}(?:\.tmp|\.old)?/.+"),
+    "scratch": (re.compile(".+", re.DOTALL), re.compile(".+", re.DOTALL)),
     # holds models, each with a mark of its own
     "sweep": _inside(r"runs|results", r"sweep\.(?:json|parquet)|results/[\w.-]+\.json"),
     # holds the user's config and raw files too
@@ -97,6 +98,7 @@ _TOLD = {
     "versions": "the versions of a retrain",
     "incoming": "the copies of a retrain",
     "sweep": "a sweep",
+    "scratch": "the scratch folder of a compilation",
 }
 
 

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
 from topicstream import machine
+from topicstream.files import owned
+from topicstream.files.ownership import claim
 from topicstream.kernels import cache as kernels
 
 PACKAGE = Path(__file__).parents[1]
@@ -47,18 +51,18 @@ def prepare(job: str, sources: Sequence[str], seconds: int, say: Callable[[str],
     path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     for _ in range(_ROUNDS):
         with tempfile.TemporaryDirectory(prefix="topicstream-warm-") as scratch:
-            child = subprocess.Popen(
+            claim(scratch, "scratch")
+            with subprocess.Popen(
                 [sys.executable, "-P", "-m", job, scratch],  # -P: nothing is imported from where the user is
                 env={**os.environ, INSIDE: "1", "PYTHONPATH": path},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # which ends with this process, however it ends
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-            )
-            try:
-                code = child.wait()
-            finally:  # a signal, too
-                child.kill()
-                child.wait()
+            ) as child:
+                try:
+                    code = child.wait()
+                finally:  # a signal, too
+                    child.kill()
         if code == 0:
             kernels.folders()[0].write(name, b"ready")
         if code != AGAIN:
@@ -78,11 +82,25 @@ def _key(sources: tuple[str, ...]) -> str:
 
 
 def leave(job: Callable[[Path], None], folder: str) -> None:
-    """Do the tiny job; exit ``AGAIN`` when something was compiled and this process has grown too large for more."""
+    """Do the tiny job; exit ``AGAIN`` when something was compiled and this process has grown too large for more.  When the
+    process that waits for it is killed, it ends too, and takes the folder with it."""
 
     def full() -> None:
         if machine.resident_bytes() > MOST:
             os._exit(AGAIN)
 
+    def orphaned() -> None:
+        while os.read(0, 1):
+            pass
+        alone.set()
+        signal.pthread_kill(main, signal.SIGTERM)
+
+    alone, main = threading.Event(), threading.get_ident()
     kernels.after_save = full
-    job(Path(folder))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    threading.Thread(target=orphaned, daemon=True).start()
+    try:
+        job(Path(folder))
+    finally:
+        if alone.is_set():
+            owned.remove(folder, "scratch")
