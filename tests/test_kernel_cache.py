@@ -10,20 +10,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from topicstream.kernels import cache_folder
+from topicstream.kernels import cache_folder, direct, jit
 from topicstream.kernels.cache_folder import HEAD, KernelFolder, distrust
 
 SCRIPT = """
 import sys
 sys.path.insert(0, {there!r})
-from topicstream.kernels.jit import kernel, kept
+from topicstream.kernels.jit import compiled_here, kernel, kept
 {callee}
 @kernel
 def double(x):
     return helper(x) * 2
-print(double(20.0), sum(double._cache_hits.values()), kept())
+print(double(20.0), int(not compiled_here()), kept())
 """
 HELPER = """
 from topicstream.kernels.jit import kernel
@@ -35,7 +36,7 @@ def helper(x):
 
 
 def run(folder: Path, cache: Path, *, step: int = 1, before=None) -> tuple[list[str], str]:
-    """What a process that runs one kernel prints (result, hits, whether it is kept), and its stderr."""
+    """What a process that runs one kernel prints (result, whether it came from the cache, whether it is kept), and its stderr."""
     folder.mkdir(exist_ok=True)
     (folder / "helper.py").write_text(HELPER.format(step=step))
     (folder / "script.py").write_text(SCRIPT.format(there=str(folder), callee="from helper import helper"))
@@ -203,3 +204,91 @@ def test_a_shared_cache_is_read_and_never_written(tmp_path, capsys):
     assert shared.read(NAME) is None and (shared.path / NAME).exists()
     assert len(list(shared.path.glob("*.nbc"))) == 1
     cache_folder._told.clear()
+
+
+VALUES = [
+    *(np.zeros(3, t) for t in (np.bool_, np.int8, np.uint16, np.int32, np.uint64, np.float32, np.float64)),
+    np.zeros((2, 3), np.float32),
+    np.zeros((2, 3), np.float32, order="F"),
+    np.zeros((4, 6))[::2, ::3],
+    np.zeros(8)[::2],
+    np.zeros((0, 4), np.int64),
+    np.frombuffer(b"abc", np.uint8),
+    np.zeros(9, np.uint8)[1:].view(np.int64),  # not aligned
+    *(
+        3,
+        -1,
+        1 << 31,
+        (1 << 63) - 1,
+        -(1 << 63),
+        2.5,
+        True,
+        None,
+        np.int32(3),
+        np.uint8(200),
+        np.float32(1),
+        np.bool_(True),
+    ),
+]
+
+
+def test_a_call_is_named_as_numba_names_it():
+    from numba import typeof
+
+    for value in VALUES:
+        assert f"({jit._type(jit._kind(value))},)" == str((typeof(value),)), value
+    for value in (1 << 63, (1, 2), "word", [1], np.zeros(2, "S3"), np.zeros(2, ">i4"), np.zeros(2, "M8[s]"), max):
+        kind = jit._kind(value)
+        assert kind is None or jit._type(kind) is None, value
+
+
+def test_the_processor_is_named_as_numba_names_it():
+    import numba
+    from numba.core.registry import cpu_target
+
+    assert direct.processor() == cpu_target.target_context.codegen().magic_tuple()
+    assert direct.numba_version() == numba.__version__
+
+
+DIRECT = """
+import sys
+import numpy as np
+from topicstream.kernels.jit import compiled_here, kernel
+@kernel
+def inner(a):
+    return a.sum()
+@kernel
+def several(n, bad, x):
+    if bad:
+        raise ValueError("no such thing")
+    made = np.arange(n) * x
+    return made, np.zeros((n, 2), np.uint8), inner(made), None, bad
+for _ in range(2):
+    a, b, c, d, e = several(4, False, 0.5)
+    assert a.tolist() == [0, 0.5, 1, 1.5] and b.shape == (4, 2) and b.dtype == np.uint8 and (c, d, e) == (3.0, None, False)
+assert sys.getrefcount(a) == 2 and sys.getrefcount(None) > 100
+print(compiled_here() > 0, "numba" in sys.modules)
+try:
+    several(4, True, 0.5)
+except ValueError as e:
+    print(e)
+print(several(2, False, 2)[0].tolist(), "numba" in sys.modules)
+"""
+
+
+def test_what_was_compiled_runs_without_numba(tmp_path):
+    """Arrays, tuples and errors out of object code; a type that is new goes through numba in the same process."""
+    (tmp_path / "script.py").write_text(DIRECT)
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def out():
+        return subprocess.run([sys.executable, tmp_path / "script.py"], env=env, capture_output=True, text=True)
+
+    first, second = out(), out()
+    assert first.stdout.split("\n")[:3] == ["True True", "no such thing", "[0, 2] True"], first.stderr
+    assert second.stdout.split("\n")[:2] == ["False False", "no such thing"], second.stderr
+    for path in files(tmp_path / "cache"):  # its object code is gone: numba takes it up
+        if ".code-" in path.name:
+            path.unlink()
+    third = out()
+    assert third.stdout.split("\n")[:2] == ["False True", "no such thing"], third.stderr

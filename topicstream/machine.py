@@ -148,6 +148,12 @@ def trim() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+_UNCHANGED = re.compile(
+    rb"^([0-9a-f]+)-([0-9a-f]+) .[^w].p \S+ \S+ [1-9]\d* .*\n(?:(?!Anonymous:).*\n)*?Anonymous: +0 kB$", re.MULTILINE
+)
+"""Private mappings of files in ``/proc/self/smaps`` that may not be written and have no changed page."""
+
+
 def give_back() -> None:
     """Free memory that malloc keeps, and the resident pages of libraries' code and constants: what is touched again comes
     back from the page cache.
@@ -155,35 +161,26 @@ def give_back() -> None:
     Of the 200 MB after imports and compiled kernels, 110 MB are such pages (LLVM's alone 75 MB, never needed again once the
     kernels are there).  Only mappings of files without one changed page are named to the kernel, so nothing can be lost."""
     trim()
-    try:
+    with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
-        with open("/proc/self/smaps") as f:
-            lines = f.read().splitlines()
-    except (OSError, AttributeError):
-        return
-    begin = end = 0
-    wanted = False
-    for line in lines:
-        found = re.match(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ (\d+)", line)
-        if found:
-            begin, end = int(found[1], 16), int(found[2], 16)
-            wanted = "w" not in found[3] and found[3].endswith("p") and found[4] != "0"
-        elif wanted and line.startswith("Anonymous:") and line.split()[1] == "0":
+        with open("/proc/self/smaps", "rb") as f:
+            found = _UNCHANGED.findall(f.read())
+        for begin, end in ((int(a, 16), int(b, 16)) for a, b in found):
             libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), 4)  # MADV_DONTNEED
 
 
 def versions() -> dict[str, str]:
     """Versions and processor that a bit-identical rerun depends on."""
-    import numba
     import numpy
     from llvmlite import binding
 
     import topicstream
+    from topicstream.kernels.direct import numba_version
 
     return {
         "topicstream": topicstream.__version__,
         "python": platform.python_version(),
         "numpy": numpy.__version__,
-        "numba": numba.__version__,
+        "numba": numba_version(),
         "cpu": f"{platform.machine()} {binding.get_host_cpu_name()}",
     }

@@ -23,6 +23,7 @@ from topicstream import machine
 from topicstream.files import owned
 from topicstream.files.ownership import claim
 from topicstream.kernels import cache as kernels
+from topicstream.kernels import direct
 
 PACKAGE = Path(__file__).parents[1]
 INSIDE = "TOPICSTREAM_WARMING"
@@ -72,9 +73,7 @@ def prepare(job: str, sources: Sequence[str], seconds: int, say: Callable[[str],
 @cache
 def _key(sources: tuple[str, ...]) -> str:
     """What the kernels follow from, at little cost: source, libraries, processor."""
-    from numba.core.registry import cpu_target
-
-    content = hashlib.sha256(repr((kernels.versions(), cpu_target.target_context.codegen().magic_tuple())).encode())
+    content = hashlib.sha256(repr((direct.versions(), direct.processor())).encode())
     for folder in sources:
         for path in sorted((PACKAGE / folder).rglob("*.py")):
             content.update(f"{path.relative_to(PACKAGE)}\n".encode() + path.read_bytes())
@@ -89,6 +88,8 @@ def leave(job: Callable[[Path], None], folder: str) -> None:
         if machine.resident_bytes() > MOST:
             os._exit(AGAIN)
 
+    from topicstream.kernels import compiler
+
     def orphaned() -> None:
         while os.read(0, 1):
             pass
@@ -96,7 +97,7 @@ def leave(job: Callable[[Path], None], folder: str) -> None:
         signal.pthread_kill(main, signal.SIGTERM)
 
     alone, main = threading.Event(), threading.get_ident()
-    kernels.after_save = full
+    compiler.after_save = full
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=orphaned, daemon=True).start()
     try:

@@ -15,11 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
-from numba.core.extending import intrinsic
+
+from topicstream.kernels.lazy import intrinsic, types
 
 WIDE = 64
-_intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
 _I1, _I8, _I64 = ir.IntType(1), ir.IntType(8), ir.IntType(64)
 _BYTES = ir.VectorType(_I8, WIDE)
 
@@ -70,14 +69,14 @@ def _blanks(builder: Any, x: Any) -> Any:
     return builder.or_(builder.icmp_unsigned("<=", x, _all(0x20)), builder.icmp_unsigned("==", x, _all(0x7F)))
 
 
-letters = _intrinsic(_mask(_letters))
-digits = _intrinsic(_mask(lambda builder, x: _within(builder, x, 0x30, 0x39)))
-beyond_ascii = _intrinsic(_mask(lambda builder, x: builder.icmp_signed("<", x, _all(0))))
-string_stops = _intrinsic(_mask(_string_stops))
-blanks = _intrinsic(_mask(_blanks))
+letters = intrinsic(_mask(_letters))
+digits = intrinsic(_mask(lambda builder, x: _within(builder, x, 0x30, 0x39)))
+beyond_ascii = intrinsic(_mask(lambda builder, x: builder.icmp_signed("<", x, _all(0))))
+string_stops = intrinsic(_mask(_string_stops))
+blanks = intrinsic(_mask(_blanks))
 
 
-@_intrinsic
+@intrinsic
 def equal(typing_context, data, at, byte):
     """See the module's head."""
     if not _bytes(data):
@@ -93,7 +92,7 @@ def equal(typing_context, data, at, byte):
     return types.uint64(data, types.int64, types.uint8), generate
 
 
-@_intrinsic
+@intrinsic
 def first_bit(typing_context, mask):
     """See the module's head."""
 
@@ -103,7 +102,7 @@ def first_bit(typing_context, mask):
     return types.int64(types.uint64), generate
 
 
-@_intrinsic
+@intrinsic
 def count_bits(typing_context, mask):
     """See the module's head."""
 
@@ -113,7 +112,7 @@ def count_bits(typing_context, mask):
     return types.int64(types.uint64), generate
 
 
-@_intrinsic
+@intrinsic
 def copy(typing_context, data, at, out, to):
     """See the module's head."""
     if not (_bytes(data) and _bytes(out)):

@@ -1,4 +1,4 @@
-"""Compiled kernels kept between processes: numba's cache with a key, a file format and a trust of its own.
+"""Compiled kernels kept between processes: a cache with a key, a file format and a trust of its own.
 
 A kernel's key is what its machine code follows from, and nothing of where it lies: its module and name, the byte code of it
 and of every function that it calls, the constants that they read, the compiler's switches, the types of the arguments, the
@@ -6,15 +6,15 @@ processor, and the versions of Python, NumPy, numba and llvmlite.  So two checko
 be moved, baked into an image or mounted read-only, and a change in a kernel recompiles whatever calls it, in other files too
 (numba's own cache looks at a function's own file only).
 
-numba's machine code comes as a pickle.  It is the one pickle that topicstream reads, and only out of a folder that nobody
-but the user and root can write (kernels/cache_folder.py).
+A signature is two files: what numba needs to call it from another kernel (a pickle, the one that topicstream reads), and its
+object code alone, which runs without numba (kernels/direct.py).  Either is code, so the folder is one that nobody but the
+user and root can write (kernels/cache_folder.py).
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import re
 import sys
 from collections.abc import Callable
@@ -23,22 +23,14 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-import llvmlite
-import numba
 import numpy as np
-from numba.core import config
-from numba.core.caching import _Cache
-from numba.core.compiler import CompileResult
-from numba.core.dispatcher import Dispatcher
-from numba.core.serialize import dumps
-from numba.core.types import Type
 
+from topicstream.kernels import direct
 from topicstream.kernels.cache_folder import SUFFIX, KernelFolder
+from topicstream.kernels.lazy import Later
 
 PACKAGE = __name__.partition(".")[0]
-after_save: Callable[[], None] | None = None
-"""Called when a kernel was compiled and kept."""
-SWITCHES = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "ENABLE_AVX", "USING_SVML")
+_NEUTRAL = {f"{PACKAGE}.kernels.{name}" for name in ("jit", "lazy", "direct", "compiler", "cache", "cache_folder")}
 
 
 def own_folder() -> Path:
@@ -55,14 +47,6 @@ def folders() -> tuple[KernelFolder, ...]:
     return (own, KernelFolder(shipped, read_only=True)) if shipped.is_dir() else (own,)
 
 
-@cache
-def versions() -> str:
-    """Of everything that compiles, and how it was told to."""
-    switches = [getattr(config, name, None) for name in SWITCHES]
-    python = (sys.implementation.cache_tag, getattr(sys, "abiflags", ""))
-    return repr((python, np.__version__, numba.__version__, llvmlite.__version__, switches))
-
-
 class _Content:
     """sha256 of all that the machine code of a function follows from."""
 
@@ -73,7 +57,7 @@ class _Content:
 
     def add(self, value: Any) -> None:
         """Take a value that the function names."""
-        if isinstance(value, Dispatcher):
+        if hasattr(value, "targetoptions"):
             if self._new(value):
                 self._say("kernel", repr(sorted((k, _plain(v)) for k, v in value.targetoptions.items())))
                 self._function(value.py_func)
@@ -82,7 +66,7 @@ class _Content:
                 self._function(value)
         elif isinstance(value, (bool, int, float, complex, str, bytes, type(None), type(...), np.generic)):
             self._say(type(value).__name__, repr(value))
-        elif isinstance(value, (np.dtype, Type)):
+        elif isinstance(value, np.dtype):
             self._say("type", str(value))
         elif isinstance(value, (tuple, list)):
             self._say("sequence", str(len(value)))
@@ -131,13 +115,15 @@ class _Content:
 
     def _module(self, name: str) -> None:
         """A module of ours with all of its source, and those of ours whose members it holds."""
-        if not _ours(name) or name in self._modules or name == f"{PACKAGE}.kernels.jit":
+        if not _ours(name) or name in self._modules or name in _NEUTRAL:
             return
         self._modules.add(name)
         module = sys.modules[name]
         self._say("module", name)
         self.hash.update(_source(str(module.__file__)))
         for _, value in sorted(vars(module).items(), key=lambda item: item[0]):
+            if isinstance(value, Later) and _ours(value.named):  # perhaps not imported
+                self.hash.update(_source(str(Path(__file__).parents[2] / f"{value.named.replace('.', '/')}.py")))
             owner = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
             if isinstance(owner, str):
                 self._module(owner)
@@ -162,67 +148,38 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
-class KernelCache(_Cache):
-    """What a dispatcher asks for compiled signatures and gives new ones to."""
+@cache
+def _content(kernel: Any) -> str:
+    content = _Content()
+    content.add(kernel)
+    return content.hash.hexdigest()
 
-    def __init__(self, dispatcher: Any) -> None:
-        self._dispatcher = dispatcher
-        self._content = ""
-        self._on = True
 
-    @property
-    def cache_path(self) -> str:
-        """The folder that is written."""
-        return str(folders()[0].path)
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled signature, or None where there is none that can be used."""
-        target_context.refresh()
-        name = self._name(sig, target_context.codegen()) if self._on else None
-        if name is None:
-            return None
-        for folder in folders():
-            body = folder.read(name)
-            if body is None:
-                continue
-            try:
-                return CompileResult._rebuild(target_context, *pickle.loads(body))
-            except Exception as e:  # whatever is in it, a cache must not end a command
-                folder.drop(name, type(e).__name__)
+def file_name(kernel: Any, types: str) -> str | None:
+    """The file of a signature; None for types that only this process can name (functions as arguments)."""
+    if " at 0x" in types:
         return None
+    function = kernel.py_func
+    key = repr((types, direct.processor(), direct.versions(), _content(kernel)))
+    shown = re.sub(r"[^A-Za-z0-9_.]", "", f"{function.__module__}.{function.__qualname__}")[-100:].lstrip(".")
+    return f"{shown}-{hashlib.sha256(key.encode()).hexdigest()[:32]}{SUFFIX}"
 
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled signature."""
-        lifted = any(not x.can_cache for x in data.lifted)
-        if not self._on or lifted or data.library.has_dynamic_globals:
-            return
-        name = self._name(sig, data.codegen)
-        if name is not None:
-            folders()[0].write(name, dumps(data._reduce()))
-            if after_save is not None:
-                after_save()
 
-    def enable(self) -> None:
-        """Use it."""
-        self._on = True
+def code_name(name: str) -> str:
+    """The file beside that has the object code alone."""
+    function, _, key = name.rpartition("-")
+    return f"{function}.code-{key}"
 
-    def disable(self) -> None:
-        """Compile, and keep nothing."""
-        self._on = False
 
-    def flush(self) -> None:
-        """Nothing to do: a key stands for one content."""
-
-    def _name(self, sig: Any, codegen: Any) -> str | None:
-        """The file of a signature; None for types that only this process can name (functions as arguments)."""
-        types = str(sig)
-        if " at 0x" in types:
-            return None
-        function = self._dispatcher.py_func
-        if not self._content:
-            content = _Content()
-            content.add(self._dispatcher)
-            self._content = content.hash.hexdigest()
-        key = repr((types, codegen.magic_tuple(), versions(), self._content))
-        shown = re.sub(r"[^A-Za-z0-9_.]", "", f"{function.__module__}.{function.__qualname__}")[-100:].lstrip(".")
-        return f"{shown}-{hashlib.sha256(key.encode()).hexdigest()[:32]}{SUFFIX}"
+def code(kernel: Any, types: str) -> Callable[..., Any] | None:
+    """A compiled signature out of the cache, ready to run without the compiler."""
+    name = file_name(kernel, types)
+    for folder in folders() if name else ():
+        body = folder.read(code_name(str(name)))
+        if body is None:
+            continue
+        try:
+            return direct.load(body)
+        except Exception as e:  # whatever is in it, a cache must not end a command
+            folder.drop(code_name(str(name)), type(e).__name__)
+    return None

@@ -14,12 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
-from numba.core.extending import intrinsic
 
-from topicstream.kernels.simd import WIDTH, vector
+from topicstream.kernels.lazy import intrinsic, types, vectors
+from topicstream.kernels.simd import WIDTH
 
-_intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
 _F32, _I32 = ir.FloatType(), ir.IntType(32)
 _VECTOR = ir.VectorType(_F32, WIDTH)
 _ZERO = ir.Constant(_VECTOR, [0.0] * WIDTH)
@@ -56,7 +54,7 @@ def _add_level(builder: Any, a: Any, b: Any, level: int) -> Any:
     return builder.fadd(_shuffle(builder, a, b, low), _shuffle(builder, a, b, high))
 
 
-@_intrinsic
+@intrinsic
 def totals(typing_context, v0, v1, v2, v3, v4, v5, v6, v7):
     """Sums of the lanes of eight vectors."""
 
@@ -66,10 +64,10 @@ def totals(typing_context, v0, v1, v2, v3, v4, v5, v6, v7):
             values = [_add_level(builder, values[i], values[i + 1], level) for i in range(0, len(values), 2)]
         return _add_level(builder, values[0], values[0], 2)
 
-    return vector(*[vector] * 8), generate
+    return vectors.vector(*[vectors.vector] * 8), generate
 
 
-@_intrinsic
+@intrinsic
 def quotient(typing_context, x, z, least):
     """x / z where z > least, else 0."""
 
@@ -77,7 +75,7 @@ def quotient(typing_context, x, z, least):
         large = builder.fcmp_ordered(">", args[1], args[2])
         return builder.select(large, builder.fdiv(args[0], args[1]), _ZERO)
 
-    return vector(vector, vector, vector), generate
+    return vectors.vector(vectors.vector, vectors.vector, vectors.vector), generate
 
 
 def _spread(lane: int) -> Any:
@@ -85,18 +83,18 @@ def _spread(lane: int) -> Any:
         def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             return _shuffle(builder, args[0], args[0], [lane] * WIDTH)
 
-        return vector(vector), generate
+        return vectors.vector(vectors.vector), generate
 
     spread.__name__ = spread.__qualname__ = f"spread{lane}"
     spread.__doc__ = f"16 copies of lane {lane}."
-    return _intrinsic(spread)
+    return intrinsic(spread)
 
 
 spread0, spread1, spread2, spread3 = (_spread(lane) for lane in range(4))
 spread4, spread5, spread6, spread7 = (_spread(lane) for lane in range(4, 8))
 
 
-@_intrinsic
+@intrinsic
 def store_eight(typing_context, array, index, value):
     """array: float32, index: int64, value: vector."""
     if not (isinstance(array, types.Array) and array.layout == "C" and array.dtype == types.float32):
@@ -109,4 +107,4 @@ def store_eight(typing_context, array, index, value):
         builder.store(half, builder.bitcast(pointer, half.type.as_pointer()), align=4)
         return context.get_dummy_value()
 
-    return types.void(array, types.int64, vector), generate
+    return types.void(array, types.int64, vectors.vector), generate

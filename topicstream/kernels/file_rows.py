@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.extending import intrinsic
 
 from topicstream.kernels.jit import kernel
+from topicstream.kernels.lazy import cgutils, intrinsic, types
 
 GAP = 4096  # bytes that are rather read than begun anew behind: a page
-_intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
@@ -33,7 +31,7 @@ def _system(name: str) -> Any:
         function = cgutils.get_or_insert_function(builder.module, kind, name)
         return builder.call(function, [builder.trunc(fd, _I32), place, size, offset])
 
-    @_intrinsic
+    @intrinsic
     def call(typing_context, fd, array, at, size, offset):
         if not (isinstance(array, types.Array) and array.layout == "C"):
             return None

@@ -23,18 +23,14 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.extending import intrinsic
 
-from topicstream.kernels.simd import WIDTH, Float32x16, vector
+from topicstream.kernels.lazy import cgutils, intrinsic, types, vectors
+from topicstream.kernels.simd import WIDTH
 
 _F32, _I64, _I32, _I16 = ir.FloatType(), ir.IntType(64), ir.IntType(32), ir.IntType(16)
 _FLOATS = ir.VectorType(_F32, WIDTH)
 _INTS = ir.VectorType(_I32, WIDTH)
 _MASK = ir.VectorType(ir.IntType(1), WIDTH)
-
-
-_intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, at: Any) -> Any:
@@ -103,7 +99,7 @@ def _lanes(context: Any, builder: Any, sig: Any, args: Any) -> list[Any]:
     return found
 
 
-@_intrinsic
+@intrinsic
 def gather(typing_context, array, i, topics, at):
     """array: float32, i: int64, topics: uint16, at: int64 -> vector."""
     if not _is(array, types.float32) or not _is(topics, types.uint16):
@@ -119,13 +115,13 @@ def gather(typing_context, array, i, topics, at):
             v = builder.insert_element(v, builder.load(place, align=4), _I32(lane))
         return v
 
-    return vector(array, types.int64, topics, types.int64), generate
+    return vectors.vector(array, types.int64, topics, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def scatter(typing_context, array, i, topics, at, value):
     """array: float32, i: int64, topics: uint16, at: int64, value: vector."""
-    if not _is(array, types.float32) or not _is(topics, types.uint16) or not isinstance(value, Float32x16):
+    if not _is(array, types.float32) or not _is(topics, types.uint16) or not isinstance(value, vectors.Float32x16):
         return None
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -137,10 +133,10 @@ def scatter(typing_context, array, i, topics, at, value):
             builder.store(builder.extract_element(args[4], _I32(lane)), place, align=4)
         return context.get_dummy_value()
 
-    return types.void(array, types.int64, topics, types.int64, vector), generate
+    return types.void(array, types.int64, topics, types.int64, vectors.vector), generate
 
 
-@_intrinsic
+@intrinsic
 def widen(typing_context, array, i):
     """array: uint8, uint16 or float32 -> vector."""
     if not _is(array, types.uint8, types.uint16, types.float32):
@@ -153,13 +149,13 @@ def widen(typing_context, array, i):
         raw = _load(context, builder, sig.args[0], args[0], args[1], ir.IntType(bits), bits // 8)
         return builder.sitofp(builder.zext(raw, _INTS), _FLOATS)
 
-    return vector(array, types.int64), generate
+    return vectors.vector(array, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def narrow(typing_context, array, i, value):
     """array: uint8, uint16 or float32; value: vector -> what was stored, as a vector."""
-    if not _is(array, types.uint8, types.uint16, types.float32) or not isinstance(value, Float32x16):
+    if not _is(array, types.uint8, types.uint16, types.float32) or not isinstance(value, vectors.Float32x16):
         return None
     bits = array.dtype.bitwidth
 
@@ -173,24 +169,24 @@ def narrow(typing_context, array, i, value):
         _store(context, builder, sig.args[0], args[0], args[1], small, bits // 8)
         return builder.sitofp(whole, _FLOATS)
 
-    return vector(array, types.int64, vector), generate
+    return vectors.vector(array, types.int64, vectors.vector), generate
 
 
 def _larger(builder: Any, a: Any, b: Any) -> Any:
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
-@_intrinsic
+@intrinsic
 def root(typing_context, v):
     """Square root of each lane."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return _call(builder, "llvm.sqrt.v16f32", _FLOATS, [args[0]])
 
-    return vector(vector), generate
+    return vectors.vector(vectors.vector), generate
 
 
-@_intrinsic
+@intrinsic
 def highest(typing_context, v):
     """The largest lane -> float32."""
 
@@ -204,7 +200,7 @@ def highest(typing_context, v):
             value, width = _larger(builder, low, high), half
         return builder.extract_element(value, _I32(0))
 
-    return types.float32(vector), generate
+    return types.float32(vectors.vector), generate
 
 
 def _append(context: Any, builder: Any, sig: Any, args: Any, numbers: Any, v: Any) -> Any:
@@ -219,7 +215,7 @@ def _append(context: Any, builder: Any, sig: Any, args: Any, numbers: Any, v: An
     return builder.zext(_call(builder, "llvm.ctpop.i16", _I16, [builder.bitcast(kept, _I16)]), ir.IntType(64))
 
 
-@_intrinsic
+@intrinsic
 def squeeze(typing_context, topics, values, i, first, v):
     """topics: uint16, values: float32, i: int64, first: int64, v: vector -> int64 entries appended."""
     if not _is(topics, types.uint16) or not _is(values, types.float32):
@@ -232,10 +228,10 @@ def squeeze(typing_context, topics, values, i, first, v):
         numbers = builder.add(same, ir.Constant(_INTS, list(range(WIDTH))))
         return _append(context, builder, sig, args, numbers, args[4])
 
-    return types.int64(topics, values, types.int64, types.int64, vector), generate
+    return types.int64(topics, values, types.int64, types.int64, vectors.vector), generate
 
 
-@_intrinsic
+@intrinsic
 def append(typing_context, topics, values, i, numbers, at, v):
     """topics: uint16, values: float32, i: int64, numbers: uint16, at: int64, v: vector -> int64 entries appended."""
     if not _is(topics, types.uint16) or not _is(values, types.float32) or not _is(numbers, types.uint16):
@@ -245,4 +241,4 @@ def append(typing_context, topics, values, i, numbers, at, v):
         these = builder.zext(_load(context, builder, sig.args[3], args[3], args[4], _I16, 2), _INTS)
         return _append(context, builder, sig, args, these, args[5])
 
-    return types.int64(topics, values, types.int64, numbers, types.int64, vector), generate
+    return types.int64(topics, values, types.int64, numbers, types.int64, vectors.vector), generate

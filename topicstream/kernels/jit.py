@@ -9,12 +9,16 @@ threads.  What is compiled is kept for the next process under NUMBA_CACHE_DIR, e
 
 from __future__ import annotations
 
+import functools
+import os
+import sys
+import threading
 from typing import Any
 
-import numba
-from numba.core.dispatcher import Dispatcher
+import numpy as np
 
-from topicstream.kernels.cache import KernelCache, folders
+from topicstream.kernels import cache
+from topicstream.kernels.cache import folders
 
 
 def kept() -> bool:
@@ -22,14 +26,96 @@ def kept() -> bool:
     return folders()[0].writable()
 
 
+def compiled_here() -> int:
+    """Signatures that this process had to compile."""
+    compiler = sys.modules.get("topicstream.kernels.compiler")
+    return getattr(compiler, "missed", 0)
+
+
 _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_ARRAYS = (np.ndarray, np.memmap)
+_LAYOUT = 1 | 2 | 1024  # flags of an array: in C's order, in Fortran's, writable
+_INT64 = range(-(1 << 63), 1 << 63)
+_lock = threading.RLock()
+
+
+def _kind(value: Any) -> Any:
+    """What tells apart the types of arguments that code is compiled for; None: numba has to say."""
+    kind = type(value)
+    if kind in _ARRAYS:
+        return value.dtype, value.ndim, value.flags.num & _LAYOUT
+    if kind is int:
+        return int if value in _INT64 else None
+    return kind
+
+
+def _type(kind: Any) -> str | None:
+    """numba's name of a kind."""
+    if not isinstance(kind, tuple):
+        return {int: "int64", float: "float64", bool: "bool", type(None): "none"}.get(kind) or _number(kind)
+    dtype, ndim, flags = kind
+    entry = _number(dtype.type) if dtype.isnative else None
+    layout = "C" if flags & 1 else "F" if flags & 2 else "A"
+    return None if entry is None else f"Array({entry}, {ndim}, {layout!r}, {not flags & 1024}, aligned=True)"
+
+
+def _number(kind: type) -> str | None:
+    if not issubclass(kind, (np.bool_, np.integer, np.floating)):
+        return None
+    return str(np.dtype(kind)) if np.dtype(kind).itemsize <= 8 and kind is not np.float16 else None
+
+
+class Kernel:
+    """A function that runs compiled: from the cache without numba, which is imported where there is something to compile."""
+
+    def __init__(self, function: Any, flags: dict[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func, self.targetoptions = function, flags
+        self._made: dict[tuple[Any, ...], Any] = {}
+        self._dispatcher: Any = None
+
+    def __call__(self, *args: Any) -> Any:
+        kinds = tuple(map(_kind, args))
+        made = self._made.get(kinds)
+        return (self._find(kinds) if made is None else made)(*args)
+
+    def _find(self, kinds: tuple[Any, ...]) -> Any:
+        with _lock:
+            if kinds in self._made:
+                return self._made[kinds]
+            types = [_type(kind) for kind in kinds]
+            made = None
+            if None not in types and self._dispatcher is None:
+                made = cache.code(self, f"({', '.join(map(str, types))}{',' * (len(types) == 1)})")
+            if made is None:
+                made = self.dispatcher
+            if None not in kinds:
+                self._made[kinds] = made
+            return made
+
+    @property
+    def dispatcher(self) -> Any:
+        """numba's own object for it."""
+        with _lock:
+            if self._dispatcher is None:
+                from topicstream.kernels.compiler import dispatcher
+
+                self._dispatcher = dispatcher(self)
+            return self._dispatcher
+
+    @property
+    def _numba_type_(self) -> Any:
+        """numba's type of it as a global of another kernel."""
+        return self.dispatcher._numba_type_
+
+    @property
+    def signatures(self) -> list[Any]:
+        """Kinds of arguments that it has run with in this process."""
+        return list(self._made)
 
 
 def _compiled(function: Any, flags: dict[str, Any]) -> Any:
-    made = numba.njit(**flags)(function)
-    if isinstance(made, Dispatcher):  # not under NUMBA_DISABLE_JIT
-        setattr(made, "_cache", KernelCache(made))  # noqa: B010  (numba's stubs do not know it)
-    return made
+    return function if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0") else Kernel(function, flags)
 
 
 def kernel(function: Any = None, **flags: Any) -> Any:

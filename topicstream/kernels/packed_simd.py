@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.extending import intrinsic
 
 from topicstream.kernels.jit import kernel
+from topicstream.kernels.lazy import cgutils, intrinsic, types
 
-_intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
 _I1, _I16, _I32, _I64, _F64 = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.DoubleType()
 _WIDE = 8
 READ_PAST = 16  # entries behind the last row that are read, and ignored
@@ -80,7 +78,7 @@ def _packed(array: Any) -> bool:
     return isinstance(array, types.Array) and array.layout == "C" and array.dtype in (types.uint32, types.uint64)
 
 
-@_intrinsic
+@intrinsic
 def row_mass(typing_context, arena, at, n, coef, m):
     """See the module's head."""
     if not _packed(arena) or coef.dtype != types.float64:
@@ -103,7 +101,7 @@ def row_mass(typing_context, arena, at, n, coef, m):
     return types.float64(arena, types.int64, types.int64, coef, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def _mass8(typing_context, arena, at, left, coef, m):
     """Sum of coef[topic] * count over the 8 entries at ``at`` (the first ``left`` of them)."""
     if not _packed(arena):
@@ -118,7 +116,7 @@ def _mass8(typing_context, arena, at, left, coef, m):
     return types.float64(arena, types.int64, types.int64, coef, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def _match16(typing_context, arena, at, left, topic, m):
     """Place of the topic among the 16 entries at ``at`` (the first ``left`` of them), or 16."""
     if not _packed(arena):

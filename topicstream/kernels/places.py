@@ -18,12 +18,10 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.extending import intrinsic
 
-from topicstream.kernels.simd import WIDTH, vector
+from topicstream.kernels.lazy import cgutils, intrinsic, types, vectors
+from topicstream.kernels.simd import WIDTH
 
-_intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
 _F32, _I16, _I32, _I64 = ir.FloatType(), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_F32, WIDTH)
 
@@ -32,7 +30,7 @@ def _pointer(builder: Any, p: Any, i: Any, kind: Any, unit: Any = _F32) -> Any:
     return builder.bitcast(builder.gep(builder.inttoptr(p, unit.as_pointer()), [i]), kind.as_pointer())
 
 
-@_intrinsic
+@intrinsic
 def place(typing_context, array):
     """array: C-contiguous -> int64."""
     if not (isinstance(array, types.Array) and array.layout == "C"):
@@ -44,17 +42,17 @@ def place(typing_context, array):
     return types.int64(array), generate
 
 
-@_intrinsic
+@intrinsic
 def load(typing_context, p, i):
     """-> vector."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.load(_pointer(builder, args[0], args[1], _VECTOR), align=4)
 
-    return vector(types.int64, types.int64), generate
+    return vectors.vector(types.int64, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def store(typing_context, p, i, v):
     """v: vector."""
 
@@ -62,10 +60,10 @@ def store(typing_context, p, i, v):
         builder.store(args[2], _pointer(builder, args[0], args[1], _VECTOR), align=4)
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, vector), generate
+    return types.void(types.int64, types.int64, vectors.vector), generate
 
 
-@_intrinsic
+@intrinsic
 def get(typing_context, p, i):
     """-> float32."""
 
@@ -75,7 +73,7 @@ def get(typing_context, p, i):
     return types.float32(types.int64, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def put(typing_context, p, i, x):
     """x: float32."""
 
@@ -86,7 +84,7 @@ def put(typing_context, p, i, x):
     return types.void(types.int64, types.int64, types.float32), generate
 
 
-@_intrinsic
+@intrinsic
 def put_double(typing_context, p, i, x):
     """x: float64."""
 
@@ -98,7 +96,7 @@ def put_double(typing_context, p, i, x):
     return types.void(types.int64, types.int64, types.float64), generate
 
 
-@_intrinsic
+@intrinsic
 def double(typing_context, p, i):
     """-> float64."""
 
@@ -109,7 +107,7 @@ def double(typing_context, p, i):
     return types.float64(types.int64, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def put_whole(typing_context, p, i, x):
     """x: int64."""
 
@@ -120,7 +118,7 @@ def put_whole(typing_context, p, i, x):
     return types.void(types.int64, types.int64, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def half(typing_context, p, i):
     """-> int64."""
     kind = ir.IntType(32)
@@ -131,7 +129,7 @@ def half(typing_context, p, i):
     return types.int64(types.int64, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def small(typing_context, p, i):
     """-> int64."""
 
@@ -141,7 +139,7 @@ def small(typing_context, p, i):
     return types.int64(types.int64, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def whole(typing_context, p, i):
     """-> int64."""
 
@@ -166,11 +164,11 @@ def _fetch(nearness: int) -> Any:
     return fetch
 
 
-fetch = _intrinsic(_fetch(3))
-fetch_far = _intrinsic(_fetch(2))
+fetch = intrinsic(_fetch(3))
+fetch_far = intrinsic(_fetch(2))
 
 
-@_intrinsic
+@intrinsic
 def append(typing_context, p, i, v, a, b):
     """v, a, b: vectors -> int64."""
 
@@ -186,4 +184,4 @@ def append(typing_context, p, i, v, a, b):
         count = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I16, [_I16]), "llvm.ctpop.i16")
         return builder.zext(builder.call(count, [builder.bitcast(mask, _I16)]), _I64)
 
-    return types.int64(types.int64, types.int64, vector, vector, vector), generate
+    return types.int64(types.int64, types.int64, vectors.vector, vectors.vector, vectors.vector), generate

@@ -15,13 +15,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.extending import intrinsic as _numba_intrinsic
 
 from topicstream.kernels import places, simd
 from topicstream.kernels.jit import kernel
-
-intrinsic: Any = _numba_intrinsic  # its own annotations hide that numba passes the first argument
+from topicstream.kernels.lazy import cgutils, intrinsic, types, vectors
 
 SMALLEST = np.float32(1e-37)  # what is below counts as zero
 NETWORK_MOST = 16
@@ -36,10 +33,10 @@ def _lane_by_lane(name: str, doc: str, arguments: int, build: Any) -> Any:
     """An intrinsic of that many vectors: build(builder, values) -> value."""
 
     def two(typing_context, a, b):
-        return simd.vector(a, b), lambda context, builder, sig, args: build(builder, args)
+        return vectors.vector(a, b), lambda context, builder, sig, args: build(builder, args)
 
     def three(typing_context, a, b, c):
-        return simd.vector(a, b, c), lambda context, builder, sig, args: build(builder, args)
+        return vectors.vector(a, b, c), lambda context, builder, sig, args: build(builder, args)
 
     chosen = two if arguments == 2 else three
     chosen.__name__ = chosen.__qualname__ = name
@@ -99,7 +96,7 @@ def descending(typing_context, v):
             value = _descend(builder, value, size)
         return value
 
-    return simd.vector(simd.vector), generate
+    return vectors.vector(vectors.vector), generate
 
 
 @intrinsic
@@ -112,7 +109,7 @@ def merged(typing_context, a, b):
         value = _extreme(builder, "umax", args[0], other)
         return _descend(builder, value, simd.WIDTH)
 
-    return simd.vector(simd.vector, simd.vector), generate
+    return vectors.vector(vectors.vector, vectors.vector), generate
 
 
 @intrinsic
@@ -122,7 +119,7 @@ def lane(typing_context, v, i):
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.extract_element(args[0], builder.trunc(args[1], ir.IntType(32)))
 
-    return types.float32(simd.vector, types.int64), generate
+    return types.float32(vectors.vector, types.int64), generate
 
 
 @kernel(forceinline=True)

@@ -18,63 +18,18 @@ any CPU, with sums formed in the same order.
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.datamodel import models
-from numba.core.extending import intrinsic, lower_builtin, register_model
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 
 from topicstream.kernels.jit import kernel
+from topicstream.kernels.lazy import cgutils, intrinsic, types, vectors
 
 WIDTH = 16
 AHEAD_FLOATS, LEAST_AHEAD, MOST_AHEAD = 512, 3, 32
-_intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
 _F32 = ir.FloatType()
 _VECTOR = ir.VectorType(_F32, WIDTH)
 _I32 = ir.IntType(32)
-
-
-class Float32x16(types.Type):
-    """The numba type of a vector."""
-
-    def __init__(self) -> None:
-        super().__init__(name="float32x16")
-
-
-vector = Float32x16()
-
-
-@register_model(Float32x16)
-class _Model(models.PrimitiveModel):
-    def __init__(self, manager: Any, fe_type: Any) -> None:
-        super().__init__(manager, fe_type, _VECTOR)
-
-
-def _operator(function: Any, instruction: str) -> None:
-    class Template(AbstractTemplate):
-        def generic(self, args: Any, kws: Any) -> Any:
-            if len(args) == 2 and all(isinstance(a, Float32x16) for a in args):
-                return signature(vector, vector, vector)
-            return None
-
-    infer_global(function)(Template)
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return getattr(builder, instruction)(*args)
-
-    lower_builtin(function, Float32x16, Float32x16)(lower)
-
-
-for _function, _name in (
-    (operator.add, "fadd"),
-    (operator.sub, "fsub"),
-    (operator.mul, "fmul"),
-    (operator.truediv, "fdiv"),
-):
-    _operator(_function, _name)
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
@@ -86,7 +41,7 @@ def _is_float32(array: Any) -> bool:
     return isinstance(array, types.Array) and array.layout == "C" and array.dtype == types.float32
 
 
-@_intrinsic
+@intrinsic
 def load(typing_context, array, index):
     """array: float32, index: int64 -> vector."""
     if not _is_float32(array):
@@ -96,13 +51,13 @@ def load(typing_context, array, index):
         pointer = _address(context, builder, sig.args[0], args[0], args[1])
         return builder.load(builder.bitcast(pointer, _VECTOR.as_pointer()), align=4)
 
-    return vector(array, types.int64), generate
+    return vectors.vector(array, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def store(typing_context, array, index, value):
     """array: float32, index: int64, value: vector."""
-    if not _is_float32(array) or not isinstance(value, Float32x16):
+    if not _is_float32(array) or not isinstance(value, vectors.Float32x16):
         return None
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -110,10 +65,10 @@ def store(typing_context, array, index, value):
         builder.store(args[2], builder.bitcast(pointer, _VECTOR.as_pointer()), align=4)
         return context.get_dummy_value()
 
-    return types.void(array, types.int64, vector), generate
+    return types.void(array, types.int64, vectors.vector), generate
 
 
-@_intrinsic
+@intrinsic
 def splat(typing_context, x):
     """float -> vector of 16 copies, rounded to float32."""
 
@@ -122,10 +77,10 @@ def splat(typing_context, x):
         mask = ir.Constant(ir.VectorType(_I32, WIDTH), [0] * WIDTH)
         return builder.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), mask)
 
-    return vector(types.float32), generate
+    return vectors.vector(types.float32), generate
 
 
-@_intrinsic
+@intrinsic
 def fma(typing_context, a, b, c):
     """a * b + c, fused where the machine can."""
 
@@ -134,20 +89,20 @@ def fma(typing_context, a, b, c):
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.fmuladd.v16f32")
         return builder.call(function, args)
 
-    return vector(vector, vector, vector), generate
+    return vectors.vector(vectors.vector, vectors.vector, vectors.vector), generate
 
 
-@_intrinsic
+@intrinsic
 def larger(typing_context, a, b):
     """max(a, b), lane by lane."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[0], args[1])
 
-    return vector(vector, vector), generate
+    return vectors.vector(vectors.vector, vectors.vector), generate
 
 
-@_intrinsic
+@intrinsic
 def total(typing_context, v):
     """Sum of the lanes -> float32; lanes i and i + 8 first, then i and i + 4, and so on."""
 
@@ -162,10 +117,10 @@ def total(typing_context, v):
             value, width = builder.fadd(low, high), half
         return builder.extract_element(value, _I32(0))
 
-    return types.float32(vector), generate
+    return types.float32(vectors.vector), generate
 
 
-@_intrinsic
+@intrinsic
 def fetch(typing_context, array, index):
     """Ask for the cache line of one entry, to be written and read soon."""
     if not isinstance(array, types.Array):
@@ -181,7 +136,7 @@ def fetch(typing_context, array, index):
     return types.void(array, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def get(typing_context, array, index):
     """array: one-dimensional, index: int64 >= 0 -> the entry."""
     if not (isinstance(array, types.Array) and array.layout == "C"):

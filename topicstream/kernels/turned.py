@@ -18,12 +18,10 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.extending import intrinsic
 
-from topicstream.kernels.simd import WIDTH, vector
+from topicstream.kernels.lazy import cgutils, intrinsic, types, vectors
+from topicstream.kernels.simd import WIDTH
 
-_intrinsic: Any = intrinsic  # its own annotations hide that numba passes the first argument
 _F32, _I32 = ir.FloatType(), ir.IntType(32)
 _VECTOR = ir.VectorType(_F32, WIDTH)
 
@@ -96,7 +94,7 @@ def _exchange(builder: Any, values: list[Any], i: int, j: int) -> None:
     values[i], values[j] = _extreme(builder, "umax", a, b), _extreme(builder, "umin", a, b)
 
 
-@_intrinsic
+@intrinsic
 def turn(typing_context, p, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, v12, v13, v14, v15):
     """p: int64 address."""
 
@@ -105,10 +103,10 @@ def turn(typing_context, p, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, v1
             builder.store(value, _row(builder, args[0], i), align=4)
         return context.get_dummy_value()
 
-    return types.void(types.int64, *[vector] * 16), generate
+    return types.void(types.int64, *[vectors.vector] * 16), generate
 
 
-@_intrinsic
+@intrinsic
 def turn_to(typing_context, p, q, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, v12, v13, v14, v15):
     """p, q: int64 addresses."""
 
@@ -121,7 +119,7 @@ def turn_to(typing_context, p, q, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v
             builder.store(value, place, align=4)
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, *[vector] * 16), generate
+    return types.void(types.int64, types.int64, *[vectors.vector] * 16), generate
 
 
 def _absorb(builder: Any, args: list[Any]) -> None:
@@ -141,7 +139,7 @@ def _absorb(builder: Any, args: list[Any]) -> None:
         builder.store(value, _row(builder, args[0], i), align=4)
 
 
-@_intrinsic
+@intrinsic
 def absorb(typing_context, p, v0, v1, v2, v3, v4, v5, v6, v7):
     """p: int64 address of eight vectors."""
 
@@ -149,10 +147,10 @@ def absorb(typing_context, p, v0, v1, v2, v3, v4, v5, v6, v7):
         _absorb(builder, list(args))
         return context.get_dummy_value()
 
-    return types.void(types.int64, *[vector] * 8), generate
+    return types.void(types.int64, *[vectors.vector] * 8), generate
 
 
-@_intrinsic
+@intrinsic
 def absorb_sixteen(typing_context, p, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, v12, v13, v14, v15):
     """p: int64 address of sixteen vectors."""
 
@@ -160,14 +158,14 @@ def absorb_sixteen(typing_context, p, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v1
         _absorb(builder, list(args))
         return context.get_dummy_value()
 
-    return types.void(types.int64, *[vector] * 16), generate
+    return types.void(types.int64, *[vectors.vector] * 16), generate
 
 
-@_intrinsic
+@intrinsic
 def choose(typing_context, a, b, x, y):
     """Vectors."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.select(builder.fcmp_ordered(">=", args[0], args[1]), args[2], args[3])
 
-    return vector(vector, vector, vector, vector), generate
+    return vectors.vector(vectors.vector, vectors.vector, vectors.vector, vectors.vector), generate

@@ -61,7 +61,7 @@ def _categories() -> np.ndarray:
     classes = np.zeros(CODE_POINTS, np.uint8)
     of_category = {"L": LETTER, "M": MARK, "N": DIGIT, "Z": SPACE}
     for first, stop in _ASSIGNED:
-        found = "".join([unicodedata.category(chr(c)) for c in range(first, stop)])
+        found = "".join(map(unicodedata.category, map(chr, range(first, stop))))
         codes = np.frombuffer(found.encode("ascii"), np.uint8).reshape(-1, 2)
         for letter, value in of_category.items():
             classes[first:stop][codes[:, 0] == ord(letter)] = value
@@ -73,8 +73,9 @@ def _categories() -> np.ndarray:
 @lru_cache(maxsize=1)
 def lowered() -> np.ndarray:
     """int32[LOWERED]: simple lower case of each code point below LOWERED."""
-    table = np.array([ord(lower(chr(c))) for c in range(LOWERED)], np.int32)
-    table.setflags(write=False)
+    every = np.arange(LOWERED, dtype="<i4").tobytes().decode("utf-32-le", "surrogatepass")
+    table = np.frombuffer(lower(every).encode("utf-32-le", "surrogatepass"), "<i4")
+    assert len(table) == LOWERED
     return table
 
 

@@ -13,6 +13,7 @@ from topicstream.corpus.block import Block
 from topicstream.corpus.format import from_gaps, localise, number_words
 from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Out, Rows, Rule, Scratch, padded
 from topicstream.kernels.file_rows import read_rows, write_rows
+from topicstream.kernels.jit import compiled_here
 from topicstream.tables.dense import aligned_zeros
 from topicstream.tables.layouts import new_table
 from topicstream.tables.spec import WORDS
@@ -46,24 +47,21 @@ class Warmed:
 
 def warm_up(engine: Engine, weighted: bool, start: str = "") -> Warmed:
     """Load or compile every kernel of ``engine`` and of ``start`` on a tiny made corpus, in this thread."""
-    from numba.core import event
-
-    earlier = machine.peak_bytes()
-    with event.install_recorder("numba:compile") as compiled:
-        compile_driver()
-        if start == "best":
-            compile_tries()
-        if start == "kmeans" and getattr(engine.options, "tries", 1) > 1:
-            compile_cluster_start()
-        if start == "anchors":
-            compile_kernels(anchor_engine(engine.shape), weighted)
-        compile_kernels(engine, weighted)
+    earlier, before = machine.peak_bytes(), compiled_here()
+    compile_driver()
+    if start == "best":
+        compile_tries()
+    if start == "kmeans" and getattr(engine.options, "tries", 1) > 1:
+        compile_cluster_start()
+    if start == "anchors":
+        compile_kernels(anchor_engine(engine.shape), weighted)
+    compile_kernels(engine, weighted)
     peak = machine.peak_bytes()
     if peak == earlier:  # of something that this process did before
         peak = machine.resident_bytes()
     come_back = max(COME_BACK, int(SHARE_BACK * machine.file_bytes()))
     machine.give_back()
-    return Warmed(peak, come_back, bool(compiled.buffer))
+    return Warmed(peak, come_back, compiled_here() > before)
 
 
 def compile_kernels(engine: Engine, weighted: bool) -> None:

@@ -1,0 +1,107 @@
+"""numba's side of a kernel: compiled where the cache has nothing, and kept as numba needs it and as ``direct`` runs it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.caching import _Cache
+from numba.core.compiler import CompileResult
+from numba.core.dispatcher import Dispatcher
+from numba.core.serialize import dumps
+
+from topicstream.kernels import cache
+from topicstream.kernels.lazy import make_intrinsics
+
+after_save: Callable[[], None] | None = None
+"""Called when a kernel was compiled and kept."""
+missed = 0
+"""Signatures that this process had to compile."""
+
+
+class KernelCache(_Cache):
+    """What a dispatcher asks for compiled signatures and gives new ones to."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        self._on = True
+
+    @property
+    def cache_path(self) -> str:
+        """The folder that is written."""
+        return str(cache.folders()[0].path)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled signature, or None where there is none that can be used."""
+        global missed
+        target_context.refresh()
+        name = cache.file_name(self._kernel, str(sig)) if self._on else None
+        for folder in cache.folders() if name else ():
+            body = folder.read(str(name))
+            if body is None:
+                continue
+            try:
+                return CompileResult._rebuild(target_context, *pickle.loads(body))
+            except Exception as e:  # whatever is in it, a cache must not end a command
+                folder.drop(str(name), type(e).__name__)
+        missed += 1
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a compiled signature."""
+        lifted = any(not x.can_cache for x in data.lifted)
+        if not self._on or lifted or data.library.has_dynamic_globals:
+            return
+        name = cache.file_name(self._kernel, str(sig))
+        if name is not None:
+            parts = data._reduce()
+            cache.folders()[0].write(name, dumps(parts))
+            if (code := object_code(data, parts)) is not None:
+                cache.folders()[0].write(cache.code_name(name), code)
+            if after_save is not None:
+                after_save()
+
+    def enable(self) -> None:
+        """Use it."""
+        self._on = True
+
+    def disable(self) -> None:
+        """Compile, and keep nothing."""
+        self._on = False
+
+    def flush(self) -> None:
+        """Nothing to do: a key stands for one content."""
+
+
+def object_code(data: Any, parts: tuple[Any, ...]) -> bytes | None:
+    """What ``direct`` runs; None for what needs more of numba than it has."""
+    (_, _, (code, _)), fndesc, env, _, objectmode, _, _, reload, more = parts
+    module = data.library._final_module
+    needs = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
+    needs += [v.name for v in module.global_variables if v.is_declaration]
+    envs = [env, *(e for e in more if e is not env)]
+    plain = all(isinstance(c, np.dtype) and c.kind in "biufc" for e in envs for c in e.consts)
+    if reload or objectmode or not plain or any(name.startswith(".numba.unresolved") for name in needs):
+        return None
+    about = {
+        "wrapper": fndesc.llvm_cpython_wrapper_name,
+        "module": fndesc.modname,
+        "qualname": fndesc.qualname,
+        "envs": [(e.env_name, e.globals["__name__"], [c.str for c in e.consts]) for e in envs],
+        "needs": needs,
+    }
+    head = json.dumps(about).encode()
+    return len(head).to_bytes(4, "little") + head + bytes(code)
+
+
+def dispatcher(kernel: Any) -> Any:
+    """numba's dispatcher of a kernel."""
+    make_intrinsics()
+    made = numba.njit(**kernel.targetoptions)(kernel.py_func)
+    if isinstance(made, Dispatcher):  # not under NUMBA_DISABLE_JIT
+        setattr(made, "_cache", KernelCache(kernel))  # noqa: B010  (numba's stubs do not know it)
+    return made
