@@ -42,7 +42,7 @@ from topicstream.cli.main import run
 assert run(sys.argv[1:]) == 0
 print(len(sys.modules), *[name for name in ("numba", "zarr", "scipy", "sklearn", "asyncio") if name in sys.modules], file=sys.stderr)
 """
-WORDS = "tree river stone cloud field horse bridge candle window garden".split()
+WORDS = ["tree", "river", "stone", "cloud", "field", "horse", "bridge", "candle", "window", "garden"]
 
 
 def test_what_is_compiled_already_loads_no_compiler(tmp_path):
