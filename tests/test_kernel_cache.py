@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from topicstream.kernels import cache_folder, direct, jit
+from topicstream.kernels import cache_folder, jit
 from topicstream.kernels.cache_folder import HEAD, KernelFolder, distrust
 
 SCRIPT = """
@@ -243,11 +243,16 @@ def test_a_call_is_named_as_numba_names_it():
 
 
 def test_the_processor_is_named_as_numba_names_it():
-    import numba
-    from numba.core.registry import cpu_target
-
-    assert direct.processor() == cpu_target.target_context.codegen().magic_tuple()
-    assert direct.numba_version() == numba.__version__
+    code = """
+import numba
+from numba.core.registry import cpu_target
+from topicstream.kernels import direct
+assert direct.processor() == cpu_target.target_context.codegen().magic_tuple()
+assert direct.numba_version() == numba.__version__
+"""
+    least = {"NUMBA_CPU_NAME": "generic"}
+    for more in ({}, least, {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "+avx2,+fma"}):
+        subprocess.run([sys.executable, "-c", code], env={**os.environ, **more}, check=True)
 
 
 DIRECT = """

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+
+from topicstream.kernels.cache import own_folder
 
 CHECK = """
 import sys
@@ -50,9 +53,9 @@ def test_what_is_compiled_already_loads_no_compiler(tmp_path):
     docs = tmp_path / "a.jsonl"
     docs.write_text("".join(f'{{"id": "{i}", "text": "{" ".join(WORDS[i % 7 : i % 7 + 4])}"}}\n' for i in range(60)))
 
-    def loaded(*command):
+    def loaded(*command, **more):
         given = [sys.executable, "-c", BUDGET, *map(str, command)]
-        done = subprocess.run(given, capture_output=True, text=True, cwd=tmp_path)
+        done = subprocess.run(given, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, **more})
         assert done.returncode == 0, done.stderr
         count, *heavy = done.stderr.strip().split("\n")[-1].split()
         return int(count), heavy
@@ -73,3 +76,31 @@ def test_what_is_compiled_already_loads_no_compiler(tmp_path):
         count, heavy = loaded(*command)
         assert not heavy and count <= most, (command, count, heavy)
     assert "numba" not in loaded(*train, "--corpus", "first.zarr", "--model", "second.model")[1]
+    # as in an image: nowhere to keep anything, and a cache that was baked in
+    (tmp_path / "nowhere").write_text("")
+    shared = {"NUMBA_CACHE_DIR": str(tmp_path / "nowhere"), "TOPICS_KERNELS": str(own_folder())}
+    for command in ((*ingest, "--out", "third.zarr"), ("infer", docs, *model, "-q")):
+        assert not loaded(*command, **shared)[1]
+
+
+def test_warm_says_what_it_does_before_it_begins(tmp_path, monkeypatch, capsys):
+    from topicstream.cli.main import run
+    from topicstream.kernels import ahead
+    from topicstream.kernels.cache_folder import KernelFolder
+
+    folder = KernelFolder(tmp_path / "kernels")
+    monkeypatch.setattr("topicstream.kernels.cache.folders", lambda: (folder,))
+    began = tmp_path / "began"
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {began}\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    for flag, which, told in (((), "some", "infer and eval"), (("--all",), "all", "every algorithm and method")):
+        assert run(["warm", *flag]) == 0
+        said = capsys.readouterr()
+        assert f"{told}: compiling for this machine, once" in " ".join(said.err.split()) and "ready in" in said.out
+        assert f"topicstream.cli.warming {which} " in began.read_text()
+        assert run(["warm", *flag]) == 0 and capsys.readouterr().err == ""  # nothing to do
+    program.write_text("#!/bin/sh\nexit 1\n")
+    monkeypatch.setattr(ahead, "_key", lambda sources: "another")
+    assert run(["warm"]) == 1 and "not everything could be compiled" in capsys.readouterr().err

@@ -41,6 +41,7 @@ SUMMARIES = {  # in the order of the flow; known without importing the command
     "import": "Read another program's model, to show, score, compare, infer with and start from.",
     "compact": "Merge the small blocks that appends have left; purge removed documents.",
     "forget": "Remove documents for good, by id, and prove it.",
+    "warm": "Compile what the other commands run, before they need it.",
     "engines": "List the training algorithms and what each needs.",
 }
 

@@ -33,10 +33,10 @@ AGAIN = 75  # the exit code that asks for another process
 _ROUNDS = 64
 
 
-def prepare(job: str, sources: Sequence[str], seconds: int, say: Callable[[str], None]) -> None:
-    """See that the kernels of ``job`` are in the cache; ``say`` is told before there is a wait.
+def prepare(job: str, sources: Sequence[str], seconds: int, say: Callable[[str], None]) -> bool:
+    """See that the kernels of ``job`` are in the cache, and say whether they are; ``say`` is told before there is a wait.
 
-    job      module that does a tiny job when it is run: ``python -m JOB FOLDER``, with scratch of its own, under ``leave``
+    job      module (and arguments) that does a tiny job: ``python -m JOB FOLDER``, with scratch of its own, under ``leave``
     sources  folders of the package whose source its kernels follow from;  seconds: what it takes, about
 
     Nothing is done where they are there already, where the cache cannot be written (each command compiles for itself then)
@@ -44,17 +44,19 @@ def prepare(job: str, sources: Sequence[str], seconds: int, say: Callable[[str],
     called.
     """
     if os.environ.get(INSIDE) or not sys.executable or os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
-        return
-    name = f"topicstream.ready.{job}-{_key(tuple(sources))}.nbc"
-    if any(folder.read(name) is not None for folder in kernels.folders()) or not kernels.folders()[0].writable():
-        return
+        return False
+    name = f"topicstream.ready.{job.replace(' ', '.')}-{_key(tuple(sources))}.nbc"
+    if any(folder.read(name) is not None for folder in kernels.folders()):
+        return True
+    if not kernels.folders()[0].writable():
+        return False
     say(f"compiling for this machine, once (about {seconds} s)")
     path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     for _ in range(_ROUNDS):
         with tempfile.TemporaryDirectory(prefix="topicstream-warm-") as scratch:
             claim(scratch, "scratch")
             with subprocess.Popen(
-                [sys.executable, "-P", "-m", job, scratch],  # -P: nothing is imported from where the user is
+                [sys.executable, "-P", "-m", *job.split(), scratch],  # -P: nothing is imported from where the user is
                 env={**os.environ, INSIDE: "1", "PYTHONPATH": path},
                 stdin=subprocess.PIPE,  # which ends with this process, however it ends
                 stdout=subprocess.DEVNULL,
@@ -67,7 +69,8 @@ def prepare(job: str, sources: Sequence[str], seconds: int, say: Callable[[str],
         if code == 0:
             kernels.folders()[0].write(name, b"ready")
         if code != AGAIN:
-            return
+            return code == 0
+    return False
 
 
 @cache

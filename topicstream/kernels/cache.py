@@ -41,10 +41,11 @@ def own_folder() -> Path:
 
 @cache
 def folders() -> tuple[KernelFolder, ...]:
-    """Where compiled kernels are looked for: the user's own folder, then what came with the package, if it has any."""
-    shipped = Path(__file__).with_name("compiled")
-    own = KernelFolder(own_folder())
-    return (own, KernelFolder(shipped, read_only=True)) if shipped.is_dir() else (own,)
+    """Where compiled kernels are looked for: the user's own folder, what TOPICS_KERNELS names, what came with the package."""
+    named = os.environ.get("TOPICS_KERNELS")
+    shared = [Path(named).absolute()] if named else []
+    shared += [p for p in [Path(__file__).with_name("compiled")] if p.is_dir()]
+    return KernelFolder(own_folder()), *(KernelFolder(p, read_only=True) for p in shared)
 
 
 class _Content:

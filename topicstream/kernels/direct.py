@@ -110,11 +110,14 @@ def numba_version() -> str:
 
 @cache
 def processor() -> tuple[str, str, str]:
-    """What code is compiled for: as numba's ``magic_tuple``, where its switches are not set (they are told apart by
-    ``settings``)."""
+    """What code is compiled for: numba's ``magic_tuple``."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    return llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
+    features = os.environ.get("NUMBA_CPU_FEATURES")
+    if features is None:
+        features = "" if name.lower() == "generic" else llvm.get_host_cpu_features().flatten()
+    return llvm.get_process_triple(), name, features
 
 
 @cache
