@@ -33,8 +33,7 @@ def test_recurrences_hold(x):
 
 
 def test_exp_digamma_has_no_logarithm_and_the_same_value():
-    out = np.empty_like(X)
-    dg.exp_digamma_array(X, out)
+    out = np.array([dg.exp_digamma(x) for x in X])
     far = X > 0.0015  # psi(0.0015) = -667: below, float64 holds nothing
     np.testing.assert_allclose(out[far], np.exp(special.digamma(X[far])), rtol=1e-12)
     assert (out[X < 0.0013] == 0.0).all()
@@ -51,8 +50,7 @@ def test_exp_and_log_equal_numpy():
 
 def test_float32_keeps_the_stated_error():
     x = np.logspace(-3, 9, 60001).astype(np.float32)
-    out = np.empty_like(x)
-    dg.exp_digamma32_array(x, out)
+    out = np.array([dg.exp_digamma32(v) for v in x], np.float32)
     want = np.exp(special.digamma(x.astype(np.float64)))
     seen = want > 1e-36
     error = np.abs(out - want)[seen] / want[seen]

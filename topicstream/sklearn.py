@@ -232,8 +232,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         kappa, tau = (given.get(name, fields[name].default) for name in ("kappa", "tau"))
         topics, words = self.n_components, X.shape[1]
         if first:
-            alpha = self.doc_topic_prior if self.doc_topic_prior is not None else engine.default_alpha_sum / topics  # type: ignore[attr-defined]
-            beta = self.topic_word_prior if self.topic_word_prior is not None else engine.default_beta  # type: ignore[attr-defined]
+            default = engine.default_alpha if engine.default_alpha_sum is None else engine.default_alpha_sum / topics
+            alpha = default if self.doc_topic_prior is None else self.doc_topic_prior
+            beta = self.topic_word_prior if self.topic_word_prior is not None else engine.default_beta
             self.doc_topic_prior_, self.topic_word_prior_ = np.full(topics, float(alpha)), float(beta)
             rng = np.random.default_rng(self._seed)
             self.components_ = rng.gamma(100.0, 0.01, (topics, words)).astype(np.float32) + np.float32(beta)

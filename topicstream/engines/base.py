@@ -281,6 +281,10 @@ class Engine:
     default_passes: ClassVar[int] = 200
     default_tol: ClassVar[float | str] = "0.1%"
     accepts_weights: ClassVar[bool] = True
+    default_alpha: ClassVar[float] = 0.1
+    default_alpha_sum: ClassVar[float | None] = None
+    """alpha of all topics together, where the default is said so"""
+    default_beta: ClassVar[float] = 0.01
 
     def __init__(self, shape: Shape, options: Any) -> None:
         self.shape, self.options = shape, options
@@ -335,7 +339,15 @@ class Engine:
     def initial_params(self) -> dict[str, np.ndarray]:
         """Small named arrays that ``process`` reads and only ``end_round`` / ``end_pass`` change; checkpointed.
         ``alpha`` float64[K] (per topic) and ``beta`` float64[1] (per word) are always there: the model's priors."""
-        raise NotImplementedError(f"{type(self).__name__}.initial_params")
+        k, alpha, beta = self.shape.topics, self.options.alpha, self.options.beta
+        if alpha is None:
+            alpha = self.default_alpha if self.default_alpha_sum is None else self.default_alpha_sum / k
+        beta = self.default_beta if beta is None else beta
+        return {"alpha": np.full(k, alpha, np.float64), "beta": np.array([beta], np.float64)}
+
+    def new_stats(self) -> dict[str, np.ndarray]:
+        """Zeroed statistics."""
+        return {name: np.zeros(n) for name, n in self.stats.items()}
 
     def example_block(self, weighted: bool) -> Block:
         """Two made documents over the first few words, with what else a visit of this engine looks at: kernels are compiled

@@ -200,7 +200,7 @@ def claim(folder: Where, kind: str, *, of: str = "", id: str | None = None) -> M
         if not others:
             found = kind
         elif kind in ("retrain", "grids", "work", "checkpoints", "runs", "versions", "incoming"):
-            found = kind if _may_become(path, kind, others) else None
+            found = kind if _may_become(path, kind) else None
         else:
             found = _kind_of_first_release(path)
         if found is None:
@@ -212,7 +212,7 @@ def claim(folder: Where, kind: str, *, of: str = "", id: str | None = None) -> M
     return mark if mark is not None else write_mark(path, Mark(kind, id or secrets.token_hex(8), of))
 
 
-def _may_become(path: Path, kind: str, others: list[str]) -> bool:
+def _may_become(path: Path, kind: str) -> bool:
     """A folder within one of ours that 0.1.0 left without a mark: ours when every name in it is.  The folder of a retrain
     holds the user's own files as well: none of its own names may be another's."""
     if kind == "retrain":

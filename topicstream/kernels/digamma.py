@@ -182,17 +182,3 @@ def lgamma_array(x, out):
     """out[i] = log Gamma(x[i]); float64 arrays of one length."""
     for i in range(len(x)):
         out[i] = lgamma(x[i])
-
-
-@kernel
-def exp_digamma_array(x, out):
-    """out[i] = exp(psi(x[i])); float64 arrays of one length."""
-    for i in range(len(x)):
-        out[i] = exp_digamma(x[i])
-
-
-@kernel
-def exp_digamma32_array(x, out):
-    """out[i] = exp(psi(x[i])); float32 arrays of one length."""
-    for i in range(len(x)):
-        out[i] = exp_digamma32(x[i])

@@ -149,7 +149,7 @@ class _Trial:
             "told": METHODS[name].told,
             "seconds": seconds,
             "documents_per_second": len(self.docs) / max(seconds, 1e-9),
-            "perplexity": completion(self.model, self.rows, _shares(self._made(name, seed), [self.seen]), self.rest),
+            "perplexity": completion(self.rows, _shares(self._made(name, seed), [self.seen]), self.rest),
         }
 
 
@@ -157,7 +157,7 @@ def _shares(method: Method, blocks: Sequence[Documents]) -> np.ndarray:
     return np.concatenate([method.shares(block) for block in method.gather(blocks)])
 
 
-def completion(model: TopicModel, rows: Rows, theta: np.ndarray, rest: Documents) -> float:
+def completion(rows: Rows, theta: np.ndarray, rest: Documents) -> float:
     """exp of the mean of - log p(w|d) over the tokens of ``rest``."""
     at, base = rows.of(rest)
     loglik, tokens = np.empty(len(rest)), np.empty(len(rest))

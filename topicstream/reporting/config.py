@@ -108,9 +108,7 @@ class ReportConfig:
     _: KW_ONLY
     out: str | Path = option("report.html", "Where the page goes.", flags=("-o", "--out"), metavar="FILE", show=True)
     title: str | None = option(None, "Title of the page [default: the model's folder].")
-    documents: bool = option(
-        True, "Only what the model holds: no documents, dates or scores.", flags=("--no-corpus",)
-    )
+    documents: bool = option(True, "Only what the model holds: no documents, dates or scores.", flags=("--no-corpus",))
     docs: int | None = option(None, "Typical documents a topic [default: 5].", min=0, max=50, metavar="N")
     text: bool | None = option(
         None, "Beginnings of their texts from the raw files [default: where these have at most 2 GB].", pair=True

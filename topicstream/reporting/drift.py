@@ -238,5 +238,5 @@ def _figures(model: TopicModel, rows: Rows, period: _Period, name: str, config: 
     out = {"cosine": float(cosine(slow, fast).mean()), "f1": float(f1(slow, fast).mean())}
     with contextlib.suppress(InputError):  # documents of one word each
         seen, rest = parts_of(docs, model, 0.8)
-        out["perplexity"] = completion(model, rows, answer("bp", seen), rest)
+        out["perplexity"] = completion(rows, answer("bp", seen), rest)
     return out

@@ -14,8 +14,6 @@ and for a line over time, with X = [1, x], the same with (X'X)^-1.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 
@@ -92,12 +90,3 @@ class Line:
         fitted = np.einsum("ik,ij,jk->k", b, self.xx, b) + np.einsum("ij,kij->k", self.xx, between)
         sigma2 = np.maximum(0.0, self.squares + self.xv[0] - fitted) / (n - 2)
         return b[1], np.sqrt(sigma2 * inverse[1, 1] + between[:, 1, 1])
-
-
-def as_rows(names: Any, share: np.ndarray, error: np.ndarray, docs: np.ndarray) -> list[dict[str, Any]]:
-    """Plain values: a row a group with its documents and lists of shares and errors."""
-    return [
-        {"group": name, "documents": int(n), "share": s.tolist(), "se": e.tolist()}
-        for name, s, e, n in zip(names, share, error, docs, strict=True)
-        if n
-    ]

@@ -20,7 +20,6 @@ from topicstream.files.outputs import check_output, written
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
-from topicstream.progress import Told
 from topicstream.reporting import geometry, relevance
 from topicstream.reporting.config import ReportConfig
 from topicstream.reporting.gather import Gathered, Survey, describe_documents, gather, survey
@@ -66,7 +65,7 @@ def report(config: ReportConfig) -> dict[str, Any]:
     view = view_of(trained)
     shown = seen(trained, view)
     store = corpus if isinstance(corpus, Corpus) or corpus is None else Corpus.open(corpus)
-    values, arrays = of_model(trained, shown, view, config.words, progress)
+    values, arrays = of_model(trained, shown, view, config.words)
     values["title"] = config.title or _title(trained)
     if store is not None:
         strangers(trained, store)
@@ -76,7 +75,7 @@ def report(config: ReportConfig) -> dict[str, Any]:
         of_documents(values, arrays, view, store, found, sums)
         typical(values, arrays, store, sums, config.text, config.text_field, 280 if len(view) <= 300 else 180)
         if config.scores:
-            scored(values, arrays, trained, shown, store, workers, progress)
+            scored(values, arrays, trained, shown, store, workers)
     data = page(values["title"], pack(_tidy(values), arrays))
     with written(path, force=force, reads=_our_page) as file:
         file.write(data.encode())
@@ -120,7 +119,7 @@ def _tidy(value: Any) -> Any:
 
 
 def of_model(
-    trained: TopicModel, shown: TopicModel, view: View, words: int, progress: Told
+    trained: TopicModel, shown: TopicModel, view: View, words: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What the model alone has: words, map, tree, settings."""
     k = shown.n_topics
@@ -330,7 +329,6 @@ def scored(
     shown: TopicModel,
     corpus: Corpus,
     threads: int,
-    progress: Told,
 ) -> None:
     """Coherence of the topics shown; held-out perplexity of the trained table."""
     found = coherence(shown, corpus, threads=threads)

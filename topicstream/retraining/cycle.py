@@ -51,7 +51,6 @@ from topicstream.retraining.upkeep import worth
 from topicstream.training.loop import train
 
 SCHEMA = 1
-STAGES = ("append", "train", "gate", "publish")
 
 
 @configured(RetrainConfig)

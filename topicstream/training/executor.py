@@ -201,7 +201,7 @@ class Threads(Executor):
         new, old, key = assignment.new, assignment.old, assignment.key
         memory = new.buffers(block, io) if new is not None else {}
         keep = self._keep[worker if self._spilled else slot % len(self._keep)]
-        lease = Out(delta, dict(memory), self.new_stats(), scratch, keep)
+        lease = Out(delta, dict(memory), self.engine.new_stats(), scratch, keep)
         rows: dict[str, Any] = {}
         totals: dict[str, np.ndarray] = {}
         kept: Mapping[str, np.ndarray] = {}
@@ -223,10 +223,6 @@ class Threads(Executor):
             # an outgrown buffer must not be held until the round ends: the round has it now
             self._rounds[name].put(slot, ids[name], deltas.pop(name))
         return Report(block.n_docs, stats)
-
-    def new_stats(self) -> dict[str, np.ndarray]:
-        """Zeroed statistics."""
-        return {name: np.zeros(n) for name, n in self.engine.stats.items()}
 
     def apply(self, name: str, target: Table, factor: float, hold: bool) -> None:
         target.apply(self._rounds[name], factor, hold)

@@ -40,10 +40,6 @@ class PassRunner:
         self.tables, self.nexts = tables, nexts
         executor.place(tables, nexts)
 
-    def new_stats(self) -> dict[str, np.ndarray]:
-        """Zeroed statistics."""
-        return {name: np.zeros(n) for name, n in self.engine.stats.items()}
-
     def swap(self, phase: Phase) -> None:
         """End of a pass: the REPLACE tables that it wrote and their successors change places."""
         for name in self.written(phase):
@@ -89,7 +85,7 @@ class PassRunner:
         try:
             for at in range(0, len(todo), size):
                 group = todo[at : at + size]
-                round_stats = self.new_stats()
+                round_stats = self.engine.new_stats()
                 docs = 0
                 for report in self.executor.visit(at, group, assignment):
                     docs += report.docs

@@ -76,7 +76,7 @@ class Session:
         self.params = engine.initial_params()
         self.passes, self.rounds = 0, 0
         self.needs_start = True
-        self.stats = self.runner.new_stats()
+        self.stats = self.engine.new_stats()
         self.old: BlockMemory | None = None
         self.new: BlockMemory | None = None
         self._history = History(folder / "history.jsonl")
@@ -345,7 +345,7 @@ class Session:
             record["start"] = self.record.settings["start"]
         self.passes, self.rounds, self.needs_start = number, 0, False
         self._pass_seconds = 0.0
-        self.stats = self.runner.new_stats()
+        self.stats = self.engine.new_stats()
         stale, self.old, self.new = self.old, (self.new if self.engine.memory else None), None
         self._history.append(record)
         self._progress.end_pass(record, stopping.passes)

@@ -105,11 +105,10 @@ class Chain(Engine):
             "lengths": 2 * BINS,
         }
 
+    default_alpha_sum = 5.0
+
     def initial_params(self) -> dict[str, np.ndarray]:
-        k = self.shape.topics
-        alpha = self.options.alpha if self.options.alpha is not None else 5.0 / k
-        beta = self.options.beta if self.options.beta is not None else 0.01
-        return {"alpha": np.full(k, alpha), "beta": np.array([beta]), "passes": np.zeros(1)}
+        return {**super().initial_params(), "passes": np.zeros(1)}
 
     def block_cells(self) -> int:
         """At least 32 blocks a pass where possible: rows are copied in and out once a block, so blocks are larger than

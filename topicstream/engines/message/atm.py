@@ -69,6 +69,7 @@ class AuthorTopicModel(Engine):
     Options = AuthorOptions
     options: AuthorOptions
     axes = (AXIS,)
+    default_alpha = 0.01
     shown = ("phi", AXIS)
 
     def __init__(self, shape: Shape, options: AuthorOptions) -> None:
@@ -106,11 +107,6 @@ class AuthorTopicModel(Engine):
     @property
     def stats(self) -> Mapping[str, int]:
         return {"loglik": 1, "tokens": 1, "unnamed": 1}
-
-    def initial_params(self) -> dict[str, np.ndarray]:
-        alpha = 0.01 if self.options.alpha is None else self.options.alpha
-        beta = 0.01 if self.options.beta is None else self.options.beta
-        return {"alpha": np.full(self.shape.topics, alpha, np.float64), "beta": np.array([beta], np.float64)}
 
     def block_cells(self) -> int:
         # two copies of a block's messages are in RAM a thread: keep each near 64 MiB

@@ -30,7 +30,7 @@ _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
 @kernel
-def strongest(value, n, count, topics, out):
+def strongest(value, n, count, out):
     """out[:count] = the ascending numbers of the ``count`` largest of value[:n]; of equal ones the first."""
     if count == n:
         for q in range(n):
@@ -96,7 +96,7 @@ def start(
             state = rng.step(state)
             value[q] = theta[q % topics] * np.float32(0.5 + rng.uniform(rng.bits(state)))
         own = pairs[pptr[d] : pptr[d + 1]]
-        strongest(value, n, count, topics, own)
+        strongest(value, n, count, own)
         for i in range(indptr[d], indptr[d + 1]):
             at = mptr[d] + (i - indptr[d]) * count
             x, s = np.float32(counts[i]), _ZERO
@@ -299,7 +299,7 @@ def visit(
                     value[a * topics + k] = (max(c, _ZERO) + alpha[k] + gain) * each * score[k]
             for j in range(count):
                 value[was[j]] = own[j]
-            strongest(value, n_authors * topics, count, topics, now)
+            strongest(value, n_authors * topics, count, now)
         else:
             now[:] = was
         for s in range(n_slots):

@@ -61,11 +61,6 @@ class DenseMessages(Learning, Engine):
     def memory(self) -> Mapping[str, ArraySpec]:
         return {"messages": ArraySpec("cell", "float32", self.shape.topics)}
 
-    def initial_params(self) -> dict[str, np.ndarray]:
-        alpha = self.default_alpha if self.options.alpha is None else self.options.alpha
-        beta = self.default_beta if self.options.beta is None else self.options.beta
-        return {"alpha": np.full(self.shape.topics, alpha, np.float64), "beta": np.array([beta], np.float64)}
-
     def block_cells(self) -> int:
         # two copies of a block's messages are in RAM a thread: keep each near 64 MiB whatever K is
         return int(max(min(super().block_cells(), (1 << 26) // (4 * self.shape.topics)), 1 << 12))

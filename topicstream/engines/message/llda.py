@@ -226,11 +226,6 @@ class LabeledBeliefPropagation(Engine):
     def stats(self) -> Mapping[str, int]:
         return {"loglik": 1, "tokens": 1, "unlabelled": 1}
 
-    def initial_params(self) -> dict[str, np.ndarray]:
-        alpha = 0.1 if self.options.alpha is None else self.options.alpha
-        beta = 0.01 if self.options.beta is None else self.options.beta
-        return {"alpha": np.full(self.shape.topics, alpha, np.float64), "beta": np.array([beta], np.float64)}
-
     # documents without labels have K messages a cell, and a block may have only such: it is cut so that the messages, lists
     # and deltas of a thousand topics fit 512 MB
     def block_cells(self) -> int:

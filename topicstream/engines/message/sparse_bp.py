@@ -156,11 +156,6 @@ class SparseBeliefPropagation(Learning, Engine):
             found["rested"] = 1
         return found | prior_stats(self.shape.topics) if self.options.learn_priors else found
 
-    def initial_params(self) -> dict[str, np.ndarray]:
-        alpha = 0.1 if self.options.alpha is None else self.options.alpha
-        beta = 0.01 if self.options.beta is None else self.options.beta
-        return {"alpha": np.full(self.shape.topics, alpha, np.float64), "beta": np.array([beta], np.float64)}
-
     # larger blocks than other engines: a row of phi is read once a block, so its cost a cell falls with the block; bounded
     # so that rows, messages and deltas of a block fit 300 MB at a hundred topics and 512 MB at a thousand
     def block_cells(self) -> int:

@@ -57,12 +57,7 @@ class TinyEngine(Learning, Engine):
             found |= {"topic_bins": self.shape.topics * BINS, "length_bins": BINS, "row_bins": BINS, "sampled": 1}
         return found
 
-    def initial_params(self) -> dict[str, np.ndarray]:
-        """alpha = 2/K for each topic, beta = 0.01 (Zeng, Liu & Cao 2012, section 4.1), unless given."""
-        k = self.shape.topics
-        alpha = 2.0 / k if self.options.alpha is None else self.options.alpha
-        beta = 0.01 if self.options.beta is None else self.options.beta
-        return {"alpha": np.full(k, alpha), "beta": np.array([beta])}
+    default_alpha_sum = 2.0  # and beta 0.01: Zeng, Liu & Cao 2012, section 4.1
 
     def scratch_bytes(self, block: BlockShape) -> int:
         """Per word and per cell numbers, a few rows; theta when it is not kept."""

@@ -127,7 +127,9 @@ def log_shares(sizes, alpha, out):
 class ClusterOptions(Options):
     """Options of every mixture."""
 
-    alpha: float | None = option(None, "prior of a cluster's size, in points (default: 10 over all clusters)", above=0.0)
+    alpha: float | None = option(
+        None, "prior of a cluster's size, in points (default: 10 over all clusters)", above=0.0
+    )
     learn_priors: bool | None = field(default=False, metadata={"help": "not learned", "cli": False})
     sparsity: int = option(4, "clusters a point may have, L: 1 is a hard assignment, K is dense", min=1, decided=True)
     schedule: str = option(

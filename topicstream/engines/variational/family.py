@@ -70,10 +70,7 @@ class Variational(Engine):
         )
 
     def initial_params(self) -> dict[str, np.ndarray]:
-        k = self.shape.topics
-        alpha = self.default_alpha_sum / k if self.options.alpha is None else self.options.alpha
-        beta = self.default_beta if self.options.beta is None else self.options.beta
-        params = {"alpha": np.full(k, alpha, np.float64), "beta": np.array([beta], np.float64)}
+        params = super().initial_params()
         return {**params, "bound": np.full(1, -np.inf)} if self.tracks_bound else params
 
     def scratch_bytes(self, block: BlockShape) -> int:

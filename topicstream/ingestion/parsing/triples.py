@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cells import document_steps, last_document, order_cells, read_triples, why
 from topicstream.ingestion.parsing.cut import as_array, count_lines, cut, most_records, positions
 from topicstream.ingestion.parsing.reader import Piece, ReadOptions
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
+from topicstream.ingestion.parsing.vocabulary import numbered, words_for
 from topicstream.tokens.documents import CountRun, Provenance
 
 
@@ -110,3 +113,26 @@ def parse_triples(piece: Piece, options: ReadOptions) -> tuple[CountRun, Rejects
     numbers = np.arange(h.first, h.first + n_docs, dtype=np.int64)
     about = Provenance(ids=positions(piece.key, numbers), source=positions(piece.key, numbers, "#"))
     return CountRun(about, indptr, words[:n].copy(), counts[:n].copy()), rejects
+
+
+class TripleReader:
+    """A reader whose file begins with a header of sizes, in ASCII, and goes on with one cell a line."""
+
+    kind: Literal["counts"] = "counts"
+
+    def header(self, source: Source) -> tuple[Header, int]:
+        """The sizes and the length of the header in bytes; BadFile when there is none."""
+        raise NotImplementedError
+
+    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
+        header, _ = self.header(source)
+        found = words_for(source, options, header.words)
+        return numbered(header.words, 1, source.name, options) if found is None else found
+
+    def split(self, source: Source, options: ReadOptions) -> Iterator[Piece]:
+        header, size = self.header(source)
+        start = source.read(size)
+        return split_triples(source, options, header, b"", 1 + start.count(b"\n"))
+
+    def parse(self, piece: Piece, options: ReadOptions) -> tuple[CountRun, Rejects]:
+        return parse_triples(piece, options)

@@ -59,7 +59,7 @@ def anchor_seeds(
     params, order = engine.initial_params(), grid.order("sequential", seed, 1)
     try:
         for number in range(1, (engine.needs_passes or 0) + 1):
-            stats = runner.new_stats()
+            stats = runner.engine.new_stats()
             runner.run(number, order, 0, stats, params, None, None, None, lambda: None, lambda rounds, cells: True)
             for table in tables.values():
                 table.settle()
