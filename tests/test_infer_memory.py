@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from tests.cgroup import memory_cgroup, run_in
 from tests.small_store import store
+from topicstream.cli.main import run
 from topicstream.kernels.jit import kept
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
@@ -105,3 +107,48 @@ def test_the_limit_is_kept_or_refused_with_one_that_does(tmp_path, form):
         done = run_in(group, [*command, f"{smallest}M"])
     assert done.returncode == 0, done.stderr
     assert int(smallest) << 20 < 4 * words * topics  # the table did lie on disk
+
+
+@pytest.mark.parametrize("method", [("gibbs", "--joint"), ("gibbs1",)])
+def test_methods_that_hold_all_documents_are_refused_beforehand(tmp_path, capsys, method):
+    rng = np.random.default_rng(1)
+    texts = [" ".join(f"w{n}" for n in rng.integers(0, 20_000, 300)) for _ in range(700)]
+    lines = [json.dumps({"id": f"d{i}", "text": text}) for i, text in enumerate(texts)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    store, model = str(tmp_path / "c.zarr"), str(tmp_path / "m")
+    assert run(["ingest", str(tmp_path / "in.jsonl"), "--out", store, "--min-df", "1", "-q"]) == 0
+    line = [
+        "train",
+        "--corpus",
+        store,
+        "--model",
+        model,
+        "--algo",
+        "gs",
+        "-K",
+        "60",
+        "--passes",
+        "1",
+        "--tol",
+        "0",
+        "-q",
+    ]
+    assert run(line) == 0
+    line = [
+        "infer",
+        str(tmp_path / "in.jsonl"),
+        "--model",
+        model,
+        "-o",
+        str(tmp_path / "a.jsonl"),
+        "-q",
+        "--threads",
+        "1",
+    ]
+    line += ["--method", *method, "--burn", "0", "--sweeps", "1"]
+    line += ["--trained-on", store] if method == ("gibbs1",) else []
+    capsys.readouterr()
+    assert run([*line, "--mem-limit", "200M"]) == 5
+    said = capsys.readouterr().err
+    assert "samples all documents together" in said and not (tmp_path / "a.jsonl").exists()
+    assert run([*line, "--mem-limit", re.search(r"(\d+)M would do", said)[1] + "M"]) == 0

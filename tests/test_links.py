@@ -9,7 +9,7 @@ from tests.planted import store
 from tests.test_rtm import K, communities
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
+from topicstream.errors import DoesNotFit, InputError
 from topicstream.evaluation import links
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.model.topic_model import TopicModel
@@ -52,6 +52,15 @@ def test_pairs_are_all_links_and_none(made, monkeypatch):
     monkeypatch.setattr(links, "MOST", 25)
     some = links.Pairs(corpus, rng)
     assert len(some.training) == len(some.testing) == 25 and set(map(tuple, some.training.tolist())) <= linked
+
+
+def test_what_the_classifier_holds_counts_against_the_limit(made):
+    folder, _, _ = made
+    corpus = Corpus.open(folder / "c.zarr")
+    pairs = links.Pairs(corpus, np.random.default_rng(0))
+    assert links.bytes_held(corpus, K) >= 8 * K * (DOCS + 6 * 2 * max(len(pairs.training), len(pairs.testing)))
+    with pytest.raises(DoesNotFit, match=r"needs \d+M at least"):
+        evaluate(folder / "bp", corpus, links=True, mem_limit="100M")
 
 
 def test_the_classifier_is_at_its_optimum_and_the_measures_by_hand():

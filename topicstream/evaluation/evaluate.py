@@ -139,7 +139,13 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     else:
         everything = False
     tell = listener(config.progress)
-    topics, workers = open_within(config.model, config.mem_limit, config.threads)
+    beside = 0
+    if links and not isinstance(config.model, TopicModel):
+        from topicstream.evaluation.links import bytes_held
+
+        corpus = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+        beside = bytes_held(corpus, int(read_manifest(config.model)["topics"]))
+    (topics,), workers = open_all_within([config.model], config.mem_limit, config.threads, beside=beside)
     clusters = topics.cluster_sizes is not None
     unfit = {"links": links, "authors": config.authors, "whole": config.whole, "per-document": per_document}
     if clusters and (wrong := [name for name, value in unfit.items() if value]):

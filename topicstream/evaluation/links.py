@@ -78,6 +78,16 @@ def check_model(model: TopicModel, corpus: Corpus) -> None:
         )
 
 
+def bytes_held(corpus: Corpus, topics: int) -> int:
+    """What ``link_prediction`` holds at most beside a thread's own: topics of every document of a pair, of words and of
+    training, and what the classifier makes of those of the pairs."""
+    figures = corpus.axes["links"].figures if "links" in corpus.axes else {"training": 0}
+    train, held = corpus.n_docs, corpus.part(True)["docs"]
+    training, testing = min(MOST, figures["training"]), min(MOST, held * (train + held))
+    documents = min(2 * (training + testing) * (1 + DRAWS), train + held)
+    return 8 * topics * (3 * documents + 6 * 2 * max(training, testing))
+
+
 # -- pairs ---------------------------------------------------------------------------------------------------------------
 class Pairs:
     """Linked pairs of a corpus.  A document is its number, of one set aside plus ``train`` (the training rows there are).

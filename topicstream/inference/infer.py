@@ -105,6 +105,7 @@ class Answers:
         self.fits, self.threads, self.follow = self.fit.load, self.fit.threads, follow
         self.view = view_of(opened) if config.edits else None
         self.method = make(name, Rows(opened), **config.of_method())
+        self.method.room = self.fit.room
         self.rehearse = fresh and not follow and not self.method.needs_all
         if self.fits and not self.rehearse:
             self.method.load()

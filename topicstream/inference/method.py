@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from inspect import signature
 from typing import Any, ClassVar
@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topicstream.inference.documents import Documents
+from topicstream.ingestion.read_options import Room
 from topicstream.kernels.local_step import inverse_norms, padded_floats
 from topicstream.model.topic_model import TopicModel
 
@@ -57,6 +58,7 @@ class Method(ABC):
     tables: ClassVar[int] = 1  # of the topics' size that ``load`` brings into memory
 
     rows: Rows
+    room: Room | None = None  # what the memory limit leaves, for what grows with the documents
 
     @abstractmethod
     def __init__(self, rows: Rows, **options: Any) -> None: ...
@@ -72,6 +74,20 @@ class Method(ABC):
     def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
         """What ``shares`` is asked for, given all blocks; a method that needs all documents first reads them here."""
         return blocks
+
+    def held(self, blocks: Iterable[Documents], each: Callable[[Documents], int], fixed: int = 0) -> list[Documents]:
+        """All blocks; DoesNotFit, once all were counted, where ``fixed`` and ``each`` of theirs are more bytes than there
+        is room for."""
+        kept: list[Documents] = []
+        for block in blocks:
+            fixed += each(block)
+            if self.room is None or fixed <= self.room.free:
+                kept.append(block)
+            else:
+                kept.clear()
+        if self.room is not None:
+            self.room.ask(fixed, f"--method {self.name}, which samples all documents together,")
+        return kept
 
     @classmethod
     def options(cls) -> list[str]:

@@ -197,6 +197,11 @@ def undrawn(x: np.ndarray) -> np.ndarray:
     return np.full(int(np.ceil(x).sum(dtype=np.float64)), -1, np.int32)
 
 
+def bytes_of(docs: Documents, topics: int) -> int:
+    """What documents take that are sampled together: cells twice, sorted and numbered, z a token, and the answers."""
+    return 64 * len(docs.words) + 4 * int(np.ceil(docs.counts).sum(dtype=np.float64)) + 4 * topics * len(docs)
+
+
 class Gibbs(Method):
     """Sampled topics: alone by default, ``joint`` for all documents together."""
 
@@ -230,7 +235,15 @@ class Gibbs(Method):
         """Joint sampling reads all documents and samples them before the first answer."""
         if not self.joint:
             return blocks
-        held = list(blocks)
+        most = self.rows.model.n_words
+        seen, a_row = 0, 12 * self.rows.topics  # of the tables: float32 as they are, float64 with the new tokens
+
+        def each(block: Documents) -> int:
+            nonlocal seen
+            before, seen = seen, min(most, seen + len(block.words))
+            return a_row * (seen - before) + bytes_of(block, self.rows.topics)
+
+        held = self.held(blocks, each)
         if not held:
             return held
         indptr = np.concatenate([[0], *(np.diff(b.indptr) for b in held)]).cumsum()

@@ -17,7 +17,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import UsageError
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, Rows
-from topicstream.inference.methods.gibbs import BURN, SWEEPS, together, undrawn
+from topicstream.inference.methods.gibbs import BURN, SWEEPS, bytes_of, together, undrawn
 from topicstream.training.state.token_topics import token_topics
 
 
@@ -49,10 +49,11 @@ class Gibbs1(Method):
 
     def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
         """All documents are sampled before the first answer."""
-        held = list(blocks)
+        words, topics, old_part = self.rows.model.n_words, self.rows.topics, self.corpus.part()
+        trained = 64 * old_part["cells"] + 12 * int(old_part["tokens"]) + 4 * topics * old_part["docs"]
+        held = self.held(blocks, lambda block: bytes_of(block, topics), 12 * words * topics + trained)
         if not held:
             return held
-        words, topics = self.rows.model.n_words, self.rows.topics
         extra, still, sums = np.zeros((words, topics)), np.zeros((words, topics), np.float32), np.zeros(topics)
         if (seeds := self.rows.model.seeds) is not None:  # counts that no draw moves
             seeds.add(still, seeds.ids.astype(np.int64), np.arange(len(seeds)))
