@@ -90,6 +90,13 @@ cli.main()
     assert not list(temporary.iterdir()) and sorted(p.name for p in tmp_path.iterdir()) == before
 
 
+def test_what_is_registered_for_the_end_runs_and_the_exit_code_stays():
+    code = "import atexit, sys; from topicstream.cli.main import main; atexit.register(print, 'last'); "
+    code += "sys.argv = ['topics', 'train', '--tol', 'nan']; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "last\n")
+
+
 def test_a_header_of_negative_sizes(tmp_path, capsys):
     (tmp_path / "docword.x.txt").write_text("-1\n3\n2\n1 1 1\n1 2 1\n")
     (tmp_path / "vocab.x.txt").write_text("a\nb\nc\n")

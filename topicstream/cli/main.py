@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import signal
@@ -223,7 +224,12 @@ def main() -> None:
     except (OSError, ValueError):
         code = code or _fail(OSError(), "standard output: what was printed could not be written", 1)
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    sys.exit(code)
+    # not by sys.exit: where a thread of Arrow's still reads a file ahead, CPython's finalization aborts the process (134)
+    atexit._run_exitfuncs()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
