@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.planted import draw, store
 from topicstream.cli.main import run
+from topicstream.engines import find
 from topicstream.engines.base import Shape
 from topicstream.errors import DoesNotFit, TopicsError
+from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.training import loop
 from topicstream.training.auto import choose, smallest
@@ -31,11 +34,36 @@ def run_of(folder):
 
 
 def test_short_documents_get_fewer_active_topics_and_priors_are_learned():
-    short, long = (choose(shape, {}) for shape in (SHORT, LONG))
-    assert short.algo == long.algo == "sparse-bp"
-    assert (short.options["sparsity"], long.options["sparsity"]) == (16, 32)
-    assert short.options["learn_priors"] and "16 active topics" in short.why and "learning its priors" in short.why
+    short = choose(SHORT, {})
+    assert "16 active topics" in short.why and "learning its priors" in short.why
     assert choose(SHORT, {"sparsity": 64}).options["sparsity"] == 64
+
+
+# docs, words, cells, tokens, K; what is chosen: engine, active topics, start
+@pytest.mark.parametrize(
+    ("what", "numbers", "chosen"),
+    [
+        ("few documents", (350, 2_100, 15_000, 2.1e4, 100), ("sparse-bp", 32, "documents")),
+        ("planted", (400, 300, 20_000, 2.4e4, 20), ("sparse-bp", 32, "documents")),
+        ("short, few", (20_000, 8_000, 160_000, 1.7e5, 100), ("sparse-bp", 32, "documents")),
+        ("very short, many", (10_000_000, 80_000, 80_000_000, 8.5e7, 500), ("sparse-bp", 16, "documents")),
+        ("very short, many, few topics", (4_000_000, 2_000, 32_000_000, 3.5e7, 16), ("sparse-bp", 16, "best")),
+        ("very long", (500, 60_000, 2_500_000, 1e7, 100), ("sparse-bp", 32, "documents")),
+        ("long, many", (1_000_000, 100_000, 200_000_000, 5e8, 1000), ("sparse-bp", 32, "documents")),
+    ],
+)
+def test_what_is_chosen_for_a_shape(what, numbers, chosen):
+    docs, words, cells, tokens, topics = numbers
+    shape = Shape(docs, words, cells, tokens, topics)
+    choice = choose(shape, {})
+    engine = find(choice.algo)(shape, loop.make_options(find(choice.algo), choice.options))
+    assert (choice.algo, choice.options["sparsity"], loop.default_start(engine, shape)) == chosen, what
+    assert choice.options["learn_priors"] and choice.options["learn_after"] == 20 and choice.options["prior_pull"] == 1
+
+
+def test_real_valued_cells_take_the_engine_that_keeps_least_only_where_the_best_refuses_them():
+    shape = Shape(1000, 500, 50_000, 5e4, 20, weighted=True)
+    assert choose(shape, {}).algo == ("sparse-bp" if find("sparse-bp").accepts_weights else "atbp")
 
 
 @pytest.mark.parametrize(
@@ -47,6 +75,26 @@ def test_priors_that_are_given_stay(given, learned):
     choice = choose(LONG, given)
     assert choice.options["learn_priors"] is learned and choice.options.get("alpha") == given.get("alpha")
     assert ("learning" in choice.why) is learned
+
+
+def test_no_dead_topics_where_fewer_are_planted(tmp_path):
+    _, indptr, words, counts = draw(docs=400, words=300, topics=5, length=60, seed=3)
+    place = store(tmp_path / "corpus.zarr", indptr, words, counts, 300)
+    for topics in (20, 100):
+        done = train(place, tmp_path / f"m{topics}", topics=topics, passes=80, tol=0.0, progress=QUIET)
+        model = TopicModel.open(done.model)
+        shares, alpha = model.sizes / model.sizes.sum(), np.asarray(model.alpha)
+        assert shares.min() > 0.001 / topics and shares.max() < 0.25  # a planted topic has a fifth
+        assert done.last["priors_held"] == 0 and alpha.max() < 10 * alpha.min()
+
+
+def test_priors_are_learned_late_and_a_run_does_not_end_before(corpus, tmp_path):
+    done = train(corpus, tmp_path / "m", topics=4, tol="50%", progress=QUIET)
+    history = [json.loads(line) for line in (done.model / "history.jsonl").read_text().splitlines()]
+    assert [r["pass"] for r in history if "alpha_sum" in r] == list(range(21, 31)) and done.passes == 30
+    assert done.reason == "perplexity changed by less than 50% over 10 passes"
+    plain = train(corpus, tmp_path / "p", algo="sparse-bp", topics=4, passes=1, options={"learn_priors": True})
+    assert "alpha_sum" in plain.last  # who names the engine says what it does
 
 
 def test_the_smallest_engine_keeps_what_was_said():
@@ -71,7 +119,7 @@ def test_a_run_goes_on_with_what_was_chosen_for_it(corpus, tmp_path):
     assert train(corpus, model, topics=4, passes=3, tol=0.0, progress=QUIET).passes == 3
     assert old.items() <= run_of(model)["options"].items()
     train(corpus, model, topics=4, passes=3, tol=0.0, force=True, progress=QUIET)
-    assert {"learn_priors": True, "sparsity": 16}.items() <= run_of(model)["options"].items()
+    assert {"learn_priors": True, "sparsity": 32}.items() <= run_of(model)["options"].items()
 
 
 def test_a_run_from_before_priors_were_learned_goes_on_without(corpus, tmp_path):

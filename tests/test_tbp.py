@@ -229,6 +229,14 @@ def test_learned_priors_find_the_planted_ones():
         found = learn_alpha(found, topic_bins, length_bins, 1e-3, 10.0)
     np.testing.assert_allclose(found, alpha, rtol=0.15)
     assert (learn_alpha(np.full(topics, 0.5), topic_bins, length_bins, 0.45, 0.55) >= 0.45).all()
+    held = learn_alpha(alpha, topic_bins, length_bins, 1e-3, 10.0, 2.0, 0.3)
+    for _ in range(30):
+        held = learn_alpha(held, topic_bins, length_bins, 1e-3, 10.0, 2.0, 0.3)
+    # the gradient of the penalised likelihood, from the counts themselves
+    many = np.array([[sum(1 / (a + i) for i in range(n)) for n in column] for a, column in zip(held, theta.T)])
+    below = sum(sum(1 / (held.sum() + i) for i in range(n)) for n in theta.sum(1))
+    np.testing.assert_allclose(held * many.sum(1) + docs * 2.0 * 0.3, held * (below + docs * 2.0), rtol=0.05)
+    assert (np.abs(held - 0.3) < np.abs(alpha - 0.3)).all()
     words, beta = 2000, 0.2
     phi = np.array([rng.multinomial(50_000, rng.dirichlet(np.full(words, beta))) for _ in range(topics)]).T
     bins = np.zeros(BINS)

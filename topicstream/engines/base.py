@@ -295,6 +295,11 @@ class Engine:
         UsageError where an engine whose topics follow from the corpus has another number."""
         return TOPICS if wanted is None else wanted
 
+    @property
+    def unsettled(self) -> int:
+        """Passes after which it begins to learn what it has not before: no run has settled sooner."""
+        return 0
+
     # -- what it keeps ---------------------------------------------------------------------------------------------
     @property
     def tables(self) -> Mapping[str, TableSpec]:

@@ -65,10 +65,7 @@ def lines(info: dict[str, Any]) -> list[str]:
     seeded = info.get("seed_words") or []
     say("seed words", f"{sum(len(s['words']) for s in seeded)} of {len(seeded)} topics" if seeded else None)
     alpha = info["alpha"]
-    say(
-        "alpha",
-        f"{alpha:g} a topic" if isinstance(alpha, (int, float)) else f"{min(alpha):.3g} .. {max(alpha):.3g} a topic",
-    )
+    say("alpha", f"{alpha:g} a topic" if isinstance(alpha, (int, float)) else of_each(alpha))
     say("beta", f"{info['beta']:g} a word")
     corpus = info.get("corpus")
     say("corpus", _pairs(corpus) if isinstance(corpus, dict) else corpus)
@@ -91,6 +88,16 @@ def lines(info: dict[str, Any]) -> list[str]:
     if info.get("verified"):
         say("verified", f"all checksums match; content {info['content_hash'][:16]}")
     return out
+
+
+def of_each(alpha: list[float]) -> str:
+    """An alpha of each topic: what a document is taken for before its first word."""
+    total, least, most = sum(alpha), min(alpha), max(alpha)
+    said = f"{least:.3g} .. {most:.3g} a topic, {total:.3g} in all"
+    if not total > 0 or least == most:
+        return said
+    low, high = (f"{100 * v / total:.2g} % topic {alpha.index(v)}" for v in (least, most))
+    return f"{said}: before its first word a document counts as {total:.3g} words, {low} the least, {high} the most"
 
 
 def history_lines(history: list[dict[str, Any]]) -> list[str]:

@@ -85,6 +85,9 @@ def train_on(
     if limits.get("tol") is None:
         engines = tolerance(kind.default_tol)
         limits["tol"] = type(engines)(SETTLED * engines)
+    options = manifest["options"]
+    if "prior_pull" in options:  # its topics are there from the first pass on
+        options = {**options, "learn_after": 0}
     began = Path(run) / "training.json"
     if began.exists():  # a run that began warm stays so, even if the earlier run has come back
         why = why or ("" if (Path(run) / "carried.json").exists() or not _started(Path(run)) else "it began warm")
@@ -106,7 +109,7 @@ def train_on(
         weighting=(manifest.get("weighting") or {"kind": "none"})["kind"],
         block_cells=int(manifest["layout"]["block_cells"]),
         round_blocks=int(manifest["layout"]["round_blocks"]),
-        options=manifest["options"],
+        options=options,
         progress=progress,
         **limits,
     )

@@ -369,7 +369,8 @@ class Session:
     def converged(self, tol: float) -> bool:
         """Whether running perplexity has settled: after five passes at least, twenty from the random start, which lingers
         near the uniform point."""
-        return converged(self._perplexities, tol, self.passes, 20 if self.record.settings["start"] == "random" else 5)
+        least = 20 if self.record.settings["start"] == "random" else 5
+        return converged(self._perplexities, tol, self.passes, max(least, later + SPAN if (later := self.engine.unsettled) else 0))
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
     def _state(self) -> State:

@@ -14,10 +14,13 @@ from topicstream.engines.message.priors import BINS, count_words, learn_alpha, l
 REACH = 10.0
 
 
+MOST = 30.0  # that alpha is pulled to, over all topics
+
+
 def reach_option() -> Any:
     """The option ``prior_reach``."""
     help = "with --learn-priors: a prior stays within this factor of where it began"
-    return option(REACH, help, min=1.0, max=1e6, advanced=True, was=REACH)
+    return option(REACH, help, min=1.0, max=1e6, advanced=True, was=REACH, decided=True)
 
 
 def bounds(began: float, reach: float) -> tuple[float, float]:
@@ -65,13 +68,14 @@ def learn(
     totals: np.ndarray,
     words: int,
     reach: float = REACH,
+    pull: float = 0.0,
 ) -> dict[str, Any]:
     """Move alpha (per topic) and beta in place; returns what goes into the history.  A no-op before the first pass."""
     if not stats["length_bins"].any():
         return {}
     a, b = float(first["alpha"][0]), float(first["beta"][0])
     bins = stats["topic_bins"], stats["length_bins"]
-    params["alpha"][:] = learn_alpha(params["alpha"], *bins, *bounds(a, reach))
+    params["alpha"][:] = learn_alpha(params["alpha"], *bins, *bounds(a, reach), pull, min(a, MOST / len(params["alpha"])))
     sampled, lam = float(stats["sampled"][0]), totals[: len(params["alpha"])]
     params["beta"][0] = learn_beta(float(params["beta"][0]), stats["row_bins"], sampled, lam, words, *bounds(b, reach))
     at_bounds = held(params["alpha"], a, reach) + held(params["beta"], b, reach)

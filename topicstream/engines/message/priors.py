@@ -104,19 +104,29 @@ def risen(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
 
 
 def learn_alpha(
-    alpha: np.ndarray, topic_bins: np.ndarray, length_bins: np.ndarray, low: float, high: float
+    alpha: np.ndarray,
+    topic_bins: np.ndarray,
+    length_bins: np.ndarray,
+    low: float,
+    high: float,
+    pull: float = 0.0,
+    mean: float = 0.0,
 ) -> np.ndarray:
-    """alpha: float64[K] -> its value after up to 20 fixed-point steps, each entry held within [low, high]."""
+    """alpha: float64[K] -> its value after up to 20 fixed-point steps, each entry held within [low, high].
+
+    pull: of a gamma prior on every alpha_k, with this ``mean``: its rate is ``pull`` a document, so the maximum of the
+    posterior adds pull * D * mean above and pull * D below.
+    """
     counts, values = topic_bins.reshape(len(alpha), BINS), bin_values()
     used = np.flatnonzero(counts.sum(0))
-    alpha = alpha.copy()
+    alpha, rate = alpha.copy(), pull * length_bins.sum()
     for _ in range(20):
         total = alpha.sum()
         below = length_bins @ risen(values, np.array([total]))
         if below <= 0:
             break
         above = (counts[:, used] * risen(values[used], alpha[:, None])).sum(1)
-        new = np.clip(alpha * above / below, low, high)
+        new = np.clip((alpha * above + rate * mean) / (below + rate), low, high)
         done = np.abs(new - alpha).max() <= 1e-4 * alpha.max()
         alpha = new
         if done:

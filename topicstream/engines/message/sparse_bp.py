@@ -106,6 +106,19 @@ class SparseOptions(Options):
         0.05, "topics within this share of a word's strongest bid for its documents", min=0.0, max=1.0, advanced=True
     )
     prior_reach: float = reach_option()
+    learn_after: int = option(
+        0, "passes before the priors are learned first", min=0, advanced=True, was=0, decided=True
+    )
+    prior_pull: float = option(
+        0.0,
+        "with --learn-priors: how strongly alpha is held to where it began (or to 30 over all topics, if that is less); 1: about "
+        "as strongly as its documents hold it",
+        min=0.0,
+        max=1e6,
+        advanced=True,
+        was=0.0,
+        decided=True,
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "learn_priors", learns_priors(self.alpha, self.beta, self.learn_priors))
@@ -242,7 +255,7 @@ class SparseBeliefPropagation(Learning, Engine):
         if self._residual:
             wanted[rests == 1] = self._wide(memory["wanted"])[rests == 1]
             self._pace(block, cells, memory["pace"], rests == 1, stir, out)
-        if self.options.learn_priors:
+        if self.options.learn_priors and key.pass_number > self.options.learn_after:
             active_topics.count_active(
                 topics, theta, self.shape.topics, out.stats["topic_bins"], out.stats["length_bins"]
             )
@@ -255,7 +268,12 @@ class SparseBeliefPropagation(Learning, Engine):
         if not self.options.learn_priors:
             return found
         first = self.initial_params()
-        return found | learn(params, first, stats, totals["phi"], self.shape.words, self.options.prior_reach)
+        o = self.options
+        return found | learn(params, first, stats, totals["phi"], self.shape.words, o.prior_reach, o.prior_pull)
+
+    @property
+    def unsettled(self) -> int:
+        return self.options.learn_after if self.options.learn_priors else 0
 
     def warnings(self, record: Mapping[str, Any]) -> list[str]:
         return self.warn_of_bounds(record, self.options.prior_reach)
