@@ -95,7 +95,8 @@ def test_out_of_core_and_threads_are_the_same(small, slices):
     assert np.allclose(np.concatenate(list(there.row_pieces(4))), g.read(0), atol=1e-4)
     assert y.dot(there) == pytest.approx(x.dot(g), rel=1e-5)
     first, _ = minimise(Likelihood(examples, 0.7), space, tol=1e-7)
-    second, _ = minimise(Likelihood(examples, 0.7), on_disk, tol=1e-7)
+    guess = Likelihood(examples, 0.7).inverse(space.rows)
+    second, _ = minimise(Likelihood(examples, 0.7), on_disk, tol=1e-7, inverse=guess)
     assert np.allclose(np.concatenate(list(second.row_pieces(5))), first.read(0), atol=5e-3)
     on_disk.close()
     assert [p.name for p in folder.iterdir()] == ["examples.scratch"]
@@ -113,6 +114,22 @@ def test_the_optimum_is_scikit_learns(tmp_path):
     least = plain_loss(np.vstack([peer.coef_.T, peer.intercept_]), matrix, np.eye(4)[labels], 2.0)
     assert found.converged and found.value == pytest.approx(least, rel=1e-5)
     assert np.abs(weights.read(0)[:-1] - peer.coef_.T).max() < 0.01
+
+
+def test_words_of_uneven_counts_take_fewer_passes_with_the_curvature(tmp_path):
+    rng = np.random.default_rng(5)
+    matrix = rng.poisson(np.geomspace(0.05, 20, 40), (300, 40))
+    theta = rng.dirichlet(np.full(4, 0.3), 300)
+    examples = examples_of(tmp_path, matrix, theta)
+    likelihood, space = Likelihood(examples, 1.0), Space(41, 4)
+    guess = likelihood.inverse(41)
+    mass = (theta * (1 - theta)).mean()
+    wanted = np.append(1 / ((matrix.astype(float) ** 2).sum(0) * mass + 1), 1 / (300 * mass))
+    assert np.allclose(guess, wanted, rtol=1e-3)
+    plain, scaled = (minimise(likelihood, space, tol=1e-6, passes=500, inverse=i)[1] for i in (None, guess))
+    examples.close()
+    assert plain.converged and scaled.converged and scaled.passes < plain.passes
+    assert scaled.value <= plain.value * 1.001
 
 
 def test_the_temperature_is_the_one_that_made_the_labels():

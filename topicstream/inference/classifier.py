@@ -101,7 +101,7 @@ def train_classifier(
                 raise InputError(f"{store.path}: no training document has a word that the model knows")
             likelihood = Likelihood(examples, variance, place.threads)
             weights, found = minimise(
-                likelihood, space, memory=pairs, tol=tol, passes=passes,
+                likelihood, space, memory=pairs, tol=tol, passes=passes, inverse=likelihood.inverse(shape[0]),
                 progress=lambda n, _: tell.step("passes of the classifier", n, passes, "done"),
             )  # fmt: skip
             held = aside or [(b.indptr, b.words, b.counts, b.theta) for b in [examples.read(0)]]

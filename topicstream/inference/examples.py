@@ -112,6 +112,20 @@ class Likelihood:
     def __init__(self, examples: Examples, variance: float, threads: int = 1) -> None:
         self.examples, self.variance, self.threads = examples, float(variance), threads
 
+    def inverse(self, rows: int) -> np.ndarray:
+        """float32[rows]: about the inverse of the Hessian's diagonal at the end, where p is theta, a number a word: counts differ by
+        orders of magnitude, and the steps with them."""
+        squares, spread_, docs = np.zeros(rows), 0.0, 0
+        for block in range(len(self.examples)):
+            piece = self.examples.read(block)
+            squares += np.bincount(piece.words, np.square(piece.counts, dtype=np.float64), rows)
+            spread_ += float((piece.theta * (1.0 - piece.theta)).sum(dtype=np.float64))
+            docs += len(piece.theta)
+        squares[-1] = docs
+        penalty = np.full(rows, 1.0 / self.variance)
+        penalty[-1] = 0.0
+        return (1.0 / (squares * spread_ / (docs * self.examples.topics) + penalty + 1e-9)).astype(np.float32)
+
     def __call__(self, weights: Vector, gradient: Vector) -> float:
         if len(weights.space.slices) == 1:
             return self._whole(weights, gradient)

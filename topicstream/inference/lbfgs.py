@@ -30,18 +30,22 @@ def _scaled(factor: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     return lambda a, b: a + number * b
 
 
-def direction(gradient: Vector, pairs: list[tuple[Vector, Vector, float]], out: Vector) -> None:
-    """out = - H gradient, H the inverse Hessian that the pairs (step, change of gradient, their product) imply."""
+def direction(
+    gradient: Vector, pairs: list[tuple[Vector, Vector, float]], out: Vector, inverse: np.ndarray | None = None
+) -> None:
+    """out = - H gradient, H the inverse Hessian that the pairs (step, change of gradient, their product) imply on top of
+    ``inverse``, float32[rows]: its diagonal, but for a factor."""
     out.take(lambda _, g: -g, gradient)
     weights = []
     for s, y, sy in reversed(pairs):
         a = s.dot(out) / sy
         weights.append(a)
         out.take(_scaled(-a), y)
+    scale = np.ones(1, np.float32) if inverse is None else inverse
     if pairs:
         _, y, sy = pairs[-1]
-        scale = np.float32(sy / y.dot(y))
-        out.take(lambda v: scale * v)
+        scale = scale * np.float32(sy / y.dot(y, scale))
+    out.take(lambda v: scale[:, None] * v)
     for (s, y, sy), a in zip(pairs, reversed(weights), strict=True):
         out.take(_scaled(a - y.dot(out) / sy), s)
 
@@ -53,12 +57,14 @@ def minimise(
     memory: int = 6,
     tol: float = 1e-5,
     passes: int = 100,
+    inverse: np.ndarray | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> tuple[Vector, Found]:
     """Least of a convex function from 0 on.
 
     function  (point, gradient to be filled) -> value
     memory    pairs kept;  tol: stop when the value falls by less than this share of it, twice running
+    inverse   float32[rows]: a guess of the inverse Hessian's diagonal, a number a row
     passes    evaluations at most;  progress: called with (evaluations, value) after each step
     """
     x, g, there, g_there, way = (space.zeros() for _ in range(5))
@@ -69,16 +75,16 @@ def minimise(
         if slope == 0.0:
             quiet = 2
             break
-        direction(g, pairs, way)
+        direction(g, pairs, way, inverse)
         slope = g.dot(way)
         if slope >= 0.0:  # rounding has spoilt the pairs
             for s, y, _ in pairs:
                 space.forget(s)
                 space.forget(y)
             pairs = []
-            way.take(lambda _, b: -b, g)
+            direction(g, pairs, way, inverse)
             slope = g.dot(way)
-        step, least = (1.0 if pairs else min(1.0, 1.0 / np.sqrt(-slope))), np.inf
+        step, least = (1.0 if pairs or inverse is not None else min(1.0, 1.0 / np.sqrt(-slope))), np.inf
         for _ in range(MOST_TRIES):
             length = np.float32(step)
             there.take(lambda _, a, b, n=length: a + n * b, x, way)

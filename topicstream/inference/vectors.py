@@ -97,9 +97,12 @@ class Vector:
         for s in range(len(self.space.slices)):
             self.write(s, change(self.read(s), *(o.read(s) for o in others)))
 
-    def dot(self, other: Vector) -> float:
-        """The inner product, float64."""
-        return sum(inner(self.read(s), other.read(s)) for s in range(len(self.space.slices)))
+    def dot(self, other: Vector, by: np.ndarray | None = None) -> float:
+        """The inner product, float64; ``by``, float32[rows] or [1]: rows weigh so much."""
+        slices = range(len(self.space.slices))
+        if by is None:
+            return sum(inner(self.read(s), other.read(s)) for s in slices)
+        return sum(inner(self.read(s) * by[:, None], other.read(s)) for s in slices)
 
     def row_pieces(self, rows: int) -> Iterator[np.ndarray]:
         """All rows in order, float32[n, K], at most ``rows`` at a time."""
