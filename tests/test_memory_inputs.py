@@ -14,6 +14,7 @@ from tests.ingest_tools import cells_by_id
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
+from topicstream.ingestion.opening.memory import as_inputs
 from topicstream.progress import Shown as Progress
 
 ALL = {"min_df": 1, "max_df": 1.0, "heldout": 0, "stopwords": "none"}
@@ -171,6 +172,13 @@ def test_a_name_of_a_file_in_a_list_is_pointed_out(tmp_path):
     (tmp_path / "a.txt").write_text("river")
     with pytest.raises(InputError, match="is a file, and a str in a list a document: give Path"):
         topicstream.ingest([str(tmp_path / "a.txt")], tmp_path / "c.zarr", **ALL)
+
+
+def test_a_name_of_a_file_that_would_be_read_as_text_is_pointed_out(tmp_path):
+    (tmp_path / "a.txt").write_text("river")
+    with pytest.raises(InputError, match="is a file, and a str a document: give Path"):
+        as_inputs(str(tmp_path / "a.txt"), path=False)
+    assert as_inputs(str(tmp_path / "b.txt"), path=False).documents == [str(tmp_path / "b.txt")]
 
 
 def test_bad_documents_are_skipped_on_request(tmp_path):
