@@ -184,3 +184,21 @@ def versions() -> dict[str, str]:
         "numba": numba_version(),
         "cpu": f"{platform.machine()} {binding.get_host_cpu_name()}",
     }
+
+
+def one_blas_thread() -> None:
+    """Let NumPy's products run in the thread that asks for them, from now on: how OpenBLAS parts a product over threads
+    decides the last bits of a sum.  Where its library has no such call, OPENBLAS_NUM_THREADS has to say it."""
+    import ctypes
+
+    try:
+        with open("/proc/self/maps") as f:
+            libraries = {line.split()[-1] for line in f if "openblas" in line}
+    except OSError:
+        return
+    for path in sorted(libraries):
+        loaded = ctypes.CDLL(path)
+        for name in ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_", "openblas_set_num_threads"):
+            if hasattr(loaded, name):
+                getattr(loaded, name)(1)
+                break

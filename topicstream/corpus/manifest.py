@@ -32,6 +32,7 @@ def check_manifest(path: Path, manifest: dict[str, Any]) -> None:
         _member(
             manifest["n_words"] <= most_words(vocabulary.get("size", 1 << 31)), "n_words (for its vocabulary's size)"
         )
+        _member(manifest.get("vectors", 0) in (0, manifest["n_words"]), "vectors")
         _member(isinstance(manifest["fingerprint"], str), "fingerprint")
         for part in PARTS:
             _part(manifest["parts"][part], f"parts.{part}")

@@ -40,7 +40,7 @@ from topicstream.corpus.lease import Lease
 from topicstream.corpus.manifest import check_manifest
 from topicstream.corpus.ragged import read_ragged
 from topicstream.corpus.views import Views
-from topicstream.errors import StoreError
+from topicstream.errors import StoreError, UsageError
 from topicstream.files.durable import file_problem, read_json
 from topicstream.files.plain import FLAGS, load_array, read_plain, refuse_linked_folders, refuse_special
 
@@ -91,6 +91,7 @@ class Corpus(Views):
         self.path, self.manifest = path, manifest
         self.weighted: bool = manifest["weighted"]
         self.n_words: int = manifest["n_words"]
+        self.vectors: int = manifest.get("vectors", 0)  # numbers of each vector; 0: a store of documents
         self.fingerprint: str = manifest["fingerprint"]
         self.weights: Any = None  # what turns the counts of its blocks into weights (model/weighting.py)
         self._verified: set[str] = set()
@@ -101,8 +102,9 @@ class Corpus(Views):
         self._lease = Lease(None)
 
     @classmethod
-    def open(cls, path: str | Path) -> Corpus:
-        """Open a store; StoreError (one line) when it is missing, of another version or damaged."""
+    def open(cls, path: str | Path, *, vectors: bool = False) -> Corpus:
+        """Open a store; StoreError (one line) when it is missing, of another version or damaged; UsageError for a store of
+        vectors, unless the caller takes ``vectors`` too."""
         folder = Path(path)
         if not (folder / "manifest.json").exists():
             raise StoreError(
@@ -111,6 +113,8 @@ class Corpus(Views):
         while True:
             stamp = os.stat(folder / "manifest.json")
             corpus = cls(folder, _read_manifest(folder))
+            if corpus.vectors and not vectors:
+                raise UsageError(f"{folder}: holds vectors, which only `topics train --algo gmm` and its models take")
             parts = [part_folder(corpus.manifest["parts"][part], part) for part in PARTS]
             inner = [f"{part}{below}" for part in parts for kind in KINDS for below in ("", f"/{kind}", f"/{kind}/c")]
             refuse_linked_folders(folder, [*inner, "docs"])
@@ -282,6 +286,10 @@ class Corpus(Views):
         if document >= 0:
             raise StoreError(f"{self.path}: {what}, document {document}: its word ids cannot be; ingest again")
         if len(counts):
+            if self.vectors:
+                if not np.isfinite(counts).all() or (lengths % self.vectors).any():
+                    raise StoreError(f"{self.path}: {what}: a vector that cannot be; ingest again")
+                return
             if not (counts.min() > 0 and (not self.weighted or counts.max() < np.inf)):
                 raise StoreError(f"{self.path}: {what}: a count that is not above 0; ingest again")
             total = counts.sum(dtype=np.float64 if self.weighted else np.int64)
@@ -314,7 +322,9 @@ class Corpus(Views):
 
     def word_counts(self) -> np.ndarray:
         """n_w float64[W]: each word's total count over the training cells.  The vocabulary knows it; only where it counts
-        something else (real-valued cells) are the blocks read."""
+        something else (real-valued cells) are the blocks read.  Of vectors: how many there are."""
+        if self.vectors:
+            return np.full(self.n_words, float(self.n_docs))
         if not self.weighted:
             with pq.ParquetFile(self.file("vocab")) as file:
                 counts = file.read(columns=["count"])["count"].to_numpy().astype(np.float64)

@@ -35,10 +35,11 @@ class BlockWriter:
         weighted: bool,
         finished: Callable[[dict[str, Any]], None],
         pool: Executor | None = None,
+        vectors: bool = False,
     ) -> None:
         self._folder, self._part, self._row = folder, part, first_row
         self._dtype = np.dtype(np.float32 if weighted else np.uint32)
-        self._finished, self._pool = finished, pool
+        self._finished, self._pool, self._vectors = finished, pool, vectors
         self._encoding: deque[Future[dict[str, Any]]] = deque()
         self._written: list[Path] = []
         self._fresh()
@@ -119,7 +120,7 @@ class BlockWriter:
                     f.write(data)
                 files[kind].append([len(data), crc])
         real = self._dtype.kind == "f"
-        total = counts.sum(dtype=np.float64 if real else np.int64)
+        total = len(lengths) if self._vectors else counts.sum(dtype=np.float64 if real else np.int64)
         return {
             "rows": [first, first + rows],
             "docs": len(lengths),

@@ -246,6 +246,7 @@ class Engine:
     name, cites    as ``topics engines`` lists them; cites names paper, authors and equation or figure
     Options        a frozen dataclass derived from ``Options``
     prior_defaults what alpha (a topic) and beta (a word) are where nobody says, as the help prints them: a number, or one over K
+    on_vectors     whether it takes a store of vectors, and nothing else; then it begins itself: ``begin``, ``start_rows``
     takes_seeds    whether seed words may be beside its table ``phi``
     judged_by_completion   whether held-out documents can be judged while it trains, by completion (``--eval-every``)
     starts         starts it can make, the first is the default: ``random`` (a random topic a cell or token),
@@ -268,6 +269,7 @@ class Engine:
     random_topics: ClassVar[bool] = False
     cites: ClassVar[str] = ""
     Options: ClassVar[type[Options]] = Options
+    on_vectors: ClassVar[bool] = False
     takes_seeds: ClassVar[bool] = True
     judged_by_completion: ClassVar[bool] = True
     starts: ClassVar[tuple[str, ...]] = ("documents", "random", "kmeans", "best", "anchors", "warm")
@@ -474,6 +476,25 @@ class Engine:
 
         Only called where an engine defines it; what it returns goes into the history too.
         """
+        return {}
+
+
+    # -- of vectors ------------------------------------------------------------------------------------------------
+    def begin(self, sample: np.ndarray, seed: int, params: dict[str, np.ndarray]) -> None:
+        """Before pass 0: what the start needs, out of some points, into params."""
+
+    def start_rows(self, name: str, params: Mapping[str, np.ndarray]) -> np.ndarray:
+        """A table where a run that makes no pass 0 begins, padded."""
+        raise NotImplementedError(f"{type(self).__name__}.start_rows")
+
+    def model_rows(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
+        """What stands in the place of the topics of a model without a table ``phi``: [W, K]."""
+        raise NotImplementedError(f"{type(self).__name__}.model_rows")
+
+    def end_pass_tables(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], tables: Mapping[str, Table]
+    ) -> dict[str, float]:
+        """After ``end_pass``, for what needs whole tables; what it returns goes into the history too."""
         return {}
 
 

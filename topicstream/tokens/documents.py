@@ -53,12 +53,14 @@ class CountRun:
 
     indptr: int64[D+1]; words: int32[nnz], ascending and unique within a document, ids of the reader's ``words`` list;
     counts: int64[nnz] > 0, or float32[nnz] for weighted cells.
+    vectors: every document has all words, in their order, and any finite number of each.
     """
 
     about: Provenance
     indptr: np.ndarray
     words: np.ndarray
     counts: np.ndarray
+    vectors: bool = False
 
     def __len__(self) -> int:
         return len(self.about.ids)

@@ -43,6 +43,8 @@ def export_model(
                 write = writer.add_table(name, table.n_rows, table.columns, axis, names).write_rows
             for start, rows in table.pieces():
                 write(start, rows)
+        if "phi" not in engine.shown:
+            writer.write_rows(0, engine.model_rows(params))
         for name in engine.shown_params:
             value = np.atleast_2d(params[name])
             writer.add_table(name, *value.shape).write_rows(0, value)

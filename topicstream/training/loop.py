@@ -38,6 +38,7 @@ from topicstream.training.starts.carry import CARRIED, check
 from topicstream.training.starts.cluster_start import cluster_start_bytes
 from topicstream.training.starts.seeded import with_seeds
 from topicstream.training.starts.tries import pays, tries_bytes
+from topicstream.training.starts.vectors import sample_bytes
 from topicstream.training.state.record import Record, left_open, recorded, remember, same_or_refuse
 from topicstream.training.stopping import Signals, Stopping, settled, tolerance
 from topicstream.training.warmup import warm_up
@@ -110,7 +111,9 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
         raise TopicsError(f"{config.model}: nothing to resume here")
     progress = listener(config.progress, Shown)
     machine.calm_malloc()
-    store = Corpus.open(config.corpus)
+    store = Corpus.open(config.corpus, vectors=True)
+    if store.vectors and (algo == "auto" or not find(algo).on_vectors):
+        raise UsageError(f"{store.path}: holds vectors; --algo {algo} takes documents, --algo gmm takes vectors")
     if store.n_cells == 0:
         raise InputError(f"{store.path}: no training documents with words; ingest more, or lower --min-df")
     if kind_of(folder) != "model":
@@ -149,6 +152,10 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
             f"{store.path} has real-valued cells and {algo} needs whole counts; use a message-passing engine such as atbp"
         )
     n_w = store.word_counts() if store.weights is None else store.weights.n_w
+    if kind.on_vectors and not store.vectors:
+        raise UsageError(f"{store.path}: holds documents; --algo {algo} takes vectors (.npy), --algo mixture clusters documents")
+    if kind.on_vectors:
+        machine.one_blas_thread()
     if config.eval_every and not kind.judged_by_completion:
         raise UsageError(f"--eval-every: a document of {algo} has no mixture of topics to complete; use `topics eval --heldout`")
     engine = make_engine(kind, store, make_options(kind, options), config.topics)
@@ -306,6 +313,8 @@ def make_engine(kind: type[Engine], store: Corpus, options: Any, topics: int | N
 def start_bytes(start: str, engine: Engine, block: BlockShape) -> Callable[[int], int] | None:
     """What a start itself takes, by threads; None: no more than a visit."""
     shape = engine.shape
+    if engine.on_vectors:
+        return partial(sample_bytes, engine)
     if start == "kmeans" and getattr(engine.options, "tries", 1) > 1:
         return partial(cluster_start_bytes, shape)
     if start == "best":

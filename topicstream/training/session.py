@@ -24,6 +24,7 @@ from topicstream.training.passes import PassRunner
 from topicstream.training.plan import Plan
 from topicstream.training.starts.carry import CARRIED, carry_over, first_new_block
 from topicstream.training.starts.seeded import SeededStart
+from topicstream.training.starts.vectors import vector_sample
 from topicstream.training.state.checkpoint import State, checkpoints, read_checkpoint
 from topicstream.training.state.history import History
 from topicstream.training.state.memory import BlockMemory, check_memory
@@ -199,7 +200,15 @@ class Session:
         tell = partial(self._progress.step, what, total=int(self.grid.cells.sum()), unit="cell")
         tell(0)
         phase = self.engine.phase_of(number)[0] if number else Phase("start")
+        if number == 0 and self.engine.on_vectors and self.rounds == 0:
+            sample = vector_sample(self.corpus, self.grid, self._seed, self.engine.shape.topics)
+            self.engine.begin(sample, self._seed, self.params)
         if number == 0 and self.engine.start_from == "empty":
+            done = True
+        elif number == 0 and self.engine.start_from == "table" and self.engine.on_vectors:
+            for name, table in self.tables.items():
+                rows = self.engine.start_rows(name, self.params)
+                table.fill(lambda a, b, rows=rows: rows[a:b])  # type: ignore[misc]
             done = True
         elif number == 0 and self.engine.start_from == "table":
             seeds = self._seeds()
@@ -253,6 +262,8 @@ class Session:
         return SeededStart(found, words, self._n_w, learned=how in ("best", "anchors"))
 
     def _start_topics(self) -> Any:
+        if self.engine.on_vectors:
+            return None
         from topicstream.training.starts.initial import RandomSeeds, make_seeds
         from topicstream.training.starts.tries import best_seeds
 
@@ -309,6 +320,7 @@ class Session:
             own = self.engine.end_pass(self.params, found, totals)
             if type(self.engine).end_pass_rows is not Engine.end_pass_rows:
                 own |= self.engine.end_pass_rows(self.params, self.stats, self.tables["phi"].pieces())
+            own |= self.engine.end_pass_tables(self.params, self.stats, self.tables)
             for warning in self.engine.warnings({"pass": number, **own}):
                 self._progress.say(f"warning: {warning}")
             value = self.engine.objective.value(self.stats)
@@ -439,6 +451,9 @@ class Session:
         """Empty and identical topics."""
         if self.engine.topics_axis:  # a name without documents has a topic all the same
             return []
+        if "phi" not in self.tables:
+            empty = int((self.params["sizes"] < 0.5).sum())
+            return [f"{empty} of {len(self.params['sizes'])} components are empty: fewer (-K) would do"] if empty else []
         return duplicate_topics(self.tables["phi"], self.engine.shape.topics)
 
     def close(self) -> None:

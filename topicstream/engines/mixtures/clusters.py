@@ -150,7 +150,7 @@ class ClusterEngine(Engine):
     Options: ClassVar[Any] = ClusterOptions
     takes_seeds = False
     judged_by_completion = False
-    shown_params = ("sizes",)
+    shown_params: ClassVar[tuple[str, ...]] = ("sizes",)
 
     def __init__(self, shape: Shape, options: Any) -> None:
         super().__init__(shape, options)

@@ -26,7 +26,7 @@ BY_SUFFIX = {
     ".lda-c": "ldac",
     ".tar": "tar",
 }
-COUNTS = ("docword", "ldac", "mtx", "svmlight")
+COUNTS = ("docword", "ldac", "mtx", "npy", "svmlight")
 VOCAB_NAME = re.compile(
     r"^((vocab|vocabulary|words|terms|features)([._-].*)?|.*[._-](vocab|vocabulary|words))(\.(txt|tsv|dat))?$"
 )
@@ -49,6 +49,8 @@ def guess_content(head: bytes) -> str | None:
         return "tar"
     if head.startswith(b"%%MatrixMarket"):
         return "mtx"
+    if head.startswith(b"\x93NUMPY"):
+        return "npy"
     start = head.lstrip()
     if start.startswith(b"<"):
         if re.search(rb"<(PubmedArticleSet|MedlineCitationSet|PubmedArticle|MedlineCitation)[\s/>]", head):
@@ -87,7 +89,7 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
     """
     suffix = plain_suffix(name)
     content = guess_content(head)
-    if content in ("parquet", "mtx", "pubmed", "tar"):
+    if content in ("parquet", "mtx", "npy", "pubmed", "tar"):
         return content
     if (told := conversion(name, head)) is not None:
         raise BadFile(name, 0, told)

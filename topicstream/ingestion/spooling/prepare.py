@@ -36,6 +36,7 @@ class Prepared:
 
     types, type_offsets   the piece's distinct words, None for a bag-of-words piece (its types are the source's words)
     type_counts, type_df  int64[T]: sums over the documents taken as training
+    vectors               numbers of each vector, 0: documents
     crc                   of the raw piece, to know on a resume that the input is the same
     """
 
@@ -44,6 +45,7 @@ class Prepared:
     cells: int
     tokens: float
     weighted: bool
+    vectors: int
     types: np.ndarray | None
     type_offsets: np.ndarray | None
     type_counts: np.ndarray
@@ -137,7 +139,7 @@ def prepare(task: Task, tokenizer: Tokenizer, line: int) -> Prepared:
     about = run.about
     characters = discarded = unspaced = 0
     types = offsets = None
-    weighted = False
+    weighted, vectors = False, 0
     if isinstance(run, TextRun):
         counted = tokenizer.count(run, _ask(room, run) if room is not None else None)
         types, offsets = counted.types, counted.type_offsets
@@ -148,7 +150,7 @@ def prepare(task: Task, tokenizer: Tokenizer, line: int) -> Prepared:
         assert isinstance(run, CountRun) and task.words is not None
         indptr, words, counts = run.indptr, run.words, run.counts
         n_types = len(task.words)
-        weighted = counts.dtype.kind == "f"
+        weighted, vectors = counts.dtype.kind == "f", n_types if run.vectors else 0
     if least := task.options.min_tokens:
         indptr, words, counts, about = long_enough(indptr, words, counts, about, least)
         rejects.notes[f"left out, of fewer than {least} words"] += len(run) - len(about.ids)
@@ -180,6 +182,7 @@ def prepare(task: Task, tokenizer: Tokenizer, line: int) -> Prepared:
         cells=len(words),
         tokens=float(counts.sum(dtype=np.float64)) if weighted else int(counts.sum(dtype=np.int64)),
         weighted=weighted,
+        vectors=vectors,
         types=types,
         type_offsets=offsets,
         type_counts=type_counts,

@@ -241,6 +241,7 @@ class Reading:
         journal.docs.append(done.docs_frame)
         journal.reject(done.rejects, task.name, task.key)
         journal.totals.update(totals_of(done))
+        self._of_one_kind(task, done)
         state["weighted"] = state["weighted"] or done.weighted
         state["pubmed"] = state["pubmed"] or task.reader.name == "pubmed"
         state["columns"] |= done.columns
@@ -254,6 +255,13 @@ class Reading:
         state["consumed"] = task.consumed
         self.line.take(done.high)
         self.progress.step("reading", task.consumed, task.total, "B", journal.totals["documents"])
+
+    def _of_one_kind(self, task: Task, done: Prepared) -> None:
+        """InputError where vectors stand beside documents, or beside vectors of another width."""
+        state = self.journal.state
+        if done.docs and state.setdefault("vectors", done.vectors) != done.vectors:
+            what = [f"vectors of {n} numbers" if n else "documents" for n in (done.vectors, state["vectors"])]
+            raise InputError(f"{task.name}: {what[0]}, where those before are {what[1]}; ingest them into another store")
 
     def _words_of(self, task: Task) -> _SourceWords:
         assert task.words is not None

@@ -66,6 +66,10 @@ class Finishing:
             raise InputError(
                 f"{self.out}: holds counts, the new documents have weights; ingest them into another store"
             )
+        self.vectors = int(state.get("vectors", 0)) or (self.base.vectors if self.base is not None else 0)
+        if self.base is not None and self.base.vectors != self.vectors:
+            there = f"vectors of {self.base.vectors} numbers" if self.base.vectors else "documents"
+            raise InputError(f"{self.out}: holds {there}, the input vectors of {self.vectors}; ingest it into another store")
         give_back()  # what reading took, the compiler's pages too
         self._attach()
         rule = self.options.on_duplicate or ("replace" if state["pubmed"] else "skip")
@@ -159,6 +163,8 @@ class Finishing:
             dropped |= read_drop_words(self.options.drop_words)
         documents = training + self.removal.training
         pruning = self.options.pruning(documents, self.journal.state["text"])
+        if self.vectors:  # every coordinate stays
+            pruning = {"min_df": 1, "max_df": None, "min_count": 0, "max_vocab": None}
         self.progress.step("choosing the vocabulary")
         found = self.builder.finish(
             documents=documents,
@@ -206,6 +212,7 @@ class Finishing:
             Maps(found.maps),
             store,
             self.weighted,
+            bool(self.vectors),
             self._places(),
             pool,
             self.plan.workers + 1,
@@ -265,6 +272,8 @@ class Finishing:
             manifest["reading"] = kept
         if state.get("whole ids", self.old is not None) and (self.old is None or old.get("ids") == "integer"):
             manifest["ids"] = "integer"
+        if self.vectors:
+            manifest["vectors"] = self.vectors
         return manifest | ({"compacted": old["compacted"]} if "compacted" in old else {})
 
     def _axes(
@@ -303,6 +312,7 @@ class Finishing:
         shown = {"stopwords": recipe.stopwords_from, "min_length": recipe.min_length, "numbers": recipe.numbers}
         return {
             "documents": sum(parts[p]["docs"] for p in PARTS) - removed,
+            **({"vectors": self.vectors} if self.vectors else {}),
             "documents_added": sum(b["docs"] for new in blocks for b in new),
             "documents_training": self.removal.training + sum(b["docs"] for b in blocks[0]),
             "documents_heldout": self.removal.heldout + sum(b["docs"] for b in blocks[1]),

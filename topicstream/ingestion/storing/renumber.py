@@ -149,6 +149,7 @@ def write_blocks(
     maps: Maps,
     folder: Path,
     weighted: bool,
+    vectors: bool,
     places: tuple[tuple[str, int], tuple[str, int]],
     pool: ThreadPoolExecutor,
     ahead: int,
@@ -157,7 +158,7 @@ def write_blocks(
     """Write the storage blocks of both parts (places: folder and first row of each): their manifest entries, in order, the number of empty documents, and the
     fsyncs that must have come back before a manifest names them."""
     entries: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
-    writers = [BlockWriter(folder, *places[i], weighted, entries[i].append, pool) for i in (TRAIN, HELDOUT)]
+    writers = [BlockWriter(folder, *places[i], weighted, entries[i].append, pool, vectors) for i in (TRAIN, HELDOUT)]
     shared: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def finals(piece: int) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray] | None]:

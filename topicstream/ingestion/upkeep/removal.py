@@ -83,7 +83,10 @@ class Removal:
                 ids = np.cumsum(raw.gaps[a:b], dtype=np.int64)
                 counts = raw.counts[a:b]
                 lost["cells"] += b - a
-                lost["tokens"] += float(counts.sum(dtype=np.float64)) if self._base.weighted else int(counts.sum())
+                if self._base.vectors:
+                    lost["tokens"] += 1
+                else:
+                    lost["tokens"] += float(counts.sum(dtype=np.float64)) if self._base.weighted else int(counts.sum())
                 if part == 0:
                     vocabulary.counts[ids] -= 1 if self._base.weighted else counts
                     vocabulary.df[ids] -= 1

@@ -164,7 +164,7 @@ class Rewrite:
     def _merge(self, part: str, group: list[int], row: int, entries: list[dict[str, Any]], marker: np.ndarray) -> None:
         """One block of several, or of what is left of one; none where nothing is left."""
         before = len(entries)
-        writer = BlockWriter(self._store, self._folders[part], row, self._base.weighted, entries.append)
+        writer = BlockWriter(self._store, self._folders[part], row, self._base.weighted, entries.append, vectors=self._base.vectors > 0)
         heldout = part == "heldout"
         for number in group:
             raw = self._base.decode(number, heldout)

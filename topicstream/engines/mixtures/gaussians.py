@@ -1,0 +1,216 @@
+"""Gaussian components under normal-Wishart priors: posteriors, scores, statistics and the bound (Hughes & Sudderth 2016, B.1).
+
+    Lambda_k ~ Wishart(nu, B),  mu_k ~ N(m, (kappa Lambda_k)^-1)  or 0;      nu_k = nu + N_k,  kappa_k = kappa + N_k,
+    m_k = (kappa m + s_k) / kappa_k,      B_k = B + S_k + kappa m m' - kappa_k m_k m_k'      (zero mean: B + S_k)
+    E[log F(x)] = (E[log |Lambda_k|] - nu_k (x - m_k)' B_k^-1 (x - m_k) - n / kappa_k - n log 2 pi) / 2
+
+with s_k = sum r x, S_k = sum r x x'.  Diagonal: the same in one dimension, n times over.  Products are those of NumPy's BLAS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from topicstream.kernels.digamma import digamma, lgamma
+from topicstream.kernels.jit import kernel
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+@kernel
+def digammas(x):
+    """psi of every entry, float64[n]."""
+    out = np.empty(len(x))
+    for i in range(len(x)):
+        out[i] = digamma(x[i])
+    return out
+
+
+@kernel
+def lgammas(x):
+    """log Gamma of every entry, float64[n]."""
+    out = np.empty(len(x))
+    for i in range(len(x)):
+        out[i] = lgamma(x[i])
+    return out
+
+
+class Statistics(NamedTuple):
+    """Of K components: sizes float64[K], sums [K, n], squares [K, n, n], or [K, n] of diagonal ones."""
+
+    sizes: np.ndarray
+    sums: np.ndarray
+    squares: np.ndarray
+
+
+@dataclass(frozen=True)
+class Prior:
+    """covariance: E[Sigma], [n, n] or [n]; mean float64[n] and kappa, or kappa 0: means are zero; nu: n + 2 (diagonal: 3)."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    kappa: float
+
+    @property
+    def diagonal(self) -> bool:
+        return self.covariance.ndim == 1
+
+    @property
+    def n(self) -> int:
+        return len(self.mean)
+
+    @property
+    def nu(self) -> float:
+        return 3.0 if self.diagonal else self.n + 2.0
+
+    @property
+    def scale(self) -> np.ndarray:
+        """B = E[Sigma] (nu - n - 1), where n is 1 of a diagonal one."""
+        return self.covariance
+
+
+class Posterior(NamedTuple):
+    """nu, kappa float64[K]; means [K, n]; scale: B_k [K, n, n] or [K, n]; logdet: log |B_k| of float64[K]."""
+
+    nu: np.ndarray
+    kappa: np.ndarray
+    means: np.ndarray
+    scale: np.ndarray
+    logdet: np.ndarray
+
+
+def posterior(stats: Statistics, prior: Prior) -> Posterior:
+    """Of every component."""
+    sizes = np.maximum(stats.sizes, 0.0)
+    kappa = prior.kappa + sizes
+    if prior.kappa > 0:
+        means = (prior.kappa * prior.mean + stats.sums) / kappa[:, None]
+        ground = prior.kappa * outer(prior.mean[None], prior.diagonal) - kappa.reshape(
+            -1, *[1] * (stats.squares.ndim - 1)
+        ) * outer(means, prior.diagonal)
+    else:
+        means, ground = np.zeros_like(stats.sums), np.zeros(1)
+    scale = prior.scale + stats.squares + ground
+    if prior.diagonal:
+        scale = np.maximum(scale, 1e-300)
+        logdet = np.log(scale).sum(axis=1)
+    else:
+        logdet = 2.0 * np.log(np.diagonal(np.linalg.cholesky(scale), axis1=1, axis2=2)).sum(axis=1)
+    return Posterior(prior.nu + sizes, kappa, means, scale, logdet)
+
+
+def outer(x: np.ndarray, diagonal: bool) -> np.ndarray:
+    """x x' of every row, or the squares."""
+    return x * x if diagonal else x[:, :, None] * x[:, None, :]
+
+
+def log_determinants(post: Posterior, n: int, diagonal: bool) -> np.ndarray:
+    """E[log |Lambda_k|]."""
+    if diagonal:
+        return n * (digammas(post.nu / 2) + np.log(2.0)) - post.logdet
+    found = n * np.log(2.0) - post.logdet
+    for i in range(n):
+        found += digammas((post.nu - i) / 2)
+    return found
+
+
+def covariances(post: Posterior, prior: Prior, how: str) -> np.ndarray:
+    """Point estimates of Sigma_k: the posterior's ``mean`` or its mode (``map``)."""
+    n = 1 if prior.diagonal else prior.n
+    by = post.nu - n - 1 if how == "mean" else post.nu + n + 1
+    return post.scale / by.reshape(-1, *[1] * (post.scale.ndim - 1))
+
+
+def most_likely(stats: Statistics, prior: Prior, floor: float) -> tuple[np.ndarray, np.ndarray]:
+    """(means, covariances) of maximum likelihood, ``floor`` times the prior's mean variance added to every variance."""
+    sizes = np.maximum(stats.sizes, 1e-10)
+    means = stats.sums / sizes[:, None] if prior.kappa > 0 else np.zeros_like(stats.sums)
+    shape = (-1, *[1] * (stats.squares.ndim - 1))
+    found = stats.squares / sizes.reshape(shape) - (outer(means, prior.diagonal) if prior.kappa > 0 else 0.0)
+    variance = prior.covariance if prior.diagonal else np.diagonal(prior.covariance)
+    least = floor * float(variance.mean())
+    if prior.diagonal:
+        return means, np.maximum(found, 0.0) + least
+    # a component of fewer points than dimensions has directions of no variance, and rounding may take them below 0
+    values, vectors = np.linalg.eigh(found)
+    return means, (vectors * (np.maximum(values, 0.0) + least)[:, None, :]) @ vectors.transpose(0, 2, 1)
+
+
+def log_density(x: np.ndarray, means: np.ndarray, scale: np.ndarray, factor: np.ndarray, plus: np.ndarray) -> np.ndarray:
+    """plus_k - factor_k / 2 (x - m_k)' scale_k^-1 (x - m_k), float64[D, K]; x: float64[D, n]."""
+    out = np.empty((len(x), len(means)))
+    if scale.ndim == 2:
+        inverse = 1.0 / scale
+        for k in range(len(means)):
+            centred = x - means[k]
+            out[:, k] = plus[k] - 0.5 * factor[k] * ((centred * centred) @ inverse[k])
+        return out
+    turn = np.linalg.inv(np.linalg.cholesky(scale)).transpose(0, 2, 1)
+    for k in range(len(means)):
+        y = x @ turn[k]
+        y -= means[k] @ turn[k]
+        out[:, k] = plus[k] - 0.5 * factor[k] * np.einsum("ij,ij->i", y, y)
+    return out
+
+
+def expected_scores(x: np.ndarray, post: Posterior, prior: Prior) -> np.ndarray:
+    """E[log F(x | component k)], float64[D, K]."""
+    plus = 0.5 * (log_determinants(post, prior.n, prior.diagonal) - prior.n * LOG_2PI)
+    if prior.kappa > 0:
+        plus = plus - 0.5 * prior.n / post.kappa
+    return log_density(x, post.means, post.scale, post.nu, plus)
+
+
+def point_scores(x: np.ndarray, means: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """log N(x | mean_k, Sigma_k), float64[D, K]."""
+    if covariance.ndim == 2:
+        logdet = np.log(covariance).sum(axis=1)
+    else:
+        logdet = 2.0 * np.log(np.diagonal(np.linalg.cholesky(covariance), axis1=1, axis2=2)).sum(axis=1)
+    plus = -0.5 * (logdet + x.shape[1] * LOG_2PI)
+    return log_density(x, means, covariance, np.ones(len(means)), plus)
+
+
+def log_normaliser(nu: np.ndarray, logdet: np.ndarray, n: int, diagonal: bool) -> np.ndarray:
+    """c(nu, B) of a Wishart in n dimensions, or of n of them in one: -(nu n / 2) log 2 - log Gamma_n(nu / 2) + nu / 2 log |B|."""
+    if diagonal:
+        gamma = n * lgammas(nu / 2)
+    else:
+        gamma = np.full(len(nu), n * (n - 1) / 4 * np.log(np.pi))
+        for i in range(n):
+            gamma += lgammas((nu - i) / 2)
+    return -0.5 * nu * n * np.log(2.0) - gamma + 0.5 * nu * logdet
+
+
+def data_bound(post: Posterior, prior: Prior, points: float) -> float:
+    """sum_k [c(nu, B) - c(nu_k, B_k) + n / 2 log(kappa / kappa_k)] - N n / 2 log 2 pi."""
+    n, k = prior.n, len(post.nu)
+    first = np.log(prior.scale).sum() if prior.diagonal else np.linalg.slogdet(prior.scale)[1]
+    own = log_normaliser(np.array([prior.nu]), np.array([first]), n, prior.diagonal)[0]
+    value = k * own - log_normaliser(post.nu, post.logdet, n, prior.diagonal).sum() - 0.5 * points * n * LOG_2PI
+    if prior.kappa > 0:
+        value += 0.5 * n * (k * np.log(prior.kappa) - np.log(post.kappa).sum())
+    return float(value)
+
+
+def summed(x: np.ndarray, count: np.ndarray, which: np.ndarray, by: np.ndarray, topics: int, diagonal: bool) -> Statistics:
+    """Statistics of changes: point d gives by[d, j] to component which[d, j], j < count[d].  Points are gathered by component, a
+    product each: N L n^2, of which most is left out once few responsibilities move."""
+    n = x.shape[1]
+    squares = np.zeros((topics, n) if diagonal else (topics, n, n))
+    sums, sizes = np.zeros((topics, n)), np.zeros(topics)
+    taken = np.arange(which.shape[1])[None, :] < count[:, None]
+    point, slot = np.nonzero(taken)
+    component, share = which[point, slot].astype(np.int64), by[point, slot].astype(np.float64)
+    order = np.argsort(component, kind="stable")
+    point, component, share = point[order], component[order], share[order]
+    edges = np.searchsorted(component, np.arange(topics + 1))
+    for k in np.flatnonzero(np.diff(edges)).tolist():
+        part = slice(edges[k], edges[k + 1])
+        own, weight = x[point[part]], share[part]
+        sizes[k], sums[k] = weight.sum(), weight @ own
+        squares[k] = weight @ (own * own) if diagonal else (own * weight[:, None]).T @ own
+    return Statistics(sizes, sums, squares)

@@ -1,0 +1,292 @@
+"""Vectors in Gaussian components, memoized or stochastic, L responsibilities each (Hughes & Sudderth 2016, sections 2 and 3, B.1).
+
+Blocks come as cells of all coordinates, row after row (corpus of ``vectors``).  What a visit works with is in gaussians.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.engines.base import BlockShape, Key, Out, TableSpec, option, padded
+from topicstream.engines.mixtures import gaussians
+from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, changes, log_shares, respond
+from topicstream.engines.mixtures.gaussians import Prior, Statistics
+
+if TYPE_CHECKING:
+    from topicstream.tables.table import Table
+
+SWEEPS = 3  # of EM on the sample, a try
+KAPPA = 0.01  # points that the prior of a mean is worth
+
+
+@dataclass(frozen=True)
+class GaussianOptions(ClusterOptions):
+    """Options of ``gmm``."""
+
+    tries: int = option(1, "starts that are tried on a sample; the best is kept", min=1)
+    covariance: str = option("full", "full, or variances of the coordinates alone", choices=("full", "diag"))
+    mean: str = option("free", "free, or zero (patches whose own mean was taken off)", choices=("free", "zero"))
+    estimate: str = option(
+        "posterior",
+        "what responsibilities are computed from: the posterior, its mode, or maximum likelihood (the bound then may fall)",
+        flags=("--global",),
+        choices=("posterior", "map", "ml"),
+    )
+    spread: float = option(1.0, "prior mean of a covariance: so many times that of the data", above=0.0)
+    floor: float = option(1e-3, "with --global ml: added to variances, a share of the data's mean variance", above=0.0)
+
+
+class GaussianMixture(ClusterEngine):
+    """``gmm``: sizes, sums and squares of K components."""
+
+    name = "gmm"
+    cites = "Hughes & Sudderth 2016, sections 2 and 3, Alg. 1, eq. 4 and appendix B.1: L-sparse mixture of Gaussians"
+    Options: ClassVar[Any] = GaussianOptions
+    prior_defaults = ("10/K", "0")
+    starts = ("kmeans",)
+    on_vectors = True
+    shown = ()
+    shown_params = ("sizes", "means", "covariances")
+    default_tol: ClassVar[float] = 1e-4
+    objective = ClusterEngine.objective._replace(name="nats a point", weight="docs")
+
+    @property
+    def diagonal(self) -> bool:
+        return bool(self.options.covariance == "diag")
+
+    @property
+    def n(self) -> int:
+        """Numbers of a vector."""
+        return self.shape.words
+
+    @property
+    def squares(self) -> int:
+        """Numbers of a component's second moments."""
+        return self.n if self.diagonal else self.n**2
+
+    @property
+    def tables(self) -> Mapping[str, TableSpec]:
+        k, rule = self.shape.topics, self.rule
+        return {
+            **super().tables,
+            "sums": TableSpec(rows=k, columns=self.n, dtype="float64", rule=rule),
+            "squares": TableSpec(rows=k, columns=self.squares, dtype="float64", rule=rule),
+        }
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        return dict.fromkeys(("loglik", "docs", "entropy"), 1)
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        k, n = self.shape.topics, self.n
+        covariance = np.ones(n) if self.diagonal else np.eye(n)
+        return {
+            **super().initial_params(),
+            "beta": np.zeros(1),
+            "mean": np.zeros(n),
+            "covariance": covariance,
+            "begin": np.zeros((k, 1 + n + self.squares)),
+            "means": np.zeros((k, n)),
+            "covariances": np.tile(covariance.ravel(), (k, 1)),
+        }
+
+    def example_block(self, weighted: bool) -> Block:
+        n = self.n
+        cells, each = np.arange(n, dtype=np.int32), np.arange(3, dtype=np.int64) * n
+        return Block(0, 0, each, np.tile(cells, 2), np.ones(2 * n, np.float32), cells, float(2 * n))
+
+    def block_cells(self) -> int:
+        points = min(max(self.shape.docs // 64, 512), 8192)
+        return points * self.n
+
+    def scratch_bytes(self, block: BlockShape) -> int:
+        points, k = block.docs, self.shape.topics
+        components = 8 * k * (6 * self.squares + 4 * self.n)
+        return self.scratch_bytes_of(points) + 8 * points * (5 * self.n + 2 * k) + components
+
+    # -- what a visit does -----------------------------------------------------------------------------------------
+    def prior(self, params: Mapping[str, np.ndarray]) -> Prior:
+        """Of every component."""
+        return Prior(params["mean"], params["covariance"], KAPPA if self.options.mean == "free" else 0.0)
+
+    def statistics(self, rows: Mapping[str, Any]) -> Statistics:
+        """The tables as gathered."""
+        k, n = self.shape.topics, self.n
+        sizes, sums, squares = (rows[name].base[: 2 if name == "sizes" else k] * rows[name].scale for name in self.tables)
+        return Statistics(sizes.sum(axis=0)[:k], sums[:, :n], self._square(squares[:, : self.squares]))
+
+    def _square(self, squares: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(squares).reshape(len(squares), *([self.n] if self.diagonal else [self.n, self.n]))
+
+    def scores(self, x: np.ndarray, stats: Statistics, params: Mapping[str, np.ndarray]) -> np.ndarray:
+        """W of points x: float64[D, n]."""
+        prior, how = self.prior(params), self.options.estimate
+        first = np.empty(self.shape.topics)
+        log_shares(stats.sizes, params["alpha"], first)
+        if how == "posterior":
+            found = gaussians.expected_scores(x, gaussians.posterior(stats, prior), prior)
+        elif how == "map":
+            post = gaussians.posterior(stats, prior)
+            found = gaussians.point_scores(x, post.means, gaussians.covariances(post, prior, "map"))
+        else:
+            found = gaussians.point_scores(x, *gaussians.most_likely(stats, prior, self.options.floor))
+        found += first
+        return found
+
+    def start(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        self._visit(block, self.begun(params), {}, params, out)
+
+    def process(
+        self,
+        block: Block,
+        rows: Mapping[str, Any],
+        totals: Mapping[str, np.ndarray],
+        memory: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        key: Key,
+        out: Out,
+    ) -> None:
+        self._visit(block, self.statistics(rows), memory, params, out)
+
+    def _visit(
+        self,
+        block: Block,
+        stats: Statistics,
+        memory: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        out: Out,
+    ) -> None:
+        there = np.diff(block.indptr) > 0
+        x = np.zeros((block.n_docs, self.n))
+        x[there] = block.counts.reshape(-1, self.n)
+        count, which, by = self.respond(self.scores(x, stats, params), there, memory, out)
+        found = gaussians.summed(x, count, which, by, self.shape.topics, self.diagonal)
+        for name, value in (("sums", found.sums), ("squares", found.squares.reshape(-1, self.squares))):
+            delta = out.delta[name]
+            delta[:, : value.shape[1]] = value
+            delta[:, value.shape[1] :] = 0.0
+
+    # -- start, end of a pass --------------------------------------------------------------------------------------
+    def begun(self, params: Mapping[str, np.ndarray]) -> Statistics:
+        """The statistics that the start left, as of the whole corpus."""
+        begin, n = params["begin"], self.n
+        return Statistics(begin[:, 0], begin[:, 1 : 1 + n], self._square(begin[:, 1 + n :]))
+
+    def start_rows(self, name: str, params: Mapping[str, np.ndarray]) -> np.ndarray:
+        """A table as the start left it, for the stochastic schedule; padded."""
+        stats, k = self.begun(params), self.shape.topics
+        value = {"sizes": np.zeros((2, k)), "sums": stats.sums, "squares": stats.squares.reshape(k, -1)}[name]
+        if name == "sizes":
+            value[0] = stats.sizes
+        rows = np.zeros((len(value), padded(value.shape[1])))
+        rows[:, : value.shape[1]] = value
+        return rows
+
+    def begin(self, sample: np.ndarray, seed: int, params: dict[str, np.ndarray]) -> None:
+        """Prior and first statistics from some points, float64[S, n]: Bregman k-means++, and the best of ``tries``."""
+        o: Any = self.options
+        params["mean"][:] = sample.mean(axis=0) if o.mean == "free" else 0.0
+        centred = sample - params["mean"]
+        variance = (centred * centred).mean(axis=0)
+        least = 1e-6 * max(float(variance.mean()), 1e-30)  # a coordinate that never changes
+        if self.diagonal:
+            params["covariance"][:] = o.spread * (variance + least)
+        else:
+            params["covariance"][:] = o.spread * (centred.T @ centred / len(sample) + least * np.eye(self.n))
+        best = -np.inf
+        for number in range(o.tries):
+            fit, stats = self._try(sample, seed + 1_000_003 * number, params)
+            if fit > best:
+                best, kept = fit, stats
+        scale = self.shape.docs / len(sample)
+        params["begin"][:] = scale * np.concatenate(
+            [kept.sizes[:, None], kept.sums, kept.squares.reshape(len(kept.sizes), -1)], axis=1
+        )
+
+    def _try(self, sample: np.ndarray, seed: int, params: Mapping[str, np.ndarray]) -> tuple[float, Statistics]:
+        topics, points = self.shape.topics, len(sample)
+        distances = far_apart(sample - params["mean"], params["covariance"], topics, seed, self.options.mean == "zero")
+        cluster, share = distances[:, None].astype(np.uint16), np.ones((points, 1), np.float32)
+        fit, stats = 0.0, Statistics(np.zeros(0), np.zeros(0), np.zeros(0))
+        there = np.ones(points, np.bool_)
+        for sweep in range(SWEEPS + 1):
+            width = min(2 * cluster.shape[1], topics)
+            count, which = np.empty(points, np.int64), np.empty((points, width), np.uint16)
+            by, sizes = np.empty((points, width), np.float32), np.zeros(topics)
+            changes(topics, cluster[:0], share[:0], cluster, share, count, which, by, sizes)
+            stats = gaussians.summed(sample, count, which, by, topics, self.diagonal)
+            if sweep < SWEEPS:
+                cluster, share = np.empty((points, self.most), np.uint16), np.empty((points, self.most), np.float32)
+                fit = respond(self.scores(sample, stats, params), there, topics, self.most, cluster, share)[1]
+        return fit, stats
+
+    def end_pass_tables(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], tables: Mapping[str, Table]
+    ) -> dict[str, float]:
+        """Means and covariances of the model (of the posterior its mean), and the bound of a memoized pass."""
+        k = self.shape.topics
+        whole = {name: np.concatenate([rows.copy() for _, rows in table.pieces()]) for name, table in tables.items()}
+        found = Statistics(
+            whole["sizes"].sum(axis=0)[:k],
+            whole["sums"][:, : self.n],
+            self._square(whole["squares"][:, : self.squares]),
+        )
+        prior = self.prior(params)
+        post = gaussians.posterior(found, prior)
+        means, covariance = post.means, gaussians.covariances(post, prior, "mean")
+        if self.options.estimate == "map":
+            covariance = gaussians.covariances(post, prior, "map")
+        elif self.options.estimate == "ml":
+            means, covariance = gaussians.most_likely(found, prior, self.options.floor)
+        params["means"][:], params["covariances"][:] = means, covariance.reshape(k, -1)
+        if self.stochastic or self.options.estimate != "posterior":
+            return {}
+        return self.bound_of(params, stats, gaussians.data_bound(post, prior, float(stats["docs"][0])))
+
+    def model_rows(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
+        """What stands in the place of a model's topics: [n, K], variances times sizes."""
+        square = self._square(params["covariances"])
+        variance = square if self.diagonal else np.diagonal(square, axis1=1, axis2=2)
+        return np.maximum(variance, 0.0).T * params["sizes"]
+
+
+def far_apart(x: np.ndarray, covariance: np.ndarray, topics: int, seed: int, zero: bool) -> np.ndarray:
+    """Bregman k-means++ (Hughes & Sudderth 2016): the number of the nearest seed of every point, int64[S].
+
+    With the data's covariance made the unit, a seed s stands for mean s, or for covariance (1 + s s') / 2 where means are zero.
+    """
+    y = x / np.sqrt(covariance) if covariance.ndim == 1 else np.linalg.solve(np.linalg.cholesky(covariance), x.T).T
+    own, diagonal = (y * y).sum(axis=1), covariance.ndim == 1
+    nearest, number = np.full(len(y), np.inf), np.zeros(len(y), np.int64)
+    rng = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 0]))
+    draws = rng.random(topics)
+    for t in range(topics):
+        weights = np.cumsum(np.ones(len(y)) if t == 0 else nearest)
+        if not weights[-1] > 0:
+            break  # no point apart from the seeds: the others stay empty
+        s = y[min(int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(y) - 1)]
+        if not zero:
+            found = 0.5 * np.maximum(own - 2 * (y @ s) + s @ s, 0.0)
+        elif diagonal:
+            v, u = 1 + y * y, 1 + s * s
+            found = 0.5 * (v @ (1 / u) - np.log(v).sum(axis=1) + np.log(u).sum() - len(s))
+        else:
+            one = 1 + s @ s
+            found = 0.5 * (own - (y @ s) ** 2 / one - (one - 1) / one - np.log1p(own) + np.log(one))
+        found[found < 1e-12] = 0.0
+        closer = found < nearest
+        nearest[closer], number[closer] = found[closer], t
+    return number
