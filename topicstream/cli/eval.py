@@ -42,7 +42,9 @@ def command(as_json: bool, **values: Any) -> None:
 
         click.echo(json.dumps(result, indent=1, allow_nan=False))
     else:
-        click.echo("\n".join(lines(result)))
+        from topicstream.evaluation import points
+
+        click.echo("\n".join(points.lines(result) + agreement_lines(result) if "components" in result else lines(result)))
 
 
 def lines(result: dict[str, Any]) -> list[str]:
@@ -65,13 +67,8 @@ def lines(result: dict[str, Any]) -> list[str]:
             if r["oov_tokens"]:
                 scored += f"; {100 * r['oov_rate']:.2f} % of the tokens are words the model does not know, left out"
             out.append(scored)
-    if "nmi" in result.get("labels", {}):
-        r = result["labels"]
-        out.append(f"{'clusters and labels':22}NMI {r['nmi']:.4f}, ARI {r['ari']:.4f}, purity {r['purity']:.4f}")
-        out.append(f"  {r['measured']}: {r['docs']:,} documents, {r['clusters']} clusters, {r['classes']} labels")
-        if r["left_out"]:
-            out.append(f"  {r['left_out']:,} documents without one label were left out")
-    elif "labels" in result:
+    out += agreement_lines(result)
+    if "micro_f1" in result.get("labels", {}):
         r = result["labels"]
         macro = "none" if r["macro_f1"] is None else f"{r['macro_f1']:.4f}"
         out.append(f"{'F1 of labels':22}micro {r['micro_f1']:.4f}, macro {macro} over {r['labels']:,} labels")
@@ -111,6 +108,18 @@ def lines(result: dict[str, Any]) -> list[str]:
     if "note" in result:
         out.append(result["note"])
     return out
+
+
+def agreement_lines(result: dict[str, Any]) -> list[str]:
+    """How clusters and labels agree, for people; nothing where that was not asked."""
+    r = result.get("labels", {})
+    if "nmi" not in r:
+        return []
+    out = [
+        f"{'clusters and labels':22}NMI {r['nmi']:.4f}, ARI {r['ari']:.4f}, purity {r['purity']:.4f}",
+        f"  {r['measured']}: {r['docs']:,} documents, {r['clusters']} clusters, {r['classes']} labels",
+    ]
+    return out + ([f"  {r['left_out']:,} documents without one label were left out"] if r["left_out"] else [])
 
 
 def links_lines(r: dict[str, Any]) -> list[str]:

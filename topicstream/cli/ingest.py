@@ -65,6 +65,13 @@ def summary_text(s: dict[str, Any]) -> str:
     """The summary for people."""
     from topicstream.machine import format_bytes
 
+    if s.get("vectors"):
+        left_out = f"  {s['rejected']:,} rejected (rejects.jsonl)\n" if s["rejected"] else ""
+        return (
+            f"{s['out']}: {s['documents']:,} vectors of {s['vectors']} numbers, {s['documents_heldout']:,} of them held out"
+            f" ({s['heldout_asked']})\n{left_out}  {format_bytes(s['bytes'])}; {s['seconds']:.1f} s,"
+            f" peak memory {format_bytes(s['peak_rss_bytes'])}\n"
+        )
     lines = [
         f"{s['out']}: {s['documents']:,} documents, {s['documents_heldout']:,} of them held out ({s['heldout_asked']})"
     ]

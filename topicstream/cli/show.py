@@ -134,10 +134,14 @@ def command(
     import sys
 
     from topicstream.errors import one_line
+    from topicstream.model.gaussians import is_of_vectors
     from topicstream.reporting import show as view
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     limits = {"threads": threads, "mem_limit": mem_limit}
+    if is_of_vectors(model):
+        _components(click.get_current_context(), model, words, list(topics) or None, plot, force, as_json)
+        return
     if (
         sum(
             (
@@ -300,6 +304,26 @@ def _intrusion(
 
 def _columns(given: str | None) -> list[str] | None:
     return [c.strip() for c in given.split(",") if c.strip()] if given else None
+
+
+VECTORS = {"model", "corpus", "words", "topics", "plot", "force", "as_json", "mem_limit", "threads"}
+
+
+def _components(
+    ctx: click.Context, model: str, words: int, topics: list[int] | None, plot: str | None, force: bool, as_json: bool
+) -> None:
+    from topicstream.reporting.components import lines, sheet, show_components
+
+    said = {n for n in ctx.params if ctx.get_parameter_source(n) is click.core.ParameterSource.COMMANDLINE} - VECTORS
+    if said:
+        name = min(said).replace("_", "-")
+        raise click.UsageError(f"{model}: a model of vectors; --{name} is for topics (-k, -n and --plot FILE.png go)")
+    if plot is not None:
+        rows = sheet(model, plot, force=force)
+        click.echo(json_line({"plot": plot, "components": rows}, 1) if as_json else f"{plot}: {rows} components")
+        return
+    found = show_components(model, words=words, topics=topics)
+    click.echo(json_line(found, 1) if as_json else "\n".join(lines(found)))
 
 
 def _write(

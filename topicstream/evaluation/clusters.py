@@ -109,8 +109,19 @@ def agreement(table: np.ndarray) -> tuple[float, float]:
     return nmi, (index - expected) / (most - expected) if most != expected else 1.0
 
 
-def score_agreement(model: TopicModel, store: Corpus, parts: tuple[str, ...], field: str, threads: int) -> dict[str, Any]:
-    """NMI and ARI of the clusters and a column of the documents; those without a value, or with several, are left out."""
+def clusters_of(model: TopicModel, store: Corpus, heldout: bool, threads: int) -> np.ndarray:
+    """The likeliest cluster of each document of a part, int64, -1: no word of it is known."""
+    found = np.full(store.part(heldout)["docs"], -1, np.int64)
+    for block, cells, _, cluster, _ in _answers(model, store, heldout, threads):
+        found[block.first_doc : block.first_doc + block.n_docs] = np.where(cells > 0, cluster, -1)
+    return found
+
+
+def score_agreement(
+    store: Corpus, parts: tuple[str, ...], field: str, clusters: int, of_part: Callable[[bool], np.ndarray]
+) -> dict[str, Any]:
+    """NMI and ARI of the clusters and a column of the documents; those without a value, or with several, are left out.
+    of_part: the cluster of each document of a part (heldout?), -1: none."""
     if field not in (store.manifest.get("columns") or {}):
         raise UsageError(f"--label-field {field}: {store.path} has no such column; ingest with --meta {field}=FIELD")
     counts: Counter[tuple[str, int]] = Counter()
@@ -119,9 +130,7 @@ def score_agreement(model: TopicModel, store: Corpus, parts: tuple[str, ...], fi
         heldout = part == "heldout"
         if not store.part(heldout)["docs"]:
             continue
-        found = np.full(store.part(heldout)["docs"], -1, np.int64)
-        for block, cells, _, cluster, _ in _answers(model, store, heldout, threads):
-            found[block.first_doc : block.first_doc + block.n_docs] = np.where(cells > 0, cluster, -1)
+        found = of_part(heldout)
         for numbers, batch in documents(store, heldout, [field]):
             for k, value in zip(found[numbers].tolist(), batch.column(field).to_pylist(), strict=True):
                 one = value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -132,7 +141,7 @@ def score_agreement(model: TopicModel, store: Corpus, parts: tuple[str, ...], fi
     if not counts:
         raise InputError(f"{store.path}: none of these documents has one value in {field}")
     names = {name: i for i, name in enumerate(sorted({name for name, _ in counts}))}
-    table = np.zeros((len(names), model.n_topics))
+    table = np.zeros((len(names), clusters))
     for (name, k), n in counts.items():
         table[names[name], k] = n
     nmi, ari = agreement(table)

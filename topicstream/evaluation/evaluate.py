@@ -14,15 +14,17 @@ from typing import Any
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, InputError, StoreError, UsageError
 from topicstream.evaluation.belonging import strangers
-from topicstream.evaluation.clusters import ClusterScore, score_agreement, score_clusters
+from topicstream.evaluation.clusters import ClusterScore, clusters_of, score_agreement, score_clusters
 from topicstream.evaluation.coherence import TOP_DIVERSITY, coherence, diversity
 from topicstream.evaluation.completion import LANES, Score, block_cells, score_model
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.labels import score_labels
 from topicstream.evaluation.pair_entropy import pair_entropy
 from topicstream.evaluation.per_document import score_documents
+from topicstream.evaluation.points import evaluate_vectors
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.machine import default_threads, format_bytes, memory_limit
+from topicstream.model.gaussians import is_of_vectors
 from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
@@ -120,6 +122,8 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
 
     Raises StoreError (damaged model or store), InputError (nothing to score), DoesNotFit.
     """
+    if is_of_vectors(config.model):
+        return evaluate_vectors(config)
     heldout, training, coherent, diverse = config.heldout, config.training, config.coherent, config.diverse
     links = config.links
     corpus, per_document, force = config.corpus, config.per_document, config.force
@@ -161,7 +165,8 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
 
     def of_labels(where: Any, parts: tuple[str, ...], of: str) -> dict[str, Any]:
         if clusters:
-            found = score_agreement(topics, where, parts, config.label_field, workers)
+            of_part = partial(clusters_of, topics, where, threads=workers)
+            found = score_agreement(where, parts, config.label_field, topics.n_topics, of_part)
             return {**found, "measured": f"{found['measured']}; {of}"}
         found = score_labels(topics, where, parts, store, threshold=threshold, threads=workers, progress=tell)
         return {**found, "measured": f"{found['measured']}; {of}"}

@@ -24,6 +24,7 @@ from topicstream.inference.method import Method, Rows
 from topicstream.inference.output import AnswersFile, Format, JsonLines, Table, check_answers
 from topicstream.machine import calm_malloc, default_threads, give_back, trim
 from topicstream.model.edits import view_of
+from topicstream.model.gaussians import is_of_vectors
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.options import configured
@@ -56,6 +57,10 @@ def infer(config: InferConfig) -> Any:
 
     Raises InputError, StoreError, DoesNotFit; TopicsError when ``out`` exists and not ``force``.
     """
+    if is_of_vectors(config.model):
+        from topicstream.inference.points import infer_vectors
+
+        return infer_vectors(config)
     begin = time.perf_counter()
     inputs, out, force = _places(config.documents, config.model), config.out, config.force
     if isinstance(out, (str, Path)):

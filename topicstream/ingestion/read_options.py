@@ -13,7 +13,7 @@ from topicstream.options import option
 
 REMEMBERED = ("text_field", "id_field", "delimiter", "header", "list_separator")
 """Of ``ReadOptions``: how the fields of an input are called and parted."""
-CUT = ("split", "min_tokens")
+CUT = ("split", "min_tokens", "patches", "stride")
 """Of ``ReadOptions``: how an ingest makes documents of the records; what is inferred is inferred whole."""
 RAW = "Format of raw input (default: told from name and content)."
 
@@ -93,6 +93,14 @@ class ReadOptions:
         path=True,
         old=("vocab",),
     )
+    patches: int | None = option(
+        None,
+        "Images: cut them into squares of so many pixels, vectors without their mean (extra: images).",
+        min=2,
+        max=64,
+        metavar="N",
+    )
+    stride: int | None = option(None, "Pixels from one patch to the next (default: half a patch).", min=1, metavar="N")
     on_error: Literal["fail", "skip"] = option("fail", "At a bad record (default: fail).", choices=("fail", "skip"))
     split: str | None = option(
         None,
@@ -106,6 +114,10 @@ class ReadOptions:
     piece_bytes: int = option(8 << 20, "The size of a piece before parsing.", cli=False)
     room: Room | None = option(None, "", cli=False)
     """What one piece may take where it is larger; None: anything."""
+
+    def __post_init__(self) -> None:
+        if self.patches and self.format is None:
+            object.__setattr__(self, "format", "images")
 
     def given(self) -> dict[str, Any]:
         """The options that are not their defaults."""
@@ -136,7 +148,7 @@ class ReadOptions:
         """These options with those of ``remembered`` where nothing was given.  kept: of a manifest, checked here."""
         if not isinstance(kept, dict):
             return self
-        given, types = self.given(), {"header": bool, "min_tokens": int}
+        given, types = self.given(), {"header": bool, "min_tokens": int, "patches": int, "stride": int}
         values: dict[str, Any] = {
             k: v for k, v in kept.items() if k in names and k not in given and isinstance(v, types.get(k, str))
         }

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.errors import StoreError
+from topicstream.errors import StoreError, UsageError
 from topicstream.files.durable import read_json
 from topicstream.files.plain import refuse_linked_folders
 from topicstream.kernels.constants import Constants
@@ -94,7 +94,7 @@ class TopicModel(Views):
         return cls(vocabulary, totals, alpha, beta, phi=table, manifest=manifest)
 
     @classmethod
-    def open(cls, path: str | Path, memory_limit: int | None = None) -> TopicModel:
+    def open(cls, path: str | Path, memory_limit: int | None = None, *, vectors: bool = False) -> TopicModel:
         """Open a model folder.  The table (4 W K bytes) is loaded when it is at most ``memory_limit`` bytes (None: always),
         else its rows are read from disk by ``rows``.
 
@@ -104,6 +104,8 @@ class TopicModel(Views):
         if folder.is_symlink():  # a published model: all its files from one version, whatever the link does meanwhile
             folder = folder.resolve()
         manifest = read_manifest(folder)
+        if manifest.get("vectors") and not vectors:
+            raise UsageError(f"{folder}: a model of vectors, which has no topics; `topics show`, `infer` and `eval` take it")
         files, words, topics = manifest["files"], int(manifest["words"]), int(manifest["topics"])
         array = folder / files["topics"]["name"]
         refuse_linked_folders(folder, [array.name, f"{array.name}/c", "checkpoints", "work"])

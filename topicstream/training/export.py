@@ -68,6 +68,7 @@ def export_model(
             "passes": passes,
             "stopped": reason,
         }
+        manifest |= {name: corpus.manifest[name] for name in ("vectors", "patches") if name in corpus.manifest}
         if engine.topics_axis:
             first = topics - corpus.axes[engine.topics_axis].size
             names = chain.from_iterable(piece.to_pylist() for piece in names_of(corpus, engine.topics_axis))

@@ -15,9 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from topicstream.kernels.digamma import digamma, lgamma
+from topicstream.kernels.gaussian_density import LOG_2PI, log_density
 from topicstream.kernels.jit import kernel
-
-LOG_2PI = float(np.log(2 * np.pi))
 
 
 @kernel
@@ -139,39 +138,12 @@ def most_likely(stats: Statistics, prior: Prior, floor: float) -> tuple[np.ndarr
     return means, (vectors * (np.maximum(values, 0.0) + least)[:, None, :]) @ vectors.transpose(0, 2, 1)
 
 
-def log_density(x: np.ndarray, means: np.ndarray, scale: np.ndarray, factor: np.ndarray, plus: np.ndarray) -> np.ndarray:
-    """plus_k - factor_k / 2 (x - m_k)' scale_k^-1 (x - m_k), float64[D, K]; x: float64[D, n]."""
-    out = np.empty((len(x), len(means)))
-    if scale.ndim == 2:
-        inverse = 1.0 / scale
-        for k in range(len(means)):
-            centred = x - means[k]
-            out[:, k] = plus[k] - 0.5 * factor[k] * ((centred * centred) @ inverse[k])
-        return out
-    turn = np.linalg.inv(np.linalg.cholesky(scale)).transpose(0, 2, 1)
-    for k in range(len(means)):
-        y = x @ turn[k]
-        y -= means[k] @ turn[k]
-        out[:, k] = plus[k] - 0.5 * factor[k] * np.einsum("ij,ij->i", y, y)
-    return out
-
-
 def expected_scores(x: np.ndarray, post: Posterior, prior: Prior) -> np.ndarray:
     """E[log F(x | component k)], float64[D, K]."""
     plus = 0.5 * (log_determinants(post, prior.n, prior.diagonal) - prior.n * LOG_2PI)
     if prior.kappa > 0:
         plus = plus - 0.5 * prior.n / post.kappa
     return log_density(x, post.means, post.scale, post.nu, plus)
-
-
-def point_scores(x: np.ndarray, means: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """log N(x | mean_k, Sigma_k), float64[D, K]."""
-    if covariance.ndim == 2:
-        logdet = np.log(covariance).sum(axis=1)
-    else:
-        logdet = 2.0 * np.log(np.diagonal(np.linalg.cholesky(covariance), axis1=1, axis2=2)).sum(axis=1)
-    plus = -0.5 * (logdet + x.shape[1] * LOG_2PI)
-    return log_density(x, means, covariance, np.ones(len(means)), plus)
 
 
 def log_normaliser(nu: np.ndarray, logdet: np.ndarray, n: int, diagonal: bool) -> np.ndarray:

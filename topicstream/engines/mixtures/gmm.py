@@ -16,6 +16,7 @@ from topicstream.engines.base import BlockShape, Key, Out, TableSpec, option, pa
 from topicstream.engines.mixtures import gaussians
 from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, changes, log_shares, respond
 from topicstream.engines.mixtures.gaussians import Prior, Statistics
+from topicstream.kernels.gaussian_density import point_scores
 
 if TYPE_CHECKING:
     from topicstream.tables.table import Table
@@ -132,9 +133,9 @@ class GaussianMixture(ClusterEngine):
             found = gaussians.expected_scores(x, gaussians.posterior(stats, prior), prior)
         elif how == "map":
             post = gaussians.posterior(stats, prior)
-            found = gaussians.point_scores(x, post.means, gaussians.covariances(post, prior, "map"))
+            found = point_scores(x, post.means, gaussians.covariances(post, prior, "map"))
         else:
-            found = gaussians.point_scores(x, *gaussians.most_likely(stats, prior, self.options.floor))
+            found = point_scores(x, *gaussians.most_likely(stats, prior, self.options.floor))
         found += first
         return found
 

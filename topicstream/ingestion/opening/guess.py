@@ -18,6 +18,7 @@ BY_SUFFIX = {
     ".tab": "csv",
     ".parquet": "parquet",
     ".mtx": "mtx",
+    ".npz": "npz",
     ".svm": "svmlight",
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
@@ -26,7 +27,7 @@ BY_SUFFIX = {
     ".lda-c": "ldac",
     ".tar": "tar",
 }
-COUNTS = ("docword", "ldac", "mtx", "npy", "svmlight")
+COUNTS = ("docword", "ldac", "mtx", "npy", "npz", "svmlight", "images")
 VOCAB_NAME = re.compile(
     r"^((vocab|vocabulary|words|terms|features)([._-].*)?|.*[._-](vocab|vocabulary|words))(\.(txt|tsv|dat))?$"
 )

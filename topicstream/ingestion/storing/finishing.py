@@ -274,6 +274,8 @@ class Finishing:
             manifest["ids"] = "integer"
         if self.vectors:
             manifest["vectors"] = self.vectors
+            if patches := self.options.read.patches or old.get("patches"):
+                manifest["patches"] = patches
         return manifest | ({"compacted": old["compacted"]} if "compacted" in old else {})
 
     def _axes(

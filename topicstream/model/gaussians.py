@@ -1,0 +1,55 @@
+"""A trained model of Gaussian components: what points are under it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from topicstream.errors import StoreError, UsageError
+from topicstream.kernels.cluster_scores import log_sums
+from topicstream.kernels.gaussian_density import point_scores
+from topicstream.machine import one_blas_thread
+from topicstream.model.store import read_manifest
+from topicstream.model.topic_model import TopicModel
+
+POINTS = 4096  # scored at a time
+
+
+def is_of_vectors(model: object) -> bool:
+    """Whether a model's folder holds Gaussian components."""
+    return isinstance(model, str | Path) and (Path(model) / "manifest.json").exists() and bool(read_manifest(model).get("vectors"))
+
+
+class GaussianModel:
+    """sizes float64[K], points of the components; pi, their mean shares; means [K, n]; covariances [K, n, n], or [K, n] of
+    diagonal ones; patches: width of the image patches that the vectors are, 0: none."""
+
+    def __init__(self, path: str | Path) -> None:
+        opened = TopicModel.open(path, memory_limit=-1, vectors=True)
+        self.path, self.manifest, self.n = Path(path), opened.manifest, opened.n_words
+        every = np.arange(opened.n_topics)
+        self.sizes = opened.table("sizes").gather(every[:1])[0].astype(np.float64)
+        self.means = opened.table("means").gather(every).astype(np.float64)
+        found = opened.table("covariances").gather(every).astype(np.float64)
+        self.covariances = found if found.shape[1] == self.n else found.reshape(-1, self.n, self.n)
+        if self.covariances.shape[1:] not in ((self.n,), (self.n, self.n)) or self.means.shape[1] != self.n:
+            raise StoreError(f"{path}: its components are not of {self.n} numbers; restore the model or train again")
+        weights = np.maximum(self.sizes, 0.0) + opened.alpha
+        self.pi = weights / weights.sum()
+        self.patches = int(self.manifest.get("patches", 0))
+        one_blas_thread()
+
+    def check(self, n: int, where: str) -> None:
+        """UsageError for vectors of another width."""
+        if n != self.n:
+            raise UsageError(f"{where}: vectors of {n} numbers, the model's are of {self.n}")
+
+    def answer(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(log p(x) float64[D], p(k | x) float32[D, K]) of points [D, n]."""
+        fit, shares = np.empty(len(x)), np.empty((len(x), len(self.pi)), np.float32)
+        for at in range(0, len(x), POINTS):
+            part = slice(at, at + POINTS)
+            scores = point_scores(x[part].astype(np.float64), self.means, self.covariances) + np.log(self.pi)
+            log_sums(scores, fit[part], shares[part])
+        return fit, shares
