@@ -103,7 +103,7 @@ def _corpus(path: str, verify: bool, top: int, as_json: bool) -> None:
     from topicstream.corpus.reader import Corpus
     from topicstream.corpus.verify import verify as check
 
-    corpus = Corpus.open(path)
+    corpus = Corpus.open(path, vectors=True)
     problems = list(check(corpus)) if verify else []
     if problems:
         if as_json:

@@ -36,7 +36,7 @@ def infer_vectors(config: InferConfig) -> Any:
     model, done = GaussianModel(config.model), 0  # type: ignore[arg-type]
     out = config.out
     if out is None:
-        table = Table()
+        table = Table(about=False)
         _write(model, config, table)
         return table.table()
     if isinstance(out, str | Path):

@@ -76,7 +76,7 @@ class _Ingest:
         self.wip = out.with_name(out.name + ".wip")
         self.base: Corpus | None = None
         if (out / "manifest.json").exists() and not options.force:
-            self.base = Corpus.open(out) if options.append else None
+            self.base = Corpus.open(out, vectors=True) if options.append else None
         self.options = self._as_of_base(options)
 
     def _as_of_base(self, options: IngestOptions) -> IngestOptions:
@@ -110,7 +110,7 @@ class _Ingest:
             if self.base is not None:
                 claim(self.out, "corpus", id=self.base.fingerprint[:16])
                 stack.enter_context(durable.lock(self.out, "writing to", kind="corpus"))
-                self.base = Corpus.open(self.out)
+                self.base = Corpus.open(self.out, vectors=True)
             if (done := self._finished_before()) is not None:
                 return done
             record = inputs_record.describe([] if isinstance(self.names, InMemory) else self.names, self.options)
@@ -165,9 +165,9 @@ class _Ingest:
             return None
         state = durable.read_json(path)
         done = state.get("committed")
-        if done is None or done["fingerprint"] != Corpus.open(self.out).fingerprint:
+        if done is None or done["fingerprint"] != Corpus.open(self.out, vectors=True).fingerprint:
             return None
-        commit.plain_names(self.out, Corpus.open(self.out).manifest)
+        commit.plain_names(self.out, Corpus.open(self.out, vectors=True).manifest)
         if not self._is_this(state):
             clear(self.wip)
             return None
@@ -180,7 +180,7 @@ class _Ingest:
         that runs an ingest once more than it had to is told so, not that it failed."""
         if self.base is not None or self.options.force or not (self.out / "manifest.json").exists():
             return None
-        store = Corpus.open(self.out)
+        store = Corpus.open(self.out, vectors=True)
         if not inputs_record.is_this(self.out, store.fingerprint, record):
             return None
         if not (self.wip / "state.json").exists():  # the lock alone

@@ -22,7 +22,7 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Any]:
     Raises StoreError naming what is damaged.
     """
     manifest = read_manifest(path)
-    model = TopicModel.open(path, memory_limit=-1)
+    model = TopicModel.open(path, memory_limit=-1, vectors=True)
     out: dict[str, Any] = {
         "path": str(path),
         "kind": "model",

@@ -72,11 +72,12 @@ class GaussianMixture(ClusterEngine):
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
+        # as in ``sizes``: rows of what float32 holds, then rows of the rest; a covariance is a small difference of large sums
         k, rule = self.shape.topics, self.rule
         return {
             **super().tables,
-            "sums": TableSpec(rows=k, columns=self.n, dtype="float64", rule=rule),
-            "squares": TableSpec(rows=k, columns=self.squares, dtype="float64", rule=rule),
+            "sums": TableSpec(rows=2 * k, columns=self.n, dtype="float64", rule=rule),
+            "squares": TableSpec(rows=2 * k, columns=self.squares, dtype="float64", rule=rule),
         }
 
     @property
@@ -107,19 +108,26 @@ class GaussianMixture(ClusterEngine):
 
     def scratch_bytes(self, block: BlockShape) -> int:
         points, k = block.docs, self.shape.topics
-        components = 8 * k * (6 * self.squares + 4 * self.n)
+        components = 8 * k * (8 * self.squares + 4 * self.n)
         return self.scratch_bytes_of(points) + 8 * points * (5 * self.n + 2 * k) + components
 
     # -- what a visit does -----------------------------------------------------------------------------------------
     def prior(self, params: Mapping[str, np.ndarray]) -> Prior:
-        """Of every component."""
-        return Prior(params["mean"], params["covariance"], KAPPA if self.options.mean == "free" else 0.0)
+        """Of every component, where points are seen from the data's mean."""
+        return Prior(np.zeros(self.n), params["covariance"], KAPPA if self.options.mean == "free" else 0.0)
 
     def statistics(self, rows: Mapping[str, Any]) -> Statistics:
         """The tables as gathered."""
-        k, n = self.shape.topics, self.n
-        sizes, sums, squares = (rows[name].base[: 2 if name == "sizes" else k] * rows[name].scale for name in self.tables)
-        return Statistics(sizes.sum(axis=0)[:k], sums[:, :n], self._square(squares[:, : self.squares]))
+        return self._joined({name: rows[name].base[: 2 * k if k else 2] * rows[name].scale for name, k in self._halves()})
+
+    def _halves(self) -> tuple[tuple[str, int], ...]:
+        return ("sizes", 0), ("sums", self.shape.topics), ("squares", self.shape.topics)
+
+    def _joined(self, whole: Mapping[str, np.ndarray]) -> Statistics:
+        """Of the tables' rows, [2, P] and twice [2 K, P]."""
+        k = self.shape.topics
+        sums, squares = (whole[name][:k] + whole[name][k:] for name in ("sums", "squares"))
+        return Statistics(whole["sizes"].sum(axis=0)[:k], sums[:, : self.n], self._square(squares[:, : self.squares]))
 
     def _square(self, squares: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(squares).reshape(len(squares), *([self.n] if self.diagonal else [self.n, self.n]))
@@ -172,13 +180,14 @@ class GaussianMixture(ClusterEngine):
     ) -> None:
         there = np.diff(block.indptr) > 0
         x = np.zeros((block.n_docs, self.n))
-        x[there] = block.counts.reshape(-1, self.n)
+        x[there] = block.counts.reshape(-1, self.n) - params["mean"]
         count, which, by = self.respond(self.scores(x, stats, params), there, memory, out)
         found = gaussians.summed(x, count, which, by, self.shape.topics, self.diagonal)
         for name, value in (("sums", found.sums), ("squares", found.squares.reshape(-1, self.squares))):
-            delta = out.delta[name]
-            delta[:, : value.shape[1]] = value
-            delta[:, value.shape[1] :] = 0.0
+            delta, (k, width) = out.delta[name], value.shape
+            delta[:, width:] = 0.0
+            delta[:k, :width] = value
+            delta[k:, :width] = value - delta[:k, :width]
 
     # -- start, end of a pass --------------------------------------------------------------------------------------
     def begun(self, params: Mapping[str, np.ndarray]) -> Statistics:
@@ -189,18 +198,16 @@ class GaussianMixture(ClusterEngine):
     def start_rows(self, name: str, params: Mapping[str, np.ndarray]) -> np.ndarray:
         """A table as the start left it, for the stochastic schedule; padded."""
         stats, k = self.begun(params), self.shape.topics
-        value = {"sizes": np.zeros((2, k)), "sums": stats.sums, "squares": stats.squares.reshape(k, -1)}[name]
-        if name == "sizes":
-            value[0] = stats.sizes
-        rows = np.zeros((len(value), padded(value.shape[1])))
-        rows[:, : value.shape[1]] = value
+        value = {"sizes": stats.sizes[None], "sums": stats.sums, "squares": stats.squares.reshape(k, -1)}[name]
+        rows = np.zeros((2 * len(value), padded(value.shape[1])))
+        rows[: len(value), : value.shape[1]] = value
         return rows
 
     def begin(self, sample: np.ndarray, seed: int, params: dict[str, np.ndarray]) -> None:
         """Prior and first statistics from some points, float64[S, n]: Bregman k-means++, and the best of ``tries``."""
         o: Any = self.options
         params["mean"][:] = sample.mean(axis=0) if o.mean == "free" else 0.0
-        centred = sample - params["mean"]
+        centred = sample = sample - params["mean"]
         variance = (centred * centred).mean(axis=0)
         least = 1e-6 * max(float(variance.mean()), 1e-30)  # a coordinate that never changes
         if self.diagonal:
@@ -219,7 +226,7 @@ class GaussianMixture(ClusterEngine):
 
     def _try(self, sample: np.ndarray, seed: int, params: Mapping[str, np.ndarray]) -> tuple[float, Statistics]:
         topics, points = self.shape.topics, len(sample)
-        distances = far_apart(sample - params["mean"], params["covariance"], topics, seed, self.options.mean == "zero")
+        distances = far_apart(sample, params["covariance"], topics, seed, self.options.mean == "zero")
         cluster, share = distances[:, None].astype(np.uint16), np.ones((points, 1), np.float32)
         fit, stats = 0.0, Statistics(np.zeros(0), np.zeros(0), np.zeros(0))
         there = np.ones(points, np.bool_)
@@ -239,12 +246,7 @@ class GaussianMixture(ClusterEngine):
     ) -> dict[str, float]:
         """Means and covariances of the model (of the posterior its mean), and the bound of a memoized pass."""
         k = self.shape.topics
-        whole = {name: np.concatenate([rows.copy() for _, rows in table.pieces()]) for name, table in tables.items()}
-        found = Statistics(
-            whole["sizes"].sum(axis=0)[:k],
-            whole["sums"][:, : self.n],
-            self._square(whole["squares"][:, : self.squares]),
-        )
+        found = self._joined({n: np.concatenate([rows.copy() for _, rows in t.pieces()]) for n, t in tables.items()})
         prior = self.prior(params)
         post = gaussians.posterior(found, prior)
         means, covariance = post.means, gaussians.covariances(post, prior, "mean")
@@ -252,7 +254,7 @@ class GaussianMixture(ClusterEngine):
             covariance = gaussians.covariances(post, prior, "map")
         elif self.options.estimate == "ml":
             means, covariance = gaussians.most_likely(found, prior, self.options.floor)
-        params["means"][:], params["covariances"][:] = means, covariance.reshape(k, -1)
+        params["means"][:], params["covariances"][:] = means + params["mean"], covariance.reshape(k, -1)
         if self.stochastic or self.options.estimate != "posterior":
             return {}
         return self.bound_of(params, stats, gaussians.data_bound(post, prior, float(stats["docs"][0])))

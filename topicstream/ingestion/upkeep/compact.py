@@ -40,10 +40,10 @@ def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> dict
     (no room on the disk), TopicsError (an unfinished ingest).
     """
     path, progress = Path(store), listener(progress)
-    Corpus.open(path).let_go()
+    Corpus.open(path, vectors=True).let_go()
     with durable.lock(path, "writing to", kind="corpus"):
         refuse_links(path)
-        base = Corpus.open(path)
+        base = Corpus.open(path, vectors=True)
         refuse_unfinished(path)
         base.let_go()  # the writer's lock keeps what it reads
         commit.sweep(path, base.manifest)
@@ -90,7 +90,7 @@ def write_anew(
         commit.plain_names(path, manifest)
     except BaseException:  # behind the commit nothing of it goes: it is named now
         with contextlib.suppress(OSError, TopicsError):
-            commit.sweep(path, Corpus.open(path).manifest)
+            commit.sweep(path, Corpus.open(path, vectors=True).manifest)
         raise
     finally:
         progress.close()

@@ -1,0 +1,298 @@
+"""``--algo gmm`` and stores of vectors: the twin, the bound, runs that stop and go on, hostile files, what commands say."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import signal
+import zipfile
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.reference import gaussians as twin
+from tests.reference.mixture import top
+from topicstream.cli.main import run as command
+from topicstream.corpus.reader import Corpus
+from topicstream.engines.mixtures import gaussians
+from topicstream.engines.mixtures.gmm import KAPPA, far_apart
+from topicstream.errors import DoesNotFit, InputError, Interrupted, UsageError
+from topicstream.evaluation.evaluate import evaluate
+from topicstream.inference.infer import infer
+from topicstream.ingestion.pipeline import ingest
+from topicstream.model.gaussians import GaussianModel
+from topicstream.progress import Shown as Progress
+from topicstream.training import passes
+from topicstream.training.loop import train
+from topicstream.training.state.checkpoint import content_hash
+
+QUIET = Progress(-1)
+
+
+def points(seed, docs=900, n=5, components=3, spread=6.0):
+    rng = np.random.default_rng(seed)
+    mean, turn = rng.normal(0, spread, (components, n)), rng.normal(0, 1, (components, n, n))
+    z = rng.integers(0, components, docs)
+    return np.stack([mean[k] + turn[k] @ rng.normal(size=n) for k in z]).astype(np.float32), z
+
+
+def stored(folder, x, heldout="0", **more):
+    np.save(folder / "x.npy", x)
+    ingest(folder / "x.npy", folder / "v.zarr", heldout=heldout, progress=False, **more)
+    return folder / "v.zarr"
+
+
+def run(corpus, model, components=3, passes=5, **options):
+    given = {"round_blocks": 2, "threads": 1, "tol": 0, "seed": 1, "progress": QUIET, "block_cells": 500}
+    own = {k: options.pop(k) for k in list(options) if k in (*given, "tables", "mem_limit")}
+    train(corpus, model, algo="gmm", topics=components, passes=passes, options=options, **{**given, **own})
+    return [r for r in map(json.loads, (model / "history.jsonl").read_text().splitlines()) if r["pass"]]
+
+
+@pytest.mark.parametrize("mean", ["free", "zero"])
+@pytest.mark.parametrize("covariance", ["full", "diag"])
+def test_posteriors_scores_and_bound_are_the_twins(mean, covariance):
+    rng = np.random.default_rng(0)
+    x, _ = points(0, docs=60)
+    x = x.astype(float)
+    spread = np.cov(x.T) if covariance == "full" else x.var(0)
+    args = (x.mean(0) if mean == "free" else np.zeros(5), spread, KAPPA if mean == "free" else 0.0)
+    prior, other = gaussians.Prior(*args), twin.Prior(*args)
+    r = top(rng.normal(0, 3, (60, 4)), 3)
+    r[:, 3], r[:, 0] = 0.0, r[:, 0] + r[:, 3]  # an empty component
+    by, which = r.astype(np.float32), np.tile(np.arange(4, dtype=np.uint16), (60, 1))
+    r = by.astype(float)
+    stats = gaussians.summed(x, np.full(60, 4), which, by, 4, covariance == "diag")
+    post = gaussians.posterior(stats, prior)
+    wanted = [twin.posterior(x, column, other) for column in r.T]
+    for k, (nu, _, m, scale) in enumerate(wanted):
+        np.testing.assert_allclose(post.nu[k], nu)
+        np.testing.assert_allclose(post.means[k], m, atol=1e-9)
+        np.testing.assert_allclose(post.scale[k], scale, rtol=1e-6, atol=1e-8)
+    expected = np.stack([twin.expected(x, p, other) for p in wanted], 1)
+    np.testing.assert_allclose(gaussians.expected_scores(x, post, prior), expected, rtol=1e-8, atol=1e-8)
+    alpha = 0.7
+    whole = twin.bound(x, r, alpha, other)
+    parts = twin.log_beta(r.sum(0) + alpha) - twin.log_beta(np.full(4, alpha)) + twin.entropy(r)
+    assert gaussians.data_bound(post, prior, 60) == pytest.approx(whole - parts, rel=1e-9)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_a_memoized_run_is_its_twin(most, tmp_path):
+    x, _ = points(1, docs=420, spread=1.0)
+    path = stored(tmp_path, x)
+    history = run(path, tmp_path / "m", passes=4, sparsity=most)
+    store = Corpus.open(path, vectors=True)
+    grid = store.grid(500, 1 << 16)
+    edges = [*grid.first_doc.tolist(), len(x)]
+    assert len(edges) > 4
+    x = x.astype(float)
+    variance = ((x - x.mean(0)) ** 2).mean()
+    cov = np.cov(x.T, bias=True) + 1e-6 * variance * np.eye(5)
+    prior = twin.Prior(x.mean(0), cov, KAPPA)
+    alpha = 10 / 3
+    r = np.eye(3)[far_apart(x - x.mean(0), cov, 3, 1, False)]
+    sweeps = 3
+    for _ in range(sweeps + 1):  # the sample is all of them; then the start's own visit
+        posts = [twin.posterior(x, column, prior) for column in r.T]
+        r = top(twin.scores(x, posts, r.sum(0), alpha, prior), most)
+    blocks, bounds = list(pairwise(edges)), []
+    for _ in range(4):
+        for at in range(0, len(blocks), 2):
+            posts = [twin.posterior(x, column, prior) for column in r.T]
+            part = slice(blocks[at][0], blocks[min(at + 1, len(blocks) - 1)][1])
+            r[part] = top(twin.scores(x[part], posts, r.sum(0), alpha, prior), most)
+        bounds.append(twin.bound(x, r, alpha, prior))
+    np.testing.assert_allclose([h["bound"] for h in history], bounds, rtol=1e-6)
+    np.testing.assert_allclose(GaussianModel(tmp_path / "m").sizes, r.sum(0), rtol=1e-3)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diag"])
+def test_the_bound_never_falls_and_sizes_sum_to_the_points(covariance, tmp_path):
+    x, _ = points(2, docs=1500, spread=1.5)
+    history = run(stored(tmp_path, x), tmp_path / "m", components=6, passes=25, covariance=covariance)
+    bounds = np.array([h["bound"] for h in history])
+    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all(), np.diff(bounds)
+    assert GaussianModel(tmp_path / "m").sizes.sum() == pytest.approx(1500, rel=1e-6)
+
+
+def test_planted_components_are_found_over_seeds_and_schedules(tmp_path):
+    x, z = points(3, docs=3000)
+    path = stored(tmp_path, x)
+    for i, options in enumerate([{"seed": 1}, {"seed": 2, "sparsity": 1}, {"schedule": "stochastic", "block_docs": 128}]):
+        run(path, tmp_path / f"m{i}", passes=15, tries=3, **options)
+        found = infer(tmp_path / f"m{i}", Path(path), top=1, progress=False).to_pydict()["topics"]
+        table = np.zeros((3, 3))
+        np.add.at(table, (z, [t[0] for t in found]), 1)
+        assert table.max(1).sum() > 0.97 * 3000, (i, table)
+
+
+@pytest.mark.parametrize("estimate", ["posterior", "map", "ml"])
+def test_points_without_rank_constant_columns_and_more_components_than_points(estimate, tmp_path):
+    x, _ = points(4, docs=40)
+    x[:, 1], x[:, 2] = 7.0, x[:, 0]  # a column that never changes, one that says what another does
+    x[20:] = x[0]
+    path = stored(tmp_path, x)
+    run(path, tmp_path / "m", components=60, estimate=estimate)
+    model = GaussianModel(tmp_path / "m")
+    assert model.sizes.sum() == pytest.approx(40, rel=1e-5)
+    assert np.isfinite(model.answer(x)[0]).all()
+    one = tmp_path / "one"
+    one.mkdir()
+    run(stored(one, x[:1]), one / "m", components=2, estimate=estimate)
+
+
+def test_threads_disk_stops_and_resumes_leave_no_trace(tmp_path, monkeypatch):
+    x, _ = points(5, docs=1000)
+    path = stored(tmp_path, x)
+    run(path, tmp_path / "a", passes=3)
+    expected = content_hash(tmp_path / "a")
+    run(path, tmp_path / "b", passes=3, threads=3, tables="disk")
+    assert content_hash(tmp_path / "b") == expected
+    run(path, tmp_path / "c", passes=1)
+    run(path, tmp_path / "c", passes=3)
+    assert content_hash(tmp_path / "c") == expected
+    enter, rounds = passes.PassRunner._apply, [0]
+
+    def stop(self, *a):
+        enter(self, *a)
+        rounds[0] += 1
+        if rounds[0] == 6:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(passes.PassRunner, "_apply", stop)
+        with pytest.raises(Interrupted):
+            run(path, tmp_path / "d", passes=3)
+    run(path, tmp_path / "d", passes=3)
+    assert content_hash(tmp_path / "d") == expected
+    with pytest.raises(DoesNotFit, match=r"smallest limit that would do is \d+M"):
+        run(path, tmp_path / "e", mem_limit="20M")
+
+
+def test_a_store_of_vectors_is_the_file_and_takes_more(tmp_path):
+    x, _ = points(6, docs=700)
+    path = stored(tmp_path, x, heldout="10%")
+    store = Corpus.open(path, vectors=True)
+    assert store.vectors == 5
+    assert store.n_docs + store.part(True)["docs"] == 700
+    found = infer_rows(store)
+    np.testing.assert_array_equal(found, x)
+    np.savez(tmp_path / "y.npz", a=x[:3] + 1, b=(x[3:5] + 1).astype(np.float64))
+    ingest(tmp_path / "y.npz", path, append=True, progress=False)
+    assert len(infer_rows(Corpus.open(path, vectors=True))) == 705
+    wide = tmp_path / "w.npy"
+    np.save(wide, np.zeros((4, 6)))
+    with pytest.raises(InputError, match="holds vectors of 5 numbers"):
+        ingest(wide, path, append=True, progress=False)
+    with pytest.raises(InputError, match="vectors of 6 numbers, where those before are vectors of 5"):
+        ingest([tmp_path / "x.npy", wide], tmp_path / "mixed.zarr", progress=False)
+
+
+def infer_rows(store):
+    """All vectors in the order of the ingest."""
+    from topicstream.inference.stored import stored as cells
+
+    return np.concatenate([c.counts.reshape(-1, store.vectors) for c in cells(store)])
+
+
+def npy(value):
+    out = io.BytesIO()
+    np.save(out, value, allow_pickle=True)
+    return out.getvalue()
+
+
+class Bomb:
+    def __reduce__(self):
+        return open, ("/tmp/topicstream-was-unpickled", "w")
+
+
+HOSTILE = {
+    "objects": (npy(np.array([Bomb(), None], dtype=object)), "Python objects"),
+    "flat": (npy(np.zeros(5)), "shape"),
+    "cube": (npy(np.zeros((2, 2, 2))), "shape"),
+    "words": (npy(np.array([["a", "b"]])), "vectors are numbers"),
+    "columns": (npy(np.asfortranarray(np.random.default_rng(0).random((4, 3)))), "column by column"),
+    "short": (npy(np.zeros((100, 4)))[:-40], "cut short"),
+    "long": (npy(np.zeros((10, 4))) + b"more", "more than the 10 rows"),
+    "nan": (npy(np.array([[0.0, 1], [2, np.nan]])), r"row 1, column 1: nan is no number"),
+    "huge": (npy(np.array([[0.0, 1e300]])), "is no number"),
+    "none": (npy(np.zeros((5, 0))), "vectors of 0 numbers"),
+    "header": (b"\x93NUMPY\x01\x00\x10\x00{'descr': __imp}", "not an .npy"),
+}
+
+
+@pytest.mark.parametrize("name", list(HOSTILE))
+def test_a_bad_file_is_told_in_a_line(name, tmp_path):
+    data, told = HOSTILE[name]
+    (tmp_path / "bad.npy").write_bytes(data)
+    with pytest.raises(InputError, match=told) as e:
+        ingest(tmp_path / "bad.npy", tmp_path / "v.zarr", progress=False)
+    assert "\n" not in str(e.value) and "bad.npy" in str(e.value)
+    assert not Path("/tmp/topicstream-was-unpickled").exists()
+
+
+def test_bad_archives_are_told_in_a_line(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as z:
+        z.writestr("a.npy", npy(np.zeros((2, 3))))
+        z.writestr("b.npy", npy(np.zeros((2, 4))))
+    (tmp_path / "b.npz").write_bytes(b"PK\x03\x04 but no more")
+    with zipfile.ZipFile(tmp_path / "c.npz", "w") as z:
+        z.writestr("c.pkl", pickle.dumps(Bomb()))
+    for name, told in (("a", "of 3 in the first array"), ("b", "not an .npz"), ("c", "not an .npy")):
+        with pytest.raises(InputError, match=told):
+            ingest(tmp_path / f"{name}.npz", tmp_path / f"{name}.zarr", progress=False)
+
+
+def test_patches_of_images_are_orthonormal_pixels(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 24)).astype(np.uint8)
+    (tmp_path / "im").mkdir()
+    image.fromarray(pixels).save(tmp_path / "im" / "a.png")
+    path = tmp_path / "p.zarr"
+    ingest(tmp_path / "im", path, patches=8, stride=4, heldout="0", progress=False)
+    found = infer_rows(Corpus.open(path, vectors=True)).astype(float)
+    squares = np.stack([pixels[y : y + 8, x : x + 8].ravel() / 255 for y in range(0, 13, 4) for x in range(0, 17, 4)])
+    squares -= squares.mean(1, keepdims=True)
+    assert found.shape == (20, 63)
+    np.testing.assert_allclose(found @ found.T, squares @ squares.T, atol=1e-5)
+    run(path, tmp_path / "m", components=2, mean="zero", block_cells=630)
+    sheet = tmp_path / "sheet.png"
+    assert command(["show", "--model", str(tmp_path / "m"), "--plot", str(sheet)]) == 0
+    assert image.open(sheet).size == (4 * 73, 4 * 19)
+    (tmp_path / "im" / "b.png").write_bytes(b"\x89PNG but no more")
+    with pytest.raises(InputError, match="not an image"):
+        ingest(tmp_path / "im", tmp_path / "q.zarr", patches=8, progress=False)
+
+
+def test_what_the_commands_say(tmp_path, capsys):
+    x, _ = points(8, docs=600)
+    path = stored(tmp_path, x, heldout="20%")
+    run(path, tmp_path / "m")
+    model = GaussianModel(tmp_path / "m")
+    answers = infer(tmp_path / "m", Path(tmp_path / "x.npy"), progress=False).to_pydict()
+    assert answers["id"][:2] == ["x.npy:0", "x.npy:1"]
+    stats = pytest.importorskip("scipy.stats")
+    logs = np.stack(
+        [np.log(p) + stats.multivariate_normal(m, c).logpdf(x) for p, m, c in zip(model.pi, model.means, model.covariances)], 1
+    )
+    np.testing.assert_allclose(model.answer(x)[0], np.logaddexp.reduce(logs, axis=1), rtol=1e-6)
+    whole = evaluate(tmp_path / "m", path, heldout=True, training=True, progress=False)
+    total = sum(whole[p]["nats_per_point"] * whole[p]["points"] for p in ("heldout", "training"))
+    assert total / 600 == pytest.approx(-np.logaddexp.reduce(logs, axis=1).mean(), rel=1e-6)
+    for wrong in (
+        ["train", "--algo", "atbp", "--corpus", str(path), "--model", str(tmp_path / "n")],
+        ["report", str(tmp_path / "m"), "--corpus", str(path)],
+        ["show", "--model", str(tmp_path / "m"), "--docs", "2"],
+        ["eval", "--model", str(tmp_path / "m"), "--corpus", str(path), "--coherence"],
+    ):
+        capsys.readouterr()
+        assert command(wrong) == 2, wrong
+        assert "vectors" in capsys.readouterr().err
+    assert command(["info", str(path)]) == 0
+    with pytest.raises(UsageError, match="vectors of 2 numbers, the model's are of 5"):
+        np.save(tmp_path / "z.npy", np.zeros((3, 2)))
+        infer(tmp_path / "m", Path(tmp_path / "z.npy"), progress=False)
