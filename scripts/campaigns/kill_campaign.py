@@ -295,7 +295,8 @@ def retraining(work: Path, source: Path, more: Path) -> Subject:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    every = ["ingest", "append", *engines(), "update", "retrain", "compact", "forget"]
+    counting = [n for n, kind in engines().items() if not kind.on_vectors]
+    every = ["ingest", "append", *counting, "update", "retrain", "compact", "forget"]
     parser.add_argument("--kills", type=int, default=20, help="shared by the subjects, rounded up")
     parser.add_argument("--only", nargs="*", default=every, choices=every)
     parser.add_argument("--seed", type=int, default=0)

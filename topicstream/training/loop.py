@@ -159,6 +159,8 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
     if config.eval_every and not kind.judged_by_completion:
         raise UsageError(f"--eval-every: a document of {algo} has no mixture of topics to complete; use `topics eval --heldout`")
     engine = make_engine(kind, store, make_options(kind, options), config.topics)
+    if kind.on_vectors:
+        refuse_wide(engine, machine.memory_limit(config.mem_limit))
     engine, seeds, told = with_seeds(engine, config.seed_words, store, n_w)
     for line in told:
         progress.say(f"warning: {line}")
@@ -308,6 +310,16 @@ def make_engine(kind: type[Engine], store: Corpus, options: Any, topics: int | N
     if kind.topics_axis:
         shape = replace(shape, bare={kind.topics_axis: bare_cells(store, kind.topics_axis)})
     return kind(shape, options)
+
+
+def refuse_wide(engine: Engine, limit: int) -> None:
+    """DoesNotFit where components alone, of whatever vectors, are more than the limit: before kernels are tried on them."""
+    n = engine.shape.words
+    if (need := engine.scratch_bytes(BlockShape(2, 2 * n, 0, n))) > limit:
+        raise DoesNotFit(
+            f"{engine.name} with {engine.shape.topics} components of {n} numbers needs {machine.format_bytes(need)}, the smallest "
+            f"limit that would do is above {need >> 20}M; lower -K, --covariance diag, or raise --mem-limit"
+        )
 
 
 def start_bytes(start: str, engine: Engine, block: BlockShape) -> Callable[[int], int] | None:

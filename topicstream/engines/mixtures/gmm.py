@@ -108,7 +108,8 @@ class GaussianMixture(ClusterEngine):
 
     def scratch_bytes(self, block: BlockShape) -> int:
         points, k = block.docs, self.shape.topics
-        components = 8 * k * (8 * self.squares + 4 * self.n)
+        # of a visit, and of a start and a pass' end: tables, posteriors and what a checkpoint copies
+        components = 8 * k * (20 * self.squares + 4 * self.n)
         return self.scratch_bytes_of(points) + 8 * points * (5 * self.n + 2 * k) + components
 
     # -- what a visit does -----------------------------------------------------------------------------------------
