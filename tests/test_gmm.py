@@ -122,7 +122,9 @@ def test_the_bound_never_falls_and_sizes_sum_to_the_points(covariance, tmp_path)
 def test_planted_components_are_found_over_seeds_and_schedules(tmp_path):
     x, z = points(3, docs=3000)
     path = stored(tmp_path, x)
-    for i, options in enumerate([{"seed": 1}, {"seed": 2, "sparsity": 1}, {"schedule": "stochastic", "block_docs": 128}]):
+    for i, options in enumerate(
+        [{"seed": 1}, {"seed": 2, "sparsity": 1}, {"schedule": "stochastic", "block_docs": 128}]
+    ):
         run(path, tmp_path / f"m{i}", passes=15, tries=3, **options)
         found = infer(tmp_path / f"m{i}", Path(path), top=1, progress=False).to_pydict()["topics"]
         table = np.zeros((3, 3))
@@ -277,7 +279,11 @@ def test_what_the_commands_say(tmp_path, capsys):
     assert answers["id"][:2] == ["x.npy:0", "x.npy:1"]
     stats = pytest.importorskip("scipy.stats")
     logs = np.stack(
-        [np.log(p) + stats.multivariate_normal(m, c).logpdf(x) for p, m, c in zip(model.pi, model.means, model.covariances)], 1
+        [
+            np.log(p) + stats.multivariate_normal(m, c).logpdf(x)
+            for p, m, c in zip(model.pi, model.means, model.covariances)
+        ],
+        1,
     )
     np.testing.assert_allclose(model.answer(x)[0], np.logaddexp.reduce(logs, axis=1), rtol=1e-6)
     whole = evaluate(tmp_path / "m", path, heldout=True, training=True, progress=False)

@@ -83,14 +83,14 @@ def test_the_bound_never_falls_and_sizes_sum_to_the_documents(most, tmp_path):
 def test_a_stochastic_step_is_its_twin(tmp_path):
     x, _ = documents(2, docs=8)  # one step a pass: all documents
     path = stored(tmp_path / "c", x)
-    opened, phi, _ = run(path, tmp_path / "m", passes=1, tries=1, schedule="stochastic", block_docs=8, sparsity=4, round_blocks=8)
+    opened, phi, _ = run(
+        path, tmp_path / "m", passes=1, tries=1, schedule="stochastic", block_docs=8, sparsity=4, round_blocks=8
+    )
     corpus = Corpus.open(path)
     n_w = x.sum(0).astype(float)
     table = seed_table(make_seeds(corpus, corpus.grid(1200, 1), "kmeans", CLUSTERS, 1, n_w), WORDS)[:, :CLUSTERS]
     table = table.astype(float) * (x.sum() / table.sum())
-    words, sizes = twin.blended(
-        table, np.zeros(CLUSTERS), x.astype(float), 10 / CLUSTERS, 0.1, 4, 10.0**-0.55, len(x)
-    )
+    words, sizes = twin.blended(table, np.zeros(CLUSTERS), x.astype(float), 10 / CLUSTERS, 0.1, 4, 10.0**-0.55, len(x))
     np.testing.assert_allclose(phi, (words + 0.1) / (words + 0.1).sum(0), rtol=1e-4)
     np.testing.assert_allclose(opened.cluster_sizes, sizes, rtol=1e-5)
 

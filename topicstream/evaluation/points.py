@@ -21,7 +21,9 @@ from topicstream.parallel.order import in_order
 UNFIT = ("whole", "coherent", "diverse", "authors", "links", "per_document")
 
 
-def _answers(model: GaussianModel, store: Corpus, heldout: bool, threads: int) -> Iterator[tuple[Block, np.ndarray, np.ndarray]]:
+def _answers(
+    model: GaussianModel, store: Corpus, heldout: bool, threads: int
+) -> Iterator[tuple[Block, np.ndarray, np.ndarray]]:
     """(block, log p(x), likeliest component) of the points of a part that are there, in order."""
 
     def visit(block: Block) -> tuple[Block, np.ndarray, np.ndarray]:
@@ -76,7 +78,10 @@ def evaluate_vectors(config: EvalConfig) -> dict[str, Any]:
         result["heldout"] = {**score_points(model, store, parts, threads), "measured": f"log-likelihood; {of}"}
     if config.training:
         own = opened(config.corpus)
-        result["training"] = {**score_points(model, own, ("train",), threads), "measured": "log-likelihood; training vectors"}
+        result["training"] = {
+            **score_points(model, own, ("train",), threads),
+            "measured": "log-likelihood; training vectors",
+        }
     if config.labels:
         if other is None and not store.part(True)["docs"]:
             parts = ("train",)

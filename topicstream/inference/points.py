@@ -14,7 +14,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.inference import keep as choice
 from topicstream.inference.config import InferConfig
-from topicstream.inference.output import Format, JsonLines, OutputFile, Table
+from topicstream.inference.output import AnswersFile, Format, JsonLines, Table
 from topicstream.inference.stored import stored
 from topicstream.ingestion.opening.memory import as_inputs
 from topicstream.ingestion.read_options import ReadOptions
@@ -32,7 +32,9 @@ def infer_vectors(config: InferConfig) -> Any:
     begin = time.perf_counter()
     choice.check(config.top, config.min_prob)
     if config.follow or config.with_columns or config.of_method():
-        raise UsageError(f"{config.model}: a model of vectors; --follow, --with and the methods' options are for documents")
+        raise UsageError(
+            f"{config.model}: a model of vectors; --follow, --with and the methods' options are for documents"
+        )
     model, done = GaussianModel(config.model), 0  # type: ignore[arg-type]
     out = config.out
     if out is None:
@@ -41,7 +43,7 @@ def infer_vectors(config: InferConfig) -> Any:
         return table.table()
     if isinstance(out, str | Path):
         inputs = [p for p in config.documents if isinstance(p, Path)] if isinstance(config.documents, list) else []
-        with OutputFile(out, about=False, option="--out", force=config.force, inputs=[*inputs, model.path]) as file:
+        with AnswersFile(out, about=False, option="--out", force=config.force, inputs=[*inputs, model.path]) as file:
             done, rejected = _write(model, config, file.format)
             file.commit()
     else:

@@ -7,7 +7,9 @@ import numpy as np
 LOG_2PI = float(np.log(2 * np.pi))
 
 
-def log_density(x: np.ndarray, means: np.ndarray, scale: np.ndarray, factor: np.ndarray, plus: np.ndarray) -> np.ndarray:
+def log_density(
+    x: np.ndarray, means: np.ndarray, scale: np.ndarray, factor: np.ndarray, plus: np.ndarray
+) -> np.ndarray:
     """plus_k - factor_k / 2 (x - m_k)' scale_k^-1 (x - m_k), float64[D, K]; x: float64[D, n]."""
     out = np.empty((len(x), len(means)))
     if scale.ndim == 2:

@@ -1,6 +1,6 @@
 """Documents under a model of clusters: log p(x, k) at the point estimates pi = E[pi], phi = E[phi] (Hughes & Sudderth 2016).
 
-    log p(x, k) = log pi_k + sum_w x_w log p(w|k),      without the multinomial coefficient, which no cluster changes.
+log p(x, k) = log pi_k + sum_w x_w log p(w|k),      without the multinomial coefficient, which no cluster changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ class ClusterView:
         self.pi = (sizes + model.alpha) / (sizes + model.alpha).sum()
         self._first, self._norms, self._beta = np.log(self.pi), np.log(model.norms), model.beta
 
-    def answer(self, indptr: np.ndarray, rows: np.ndarray, counts: np.ndarray, base: Any) -> tuple[np.ndarray, np.ndarray]:
+    def answer(
+        self, indptr: np.ndarray, rows: np.ndarray, counts: np.ndarray, base: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
         """(log p(x) float64[D], p(k|x) float32[D, K]) of documents whose cells are of these rows of ``base``."""
         docs, topics = len(indptr) - 1, len(self.pi)
         scores, fit, shares = np.empty((docs, topics)), np.empty(docs), np.empty((docs, topics), np.float32)

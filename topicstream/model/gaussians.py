@@ -18,7 +18,11 @@ POINTS = 4096  # scored at a time
 
 def is_of_vectors(model: object) -> bool:
     """Whether a model's folder holds Gaussian components."""
-    return isinstance(model, str | Path) and (Path(model) / "manifest.json").exists() and bool(read_manifest(model).get("vectors"))
+    return (
+        isinstance(model, str | Path)
+        and (Path(model) / "manifest.json").exists()
+        and bool(read_manifest(model).get("vectors"))
+    )
 
 
 class GaussianModel:

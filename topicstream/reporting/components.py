@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.errors import UsageError
-from topicstream.files import owned
-from topicstream.files.ownership import temporary
-from topicstream.inference.output import check_output
+from topicstream.files.outputs import written
 from topicstream.kernels.cosines import cosines
 from topicstream.model.gaussians import GaussianModel
 
@@ -60,7 +58,6 @@ def sheet(model: str | Path, path: str | Path, *, force: bool = False) -> int:
         raise UsageError(f"--plot {path}: the model's vectors are no image patches (ingest images with --patches)")
     if target.suffix != ".png":
         raise UsageError(f"--plot {path}: the sheet of a model of patches is a .png")
-    check_output(target, "--plot", [opened.path], force=force)
     n, basis = opened.patches, cosines(opened.patches)
     order, many = np.argsort(-opened.sizes, kind="stable"), min(FIRST, opened.n)
     page = np.full((len(order) * (n + 1) + 1, many * (n + 1) + 1), 255, np.uint8)
@@ -71,10 +68,8 @@ def sheet(model: str | Path, path: str | Path, *, force: bool = False) -> int:
             pixels = (vector @ basis).reshape(n, n)
             grey = 127.5 + 127.5 * pixels / max(float(np.abs(pixels).max()), 1e-30)
             page[row * (n + 1) + 1 :, column * (n + 1) + 1 :][:n, :n] = grey.round().astype(np.uint8)
-    beside = temporary(target)
-    with owned.create(beside) as f:
+    with written(target, force=force, option="--plot", inputs=[opened.path]) as f:
         f.write(png(np.kron(page, np.ones((4, 4), np.uint8))))
-    owned.publish(beside, target, force=force, ours=True)
     return len(order)
 
 

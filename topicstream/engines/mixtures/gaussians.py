@@ -168,7 +168,9 @@ def data_bound(post: Posterior, prior: Prior, points: float) -> float:
     return float(value)
 
 
-def summed(x: np.ndarray, count: np.ndarray, which: np.ndarray, by: np.ndarray, topics: int, diagonal: bool) -> Statistics:
+def summed(
+    x: np.ndarray, count: np.ndarray, which: np.ndarray, by: np.ndarray, topics: int, diagonal: bool
+) -> Statistics:
     """Statistics of changes: point d gives by[d, j] to component which[d, j], j < count[d].  Points are gathered by component, a
     product each: N L n^2, of which most is left out once few responsibilities move."""
     n = x.shape[1]

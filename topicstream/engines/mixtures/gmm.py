@@ -119,7 +119,9 @@ class GaussianMixture(ClusterEngine):
 
     def statistics(self, rows: Mapping[str, Any]) -> Statistics:
         """The tables as gathered."""
-        return self._joined({name: rows[name].base[: 2 * k if k else 2] * rows[name].scale for name, k in self._halves()})
+        return self._joined(
+            {name: rows[name].base[: 2 * k if k else 2] * rows[name].scale for name, k in self._halves()}
+        )
 
     def _halves(self) -> tuple[tuple[str, int], ...]:
         return ("sizes", 0), ("sums", self.shape.topics), ("squares", self.shape.topics)

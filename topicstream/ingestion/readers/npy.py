@@ -66,7 +66,9 @@ def vectors_run(x: np.ndarray, piece: Piece, rejects: Rejects) -> CountRun:
     good = np.isfinite(single).all(axis=1)
     for row in np.flatnonzero(~good).tolist():
         at = int(np.flatnonzero(~np.isfinite(single[row]))[0])
-        rejects.add(piece.name, piece.record + row + 1, f"row {piece.record + row}, column {at}: {x[row, at]} is no number")
+        rejects.add(
+            piece.name, piece.record + row + 1, f"row {piece.record + row}, column {at}: {x[row, at]} is no number"
+        )
     numbers = piece.record + np.flatnonzero(good)
     single, n = single[good], x.shape[1]
     about = Provenance(ids=positions(piece.key, numbers), source=positions(piece.key, numbers, "#"))
