@@ -382,7 +382,9 @@ class Session:
         """Whether running perplexity has settled: after five passes at least, twenty from the random start, which lingers
         near the uniform point."""
         least = 20 if self.record.settings["start"] == "random" else 5
-        return converged(self._perplexities, tol, self.passes, max(least, later + SPAN if (later := self.engine.unsettled) else 0))
+        if self.engine.unsettled:  # what is learned then moves perplexity, up as like as down: a window that begins behind it
+            least = max(least, self.engine.unsettled + 2 * SPAN)
+        return converged(self._perplexities, tol, self.passes, least)
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
     def _state(self) -> State:
