@@ -258,7 +258,9 @@ assert direct.numba_version() == numba.__version__
 DIRECT = """
 import sys
 import numpy as np
-from topicstream.kernels.jit import compiled_here, kernel
+from topicstream.kernels.jit import compiled_here, compiling_seconds, kernel, say_before_compiling
+said = []
+say_before_compiling(said.append)
 @kernel
 def inner(a):
     return a.sum()
@@ -273,6 +275,8 @@ for _ in range(2):
     assert a.tolist() == [0, 0.5, 1, 1.5] and b.shape == (4, 2) and b.dtype == np.uint8 and (c, d, e) == (3.0, None, False)
 assert sys.getrefcount(a) == 2 and sys.getrefcount(None) > 100
 print(compiled_here() > 0, "numba" in sys.modules)
+assert said == (["compiling for this machine, once (up to half a minute; `topics warm` does it ahead)"] if compiled_here() else [])
+assert (compiling_seconds() > 0) == (compiled_here() > 0)
 try:
     several(4, True, 0.5)
 except ValueError as e:

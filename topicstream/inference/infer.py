@@ -22,6 +22,7 @@ from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, apart, co
 from topicstream.inference.memory import Fit, fit
 from topicstream.inference.method import Method, Rows
 from topicstream.inference.output import AnswersFile, Format, JsonLines, Table, check_answers
+from topicstream.kernels.jit import compiling_seconds, say_before_compiling
 from topicstream.machine import calm_malloc, default_threads, give_back, trim
 from topicstream.model.edits import view_of
 from topicstream.model.gaussians import is_of_vectors
@@ -100,6 +101,8 @@ class Answers:
         methods.find(config.method)  # a name that there is not is said before anything is opened
         calm_malloc(mapped=MAPPED, kept=KEPT)
         pa.set_memory_pool(pa.system_memory_pool())  # what is freed goes back; mimalloc would keep 40 MB
+        self.compiled = compiling_seconds()  # before: what waits for the compiler is no part of a rate
+        say_before_compiling(listener(config.progress).say)
         fresh = load_compiler()
         self.model = opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
         name = methods.of_model(opened, config.method)
@@ -184,7 +187,7 @@ class Answers:
 
     def summary(self, begin: float) -> dict[str, Any]:
         """What went by since ``begin`` (``time.perf_counter``)."""
-        seconds = time.perf_counter() - begin
+        seconds = time.perf_counter() - begin - compiling_seconds() + self.compiled
         return {
             **self.tally.as_dict(),
             "rejected": self.source.rejected,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numba
@@ -14,13 +16,16 @@ from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
-from topicstream.kernels import cache
+from topicstream.kernels import cache, lazy
 from topicstream.kernels.lazy import make_intrinsics
 
 after_save: Callable[[], None] | None = None
 """Called when a kernel was compiled and kept."""
 missed = 0
 """Signatures that this process had to compile."""
+seconds = 0.0
+"""What that took."""
+_begun: list[float] = []  # of those that are being compiled, one within the other
 
 
 class KernelCache(_Cache):
@@ -49,10 +54,18 @@ class KernelCache(_Cache):
             except Exception as e:  # whatever is in it, a cache must not end a command
                 folder.drop(str(name), type(e).__name__)
         missed += 1
+        if lazy.before_compiling is not None:
+            with suppress(OSError, ValueError):  # said to somebody who has gone
+                lazy.before_compiling()
+            lazy.before_compiling = None
+        _begun.append(time.perf_counter())
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a compiled signature."""
+        global seconds
+        took = time.perf_counter() - _begun.pop() if _begun else 0.0
+        seconds += took if not _begun else 0.0
         lifted = any(not x.can_cache for x in data.lifted)
         if not self._on or lifted or data.library.has_dynamic_globals:
             return

@@ -13,11 +13,12 @@ import functools
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from topicstream.kernels import cache
+from topicstream.kernels import cache, lazy
 from topicstream.kernels.cache import folders
 
 
@@ -30,6 +31,19 @@ def compiled_here() -> int:
     """Signatures that this process had to compile."""
     compiler = sys.modules.get("topicstream.kernels.compiler")
     return getattr(compiler, "missed", 0)
+
+
+def compiling_seconds() -> float:
+    """What this process has spent compiling."""
+    compiler = sys.modules.get("topicstream.kernels.compiler")
+    return getattr(compiler, "seconds", 0.0)
+
+
+def say_before_compiling(say: Callable[[str], None]) -> None:
+    """Have it said before this process waits for the compiler."""
+    lazy.before_compiling = lambda: say(
+        "compiling for this machine, once (up to half a minute; `topics warm` does it ahead)"
+    )
 
 
 _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}

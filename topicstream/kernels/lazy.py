@@ -23,6 +23,9 @@ cgutils: Any = Later("numba.core.cgutils")
 
 vectors: Any = Later("topicstream.kernels.vector_type")
 
+before_compiling: Callable[[], None] | None = None
+"""Called once, before this process compiles its first kernel: who shows progress says that there is a wait."""
+
 _waiting: list[Intrinsic] = []
 
 

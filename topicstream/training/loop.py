@@ -23,7 +23,7 @@ from topicstream.files import owned
 from topicstream.files.durable import lock
 from topicstream.files.ownership import check_place, claim, kind_of, refuse_strangers
 from topicstream.files.plain import refuse_links
-from topicstream.kernels.jit import kept
+from topicstream.kernels.jit import kept, say_before_compiling
 from topicstream.metrics import recorded as recorded_metrics
 from topicstream.model.store import read_manifest
 from topicstream.options import checked, configured, seconds
@@ -222,6 +222,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
             for warning in same_or_refuse(folder, record, option_fields(kind.Options)):
                 progress.say(f"warning: {warning}")
         began = time.monotonic()
+        say_before_compiling(progress.say)
         warmed = warm_up(engine, shape.weighted, chosen)
         if warmed.compiled:
             progress.say(f"compiled in {time.monotonic() - began:.1f} s")
