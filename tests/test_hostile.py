@@ -24,6 +24,7 @@ from tests.ingest_tools import documents, write_jsonl
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
+from topicstream.evaluation.keys import document_keys
 from topicstream.files.durable import read_json, read_sealed
 from topicstream.files.plain import load_array, load_arrays, refuse_links
 from topicstream.model.edits import LOG
@@ -329,3 +330,19 @@ def test_block_memory_stays_in_its_folder(model):
     write_sealed(last / "state.json", state)
     with pytest.raises(StoreError, match=r"facts\.memory"):
         read_checkpoint(last)
+
+
+def test_blocks_that_are_only_declared_are_missed_before_anything_is_allocated(store):
+    manifest = json.loads((store / "manifest.json").read_text())
+    manifest.pop("checksum")
+    part = manifest["parts"]["train"]
+    block = json.loads(json.dumps(part["blocks"][-1]))
+    for _ in range(200):  # a few hundred bytes of text each
+        first = part["rows"]
+        part["blocks"].append({**block, "rows": [first, first + 1], "docs": 1 << 10, "removed": {}})
+        part["rows"] += 1
+    for total in ("docs", "cells", "tokens"):
+        part[total] = sum(b[total] - b.get("removed", {}).get(total, 0) * (total != "docs") for b in part["blocks"])
+    (store / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match="as the manifest declares it"):
+        document_keys(Corpus.open(store), False)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.corpus.documents import read_documents
+from topicstream.corpus.format import chunk_path, part_folder
 from topicstream.errors import StoreError
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import GOLDEN, bits
@@ -67,11 +68,24 @@ def first_documents(corpus: Any, heldout: bool) -> np.ndarray:
 def document_keys(corpus: Any, heldout: bool) -> np.ndarray:
     """Keys of the documents of a part, uint64[docs] by global number: of the id where the store has a documents'
     table, else of the number itself."""
+    _there(corpus, heldout)
     keys = np.empty(corpus.part(heldout)["docs"], np.uint64)
     _number_keys(keys, np.uint64(1 if heldout else 2))
     for numbers, ids in documents(corpus, heldout, ["id"]):
         keys[numbers] = hash_strings(ids.column("id"))
     return keys
+
+
+def _there(corpus: Any, heldout: bool) -> None:
+    """StoreError where a block that the manifest declares has no chunks of the declared sizes: before anything is
+    allocated by its number of documents."""
+    entry = corpus.part(heldout)
+    folder = part_folder(entry, "heldout" if heldout else "train")
+    for block in entry["blocks"]:
+        for row, (size, _) in zip(range(*block["rows"]), block["files"]["lengths"], strict=True):
+            path = chunk_path(corpus.path, folder, "lengths", row)
+            if not path.is_file() or path.stat().st_size != size:
+                raise StoreError(f"{path}: is not there as the manifest declares it; restore it or ingest again")
 
 
 def documents(corpus: Any, heldout: bool, columns: list[str]) -> Iterator[tuple[np.ndarray, Any]]:
