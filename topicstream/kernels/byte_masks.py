@@ -16,24 +16,15 @@ from typing import Any
 
 from llvmlite import ir
 
-from topicstream.kernels.lazy import intrinsic, types
+from topicstream.kernels import intrinsics as llvm
+from topicstream.kernels.intrinsics import I1, I8, I64, emit
 
 WIDE = 64
-_I1, _I8, _I64 = ir.IntType(1), ir.IntType(8), ir.IntType(64)
-_BYTES = ir.VectorType(_I8, WIDE)
+_BYTES = ("uint8",)
 
 
 def _all(value: int) -> Any:
-    return ir.Constant(_BYTES, [value] * WIDE)
-
-
-def _place(context: Any, builder: Any, array_type: Any, array: Any, at: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [at]), _BYTES.as_pointer())
-
-
-def _bytes(array: Any) -> bool:
-    return isinstance(array, types.Array) and array.layout == "C" and array.dtype == types.uint8
+    return ir.Constant(ir.VectorType(I8, WIDE), [value] * WIDE)
 
 
 def _within(builder: Any, x: Any, low: int, high: int) -> Any:
@@ -43,17 +34,10 @@ def _within(builder: Any, x: Any, low: int, high: int) -> Any:
 def _mask(test: Callable[[Any, Any], Any]) -> Any:
     """An intrinsic (data, at) -> uint64 from ``test(builder, vector)``, which gives 64 truth values."""
 
-    def typed(typing_context: Any, data: Any, at: Any) -> Any:
-        if not _bytes(data):
-            return None
+    def masked(b, data, at):
+        return b.bitcast(test(b, llvm.load(b, data, at, I8, WIDE)), I64)
 
-        def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            x = builder.load(_place(context, builder, sig.args[0], args[0], args[1]), align=1)
-            return builder.bitcast(test(builder, x), _I64)
-
-        return types.uint64(data, types.int64), generate
-
-    return typed
+    return emit("uint64", _BYTES, "int64")(masked)
 
 
 def _letters(builder: Any, x: Any) -> Any:
@@ -69,72 +53,30 @@ def _blanks(builder: Any, x: Any) -> Any:
     return builder.or_(builder.icmp_unsigned("<=", x, _all(0x20)), builder.icmp_unsigned("==", x, _all(0x7F)))
 
 
-letters = intrinsic(_mask(_letters))
-digits = intrinsic(_mask(lambda builder, x: _within(builder, x, 0x30, 0x39)))
-beyond_ascii = intrinsic(_mask(lambda builder, x: builder.icmp_signed("<", x, _all(0))))
-string_stops = intrinsic(_mask(_string_stops))
-blanks = intrinsic(_mask(_blanks))
+letters, string_stops, blanks = _mask(_letters), _mask(_string_stops), _mask(_blanks)
+digits = _mask(lambda b, x: _within(b, x, 0x30, 0x39))
+beyond_ascii = _mask(lambda b, x: b.icmp_signed("<", x, _all(0)))
 
 
-@intrinsic
-def equal(typing_context, data, at, byte):
+@emit("uint64", _BYTES, "int64", "uint8")
+def equal(b, data, at, byte):
     """See the module's head."""
-    if not _bytes(data):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        x = builder.load(_place(context, builder, sig.args[0], args[0], args[1]), align=1)
-        undefined = ir.Constant(_BYTES, ir.Undefined)
-        one = builder.insert_element(undefined, args[2], ir.IntType(32)(0))
-        wanted = builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), WIDE), [0] * WIDE))
-        return builder.bitcast(builder.icmp_unsigned("==", x, wanted), _I64)
-
-    return types.uint64(data, types.int64, types.uint8), generate
+    return b.bitcast(b.icmp_unsigned("==", llvm.load(b, data, at, I8, WIDE), llvm.spread(b, byte, WIDE)), I64)
 
 
-@intrinsic
-def first_bit(typing_context, mask):
+@emit("int64", "uint64")
+def first_bit(b, mask):
     """See the module's head."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.cttz(args[0], _I1(1))
-
-    return types.int64(types.uint64), generate
+    return b.cttz(mask, I1(1))
 
 
-@intrinsic
-def count_bits(typing_context, mask):
+@emit("int64", "uint64")
+def count_bits(b, mask):
     """See the module's head."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
-
-    return types.int64(types.uint64), generate
+    return b.ctpop(mask)
 
 
-@intrinsic
-def copy(typing_context, data, at, out, to):
+@emit("void", _BYTES, "int64", _BYTES, "int64")
+def copy(b, data, at, out, to):
     """See the module's head."""
-    if not (_bytes(data) and _bytes(out)):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        x = builder.load(_place(context, builder, sig.args[0], args[0], args[1]), align=1)
-        builder.store(x, _place(context, builder, sig.args[2], args[2], args[3]), align=1)
-        return context.get_dummy_value()
-
-    return types.void(data, types.int64, out, types.int64), generate
-
-
-__all__ = [
-    "WIDE",
-    "beyond_ascii",
-    "blanks",
-    "copy",
-    "count_bits",
-    "digits",
-    "equal",
-    "first_bit",
-    "letters",
-    "string_stops",
-]
+    llvm.store(b, out, to, llvm.load(b, data, at, I8, WIDE))

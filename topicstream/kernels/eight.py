@@ -13,18 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
-from topicstream.kernels.lazy import intrinsic, types, vectors
-from topicstream.kernels.simd import WIDTH
-
-_F32, _I32 = ir.FloatType(), ir.IntType(32)
-_VECTOR = ir.VectorType(_F32, WIDTH)
-_ZERO = ir.Constant(_VECTOR, [0.0] * WIDTH)
-
-
-def _shuffle(builder: Any, a: Any, b: Any, lanes: list[int]) -> Any:
-    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, len(lanes)), lanes))
+from topicstream.kernels import intrinsics as llvm
+from topicstream.kernels.intrinsics import FLOATS, WIDTH, ZERO, emit, shuffle, vector
 
 
 def _interleaved(shift: int, size: int, second: int) -> list[int]:
@@ -49,62 +39,35 @@ _LEVELS = (
 )
 
 
-def _add_level(builder: Any, a: Any, b: Any, level: int) -> Any:
+def _add_level(b: Any, x: Any, y: Any, level: int) -> Any:
     low, high = _LEVELS[level]
-    return builder.fadd(_shuffle(builder, a, b, low), _shuffle(builder, a, b, high))
+    return b.fadd(shuffle(b, x, y, low), shuffle(b, x, y, high))
 
 
-@intrinsic
-def totals(typing_context, v0, v1, v2, v3, v4, v5, v6, v7):
+@emit(vector, *[vector] * 8)
+def totals(b, *given):
     """Sums of the lanes of eight vectors."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        values = list(args)
-        for level in range(3):
-            values = [_add_level(builder, values[i], values[i + 1], level) for i in range(0, len(values), 2)]
-        return _add_level(builder, values[0], values[0], 2)
-
-    return vectors.vector(*[vectors.vector] * 8), generate
+    values = list(given)
+    for level in range(3):
+        values = [_add_level(b, values[i], values[i + 1], level) for i in range(0, len(values), 2)]
+    return _add_level(b, values[0], values[0], 2)
 
 
-@intrinsic
-def quotient(typing_context, x, z, least):
+@emit(vector, vector, vector, vector)
+def quotient(b, x, z, least):
     """x / z where z > least, else 0."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        large = builder.fcmp_ordered(">", args[1], args[2])
-        return builder.select(large, builder.fdiv(args[0], args[1]), _ZERO)
-
-    return vectors.vector(vectors.vector, vectors.vector, vectors.vector), generate
+    return b.select(b.fcmp_ordered(">", z, least), b.fdiv(x, z), ZERO)
 
 
 def _spread(lane: int) -> Any:
-    def spread(typing_context, v):
-        def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            return _shuffle(builder, args[0], args[0], [lane] * WIDTH)
-
-        return vectors.vector(vectors.vector), generate
-
-    spread.__name__ = spread.__qualname__ = f"spread{lane}"
-    spread.__doc__ = f"16 copies of lane {lane}."
-    return intrinsic(spread)
+    return emit(vector, vector)(lambda b, v: shuffle(b, v, v, [lane] * WIDTH))
 
 
 spread0, spread1, spread2, spread3 = (_spread(lane) for lane in range(4))
 spread4, spread5, spread6, spread7 = (_spread(lane) for lane in range(4, 8))
 
 
-@intrinsic
-def store_eight(typing_context, array, index, value):
+@emit("void", FLOATS, "int64", vector)
+def store_eight(b, data, i, v):
     """array: float32, index: int64, value: vector."""
-    if not (isinstance(array, types.Array) and array.layout == "C" and array.dtype == types.float32):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        half = _shuffle(builder, args[2], args[2], list(range(8)))
-        data = context.make_array(sig.args[0])(context, builder, args[0]).data
-        pointer = builder.gep(data, [args[1]])
-        builder.store(half, builder.bitcast(pointer, half.type.as_pointer()), align=4)
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, vectors.vector), generate
+    llvm.store(b, data, i, shuffle(b, v, v, list(range(8))))

@@ -11,34 +11,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 
+from topicstream.kernels.intrinsics import ANY, I8, I32, I64, call, emit
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.lazy import cgutils, intrinsic, types
 
 GAP = 4096  # bytes that are rather read than begun anew behind: a page
-_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
 def _system(name: str) -> Any:
     """The system's pread or pwrite, of (fd, array, first byte of the array, bytes, offset in the file) -> int64."""
 
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        fd, array, at, size, offset = args
-        data = context.make_array(sig.args[1])(context, builder, array).data
-        place = builder.gep(builder.bitcast(data, _I8.as_pointer()), [at])
-        kind = ir.FunctionType(_I64, [_I32, place.type, _I64, _I64])
-        function = cgutils.get_or_insert_function(builder.module, kind, name)
-        return builder.call(function, [builder.trunc(fd, _I32), place, size, offset])
+    def run(b, fd, data, at, size, offset):
+        place = b.gep(b.bitcast(data, I8.as_pointer()), [at])
+        return call(b, name, I64, b.trunc(fd, I32), place, size, offset)
 
-    @intrinsic
-    def call(typing_context, fd, array, at, size, offset):
-        if not (isinstance(array, types.Array) and array.layout == "C"):
-            return None
-        i = types.int64
-        return i(i, array, i, i, i), generate
-
-    return call
+    return emit("int64", "int64", ANY, *["int64"] * 3)(run)
 
 
 _pread, _pwrite = _system("pread"), _system("pwrite")

@@ -24,37 +24,27 @@ from typing import Any
 
 from llvmlite import ir
 
-from topicstream.kernels.lazy import cgutils, intrinsic, types, vectors
-from topicstream.kernels.simd import WIDTH
+from topicstream.kernels import intrinsics as llvm
+from topicstream.kernels.intrinsics import (
+    F32,
+    FLOATS,
+    I1,
+    I16,
+    I32,
+    I64,
+    INTS,
+    TOPICS,
+    VECTOR,
+    WIDTH,
+    ZERO,
+    call,
+    emit,
+    vector,
+)  # fmt: skip
 
-_F32, _I64, _I32, _I16 = ir.FloatType(), ir.IntType(64), ir.IntType(32), ir.IntType(16)
-_FLOATS = ir.VectorType(_F32, WIDTH)
-_INTS = ir.VectorType(_I32, WIDTH)
-_MASK = ir.VectorType(ir.IntType(1), WIDTH)
-
-
-def _address(context: Any, builder: Any, array_type: Any, array: Any, at: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [at])
-
-
-def _is(array: Any, *dtypes: Any) -> bool:
-    return isinstance(array, types.Array) and array.layout == "C" and array.dtype in dtypes
-
-
-def _call(builder: Any, name: str, result: Any, args: list[Any]) -> Any:
-    kind = ir.FunctionType(result, [a.type for a in args])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args)
-
-
-def _load(context: Any, builder: Any, array_type: Any, array: Any, at: Any, lane: Any, align: int) -> Any:
-    pointer = _address(context, builder, array_type, array, at)
-    return builder.load(builder.bitcast(pointer, ir.VectorType(lane, WIDTH).as_pointer()), align=align)
-
-
-def _store(context: Any, builder: Any, array_type: Any, array: Any, at: Any, value: Any, align: int) -> None:
-    pointer = _address(context, builder, array_type, array, at)
-    builder.store(value, builder.bitcast(pointer, value.type.as_pointer()), align=align)
+_ALL = ir.Constant(ir.VectorType(I1, WIDTH), [True] * WIDTH)
+_SMALL = ("uint8", "uint16", "float32")
+_SPREAD = (FLOATS, "int64", TOPICS, "int64")
 
 
 class _Addresses(ir.instructions.Instruction):
@@ -74,171 +64,97 @@ def one_instruction(processor: str, features: str) -> bool:
     return "+avx512f" in features.split(",") and not processor.startswith("znver")
 
 
-def _fast(context: Any) -> bool:
-    _, processor, features = context.codegen().magic_tuple()  # what the cache of compiled kernels is kept by, too
+def _fast() -> bool:
+    from numba.core.registry import cpu_target
+
+    _, processor, features = cpu_target.target_context.codegen().magic_tuple()  # what compiled kernels are kept by, too
     return one_instruction(processor, features)
 
 
-def _places(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+def _places(b: Any, data: Any, i: Any, topics: Any, at: Any) -> Any:
     """The addresses of ``_lanes`` as a vector."""
-    numbers = builder.zext(_load(context, builder, sig.args[2], args[2], args[3], _I16, 2), _INTS)
-    start = _address(context, builder, sig.args[0], args[0], args[1])
-    found = _Addresses(builder.block, start, numbers)
-    builder._insert(found)
+    numbers = b.zext(llvm.load(b, topics, at, I16), INTS)
+    found = _Addresses(b.block, b.gep(data, [i]), numbers)
+    b._insert(found)
     return found
 
 
-def _lanes(context: Any, builder: Any, sig: Any, args: Any) -> list[Any]:
-    """Addresses of args[0][args[1] + args[2][args[3] + lane]] for the 16 lanes."""
-    start = _address(context, builder, sig.args[0], args[0], args[1])
-    numbers = _address(context, builder, sig.args[2], args[2], args[3])
-    found = []
-    for lane in range(WIDTH):
-        number = builder.load(builder.gep(numbers, [_I64(lane)]), align=2)
-        found.append(builder.gep(start, [builder.zext(number, _I64)]))
-    return found
+def _lanes(b: Any, data: Any, i: Any, topics: Any, at: Any) -> list[Any]:
+    """Addresses of data[i + topics[at + lane]] for the 16 lanes."""
+    start, numbers = b.gep(data, [i]), b.gep(topics, [at])
+    loaded = (b.load(b.gep(numbers, [I64(lane)]), align=2) for lane in range(WIDTH))
+    return [b.gep(start, [b.zext(number, I64)]) for number in loaded]
 
 
-@intrinsic
-def gather(typing_context, array, i, topics, at):
+@emit(vector, *_SPREAD)
+def gather(b, data, i, topics, at):
     """array: float32, i: int64, topics: uint16, at: int64 -> vector."""
-    if not _is(array, types.float32) or not _is(topics, types.uint16):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if _fast(context):
-            rest = [_I32(4), ir.Constant(_MASK, [True] * WIDTH), ir.Constant(_FLOATS, ir.Undefined)]
-            where = _places(context, builder, sig, args)
-            return _call(builder, "llvm.masked.gather.v16f32.v16p0", _FLOATS, [where, *rest])
-        v = ir.Constant(_FLOATS, ir.Undefined)
-        for lane, place in enumerate(_lanes(context, builder, sig, args)):
-            v = builder.insert_element(v, builder.load(place, align=4), _I32(lane))
-        return v
-
-    return vectors.vector(array, types.int64, topics, types.int64), generate
+    v = ir.Constant(VECTOR, ir.Undefined)
+    if _fast():
+        return call(b, "llvm.masked.gather.v16f32.v16p0", VECTOR, _places(b, data, i, topics, at), I32(4), _ALL, v)
+    for lane, place in enumerate(_lanes(b, data, i, topics, at)):
+        v = b.insert_element(v, b.load(place, align=4), I32(lane))
+    return v
 
 
-@intrinsic
-def scatter(typing_context, array, i, topics, at, value):
+@emit("void", *_SPREAD, vector)
+def scatter(b, data, i, topics, at, v):
     """array: float32, i: int64, topics: uint16, at: int64, value: vector."""
-    if not _is(array, types.float32) or not _is(topics, types.uint16) or not isinstance(value, vectors.Float32x16):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if _fast(context):
-            rest = [_places(context, builder, sig, args), _I32(4), ir.Constant(_MASK, [True] * WIDTH)]
-            _call(builder, "llvm.masked.scatter.v16f32.v16p0", ir.VoidType(), [args[4], *rest])
-            return context.get_dummy_value()
-        for lane, place in enumerate(_lanes(context, builder, sig, args)):
-            builder.store(builder.extract_element(args[4], _I32(lane)), place, align=4)
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, topics, types.int64, vectors.vector), generate
+    if _fast():
+        where = _places(b, data, i, topics, at)
+        call(b, "llvm.masked.scatter.v16f32.v16p0", ir.VoidType(), v, where, I32(4), _ALL)
+        return
+    for lane, place in enumerate(_lanes(b, data, i, topics, at)):
+        b.store(b.extract_element(v, I32(lane)), place, align=4)
 
 
-@intrinsic
-def widen(typing_context, array, i):
+@emit(vector, _SMALL, "int64")
+def widen(b, data, i):
     """array: uint8, uint16 or float32 -> vector."""
-    if not _is(array, types.uint8, types.uint16, types.float32):
-        return None
-    bits = array.dtype.bitwidth
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if bits == 32:
-            return _load(context, builder, sig.args[0], args[0], args[1], _F32, 4)
-        raw = _load(context, builder, sig.args[0], args[0], args[1], ir.IntType(bits), bits // 8)
-        return builder.sitofp(builder.zext(raw, _INTS), _FLOATS)
-
-    return vectors.vector(array, types.int64), generate
+    raw = llvm.load(b, data, i, data.type.pointee)
+    return raw if data.type.pointee == F32 else b.sitofp(b.zext(raw, INTS), VECTOR)
 
 
-@intrinsic
-def narrow(typing_context, array, i, value):
+@emit(vector, _SMALL, "int64", vector)
+def narrow(b, data, i, v):
     """array: uint8, uint16 or float32; value: vector -> what was stored, as a vector."""
-    if not _is(array, types.uint8, types.uint16, types.float32) or not isinstance(value, vectors.Float32x16):
-        return None
-    bits = array.dtype.bitwidth
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if bits == 32:
-            _store(context, builder, sig.args[0], args[0], args[1], args[2], 4)
-            return args[2]
-        half = ir.Constant(_FLOATS, [0.5] * WIDTH)
-        whole = builder.fptosi(builder.fadd(args[2], half), _INTS)
-        small = builder.trunc(whole, ir.VectorType(ir.IntType(bits), WIDTH))
-        _store(context, builder, sig.args[0], args[0], args[1], small, bits // 8)
-        return builder.sitofp(whole, _FLOATS)
-
-    return vectors.vector(array, types.int64, vectors.vector), generate
+    lane = data.type.pointee
+    if lane == F32:
+        llvm.store(b, data, i, v)
+        return v
+    whole = b.fptosi(b.fadd(v, ir.Constant(VECTOR, [0.5] * WIDTH)), INTS)
+    llvm.store(b, data, i, b.trunc(whole, ir.VectorType(lane, WIDTH)))
+    return b.sitofp(whole, VECTOR)
 
 
-def _larger(builder: Any, a: Any, b: Any) -> Any:
-    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
-
-
-@intrinsic
-def root(typing_context, v):
+@emit(vector, vector)
+def root(b, v):
     """Square root of each lane."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _call(builder, "llvm.sqrt.v16f32", _FLOATS, [args[0]])
-
-    return vectors.vector(vectors.vector), generate
+    return call(b, "llvm.sqrt.v16f32", VECTOR, v)
 
 
-@intrinsic
-def highest(typing_context, v):
+@emit("float32", vector)
+def highest(b, v):
     """The largest lane -> float32."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value, width = args[0], WIDTH
-        while width > 1:
-            half = width // 2
-            kind, none = ir.VectorType(_I32, half), ir.Constant(value.type, ir.Undefined)
-            low = builder.shuffle_vector(value, none, ir.Constant(kind, list(range(half))))
-            high = builder.shuffle_vector(value, none, ir.Constant(kind, list(range(half, width))))
-            value, width = _larger(builder, low, high), half
-        return builder.extract_element(value, _I32(0))
-
-    return types.float32(vectors.vector), generate
+    return llvm.fold(b, v, lambda x, y: b.select(b.fcmp_ordered(">", x, y), x, y))
 
 
-def _append(context: Any, builder: Any, sig: Any, args: Any, numbers: Any, v: Any) -> Any:
-    """Store the lanes of v that are not zero, and their numbers, at args[2] of args[1] and args[0]; their number."""
-    kept = builder.fcmp_unordered("!=", v, ir.Constant(_FLOATS, [0.0] * WIDTH))
-    rest = ir.Constant(_INTS, [0] * WIDTH)
-    for array, lanes in ((1, builder.bitcast(v, _INTS)), (0, numbers)):
-        # floats as integers: without AVX-512 LLVM dies over a constant of floats here
-        packed = _call(builder, "llvm.experimental.vector.compress.v16i32", _INTS, [lanes, kept, rest])
-        packed = builder.trunc(packed, ir.VectorType(_I16, WIDTH)) if array == 0 else builder.bitcast(packed, _FLOATS)
-        _store(context, builder, sig.args[array], args[array], args[2], packed, 4 if array else 2)
-    return builder.zext(_call(builder, "llvm.ctpop.i16", _I16, [builder.bitcast(kept, _I16)]), ir.IntType(64))
+def _append(b: Any, topics: Any, values: Any, i: Any, numbers: Any, v: Any) -> Any:
+    """Store the lanes of v that are not zero, and their numbers, at i of values and topics; how many."""
+    kept = b.fcmp_unordered("!=", v, ZERO)
+    llvm.store(b, values, i, b.bitcast(llvm.compress(b, b.bitcast(v, INTS), kept), VECTOR))
+    llvm.store(b, topics, i, b.trunc(llvm.compress(b, numbers, kept), ir.VectorType(I16, WIDTH)))
+    return llvm.count(b, kept)
 
 
-@intrinsic
-def squeeze(typing_context, topics, values, i, first, v):
+@emit("int64", TOPICS, FLOATS, "int64", "int64", vector)
+def squeeze(b, topics, values, i, first, v):
     """topics: uint16, values: float32, i: int64, first: int64, v: vector -> int64 entries appended."""
-    if not _is(topics, types.uint16) or not _is(values, types.float32):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        none = ir.Constant(_INTS, ir.Undefined)
-        one = builder.insert_element(none, builder.trunc(args[3], _I32), _I32(0))
-        same = builder.shuffle_vector(one, none, ir.Constant(_INTS, [0] * WIDTH))
-        numbers = builder.add(same, ir.Constant(_INTS, list(range(WIDTH))))
-        return _append(context, builder, sig, args, numbers, args[4])
-
-    return types.int64(topics, values, types.int64, types.int64, vectors.vector), generate
+    same = llvm.spread(b, b.trunc(first, I32))
+    return _append(b, topics, values, i, b.add(same, ir.Constant(INTS, list(range(WIDTH)))), v)
 
 
-@intrinsic
-def append(typing_context, topics, values, i, numbers, at, v):
+@emit("int64", TOPICS, FLOATS, "int64", TOPICS, "int64", vector)
+def append(b, topics, values, i, numbers, at, v):
     """topics: uint16, values: float32, i: int64, numbers: uint16, at: int64, v: vector -> int64 entries appended."""
-    if not _is(topics, types.uint16) or not _is(values, types.float32) or not _is(numbers, types.uint16):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        these = builder.zext(_load(context, builder, sig.args[3], args[3], args[4], _I16, 2), _INTS)
-        return _append(context, builder, sig, args, these, args[5])
-
-    return types.int64(topics, values, types.int64, numbers, types.int64, vectors.vector), generate
+    return _append(b, topics, values, i, b.zext(llvm.load(b, numbers, at, I16), INTS), v)

@@ -15,133 +15,70 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from topicstream.kernels import intrinsics as llvm
+from topicstream.kernels.intrinsics import F64, I1, I16, I32, I64, emit
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.lazy import cgutils, intrinsic, types
+from topicstream.kernels.lazy import cgutils
 
-_I1, _I16, _I32, _I64, _F64 = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.DoubleType()
 _WIDE = 8
 READ_PAST = 16  # entries behind the last row that are read, and ignored
+_PACKED, _COEF = ("uint32", "uint64"), ("float64",)
 
 
-def _splat(builder: Any, value: Any, n: int) -> Any:
-    undefined = ir.Constant(ir.VectorType(value.type, n), ir.Undefined)
-    one = builder.insert_element(undefined, value, _I32(0))
-    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, n), [0] * n))
-
-
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
-    return context.make_array(array_type)(context, builder, array).data
-
-
-def _load(builder: Any, data: Any, at: Any, lane: Any, n: int, align: int) -> Any:
-    place = builder.bitcast(builder.gep(data, [at]), ir.VectorType(lane, n).as_pointer())
-    return builder.load(place, align=align)
-
-
-def _call(builder: Any, name: str, result: Any, args: list[Any]) -> Any:
-    kind = ir.FunctionType(result, [a.type for a in args])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args)
-
-
-def _terms(builder: Any, entries: Any, coef: Any, at: Any, left: Any, m: Any, lane: Any, align: int) -> Any:
+def _terms(b: Any, entries: Any, coef: Any, at: Any, left: Any, m: Any) -> Any:
     """<8 x double> coef[topic] * count of the entries at ``at``; zero in lanes >= left."""
-    longs = ir.VectorType(_I64, _WIDE)
-    e = _load(builder, entries, at, lane, _WIDE, align)
-    e = builder.zext(e, longs) if lane.width < 64 else e
+    lane, longs = entries.type.pointee, ir.VectorType(I64, _WIDE)
+    e = llvm.load(b, entries, at, lane, _WIDE)
+    e = b.zext(e, longs) if lane.width < 64 else e
     numbers = ir.Constant(longs, list(range(_WIDE)))
-    alive = builder.icmp_signed("<", numbers, _splat(builder, left, _WIDE))
-    mask = builder.sub(builder.shl(_I64(1), m), _I64(1))
-    topic = builder.and_(e, _splat(builder, mask, _WIDE))
-    count = builder.sitofp(builder.lshr(e, _splat(builder, m, _WIDE)), ir.VectorType(_F64, _WIDE))
-    zero = ir.Constant(ir.VectorType(_F64, _WIDE), [0.0] * _WIDE)
-    base = _splat(builder, builder.ptrtoint(coef, _I64), _WIDE)
+    alive = b.icmp_signed("<", numbers, llvm.spread(b, left, _WIDE))
+    mask = b.sub(b.shl(I64(1), m), I64(1))
+    topic = b.and_(e, llvm.spread(b, mask, _WIDE))
+    count = b.sitofp(b.lshr(e, llvm.spread(b, m, _WIDE)), ir.VectorType(F64, _WIDE))
+    zero = ir.Constant(ir.VectorType(F64, _WIDE), [0.0] * _WIDE)
+    base = llvm.spread(b, b.ptrtoint(coef, I64), _WIDE)
     eight = ir.Constant(longs, [3] * _WIDE)
-    where = builder.inttoptr(builder.add(base, builder.shl(topic, eight)), ir.VectorType(_F64.as_pointer(), _WIDE))
-    rest = [_I32(8), alive, zero]
-    values = _call(builder, "llvm.masked.gather.v8f64.v8p0", ir.VectorType(_F64, _WIDE), [where, *rest])
-    return builder.select(alive, builder.fmul(values, count), zero)
+    where = b.inttoptr(b.add(base, b.shl(topic, eight)), ir.VectorType(F64.as_pointer(), _WIDE))
+    values = llvm.call(b, "llvm.masked.gather.v8f64.v8p0", zero.type, where, I32(8), alive, zero)
+    return b.select(alive, b.fmul(values, count), zero)
 
 
-def _total(builder: Any, value: Any) -> Any:
-    width = _WIDE
-    while width > 1:
-        half = width // 2
-        undefined = ir.Constant(value.type, ir.Undefined)
-        kind = ir.VectorType(_I32, half)
-        low = builder.shuffle_vector(value, undefined, ir.Constant(kind, list(range(half))))
-        high = builder.shuffle_vector(value, undefined, ir.Constant(kind, list(range(half, width))))
-        value, width = builder.fadd(low, high), half
-    return builder.extract_element(value, _I32(0))
-
-
-def _packed(array: Any) -> bool:
-    return isinstance(array, types.Array) and array.layout == "C" and array.dtype in (types.uint32, types.uint64)
-
-
-@intrinsic
-def row_mass(typing_context, arena, at, n, coef, m):
+@emit("float64", _PACKED, "int64", "int64", _COEF, "int64")
+def row_mass(b, arena, at, n, coef, m):
     """See the module's head."""
-    if not _packed(arena) or coef.dtype != types.float64:
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lane = ir.IntType(sig.args[0].dtype.bitwidth)
-        entries = _pointer(context, builder, sig.args[0], args[0])
-        values = _pointer(context, builder, sig.args[3], args[3])
-        vector = ir.VectorType(_F64, _WIDE)
-        acc = cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * _WIDE))
-        vectors = builder.ashr(builder.add(args[2], _I64(_WIDE - 1)), _I64(3))
-        with cgutils.for_range(builder, vectors) as loop:
-            done = builder.shl(loop.index, _I64(3))
-            left = builder.sub(args[2], done)
-            term = _terms(builder, entries, values, builder.add(args[1], done), left, args[4], lane, lane.width // 8)
-            builder.store(builder.fadd(builder.load(acc), term), acc)
-        return _total(builder, builder.load(acc))
-
-    return types.float64(arena, types.int64, types.int64, coef, types.int64), generate
+    acc = cgutils.alloca_once_value(b, ir.Constant(ir.VectorType(F64, _WIDE), [0.0] * _WIDE))
+    vectors = b.ashr(b.add(n, I64(_WIDE - 1)), I64(3))
+    with cgutils.for_range(b, vectors) as loop:
+        done = b.shl(loop.index, I64(3))
+        term = _terms(b, arena, coef, b.add(at, done), b.sub(n, done), m)
+        b.store(b.fadd(b.load(acc), term), acc)
+    return llvm.fold(b, b.load(acc), b.fadd)
 
 
-@intrinsic
-def _mass8(typing_context, arena, at, left, coef, m):
+@emit("float64", _PACKED, "int64", "int64", _COEF, "int64")
+def _mass8(b, arena, at, left, coef, m):
     """Sum of coef[topic] * count over the 8 entries at ``at`` (the first ``left`` of them)."""
-    if not _packed(arena):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lane = ir.IntType(sig.args[0].dtype.bitwidth)
-        entries = _pointer(context, builder, sig.args[0], args[0])
-        values = _pointer(context, builder, sig.args[3], args[3])
-        return _total(builder, _terms(builder, entries, values, args[1], args[2], args[4], lane, lane.width // 8))
-
-    return types.float64(arena, types.int64, types.int64, coef, types.int64), generate
+    return llvm.fold(b, _terms(b, arena, coef, at, left, m), b.fadd)
 
 
-@intrinsic
-def _match16(typing_context, arena, at, left, topic, m):
+@emit("int64", _PACKED, "int64", "int64", "int64", "int64")
+def _match16(b, arena, at, left, topic, m):
     """Place of the topic among the 16 entries at ``at`` (the first ``left`` of them), or 16."""
-    if not _packed(arena):
-        return None
+    lane = arena.type.pointee
 
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lane = ir.IntType(sig.args[0].dtype.bitwidth)
-        entries = _pointer(context, builder, sig.args[0], args[0])
-        e = _load(builder, entries, args[1], lane, 16, lane.width // 8)
+    def narrow(v: Any) -> Any:
+        return b.trunc(v, lane) if lane.width < 64 else v
 
-        def narrow(v: Any) -> Any:
-            return builder.trunc(v, lane) if lane.width < 64 else v
-
-        mask = builder.sub(builder.shl(_I64(1), args[4]), _I64(1))
-        topics = builder.and_(e, _splat(builder, narrow(mask), 16))
-        same = builder.icmp_unsigned("==", topics, _splat(builder, narrow(args[3]), 16))
-        found = builder.zext(builder.bitcast(same, _I16), _I32)
-        # a bit behind the last entry: what is not found stands there
-        room = builder.select(builder.icmp_signed("<", args[2], _I64(16)), args[2], _I64(16))
-        stop = builder.shl(_I32(1), builder.trunc(room, _I32))
-        found = builder.or_(builder.and_(found, builder.sub(stop, _I32(1))), stop)
-        place = builder.zext(_call(builder, "llvm.cttz.i32", _I32, [found, _I1(1)]), _I64)
-        return builder.select(builder.icmp_signed("<", place, room), place, _I64(16))
-
-    return types.int64(arena, types.int64, types.int64, types.int64, types.int64), generate
+    mask = b.sub(b.shl(I64(1), m), I64(1))
+    topics = b.and_(llvm.load(b, arena, at, lane, 16), llvm.spread(b, narrow(mask)))
+    same = b.icmp_unsigned("==", topics, llvm.spread(b, narrow(topic)))
+    found = b.zext(b.bitcast(same, I16), I32)
+    # a bit behind the last entry: what is not found stands there
+    room = b.select(b.icmp_signed("<", left, I64(16)), left, I64(16))
+    stop = b.shl(I32(1), b.trunc(room, I32))
+    found = b.or_(b.and_(found, b.sub(stop, I32(1))), stop)
+    place = b.zext(llvm.call(b, "llvm.cttz.i32", I32, found, I1(1)), I64)
+    return b.select(b.icmp_signed("<", place, room), place, I64(16))
 
 
 @kernel(inline="always")

@@ -17,171 +17,60 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
+from topicstream.kernels import intrinsics as llvm
+from topicstream.kernels.intrinsics import ANY, F32, F64, I8, I16, I32, I64, INTS, VECTOR, emit, vector
 
-from topicstream.kernels.lazy import cgutils, intrinsic, types, vectors
-from topicstream.kernels.simd import WIDTH
-
-_F32, _I16, _I32, _I64 = ir.FloatType(), ir.IntType(16), ir.IntType(32), ir.IntType(64)
-_VECTOR = ir.VectorType(_F32, WIDTH)
+_AT = ("int64", "int64")
 
 
-def _pointer(builder: Any, p: Any, i: Any, kind: Any, unit: Any = _F32) -> Any:
-    return builder.bitcast(builder.gep(builder.inttoptr(p, unit.as_pointer()), [i]), kind.as_pointer())
+def _pointer(b: Any, p: Any, i: Any, kind: Any, unit: Any = F32) -> Any:
+    return b.bitcast(b.gep(b.inttoptr(p, unit.as_pointer()), [i]), kind.as_pointer())
 
 
-@intrinsic
-def place(typing_context, array):
+def _reader(result: Any, kind: Any, unit: Any, align: int, turn: Any = lambda b, x: x) -> Any:
+    def read(b, p, i):
+        return turn(b, b.load(_pointer(b, p, i, kind, unit), align=align))
+
+    return emit(result, *_AT)(read)
+
+
+def _writer(given: Any, kind: Any, unit: Any, align: int) -> Any:
+    def write(b, p, i, x):
+        b.store(x, _pointer(b, p, i, kind, unit), align=align)
+
+    return emit("void", *_AT, given)(write)
+
+
+load, store = _reader(vector, VECTOR, F32, 4), _writer(vector, VECTOR, F32, 4)
+get, put = _reader("float32", F32, F32, 4), _writer("float32", F32, F32, 4)
+double, put_double = _reader("float64", F64, F64, 8), _writer("float64", F64, F64, 8)
+whole, put_whole = _reader("int64", I64, I64, 8), _writer("int64", I64, I64, 8)
+half = _reader("int64", I32, I32, 4, lambda b, x: b.sext(x, I64))
+small = _reader("int64", I16, I16, 2, lambda b, x: b.zext(x, I64))
+
+
+@emit("int64", ANY)
+def place(b, data):
     """array: C-contiguous -> int64."""
-    if not (isinstance(array, types.Array) and array.layout == "C"):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.ptrtoint(context.make_array(sig.args[0])(context, builder, args[0]).data, _I64)
-
-    return types.int64(array), generate
+    return b.ptrtoint(data, I64)
 
 
-@intrinsic
-def load(typing_context, p, i):
-    """-> vector."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load(_pointer(builder, args[0], args[1], _VECTOR), align=4)
-
-    return vectors.vector(types.int64, types.int64), generate
+@emit("void", *_AT)
+def fetch(b, p, i):
+    """Into the first cache."""
+    llvm.fetch(b, _pointer(b, p, i, I8), 3)
 
 
-@intrinsic
-def store(typing_context, p, i, v):
-    """v: vector."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store(args[2], _pointer(builder, args[0], args[1], _VECTOR), align=4)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, vectors.vector), generate
+@emit("void", *_AT)
+def fetch_far(b, p, i):
+    """Into the second cache."""
+    llvm.fetch(b, _pointer(b, p, i, I8), 2)
 
 
-@intrinsic
-def get(typing_context, p, i):
-    """-> float32."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load(_pointer(builder, args[0], args[1], _F32), align=4)
-
-    return types.float32(types.int64, types.int64), generate
-
-
-@intrinsic
-def put(typing_context, p, i, x):
-    """x: float32."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store(args[2], _pointer(builder, args[0], args[1], _F32), align=4)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.float32), generate
-
-
-@intrinsic
-def put_double(typing_context, p, i, x):
-    """x: float64."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.DoubleType()
-        builder.store(args[2], _pointer(builder, args[0], args[1], kind, kind), align=8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.float64), generate
-
-
-@intrinsic
-def double(typing_context, p, i):
-    """-> float64."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.DoubleType()
-        return builder.load(_pointer(builder, args[0], args[1], kind, kind), align=8)
-
-    return types.float64(types.int64, types.int64), generate
-
-
-@intrinsic
-def put_whole(typing_context, p, i, x):
-    """x: int64."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store(args[2], _pointer(builder, args[0], args[1], _I64, _I64), align=8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), generate
-
-
-@intrinsic
-def half(typing_context, p, i):
-    """-> int64."""
-    kind = ir.IntType(32)
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.sext(builder.load(_pointer(builder, args[0], args[1], kind, kind), align=4), _I64)
-
-    return types.int64(types.int64, types.int64), generate
-
-
-@intrinsic
-def small(typing_context, p, i):
-    """-> int64."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.zext(builder.load(_pointer(builder, args[0], args[1], _I16, _I16), align=2), _I64)
-
-    return types.int64(types.int64, types.int64), generate
-
-
-@intrinsic
-def whole(typing_context, p, i):
-    """-> int64."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load(_pointer(builder, args[0], args[1], _I64, _I64), align=8)
-
-    return types.int64(types.int64, types.int64), generate
-
-
-def _fetch(nearness: int) -> Any:
-    def fetch(typing_context, p, i):
-        def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            pointer = _pointer(builder, args[0], args[1], ir.IntType(8))
-            number = ir.IntType(32)
-            kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
-            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-            builder.call(function, [pointer, number(0), number(nearness), number(1)])
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64), generate
-
-    return fetch
-
-
-fetch = intrinsic(_fetch(3))
-fetch_far = intrinsic(_fetch(2))
-
-
-@intrinsic
-def append(typing_context, p, i, v, a, b):
-    """v, a, b: vectors -> int64."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        mask = builder.fcmp_ordered(">=", args[3], args[4])
-        name = "llvm.experimental.vector.compress.v16i32"
-        whole = ir.VectorType(_I32, WIDTH)  # as integers: without AVX-512 LLVM dies over a constant of floats here
-        kind = ir.FunctionType(whole, [whole, mask.type, whole])
-        compress = cgutils.get_or_insert_function(builder.module, kind, name)
-        packed = builder.call(compress, [builder.bitcast(args[2], whole), mask, ir.Constant(whole, [0] * WIDTH)])
-        packed = builder.bitcast(packed, _VECTOR)
-        builder.store(packed, _pointer(builder, args[0], args[1], _VECTOR), align=4)
-        count = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I16, [_I16]), "llvm.ctpop.i16")
-        return builder.zext(builder.call(count, [builder.bitcast(mask, _I16)]), _I64)
-
-    return types.int64(types.int64, types.int64, vectors.vector, vectors.vector, vectors.vector), generate
+@emit("int64", *_AT, vector, vector, vector)
+def append(b, p, i, v, x, y):
+    """v, x, y: vectors -> int64."""
+    kept = b.fcmp_ordered(">=", x, y)
+    packed = b.bitcast(llvm.compress(b, b.bitcast(v, INTS), kept), VECTOR)
+    b.store(packed, _pointer(b, p, i, VECTOR), align=4)
+    return llvm.count(b, kept)

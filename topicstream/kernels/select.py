@@ -17,109 +17,64 @@ import numpy as np
 from llvmlite import ir
 
 from topicstream.kernels import places, simd
+from topicstream.kernels.intrinsics import I32, VECTOR, ZERO, emit, extreme, shuffle, vector
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.lazy import cgutils, intrinsic, types, vectors
 
 SMALLEST = np.float32(1e-37)  # what is below counts as zero
 NETWORK_MOST = 16
 LANES_MOST = 8  # beyond that many the largest of each lane tell too little: take two
 
-_VECTOR = ir.VectorType(ir.FloatType(), simd.WIDTH)
-_ZERO = ir.Constant(_VECTOR, [0.0] * simd.WIDTH)
-_ONE = ir.Constant(_VECTOR, [1.0] * simd.WIDTH)
+_ONE = ir.Constant(VECTOR, [1.0] * simd.WIDTH)
 
 
-def _lane_by_lane(name: str, doc: str, arguments: int, build: Any) -> Any:
-    """An intrinsic of that many vectors: build(builder, values) -> value."""
-
-    def two(typing_context, a, b):
-        return vectors.vector(a, b), lambda context, builder, sig, args: build(builder, args)
-
-    def three(typing_context, a, b, c):
-        return vectors.vector(a, b, c), lambda context, builder, sig, args: build(builder, args)
-
-    chosen = two if arguments == 2 else three
-    chosen.__name__ = chosen.__qualname__ = name
-    chosen.__doc__ = doc
-    return intrinsic(chosen)
+def _lane_by_lane(arguments: int, build: Any) -> Any:
+    """An intrinsic of that many vectors."""
+    return emit(vector, *[vector] * arguments)(build)
 
 
-def _extreme(builder: Any, name: str, a: Any, b: Any) -> Any:
-    """The larger or smaller of each lane.  Floats >= 0 are in the order of their bits, and integers have more ports."""
-    whole = ir.VectorType(ir.IntType(32), simd.WIDTH)
-    function = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(whole, [whole] * 2), f"llvm.{name}.v16i32"
-    )
-    return builder.bitcast(builder.call(function, [builder.bitcast(a, whole), builder.bitcast(b, whole)]), _VECTOR)
+# the larger and the smaller of each lane, both >= 0; a where a >= b, else 0;  1 so;  c so
+larger = _lane_by_lane(2, lambda b, x, y: extreme(b, "umax", x, y))
+smaller = _lane_by_lane(2, lambda b, x, y: extreme(b, "umin", x, y))
+keep = _lane_by_lane(2, lambda b, x, y: b.select(b.fcmp_ordered(">=", x, y), x, ZERO))
+mark = _lane_by_lane(2, lambda b, x, y: b.select(b.fcmp_ordered(">=", x, y), _ONE, ZERO))
+where = _lane_by_lane(3, lambda b, x, y, z: b.select(b.fcmp_ordered(">=", x, y), z, ZERO))
 
 
-def _choose(sign: str, left: Any, right: Any) -> Any:
-    return lambda builder, a: builder.select(builder.fcmp_ordered(sign, a[0], a[1]), left(a), right(a))
+def _compare_exchange(b: Any, v: Any, partner: list[int], takes_larger: list[bool]) -> Any:
+    other = shuffle(b, v, None, partner)
+    high, low = extreme(b, "umax", v, other), extreme(b, "umin", v, other)
+    return shuffle(b, high, low, [i if takes_larger[i] else i + simd.WIDTH for i in range(simd.WIDTH)])
 
 
-larger = _lane_by_lane(
-    "larger", "The larger of each lane, both >= 0.", 2, lambda builder, a: _extreme(builder, "umax", *a)
-)
-smaller = _lane_by_lane(
-    "smaller", "The smaller of each lane, both >= 0.", 2, lambda builder, a: _extreme(builder, "umin", *a)
-)
-keep = _lane_by_lane("keep", "a where a >= b, else 0.", 2, _choose(">=", lambda a: a[0], lambda a: _ZERO))
-mark = _lane_by_lane("mark", "1 where a >= b, else 0.", 2, _choose(">=", lambda a: _ONE, lambda a: _ZERO))
-where = _lane_by_lane("where", "c where a >= b, else 0.", 3, _choose(">=", lambda a: a[2], lambda a: _ZERO))
-
-
-def _compare_exchange(builder: Any, v: Any, partner: list[int], takes_larger: list[bool]) -> Any:
-    index = ir.Constant(ir.VectorType(ir.IntType(32), simd.WIDTH), partner)
-    other = builder.shuffle_vector(v, ir.Constant(_VECTOR, ir.Undefined), index)
-    high, low = _extreme(builder, "umax", v, other), _extreme(builder, "umin", v, other)
-    chosen = [i if takes_larger[i] else i + simd.WIDTH for i in range(simd.WIDTH)]
-    return builder.shuffle_vector(high, low, ir.Constant(ir.VectorType(ir.IntType(32), simd.WIDTH), chosen))
-
-
-def _descend(builder: Any, v: Any, size: int) -> Any:
+def _descend(b: Any, v: Any, size: int) -> Any:
     """Bitonic merge of runs of ``size`` lanes, alternating down and up (all down when size is 16)."""
     stride = size // 2
     while stride:
         takes = [((i & size) == 0 or size == simd.WIDTH) == ((i & stride) == 0) for i in range(simd.WIDTH)]
-        v = _compare_exchange(builder, v, [i ^ stride for i in range(simd.WIDTH)], takes)
+        v = _compare_exchange(b, v, [i ^ stride for i in range(simd.WIDTH)], takes)
         stride //= 2
     return v
 
 
-@intrinsic
-def descending(typing_context, v):
+@emit(vector, vector)
+def descending(b, v):
     """The lanes sorted, largest first (bitonic network, Batcher 1968)."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = args[0]
-        for size in (2, 4, 8, 16):
-            value = _descend(builder, value, size)
-        return value
-
-    return vectors.vector(vectors.vector), generate
+    for size in (2, 4, 8, 16):
+        v = _descend(b, v, size)
+    return v
 
 
-@intrinsic
-def merged(typing_context, a, b):
+@emit(vector, vector, vector)
+def merged(b, x, y):
     """The 16 largest of two descending vectors, descending."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        back = ir.Constant(ir.VectorType(ir.IntType(32), simd.WIDTH), list(range(simd.WIDTH))[::-1])
-        other = builder.shuffle_vector(args[1], ir.Constant(_VECTOR, ir.Undefined), back)
-        value = _extreme(builder, "umax", args[0], other)
-        return _descend(builder, value, simd.WIDTH)
-
-    return vectors.vector(vectors.vector, vectors.vector), generate
+    back = shuffle(b, y, None, list(range(simd.WIDTH))[::-1])
+    return _descend(b, extreme(b, "umax", x, back), simd.WIDTH)
 
 
-@intrinsic
-def lane(typing_context, v, i):
+@emit("float32", vector, "int64")
+def lane(b, v, i):
     """Lane i (0 .. 15, not checked) -> float32."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.extract_element(args[0], builder.trunc(args[1], ir.IntType(32)))
-
-    return types.float32(vectors.vector, types.int64), generate
+    return b.extract_element(v, b.trunc(i, I32))
 
 
 @kernel(forceinline=True)

@@ -18,134 +18,73 @@ any CPU, with sums formed in the same order.
 
 from __future__ import annotations
 
-from typing import Any
-
-from llvmlite import ir
-
+from topicstream.kernels import intrinsics as llvm
+from topicstream.kernels.intrinsics import ANY, ENTRY, F32, FLOATS, VECTOR, WIDTH, emit, vector
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.lazy import cgutils, intrinsic, types, vectors
 
-WIDTH = 16
+__all__ = [
+    "WIDTH",
+    "fetch",
+    "fma",
+    "get",
+    "larger",
+    "load",
+    "rows_ahead",
+    "splat",
+    "store",
+    "total",
+    "vector",
+]
+
 AHEAD_FLOATS, LEAST_AHEAD, MOST_AHEAD = 512, 3, 32
-_F32 = ir.FloatType()
-_VECTOR = ir.VectorType(_F32, WIDTH)
-_I32 = ir.IntType(32)
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [index])
-
-
-def _is_float32(array: Any) -> bool:
-    return isinstance(array, types.Array) and array.layout == "C" and array.dtype == types.float32
-
-
-@intrinsic
-def load(typing_context, array, index):
+@emit(vector, FLOATS, "int64")
+def load(b, data, i):
     """array: float32, index: int64 -> vector."""
-    if not _is_float32(array):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointer = _address(context, builder, sig.args[0], args[0], args[1])
-        return builder.load(builder.bitcast(pointer, _VECTOR.as_pointer()), align=4)
-
-    return vectors.vector(array, types.int64), generate
+    return llvm.load(b, data, i, F32)
 
 
-@intrinsic
-def store(typing_context, array, index, value):
+@emit("void", FLOATS, "int64", vector)
+def store(b, data, i, v):
     """array: float32, index: int64, value: vector."""
-    if not _is_float32(array) or not isinstance(value, vectors.Float32x16):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointer = _address(context, builder, sig.args[0], args[0], args[1])
-        builder.store(args[2], builder.bitcast(pointer, _VECTOR.as_pointer()), align=4)
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, vectors.vector), generate
+    llvm.store(b, data, i, v)
 
 
-@intrinsic
-def splat(typing_context, x):
+@emit(vector, "float32")
+def splat(b, x):
     """float -> vector of 16 copies, rounded to float32."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), args[0], _I32(0))
-        mask = ir.Constant(ir.VectorType(_I32, WIDTH), [0] * WIDTH)
-        return builder.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), mask)
-
-    return vectors.vector(types.float32), generate
+    return llvm.spread(b, x)
 
 
-@intrinsic
-def fma(typing_context, a, b, c):
-    """a * b + c, fused where the machine can."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.fmuladd.v16f32")
-        return builder.call(function, args)
-
-    return vectors.vector(vectors.vector, vectors.vector, vectors.vector), generate
+@emit(vector, vector, vector, vector)
+def fma(b, x, y, z):
+    """x * y + z, fused where the machine can."""
+    return llvm.call(b, "llvm.fmuladd.v16f32", VECTOR, x, y, z)
 
 
-@intrinsic
-def larger(typing_context, a, b):
-    """max(a, b), lane by lane."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[0], args[1])
-
-    return vectors.vector(vectors.vector, vectors.vector), generate
+@emit(vector, vector, vector)
+def larger(b, x, y):
+    """max(x, y), lane by lane."""
+    return b.select(b.fcmp_ordered(">", x, y), x, y)
 
 
-@intrinsic
-def total(typing_context, v):
+@emit("float32", vector)
+def total(b, v):
     """Sum of the lanes -> float32; lanes i and i + 8 first, then i and i + 4, and so on."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value, width = args[0], WIDTH
-        while width > 1:
-            half = width // 2
-            kind = ir.VectorType(_I32, half)
-            undefined = ir.Constant(value.type, ir.Undefined)
-            low = builder.shuffle_vector(value, undefined, ir.Constant(kind, list(range(half))))
-            high = builder.shuffle_vector(value, undefined, ir.Constant(kind, list(range(half, width))))
-            value, width = builder.fadd(low, high), half
-        return builder.extract_element(value, _I32(0))
-
-    return types.float32(vectors.vector), generate
+    return llvm.fold(b, v, b.fadd)
 
 
-@intrinsic
-def fetch(typing_context, array, index):
+@emit("void", ANY, "int64")
+def fetch(b, data, i):
     """Ask for the cache line of one entry, to be written and read soon."""
-    if not isinstance(array, types.Array):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointer = builder.bitcast(_address(context, builder, sig.args[0], args[0], args[1]), ir.IntType(8).as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, _I32, _I32, _I32])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [pointer, _I32(0), _I32(3), _I32(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64), generate
+    llvm.fetch(b, b.gep(data, [i]), 3)
 
 
-@intrinsic
-def get(typing_context, array, index):
+@emit(ENTRY, ANY, "int64")
+def get(b, data, i):
     """array: one-dimensional, index: int64 >= 0 -> the entry."""
-    if not (isinstance(array, types.Array) and array.layout == "C"):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load(_address(context, builder, sig.args[0], args[0], args[1]))
-
-    return array.dtype(array, types.int64), generate
+    return b.load(b.gep(data, [i]))
 
 
 @kernel(inline="always")

@@ -1,0 +1,132 @@
+"""numba intrinsics from functions that build their LLVM code, and the vector of 16 float32 that most of them are about.
+
+    @emit("float32", FLOATS, "int64")
+    def get(b, data, i):
+        return b.load(b.gep(data, [i]))
+
+``emit(result, *kinds)``: what a kernel passes (the name of a numba type, or those of the dtypes of a C-contiguous array, of
+which the function gets the address of the first entry) and what comes back (``ENTRY``: one entry of the first array).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+
+from topicstream.kernels.lazy import cgutils, intrinsic, types, vectors
+
+WIDTH = 16
+I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+F32, F64 = ir.FloatType(), ir.DoubleType()
+VECTOR, INTS = ir.VectorType(F32, WIDTH), ir.VectorType(I32, WIDTH)
+ZERO = ir.Constant(VECTOR, [0.0] * WIDTH)
+vector, ENTRY = "float32x16", "entry"
+ANY: tuple[str, ...] = ()  # an array of any dtype
+FLOATS, TOPICS = ("float32",), ("uint16",)
+
+
+def _fits(kind: Any, given: Any) -> bool:
+    if isinstance(kind, tuple):
+        return isinstance(given, types.Array) and given.layout == "C" and (not kind or given.dtype.name in kind)
+    return kind != vector or isinstance(given, vectors.Float32x16)
+
+
+def _type(name: str) -> Any:
+    return vectors.vector if name == vector else getattr(types, name)
+
+
+def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
+    """See the module's head."""
+
+    def made(build: Callable[..., Any]) -> Any:
+        @functools.wraps(build)
+        def typed(typing_context: Any, *given: Any) -> Any:
+            if not all(map(_fits, kinds, given)):
+                return None
+
+            def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+                values = [
+                    context.make_array(kind)(context, builder, arg).data if isinstance(kind, types.Array) else arg
+                    for kind, arg in zip(sig.args, args)
+                ]
+                made = build(builder, *values)
+                return context.get_dummy_value() if sig.return_type == types.void else made
+
+            returns = given[0].dtype if result == ENTRY else _type(result)
+            return returns(*(g if isinstance(k, tuple) else _type(k) for k, g in zip(kinds, given))), generate
+
+        named = [inspect.Parameter(f"a{i}", inspect.Parameter.POSITIONAL_OR_KEYWORD) for i in range(len(kinds) + 1)]
+        setattr(typed, "__signature__", inspect.Signature(named))  # noqa: B010  (what numba counts arguments by)
+        return intrinsic(typed)
+
+    return made
+
+
+def call(b: Any, name: str, result: Any, *args: Any) -> Any:
+    """A call of LLVM's (or the system's) function of that name."""
+    kind = ir.FunctionType(result, [a.type for a in args])
+    return b.call(cgutils.get_or_insert_function(b.module, kind, name), args)
+
+
+def shuffle(b: Any, v: Any, other: Any, lanes: list[int]) -> Any:
+    """Lanes of two vectors, those of the second from the width on (None: of one)."""
+    other = ir.Constant(v.type, ir.Undefined) if other is None else other
+    return b.shuffle_vector(v, other, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
+
+
+def spread(b: Any, x: Any, width: int = WIDTH) -> Any:
+    """A vector of copies of x."""
+    none = ir.Constant(ir.VectorType(x.type, width), ir.Undefined)
+    return shuffle(b, b.insert_element(none, x, I32(0)), None, [0] * width)
+
+
+def fold(b: Any, v: Any, pair: Callable[[Any, Any], Any]) -> Any:
+    """One lane from all: lanes i and i + half first, and so on."""
+    while v.type.count > 1:
+        lanes = list(range(v.type.count))
+        half = len(lanes) // 2
+        v = pair(shuffle(b, v, None, lanes[:half]), shuffle(b, v, None, lanes[half:]))
+    return b.extract_element(v, I32(0))
+
+
+def load(b: Any, data: Any, i: Any, lane: Any, width: int = WIDTH) -> Any:
+    """``width`` entries from i on."""
+    kind = ir.VectorType(lane, width)
+    return b.load(b.bitcast(b.gep(data, [i]), kind.as_pointer()), align=max(1, bits(lane) // 8))
+
+
+def store(b: Any, data: Any, i: Any, v: Any) -> None:
+    """The vector to entries i and on."""
+    b.store(v, b.bitcast(b.gep(data, [i]), v.type.as_pointer()), align=max(1, bits(v.type.element) // 8))
+
+
+def bits(lane: Any) -> int:
+    """Of an entry."""
+    return {F32: 32, F64: 64}.get(lane) or int(lane.width)
+
+
+def fetch(b: Any, pointer: Any, nearness: int) -> None:
+    """Ask for the cache line of an address, into the first cache (3) or the second (2)."""
+    pointer = b.bitcast(pointer, I8.as_pointer())
+    call(b, "llvm.prefetch.p0", ir.VoidType(), pointer, I32(0), I32(nearness), I32(1))
+
+
+def extreme(b: Any, name: str, x: Any, y: Any) -> Any:
+    """The larger (umax) or smaller (umin) of each lane.  Floats >= 0 are in the order of their bits, and integers have
+    more ports."""
+    return b.bitcast(call(b, f"llvm.{name}.v16i32", INTS, b.bitcast(x, INTS), b.bitcast(y, INTS)), VECTOR)
+
+
+def compress(b: Any, lanes: Any, kept: Any) -> Any:
+    """The kept lanes of 16 integers side by side, then zeros.  (Floats as integers: without AVX-512 LLVM dies over a constant
+    of floats here.)"""
+    return call(b, "llvm.experimental.vector.compress.v16i32", INTS, lanes, kept, ir.Constant(INTS, [0] * WIDTH))
+
+
+def count(b: Any, kept: Any) -> Any:
+    """How many of 16 truth values are true, as int64."""
+    return b.zext(call(b, "llvm.ctpop.i16", I16, b.bitcast(kept, I16)), I64)
