@@ -187,6 +187,7 @@ class Answers:
 
     def summary(self, begin: float) -> dict[str, Any]:
         """What went by since ``begin`` (``time.perf_counter``)."""
+        say_before_compiling(None)
         seconds = time.perf_counter() - begin - compiling_seconds() + self.compiled
         return {
             **self.tally.as_dict(),

@@ -39,8 +39,11 @@ def compiling_seconds() -> float:
     return getattr(compiler, "seconds", 0.0)
 
 
-def say_before_compiling(say: Callable[[str], None]) -> None:
-    """Have it said before this process waits for the compiler."""
+def say_before_compiling(say: Callable[[str], None] | None) -> None:
+    """Have it said before this process waits for the compiler; None: nobody listens any more."""
+    if say is None:
+        lazy.before_compiling = None
+        return
     lazy.before_compiling = lambda: say(
         "compiling for this machine, once (up to half a minute; `topics warm` does it ahead)"
     )

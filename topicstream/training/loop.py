@@ -224,6 +224,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
         began = time.monotonic()
         say_before_compiling(progress.say)
         warmed = warm_up(engine, shape.weighted, chosen)
+        say_before_compiling(None)
         if warmed.compiled:
             progress.say(f"compiled in {time.monotonic() - began:.1f} s")
             if config.compiled is not None and kept():
