@@ -77,7 +77,7 @@ class Grid:
 
 
 @kernel
-def _cut(lengths, cells, docs, starts):
+def cut_lengths(lengths, cells, docs, starts):
     """First documents of the blocks of one storage block -> starts: int64[]; returns how many."""
     n = 0
     in_cells = in_docs = 0
@@ -110,7 +110,7 @@ def _cut_anew(corpus: Corpus, cells: int, docs: int, heldout: bool, axes: Sequen
     for s in range(len(corpus.part(heldout)["blocks"])):
         raw = corpus.decode(s, heldout, axes)
         starts = np.empty(len(raw.lengths) + 1, np.int64)
-        n = _cut(raw.lengths, cells, docs, starts)
+        n = cut_lengths(raw.lengths, cells, docs, starts)
         edges = np.append(starts[:n], len(raw.lengths))
         cell_edges = np.concatenate(([0], np.cumsum(raw.lengths, dtype=np.int64)))[edges]
         ids = np.empty(int(np.diff(cell_edges).max(initial=0)), np.int32)

@@ -10,8 +10,10 @@ import numpy as np
 
 from topicstream import machine
 from topicstream.corpus.block import Block
-from topicstream.corpus.format import from_gaps, localise, number_words
+from topicstream.corpus.format import from_gaps, localise, number_words, wrong_document
+from topicstream.corpus.grid import cut_lengths
 from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Out, Rows, Rule, Scratch, padded
+from topicstream.kernels.count_priors import log_gamma, psi
 from topicstream.kernels.file_rows import read_rows, write_rows
 from topicstream.kernels.jit import compiled_here
 from topicstream.tables.dense import aligned_zeros
@@ -143,6 +145,9 @@ def compile_kernels(engine: Engine, weighted: bool) -> None:
         if phase.passes:
             engine.end_phase(phase, tables, params)
         done += phase.passes or 0
+    if type(engine).end_pass_rows is not Engine.end_pass_rows:
+        ended = {name: value.copy() for name, value in params.items()}
+        engine.end_pass_rows(ended, {n: np.ones(k) for n, k in engine.stats.items()}, tables["phi"].pieces())
 
 
 def one_by_one(work: Callable[[int], None], n: int) -> None:
@@ -174,6 +179,9 @@ def compile_driver() -> None:
     local = np.zeros(8, np.int32)
     gaps, lengths, ids = np.ones(4, np.uint32), np.full(1, 4, np.uint32), np.empty(4, np.int32)
     marker = np.zeros(8, np.uint8)
+    wrong_document(gaps, lengths, 8)
+    cut_lengths(lengths, 8, 8, np.empty(2, np.int64))
+    psi(np.ones(1)), log_gamma(np.ones(1))  # of priors that are learned, from some pass on
     from_gaps(gaps, lengths, 0, 1, 0, ids, marker)
     number_words(marker, np.empty(8, np.int32), local)
     localise(ids, local)
