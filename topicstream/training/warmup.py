@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from topicstream.corpus.block import Block
 from topicstream.corpus.format import from_gaps, localise, number_words, wrong_document
 from topicstream.corpus.grid import cut_lengths
 from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Out, Rows, Rule, Scratch, padded
+from topicstream.errors import TopicsError
 from topicstream.kernels.count_priors import log_gamma, psi
 from topicstream.kernels.file_rows import read_rows, write_rows
 from topicstream.kernels.jit import compiled_here
@@ -147,7 +149,8 @@ def compile_kernels(engine: Engine, weighted: bool) -> None:
         done += phase.passes or 0
     if type(engine).end_pass_rows is not Engine.end_pass_rows:
         ended = {name: value.copy() for name, value in params.items()}
-        engine.end_pass_rows(ended, {n: np.ones(k) for n, k in engine.stats.items()}, tables["phi"].pieces())
+        with suppress(TopicsError):  # made statistics do not agree with each other
+            engine.end_pass_rows(ended, {n: np.ones(k) for n, k in engine.stats.items()}, tables["phi"].pieces())
 
 
 def one_by_one(work: Callable[[int], None], n: int) -> None:
