@@ -386,7 +386,7 @@ def _passes(
                 signals.asked,
             )
         if session.converged(stopping.tol):
-            reason = settled(stopping.tol)
+            reason = settled(stopping.tol, session.engine.objective.name)
             break
         if stopping.max_time is not None and time.monotonic() - began > stopping.max_time:
             if session.engine.needs_passes is not None and session.passes < stopping.passes:

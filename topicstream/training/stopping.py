@@ -60,10 +60,10 @@ def converged(perplexities: Sequence[float], tol: float, passes: int, least: int
     return len(p) > 2 and abs(p[-1] - p[-2]) < tol and abs(p[-2] - p[-3]) < tol
 
 
-def settled(tol: float) -> str:
-    """What is said of a run that ``converged``."""
+def settled(tol: float, what: str = "perplexity") -> str:
+    """What is said of a run whose ``what`` has converged."""
     over = f" over {SPAN} passes" if isinstance(tol, Share) else ""
-    return f"perplexity changed by less than {tol if isinstance(tol, Share) else format(tol, 'g')}{over}"
+    return f"{what} changed by less than {tol if isinstance(tol, Share) else format(tol, 'g')}{over}"
 
 
 class Signals:
