@@ -288,7 +288,7 @@ def test_what_cannot_be_meant_is_said(made, tmp_path):
     matrix, _, model = made
     corpus = store(tmp_path / "c.zarr", matrix, matrix[:3])
     rows = Rows(model)
-    with pytest.raises(InputError, match="choose one of authors, bp, gibbs, gibbs1, hybrid, maxent, naive-bayes, vb"):
+    with pytest.raises(InputError, match="choose one of authors, bp, gibbs, gibbs1, hybrid, maxent, mixture, naive-bayes, vb"):
         make("mcmc", rows)
     with pytest.raises(InputError, match="has no option joint"):
         make("bp", rows, joint=True)
@@ -302,5 +302,5 @@ def test_what_cannot_be_meant_is_said(made, tmp_path):
     with pytest.raises(InputError, match=r"must end in \.parquet"):
         infer(model, corpus, out=tmp_path / "t.txt")
     assert [p.name for p in tmp_path.iterdir()] == ["c.zarr"]
-    assert names() == ["authors", "bp", "gibbs", "gibbs1", "hybrid", "maxent", "naive-bayes", "vb"]
+    assert names() == ["authors", "bp", "gibbs", "gibbs1", "hybrid", "maxent", "mixture", "naive-bayes", "vb"]
     assert all(find(name).name == name and find(name).cites for name in names())
