@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from topicstream.errors import UsageError
-from topicstream.training.stopping import SPAN, Share, converged, settled, tolerance
+from topicstream.training.stopping import SPAN, Share, converged, risen, settled, tolerance
 
 
 def falling(floor: float, height: float, passes: int = 200, pace: float = 0.9) -> list[float]:
@@ -54,3 +54,18 @@ def test_how_it_is_spelt_and_told():
     for text in ("little", "x%", "200%", ""):
         with pytest.raises(UsageError, match="not a tolerance"):
             tolerance(text)
+
+
+def ended(values: list[float], tol: float, every: int = 5) -> int:
+    """Passes after which a run ends whose held-out perplexity was measured every so many."""
+    found = [(every * (i + 1), value) for i, value in enumerate(values)]
+    return next((found[i - 1][0] for i in range(1, len(found) + 1) if risen(found[:i], tol)), 0)
+
+
+def test_held_out_perplexity_that_finds_no_new_low_ends_a_run():
+    turning = [1000.0, 950.0, 920.0, 921.0, 930.0, 940.0, 900.0]
+    assert ended(turning, Share(0.001)) == 25  # the low is at 15; ten passes and two measurements later
+    assert ended(turning, Share(0.001), every=1) == 0 and ended(turning, Share(0.001), every=20) == 100
+    assert ended([950.0 - 2 * n for n in range(40)], Share(0.001)) == 0  # 0.2 % each five passes: still falling
+    assert ended([950.0 - 0.1 * n for n in range(40)], Share(0.001)) == 15
+    assert ended(turning, 0.0) == 0 and ended([1000.0, 999.5, 999.2, 999.0], 5.0) == 15

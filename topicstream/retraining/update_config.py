@@ -32,7 +32,7 @@ class UpdateConfig:
     max_time: float | str | None = like(
         TrainConfig, "max_time", help="stop after the pass in which this time is over"
     )
-    eval_every: int = like(TrainConfig, "eval_every", help="held-out perplexity every N passes", show=False)
+    eval_every: int = like(TrainConfig, "eval_every", show=False)
     threads: int | None = like(TrainConfig, "threads")
     mem_limit: str | int | None = like(
         TrainConfig, "mem_limit", help="memory of the whole process [default: 70 % of what there is]"

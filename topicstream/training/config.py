@@ -42,7 +42,13 @@ class TrainConfig:
     max_time: float | str | None = option(
         None, "stop after the pass in which this time is over (90s, 30m, 2h)", metavar="TIME", parse=seconds
     )
-    eval_every: int = option(0, "held-out perplexity every N passes; 0: never", metavar="N", min=0, show=True)
+    eval_every: int = option(
+        0,
+        "held-out perplexity every N passes, which then says when to stop and which pass is kept, the best; 0: never",
+        metavar="N",
+        min=0,
+        show=True,
+    )
     seed: int = option(0, "seed of every random choice", min=0, show=True, recorded=True)
     start: str | None = option(
         None,

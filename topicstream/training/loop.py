@@ -40,7 +40,7 @@ from topicstream.training.starts.seeded import with_seeds
 from topicstream.training.starts.tries import pays, tries_bytes
 from topicstream.training.starts.vectors import sample_bytes
 from topicstream.training.state.record import Record, left_open, recorded, remember, same_or_refuse
-from topicstream.training.stopping import Signals, Stopping, settled, tolerance
+from topicstream.training.stopping import Signals, Stopping, tolerance
 from topicstream.training.warmup import warm_up
 from topicstream.training.weights import TrainingWeights
 
@@ -257,6 +257,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
             folder=str(folder),
             seeded=engine.start_from == "visit" and (chosen != "random" or engine.random_topics),
             start_bytes=start_bytes(chosen, engine, block),
+            keeps_best=bool(stopping.eval_every),
         )
         for line in plan.lines():
             progress.say(line)
@@ -359,7 +360,7 @@ def _passes(
     began = time.monotonic()
     reason = "all passes done"
     finished = session.resume()
-    if finished is not None and session.passes >= stopping.passes:
+    if finished is not None and session.made >= stopping.passes:
         progress.say(
             f"{session.folder}: finished already, {session.passes} passes; a higher --passes continues, --force starts anew"
         )
@@ -386,7 +387,7 @@ def _passes(
                 signals.asked,
             )
         if session.converged(stopping.tol):
-            reason = settled(stopping.tol, session.engine.objective.name)
+            reason = session.settled(stopping.tol)
             break
         if stopping.max_time is not None and time.monotonic() - began > stopping.max_time:
             if session.engine.needs_passes is not None and session.passes < stopping.passes:
@@ -397,7 +398,7 @@ def _passes(
                 )
             reason = "out of time"
             break
-    session.finish(reason)
+    reason = session.finish(reason)
     for warning in session.warnings():
         progress.say(f"warning: {warning}")
     return Trained(session.folder, session.passes, reason, session.last, session.engine.shape.topics)

@@ -212,18 +212,23 @@ def make_plan(
     seeded: bool = True,
     start_bytes: Callable[[int], int] | None = None,
     folder: str = "",
+    keeps_best: bool = False,
 ) -> Plan:
     """Fit the run into ``limit`` bytes of RAM and ``disk_free`` of disk.
 
     base: resident bytes after imports and compiling, and what comes back of them; before: at their highest, until now; pass_memory: block memory of a
     whole pass in bytes; tables: ``auto``, ``memory`` or ``disk``; seeded: pass 0 visits the blocks with rows of a seed
-    table; start_bytes: what the start itself takes, by threads; folder: whose disk that is.  Raises DoesNotFit naming the
+    table; start_bytes: what the start itself takes, by threads; folder: whose disk that is; keeps_best: a
+    checkpoint more, that of the best pass.  Raises DoesNotFit naming the
     smallest limit (or what else would help).
     """
     every = Tables(engine, block)
     # block memory: of the pass before, of this one and of a checkpoint's; where it stays in the system's cache a spare, too
     behind = pass_memory > limit // 8
-    disk = {"block memory": pass_memory * (3 if behind else 4), "checkpoints": every.saved() * 2}
+    disk = {
+        "block memory": pass_memory * ((3 if behind else 4) + keeps_best),
+        "checkpoints": every.saved() * (2 + keeps_best),
+    }
     placements = {
         "auto": [(False, False), (False, True), (True, True)],
         "memory": [(False, False), (False, True)],

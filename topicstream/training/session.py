@@ -31,7 +31,7 @@ from topicstream.training.state.memory import BlockMemory, check_memory
 from topicstream.training.state.record import Record
 from topicstream.training.state.saver import Saver
 from topicstream.training.state.workspace import new_rounds, new_tables, sweep
-from topicstream.training.stopping import SPAN, Share, Stopping, converged, tolerance
+from topicstream.training.stopping import SPAN, Share, Stopping, converged, risen, settled, tolerance
 
 if TYPE_CHECKING:
     from topicstream.training.heldout import HeldOut
@@ -82,6 +82,8 @@ class Session:
         self.new: BlockMemory | None = None
         self._history = History(folder / "history.jsonl")
         self._perplexities: list[float] = []
+        self._measured: list[tuple[int, float]] = []  # held-out perplexity after these passes
+        self.made = 0  # passes, those behind the one that was kept among them
         self._pass_seconds = 0.0
         self.saver = Saver(self._checkpoints, self._work, self._memory_names, not self.plan.behind)
         self._stopping: Any = None
@@ -116,7 +118,11 @@ class Session:
             value = read_json(finished)
             if value.get("passes") == self.passes and self.rounds == 0:
                 reason = value["reason"]
+                self.made = max(self.passes, int(value.get("made", 0)))
                 self._finished_tol = tolerance(value.get("tol", 0.0))
+        best = self._checkpoints / State(self.best, 0).name
+        if self.best and best.is_dir():
+            self.saver.pin(best.name, set(read_json(best / "state.json")["facts"]["memory"].values()))
         if reason is None:
             self._progress.say(
                 f"going on after {self.passes} passes" + (f" and {self.rounds} rounds" if self.rounds else "")
@@ -146,6 +152,7 @@ class Session:
         self.params = self._params(path, state)
         self.stats = {k[5:]: v.copy() for k, v in state.arrays.items() if k.startswith("stat.")}
         self._perplexities = list(state.facts["perplexities"])
+        self._measured = [(int(n), float(value)) for n, value in state.facts.get("heldout", [])]
         self._pass_seconds = float(state.facts["pass_seconds"])
         for memory in (self.old, self.new):
             if memory is not None:
@@ -331,12 +338,14 @@ class Session:
             if last_of_phase:
                 for line in self.engine.end_phase(phase, self.tables, self.params) or ():
                     self._progress.say(line)
-                self._perplexities = []  # another phase may have another objective
+                self._perplexities, self._measured = [], []  # another phase may have another objective
         seconds = self._pass_seconds + time.monotonic() - began
         heldout, judging = None, time.monotonic()
-        if number > 0 and stopping.eval_every and number % stopping.eval_every == 0:
+        if number > 0 and stopping.eval_every and (number % stopping.eval_every == 0 or number >= stopping.passes):
             table = self.tables["phi"]
             heldout = self._heldout.perplexity(table, self.params["alpha"], float(self.params["beta"][0]))
+            if heldout is not None and self.engine.needs_passes is None:
+                self._measured.append((number, heldout))
         cells = int(self.grid.cells.sum())
         record: dict[str, Any] = {
             "pass": number,
@@ -363,7 +372,8 @@ class Session:
         self._progress.end_pass(record, stopping.passes)
         if stale is not None:
             stale.close()
-        self.saver.soon(self._state, self.tables, final=number >= stopping.passes)
+        pin = heldout is not None and self.best == number
+        self.saver.soon(self._state, self.tables, final=number >= stopping.passes, pin=pin)
         if stale is not None:
             self.saver.let_go(stale.path)
 
@@ -378,13 +388,28 @@ class Session:
         """The latest history record."""
         return self._history.last
 
+    @property
+    def best(self) -> int:
+        """The pass of the lowest held-out perplexity; 0 where none was measured."""
+        return min(self._measured, key=lambda m: m[1], default=(0, 0.0))[0]
+
     def converged(self, tol: float) -> bool:
-        """Whether running perplexity has settled: after five passes at least, twenty from the random start, which lingers
+        """Whether perplexity has settled, held-out where it is measured: after five passes at least, twenty from the random start, which lingers
         near the uniform point."""
         least = 20 if self.record.settings["start"] == "random" else 5
         if self.engine.unsettled:  # what is learned then moves perplexity, up as like as down: a window that begins behind it
             least = max(least, self.engine.unsettled + 2 * SPAN)
+        if self._measured:
+            return self._measured[-1][0] == self.passes >= least and risen(self._measured, tol)
         return converged(self._perplexities, tol, self.passes, least)
+
+    def settled(self, tol: float) -> str:
+        """What is said of that."""
+        name = self.engine.objective.name
+        if not self._measured:
+            return settled(tol, name)
+        least = tol if isinstance(tol, Share) else format(tol, "g")
+        return f"no new low of held-out perplexity by {least} in {SPAN} passes"
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
     def _state(self) -> State:
@@ -401,6 +426,7 @@ class Session:
             "needs_start": self.needs_start,
             "scales": {name: table.scale for name, table in self.tables.items()},
             "perplexities": self._perplexities,
+            **({"heldout": self._measured} if self._measured else {}),
             "pass_seconds": self._pass_seconds,
             "memory": memory,
             "memory_digest": self.old.digest() if self.old is not None else "",
@@ -425,12 +451,16 @@ class Session:
         """Whether a run that converged had converged under this tolerance too."""
         return type(stopping.tol) is type(self._finished_tol) and stopping.tol >= self._finished_tol > 0
 
-    def finish(self, reason: str) -> None:
-        """Make the last checkpoint durable and store the model.  The buffers of the passes make room for what writing the
-        model takes: the plan counts the larger of the two."""
+    def finish(self, reason: str) -> str:
+        """Make the last checkpoint durable and store the model; returns the reason, with what was kept.  The buffers of the
+        passes make room for what writing the model takes: the plan counts the larger of the two."""
         self.saver.wait()
         self.executor.release()
-        if not self.saver.is_durable(State(self.passes, 0).name):
+        self.made = self.passes
+        if self.best not in (0, self.passes) and self._go_back(self.best):
+            reason = f"the best of {self.made} by held-out perplexity; {reason}"
+            self.saver.now(self._state(), self.tables, {})
+        elif not self.saver.is_durable(State(self.passes, 0).name):
             self.saver.now(self._state(), self.tables, {})
         from topicstream.training.export import export_model
 
@@ -447,7 +477,23 @@ class Session:
         )
         tol = self._stopping.tol
         told = str(tol) if isinstance(tol, Share) else tol
-        write_json(self.folder / "finished.json", {"passes": self.passes, "reason": reason, "tol": told})
+        made = {"made": self.made} if self.made > self.passes else {}
+        write_json(self.folder / "finished.json", {"passes": self.passes, "reason": reason, "tol": told, **made})
+        return reason
+
+    def _go_back(self, best: int) -> bool:
+        """Be as after that pass again, all that came behind it forgotten; False, and a word, when its checkpoint is damaged."""
+        path = self._checkpoints / State(best, 0).name
+        try:
+            state = read_checkpoint(path)
+        except StoreError as e:
+            self._progress.say(f"warning: {e}; the last pass is kept, not pass {best}")
+            return False
+        self._load(path, state)
+        self._creating = ""
+        for problem in self._history.rewind(best, False):
+            self._progress.say(f"warning: {problem}")
+        return True
 
     def warnings(self) -> list[str]:
         """Empty and identical topics."""

@@ -1,4 +1,4 @@
-"""When a run stops: passes, tolerance, time, signals.
+"""When a run stops: passes, tolerance, held-out perplexity, time, signals.
 
 A tolerance that is a ``Share`` means the same on every corpus: running perplexity changed by less than that share over
 ``SPAN`` passes.  A plain number is a change of perplexity itself, pass to pass, twice running: what that is worth depends
@@ -20,7 +20,8 @@ from topicstream.options import share
 @dataclass(frozen=True)
 class Stopping:
     """When to stop: after ``passes``, when running perplexity has settled within ``tol`` (0: never), or after ``max_time``
-    seconds.  ``eval_every`` passes the held-out perplexity is measured (0: never)."""
+    seconds.  ``eval_every`` passes the held-out perplexity is measured (0: never): then it decides in the place of the running
+    one, and its lowest pass is what is kept."""
 
     passes: int
     tol: float
@@ -58,6 +59,20 @@ def converged(perplexities: Sequence[float], tol: float, passes: int, least: int
     if isinstance(tol, Share):
         return len(p) > SPAN and abs(p[-1] - p[-1 - SPAN]) < tol * p[-1]
     return len(p) > 2 and abs(p[-1] - p[-2]) < tol and abs(p[-2] - p[-3]) < tol
+
+
+def risen(measured: Sequence[tuple[int, float]], tol: float) -> bool:
+    """Whether held-out perplexity, measured after some passes, has found no new low by ``tol`` in the last SPAN passes and the
+    last two measurements."""
+    if tol <= 0 or len(measured) < 3:
+        return False
+    since = min(measured[-1][0] - SPAN, measured[-3][0])
+    before = [value for number, value in measured if number <= since]
+    if not before:
+        return False
+    least = min(before)
+    wanted = least - (tol * least if isinstance(tol, Share) else tol)
+    return min(value for number, value in measured if number > since) > wanted
 
 
 def settled(tol: float, what: str = "perplexity") -> str:

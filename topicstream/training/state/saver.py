@@ -38,17 +38,19 @@ class Saver:
         self._durable_memory: set[str] = set()
         self._in_flight: set[str] = set()  # memory of the checkpoint being written, or of the last one
         self._kept: set[str] = set()  # memory of all that have been written
+        self._pinned, self._pinned_memory = "", set[str]()  # a checkpoint that stays until another is pinned
         self.last = time.monotonic()
 
     def tables_free(self) -> None:
         """Wait until no checkpoint is reading the tables: they may be changed again."""
         self._tables_written.wait()
 
-    def soon(self, state: Callable[[], State], tables: Mapping[str, Any], final: bool) -> None:
+    def soon(self, state: Callable[[], State], tables: Mapping[str, Any], final: bool, pin: bool = False) -> None:
         """A checkpoint at the end of a pass, in the background; left out when the last one still runs, or cost more than
-        5 % of the time since (passes that short are cheaper to repeat than to save).  ``final``: made, and waited for."""
+        5 % of the time since (passes that short are cheaper to repeat than to save).  ``final``: made, and waited for;
+        ``pin``: made, and kept until another is pinned."""
         now = time.monotonic()
-        if not final:
+        if not (final or pin):
             if self._saving is not None and not self._saving.done():
                 return
             if now - self._written_at < self._write_cost / SHARE:
@@ -58,9 +60,15 @@ class Saver:
         durable = final or now - self._synced_at > self._sync_cost / SHARE
         made = state()
         self._in_flight = set(made.facts["memory"].values())
+        if pin:
+            self.pin(made.name, self._in_flight)
         self._saving = self._pool.submit(self._save, made, dict(tables), {}, durable)
         if final:
             self.wait()
+
+    def pin(self, name: str, memory: set[str]) -> None:
+        """Keep this checkpoint, with its block memory, and not the one that was pinned before."""
+        self._pinned, self._pinned_memory = name, set(memory)
 
     def now(self, state: State, tables: Mapping[str, Any], nexts: Mapping[str, Any]) -> None:
         """A durable checkpoint, written before this returns."""
@@ -92,7 +100,7 @@ class Saver:
             writers |= {f"{name}.next": writer(t) for name, t in nexts.items()}
             files = set(state.facts["memory"].values())
             write_checkpoint(self._folder, state, writers, durable, [self._work / name for name in files])
-            keep = {state.name}
+            keep = {state.name, self._pinned}
             if durable:
                 self._durable_name, self._durable_memory = state.name, files
                 self._sync_cost, self._synced_at = time.monotonic() - began, time.monotonic()
@@ -100,7 +108,7 @@ class Saver:
                 keep.add(self._durable_name)
                 files = files | self._durable_memory
             remove_before(self._folder, keep)
-            self.drop_memory(files)
+            self.drop_memory(files | self._pinned_memory)
         finally:
             self._tables_written.set()
             self.last = self._written_at = time.monotonic()

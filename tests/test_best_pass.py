@@ -1,0 +1,115 @@
+"""With ``--eval-every`` the pass of the lowest held-out perplexity is what is kept, whatever comes between."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.planted import draw, store
+from topicstream.model.topic_model import TopicModel
+from topicstream.progress import Progress
+from topicstream.training import session as sessions
+from topicstream.training.loop import train
+from topicstream.training.state.checkpoint import checkpoints, content_hash
+
+MADE = {2: 900.0, 4: 800.0, 6: 780.0, 8: 790.0, 10: 795.0, 12: 799.0, 14: 798.0, 16: 785.0, 18: 781.0, 20: 770.0}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    _, indptr, words, counts = draw(docs=200, words=150, topics=4, length=40, seed=5)
+    return store(tmp_path_factory.mktemp("best") / "corpus.zarr", indptr, words, counts, 150, heldout=20)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Held-out perplexity as above; ``made`` counts what is measured."""
+    asked = []
+    monkeypatch.setattr(
+        sessions.Session, "_heldout", property(lambda s: type("Made", (), {"perplexity": lambda *a: told(s, asked)})())
+    )
+    return asked
+
+
+class Said(Progress):
+    """What is said."""
+
+    def __init__(self):
+        self.lines = []
+
+    def say(self, line):
+        self.lines.append(line)
+
+
+def told(session, asked):
+    asked.append(session.passes + 1)
+    return MADE[asked[-1]]
+
+
+def go(corpus, model, passes=16, tol=0.0, **more):
+    return train(
+        corpus, model, algo="sparse-bp", topics=8, passes=passes, tol=tol, threads=1, progress=False, **{"eval_every": 2} | more
+    )
+
+
+def test_the_best_pass_is_kept_as_if_no_other_had_followed(corpus, tmp_path, made):
+    done = go(corpus, tmp_path / "best")
+    plain = go(corpus, tmp_path / "plain", passes=6, eval_every=0)
+    assert done.passes == plain.passes == 6 and done.reason == "the best of 16 by held-out perplexity; all passes done"
+    assert [p.name for p in checkpoints(done.model / "checkpoints")] == ["000006-000000"]
+    assert len(list((done.model / "work").glob("memory-*.bin"))) == 1
+    one, other = TopicModel.open(done.model), TopicModel.open(plain.model)
+    assert one.content_hash() == other.content_hash() and one.manifest["passes"] == 6
+    assert done.last["heldout_perplexity"] == MADE[6]
+
+
+def test_the_same_command_does_nothing_and_more_passes_go_on(corpus, tmp_path, made):
+    model = tmp_path / "model"
+    go(corpus, model)
+    measured = len(made)
+    assert go(corpus, model).passes == 6 and len(made) == measured
+    assert go(corpus, model, passes=18).passes == 6  # goes back to pass 6 once more
+    done = go(corpus, model, passes=20)
+    assert done.passes == 20 and done.reason == "all passes done"
+    assert TopicModel.open(model).content_hash() == TopicModel.open(
+        go(corpus, tmp_path / "plain", passes=20, eval_every=0).model
+    ).content_hash()
+
+
+def test_a_run_that_was_stopped_finds_its_best_pass_again(corpus, tmp_path, made, monkeypatch):
+    whole, model = go(corpus, tmp_path / "whole"), tmp_path / "model"
+    real = sessions.Session.run_pass
+
+    def stops(session, stopping, pause):
+        if session.passes == 11:
+            raise KeyboardInterrupt
+        return real(session, stopping, pause)
+
+    monkeypatch.setattr(sessions.Session, "run_pass", stops)
+    with pytest.raises(KeyboardInterrupt):
+        go(corpus, model)
+    monkeypatch.setattr(sessions.Session, "run_pass", real)
+    assert go(corpus, model).reason == whole.reason
+    assert content_hash(model) == content_hash(whole.model)
+
+
+def test_it_says_when_to_stop(corpus, tmp_path, made):
+    done = go(corpus, tmp_path / "model", passes=20, tol="0.1%", start="documents")
+    assert done.passes == 6 and json.loads((done.model / "finished.json").read_text())["made"] == 16
+    assert done.reason.startswith("the best of 16 by held-out perplexity; no new low of held-out perplexity by 0.1%")
+
+
+def test_a_damaged_best_pass_is_told_and_the_last_one_kept(corpus, tmp_path, made, monkeypatch):
+    real, said = sessions.Session.finish, Said()
+
+    def finish(session, reason):
+        session.saver.wait()
+        (session.folder / "checkpoints" / "000006-000000" / "phi.rows").write_bytes(b"")
+        return real(session, reason)
+
+    monkeypatch.setattr(sessions.Session, "finish", finish)
+    done = train(
+        corpus, tmp_path / "m", algo="sparse-bp", topics=8, passes=16, tol=0.0, eval_every=2, threads=1, progress=said
+    )
+    assert done.passes == 16 and any("the last pass is kept, not pass 6" in line for line in said.lines)
