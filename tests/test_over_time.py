@@ -18,7 +18,7 @@ from topicstream.evaluation.keys import documents
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting import periods
 from topicstream.reporting.doc_topics import shares, shares_and_tokens
-from topicstream.reporting.effects import Groups, Line, posterior_variance
+from topicstream.reporting.effects import Groups, posterior_variance
 from topicstream.reporting.over_time import over_time
 from topicstream.reporting.similar import hierarchy, similar
 
@@ -52,15 +52,14 @@ def drawn(theta, concentration, design, draws, rng):
     return np.mean(betas, axis=0), np.sqrt(np.mean(within, axis=0) + np.var(betas, axis=0, ddof=1))
 
 
-def sums(theta, concentration, codes, groups, x):
+def sums(theta, concentration, codes, groups):
     v = posterior_variance(theta, concentration)
-    by, line = Groups(groups, theta.shape[1]), Line(theta.shape[1])
+    by = Groups(groups, theta.shape[1])
     for first in range(0, len(theta), 70):  # in pieces, as a stream comes
         piece = slice(first, first + 70)
         docs = np.arange(len(codes[piece]))
         by.add(docs, codes[piece], theta[piece], v[piece])
-        line.add(x[piece], theta[piece], v[piece])
-    return by, line
+    return by
 
 
 def test_standard_errors_are_those_of_many_draws():
@@ -68,12 +67,13 @@ def test_standard_errors_are_those_of_many_draws():
     docs, topics, groups = 400, 5, 4
     theta = rng.dirichlet(np.full(topics, 0.4), docs)
     concentration = rng.uniform(5, 40, docs)
-    codes, x = rng.integers(0, groups, docs), rng.uniform(0, 10, docs)
-    by, line = sums(theta, concentration, codes, groups, x)
+    codes, at = rng.integers(0, groups, docs), rng.uniform(0, 10, groups)
+    x = at[codes]
+    by = sums(theta, concentration, codes, groups)
     share, error = by.shares()
     b, se = drawn(theta, concentration, np.eye(groups)[codes], 3000, rng)
     assert np.allclose(share, b, atol=0.003) and np.allclose(error, se, rtol=0.06)
-    slope, slope_error = line.slope()
+    slope, slope_error = by.slope(at)
     b, se = drawn(theta, concentration, np.stack([np.ones(docs), x], 1), 3000, rng)
     assert np.allclose(slope, b[1], atol=0.001) and np.allclose(slope_error, se[1], rtol=0.06)
 

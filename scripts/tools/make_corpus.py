@@ -178,8 +178,14 @@ def word_names(n: int) -> list[str]:
     return ["w" + "".join(letters[(i // 26**k) % 26] for k in range(4, -1, -1)) for i in range(n)]
 
 
-def write_store(corpus: Corpus, out: Path, heldout: float) -> tuple[int, int]:
-    """Through the block writer, as an ingest would; ids in descending count, counts of training documents."""
+FIRST_DAY, DAYS = np.datetime64("2000-01-01"), 20 * 365
+
+
+def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) -> tuple[int, int]:
+    """Through the block writer, as an ingest would; ids in descending count, counts of training documents.
+
+    dates  a column ``date``: the days of twenty years, evenly, in the documents' order
+    """
     out.mkdir(parents=True)
     W = corpus.phi.shape[1]
     threshold = np.uint64(min(int(heldout * 2**64), 2**64 - 1))
@@ -207,15 +213,18 @@ def write_store(corpus: Corpus, out: Path, heldout: float) -> tuple[int, int]:
     vocabulary.save(out / "vocab.parquet")
     write_words(out / "pruned.parquet", [word_table(names[:0], sums[:0], df[:0])])
     parts = summarise_parts(None, blocks)
-    documents = DocumentsWriter(out / "docs", schema_of({}), 0)
+    columns = {"date": "string"} if dates else {}
+    documents = DocumentsWriter(out / "docs", schema_of(columns), 0)
     edges = tuple(np.cumsum([0, *(b["docs"] for b in own)]) for own in blocks)
     seen, at = [0, 0], 0
     for part in part_of:
         ids = pa.array([str(d + 1) for d in range(at, at + len(part))], pa.large_string())
+        day = FIRST_DAY + np.arange(at, at + len(part)) * DAYS // corpus.docs
         at += len(part)
         block, row = places(part, (edges[0], edges[1]), seen)
         column = pa.DictionaryArray.from_arrays(pa.array(part.astype(np.int8)), pa.array(PARTS, pa.string()))
-        documents.add(pa.table({"id": ids, "source": ids, "part": column, "block": block, "row": row}))
+        more = {"date": pa.array(day.astype(str), pa.large_string())} if dates else {}
+        documents.add(pa.table({"id": ids, "source": ids, "part": column, "block": block, "row": row, **more}))
     documents.close()
     settle_arrays(out, False, parts)
     cells, tokens = (sum(parts[p][k] for p in PARTS) for k in ("cells", "tokens"))
@@ -225,7 +234,7 @@ def write_store(corpus: Corpus, out: Path, heldout: float) -> tuple[int, int]:
         heldout={"asked": f"{100 * heldout:g}%", "threshold": f"{int(threshold):#018x}"},
         recipe=Recipe(), text=False, vocabulary={"training_documents": parts["train"]["docs"]},
         files={kind: file_entry(out, f"{kind}.parquet") for kind in ("vocab", "pruned")},
-        docs=[file_entry(out, f"docs/{p.name}") for p in documents.files], columns={}, sources=["made"],
+        docs=[file_entry(out, f"docs/{p.name}") for p in documents.files], columns=columns, sources=["made"],
         summary={"documents": at, "words": W, "cells": cells, "tokens": tokens},
     )  # fmt: skip
     write_json(out / "manifest.json", manifest)
@@ -296,6 +305,7 @@ def main() -> None:
     parser.add_argument("--mean", type=float, default=90.0, help="tokens of a document (default 90, PubMed's)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--heldout", type=float, default=0.01)
+    parser.add_argument("--dates", action="store_true", help="with dates, of twenty years")
     parser.add_argument("--threads", type=int, default=2)
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--out", type=Path, help="a corpus store")
@@ -306,7 +316,7 @@ def main() -> None:
     docs = args.docs or estimate_docs(phi, args.mean, args.topics_of, args.seed, args.cells)
     corpus = Corpus(phi, docs, args.mean, args.topics_of, args.seed, args.threads)
     if args.out is not None:
-        cells, tokens = write_store(corpus, args.out, args.heldout)
+        cells, tokens = write_store(corpus, args.out, args.heldout, args.dates)
         np.save(f"{args.out}.phi.npy", phi)
     else:
         cells, tokens = write_docword(corpus, args.docword)

@@ -18,25 +18,26 @@ class Best:
     def __init__(self, n: int, columns: int) -> None:
         self.scores = np.full((n, columns), -np.inf)
         self.ids = np.zeros((n, columns), np.int64)
-        self._column = np.tile(np.arange(columns), n)
 
     def add(self, first: int, values: np.ndarray) -> None:
         """values: [m, columns], rows ``first .. first + m - 1``; rows must come in ascending order."""
-        n, columns = self.scores.shape
+        n = len(self.scores)
         if n == 0:
             return
-        row, column = np.nonzero(values > self.scores[-1])
+        row, column = np.nonzero(values > self.scores[-1].astype(values.dtype))
         if not len(row):
             return
-        value = np.concatenate((self.scores.ravel(), np.maximum(values[row, column].astype(np.float64), _LEAST)))
-        ids = np.concatenate((self.ids.ravel(), first + row))
-        column = np.concatenate((self._column, column))
+        value = values[row, column].astype(np.float64)
+        hit, column = np.unique(column, return_inverse=True)  # soon only a few columns change
+        value = np.concatenate((self.scores[:, hit].ravel(), np.maximum(value, _LEAST)))
+        ids = np.concatenate((self.ids[:, hit].ravel(), first + row))
+        column = np.concatenate((np.tile(np.arange(len(hit)), n), column))
         order = np.lexsort((ids, -value, column))
-        edges = np.searchsorted(column[order], np.arange(columns))
+        edges = np.searchsorted(column[order], np.arange(len(hit)))
         rank = np.arange(len(order)) - edges[column[order]]
         kept = order[rank < n]
-        self.scores[rank[rank < n], column[kept]] = value[kept]
-        self.ids[rank[rank < n], column[kept]] = ids[kept]
+        self.scores[rank[rank < n], hit[column[kept]]] = value[kept]
+        self.ids[rank[rank < n], hit[column[kept]]] = ids[kept]
 
 
 def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.ndarray, np.ndarray]:

@@ -32,18 +32,16 @@ class Groups:
         self.squares = np.zeros(topics)
 
     def add(self, docs: np.ndarray, codes: np.ndarray, m: np.ndarray, v: np.ndarray) -> None:
-        """Entries: document docs[i] (a row of m and v, float[D, K]) is in group codes[i]."""
+        """Entries: document docs[i] (a row of m and v, float[D, K]) is in group codes[i], in each at most once."""
         if not len(docs):
             return
-        order = np.argsort(codes, kind="stable")
-        docs, codes = docs[order], codes[order]
-        starts = np.flatnonzero(np.concatenate(([True], np.diff(codes) > 0)))
-        groups = codes[starts]
-        rows = m[docs]
-        self.docs[groups] += np.diff(np.append(starts, len(codes)))
-        self.mean[groups] += np.add.reduceat(rows, starts, axis=0, dtype=np.float64)
-        self.var[groups] += np.add.reduceat(v[docs], starts, axis=0, dtype=np.float64)
-        self.squares += np.einsum("dk,dk->k", rows, rows, dtype=np.float64)
+        groups, place = np.unique(codes, return_inverse=True)
+        member = np.zeros((len(groups), len(m)), m.dtype)
+        member[place, docs] = 1
+        self.docs[groups] += np.bincount(place)
+        self.mean[groups] += member @ m
+        self.var[groups] += member @ v
+        self.squares += np.bincount(docs, minlength=len(m)).astype(m.dtype) @ (m * m)
 
     def shares(self) -> tuple[np.ndarray, np.ndarray]:
         """(share float64[G, K], standard error float64[G, K]); NaN for groups without documents."""
@@ -59,34 +57,19 @@ class Groups:
             error = np.sqrt(sigma2 / n + between)
         return share, error
 
-
-class Line:
-    """The line of a topic's share over a number x (time), by least squares; the same pooling of draws."""
-
-    def __init__(self, topics: int) -> None:
-        self.xx = np.zeros((2, 2))
-        self.xm, self.xv = np.zeros((2, topics)), np.zeros((3, topics))
-        self.squares = np.zeros(topics)
-
-    def add(self, x: np.ndarray, m: np.ndarray, v: np.ndarray) -> None:
-        """x: float64[D]; m, v: [D, K]."""
+    def slope(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(slope of the share per unit of x, its standard error), float64[K], where all of group g lie at x[g]: float64[G]
+        (time); the same pooling of draws.  NaN without two different x."""
         design = np.stack([np.ones_like(x), x])
-        self.xx += design @ design.T
-        self.xm += design @ m
-        self.xv += np.stack([np.ones_like(x), x, x * x]) @ v
-        self.squares += np.einsum("dk,dk->k", m, m, dtype=np.float64)
-
-    def slope(self) -> tuple[np.ndarray, np.ndarray]:
-        """(slope of the share per unit of x, its standard error), float64[K]; NaN without two different x."""
-        topics = self.xm.shape[1]
-        n = self.xx[0, 0]
-        if n < 3 or np.linalg.det(self.xx) <= 1e-9 * max(1.0, self.xx[1, 1] * n):
-            return np.full(topics, np.nan), np.full(topics, np.nan)
-        inverse = np.linalg.inv(self.xx)
-        b = inverse @ self.xm
+        xx = (design * self.docs) @ design.T
+        n = xx[0, 0]
+        if n < 3 or np.linalg.det(xx) <= 1e-9 * max(1.0, xx[1, 1] * n):
+            return np.full(self.mean.shape[1], np.nan), np.full(self.mean.shape[1], np.nan)
+        inverse = np.linalg.inv(xx)
+        b = inverse @ (design @ self.mean)
         # X' diag(v) X of each topic, [K, 2, 2]
-        middle = np.stack([np.stack([self.xv[0], self.xv[1]], 1), np.stack([self.xv[1], self.xv[2]], 1)], 1)
+        middle = np.einsum("ig,jg,gk->kij", design, design, self.var)
         between = inverse @ middle @ inverse
-        fitted = np.einsum("ik,ij,jk->k", b, self.xx, b) + np.einsum("ij,kij->k", self.xx, between)
-        sigma2 = np.maximum(0.0, self.squares + self.xv[0] - fitted) / (n - 2)
+        fitted = np.einsum("ik,ij,jk->k", b, xx, b) + np.einsum("ij,kij->k", xx, between)
+        sigma2 = np.maximum(0.0, self.squares + middle[:, 0, 0] - fitted) / (n - 2)
         return b[1], np.sqrt(sigma2 * inverse[1, 1] + between[:, 1, 1])

@@ -20,15 +20,16 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Told, listener
 from topicstream.reporting import periods
 from topicstream.reporting.doc_topics import shares_and_tokens
-from topicstream.reporting.effects import Groups, Line, posterior_variance
+from topicstream.reporting.effects import Groups, posterior_variance
 from topicstream.reporting.metadata import Metadata, check_columns, codes_of, columns_of
 
 DATE = "date"
 MOST_GROUPS = 24
 HELD = 1 << 18
 """Different values of a column that are counted at a time; the rarer ones are forgotten beyond that."""
-LINKED = 1 << 20
-"""Documents that links between topics are computed from: all, or in a larger corpus every n-th block."""
+LINKED = 1 << 18
+"""Documents that links between topics are computed from: all, or in a larger corpus every n-th block (the correlations'
+own errors are then 0.002)."""
 
 
 @dataclass
@@ -53,6 +54,11 @@ class Time:
     def names(self) -> list[str]:
         return [self.grain.name(n) for n in self.numbers]
 
+    @property
+    def years(self) -> np.ndarray:
+        """Years since the first period, float64[G]."""
+        return (np.array(self.numbers, np.float64) - self.numbers[0]) * self.grain.years
+
 
 @dataclass
 class Survey:
@@ -68,7 +74,7 @@ class Gathered:
 
     docs     documents;  share: float64[K], mean of p(k|d);  first: int64[K], documents whose largest topic it is
     top      typical documents: best.ids int64[n, K] (global numbers), best.scores
-    over     by period;  trend: slope a year and its error;  by: column -> Groups;  by_over: column -> Groups of
+    over     by period;  by: column -> Groups;  by_over: column -> Groups of
              (value, period), value-major
     product  float64[K, K], sum of m m';  linked: documents in it
     """
@@ -78,7 +84,6 @@ class Gathered:
     first: np.ndarray
     top: Best
     over: Groups | None
-    line: Line | None
     by: dict[str, Groups]
     by_over: dict[str, Groups] = field(default_factory=dict)
     product: np.ndarray | None = None
@@ -166,7 +171,6 @@ def gather(
         np.zeros(k, np.int64),
         Best(min(docs, max(1, corpus.n_docs)), k),
         Groups(n_periods, k) if time else None,
-        Line(k) if time else None,
         {c.name: Groups(len(c.values), k) for c in found.columns},
         {c.name: Groups(len(c.values) * n_periods, k) for c in found.columns} if time and cross else {},
         np.zeros((k, k)) if links else None,
@@ -185,7 +189,7 @@ def gather(
         columns, listed = table.of(first, len(m)) if wanted else ({}, np.ones(len(m), bool))
         used = m if listed.all() or not corpus.manifest.get("docs") else m[listed]
         out.docs += len(used)
-        out.share += used.sum(axis=0, dtype=np.float64)
+        out.share += np.ones(len(used), used.dtype) @ used
         if len(used):
             out.first += np.bincount(used.argmax(axis=1), minlength=k)
         out.top.add(first, m if used is m else np.where(listed[:, None], m, -np.inf))
@@ -195,12 +199,10 @@ def gather(
         if wanted:
             v = posterior_variance(m, concentration)
             dates = None
-            if time and out.over is not None and out.line is not None:
+            if time and out.over is not None:
                 dates = _dates(columns[date], time.grain, place)
                 dated = np.flatnonzero(dates >= 0)
                 out.over.add(dated, dates[dated], m, v)
-                x = np.array(time.numbers)[dates[dated]] * time.grain.years if len(dated) else np.zeros(0)
-                out.line.add(x - time.numbers[0] * time.grain.years, m[dated], v[dated])
             for c in found.columns:
                 entries, codes = codes_of(columns[c.name], known[c.name])
                 out.by[c.name].add(entries, codes, m, v)

@@ -232,13 +232,13 @@ def of_documents(
     fingerprint = next((v for n, v in values["settings"] if n == "corpus fingerprint"), None)
     if fingerprint is not None and fingerprint != corpus.fingerprint:
         values["notes"].append("The corpus is not the one the model was trained on (its fingerprint differs).")
-    if found.time is not None and sums.over is not None and sums.line is not None:
+    if found.time is not None and sums.over is not None:
         share, error = sums.over.shares()
         values["periods"], values["grain"] = found.time.names, found.time.grain.key
         arrays["periodDocs"] = sums.over.docs.astype(np.uint32)
         arrays["over"], arrays["overScale"] = quantised(share, np.uint16)
         arrays["overError"], arrays["overErrorScale"] = quantised(error, np.uint8)
-        slope, slope_error = sums.line.slope()
+        slope, slope_error = sums.over.slope(found.time.years)
         arrays["slope"], arrays["slopeError"] = (np.nan_to_num(a).astype(np.float32) for a in (slope, slope_error))
     elif "date" not in columns_of(corpus):
         values["notes"].append("No dates: ingest with --meta date=FIELD to see topics over time.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from topicstream.model.top import top_words
@@ -58,6 +60,7 @@ def _distinct(texts: list[str]) -> list[str]:
     return kept
 
 
+@lru_cache(1 << 16)
 def _stem(text: str) -> str:
     for ending in ("ies", "es", "s"):
         if len(text) > len(ending) + 3 and text.endswith(ending):

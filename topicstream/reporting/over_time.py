@@ -80,7 +80,9 @@ def over_time(
     if of is None:
         raise InputError(f"{store.path}: no document has a value of {by}")
     share, error = of.shares()
-    slope, slope_error = sums.line.slope() if sums.line is not None else (np.full(len(view), np.nan),) * 2
+    slope = slope_error = np.full(len(view), np.nan)
+    if found.time is not None and sums.over is not None:
+        slope, slope_error = sums.over.slope(found.time.years)
     proposals = propose(seen(opened, view))
     labels = [view.labels.get(k, proposals[j]) for j, k in enumerate(view.ids)]
     filled = np.flatnonzero(of.docs > 0)
