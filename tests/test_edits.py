@@ -206,16 +206,35 @@ def test_retrain_keeps_labels(tmp_path):
     assert view_of(TopicModel.open(current)).labels == {1: "one"}
 
 
-def test_doc_topics_for_mallet_are_the_trained_ones(home):
-    edit(home / "model", [drop(0), merge(1, 2)])
-    args = [
-        "export",
-        "--model",
-        str(home / "model"),
-        "--corpus",
-        str(home / "corpus.zarr"),
-        "--format",
-        "mallet-doc-topics",
-    ]
-    assert run([*args, "--out", str(home / "d.txt")]) == 0
-    assert len((home / "d.txt").read_text().splitlines()[0].split("\t")) == 2 + 4
+def test_exports_and_coherence_are_as_edited(home):
+    model, corpus = home / "model", home / "corpus.zarr"
+    before = topicstream.evaluate(model, corpus, coherent=True, diverse=True)
+    edit(model, [drop(0), merge(2, 1), {"edit": "order", "topics": [3, 2]}, label(2, "sea and sky")])
+    after = topicstream.evaluate(model, corpus, coherent=True, diverse=True)
+    assert len(before["coherence"]["npmi_by_topic"]) == 4 and len(after["coherence"]["npmi_by_topic"]) == 2
+    counts = TopicModel.open(model).rows(np.arange(TopicModel.open(model).n_words))
+    wanted = np.stack([counts[:, 3], counts[:, 1] + counts[:, 2]], 1)
+    for name, place in (("parquet", "p.parquet"), ("safetensors", "st"), ("mallet", "m"), ("ldac-beta", "b")):
+        done = topicstream.export_model(model, home / place, format=name)
+        assert done["edited"]
+        topicstream.import_model(home / place, home / f"{name}.model", format=name)
+        back = TopicModel.open(home / f"{name}.model")
+        assert back.n_topics == 2 and (name != "parquet" or back.labels == {1: "sea and sky"})
+        order = [back.words.to_pylist().index(w) for w in TopicModel.open(model).words.to_pylist()]
+        shares = back.rows(np.array(order))
+        assert np.allclose(shares / shares.sum(axis=0), wanted / wanted.sum(axis=0), atol=1e-5), name
+    topicstream.export_model(model, home / "t.parquet", edits=False)
+    topicstream.import_model(home / "t.parquet", home / "t.model")
+    assert TopicModel.open(home / "t.model").n_topics == 4
+
+
+def test_doc_topics_for_mallet_count_as_the_topics_beside_them(home):
+    edit(home / "model", [drop(0), merge(1, 2), {"edit": "order", "topics": [3]}])
+    where = ["--model", str(home / "model"), "--corpus", str(home / "corpus.zarr"), "--format", "mallet-doc-topics"]
+    for out, more, columns in (("d.txt", [], 2), ("t.txt", ["--trained"], 4)):
+        assert run(["export", *where, *more, "--out", str(home / out)]) == 0
+        assert len((home / out).read_text().splitlines()[0].split("\t")) == 2 + columns
+    assert run(["export", *where, "--out", str(home / "p.txt"), "--top", "1"]) == 0
+    dense = [np.array(line.split("\t")[2:], float) for line in (home / "d.txt").read_text().splitlines()]
+    pairs = [line.split("\t")[2] for line in (home / "p.txt").read_text().splitlines()[1:]]
+    assert [str(p.argmax()) for p in dense] == pairs

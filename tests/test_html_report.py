@@ -18,6 +18,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.reporting import geometry, relevance
 from topicstream.reporting.doc_topics import shares
 from topicstream.reporting.html import report
+from topicstream.reporting.intrusion import sheet_and_key, topic_intrusion, word_intrusion, write_sheet
 from topicstream.reporting.payload import data_of, pack, page, unpack
 
 
@@ -266,6 +267,55 @@ def test_page_by_keyboard_and_on_a_phone(written, visit):
     assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
     phone.emulate_media(media="print")
     assert not phone.locator("#tabs").is_visible()
+
+
+ACCESSIBLE = """() => {
+  const wrong = [], said = e => (e.getAttribute("aria-label") || [...(e.labels || [])].map(l => l.textContent).join("") || e.textContent || "").trim();
+  for (const e of document.querySelectorAll("a, button, input, select, [role=tab], [role=img]")) if (!said(e)) wrong.push("no name: " + e.outerHTML.slice(0, 90));
+  for (const e of document.querySelectorAll("svg, canvas")) if (!e.hasAttribute("aria-hidden") && !e.closest("[role=img], [aria-label]")) wrong.push("a picture without words: " + e.outerHTML.slice(0, 90));
+  for (const name of ["aria-controls", "aria-labelledby", "for"]) for (const e of document.querySelectorAll(`[${name}]`)) if (!document.getElementById(e.getAttribute(name))) wrong.push(`${name} of nothing`);
+  const ids = [...document.querySelectorAll("[id]")].map(e => e.id);
+  if (new Set(ids).size < ids.length) wrong.push("an id twice");
+  if (!document.documentElement.lang || document.querySelectorAll("main").length !== 1 || document.querySelectorAll("h1").length !== 1) wrong.push("language, main, h1");
+  const rgb = t => t.match(/[0-9.]+/g).map(Number), light = c => c.slice(0, 3).map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+  for (const e of document.querySelectorAll("p, td, th, button, a, h1, h2, h3, span, bdi, label, legend")) {
+    if (!e.checkVisibility() || ![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+    let under = e;
+    while (under && (rgb(getComputedStyle(under).backgroundColor)[3] ?? 1) === 0) under = under.parentElement;
+    const [a, b] = [light(rgb(getComputedStyle(e).color)), under ? light(rgb(getComputedStyle(under).backgroundColor)) : 1].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) wrong.push(`contrast ${((a + 0.05) / (b + 0.05)).toFixed(2)}: ${e.outerHTML.slice(0, 90)}`);
+  }
+  return wrong;
+}"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_everything_has_a_name_and_can_be_read(written, visit, dark):
+    tab = visit(written[0])
+    tab.emulate_media(color_scheme="dark" if dark else "light")
+    tab.evaluate("dark => { document.documentElement.dataset.theme = dark ? 'dark' : 'light'; }", dark)
+    for anchor in ("topics", "map", "heat", "time", "model", "topic-1"):
+        tab.evaluate(f"location.hash = '{anchor}'")
+        tab.wait_for_timeout(100)
+        assert tab.evaluate(ACCESSIBLE) == [], anchor
+
+
+@pytest.mark.parametrize("kind", ["words", "topics"])
+def test_a_sheet_of_intruders_is_filled_in_and_saved(stored, visit, tmp_path, kind):
+    folder, corpus, _ = stored
+    model = folder / "model"
+    table = word_intrusion(model) if kind == "words" else topic_intrusion(model, corpus, questions=6, topics=2)
+    write_sheet(sheet_and_key(table)[0], tmp_path / "sheet.html")
+    tab = visit(tmp_path / "sheet.html")
+    assert tab.evaluate(ACCESSIBLE) == [] and tab.locator("fieldset").count() == len(table)
+    assert tab.evaluate("document.querySelectorAll('img').length") == 0
+    first = table.to_pylist()[0]
+    tab.get_by_label(first["intruder"], exact=True).first.check()
+    assert tab.locator("#said").inner_text() == f"1 of {len(table)} answered"
+    with tab.expect_download() as saving:
+        tab.locator("#save").click()
+    lines = Path(saving.value.path()).read_text().splitlines()
+    assert lines[:3] == ["question,answer", f"1,{first['place']}", "2,"] and len(lines) == len(table) + 1
 
 
 def test_hostile_words_titles_and_labels_stay_text(written, visit, tmp_path):

@@ -132,4 +132,6 @@ def test_intrusion_sheets(home, tmp_path):
     sheet, key = sheet_and_key(topics)
     assert "intruder" not in sheet.column_names and "place" in key.column_names and sheet["answer"].null_count == 5
     assert run(["show", *paths(folder), "--intrusion", "words", "--out", str(tmp_path / "w.csv")]) == 0
+    assert run(["show", *paths(folder), "--intrusion", "words", "--out", str(tmp_path / "h.html")]) == 0
+    assert (tmp_path / "h.html").read_text().count("<fieldset") == 4 and (tmp_path / "h.key.csv").exists()
     assert (tmp_path / "w.key.csv").exists() and run(["show", *paths(folder), "--intrusion", "words"]) == 2

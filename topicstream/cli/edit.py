@@ -105,7 +105,7 @@ def command(
 ) -> None:
     """Label, merge, drop and order the topics of a model.
 
-    The trained table is not touched: edits are a log beside the model that show, infer and report honour, that update and
+    The trained table is not touched: edits are a log beside the model that show, infer, report, export and eval's coherence honour, that update and
     retrain carry over, and that --undo shortens. --drop-words changes a corpus store instead, for good. Perplexity always scores the trained table. Without an option the edits
     in force are listed.
     """

@@ -37,17 +37,21 @@ def listed(way: str) -> str:
 @click.option(
     "--words", type=click.IntRange(1), metavar="N", help="mallet: words in topic-keys; pyldavis: words a topic."
 )
+@click.option(
+    "--trained", is_flag=True, help="The topics as trained, not as edited (`topics edit`); mallet-state is always so."
+)
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 @click.option("--json", "as_json", is_flag=True, help="The summary as JSON.")
-def command(model: str, format: str | None, out: str, corpus: str, force: bool, as_json: bool, **given: Any) -> None:
+def command(model: str, format: str | None, out: str, corpus: str, trained: bool, force: bool, as_json: bool, **given: Any) -> None:
     from topicstream.exchange.exchanging import export_model
     from topicstream.machine import format_bytes
 
     options = {k: v for k, v in given.items() if v is not None}
-    summary = export_model(model, out, format=format, corpus=corpus, force=force, **options)
+    summary = export_model(model, out, format=format, corpus=corpus, force=force, edits=not trained, **options)
     if as_json:
         click.echo(json.dumps(summary, indent=1))
         return
     what = ", ".join(f"{summary[k]:,} {k}" for k in ("documents", "topics", "words", "tokens", "cells") if k in summary)
     size = format_bytes(summary["bytes"])
-    click.echo(f"{summary['out']}: {summary['format']}, {what}, {size}, {summary['seconds']:.1f} s")
+    edited = " as edited" if summary.get("edited") else ""
+    click.echo(f"{summary['out']}: {summary['format']}, {what}{edited}, {size}, {summary['seconds']:.1f} s")

@@ -81,7 +81,7 @@ from topicstream.errors import json_line
 @click.option(
     "--intrusion",
     type=click.Choice(["words", "topics"]),
-    help="a sheet to test topics on people (who does not belong?) to --out, the answers to FILE.key.csv",
+    help="a sheet to test topics on people (who does not belong?) to --out, .html or a table; the answers to FILE.key.csv",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, help="with --intrusion [default: 0]")
 @click.option("--tree", is_flag=True, help="how topics join, step by step")
@@ -285,19 +285,19 @@ def _intrusion(
     from pathlib import Path
 
     from topicstream.evaluation.table_file import check_table_file, write_table
-    from topicstream.reporting.intrusion import sheet_and_key, topic_intrusion, word_intrusion
+    from topicstream.reporting.intrusion import check_sheet, sheet_and_key, topic_intrusion, word_intrusion, write_sheet
 
     if out is None:
-        raise click.UsageError("--intrusion goes with --out FILE.csv")
+        raise click.UsageError("--intrusion goes with --out FILE.html or FILE.csv")
     key = Path(out).with_suffix(".key.csv")
-    for path in (out, key):
-        check_table_file(path, "--out", force=force)
+    check_sheet(Path(out), force=force)
+    check_table_file(key, "--out", force=force)
     if kind == "words":
         table = word_intrusion(model, seed=seed, mem_limit=limits["mem_limit"])
     else:
         table = topic_intrusion(model, corpus, seed=seed, **limits)
     sheet, answers = sheet_and_key(table)
-    write_table(sheet, out, force=force)
+    write_sheet(sheet, Path(out), force=force)
     write_table(answers, key, force=force)
     click.echo(f"{out}: {len(table)} questions; the answers are in {key}", err=True)
 

@@ -24,6 +24,7 @@ from topicstream.evaluation.per_document import score_documents
 from topicstream.evaluation.points import evaluate_vectors
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.machine import default_threads, format_bytes, memory_limit
+from topicstream.model.edits import seen, view_of
 from topicstream.model.gaussians import is_of_vectors
 from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
@@ -115,6 +116,8 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     fold_in    theta of the observed words is what ``infer`` answers by this method
     per_document  with ``heldout=True``: also write a row a document (id, tokens, loglik, perplexity) to this file, which
                must not be there unless ``force``
+
+    Edits (``topics edit``) are honoured in coherence and diversity; perplexity is the trained table's.
 
     Returns plain values: for each of ``heldout``, ``whole``, ``authors``, ``authors_known``, ``training``, ``coherence``, ``diversity``,
     ``labels`` a dict whose ``measured`` says in words what was measured.  Perplexity is exp(nats_per_token).  The result does
@@ -216,12 +219,13 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         result["pairs"] = pair_entropy(topics, store, smooth=True)
     if training:
         result["training"] = _as_dict(score("training", store, None, ("train",)), "training documents")
+    shown = seen(topics, view_of(topics)) if coherent or diverse else topics
     if coherent:
-        words = coherence(topics, store, top=config.top, threads=workers)
+        words = coherence(shown, store, top=config.top, threads=workers)
         result["coherence"] = {**_finite(words.as_dict()), "measured": words.measured}
     if diverse:
         result["diversity"] = {
-            "share": diversity(topics),
+            "share": diversity(shown),
             "top": TOP_DIVERSITY,
             "measured": f"share of distinct words among the {TOP_DIVERSITY} most probable words of all topics",
         }

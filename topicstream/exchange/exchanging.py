@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from topicstream.files.durable import lock
 from topicstream.files.outputs import check_output
 from topicstream.files.ownership import check_place
 from topicstream.machine import calm_malloc
+from topicstream.model.edits import View, seen, view_of
 from topicstream.model.topic_model import TopicModel
 
 
@@ -26,6 +28,7 @@ def export_model(
     format: str | None = None,
     corpus: str | Path | Corpus = "corpus.zarr",
     force: bool = False,
+    edits: bool = True,
     **options: Any,
 ) -> dict[str, Any]:
     """Write a model, its documents' topics, or its corpus in another program's format; returns the summary.
@@ -33,6 +36,8 @@ def export_model(
     out      a file, or a folder for formats of several files (``topics export --help`` lists them)
     format   a name of ``topicstream.exchange.formats.FORMATS``; None: told from ``out``
     corpus   for the formats that need documents
+    edits    merged and dropped topics (``topics edit``) are written as they are shown, in that order, with their labels
+             where the format has room; False: as trained.  mallet-state is as trained: a token has the topic drawn for it
     options  the format's own: ``top`` (topics a document, of parquet-theta and mallet-doc-topics), ``words`` (words a
              topic, of mallet and pyldavis)
 
@@ -47,6 +52,9 @@ def export_model(
     opened: Any = None
     if "model" in kind.of:
         opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
+    view = view_of(opened) if edits and opened is not None and kind.name != "mallet-state" else None
+    if view is not None and kind.of == "model":
+        opened = _as_shown(opened, view)
     store: Any = None
     if "corpus" in kind.of:
         store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
@@ -59,7 +67,8 @@ def export_model(
     elif path.is_dir():
         raise TopicsError(f"{path}: is a folder; {kind.name} is one file")
     try:
-        more = kind.code.write(opened, store, path, force=force, **options)
+        theirs = options | ({"edits": edits} if kind.of == "model and corpus" and kind.name != "mallet-state" else {})
+        more = kind.code.write(opened, store, path, force=force, **theirs)
     except TypeError as e:
         if "unexpected keyword" in str(e):
             raise UsageError(f"--format {kind.name}: takes no option {str(e).split(chr(39))[1]!r}") from None
@@ -73,7 +82,16 @@ def export_model(
         "bytes": size,
         "seconds": seconds,
         "megabytes_per_second": size / 1e6 / max(seconds, 1e-9),
+        **({"edited": True} if view is not None and not view.plain else {}),
     }
+
+
+def _as_shown(model: TopicModel, view: View) -> TopicModel:
+    """The model as its edits show it, with their labels."""
+    shown = copy.copy(seen(model, view))
+    names = {str(j): view.labels[i] for j, i in enumerate(view.ids) if i in view.labels}
+    shown.manifest = {**shown.manifest, **({"labels": names} if names else {})}
+    return shown
 
 
 def import_model(

@@ -26,10 +26,14 @@ HEAD = b"#doc name topic proportion ...\n"
 READ = 8 << 20
 
 
-def write(model: TopicModel, corpus: Corpus, path: Path, *, force: bool, top: int | None = None) -> dict[str, Any]:
+def write(
+    model: TopicModel, corpus: Corpus, path: Path, *, force: bool, edits: bool, top: int | None = None
+) -> dict[str, Any]:
     """``path``: one file.  Without ``top`` the dense layout; with it the pairs of so many topics."""
-    # by position: the columns are the trained topics, as those of the other files that MALLET reads
-    run, format, done = Answers(InferConfig(model, corpus, top=top, edits=False)), Table(), 0
+    run, format, done = Answers(InferConfig(model, corpus, top=top, edits=edits)), Table(), 0
+    numbers = np.arange(model.n_topics) if run.view is None else run.view.numbers
+    position = np.empty(int(numbers.max()) + 1, np.int32)
+    position[numbers] = np.arange(len(numbers))  # by position, as topic-word-weights.txt counts them
     with written(path, force=force) as file:
         if top is not None:
             file.write(HEAD)
@@ -40,12 +44,14 @@ def write(model: TopicModel, corpus: Corpus, path: Path, *, force: bool, top: in
             topics, shares = batch.column("topics"), batch.column("shares")
             values = text(pc.cast(shares.values, pa.float64()))
             if top is not None:
-                values = pc.binary_join_element_wise(text(topics.values), values, pa.scalar("\t", pa.large_string()))
+                values = pc.binary_join_element_wise(
+                    text(position[topics.values.to_numpy()]), values, pa.scalar("\t", pa.large_string())
+                )
             joined = join_lists(shares.offsets, values, "\t")
             names = pc.replace_substring_regex(batch.column("id"), r"\s", "_")
             file.write(lines(pa.array(np.arange(done, done + len(batch))), names, joined))
             done += len(batch)
-    return {"documents": done, "topics": model.n_topics, "layout": "dense" if top is None else "pairs"}
+    return {"documents": done, "topics": len(numbers), "layout": "dense" if top is None else "pairs"}
 
 
 def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Any]:

@@ -13,11 +13,13 @@ from topicstream.inference.output import Parquet
 from topicstream.model.topic_model import TopicModel
 
 
-def write(model: TopicModel, corpus: Corpus, path: Path, *, force: bool, top: int | None = None) -> dict[str, Any]:
+def write(
+    model: TopicModel, corpus: Corpus, path: Path, *, force: bool, edits: bool, top: int | None = None
+) -> dict[str, Any]:
     """``path``: one file; top: only so many topics a document, the largest first."""
-    run = Answers(InferConfig(model, corpus, top=top))
+    run = Answers(InferConfig(model, corpus, top=top, edits=edits))
     with written(path, force=force) as file:
         format = Parquet(file, True)
         run.write(format)
         format.close()
-    return {"documents": run.tally.docs, "topics": model.n_topics}
+    return {"documents": run.tally.docs, "topics": len(run.view) if run.view is not None else model.n_topics}

@@ -98,7 +98,7 @@ class EditedModel(TopicModel):
             view.columns(trained.totals[None])[0],
             view.columns(trained.alpha[None])[0],
             trained.beta,
-            manifest={k: v for k, v in trained.manifest.items() if k != "seed_words"},
+            manifest={k: v for k, v in trained.manifest.items() if k not in ("seed_words", "labels", "label_docs")},
             path=trained.path,
         )
         self.sizes = view.columns(trained.sizes[None])[0]

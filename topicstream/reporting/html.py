@@ -6,7 +6,7 @@ import math
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from topicstream.reporting.config import ReportConfig
 from topicstream.reporting.gather import Gathered, Survey, describe_documents, gather, survey
 from topicstream.reporting.labels import propose
 from topicstream.reporting.metadata import columns_of
-from topicstream.reporting.payload import pack, page, quantised
+from topicstream.reporting.payload import our_page, pack, page, quantised
 from topicstream.reporting.snippets import LARGEST, file_of, snippets
 
 HEAT_TOPICS = 2000
@@ -59,7 +59,7 @@ def report(config: ReportConfig) -> dict[str, Any]:
     if not (path.parent if str(path.parent) else Path(".")).is_dir():
         raise InputError(f"--out {path}: no such folder")
     check_output(
-        path, "--out", [p for p in (_place(model), _place(corpus)) if p is not None], force=force, reads=_our_page
+        path, "--out", [p for p in (_place(model), _place(corpus)) if p is not None], force=force, reads=our_page
     )
     trained, workers = open_within(model, config.mem_limit, config.threads)
     view = view_of(trained)
@@ -77,7 +77,7 @@ def report(config: ReportConfig) -> dict[str, Any]:
         if config.scores:
             scored(values, arrays, trained, shown, store, workers)
     data = page(values["title"], pack(_tidy(values), arrays))
-    with written(path, force=force, reads=_our_page) as file:
+    with written(path, force=force, reads=our_page) as file:
         file.write(data.encode())
     return {
         "out": str(path),
@@ -88,10 +88,6 @@ def report(config: ReportConfig) -> dict[str, Any]:
         "columns": [c["name"] for c in values["columns"]],
         "notes": values["notes"],
     }
-
-
-def _our_page(file: BinaryIO) -> bool:
-    return b'<meta name="generator" content="topicstream">' in file.read(1 << 12)
 
 
 def _place(given: Any) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,15 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.evaluate import open_within
+from topicstream.evaluation.table_file import check_table_file, write_table
+from topicstream.files.outputs import check_output, written
 from topicstream.model.edits import seen, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting.doc_topics import shares
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.metadata import columns_of
+from topicstream.reporting.payload import framed, our_page
 from topicstream.reporting.snippets import snippets
 
 SHOWN = 5
@@ -116,6 +120,47 @@ def _table(rows: list[tuple[int, list[str], int]], what: str, topic: str) -> pa.
         "place": pa.array([r[2] + 1 for r in rows], pa.int32()),
     }
     return pa.table(columns)
+
+
+ASKED = {
+    "word": "Which word does not belong to the others?",
+    "topic": "Which list of words does not belong to the document?",
+}
+
+
+def sheet_page(sheet: pa.Table) -> str:
+    """A sheet as one HTML file that opens from disk: a group of radio buttons a question, and the answers as a CSV file."""
+    kind = "word" if "word_1" in sheet.column_names else "topic"
+    questions = []
+    for row in sheet.to_pylist():
+        n = row["question"]
+        choices = [row[name] for name in sheet.column_names if name.startswith(f"{kind}_")]
+        labels = "".join(
+            f'<label><input type="radio" name="q{n}" value="{i}"> <bdi>{escape(text)}</bdi></label>'
+            for i, text in enumerate(choices, 1)
+        )
+        said = f"<blockquote><bdi>{escape(row['text'])}</bdi></blockquote>" if kind == "topic" else ""
+        questions.append(
+            f'<fieldset data-question="{n}"><legend>{n}</legend>{said}<div{" class=row" if kind == "word" else ""}>{labels}</div></fieldset>'
+        )
+    return framed("sheet.html", ("sheet.js",), TITLE=ASKED[kind], QUESTIONS="\n".join(questions))
+
+
+def write_sheet(sheet: pa.Table, path: Path, *, force: bool = False) -> None:
+    """As HTML by the name, else as a table."""
+    if path.suffix not in (".html", ".htm"):
+        write_table(sheet, path, force=force)
+        return
+    with written(path, force=force, reads=our_page) as file:
+        file.write(sheet_page(sheet).encode())
+
+
+def check_sheet(path: Path, *, force: bool = False) -> None:
+    """Before any work: InputError, TopicsError where the sheet cannot be written there."""
+    if path.suffix in (".html", ".htm"):
+        check_output(path, "--out", force=force, reads=our_page)
+    else:
+        check_table_file(path, "--out", force=force)
 
 
 def sheet_and_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -12,9 +12,9 @@ import hashlib
 import html
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -54,31 +54,36 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def page(title: str, data: bytes) -> str:
-    """One HTML file: nothing is fetched (content security policy: only this script and style, by their hashes)."""
+    """One HTML file that draws itself from the data."""
+    return framed("page.html", SCRIPTS, TITLE=html.escape(title), DATA=base64.b64encode(data).decode())
+
+
+def framed(name: str, scripts: Sequence[str], **filled: str) -> str:
+    """A frame of the folder ``page``, filled: nothing is fetched (content security policy: only its script and style, by
+    their hashes)."""
     folder = files("topicstream.reporting") / "page"
-    script = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    script = "\n".join((folder / name).read_text(encoding="utf-8") for name in scripts)
     script = f'(() => {{\n"use strict";\n{script}}})();\n'
     style = "\n".join((folder / name).read_text(encoding="utf-8") for name in STYLES)
     if "</script" in script or "</style" in style or "<!--" in script:
         raise ValueError("the page's own script would end early")
-    frame = (folder / "page.html").read_text(encoding="utf-8")
+    frame = (folder / name).read_text(encoding="utf-8")
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
-    filled = {
-        "TITLE": html.escape(title),
-        "POLICY": policy,
-        "STYLE": style,
-        "SCRIPT": script,
-        "DATA": base64.b64encode(data).decode(),
-    }
+    filled |= {"POLICY": policy, "STYLE": style, "SCRIPT": script}
     pieces = frame.split("{{")
     out = [pieces[0]]
     for piece in pieces[1:]:
         name, _, rest = piece.partition("}}")
         out += [filled[name], rest]
     return "".join(out)
+
+
+def our_page(file: BinaryIO) -> bool:
+    """Whether an open file begins as our pages do."""
+    return b'<meta name="generator" content="topicstream">' in file.read(1 << 12)
 
 
 def data_of(text: str) -> bytes:
