@@ -14,7 +14,7 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.evaluation.evaluate import evaluate
-from topicstream.evaluation.labels import Predicted, _rows
+from topicstream.evaluation.labels import Predicted, _rows, lost_without
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.config import load
 from topicstream.training.loop import train
@@ -54,6 +54,23 @@ def test_counts_of_every_threshold_are_those_by_hand():
             np.testing.assert_array_equal(got[1], said)
             best.append((2 * right.sum() / (said.sum() + true.sum()), (t, one)))
     assert max(best)[0] == pytest.approx(dict((rule, f) for f, rule in best)[found.best()])
+
+
+def test_what_a_document_loses_without_a_label_is_that_by_hand():
+    rng = np.random.default_rng(2)
+    counts, theta = rng.random((9, 5)).astype(np.float32), rng.dirichlet(np.ones(5), 3).astype(np.float32)
+    theta[2] = [0.0, 0.0, 0.0, 1.0, 0.0]  # nothing is left in its place: finite all the same
+    inverse = (1 / (counts.sum(0) + 0.9)).astype(np.float32)
+    indptr, rows, x = np.array([0, 4, 9, 9]), rng.integers(9, size=9), rng.integers(1, 4, 9).astype(np.float32)
+    lost = np.empty((3, 3), np.float32)
+    lost_without(indptr, rows, x, counts, 0.1, inverse, theta, lost)
+    phi = (counts + 0.1) * inverse
+    for d, cells in enumerate((slice(0, 4), slice(4, 9))):
+        for j, k in enumerate((2, 3, 4)):
+            others = np.where(np.arange(5) == k, 0, theta[d])
+            with_it, without = phi[rows[cells]] @ theta[d], phi[rows[cells]] @ (others / others.sum())
+            assert lost[d, j] == pytest.approx(x[cells] @ np.log(with_it / without), abs=2e-4)
+    assert np.isfinite(lost).all()
 
 
 def test_rows_of_a_ragged_array():
@@ -103,9 +120,9 @@ def test_held_out_documents_of_a_store_and_a_file(trained, capsys):
     assert found["heldout"]["docs"] + found["heldout"]["skipped"] == 60
     assert found["labels"]["docs"] == found["labels"]["unknown_labels"] == 60
     assert 0.5 < found["labels"]["micro_f1"] < 0.9  # the unknown label is missed each time
-    assert run([*args, "--threshold", "0.3"]) == 0
+    assert run([*args, "--threshold", "3"]) == 0
     shown = capsys.readouterr().out
-    assert "F1 of labels" in shown and "over 3 labels" in shown and "labels of 0.3 of a document" in shown
+    assert "F1 of labels" in shown and "over 3 labels" in shown and "without which a document loses 3 nats" in shown
 
 
 def test_what_cannot_be_scored_is_told(trained, tmp_path):
@@ -115,7 +132,7 @@ def test_what_cannot_be_scored_is_told(trained, tmp_path):
     none = write_jsonl(tmp_path / "none.jsonl", [{"id": d["id"], "text": d["text"]} for d in texts(9, 3)])
     with pytest.raises(InputError, match=r"no labels|has a label"):
         evaluate(trained / "m", trained / "c.zarr", labels=True, heldout=none)
-    assert run(["eval", "--model", f"{trained}/m", "--labels", "--threshold", "2"]) == 2
+    assert run(["eval", "--model", f"{trained}/m", "--labels", "--threshold", "-2"]) == 2
 
 
 def test_the_name_stands_beside_the_topic(trained, tmp_path, capsys):
@@ -137,7 +154,7 @@ def test_names_go_with_an_export_and_damaged_ones_are_told(trained, tmp_path):
     topicstream.export_model(trained / "m", tmp_path / "m.parquet", format="parquet")
     topicstream.import_model(tmp_path / "m.parquet", tmp_path / "again")
     assert TopicModel.open(tmp_path / "again").labels == TopicModel.open(trained / "m").labels
-    given = {"labels": True, "threshold": 0.3, "threads": 1}
+    given = {"labels": True, "threshold": 3.0, "threads": 1}
     both = [evaluate(m, trained / "c.zarr", **given)["labels"] for m in (trained / "m", tmp_path / "again")]
     assert both[0] == both[1]
     manifest = json.loads((tmp_path / "again" / "manifest.json").read_text())

@@ -1,11 +1,11 @@
 """Labeled LDA: perplexity against LDA (Fig. 14 of Zeng, Cheung & Liu), F1 of labels beside classifiers, seconds beside tomotopy.
 
-    python scripts/benchmarks/bench_labels.py --data ../shared/data --peers PEERS/bin/python --work FOLDER [--only nips12 reuters 20news]
+    python scripts/benchmarks/bench_labels.py --data ../shared/data --peers PEERS/bin/python --work FOLDER [--only nips12 reuters 20news categories acl]
 
 PEERS has scikit-learn and tomotopy (naive Bayes, logistic regression, ``LLDAModel``); without it their rows are left out.  All
 get the same cells: those of a store whose vocabulary is of the training documents.  Reuters-21578: ModApte, documents with
-topics (7,775 and 3,019), F1 over the labels that occur on both sides.  20news: the by-date split.  nips12: the 48 section
-labels put into 13 (CATEGORIES, by hand: the sections changed their names from year to year).  One thread, seconds of processor.
+topics (7,775 and 3,019), F1 over the labels that occur on both sides.  20news: the by-date split.  acl: venues.  nips12: the 48
+section labels put into 13 (CATEGORIES, by hand: the sections changed their names from year to year).  One thread, seconds of processor.
 """
 
 from __future__ import annotations
@@ -77,17 +77,23 @@ def news(data: Path) -> Iterator[dict[str, Any]]:
         yield {"id": d["id"], "text": d["text"], "labels": d["labels"], "side": d["id"].split("/")[0]}
 
 
-def nips(data: Path, work: Path) -> Path:
+def acl(data: Path) -> Iterator[dict[str, Any]]:
+    for n, d in enumerate(lines_of(data / "acl/docs.jsonl.gz")):
+        if d["labels"]:
+            yield {"id": d["id"], "text": d["text"], "labels": d["labels"], "side": "test" if n % 5 == 0 else "train"}
+
+
+def nips(data: Path, work: Path, heldout: str | int = 0) -> Path:
     """The published counts; labels by the documents' order, which is that of docs.jsonl."""
     place = {section: kind for kind, sections in CATEGORIES.items() for section in sections.split("|")}
-    out = work / "nips12.zarr"
+    out = work / f"nips12-{heldout}.zarr"
     if not out.exists():
         side = work / "sections.jsonl"
         with open(side, "w") as f:
             for number, d in enumerate(lines_of(data / "nips12/docs.jsonl.gz"), 1):
                 f.write(json.dumps({"row": number, "labels": [place[s] for s in d["labels"]]}) + "\n")
         given = {"meta_files": [f"{side}:row,labels"], "key": "row", "workers": 1, "progress": False, "min_df": 1}
-        topicstream.ingest(str(data / "nips12/docword.txt.gz"), out, heldout=0, **given)
+        topicstream.ingest(str(data / "nips12/docword.txt.gz"), out, heldout=heldout, **given)
     return out
 
 
@@ -146,7 +152,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--peers")
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--only", nargs="+", default=["nips12", "reuters", "20news"])
+    parser.add_argument("--only", nargs="+", default=["nips12", "reuters", "20news", "categories"])
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     if "nips12" in args.only:
@@ -168,7 +174,6 @@ def main() -> None:
         store = ingest(args.work, "reuters", reuters(args.data))
         settings: list[dict[str, Any]] = [
             {},
-            {"beta": 0.01},
             {"beta": 0.1},
             {"label_alpha": 0.1},
             {"label_alpha": 10.0},
@@ -176,9 +181,13 @@ def main() -> None:
         f1_rows(store, args.work, args.peers, [*settings, {"free": 1}])
     if "20news" in args.only:
         heading("Groups of 20news", "by date, the same cells for all")
-        f1_rows(
-            ingest(args.work, "20news", news(args.data)), args.work, args.peers, [{}, {"beta": 0.01}, {"beta": 0.1}]
-        )
+        f1_rows(ingest(args.work, "20news", news(args.data)), args.work, args.peers, [{}, {"beta": 0.1}])
+    if "categories" in args.only:
+        heading("Categories of nips12", "13, a fifth of the documents set aside, the same cells for all")
+        f1_rows(nips(args.data, args.work, "20%"), args.work, args.peers, [{}, {"beta": 0.1}])
+    if "acl" in args.only:
+        heading("Venues of acl", "every fifth abstract set aside, the same cells for all")
+        f1_rows(ingest(args.work, "acl", acl(args.data)), args.work, args.peers, [{}, {"beta": 0.1}])
 
 
 if __name__ == "__main__":

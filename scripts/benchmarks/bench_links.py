@@ -220,11 +220,12 @@ def scale(docs: int, links: int, topics: int, limit: str, passes: int, work: Pat
     communities, width = 50, 40
     main = rng.integers(communities, size=docs)
     members = [np.flatnonzero(main == c) for c in range(communities)]
+    words = [f"w{w}x" for w in range(20_000)]
     with open(work / "docs.jsonl", "w") as f:
         for d in range(docs):
             own = rng.random(60) < 0.5
             drawn = np.where(own, main[d] * width + rng.integers(width, size=60), rng.integers(20_000, size=60))
-            f.write(json.dumps({"id": f"d{d}", "text": " ".join(f"w{int(w)}x" for w in drawn)}) + "\n")
+            f.write(json.dumps({"id": f"d{d}", "text": " ".join(map(words.__getitem__, drawn))}) + "\n")
     with open(work / "links.tsv", "w") as f:
         for d in range(docs):
             among = rng.choice(members[main[d]], links // docs)

@@ -65,9 +65,9 @@ class EvalConfig:
     label_field: str = option("labels", "with --labels: field of the labels in raw documents; of a model of clusters the column of the corpus", show=True)
     threshold: float | None = option(
         None,
-        "with --labels: share of a document from which a label is predicted [default: chosen on a tenth of training]",
+        "with --labels: nats of its likelihood that a document loses without a label, from which the label is predicted "
+        "[default: chosen on a tenth of training]",
         min=0.0,
-        max=1.0,
     )
     per_document: str | Path | None = option(
         None, "with --heldout: a row a document, as .parquet, .csv or .jsonl", path="file", metavar="FILE"

@@ -1,8 +1,14 @@
-"""How well the topics that are labels foretell the labels of documents: F1 of what is predicted from theta.
+"""How well the topics that are labels foretell the labels of documents: F1 of what is predicted from their words.
 
-Theta of a document is folded in on all its words with every topic open, as ``infer`` answers it.  Labels of a share no less
-than a threshold are predicted; and, where that does better, the first one of a document in which none reaches it.  Both are
-chosen on a tenth of the training documents (by their ids), for micro F1.  Documents without labels are left out.
+Theta of a document is folded in on all its words with every topic open, the prior of labels in proportion to their training
+documents (Prior-LDA of Rubin et al. 2012).  What speaks for a label is the likelihood that the document loses without it,
+
+    sum_w x_w log [ p(w) / p(w without the label) ] + log (share of the label among those of training)
+
+the other topics taking its place in proportion: a share says how much of a document a label explains, this whether it applies
+(docs/decisions/labels.md has both).  Labels for which no less than a threshold speaks are predicted; and, where that does
+better, the first one of a document in which none reaches it.  Both are chosen on a tenth of the training documents (by their
+ids), for micro F1.  Documents without labels are left out.
 """
 
 from __future__ import annotations
@@ -18,23 +24,25 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.completion import LANES, block_cells, halves, rows_of
 from topicstream.evaluation.keys import document_keys, match_words
-from topicstream.kernels.local_step import INNER, POINT, TOLERANCE, inverse_norms, local_step, padded_floats
+from topicstream.kernels.jit import kernel
+from topicstream.kernels.local_step import INNER, LEAST, POINT, TOLERANCE, inverse_norms, local_step, padded_floats
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.order import in_order
 from topicstream.progress import Progress
 
 LABELS = "labels"
 TENTH = 10
-THRESHOLDS = np.geomspace(0.005, 0.95, 120).astype(np.float32)
+THRESHOLDS = np.concatenate(([0.0], np.geomspace(0.25, 4096, 119))).astype(np.float32)
+PRIOR_TOKENS = 1e-3  # of all labels together at least: the others must have a share that can take a label's place
 
 
 class Predicted:
     """What every threshold would predict, counted document by document.
 
-    hit, said      int64[L, T]: true labels, and all labels, whose share lies between threshold t and the next
-    first_hit, first_said   int64[L, T + 1]: documents whose largest share lies just below threshold t, by that label
+    hit, said      int64[L, T]: true labels, and all labels, whose score lies between threshold t and the next
+    first_hit, first_said   int64[L, T + 1]: documents whose largest score lies just below threshold t, by that label
     true           int64[L]: documents with each label;  unknown: labels of documents that the model does not have
-    first          documents of one label, and those of them whose largest share is that label's
+    first          documents of one label, and those of them whose largest score is that label's
     """
 
     def __init__(self, labels: int, thresholds: np.ndarray) -> None:
@@ -46,24 +54,24 @@ class Predicted:
         self.docs = self.unlabelled = self.unknown = 0
         self.first = np.zeros(2, np.int64)
 
-    def add(self, shares: np.ndarray, indptr: np.ndarray, labels: np.ndarray) -> None:
-        """Count documents.  shares: float32[D, L]; indptr: int64[D+1], labels: int64[.], -1: not of the model."""
+    def add(self, scores: np.ndarray, indptr: np.ndarray, labels: np.ndarray) -> None:
+        """Count documents.  scores: float32[D, L]; indptr: int64[D+1], labels: int64[.], -1: not of the model."""
         given = np.diff(indptr)
         self.unlabelled += int((given == 0).sum())
         owner = np.repeat(np.arange(len(given)), given)
         self.docs += int((given > 0).sum())
         self.unknown += int((labels < 0).sum())
-        true = np.zeros(shares.shape, bool)
+        true = np.zeros(scores.shape, bool)
         true[owner[labels >= 0], labels[labels >= 0]] = True
         self.true += true.sum(0)
-        shares, true = shares[given > 0], true[given > 0]
-        place = np.searchsorted(self.thresholds, shares, "right") - 1
+        scores, true = scores[given > 0], true[given > 0]
+        place = np.searchsorted(self.thresholds, scores, "right") - 1
         d, k = np.nonzero(place >= 0)
         np.add.at(self.said, (k, place[d, k]), 1)
         hits = true[d, k]
         np.add.at(self.hit, (k[hits], place[d, k][hits]), 1)
-        best = shares.argmax(1)
-        rows = np.arange(len(shares))
+        best = scores.argmax(1)
+        rows = np.arange(len(scores))
         below = place[rows, best] + 1
         np.add.at(self.first_said, (best, below), 1)
         right = true[rows, best]
@@ -108,6 +116,37 @@ def named_topics(model: TopicModel) -> dict[str, int]:
     return found
 
 
+@kernel
+def lost_without(indptr, rows, counts, base, beta, inverse, theta, lost):
+    """lost[d, j] = nats that document d loses without the j-th of the last topics, the others in its place in proportion.
+
+    indptr: int64[D+1], rows, counts: [nnz], cells;  base: float32[U, KP], rows of phi;  inverse: float32[KP], 1 / (lam + W
+    beta);  theta: float32[D, K];  lost: float32[D, L]
+    """
+    topics, labels = theta.shape[1], lost.shape[1]
+    p, gone = np.empty(topics), np.empty(labels)
+    for d in range(len(indptr) - 1):
+        tokens, mass = 0.0, 0.0
+        gone[:] = 0.0
+        for k in range(topics):
+            mass += np.float64(theta[d, k])
+        for i in range(indptr[d], indptr[d + 1]):
+            z = 0.0
+            for k in range(topics):
+                p[k] = np.float64(theta[d, k]) * ((base[rows[i], k] + beta) * inverse[k])
+                z += p[k]
+            if z <= LEAST:
+                continue
+            x = np.float64(counts[i])
+            tokens += x
+            for j in range(labels):
+                q = p[topics - labels + j] / z
+                gone[j] += x * (q if q < 1e-5 else -np.log(max(1.0 - q, 1e-12)))
+        for j in range(labels):
+            rest = max(1.0 - np.float64(theta[d, topics - labels + j]) / mass, 1e-12)
+            lost[d, j] = gone[j] + tokens * np.log(rest)
+
+
 def predict(
     model: TopicModel,
     store: Corpus,
@@ -129,7 +168,10 @@ def predict(
     index, topics = match_words(model.vocabulary, store), model.n_topics
     width = -(-topics // LANES) * LANES
     inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
-    prior = padded_floats(model.alpha, width)
+    share = np.array(model.manifest["label_docs"]) / max(sum(model.manifest["label_docs"]), 1)
+    alpha = model.alpha.astype(np.float64)
+    alpha[columns] = max(alpha[columns].sum(), PRIOR_TOKENS) * share
+    prior, log_share = padded_floats(alpha, width), np.log(share, out=np.full(len(share), -np.inf), where=share > 0)
     found = Predicted(len(columns), thresholds)
     total = sum(store.part(part == "heldout")["docs"] for part in parts)
 
@@ -156,12 +198,15 @@ def predict(
             INNER,
             theta,
         )
+        scores = np.empty((len(chosen), len(columns)), np.float32)
+        lost_without(indptr, seen.rows[cells], seen.counts[cells], base, model.beta, inverse, theta, scores)
+        scores += log_share.astype(np.float32)
         label_ptr, which = _rows(labels.indptr, chosen)
-        return block.n_docs, theta[:, columns], label_ptr, own[labels.ids[labels.local[which]]]
+        return block.n_docs, scores, label_ptr, own[labels.ids[labels.local[which]]]
 
     done = 0
-    for docs, shares, indptr, labels in in_order(visit, _blocks(store, parts, topics, tenth), threads):
-        found.add(shares, indptr, labels)
+    for docs, scores, indptr, labels in in_order(visit, _blocks(store, parts, topics, tenth), threads):
+        found.add(scores, indptr, labels)
         done += docs
         if progress is not None:
             progress(done, total)
@@ -242,7 +287,8 @@ def score_labels(
         if found.true[i] or said[i]
     ]
     one, first = found.first.tolist()
-    how = f"labels of {threshold:.3g} of a document or more" + (", or else its first one" if at_least_one else "")
+    how = f"labels without which a document loses {threshold:.3g} nats or more"
+    how += ", or else its first one" if at_least_one else ""
     if chosen_on:
         how += f" (chosen on {chosen_on:,} training documents)"
     return {
