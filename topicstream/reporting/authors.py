@@ -107,7 +107,8 @@ def author_id(names: Any, name: str) -> int:
     if at >= 0:
         return int(at)
     inside = names.filter(pc.match_substring(names, name, ignore_case=True)).slice(0, 5).to_pylist()
-    near = inside or difflib.get_close_matches(name, names.slice(0, 200_000).to_pylist(), 3)
+    folded = {n.casefold(): n for n in names.slice(0, 0 if inside else 200_000).to_pylist()}
+    near = inside or [folded[n] for n in difflib.get_close_matches(name.casefold(), folded, 3)]
     hint = f"; did you mean {', '.join(map(one_line, near))}?" if near else ""
     raise InputError(f"--author {one_line(name)}: the model knows no such author{hint}")
 
