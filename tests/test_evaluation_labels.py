@@ -14,7 +14,7 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.evaluation.evaluate import evaluate
-from topicstream.evaluation.labels import Predicted, _rows, lost_without
+from topicstream.evaluation.labels import Predicted, _rows, lost_without, predict
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.config import load
 from topicstream.training.loop import train
@@ -199,3 +199,15 @@ def test_an_update_gives_new_labels_topics_and_old_ones_keep_theirs(trained, tmp
     carried = topicstream.update(corpus, model, threads=1, progress=False)  # no new label
     assert TopicModel.open(model).labels == after.labels
     assert carried.how in ("carried", "warm")
+
+
+def test_a_training_document_is_judged_without_what_it_put_in(tmp_path):
+    alone = [{"id": f"d{i}", "text": f"word{i}x " * 5, "topics": [f"l{i}"]} for i in range(40)]
+    given = {"meta": {"labels": "topics"}, "min_df": 1, "max_df": 1.0, "stopwords": "none", "workers": 1}
+    topicstream.ingest(str(write_jsonl(tmp_path / "a.jsonl", alone)), tmp_path / "c.zarr", heldout=0, **given)
+    train(tmp_path / "c.zarr", tmp_path / "m", algo="llda", passes=2, threads=1, progress=False)
+    model, corpus = TopicModel.open(tmp_path / "m"), Corpus.open(tmp_path / "c.zarr")
+    first = predict(model, corpus, ("train",), np.zeros(1, np.float32)).first
+    assert first.tolist() == [40, 40]  # words of one document each: known by heart
+    docs, right = predict(model, corpus, ("train",), np.zeros(1, np.float32), tenth=True).first
+    assert docs > 0 and right == 0

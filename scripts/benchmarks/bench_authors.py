@@ -277,7 +277,7 @@ def gensim(arguments: argparse.Namespace, figures: Figures) -> None:
 
     heading("gensim", f"nips12, K = {topics}, fold 0, 90/10, test authors folded in; 32 pairs")
     rows = []
-    for name, make, several in (("gensim", theirs, arguments.peer_passes), ("atm", own, [5, 10, 20])):
+    for name, make, several in (("gensim", theirs, arguments.peer_passes), ("atm", own, [2, 3, 4, 6, 10])):
         for n in several:
             key = {"section": "gensim", "program": name, "K": topics, "passes": n}
             record = figures.get(key, partial(make, n))
