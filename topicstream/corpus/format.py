@@ -27,6 +27,7 @@ import numpy as np
 from topicstream.errors import StoreError
 from topicstream.files.durable import read_json, write_json
 from topicstream.files.plain import open_plain
+from topicstream.kernels.arrays import Array, Bytes, Ints, Longs
 from topicstream.kernels.jit import kernel
 
 SCHEMA = 1
@@ -175,7 +176,7 @@ def read_chunk(path: Path, size: int, crc: int, out: np.ndarray, what: str, room
 
 
 @kernel
-def to_gaps(indptr, words, out):
+def to_gaps(indptr: Longs, words: Ints, out: Array) -> None:
     """words: int32[nnz], ascending within each document -> out: uint32[nnz]."""
     for d in range(len(indptr) - 1):
         last = 0
@@ -185,7 +186,7 @@ def to_gaps(indptr, words, out):
 
 
 @kernel
-def from_gaps(gaps, lengths, first, last, start, ids, marker):
+def from_gaps(gaps: Array, lengths: Array, first: int, last: int, start: int, ids: Ints, marker: Bytes) -> int:
     """Decode documents ``first..last-1`` of a storage block whose cells begin at ``start``.
 
     gaps: uint32[], lengths: uint32[] -> ids: int32[] (global), marker[id] set to 1 for each word met: uint8[W].
@@ -206,7 +207,7 @@ def from_gaps(gaps, lengths, first, last, start, ids, marker):
 
 
 @kernel
-def wrong_document(gaps, lengths, words):
+def wrong_document(gaps: Array, lengths: Array, words: int) -> int:
     """gaps: uint32[], lengths: uint32[] of a storage block -> the first document whose word ids do not ascend within
     0..words-1, or -1.  What kernels index by, looked at where it is decoded."""
     i = np.int64(0)
@@ -223,7 +224,7 @@ def wrong_document(gaps, lengths, words):
 
 
 @kernel
-def number_words(marker, vocab, local):
+def number_words(marker: Bytes, vocab: Ints, local: Ints) -> int:
     """marker: uint8[W] -> vocab: int32[U] ascending, local[id] = local number; clears marker.  Returns U."""
     u = 0
     wide = marker[: len(marker) // 8 * 8].view(np.uint64)
@@ -245,14 +246,14 @@ def number_words(marker, vocab, local):
 
 
 @kernel
-def localise(ids, local):
+def localise(ids: Ints, local: Ints) -> None:
     """ids: int32[nnz] global -> local, in place; local: int32[W]."""
     for i in range(len(ids)):
         ids[i] = local[ids[i]]
 
 
 @kernel
-def drop_rows(gaps, counts, lengths, gone):
+def drop_rows(gaps: Array, counts: Ints, lengths: Array, gone: Longs) -> int:
     """Make the documents ``gone`` (int64, ascending) of a storage block empty, in place; returns the cells left."""
     g = 0
     source = target = 0

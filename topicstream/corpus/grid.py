@@ -25,6 +25,7 @@ from topicstream.corpus.format import from_gaps, number_words
 from topicstream.errors import NotOurs, StoreError
 from topicstream.files import owned
 from topicstream.files.ownership import claim, temporary
+from topicstream.kernels.arrays import Array, Longs
 from topicstream.kernels.jit import kernel
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Grid:
 
 
 @kernel
-def cut_lengths(lengths, cells, docs, starts):
+def cut_lengths(lengths: Array, cells: int, docs: int, starts: Longs) -> int:
     """First documents of the blocks of one storage block -> starts: int64[]; returns how many."""
     n = 0
     in_cells = in_docs = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from topicstream.kernels.arrays import Bytes, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits
 
@@ -18,7 +19,7 @@ _EIGHT = np.uint64(8)
 
 
 @kernel
-def _hash(data, offsets, high, low):
+def _hash(data: Bytes, offsets: Longs, high: Words, low: Words) -> None:
     """data: uint8[], offsets: int64[D+1] -> high, low: uint64[D]."""
     for d in range(len(offsets) - 1):
         start, stop = offsets[d], offsets[d + 1]

@@ -20,6 +20,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.keys import document_keys, match_words, word_keys
+from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import (
     DIRICHLET,
@@ -102,7 +103,18 @@ class Half(NamedTuple):
 
 
 @kernel
-def split_cells(indptr, words, counts, at, doc_keys, hashes, split, seen, rest, tally):
+def split_cells(
+    indptr: Longs,
+    words: Ints,
+    counts: Array,
+    at: Longs,
+    doc_keys: Words,
+    hashes: Words,
+    split: float,
+    seen: Any,
+    rest: Any,
+    tally: Doubles,
+) -> float:
     """Put the known cells of each document on their sides; a document without a cell on one of the two is on neither.
 
     indptr: int64[D+1], words: int32[nnz], counts: [nnz]; at: int64[U], row of each local word, -1 unknown;
@@ -136,7 +148,17 @@ def split_cells(indptr, words, counts, at, doc_keys, hashes, split, seen, rest, 
 
 
 @kernel
-def score_cells(indptr, rows, counts, base, beta, inverse, theta, loglik, tokens):
+def score_cells(
+    indptr: Longs,
+    rows: Longs,
+    counts: Floats,
+    base: Floats,
+    beta: float,
+    inverse: Floats,
+    theta: Floats,
+    loglik: Doubles,
+    tokens: Doubles,
+) -> None:
     """loglik[d] = sum x log p(w|d), tokens[d] = sum x over the cells of each document; 0 where there are none.
 
     indptr: int64[D+1]; rows: int64[nnz] of base; counts: float32[nnz]; base: float32[R, C]; inverse: float32[KP];

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.corpus.block import Block
+from topicstream.kernels.arrays import Int, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.parallel.order import in_order
 
@@ -20,7 +21,7 @@ _D = np.uint64(0x0101010101010101)
 
 
 @kernel(inline="always")
-def _ones(x):
+def _ones(x: Any) -> Int:
     x = x - ((x >> np.uint64(1)) & _A)
     x = (x & _B) + ((x >> np.uint64(2)) & _B)
     x = (x + (x >> np.uint64(4))) & _C
@@ -28,7 +29,7 @@ def _ones(x):
 
 
 @kernel
-def count_pairs(indptr, words, slot, tops, bits, pairs):
+def count_pairs(indptr: Longs, words: Ints, slot: Ints, tops: Ints, bits: Words, pairs: Longs) -> int:
     """One block.  words: int32[nnz] local; slot: int32[U], the bit set of a local word or -1; tops: int32[K, n] sets of each
     topic's words; bits: uint64[sets, SPAN / 64] scratch -> pairs: int64[K, n, n] += documents with both (the diagonal:
     with the word).  Returns the documents that have any cell."""

@@ -14,6 +14,7 @@ import numpy as np
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import chunk_path, part_folder
 from topicstream.errors import StoreError
+from topicstream.kernels.arrays import Bytes, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import GOLDEN, bits
 from topicstream.model.vocabulary import Vocabulary, string_buffers
@@ -23,7 +24,7 @@ _PRIME = np.uint64(0x100000001B3)
 
 
 @kernel
-def _hash(offsets, text, out):
+def _hash(offsets: Longs, text: Bytes, out: Words) -> None:
     for i in range(len(offsets) - 1):
         h = _BASIS
         for j in range(offsets[i], offsets[i + 1]):
@@ -40,7 +41,7 @@ def hash_strings(strings: Any) -> np.ndarray:
 
 
 @kernel
-def _number_keys(out, salt):
+def _number_keys(out: Words, salt: int) -> None:
     for i in range(len(out)):
         out[i] = bits(bits(np.uint64(i) + GOLDEN) ^ salt)
 

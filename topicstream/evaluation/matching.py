@@ -11,6 +11,7 @@ import numpy as np
 
 from topicstream.evaluation.assignment import assign
 from topicstream.evaluation.evaluate import open_all_within
+from topicstream.kernels.arrays import Doubles, Floats
 from topicstream.kernels.jit import fast_kernel
 from topicstream.model.store import read_manifest
 from topicstream.model.top import top_words
@@ -23,7 +24,7 @@ A_PAIR = 32
 
 
 @fast_kernel
-def _add_distances(a, b, out):
+def _add_distances(a: Floats, b: Floats, out: Doubles) -> None:
     """a: float32[n, KA], b: float32[n, KB], probabilities of n words -> out: float64[KA, KB] += sum |a - b|."""
     part = np.zeros((a.shape[1], b.shape[1]), np.float32)
     for w in range(len(a)):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from topicstream.kernels.arrays import Array, Doubles, Floats, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import sort_cells
 
@@ -84,7 +85,17 @@ FLAGS = ("", "empty", "unknown")
 
 
 @kernel
-def _known(indptr, words, counts, index, out_indptr, out_words, out_counts, tokens, unknown):
+def _known(
+    indptr: Longs,
+    words: Array,
+    counts: Array,
+    index: Longs,
+    out_indptr: Longs,
+    out_words: Longs,
+    out_counts: Floats,
+    tokens: Doubles,
+    unknown: Doubles,
+) -> int:
     """Map words through index (int64[U], -1 unknown), leave unknown cells out, sort each document by word; cells kept."""
     n = 0
     out_indptr[0] = 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from topicstream.errors import UsageError
+from topicstream.kernels.arrays import Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
 
 
@@ -20,7 +21,7 @@ class Lists:
 
 
 @kernel
-def _keep(shares, top, least, offsets, topics, values):
+def _keep(shares: Floats, top: int, least: float, offsets: Longs, topics: Ints, values: Floats) -> int:
     """The ``top`` largest of each row that are >= least, largest first, of equal ones the lower topic first."""
     n = 0
     for d in range(shares.shape[0]):

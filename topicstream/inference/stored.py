@@ -16,6 +16,7 @@ from topicstream.corpus.format import from_gaps
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
 from topicstream.inference.documents import BLOCK_DOCS, with_columns
+from topicstream.kernels.arrays import Array, Ints, Longs
 from topicstream.kernels.jit import kernel
 
 PARTS = ("train", "heldout")
@@ -32,13 +33,22 @@ class Cells:
 
 
 @kernel
-def _lengths(starts, picked, slots, indptr):
+def _lengths(starts: Longs, picked: Longs, slots: Longs, indptr: Longs) -> None:
     for i in range(len(picked)):
         indptr[slots[i] + 1] = starts[picked[i] + 1] - starts[picked[i]]
 
 
 @kernel
-def _copy(starts, words, counts, picked, slots, indptr, out_words, out_counts):
+def _copy(
+    starts: Longs,
+    words: Ints,
+    counts: Array,
+    picked: Longs,
+    slots: Longs,
+    indptr: Longs,
+    out_words: Ints,
+    out_counts: Array,
+) -> None:
     for i in range(len(picked)):
         at, to = starts[picked[i]], indptr[slots[i]]
         for j in range(starts[picked[i] + 1] - at):

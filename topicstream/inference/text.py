@@ -9,6 +9,7 @@ import numpy as np
 
 from topicstream.inference.documents import FLAGS
 from topicstream.inference.keep import Lists
+from topicstream.kernels.arrays import Bytes, Doubles, Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.model.vocabulary import string_buffers
 
@@ -23,7 +24,7 @@ def _bytes(*texts: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 @kernel
-def _put(out, at, text, ends, which):
+def _put(out: Bytes, at: int, text: Bytes, ends: Longs, which: int) -> int:
     for i in range(ends[which], ends[which + 1]):
         out[at] = text[i]
         at += 1
@@ -31,7 +32,7 @@ def _put(out, at, text, ends, which):
 
 
 @kernel
-def _whole(out, at, value):
+def _whole(out: Bytes, at: int, value: int) -> int:
     n, rest = 1, value // 10
     while rest > 0:
         n += 1
@@ -43,7 +44,7 @@ def _whole(out, at, value):
 
 
 @kernel
-def _decimal(out, at, x):
+def _decimal(out: Bytes, at: int, x: float) -> int:
     """A number >= 0 with one to nine decimals, without trailing zeros."""
     whole = np.int64(x)
     part = np.int64((x - whole) * 1e9 + 0.5)
@@ -56,7 +57,7 @@ def _decimal(out, at, x):
 
 
 @kernel
-def _digits(out, at, part, power):
+def _digits(out: Bytes, at: int, part: int, power: int) -> int:
     """The digits of part below power (a power of ten), at least one, without trailing zeros."""
     power //= 10
     out[at] = 48 + part // power
@@ -71,7 +72,7 @@ def _digits(out, at, part, power):
 
 
 @kernel
-def _share(out, at, x):
+def _share(out: Bytes, at: int, x: float) -> int:
     """A number in 0..9 with nine significant digits: 0.0123 or, below 1e-4, 1.23e-05."""
     if not x > 0.0:
         out[at], out[at + 1], out[at + 2] = 48, 46, 48
@@ -96,7 +97,7 @@ def _share(out, at, x):
 
 
 @kernel
-def _json_string(out, at, data, first, last):
+def _json_string(out: Bytes, at: int, data: Bytes, first: int, last: int) -> int:
     out[at] = 34
     at += 1
     for i in range(first, last):
@@ -117,7 +118,7 @@ def _json_string(out, at, data, first, last):
 
 
 @kernel
-def _csv_string(out, at, data, first, last):
+def _csv_string(out: Bytes, at: int, data: Bytes, first: int, last: int) -> int:
     quote = first == last
     for i in range(first, last):
         c = data[i]
@@ -145,7 +146,22 @@ _CSV_FLAGS = _bytes(*FLAGS)
 
 
 @kernel
-def _json_lines(ids, data, offsets, topics, shares, tokens, rates, flags, about, text, ends, flag_text, flag_ends, out):
+def _json_lines(
+    ids: Longs,
+    data: Bytes,
+    offsets: Longs,
+    topics: Ints,
+    shares: Floats,
+    tokens: Doubles,
+    rates: Doubles,
+    flags: Bytes,
+    about: bool,
+    text: Bytes,
+    ends: Longs,
+    flag_text: Bytes,
+    flag_ends: Longs,
+    out: Bytes,
+) -> int:
     at = 0
     for d in range(len(offsets) - 1):
         at = _json_string(out, _put(out, at, text, ends, 0), data, ids[d], ids[d + 1])
@@ -170,7 +186,20 @@ def _json_lines(ids, data, offsets, topics, shares, tokens, rates, flags, about,
 
 
 @kernel
-def _csv_lines(ids, data, offsets, topics, shares, tokens, rates, flags, about, flag_text, flag_ends, out):
+def _csv_lines(
+    ids: Longs,
+    data: Bytes,
+    offsets: Longs,
+    topics: Ints,
+    shares: Floats,
+    tokens: Doubles,
+    rates: Doubles,
+    flags: Bytes,
+    about: bool,
+    flag_text: Bytes,
+    flag_ends: Longs,
+    out: Bytes,
+) -> int:
     at = 0
     for d in range(len(offsets) - 1):
         n = offsets[d + 1] - offsets[d]

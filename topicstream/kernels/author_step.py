@@ -6,11 +6,24 @@ import math
 
 import numpy as np
 
+from topicstream.kernels.arrays import Doubles, Floats, Longs
 from topicstream.kernels.jit import fast_kernel
 
 
 @fast_kernel
-def spread(indptr, rows, counts, base, beta, inverse, aptr, authors, theta, gained, explained):
+def spread(
+    indptr: Longs,
+    rows: Longs,
+    counts: Floats,
+    base: Floats,
+    beta: float,
+    inverse: Floats,
+    aptr: Longs,
+    authors: Longs,
+    theta: Floats,
+    gained: Doubles,
+    explained: Doubles,
+) -> float:
     """p(a, k | cell) ~ theta[a, k] p(w|k) over all topics and the authors of the cell's document.
 
     indptr int64[D+1], rows int64[nnz] of base float32[R, >= K], counts float32[nnz]: the documents' cells; beta, inverse

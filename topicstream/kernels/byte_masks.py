@@ -17,7 +17,7 @@ from typing import Any
 from llvmlite import ir
 
 from topicstream.kernels import intrinsics as llvm
-from topicstream.kernels.intrinsics import I1, I8, I64, emit
+from topicstream.kernels.intrinsics import I1, I8, I64, Builder, Value, emit
 
 WIDE = 64
 _BYTES = ("uint8",)
@@ -34,7 +34,7 @@ def _within(builder: Any, x: Any, low: int, high: int) -> Any:
 def _mask(test: Callable[[Any, Any], Any]) -> Any:
     """An intrinsic (data, at) -> uint64 from ``test(builder, vector)``, which gives 64 truth values."""
 
-    def masked(b, data, at):
+    def masked(b: Builder, data: Value, at: Value) -> Value:
         return b.bitcast(test(b, llvm.load(b, data, at, I8, WIDE)), I64)
 
     return emit("uint64", _BYTES, "int64")(masked)
@@ -59,24 +59,24 @@ beyond_ascii = _mask(lambda b, x: b.icmp_signed("<", x, _all(0)))
 
 
 @emit("uint64", _BYTES, "int64", "uint8")
-def equal(b, data, at, byte):
+def equal(b: Builder, data: Value, at: Value, byte: Value) -> Value:
     """See the module's head."""
     return b.bitcast(b.icmp_unsigned("==", llvm.load(b, data, at, I8, WIDE), llvm.spread(b, byte, WIDE)), I64)
 
 
 @emit("int64", "uint64")
-def first_bit(b, mask):
+def first_bit(b: Builder, mask: Value) -> Value:
     """See the module's head."""
     return b.cttz(mask, I1(1))
 
 
 @emit("int64", "uint64")
-def count_bits(b, mask):
+def count_bits(b: Builder, mask: Value) -> Value:
     """See the module's head."""
     return b.ctpop(mask)
 
 
 @emit("void", _BYTES, "int64", _BYTES, "int64")
-def copy(b, data, at, out, to):
+def copy(b: Builder, data: Value, at: Value, out: Value, to: Value) -> None:
     """See the module's head."""
     llvm.store(b, out, to, llvm.load(b, data, at, I8, WIDE))

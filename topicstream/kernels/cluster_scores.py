@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Doubles, Floats, Longs
 from topicstream.kernels.digamma import exp, log
 from topicstream.kernels.jit import kernel
 
 
 @kernel
-def scores_of(indptr, rows, counts, base, beta, norms, first, work, out):
+def scores_of(
+    indptr: Longs,
+    rows: Longs,
+    counts: Floats,
+    base: Floats,
+    beta: float,
+    norms: Doubles,
+    first: Doubles,
+    work: Doubles,
+    out: Doubles,
+) -> None:
     """out[d] = first + sum over the cells of document d of x (log(base[row] + beta) - log norm), cell by cell."""
     for d in range(len(indptr) - 1):
         of = out[d]
@@ -23,7 +34,7 @@ def scores_of(indptr, rows, counts, base, beta, norms, first, work, out):
 
 
 @kernel
-def log_sums(scores, out, shares):
+def log_sums(scores: Array, out: Doubles, shares: Floats) -> None:
     """out[d] = log sum_k exp(scores[d, k]) and shares[d, k] = exp(scores[d, k] - out[d]); shares: float32[D, K]."""
     for d in range(len(out)):
         top, total = -np.inf, 0.0

@@ -19,6 +19,7 @@ import math
 
 import numpy as np
 
+from topicstream.kernels.arrays import Doubles, Int, Longs
 from topicstream.kernels.digamma import digamma_array, lgamma_array
 from topicstream.kernels.jit import kernel
 
@@ -28,7 +29,7 @@ _STEPS = 20
 
 
 @kernel(inline="always")
-def count_bin(n):
+def count_bin(n: float) -> Int:
     """Bin of a whole count n >= 1."""
     if n < EXACT:
         return np.int64(n)
@@ -44,7 +45,16 @@ def bin_values() -> np.ndarray:
 
 
 @kernel
-def close_document(topics, n_topics, n_td, n_d, alpha, alpha_sum, topic_bins, lengths):
+def close_document(
+    topics: Longs,
+    n_topics: int,
+    n_td: Longs,
+    n_d: int,
+    alpha: Doubles,
+    alpha_sum: float,
+    topic_bins: Doubles,
+    lengths: Doubles,
+) -> float:
     """log p(z of one document) = log of the Dirichlet-multinomial, nats; enters its counts into the histograms.
 
     topics: int64[>= n_topics], the document's topics; n_td: int64[K]; topic_bins may be empty (then only lengths).

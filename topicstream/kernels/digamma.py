@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Doubles, Float
 from topicstream.kernels.jit import kernel
 
 _LOG2E = 1.4426950408889634
@@ -34,7 +35,7 @@ _scalar = kernel(fastmath={"contract"}, forceinline=True)
 
 
 @_scalar
-def exp(y):
+def exp(y: float) -> float:
     """e**y for float64 y: |relative error| < 4e-16 * (1 + |y| / 16); 0 below -708, capped at 709."""
     y_ = min(max(y, -708.5), 709.0)
     n = np.floor(y_ * _LOG2E + 0.5)
@@ -58,7 +59,7 @@ def exp(y):
 
 
 @_scalar
-def log(x):
+def log(x: float) -> float:
     """Natural logarithm of a positive normal float64: error below 1e-16 + 2e-16 |log x|."""
     b = np.float64(x).view(np.int64)
     e = (b >> 52) - 1023
@@ -83,7 +84,7 @@ def log(x):
 
 
 @_scalar
-def _series(v):
+def _series(v: float) -> float:
     """sum_n B_2n / (2n) v^n, v = 1/z^2, z >= 8."""
     p = 1.0 / 12.0
     p = p * v - 691.0 / 32760.0
@@ -96,7 +97,7 @@ def _series(v):
 
 
 @_scalar
-def _below(x):
+def _below(x: float) -> float:
     """digamma(x) - log(x + 8), x > 0."""
     z = x + 8.0
     w = 1.0 / z
@@ -109,19 +110,19 @@ def _below(x):
 
 
 @_scalar
-def digamma(x):
+def digamma(x: float) -> float:
     """psi(x) = d/dx log Gamma(x) of a float64 x > 0."""
     return log(x + 8.0) + _below(x)
 
 
 @_scalar
-def exp_digamma(x):
+def exp_digamma(x: float) -> float:
     """exp(psi(x)) of a float64 x > 0 with one exponential and no logarithm; 0 for x below about 0.0014."""
     return (x + 8.0) * exp(_below(x))
 
 
 @_scalar
-def lgamma(x):
+def lgamma(x: float) -> float:
     """log Gamma(x) of a float64 x > 0 (up to 1e38)."""
     z = x + 8.0
     w = 1.0 / z
@@ -139,7 +140,7 @@ def lgamma(x):
 
 
 @_scalar
-def exp32(y):
+def exp32(y: float) -> Float:
     """e**y for float32 y <= 88: relative error below 3e-7; 0 below -86."""
     y_ = max(_F(y), _F(-87.0))
     n = np.floor(y_ * _LOG2E32 + _F(0.5))
@@ -157,7 +158,7 @@ def exp32(y):
 
 
 @_scalar
-def exp_digamma32(x):
+def exp_digamma32(x: float) -> float:
     """exp(psi(x)) in float32 arithmetic (shift by four instead of eight); 0 where psi(x) < -86, x below 0.0117."""
     z = x + _F(4.0)
     w = _F(1.0) / z
@@ -171,14 +172,14 @@ def exp_digamma32(x):
 
 
 @kernel
-def digamma_array(x, out):
+def digamma_array(x: Doubles, out: Doubles) -> None:
     """out[i] = psi(x[i]); float64 arrays of one length."""
     for i in range(len(x)):
         out[i] = digamma(x[i])
 
 
 @kernel
-def lgamma_array(x, out):
+def lgamma_array(x: Doubles, out: Doubles) -> None:
     """out[i] = log Gamma(x[i]); float64 arrays of one length."""
     for i in range(len(x)):
         out[i] = lgamma(x[i])

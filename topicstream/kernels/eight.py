@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from topicstream.kernels import intrinsics as llvm
-from topicstream.kernels.intrinsics import FLOATS, WIDTH, ZERO, emit, shuffle, vector
+from topicstream.kernels.intrinsics import FLOATS, WIDTH, ZERO, Builder, Value, emit, shuffle, vector
 
 
 def _interleaved(shift: int, size: int, second: int) -> list[int]:
@@ -45,7 +45,7 @@ def _add_level(b: Any, x: Any, y: Any, level: int) -> Any:
 
 
 @emit(vector, *[vector] * 8)
-def totals(b, *given):
+def totals(b: Builder, *given: Value) -> Value:
     """Sums of the lanes of eight vectors."""
     values = list(given)
     for level in range(3):
@@ -54,7 +54,7 @@ def totals(b, *given):
 
 
 @emit(vector, vector, vector, vector)
-def quotient(b, x, z, least):
+def quotient(b: Builder, x: Value, z: Value, least: Value) -> Value:
     """x / z where z > least, else 0."""
     return b.select(b.fcmp_ordered(">", z, least), b.fdiv(x, z), ZERO)
 
@@ -68,6 +68,6 @@ spread4, spread5, spread6, spread7 = (_spread(lane) for lane in range(4, 8))
 
 
 @emit("void", FLOATS, "int64", vector)
-def store_eight(b, data, i, v):
+def store_eight(b: Builder, data: Value, i: Value, v: Value) -> None:
     """array: float32, index: int64, value: vector."""
     llvm.store(b, data, i, shuffle(b, v, v, list(range(8))))

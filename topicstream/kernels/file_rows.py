@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.kernels.intrinsics import ANY, I8, I32, I64, call, emit
+from topicstream.kernels.arrays import Array, Bytes, Ints, Longs
+from topicstream.kernels.intrinsics import ANY, I8, I32, I64, Builder, Value, call, emit
 from topicstream.kernels.jit import kernel
 
 GAP = 4096  # bytes that are rather read than begun anew behind: a page
@@ -21,7 +22,7 @@ GAP = 4096  # bytes that are rather read than begun anew behind: a page
 def _system(name: str) -> Any:
     """The system's pread or pwrite, of (fd, array, first byte of the array, bytes, offset in the file) -> int64."""
 
-    def run(b, fd, data, at, size, offset):
+    def run(b: Builder, fd: Value, data: Value, at: Value, size: Value, offset: Value) -> Value:
         place = b.gep(b.bitcast(data, I8.as_pointer()), [at])
         return call(b, name, I64, b.trunc(fd, I32), place, size, offset)
 
@@ -32,7 +33,7 @@ _pread, _pwrite = _system("pread"), _system("pwrite")
 
 
 @kernel
-def _whole(fd, array, at, size, offset, write):
+def _whole(fd: int, array: Array, at: int, size: int, offset: int, write: bool) -> bool:
     """Read or write ``size`` bytes of the array from byte ``at``; False when the system does not."""
     done = np.int64(0)
     while done < size:
@@ -47,7 +48,9 @@ def _whole(fd, array, at, size, offset, write):
 
 
 @kernel
-def read_rows(fd, offset, length, size, vocab, window, start, out):
+def read_rows(
+    fd: int, offset: Longs, length: Ints, size: int, vocab: Ints, window: Array, start: Longs, out: Array
+) -> int:
     """Rows of vocab (int32[U], ascending) to out[start[u]..].
 
     window: uint32[...] that holds the longest row; out: uint32|uint64 that holds the counts.  Returns -1, or the place in
@@ -83,7 +86,7 @@ def read_rows(fd, offset, length, size, vocab, window, start, out):
 
 
 @kernel
-def write_rows(fd, offset, size, numbers, ptr, entries):
+def write_rows(fd: int, offset: Longs, size: int, numbers: Ints, ptr: Longs, entries: Bytes) -> int:
     """Rows of the words ``numbers`` (int32[n], ascending): row i is entries ptr[i] .. ptr[i+1] of ``entries``, whose bytes
     uint8[...] are as in the file.  Returns -1, or the place in ``numbers`` of a row that could not be written."""
     i = 0

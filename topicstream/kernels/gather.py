@@ -37,6 +37,8 @@ from topicstream.kernels.intrinsics import (
     VECTOR,
     WIDTH,
     ZERO,
+    Builder,
+    Value,
     call,
     emit,
     vector,
@@ -87,7 +89,7 @@ def _lanes(b: Any, data: Any, i: Any, topics: Any, at: Any) -> list[Any]:
 
 
 @emit(vector, *_SPREAD)
-def gather(b, data, i, topics, at):
+def gather(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> Value:
     """array: float32, i: int64, topics: uint16, at: int64 -> vector."""
     v = ir.Constant(VECTOR, ir.Undefined)
     if _fast():
@@ -98,7 +100,7 @@ def gather(b, data, i, topics, at):
 
 
 @emit("void", *_SPREAD, vector)
-def scatter(b, data, i, topics, at, v):
+def scatter(b: Builder, data: Value, i: Value, topics: Value, at: Value, v: Value) -> None:
     """array: float32, i: int64, topics: uint16, at: int64, value: vector."""
     if _fast():
         where = _places(b, data, i, topics, at)
@@ -109,14 +111,14 @@ def scatter(b, data, i, topics, at, v):
 
 
 @emit(vector, _SMALL, "int64")
-def widen(b, data, i):
+def widen(b: Builder, data: Value, i: Value) -> Value:
     """array: uint8, uint16 or float32 -> vector."""
     raw = llvm.load(b, data, i, data.type.pointee)
     return raw if data.type.pointee == F32 else b.sitofp(b.zext(raw, INTS), VECTOR)
 
 
 @emit(vector, _SMALL, "int64", vector)
-def narrow(b, data, i, v):
+def narrow(b: Builder, data: Value, i: Value, v: Value) -> Value:
     """array: uint8, uint16 or float32; value: vector -> what was stored, as a vector."""
     lane = data.type.pointee
     if lane == F32:
@@ -128,13 +130,13 @@ def narrow(b, data, i, v):
 
 
 @emit(vector, vector)
-def root(b, v):
+def root(b: Builder, v: Value) -> Value:
     """Square root of each lane."""
     return call(b, "llvm.sqrt.v16f32", VECTOR, v)
 
 
 @emit("float32", vector)
-def highest(b, v):
+def highest(b: Builder, v: Value) -> Value:
     """The largest lane -> float32."""
     return llvm.fold(b, v, lambda x, y: b.select(b.fcmp_ordered(">", x, y), x, y))
 
@@ -148,13 +150,13 @@ def _append(b: Any, topics: Any, values: Any, i: Any, numbers: Any, v: Any) -> A
 
 
 @emit("int64", TOPICS, FLOATS, "int64", "int64", vector)
-def squeeze(b, topics, values, i, first, v):
+def squeeze(b: Builder, topics: Value, values: Value, i: Value, first: Value, v: Value) -> Value:
     """topics: uint16, values: float32, i: int64, first: int64, v: vector -> int64 entries appended."""
     same = llvm.spread(b, b.trunc(first, I32))
     return _append(b, topics, values, i, b.add(same, ir.Constant(INTS, list(range(WIDTH)))), v)
 
 
 @emit("int64", TOPICS, FLOATS, "int64", TOPICS, "int64", vector)
-def append(b, topics, values, i, numbers, at, v):
+def append(b: Builder, topics: Value, values: Value, i: Value, numbers: Value, at: Value, v: Value) -> Value:
     """topics: uint16, values: float32, i: int64, numbers: uint16, at: int64, v: vector -> int64 entries appended."""
     return _append(b, topics, values, i, b.zext(llvm.load(b, numbers, at, I16), INTS), v)

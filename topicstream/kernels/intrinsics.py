@@ -23,6 +23,7 @@ WIDTH = 16
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
 VECTOR, INTS = ir.VectorType(F32, WIDTH), ir.VectorType(I32, WIDTH)
+Builder, Value = ir.IRBuilder, ir.Value
 ZERO = ir.Constant(VECTOR, [0.0] * WIDTH)
 vector, ENTRY = "float32x16", "entry"
 ANY: tuple[str, ...] = ()  # an array of any dtype

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from topicstream.kernels.arrays import Doubles, Floats, Longs
 from topicstream.kernels.jit import kernel
 
 
 @kernel
-def _add(row, x, out):
+def _add(row: Floats, x: float, out: Floats) -> None:
     for k in range(len(out)):
         out[k] += x * row[k]
 
 
 @kernel
-def _add4(weights, rows, counts, at, out):
+def _add4(weights: Floats, rows: Longs, counts: Floats, at: int, out: Floats) -> None:
     a, b, c, d = weights[rows[at]], weights[rows[at + 1]], weights[rows[at + 2]], weights[rows[at + 3]]
     w, x, y, z = counts[at], counts[at + 1], counts[at + 2], counts[at + 3]
     for k in range(len(out)):
@@ -20,7 +21,7 @@ def _add4(weights, rows, counts, at, out):
 
 
 @kernel
-def products(indptr, rows, counts, weights, bias, out):
+def products(indptr: Longs, rows: Longs, counts: Floats, weights: Floats, bias: Floats, out: Floats) -> None:
     """out[d] = bias + sum of x * weights[row] over the cells of document d, in the order of its cells.
 
     indptr: int64[D+1]; rows: int64[nnz] of weights: float32[R, C]; counts: float32[nnz]; bias: float32[C] -> out:
@@ -37,7 +38,9 @@ def products(indptr, rows, counts, weights, bias, out):
 
 
 @kernel
-def spread(indptr, rows, counts, residual, first, last, gradient):
+def spread(
+    indptr: Longs, rows: Longs, counts: Floats, residual: Floats, first: int, last: int, gradient: Doubles
+) -> None:
     """gradient[row, first:last] += x * residual[d, first:last] over all cells, in their order; the last row of gradient
     gains the residuals themselves (the bias).
 

@@ -33,6 +33,7 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.kernels import eight
+from topicstream.kernels.arrays import Array, Doubles, Floats, Longs
 from topicstream.kernels.digamma import digamma, exp, exp_digamma
 from topicstream.kernels.jit import fast_kernel, kernel
 from topicstream.kernels.simd import WIDTH, fma, larger, load, splat, store, total
@@ -83,7 +84,7 @@ def dirichlet_rows(
 
 
 @kernel
-def word_weights(rows, base, beta, norms, own):
+def word_weights(rows: Longs, base: Floats, beta: float, norms: Doubles, own: Floats) -> None:
     """own[j, k] = exp(E[log phi_wk] - the largest of the word); norms: float64[K], psi(lam + W beta)."""
     topics = len(norms)
     logs = np.empty(topics)
@@ -99,7 +100,7 @@ def word_weights(rows, base, beta, norms, own):
 
 
 @kernel
-def sort_cells(words, counts, first, last):
+def sort_cells(words: Longs, counts: Floats, first: int, last: int) -> None:
     """Cells first .. last of a document into ascending order of word id, in place: the order in which sums are formed."""
     gap, tidy = 1, True
     for i in range(first + 1, last):
@@ -117,7 +118,7 @@ def sort_cells(words, counts, first, last):
 
 
 @kernel
-def fill(rows, base, beta, inverse, own):
+def fill(rows: Array, base: Floats, beta: float, inverse: Floats, own: Floats) -> None:
     """own[j, k] = (base[rows[j], k] + beta) * inverse[k], and zeros up to a multiple of eight rows.
 
     rows: int64[m]; base: float32[R, C], K <= C <= KP; inverse: float32[KP], zero in padding.
@@ -136,14 +137,14 @@ def fill(rows, base, beta, inverse, own):
 
 
 @kernel(forceinline=True)
-def clear_rows(own, cells, width):
+def clear_rows(own: Floats, cells: int, width: int) -> None:
     """Zero what is left of the last eight rows."""
     for o in range(cells * width, -(-cells // 8) * 8 * width, WIDTH):
         store(own, o, splat(np.float32(0)))
 
 
 @kernel
-def take_counts(counts, first, cells, x):
+def take_counts(counts: Array, first: int, cells: int, x: Floats) -> None:
     """x = the counts of cells first, first + 1, ...; then 32 zeros: what is read at most past the cells (two tiles)."""
     for j in range(cells):
         x[j] = np.float32(counts[first + j])
@@ -152,7 +153,7 @@ def take_counts(counts, first, cells, x):
 
 
 @kernel
-def sweep(cells, x, own, width, t, least, z, acc):
+def sweep(cells: int, x: Floats, own: Floats, width: int, t: Floats, least: float, z: Floats, acc: Floats) -> None:
     """acc[k] += sum_j (x[j] / z[j]) own[j, k] over the cells with z > least; writes z[j] = sum_k own[j, k] t[k].
 
     Eight rows at a time: t and acc are read once for the eight, and the rows are still near for their second use.
@@ -192,7 +193,7 @@ def sweep(cells, x, own, width, t, least, z, acc):
 
 
 @fast_kernel
-def dirichlet_weights(n, alpha, t):
+def dirichlet_weights(n: Floats, alpha: Floats, t: Floats) -> None:
     """t[k] = exp(psi(n[k] + alpha[k])), 0 below LEAST_T; all times one factor when the largest would be small (a word or
     two over many topics): no ratio of theirs sees it."""
     top = np.float32(0)
@@ -211,7 +212,23 @@ def dirichlet_weights(n, alpha, t):
 
 
 @kernel
-def fixed_point(rows, counts, base, beta, inverse, alpha, dirichlet, tol, inner, own, x, z, t, acc, n):
+def fixed_point(
+    rows: Longs,
+    counts: Floats,
+    base: Floats,
+    beta: float,
+    inverse: Floats,
+    alpha: Floats,
+    dirichlet: bool,
+    tol: float,
+    inner: int,
+    own: Floats,
+    x: Floats,
+    z: Floats,
+    t: Floats,
+    acc: Floats,
+    n: Floats,
+) -> int:
     """n of one document (see the module); returns the inner iterations made.
 
     rows: int64[m] of base, one a cell; counts: float32[m]; own: float32[a multiple of 8 rows, KP] flat, the document goes
@@ -253,7 +270,19 @@ def fixed_point(rows, counts, base, beta, inverse, alpha, dirichlet, tol, inner,
 
 
 @kernel
-def local_step(indptr, rows, counts, base, beta, inverse, alpha, dirichlet, tol, inner, shares):
+def local_step(
+    indptr: Longs,
+    rows: Longs,
+    counts: Floats,
+    base: Floats,
+    beta: float,
+    inverse: Floats,
+    alpha: Floats,
+    dirichlet: bool,
+    tol: float,
+    inner: int,
+    shares: Floats,
+) -> int:
     """theta of every document of a block -> shares: float32[D, K]; returns the inner iterations made.
 
     indptr: int64[D+1]; rows: int64[nnz] of base; counts: float32[nnz]; base: float32[R, C], K <= C <= KP; inverse, alpha:
@@ -288,7 +317,9 @@ def local_step(indptr, rows, counts, base, beta, inverse, alpha, dirichlet, tol,
 
 
 @kernel
-def probabilities(rows, base, beta, inverse, theta, own, p):
+def probabilities(
+    rows: Longs, base: Floats, beta: float, inverse: Floats, theta: Floats, own: Floats, p: Floats
+) -> None:
     """p[j] = p(w_j | d) = sum_k p(w_j|k) theta[k], as z of the local step.
 
     rows: int64[m]; theta, inverse: float32[KP], zero in padding; own: float32[m up to a multiple of 8, KP] flat -> float32[m].

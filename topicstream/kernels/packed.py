@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Int, Ints, Longs
 from topicstream.kernels.jit import kernel
 
 
@@ -28,13 +29,13 @@ def entry_bytes(largest: int, topics: int) -> int:
 
 
 @kernel(inline="always")
-def pack(count, topic, m):
+def pack(count: int, topic: int, m: int) -> Int:
     """int64 entry of a count and a topic."""
     return (np.int64(count) << np.int64(m)) | np.int64(topic)
 
 
 @kernel
-def count_tokens(words, counts, tokens):
+def count_tokens(words: Ints, counts: Ints, tokens: Ints) -> None:
     """Tokens of each local word: tokens[u] = sum of the counts of its cells."""
     tokens[:] = 0
     for c in range(len(words)):
@@ -42,7 +43,7 @@ def count_tokens(words, counts, tokens):
 
 
 @kernel
-def slack_starts(length, tokens, topics, start):
+def slack_starts(length: Ints, tokens: Ints, topics: int, start: Longs) -> Int:
     """start[u] of every row, room for the most topics it can come to hold; returns the arena's length.
 
     A row gains at most one topic a token of the block and never holds more than K.  Rows that fit 16 entries (a cache
@@ -59,7 +60,7 @@ def slack_starts(length, tokens, topics, start):
 
 
 @kernel(inline="always")
-def sink(arena, at, n, p, m):
+def sink(arena: Array, at: int, n: int, p: int, m: int) -> int:
     """Entry p has just lost one: put it behind the entries that now exceed it.
 
     Returns the position q whose entry took place p (p itself if none moved): what stood at q stands at p.  A row whose
@@ -79,7 +80,7 @@ def sink(arena, at, n, p, m):
 
 
 @kernel(inline="always")
-def rise(arena, at, p, m):
+def rise(arena: Array, at: int, p: int, m: int) -> int:
     """Add one to entry p and put it before the entries of its old count; returns where it now stands."""
     e = np.int64(arena[at + p])
     count = e >> m
@@ -92,7 +93,7 @@ def rise(arena, at, p, m):
 
 
 @kernel
-def sort_by_count(entries, a, b, m):
+def sort_by_count(entries: Array, a: int, b: int, m: int) -> None:
     """entries[a:b] into descending order of count, equal counts staying as they stood: insertion, for rows nearly in
     order; a row that is far from it goes through a heap first (then equal counts stand in descending topics)."""
     budget = 16 * (b - a) + 64
@@ -111,7 +112,7 @@ def sort_by_count(entries, a, b, m):
 
 
 @kernel
-def _heap_sort(entries, a, b):
+def _heap_sort(entries: Array, a: int, b: int) -> None:
     """entries[a:b] descending by the whole entry: a heap with the least on top."""
     n = b - a
     for first in range(n // 2 - 1, -1, -1):
@@ -122,7 +123,7 @@ def _heap_sort(entries, a, b):
 
 
 @kernel
-def _sift(entries, a, i, n):
+def _sift(entries: Array, a: int, i: int, n: int) -> None:
     while True:
         child = 2 * i + 1
         if child >= n:

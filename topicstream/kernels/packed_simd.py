@@ -16,7 +16,8 @@ import numpy as np
 from llvmlite import ir
 
 from topicstream.kernels import intrinsics as llvm
-from topicstream.kernels.intrinsics import F64, I1, I16, I32, I64, emit
+from topicstream.kernels.arrays import Array, Float, Int
+from topicstream.kernels.intrinsics import F64, I1, I16, I32, I64, Builder, Value, emit
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.lazy import cgutils
 
@@ -44,7 +45,7 @@ def _terms(b: Any, entries: Any, coef: Any, at: Any, left: Any, m: Any) -> Any:
 
 
 @emit("float64", _PACKED, "int64", "int64", _COEF, "int64")
-def row_mass(b, arena, at, n, coef, m):
+def row_mass(b: Builder, arena: Value, at: Value, n: Value, coef: Value, m: Value) -> Value:
     """See the module's head."""
     acc = cgutils.alloca_once_value(b, ir.Constant(ir.VectorType(F64, _WIDE), [0.0] * _WIDE))
     vectors = b.ashr(b.add(n, I64(_WIDE - 1)), I64(3))
@@ -56,13 +57,13 @@ def row_mass(b, arena, at, n, coef, m):
 
 
 @emit("float64", _PACKED, "int64", "int64", _COEF, "int64")
-def _mass8(b, arena, at, left, coef, m):
+def _mass8(b: Builder, arena: Value, at: Value, left: Value, coef: Value, m: Value) -> Value:
     """Sum of coef[topic] * count over the 8 entries at ``at`` (the first ``left`` of them)."""
     return llvm.fold(b, _terms(b, arena, coef, at, left, m), b.fadd)
 
 
 @emit("int64", _PACKED, "int64", "int64", "int64", "int64")
-def _match16(b, arena, at, left, topic, m):
+def _match16(b: Builder, arena: Value, at: Value, left: Value, topic: Value, m: Value) -> Value:
     """Place of the topic among the 16 entries at ``at`` (the first ``left`` of them), or 16."""
     lane = arena.type.pointee
 
@@ -82,7 +83,7 @@ def _match16(b, arena, at, left, topic, m):
 
 
 @kernel(inline="always")
-def find(arena, at, n, topic, m):
+def find(arena: Array, at: int, n: int, topic: int, m: int) -> Int:
     """See the module's head."""
     i = np.int64(0)
     found = np.int64(-1)
@@ -96,7 +97,7 @@ def find(arena, at, n, topic, m):
 
 
 @kernel(inline="always")
-def passing(arena, at, n, coef, m, x):
+def passing(arena: Array, at: int, n: int, coef: Array, m: int, x: float) -> tuple[Int, Float]:
     """See the module's head."""
     i = np.int64(0)
     while i + 8 < n:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Bytes, Doubles, Int, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.packed import sort_by_count
 
 
 @kernel
-def gather_packed(ptr, entries, first, vocab, start, out):
+def gather_packed(ptr: Longs, entries: Array, first: int, vocab: Ints, start: Longs, out: Array) -> None:
     """Copy the rows of vocab (int32[U]) to out[start[u]..]; ptr is that of the words first, first + 1, ...  Any of uint32
     and uint64 to any that holds the counts."""
     for u in range(len(vocab)):
@@ -24,7 +25,22 @@ def gather_packed(ptr, entries, first, vocab, start, out):
 
 
 @kernel
-def merge_packed(ptr, entries, numbers, m, vocabs, froms, topics, values, edges, count, here, out_ptr, out, change):
+def merge_packed(
+    ptr: Longs,
+    entries: Array,
+    numbers: Ints,
+    m: int,
+    vocabs: Ints,
+    froms: Longs,
+    topics: Ints,
+    values: Array,
+    edges: Longs,
+    count: Longs,
+    here: Bytes,
+    out_ptr: Longs,
+    out: Array,
+    change: Doubles,
+) -> Int:
     """New rows of the words ``numbers``: the old ones plus the deltas of a round's blocks, which change none but these.
 
     vocabs, froms: int32, int64[E + blocks]: changed rows of all blocks, one block after the other (edges: int64[blocks+1]
@@ -93,7 +109,7 @@ def merge_packed(ptr, entries, numbers, m, vocabs, froms, topics, values, edges,
 
 
 @kernel
-def expand_packed(ptr, entries, rows, m, out):
+def expand_packed(ptr: Longs, entries: Array, rows: Longs, m: int, out: Array) -> None:
     """Rows (int64[n], their places in ptr) as dense rows: out[n, >=K] (any number type), zeroed first."""
     mask = (np.int64(1) << m) - 1
     for i in range(len(rows)):
@@ -105,7 +121,7 @@ def expand_packed(ptr, entries, rows, m, out):
 
 
 @kernel
-def sum_packed(ptr, entries, m, n_w, sums, small, worst):
+def sum_packed(ptr: Longs, entries: Array, m: int, n_w: Doubles, sums: Doubles, small: Longs, worst: Doubles) -> int:
     """Sums of a range of rows: sums float64[>=K] += counts by topic; small: int64[S] histogram of counts below S;
     worst: float64[3] (largest |row sum / n_w - 1| where n_w, float64[rows], is given).  Returns entries of count >= S."""
     mask = (np.int64(1) << m) - 1
@@ -127,7 +143,7 @@ def sum_packed(ptr, entries, m, n_w, sums, small, worst):
 
 
 @kernel
-def large_counts(entries, m, least, out):
+def large_counts(entries: Array, m: int, least: int, out: Longs) -> None:
     """Counts of at least ``least``, in order -> out."""
     n = 0
     for i in range(len(entries)):

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from topicstream.kernels import intrinsics as llvm
-from topicstream.kernels.intrinsics import ANY, F32, F64, I8, I16, I32, I64, INTS, VECTOR, emit, vector
+from topicstream.kernels.intrinsics import ANY, F32, F64, I8, I16, I32, I64, INTS, VECTOR, Builder, Value, emit, vector
 
 _AT = ("int64", "int64")
 
@@ -28,14 +28,14 @@ def _pointer(b: Any, p: Any, i: Any, kind: Any, unit: Any = F32) -> Any:
 
 
 def _reader(result: Any, kind: Any, unit: Any, align: int, turn: Any = lambda b, x: x) -> Any:
-    def read(b, p, i):
+    def read(b: Builder, p: Value, i: Value) -> Value:
         return turn(b, b.load(_pointer(b, p, i, kind, unit), align=align))
 
     return emit(result, *_AT)(read)
 
 
 def _writer(given: Any, kind: Any, unit: Any, align: int) -> Any:
-    def write(b, p, i, x):
+    def write(b: Builder, p: Value, i: Value, x: Value) -> None:
         b.store(x, _pointer(b, p, i, kind, unit), align=align)
 
     return emit("void", *_AT, given)(write)
@@ -50,25 +50,25 @@ small = _reader("int64", I16, I16, 2, lambda b, x: b.zext(x, I64))
 
 
 @emit("int64", ANY)
-def place(b, data):
+def place(b: Builder, data: Value) -> Value:
     """array: C-contiguous -> int64."""
     return b.ptrtoint(data, I64)
 
 
 @emit("void", *_AT)
-def fetch(b, p, i):
+def fetch(b: Builder, p: Value, i: Value) -> None:
     """Into the first cache."""
     llvm.fetch(b, _pointer(b, p, i, I8), 3)
 
 
 @emit("void", *_AT)
-def fetch_far(b, p, i):
+def fetch_far(b: Builder, p: Value, i: Value) -> None:
     """Into the second cache."""
     llvm.fetch(b, _pointer(b, p, i, I8), 2)
 
 
 @emit("int64", *_AT, vector, vector, vector)
-def append(b, p, i, v, x, y):
+def append(b: Builder, p: Value, i: Value, v: Value, x: Value, y: Value) -> Value:
     """v, x, y: vectors -> int64."""
     kept = b.fcmp_ordered(">=", x, y)
     packed = b.bitcast(llvm.compress(b, b.bitcast(v, INTS), kept), VECTOR)

@@ -13,12 +13,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Bool, Bytes, Doubles, Float, Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.simd import fetch
 
 
 @kernel
-def scatter_rows(table, first_row, arena, vocabs, lo, hi, factor, n_w, change, worst):
+def scatter_rows(
+    table: Array,
+    first_row: int,
+    arena: Floats,
+    vocabs: Ints,
+    lo: Longs,
+    hi: Longs,
+    factor: float,
+    n_w: Doubles,
+    change: Doubles,
+    worst: Doubles,
+) -> None:
     """Add the deltas of all slots to their rows; see the module's legend."""
     slots, width = arena.shape[0], table.shape[1]
     cursor = lo.copy()
@@ -48,7 +60,7 @@ def scatter_rows(table, first_row, arena, vocabs, lo, hi, factor, n_w, change, w
 
 
 @kernel
-def row_sum(acc):
+def row_sum(acc: Array) -> tuple[Float, Bool]:
     """Sum of a float64 row in eight running sums (one waits for itself: four times as long), and whether a sign is set."""
     signs = np.int64(0)
     bits = acc.view(np.int64)
@@ -71,7 +83,7 @@ def row_sum(acc):
 
 
 @kernel
-def hold_row(acc, mass, worst):
+def hold_row(acc: Array, mass: float, worst: Doubles) -> None:
     """Clip negatives of one float64 row and scale it to sum to ``mass`` exactly; record what had to be corrected."""
     total, negative = row_sum(acc)
     if not np.isfinite(total):
@@ -95,7 +107,18 @@ def hold_row(acc, mass, worst):
 
 
 @kernel
-def scatter_sparse(table, first_row, ptr, topic, value, vocab, lo, hi, change, factor):
+def scatter_sparse(
+    table: Array,
+    first_row: int,
+    ptr: Longs,
+    topic: Array,
+    value: Floats,
+    vocab: Ints,
+    lo: int,
+    hi: int,
+    change: Doubles,
+    factor: float,
+) -> None:
     """Add ``factor`` times one block's SparseDelta to rows lo..hi-1 of its vocabulary.
 
     ptr: int64[U+1]; topic, value: [E]; vocab: int32[U].  Each entry is added in float64 and rounded once; what rounding
@@ -124,7 +147,7 @@ def scatter_sparse(table, first_row, ptr, topic, value, vocab, lo, hi, change, f
 
 
 @kernel
-def hold_rows(table, n_w, worst):
+def hold_rows(table: Array, n_w: Doubles, worst: Doubles) -> None:
     """End of a pass: every row of ``table`` (float32[n, P]) clipped and scaled to n_w (float64[n])."""
     acc = np.empty(table.shape[1], np.float64)
     for w in range(table.shape[0]):
@@ -136,7 +159,7 @@ def hold_rows(table, n_w, worst):
 
 
 @kernel
-def clip_rows(table, worst):
+def clip_rows(table: Floats, worst: Doubles) -> None:
     """End of a pass: negative entries of ``table`` (float32[n, P]) become 0, the lowest recorded as a share of its row's sum."""
     for w in range(table.shape[0]):
         total, low = 0.0, 0.0
@@ -152,7 +175,7 @@ def clip_rows(table, worst):
 
 
 @kernel
-def column_sums(table, out):
+def column_sums(table: Array, out: Doubles) -> None:
     """out float64[P] += column sums of table [n, P], in row order."""
     for w in range(table.shape[0]):
         for k in range(table.shape[1]):
@@ -160,7 +183,7 @@ def column_sums(table, out):
 
 
 @kernel
-def scale_rows(table, factor):
+def scale_rows(table: Array, factor: float) -> None:
     """table *= factor, in place (float64 arithmetic)."""
     for w in range(table.shape[0]):
         for k in range(table.shape[1]):
@@ -168,7 +191,9 @@ def scale_rows(table, factor):
 
 
 @kernel
-def fold_rows(shadow, touched, table, first_row, ids, delta, lo, hi):
+def fold_rows(
+    shadow: Doubles, touched: Bytes, table: Floats, first_row: int, ids: Ints, delta: Floats, lo: int, hi: int
+) -> None:
     """Add rows lo..hi-1 of one block's dense delta to ``shadow`` (float64[n, P]), which begins as the rows of ``table``.
 
     touched uint8[n]: rows of the shadow that are filled; ids int32[U]; delta float32[U, P].
@@ -184,7 +209,7 @@ def fold_rows(shadow, touched, table, first_row, ids, delta, lo, hi):
 
 
 @kernel
-def copy_touched(shadow, touched, table, first_row, ids, lo, hi):
+def copy_touched(shadow: Floats, touched: Bytes, table: Floats, first_row: int, ids: Ints, lo: int, hi: int) -> None:
     """Fill the rows of ``shadow`` that one block changes and none has changed before, from ``table``."""
     for u in range(lo, hi):
         r = np.int64(ids[u] - first_row)
@@ -195,7 +220,7 @@ def copy_touched(shadow, touched, table, first_row, ids, lo, hi):
 
 
 @kernel
-def take_shadow(table, shadow, touched, n_w, change, worst):
+def take_shadow(table: Floats, shadow: Array, touched: Bytes, n_w: Doubles, change: Doubles, worst: Doubles) -> None:
     """Put the touched rows of ``shadow`` in the place of the table's, held to n_w (length 0: as they are); the change of the
     column sums goes to change (length 0: it is known already)."""
     for r in range(table.shape[0]):

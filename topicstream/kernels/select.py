@@ -17,7 +17,8 @@ import numpy as np
 from llvmlite import ir
 
 from topicstream.kernels import places, simd
-from topicstream.kernels.intrinsics import I32, VECTOR, ZERO, emit, extreme, shuffle, vector
+from topicstream.kernels.arrays import Float, Floats
+from topicstream.kernels.intrinsics import I32, VECTOR, ZERO, Builder, Value, emit, extreme, shuffle, vector
 from topicstream.kernels.jit import kernel
 
 SMALLEST = np.float32(1e-37)  # what is below counts as zero
@@ -57,7 +58,7 @@ def _descend(b: Any, v: Any, size: int) -> Any:
 
 
 @emit(vector, vector)
-def descending(b, v):
+def descending(b: Builder, v: Value) -> Value:
     """The lanes sorted, largest first (bitonic network, Batcher 1968)."""
     for size in (2, 4, 8, 16):
         v = _descend(b, v, size)
@@ -65,20 +66,20 @@ def descending(b, v):
 
 
 @emit(vector, vector, vector)
-def merged(b, x, y):
+def merged(b: Builder, x: Value, y: Value) -> Value:
     """The 16 largest of two descending vectors, descending."""
     back = shuffle(b, y, None, list(range(simd.WIDTH))[::-1])
     return _descend(b, extreme(b, "umax", x, back), simd.WIDTH)
 
 
 @emit("float32", vector, "int64")
-def lane(b, v, i):
+def lane(b: Builder, v: Value, i: Value) -> Value:
     """Lane i (0 .. 15, not checked) -> float32."""
     return b.extract_element(v, b.trunc(i, I32))
 
 
 @kernel(forceinline=True)
-def low_border(p, width, most):
+def low_border(p: int, width: int, most: int) -> float:
     """What at least ``most`` of the ``width`` floats at address p reach, or SMALLEST; most <= 16."""
     first, second = simd.splat(np.float32(0)), simd.splat(np.float32(0))
     if most <= LANES_MOST:
@@ -95,7 +96,7 @@ def low_border(p, width, most):
 
 
 @kernel(forceinline=True)
-def reaching(p, width, least, work):
+def reaching(p: int, width: int, least: float, work: int) -> int:
     """The floats at address p that reach ``least`` to address work, then 16 zeros; returns their number."""
     n, b = 0, simd.splat(least)
     for k in range(0, width, 16):
@@ -106,7 +107,7 @@ def reaching(p, width, least, work):
 
 
 @kernel(forceinline=True)
-def best_of(work, n):
+def best_of(work: int, n: int) -> Any:
     """The 16 largest of the n floats at address work, descending; zeros follow them."""
     top = descending(places.load(work, 0))
     for k in range(16, n, 16):
@@ -115,7 +116,7 @@ def best_of(work, n):
 
 
 @kernel(forceinline=True)
-def tied(work, n, top, most, border):
+def tied(work: int, n: int, top: Any, most: int, border: float) -> bool:
     """More than ``most`` of the n floats at address work reach the border."""
     if n <= most:
         return False
@@ -128,7 +129,7 @@ def tied(work, n, top, most, border):
 
 
 @kernel
-def nth_largest(x, n, rank):
+def nth_largest(x: Floats, n: int, rank: int) -> float:
     """The ``rank``-th largest (1 is the largest) of x[0 .. n), which is reordered: quickselect, median of three."""
     low, high, want = 0, n - 1, rank - 1
     while low < high:
@@ -155,7 +156,7 @@ def nth_largest(x, n, rank):
 
 
 @kernel
-def keep_above(p, o, width, most, border):
+def keep_above(p: Floats, o: int, width: int, most: int, border: float) -> Float:
     """Keep what is above the border and the first of those on it, ``most`` in all; returns the sum."""
     above = 0
     for k in range(width):
@@ -176,7 +177,7 @@ def keep_above(p, o, width, most, border):
 
 
 @kernel
-def keep_by_quickselect(p, o, width, most, work):
+def keep_by_quickselect(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
     """``keep_top`` for any number."""
     n = 0
     for k in range(width):
@@ -190,7 +191,7 @@ def keep_by_quickselect(p, o, width, most, work):
 
 
 @kernel
-def keep_top(p, o, width, most, work):
+def keep_top(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
     """See the module's head.  p: flat float32 array; o: first entry; width: a multiple of 16; work: float32[width + 16]."""
     if most > NETWORK_MOST:
         return keep_by_quickselect(p, o, width, most, work)

@@ -19,7 +19,7 @@ any CPU, with sums formed in the same order.
 from __future__ import annotations
 
 from topicstream.kernels import intrinsics as llvm
-from topicstream.kernels.intrinsics import ANY, ENTRY, F32, FLOATS, VECTOR, WIDTH, emit, vector
+from topicstream.kernels.intrinsics import ANY, ENTRY, F32, FLOATS, VECTOR, WIDTH, Builder, Value, emit, vector
 from topicstream.kernels.jit import kernel
 
 __all__ = [
@@ -40,55 +40,55 @@ AHEAD_FLOATS, LEAST_AHEAD, MOST_AHEAD = 512, 3, 32
 
 
 @emit(vector, FLOATS, "int64")
-def load(b, data, i):
+def load(b: Builder, data: Value, i: Value) -> Value:
     """array: float32, index: int64 -> vector."""
     return llvm.load(b, data, i, F32)
 
 
 @emit("void", FLOATS, "int64", vector)
-def store(b, data, i, v):
+def store(b: Builder, data: Value, i: Value, v: Value) -> None:
     """array: float32, index: int64, value: vector."""
     llvm.store(b, data, i, v)
 
 
 @emit(vector, "float32")
-def splat(b, x):
+def splat(b: Builder, x: Value) -> Value:
     """float -> vector of 16 copies, rounded to float32."""
     return llvm.spread(b, x)
 
 
 @emit(vector, vector, vector, vector)
-def fma(b, x, y, z):
+def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
     """x * y + z, fused where the machine can."""
     return llvm.call(b, "llvm.fmuladd.v16f32", VECTOR, x, y, z)
 
 
 @emit(vector, vector, vector)
-def larger(b, x, y):
+def larger(b: Builder, x: Value, y: Value) -> Value:
     """max(x, y), lane by lane."""
     return b.select(b.fcmp_ordered(">", x, y), x, y)
 
 
 @emit("float32", vector)
-def total(b, v):
+def total(b: Builder, v: Value) -> Value:
     """Sum of the lanes -> float32; lanes i and i + 8 first, then i and i + 4, and so on."""
     return llvm.fold(b, v, b.fadd)
 
 
 @emit("void", ANY, "int64")
-def fetch(b, data, i):
+def fetch(b: Builder, data: Value, i: Value) -> None:
     """Ask for the cache line of one entry, to be written and read soon."""
     llvm.fetch(b, b.gep(data, [i]), 3)
 
 
 @emit(ENTRY, ANY, "int64")
-def get(b, data, i):
+def get(b: Builder, data: Value, i: Value) -> Value:
     """array: one-dimensional, index: int64 >= 0 -> the entry."""
     return b.load(b.gep(data, [i]))
 
 
 @kernel(inline="always")
-def rows_ahead(width):
+def rows_ahead(width: int) -> int:
     """How many cells before its use to fetch a row: far enough for memory to answer, not so far that rows on their way
     push the one in work out of the first cache."""
     return min(max(AHEAD_FLOATS // width, LEAST_AHEAD), MOST_AHEAD)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from topicstream.kernels.intrinsics import F32, I32, I64, VECTOR, WIDTH, emit, extreme, shuffle, vector
+from topicstream.kernels.intrinsics import F32, I32, I64, VECTOR, WIDTH, Builder, Value, emit, extreme, shuffle, vector
 
 
 def _odd_even_merge_sort(n: int) -> list[tuple[int, int]]:
@@ -74,14 +74,14 @@ def _exchange(b: Any, values: list[Any], i: int, j: int) -> None:
 
 
 @emit("void", "int64", *[vector] * 16)
-def turn(b, p, *rows):
+def turn(b: Builder, p: Value, *rows: Value) -> None:
     """p: int64 address."""
     for i, value in enumerate(_turned(b, list(rows))):
         b.store(value, _row(b, p, i), align=4)
 
 
 @emit("void", "int64", "int64", *[vector] * 16)
-def turn_to(b, p, q, *rows):
+def turn_to(b: Builder, p: Value, q: Value, *rows: Value) -> None:
     """p, q: int64 addresses."""
     offsets = b.inttoptr(q, I64.as_pointer())
     for i, value in enumerate(_turned(b, list(rows))):
@@ -109,6 +109,6 @@ absorb, absorb_sixteen = (emit("void", "int64", *[vector] * n)(_absorb) for n in
 
 
 @emit(vector, vector, vector, vector, vector)
-def choose(b, x, y, one, other):
+def choose(b: Builder, x: Value, y: Value, one: Value, other: Value) -> Value:
     """Vectors."""
     return b.select(b.fcmp_ordered(">=", x, y), one, other)

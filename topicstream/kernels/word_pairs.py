@@ -13,13 +13,14 @@ import math
 import numpy as np
 
 from topicstream.kernels import rng
+from topicstream.kernels.arrays import Doubles, Float, Floats, Ints, Longs
 from topicstream.kernels.jit import fast_kernel, kernel
 
 TINY = np.float32(1e-30)  # of a pair's probability: two words that no pair of topics has left together
 
 
 @fast_kernel
-def times(x, a, out):
+def times(x: Floats, a: Floats, out: Floats) -> None:
     """out = x a, float32 [U, P] by [P, P], row by row."""
     for u in range(len(x)):
         row = out[u]
@@ -32,7 +33,7 @@ def times(x, a, out):
 
 
 @fast_kernel
-def outer_sums(z, x, g):
+def outer_sums(z: Floats, x: Floats, g: Doubles) -> None:
     """g float64[P, P] += sum over words of z_u x_u^T."""
     for u in range(len(z)):
         for i in range(z.shape[1]):
@@ -44,7 +45,7 @@ def outer_sums(z, x, g):
 
 
 @fast_kernel
-def _dot(a, b):
+def _dot(a: Floats, b: Floats) -> Float:
     total = np.float32(0.0)
     for k in range(len(a)):
         total += a[k] * b[k]
@@ -52,13 +53,13 @@ def _dot(a, b):
 
 
 @fast_kernel
-def _add(factor, x, out):
+def _add(factor: float, x: Floats, out: Floats) -> None:
     for k in range(len(x)):
         out[k] += factor * x[k]
 
 
 @kernel
-def _pair(m, i, j, x, y, z):
+def _pair(m: float, i: int, j: int, x: Floats, y: Floats, z: Floats) -> float:
     """A pair of local words of weight m (of both orders together): its part of z, and m log p."""
     p = max(_dot(x[i], y[j]), TINY)
     half = np.float32(0.5 * m / p)
@@ -68,7 +69,19 @@ def _pair(m, i, j, x, y, z):
 
 
 @kernel
-def expect(indptr, words, counts, x, y, z, scale, limit, seed, first_doc, sums):
+def expect(
+    indptr: Longs,
+    words: Ints,
+    counts: Ints,
+    x: Floats,
+    y: Floats,
+    z: Floats,
+    scale: float,
+    limit: int,
+    seed: int,
+    first_doc: int,
+    sums: Doubles,
+) -> None:
     """z float32[U, P] = sum over pairs of words (u, v) of m_uv / p(u, v) mu_v; sums: pairs' m log p and m, and documents.
 
     x = mu, y = mu a, float32[U, P].  A document's weight is ``scale``, spread evenly over its pairs of different tokens.  Of
@@ -118,7 +131,7 @@ def expect(indptr, words, counts, x, y, z, scale, limit, seed, first_doc, sums):
 
 
 @kernel
-def draw_pairs(indptr, words, counts, vocab, seed, first_doc, drawn):
+def draw_pairs(indptr: Longs, words: Ints, counts: Ints, vocab: Ints, seed: int, first_doc: int, drawn: Floats) -> None:
     """drawn float32[D, 2 q]: q pairs of different tokens of each document, as global word ids; -1 where it has fewer than two
     tokens."""
     for d in range(len(indptr) - 1):
@@ -143,7 +156,7 @@ def draw_pairs(indptr, words, counts, vocab, seed, first_doc, drawn):
 
 
 @kernel
-def random_rows(seed, ids, topics, out):
+def random_rows(seed: int, ids: Ints, topics: int, out: Floats) -> None:
     """Rows of a random start: 0.5 .. 1.5, by word."""
     for u in range(len(ids)):
         state = rng.stream(seed, 1, ids[u])

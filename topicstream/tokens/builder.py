@@ -19,6 +19,7 @@ import numpy as np
 from topicstream.errors import InputError, StoreError
 from topicstream.files import owned
 from topicstream.files.ownership import owns
+from topicstream.kernels.arrays import Bytes, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.merging import merge_runs
 from topicstream.tokens.selecting import Limits, select
@@ -33,7 +34,20 @@ _LEAST_SLOTS = 1024
 
 
 @kernel
-def _add(data, words, n, tags, types, ends, type_counts, type_df, at, first, ids, queue):
+def _add(
+    data: Bytes,
+    words: Longs,
+    n: int,
+    tags: Words,
+    types: Bytes,
+    ends: Longs,
+    type_counts: Longs,
+    type_df: Longs,
+    at: int,
+    first: int,
+    ids: Longs,
+    queue: Words,
+) -> tuple[int, int]:
     """Enter words from ``at`` on until the table or the buffers are full: (next word, words in the table).
 
     words int64[most + 1, 4]: where a word begins in ``data``, its count, its df, its key: all of it in one line of the cache.

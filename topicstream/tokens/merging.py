@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from topicstream.files import owned
+from topicstream.kernels.arrays import Array, Bytes, Longs
 from topicstream.tokens.spill import DONE, FLUSH, PIECE, append_array, enter_run, merge
 
 
@@ -103,13 +104,13 @@ def merge_runs(folder: Path, runs: list[tuple[str, int]], memory_bytes: int) -> 
                 refill(int(status))
 
 
-def _wider(data, needed):
+def _wider(data: Array, needed: int) -> Array:
     new = np.empty((data.shape[0], 2 * needed), np.uint8)
     new[:, : data.shape[1]] = data
     return new
 
 
-def _flush(writer, state, out, out_ends, out_sums, following):
+def _flush(writer: _Writer, state: Longs, out: Bytes, out_ends: Longs, out_sums: Longs, following: int) -> Bytes:
     """Write all rows of output but the last, which is still open, and move that one to the front; the output, made larger
     when the following word needs it."""
     used = int(state[1])
@@ -132,7 +133,7 @@ class _Writer:
     def __init__(self, base: Path) -> None:
         self._files = [owned.create(f"{base}.{name}") for name in ("words", "lengths", "counts", "df")]
 
-    def write(self, data, ends, sums, rows):
+    def write(self, data: Bytes, ends: Longs, sums: Longs, rows: int) -> None:
         append_array(self._files[0], data[: ends[rows]])
         append_array(self._files[1], np.diff(ends[: rows + 1]).astype(np.int32))
         append_array(self._files[2], np.ascontiguousarray(sums[:rows, 0]))

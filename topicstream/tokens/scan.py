@@ -23,6 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
+from topicstream.kernels.arrays import Bytes, Int, Ints, Longs, Words
 from topicstream.kernels.byte_masks import (
     WIDE,
     beyond_ascii,
@@ -67,7 +68,7 @@ _A_TYPE = 160  # bytes that a different word of a piece takes at most until it i
 
 
 @kernel(inline="always")
-def _lower8(x, lower_mask, underscores):
+def _lower8(x: int, lower_mask: int, underscores: int) -> Int:
     """Eight bytes of a word of letters, digits and underscores in lower case: a letter has bit 6, as has the underscore."""
     case = (x >> _ONE) & lower_mask
     if underscores != _ZERO:
@@ -77,23 +78,23 @@ def _lower8(x, lower_mask, underscores):
 
 @kernel
 def _scan(
-    state,
-    text,
-    offsets,
-    classes,
-    lower_case,
-    types,
-    ends,
-    stops,
-    table,
-    shift,
-    registers,
-    rules,
-    indptr,
-    words,
-    counts,
-    queue,
-):
+    state: Longs,
+    text: Bytes,
+    offsets: Longs,
+    classes: Bytes,
+    lower_case: Ints,
+    types: Bytes,
+    ends: Longs,
+    stops: int,
+    table: Words,
+    shift: int,
+    registers: Words,
+    rules: Longs,
+    indptr: Longs,
+    words: Ints,
+    counts: Ints,
+    queue: Words,
+) -> bool:
     """Count the words of each document, or list them in order, until the table is half full; whether all is done.
 
     Words are cut into a queue and then looked up together: the table is mostly not in the nearest cache, and the loads of
@@ -378,7 +379,7 @@ def scan_run(
 
 
 @kernel
-def _enter_words(types, ends, table, shift):
+def _enter_words(types: Bytes, ends: Longs, table: Words, shift: int) -> None:
     """Put distinct words into an empty table, ids in order."""
     mask = np.uint64(table.size // 2 - 1)
     for t in range(ends.size - 1):

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from topicstream.errors import DoesNotFit, UsageError
 from topicstream.files import owned
+from topicstream.kernels.arrays import Bytes, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.machine import format_bytes
 from topicstream.tokens.merging import Piece, merged_pieces
@@ -55,7 +56,9 @@ class Limits:
 
 
 @kernel
-def _candidates(counts, df, known, least_df, most_df, least_count, small, large):
+def _candidates(
+    counts: Longs, df: Longs, known: Ints, least_df: int, most_df: int, least_count: int, small: Longs, large: Longs
+) -> int:
     """Add the counts of the words that pass to the histogram; large ones are listed. Number listed."""
     listed = 0
     for i in range(counts.size):
@@ -70,7 +73,19 @@ def _candidates(counts, df, known, least_df, most_df, least_count, small, large)
 
 
 @kernel
-def _number(counts, df, known, least_df, most_df, least_count, small, large, large_next, most, final):
+def _number(
+    counts: Longs,
+    df: Longs,
+    known: Ints,
+    least_df: int,
+    most_df: int,
+    least_count: int,
+    small: Longs,
+    large: Longs,
+    large_next: Longs,
+    most: int,
+    final: Ints,
+) -> None:
     """final[i]: the id of word i, -1 when it is left out.  small and large_next hold the next free id of each count."""
     for i in range(counts.size):
         c = counts[i]
@@ -88,7 +103,7 @@ def _number(counts, df, known, least_df, most_df, least_count, small, large, lar
 
 
 @kernel
-def _place(data, offsets, final, starts, skip, out):
+def _place(data: Bytes, offsets: Longs, final: Ints, starts: Longs, skip: int, out: Bytes) -> None:
     """Write the bytes of the kept words with ids from ``skip`` on where they belong."""
     for i in range(final.size):
         if final[i] >= skip:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Bytes, Int, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.wordtable import doubled, find, slot_of, table_for, tags_for
 
@@ -18,7 +19,7 @@ _ZERO = np.uint64(0)
 
 
 @kernel
-def same_words(types, offsets, tags):
+def same_words(types: Bytes, offsets: Longs, tags: Words) -> Ints:
     """int32[T]: for each type the first type with the same bytes."""
     total = offsets.size - 1
     first = np.empty(total, np.int32)
@@ -32,7 +33,7 @@ def same_words(types, offsets, tags):
 
 
 @kernel
-def _joined(left, right, table, shift, parts, used):
+def _joined(left: int, right: int, table: Words, shift: Int, parts: Ints, used: int) -> tuple[Int, Int]:
     """The type of the pair (left, right), entered when new: (type, pairs in use)."""
     key = (np.uint64(left + 1) << _S32) | np.uint64(right + 1)
     mask = np.uint64(table.size // 2 - 1)
@@ -48,7 +49,7 @@ def _joined(left, right, table, shift, parts, used):
 
 
 @kernel
-def _has_pair(left, right, table, shift):
+def _has_pair(left: int, right: int, table: Words, shift: int) -> bool:
     key = (np.uint64(left + 1) << _S32) | np.uint64(right + 1)
     mask = np.uint64(table.size // 2 - 1)
     slot = slot_of(key, shift)
@@ -60,7 +61,9 @@ def _has_pair(left, right, table, shift):
 
 
 @kernel
-def _expand(sequence, indptr, types, phrases, phrase_shift, table, shift, longest):
+def _expand(
+    sequence: Ints, indptr: Longs, types: int, phrases: Words, phrase_shift: int, table: Words, shift: Int, longest: int
+) -> tuple[Ints, Longs, Ints]:
     """The sequence with phrases joined and n-grams added; new types are numbered from ``types`` on.
 
     Returns the new sequence, its indptr, and parts int32[new types, 2] (what each is joined from).
@@ -118,7 +121,7 @@ def _expand(sequence, indptr, types, phrases, phrase_shift, table, shift, longes
 
 
 @kernel
-def _phrase_table(pairs, table, shift):
+def _phrase_table(pairs: Ints, table: Words, shift: int) -> None:
     mask = np.uint64(table.size // 2 - 1)
     for p in range(pairs.shape[0]):
         key = (np.uint64(pairs[p, 0] + 1) << _S32) | np.uint64(pairs[p, 1] + 1)
@@ -129,7 +132,7 @@ def _phrase_table(pairs, table, shift):
 
 
 @kernel
-def _joined_bytes(types, offsets, parts, joiner):
+def _joined_bytes(types: Bytes, offsets: Longs, parts: Ints, joiner: int) -> tuple[Bytes, Longs]:
     """Bytes and offsets of the types, those joined from ``parts`` behind the given ones."""
     known = offsets.size - 1
     total = known + parts.shape[0]
@@ -151,7 +154,7 @@ def _joined_bytes(types, offsets, parts, joiner):
 
 
 @kernel
-def _count(sequence, indptr, same, types):
+def _count(sequence: Ints, indptr: Longs, same: Ints, types: int) -> tuple[Longs, Ints, Ints, Ints]:
     """Cells of each document in first-seen order, words renumbered in first-seen order of the run.
 
     Returns indptr, words int32[], counts int32[], order int32[distinct] (the type each new number stands for).
@@ -188,7 +191,7 @@ def _count(sequence, indptr, same, types):
 
 
 @kernel
-def gathered(types, offsets, order):
+def gathered(types: Bytes, offsets: Longs, order: Array) -> tuple[Bytes, Longs]:
     """Bytes and offsets of the types in ``order``."""
     ends = np.empty(order.size + 1, np.int64)
     ends[0] = 0
@@ -236,7 +239,7 @@ def count_sequence(
     return types, offsets, starts, words.copy(), counts.copy()
 
 
-def _known_pairs(types, offsets, same, phrases):
+def _known_pairs(types: Bytes, offsets: Longs, same: Ints, phrases: Sequence[tuple[bytes, bytes]]) -> Ints:
     """int32[P, 2]: the phrases whose two words are both among the types."""
     data = types.tobytes()
     wanted = {word for pair in phrases for word in pair}

@@ -12,6 +12,7 @@ from typing import BinaryIO
 import numpy as np
 
 from topicstream.files import owned
+from topicstream.kernels.arrays import Bytes, Int, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
 
 PIECE = 1 << 20
@@ -21,7 +22,7 @@ _FEW = 24  # groups up to this size are sorted by insertion
 
 
 @kernel(inline="always")
-def _prefix(data, start, stop):
+def _prefix(data: Bytes, start: int, stop: int) -> Int:
     """The first eight bytes as a big-endian number, filled up with zeros: its order is that of the bytes."""
     key = np.uint64(0)
     for k in range(8):
@@ -32,7 +33,7 @@ def _prefix(data, start, stop):
 
 
 @kernel
-def _prefixes(data, offsets, total):
+def _prefixes(data: Bytes, offsets: Longs, total: int) -> Words:
     keys = np.empty(total, np.uint64)
     for t in range(total):
         keys[t] = _prefix(data, offsets[t], offsets[t + 1])
@@ -40,7 +41,7 @@ def _prefixes(data, offsets, total):
 
 
 @kernel
-def precedes(a, a0, a1, b, b0, b1):
+def precedes(a: Bytes, a0: int, a1: int, b: Bytes, b0: int, b1: int) -> int:
     """-1, 0 or 1 as bytes ``a[a0:a1]`` come before, equal or after ``b[b0:b1]``."""
     for k in range(min(a1 - a0, b1 - b0)):
         if a[a0 + k] != b[b0 + k]:
@@ -51,7 +52,7 @@ def precedes(a, a0, a1, b, b0, b1):
 
 
 @kernel
-def _settle(data, offsets, keys, order):
+def _settle(data: Bytes, offsets: Longs, keys: Words, order: Longs) -> None:
     """Sort the groups of ``order`` whose first eight bytes tie: small ones by insertion, others eight bytes further."""
     lows, highs, depths = [np.int64(0)], [np.int64(order.size)], [np.int64(0)]
     while len(lows) > 0:
@@ -101,7 +102,7 @@ def byte_order(data: np.ndarray, offsets: np.ndarray, total: int) -> np.ndarray:
 
 
 @kernel
-def _gather(data, offsets, order, out, lengths):
+def _gather(data: Bytes, offsets: Longs, order: Longs, out: Bytes, lengths: Ints) -> None:
     at = 0
     for k in range(order.size):
         start, stop = offsets[order[k]], offsets[order[k] + 1]
@@ -141,7 +142,7 @@ def write_run(
 
 
 @kernel
-def _before(g, h, data, ends, rows, heads):
+def _before(g: int, h: int, data: Bytes, ends: Longs, rows: Longs, heads: Words) -> bool:
     """Whether run g's next word comes before run h's."""
     if heads[g] != heads[h]:
         return heads[g] < heads[h]
@@ -150,7 +151,7 @@ def _before(g, h, data, ends, rows, heads):
 
 
 @kernel
-def _sink(heap, size, at, data, ends, rows, heads):
+def _sink(heap: Longs, size: int, at: int, data: Bytes, ends: Longs, rows: Longs, heads: Words) -> None:
     while True:
         least = at
         for child in (2 * at + 1, 2 * at + 2):
@@ -163,7 +164,7 @@ def _sink(heap, size, at, data, ends, rows, heads):
 
 
 @kernel
-def _enter(g, heap, size, data, ends, rows, heads):
+def _enter(g: int, heap: Longs, size: int, data: Bytes, ends: Longs, rows: Longs, heads: Words) -> None:
     heap[size] = g
     at = size
     while at > 0:
@@ -178,7 +179,7 @@ FLUSH, DONE = -2, -1
 
 
 @kernel
-def enter_run(state, g, heap, data, ends, rows, heads):
+def enter_run(state: Longs, g: int, heap: Longs, data: Bytes, ends: Longs, rows: Longs, heads: Words) -> None:
     """Put run ``g``, whose next piece was loaded, into the heap (arguments as of ``merge``)."""
     heads[g] = _prefix(data[g], ends[g, 0], ends[g, 1])
     _enter(g, heap, state[0], data, ends, rows, heads)
@@ -186,7 +187,20 @@ def enter_run(state, g, heap, data, ends, rows, heads):
 
 
 @kernel
-def merge(state, heap, data, ends, sums, rows, loaded, heads, ordinals, out, out_ends, out_sums):
+def merge(
+    state: Longs,
+    heap: Longs,
+    data: Bytes,
+    ends: Longs,
+    sums: Longs,
+    rows: Longs,
+    loaded: Longs,
+    heads: Words,
+    ordinals: Longs,
+    out: Bytes,
+    out_ends: Longs,
+    out_sums: Longs,
+) -> int:
     """Merge the loaded pieces until one runs empty (its number is returned), the output is full (FLUSH) or all is DONE.
 
     state     int64[3]   runs in the heap, rows of output (the last one still open), number of the first of them

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from topicstream.errors import InputError, UsageError
+from topicstream.kernels.arrays import Array, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.tokens import characters
 from topicstream.tokens.characters import lower
@@ -70,7 +71,7 @@ class Counted:
 
 
 @kernel
-def _sum_up(words, counts, sums, df):
+def _sum_up(words: Ints, counts: Ints, sums: Longs, df: Longs) -> None:
     for i in range(words.size):
         sums[words[i]] += counts[i]
         df[words[i]] += 1
@@ -144,7 +145,9 @@ class Tokenizer:
         """The words of one document, by plain Python: slow, and the yardstick of the kernel."""
         return plain_tokens(text, self.recipe, self._stop, self._stem_word if self._stem else None, self._joiner)
 
-    def _from_sequence(self, types, ends, sequence, indptr):
+    def _from_sequence(
+        self, types: Array, ends: Array, sequence: Array, indptr: Array
+    ) -> tuple[Array, Array, Array, Array, Array]:
         if self._stem is not None:
             types, ends = self._stemmed(types, ends)
         return count_sequence(
@@ -157,7 +160,7 @@ class Tokenizer:
             joiner=ord(self._joiner),
         )
 
-    def _stemmed(self, types, ends):
+    def _stemmed(self, types: Array, ends: Array) -> tuple[Array, Array]:
         """The stems of the distinct words, one for one (so with repeats)."""
         data = types.tobytes()
         cache = self._stems
@@ -177,7 +180,7 @@ class Tokenizer:
         assert self._stem is not None
         return self._stem(word) or word
 
-    def _count_by_pattern(self, pattern, text, offsets, points):
+    def _count_by_pattern(self, pattern: re.Pattern[str], text: Array, offsets: Array, points: int) -> Counted:
         """Python's ``re`` over each document."""
         number: dict[str, int] = {}
         sequence: list[int] = []
@@ -200,7 +203,9 @@ class Tokenizer:
         return _counted(types, ends, indptr, words, counts, points, points - spaces - kept, 0)
 
 
-def _counted(types, ends, indptr, words, counts, points, discarded, unspaced):
+def _counted(
+    types: Array, ends: Array, indptr: Array, words: Array, counts: Array, points: int, discarded: int, unspaced: int
+) -> Counted:
     sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
     tokens = sums[indptr[1:]] - sums[indptr[:-1]]
     return Counted(types, ends, indptr, words, counts, tokens, points, discarded, unspaced)

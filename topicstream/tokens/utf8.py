@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Bool, Bytes, Int, Ints
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.characters import DIGIT, EMOJI, IGNORED, LETTER, LOWERED, MARK, REGIONAL
 
 
 @kernel(inline="always")
-def decode(text, i):
+def decode(text: Bytes, i: int) -> tuple[Int, Int]:
     """(code point, bytes) at ``i`` of valid UTF-8."""
     b = np.int64(text[i])
     if b < 0x80:
@@ -30,7 +31,7 @@ def decode(text, i):
 
 
 @kernel(inline="always")
-def encode(out, at, c):
+def encode(out: Bytes, at: int, c: int) -> int:
     """Write code point ``c`` as UTF-8; returns where it ends."""
     if c < 0x80:
         out[at] = c
@@ -52,7 +53,9 @@ def encode(out, at, c):
 
 
 @kernel
-def spaced_word(text, i, end, classes, lower_case, lowercase, out, at):
+def spaced_word(
+    text: Bytes, i: int, end: int, classes: Bytes, lower_case: Ints, lowercase: bool, out: Bytes, at: int
+) -> tuple[Int, Int, Int, Bool, Int]:
     """Copy the word at ``i``, lower-cased, to ``out[at:]``: (end in text, end in out, letters and digits, has a letter,
     code points)."""
     length = np.int64(0)
@@ -81,7 +84,7 @@ def spaced_word(text, i, end, classes, lower_case, lowercase, out, at):
 
 
 @kernel
-def emoji(text, i, end, classes):
+def emoji(text: Bytes, i: int, end: int, classes: Bytes) -> tuple[Int, Int]:
     """(end, code points) of the emoji sequence at ``i``."""
     c, n = decode(text, i)
     regional = classes[c] == REGIONAL
@@ -110,7 +113,7 @@ def emoji(text, i, end, classes):
 
 
 @kernel
-def unspaced_unit(text, i, end, classes):
+def unspaced_unit(text: Bytes, i: int, end: int, classes: Bytes) -> tuple[Int, Int]:
     """(end, code points) of the letter at ``i`` with the marks on it."""
     c, n = decode(text, i)
     i += n
@@ -125,7 +128,7 @@ def unspaced_unit(text, i, end, classes):
 
 
 @kernel
-def code_points(text, start, stop):
+def code_points(text: Bytes, start: int, stop: int) -> Int:
     """Number of characters in ``text[start:stop]``."""
     n = np.int64(0)
     for b in text[start:stop]:

@@ -21,6 +21,7 @@ from topicstream.files import owned
 from topicstream.files.durable import sync_folder
 from topicstream.files.ownership import temporary
 from topicstream.files.word_file import read_words, stream_words
+from topicstream.kernels.arrays import Bytes, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.wordtable import find, tags_for
 
@@ -32,7 +33,7 @@ SCHEMA = pa.schema([("word", pa.large_string()), ("count", pa.int64()), ("df", p
 
 
 @kernel
-def _fill(types, offsets, tags):
+def _fill(types: Bytes, offsets: Longs, tags: Words) -> int:
     """Enter the words into the empty table; the first word that stands there already, or -1."""
     for t in range(offsets.size - 1):
         slot, found, tag = find(tags, types, offsets, types, offsets[t], offsets[t + 1] - offsets[t])
@@ -43,7 +44,7 @@ def _fill(types, offsets, tags):
 
 
 @kernel
-def _look_up(types, offsets, tags, queries, ends, ids):
+def _look_up(types: Bytes, offsets: Longs, tags: Words, queries: Bytes, ends: Longs, ids: Ints) -> None:
     for q in range(ends.size - 1):
         _, ids[q], _ = find(tags, types, offsets, queries, ends[q], ends[q + 1] - ends[q])
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Bytes, Int, Longs, Words
 from topicstream.kernels.jit import kernel
 
 _M1 = np.uint64(0xD6E8FEB86659FD93)
@@ -22,7 +23,7 @@ LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
 @kernel(inline="always")
-def load8(data, at):
+def load8(data: Bytes, at: int) -> Int:
     """Eight bytes of uint8 ``data`` from ``at``, little endian; LLVM makes one load of it."""
     i = np.uint64(at)
     return (
@@ -38,7 +39,7 @@ def load8(data, at):
 
 
 @kernel(inline="always")
-def store8(data, at, value):
+def store8(data: Bytes, at: int, value: int) -> None:
     """Write eight bytes, little endian."""
     i = np.uint64(at)
     for k in range(8):
@@ -46,21 +47,21 @@ def store8(data, at, value):
 
 
 @kernel(inline="always")
-def fold(hashed, eight):
+def fold(hashed: int, eight: int) -> Int:
     """The hash of a long word after its next eight bytes (the last ones filled up with zeros)."""
     h = (hashed ^ eight) * _M1
     return h ^ (h >> _S32)
 
 
 @kernel(inline="always")
-def long_key(hashed, length):
+def long_key(hashed: int, length: int) -> Int:
     """The key of a word of more than eight bytes from its folded hash."""
     h = (hashed ^ np.uint64(length)) * _M2
     return (h ^ (h >> _S29)) & _NOT_LOW
 
 
 @kernel
-def word_key(data, start, length):
+def word_key(data: Bytes, start: int, length: int) -> Int:
     """The key of ``data[start : start + length]``, length > 0; reads no byte behind the word."""
     if length <= 8:
         short = _ZERO
@@ -81,7 +82,7 @@ def word_key(data, start, length):
 
 
 @kernel(inline="always")
-def slot_of(key, shift):
+def slot_of(key: int, shift: int) -> Int:
     """Where to begin to look for ``key`` in a table of 2**(64 - shift) slots."""
     h = key * _M1
     h = (h ^ (h >> _S32)) * _M2
@@ -89,7 +90,7 @@ def slot_of(key, shift):
 
 
 @kernel(inline="always")
-def same_bytes(a, at_a, b, at_b, length):
+def same_bytes(a: Bytes, at_a: int, b: Bytes, at_b: int, length: int) -> bool:
     """Whether two stretches of bytes are equal."""
     for k in range(length):  # noqa: SIM110 (compiled)
         if a[at_a + k] != b[at_b + k]:
@@ -98,7 +99,7 @@ def same_bytes(a, at_a, b, at_b, length):
 
 
 @kernel(inline="always")
-def same_long(data, at_a, at_b, length):
+def same_long(data: Bytes, at_a: int, at_b: int, length: int) -> bool:
     """Whether two stretches of one buffer are equal, eight bytes at a time; reads up to seven bytes behind each.  (The last
     bytes are compared where they were stored: a load across two fresh stores would wait for both.)"""
     k = 0
@@ -112,7 +113,7 @@ def same_long(data, at_a, at_b, length):
 
 
 @kernel
-def doubled(table, shift):
+def doubled(table: Words, shift: int) -> Words:
     """The table with twice the slots; ``shift`` is that of the given one."""
     old = table.size // 2
     new = np.zeros(table.size * 2, np.uint64)
@@ -139,20 +140,22 @@ def table_for(words: int, *, least: int = 1 << 10) -> tuple[np.ndarray, np.uint6
 
 
 @kernel(inline="always")
-def tag_of(key):
+def tag_of(key: int) -> Int:
     """The upper half of the mixed key, never 0 in the upper half of an entry that is in use."""
     h = key * _M1
     return ((h ^ (h >> _S32)) * _M2) >> _S32
 
 
 @kernel(inline="always")
-def tag_slot(tag, slots):
+def tag_slot(tag: int, slots: int) -> Int:
     """Where to begin to look for a tag in the lean table."""
     return (tag * np.uint64(slots)) >> _S32
 
 
 @kernel
-def find_keyed(tags, tag, key, data, words, word, start, length):
+def find_keyed(
+    tags: Words, tag: int, key: int, data: Bytes, words: Longs, word: Bytes, start: int, length: int
+) -> tuple[Int, Int]:
     """``find`` for a table whose words int64[n, 4] begin with their offset and end with their key: (slot, id or -1)."""
     at = tag_slot(tag, tags.size)
     mask = np.uint64(tags.size - 1)
@@ -172,7 +175,7 @@ def find_keyed(tags, tag, key, data, words, word, start, length):
 
 
 @kernel
-def find(tags, data, offsets, word, start, length):
+def find(tags: Words, data: Bytes, offsets: Longs, word: Bytes, start: int, length: int) -> tuple[Int, Int, Int]:
     """Look for ``word[start : start + length]`` among the words of ``data`` and ``offsets`` (int64).
 
     ``tags`` is the lean form of the table, for words that stay: uint64[slots], tag << 32 | word id + 1, 0 when empty.  The
@@ -195,7 +198,7 @@ def find(tags, data, offsets, word, start, length):
 
 
 @kernel
-def more_tags(tags):
+def more_tags(tags: Words) -> Words:
     """The lean table with twice the slots."""
     new = np.zeros(2 * tags.size, np.uint64)
     mask = np.uint64(new.size - 1)

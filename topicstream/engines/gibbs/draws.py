@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import below, bits, step, stream, uniform
 
 
 @kernel
-def random_topics(indptr, counts, topics, seed, pass_number, first_doc, z):
+def random_topics(
+    indptr: Longs, counts: Ints, topics: int, seed: int, pass_number: int, first_doc: int, z: Array
+) -> None:
     """z[token] = a uniform topic 0..topics-1, from the document's stream.  indptr: int64[D+1]; counts: int32[nnz]."""
     i = 0
     for d in range(len(indptr) - 1):
@@ -22,7 +25,20 @@ def random_topics(indptr, counts, topics, seed, pass_number, first_doc, z):
 
 
 @kernel
-def seeded_topics(indptr, words, counts, base, index, inverse, alpha, seed, pass_number, first_doc, work, z):
+def seeded_topics(
+    indptr: Longs,
+    words: Ints,
+    counts: Ints,
+    base: Floats,
+    index: Longs,
+    inverse: Doubles,
+    alpha: Doubles,
+    seed: int,
+    pass_number: int,
+    first_doc: int,
+    work: Doubles,
+    z: Array,
+) -> None:
     """z of each token in turn from p(k) ~ (alpha_k + n_dk so far) * base[index[w], k] * inverse[k].
 
     base: float32[R, >=K] seed rows; inverse: float64[K], 1 / their column sums; work: float64[2, K].

@@ -26,6 +26,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.engines.base import LANES, BlockShape, Key, Out, PackedRows, Scratch, padded
 from topicstream.engines.gibbs.chain import Chain
+from topicstream.kernels.arrays import Array, Doubles, Ints, Longs
 from topicstream.kernels.count_priors import close_document
 from topicstream.kernels.jit import fast_kernel, kernel
 from topicstream.kernels.packed import entry_bytes
@@ -36,7 +37,7 @@ SPREAD = 1 << 19  # packed entries that are spread out into dense rows at once
 
 
 @fast_kernel
-def weigh(row, coef, beta, sums):
+def weigh(row: Ints, coef: Doubles, beta: float, sums: Doubles) -> float:
     """sums[i] = sum of coef_t (beta + n_wt) over the i-th 16 topics; returns their total."""
     total = 0.0
     for i in range(len(sums)):
@@ -49,7 +50,7 @@ def weigh(row, coef, beta, sums):
 
 
 @kernel
-def pick(row, coef, beta, sums, x):
+def pick(row: Ints, coef: Doubles, beta: float, sums: Doubles, x: float) -> int:
     """The topic at which the running sum of weights passes x (the last one with weight, when rounding lets none)."""
     i = 0
     while i + 1 < len(sums) and x >= sums[i]:
@@ -68,9 +69,10 @@ def pick(row, coef, beta, sums, x):
 
 @kernel
 def sweep(
-    indptr, words, counts, z, rows, n_t, coef, sums, alpha, beta, mass, seed, pass_number, first_doc, n_td, topics,
-    topic_bins, lengths, found,
-):  # fmt: skip
+    indptr: Longs, words: Ints, counts: Ints, z: Array, rows: Ints, n_t: Doubles, coef: Doubles, sums: Doubles,
+    alpha: Doubles, beta: float, mass: float, seed: int, pass_number: int, first_doc: int, n_td: Longs, topics: Longs,
+    topic_bins: Doubles, lengths: Doubles, found: Doubles,
+) -> None:  # fmt: skip
     """One sweep over a block (symbols: the module's head).  mass: beta W; found: float64[9], statistics."""
     n_topics_all = len(alpha)
     alpha_sum = alpha.sum()

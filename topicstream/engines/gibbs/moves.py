@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Int, Ints, Longs
 from topicstream.kernels.jit import kernel
 
 
 @kernel
-def _places(first):
+def _places(first: Longs) -> None:
     """Numbers of each word -> where each begins."""
     at = np.int64(0)
     for u in range(len(first)):
@@ -26,7 +27,7 @@ def _places(first):
 
 
 @kernel
-def _tally(first, work, ptr, topic, value):
+def _tally(first: Longs, work: Ints, ptr: Longs, topic: Ints, value: Ints) -> Int:
     """topic[..first[u]]: the word's topics up to the next word's, t for one more and ~t for one less.  They are replaced by
     the topics whose count changes; what is written is never ahead of what is read."""
     begin = np.int64(0)
@@ -55,7 +56,9 @@ def _tally(first, work, ptr, topic, value):
 
 
 @kernel
-def count_assigned(words, counts, z, work, first, ptr, topic, value):
+def count_assigned(
+    words: Ints, counts: Ints, z: Array, work: Ints, first: Longs, ptr: Longs, topic: Ints, value: Ints
+) -> int:
     """Counts by word and topic of a block's tokens; topic, value: int32[tokens].  Returns the entries written."""
     first[:] = 0
     for c in range(len(words)):
@@ -72,7 +75,17 @@ def count_assigned(words, counts, z, work, first, ptr, topic, value):
 
 
 @kernel
-def count_moves(words, counts, before, after, work, first, ptr, topic, value):
+def count_moves(
+    words: Ints,
+    counts: Ints,
+    before: Array,
+    after: Array,
+    work: Ints,
+    first: Longs,
+    ptr: Longs,
+    topic: Ints,
+    value: Ints,
+) -> int:
     """Change of the counts by word and topic when the tokens' topics go from ``before`` to ``after``; topic, value:
     int32[2 * tokens that moved].  Returns the entries written."""
     first[:] = 0
@@ -97,7 +110,7 @@ def count_moves(words, counts, before, after, work, first, ptr, topic, value):
 
 
 @kernel
-def count_moved(before, after):
+def count_moved(before: Array, after: Array) -> int:
     """Tokens whose topic is another one."""
     n = 0
     for i in range(len(before)):

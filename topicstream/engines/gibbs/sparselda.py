@@ -33,6 +33,7 @@ from topicstream.corpus.block import Block
 from topicstream.engines.base import BlockShape, Key, Out, PackedRows
 from topicstream.engines.gibbs.chain import Chain
 from topicstream.errors import TopicsError
+from topicstream.kernels.arrays import Array, Doubles, Int, Ints, Longs
 from topicstream.kernels.count_priors import close_document
 from topicstream.kernels.jit import fast_kernel, kernel
 from topicstream.kernels.packed import count_tokens, entry_bytes, rise, sink, slack_starts
@@ -45,7 +46,7 @@ NEAR = 32  # entries of a row searched one by one: most draws end there; from th
 
 
 @fast_kernel
-def dot(a, b):
+def dot(a: Doubles, b: Doubles) -> float:
     """sum of a[i] * b[i], float64."""
     total = 0.0
     for i in range(len(a)):
@@ -55,9 +56,11 @@ def dot(a, b):
 
 @kernel
 def sweep(
-    indptr, words, counts, z, start, length, arena, m, n_t, inv, coef, alpha, beta, mass, seed, pass_number, first_doc,
-    n_td, slot, topics, topic_bins, lengths, found,
-):  # fmt: skip
+    indptr: Longs, words: Ints, counts: Ints, z: Array, start: Longs, length: Ints, arena: Array, m: int,
+    n_t: Doubles, inv: Doubles, coef: Doubles, alpha: Doubles, beta: float, mass: float, seed: int, pass_number: int,
+    first_doc: int,
+    n_td: Longs, slot: Longs, topics: Longs, topic_bins: Doubles, lengths: Doubles, found: Doubles,
+) -> Int:  # fmt: skip
     """One sweep over a block (symbols: the module's head).  mass: beta W.
 
     found: float64[12]: log p(w | d) summed, draws from s, r, q, draws of the old topic, documents, their topics,

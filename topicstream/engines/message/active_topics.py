@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.engines.message.priors import BINS, bin_of
+from topicstream.kernels.arrays import Doubles, Floats, Ints, Longs, Shorts
 from topicstream.kernels.gather import highest, squeeze
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.simd import larger, load, splat, store, total
@@ -16,7 +17,7 @@ _ZERO = np.float32(0.0)
 
 
 @kernel
-def largest(values, n, width, heap):
+def largest(values: Floats, n: int, width: int, heap: Ints) -> None:
     """Numbers of the ``width`` largest of values[:n] -> heap (int32[width], ascending); equal values: the lower number.
     Values are >= 0 and n >= width."""
     size = 0
@@ -51,13 +52,15 @@ def largest(values, n, width, heap):
 
 
 @kernel(inline="always")
-def _worse(values, a, b):
+def _worse(values: Floats, a: int, b: int) -> bool:
     """Whether a goes before b does: smaller value, or equal and the higher number."""
     return values[a] < values[b] or (values[a] == values[b] and a > b)
 
 
 @kernel
-def choose(scores, chosen, topics, theta, alpha, gain, wanted):
+def choose(
+    scores: Floats, chosen: Ints, topics: Shorts, theta: Floats, alpha: Doubles, gain: float, wanted: Shorts
+) -> None:
     """Which topics a document lets in for which: wanted (uint16[D, L]) = topics but for the exchanged ones.
 
     scores[c, k] is the factor by which one step would multiply a share of topic k in the document (the gradient of its
@@ -92,7 +95,18 @@ def choose(scores, chosen, topics, theta, alpha, gain, wanted):
 
 
 @kernel
-def open_topics(ptr, doc, x, base, index, totals, k_all, took, topics, theta):
+def open_topics(
+    ptr: Longs,
+    doc: Ints,
+    x: Floats,
+    base: Floats,
+    index: Longs,
+    totals: Doubles,
+    k_all: int,
+    took: Floats,
+    topics: Shorts,
+    theta: Floats,
+) -> None:
     """Active topics of each document from seed topics: the L largest shares of an even mixture after one step of EM.
 
     A word gives each of its documents p(k | w), its row over its sum.  What all topics have of a word alike changes no
@@ -139,7 +153,7 @@ def open_topics(ptr, doc, x, base, index, totals, k_all, took, topics, theta):
 
 
 @kernel
-def count_active(topics, theta, k_all, topic_bins, length_bins):
+def count_active(topics: Shorts, theta: Floats, k_all: int, topic_bins: Doubles, length_bins: Doubles) -> None:
     """Enter theta of the active topics into the histograms of ``priors``."""
     for d in range(theta.shape[0]):
         length = 0.0

@@ -29,6 +29,7 @@ from topicstream.corpus.block import Block
 from topicstream.engines.base import Key, Out, Rows, padded
 from topicstream.engines.message.logs import sum_x_log
 from topicstream.engines.message.tiny import TinyEngine
+from topicstream.kernels.arrays import Array, Doubles, Float, Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.simd import WIDTH, fetch, fma, get, load, rows_ahead, splat, store, total
 
@@ -37,7 +38,7 @@ REVIEW = 16  # documents between two looks at the smallest topic, which decides 
 
 
 @kernel
-def _least(l0, dl, spread, topics):
+def _least(l0: Floats, dl: Floats, spread: Floats, topics: int) -> Float:
     """min over topics of lam + spread (W beta, and what seed words add), lam = l0 + dl."""
     least = np.float32(np.inf)
     for k in range(topics):
@@ -46,7 +47,24 @@ def _least(l0, dl, spread, topics):
 
 
 @kernel
-def sweep(indptr, words, counts, base, index, alpha, prior, of, lam, n_all, spread, theta, delta, per_n_w, work, p):
+def sweep(
+    indptr: Longs,
+    words: Ints,
+    counts: Array,
+    base: Floats,
+    index: Longs,
+    alpha: Floats,
+    prior: Floats,
+    of: Ints,
+    lam: Floats,
+    n_all: float,
+    spread: Floats,
+    theta: Floats,
+    delta: Floats,
+    per_n_w: Floats,
+    work: Floats,
+    p: Doubles,
+) -> float:
     """All cells of a block in document order, Fig. 3.  theta: changed in place; delta: written whole.
 
     theta[d, :] is held as ``left`` times what is in the array until the document's end: the shrink of line 14 costs one
@@ -166,7 +184,7 @@ def sweep(indptr, words, counts, base, index, alpha, prior, of, lam, n_all, spre
 
 
 @kernel
-def rescale(theta, at, width, n_d):
+def rescale(theta: Floats, at: int, width: int, n_d: float) -> None:
     """Hold a document's row to its tokens; a document without any gets zeros."""
     acc = splat(0.0)
     for k in range(0, width, WIDTH):
@@ -183,8 +201,23 @@ def rescale(theta, at, width, n_d):
 
 @kernel
 def sweep_narrow(
-    indptr, words, counts, base, index, alpha, prior, of, lam, n_all, spread, theta, delta, per_n_w, work, p
-):
+    indptr: Longs,
+    words: Ints,
+    counts: Array,
+    base: Floats,
+    index: Longs,
+    alpha: Floats,
+    prior: Floats,
+    of: Ints,
+    lam: Floats,
+    n_all: float,
+    spread: Floats,
+    theta: Floats,
+    delta: Floats,
+    per_n_w: Floats,
+    work: Floats,
+    p: Doubles,
+) -> float:
     """``sweep`` for K <= 16: a row is one vector, and what a document changes stays in registers.
 
     The sum of cell i need not wait for the division of cell i - 1: with g = (phi + beta)/(lam + W beta) and theta as it

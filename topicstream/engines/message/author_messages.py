@@ -24,13 +24,14 @@ import math
 import numpy as np
 
 from topicstream.kernels import rng
+from topicstream.kernels.arrays import Array, Bytes, Doubles, Float, Floats, Ints, Longs
 from topicstream.kernels.jit import fast_kernel, kernel
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
 @kernel
-def strongest(value, n, count, out):
+def strongest(value: Floats, n: int, count: int, out: Ints) -> None:
     """out[:count] = the ascending numbers of the ``count`` largest of value[:n]; of equal ones the first."""
     if count == n:
         for q in range(n):
@@ -53,9 +54,11 @@ def strongest(value, n, count, out):
 
 @kernel
 def start(
-    indptr, words, counts, aptr, authors, pptr, mptr, base, index, totals, alpha, rounds, seed, first_doc, pairs, messages,
-    delta, change,
-):  # fmt: skip
+    indptr: Longs, words: Ints, counts: Array, aptr: Longs, authors: Ints, pptr: Longs, mptr: Longs, base: Floats,
+    index: Longs, totals: Doubles, alpha: Floats, rounds: int, seed: int, first_doc: int, pairs: Ints,
+    messages: Floats,
+    delta: Floats, change: Floats,
+) -> None:  # fmt: skip
     """First messages.  With seed topics (base float32[R, Kp]): the document's mixture of them, found in ``rounds`` steps, spread
     over its authors with a random weight of 0.5 to 1.5 a pair, so that no two authors are alike.  Without (base of no rows): a
     random pair for every cell.  delta float32[U, Kp] and change float32[Ua + 1, K] get the block's contribution."""
@@ -122,7 +125,20 @@ def start(
 
 
 @fast_kernel
-def _open(pairs, topics, aptr, authors, d, private, slot_of, rows, topic, place, author, tops):
+def _open(
+    pairs: Ints,
+    topics: int,
+    aptr: Longs,
+    authors: Ints,
+    d: int,
+    private: int,
+    slot_of: Ints,
+    rows: Longs,
+    topic: Longs,
+    place: Longs,
+    author: Longs,
+    tops: Longs,
+) -> int:
     """Take a document's pairs apart: author row, topic, slot of the topic, slot of the author of each; returns the slots."""
     n = 0
     for j in range(len(pairs)):
@@ -138,7 +154,9 @@ def _open(pairs, topics, aptr, authors, d, private, slot_of, rows, topic, place,
 
 
 @fast_kernel
-def _collect(o, count, place, author, n_slots, n_authors, m, na):
+def _collect(
+    o: Floats, count: int, place: Longs, author: Longs, n_slots: int, n_authors: int, m: Floats, na: Floats
+) -> None:
     """m[s], na[a] = what a cell's shares o[:count] add up to over authors and over topics."""
     for s in range(n_slots):
         m[s] = _ZERO
@@ -160,8 +178,10 @@ def _collect(o, count, place, author, n_slots, n_authors, m, na):
 
 @fast_kernel
 def _weigh(
-    o, count, m, na, t, al, asum, mass, f, g, lam, phi, r, ch, c0, whole, beta, tops, place, author, n_slots, n_authors, p
-):  # fmt: skip
+    o: Floats, count: int, m: Floats, na: Floats, t: Floats, al: Floats, asum: Doubles, mass: float, f: Floats,
+    g: Floats, lam: Floats, phi: Floats, r: int, ch: Floats, c0: int, whole: bool, beta: float, tops: Longs,
+    place: Longs, author: Longs, n_slots: int, n_authors: int, p: Floats,
+) -> Float:  # fmt: skip
     """p[j] = the unnormalised message of a cell whose own shares are o, m and na; returns the sum.  The word's row of counts
     stands in phi at r, its change in ch at c0; whole: all topics are there, in their order."""
     if whole:
@@ -193,9 +213,11 @@ def _weigh(
 
 @fast_kernel
 def visit(
-    indptr, words, counts, aptr, authors, pptr, mptr, phi, index, totals, have, change, before, old, pairs, new, delta, alpha,
-    beta, smooth, sync, looks, gain,
-):  # fmt: skip
+    indptr: Longs, words: Ints, counts: Array, aptr: Longs, authors: Ints, pptr: Longs, mptr: Longs, phi: Floats,
+    index: Longs, totals: Doubles, have: Floats, change: Floats, before: Ints, old: Floats, pairs: Ints, new: Floats,
+    delta: Floats, alpha: Floats,
+    beta: float, smooth: float, sync: bool, looks: Bytes, gain: float,
+) -> float:  # fmt: skip
     """One visit of a block: new messages from the old ones.
 
     before, pairs  int32[.]  pairs of the documents as the old messages have them, and from now on (written)

@@ -22,13 +22,30 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.engines.message.logs import sum_x_log
+from topicstream.kernels.arrays import Array, Bytes, Doubles, Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import below, bits, step, stream
 from topicstream.kernels.simd import WIDTH, fetch, fma, get, larger, load, rows_ahead, splat, store, total
 
 
 @kernel
-def _sweep(first, last, words, counts, base, index, beta, alpha, inverse, theta, at, new, g, u, p):
+def _sweep(
+    first: int,
+    last: int,
+    words: Ints,
+    counts: Array,
+    base: Floats,
+    index: Longs,
+    beta: float,
+    alpha: Floats,
+    inverse: Floats,
+    theta: Floats,
+    at: int,
+    new: Floats,
+    g: Floats,
+    u: Floats,
+    p: Doubles,
+) -> None:
     """One inner iteration over a document's cells: theta[at:] -> new (both KP wide); p[i]: s of each cell."""
     width = base.shape[1]
     for k in range(0, width, WIDTH):
@@ -53,7 +70,25 @@ def _sweep(first, last, words, counts, base, index, beta, alpha, inverse, theta,
 
 
 @kernel
-def _give(first, last, words, counts, base, index, beta, alpha, inverse, theta, at, new, g, u, p, delta, seen):
+def _give(
+    first: int,
+    last: int,
+    words: Ints,
+    counts: Array,
+    base: Floats,
+    index: Longs,
+    beta: float,
+    alpha: Floats,
+    inverse: Floats,
+    theta: Floats,
+    at: int,
+    new: Floats,
+    g: Floats,
+    u: Floats,
+    p: Doubles,
+    delta: Floats,
+    seen: Bytes,
+) -> None:
     """The last inner iteration: as ``_sweep``, and every cell's share enters its row of delta."""
     width = base.shape[1]
     for k in range(0, width, WIDTH):
@@ -106,14 +141,32 @@ def _give(first, last, words, counts, base, index, beta, alpha, inverse, theta, 
 
 
 @kernel
-def even(theta, d, share):
+def even(theta: Floats, d: int, share: Floats) -> None:
     """theta[d, :] = share: where a fold-in starts."""
     for k in range(theta.shape[1]):
         theta[d, k] = share[k]
 
 
 @kernel
-def fold_in(first, last, words, counts, base, index, beta, alpha, inverse, theta, d, new, g, u, p, inner, tol):
+def fold_in(
+    first: int,
+    last: int,
+    words: Ints,
+    counts: Array,
+    base: Floats,
+    index: Longs,
+    beta: float,
+    alpha: Floats,
+    inverse: Floats,
+    theta: Floats,
+    d: int,
+    new: Floats,
+    g: Floats,
+    u: Floats,
+    p: Doubles,
+    inner: int,
+    tol: float,
+) -> int:
     """At most ``inner`` sweeps of document d on theta[d, :], until sum |change| <= tol * tokens; returns sweeps made."""
     width = base.shape[1]
     tokens = 0.0
@@ -135,8 +188,23 @@ def fold_in(first, last, words, counts, base, index, beta, alpha, inverse, theta
 
 @kernel
 def assign(
-    indptr, words, counts, base, index, beta, alpha, inverse, theta, keep_theta, inner, tol, delta, seen, work, p
-):
+    indptr: Longs,
+    words: Ints,
+    counts: Array,
+    base: Floats,
+    index: Longs,
+    beta: float,
+    alpha: Floats,
+    inverse: Floats,
+    theta: Floats,
+    keep_theta: bool,
+    inner: int,
+    tol: float,
+    delta: Floats,
+    seen: Bytes,
+    work: Floats,
+    p: Doubles,
+) -> tuple[float, float, int]:
     """Every document of a block: (fold theta in,) then one sweep that writes theta and delta.
 
     theta    in: where the documents stand (``keep_theta``), else anything; out: theta'
@@ -183,7 +251,21 @@ def assign(
 
 
 @kernel
-def fold_block(indptr, words, counts, base, index, beta, alpha, inverse, theta, inner, tol, work, p):
+def fold_block(
+    indptr: Longs,
+    words: Ints,
+    counts: Ints,
+    base: Floats,
+    index: Longs,
+    beta: float,
+    alpha: Floats,
+    inverse: Floats,
+    theta: Floats,
+    inner: int,
+    tol: float,
+    work: Floats,
+    p: Doubles,
+) -> int:
     """theta of every document of a block from the even spread, at most ``inner`` sweeps, topics left alone.
 
     Arrays as for ``assign``; returns the sweeps made over all documents.
@@ -210,7 +292,9 @@ def fold_block(indptr, words, counts, base, index, beta, alpha, inverse, theta, 
 
 
 @kernel
-def random_topics(indptr, words, counts, topics, seed, first_doc, theta, delta):
+def random_topics(
+    indptr: Longs, words: Ints, counts: Array, topics: int, seed: int, first_doc: int, theta: Floats, delta: Floats
+) -> None:
     """A random topic for every cell (Zeng, Liu & Cao 2012, Fig. 2, lines 4-9), stream (seed, 0, document).
 
     theta: float32[D, KP], delta: float32[U, KP], both written whole.

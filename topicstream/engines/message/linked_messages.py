@@ -19,13 +19,24 @@ import math
 import numpy as np
 
 from topicstream.engines.message.messages import _gather_theta, _move
+from topicstream.kernels.arrays import Array, Doubles, Float, Floats, Ints, Longs
 from topicstream.kernels.jit import fast_kernel
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
 @fast_kernel
-def link_messages(ptr, local, theta, row, eta, renormalise, link, sums, weight):
+def link_messages(
+    ptr: Longs,
+    local: Ints,
+    theta: Floats,
+    row: Longs,
+    eta: Floats,
+    renormalise: bool,
+    link: Floats,
+    sums: Floats,
+    weight: Floats,
+) -> None:
     """Eq. (29) of every document of a block: the mean over its linked documents that have words of eta theta_d' / n_d'.
 
     eta: float32[K, K]; renormalise: scale a document's message to the sum 1.  sums gets the linked documents' theta added up,
@@ -69,7 +80,7 @@ def link_messages(ptr, local, theta, row, eta, renormalise, link, sums, weight):
 
 
 @fast_kernel
-def link_products(before, sums, pairs):
+def link_products(before: Floats, sums: Floats, pairs: Doubles) -> None:
     """pairs[k, j] += before[d, k] sums[d, j]: the numerator of eq. (28), both directions of each link, in float64."""
     k_all = before.shape[1]
     for d in range(len(before)):
@@ -81,14 +92,27 @@ def link_products(before, sums, pairs):
 
 
 @fast_kernel
-def own_theta(indptr, counts, messages, thetas):
+def own_theta(indptr: Longs, counts: Array, messages: Floats, thetas: Floats) -> None:
     """thetas[d] = sum of x mu over the cells of document d, float32[D, K]."""
     for d in range(len(indptr) - 1):
         _gather_theta(indptr[d], indptr[d + 1], counts, messages, thetas[d])
 
 
 @fast_kernel
-def _weigh_linked(x, mu, theta, alpha, phi, change, beta, lam, a, b, link, p):
+def _weigh_linked(
+    x: float,
+    mu: Floats,
+    theta: Floats,
+    alpha: Floats,
+    phi: Floats,
+    change: Floats,
+    beta: float,
+    lam: Floats,
+    a: float,
+    b: float,
+    link: Floats,
+    p: Floats,
+) -> Float:
     """p[k] = the unnormalised message; returns its sum.  a, b: what theta and the links weigh."""
     s = _ZERO
     for k in range(len(p)):
@@ -104,7 +128,7 @@ def _weigh_linked(x, mu, theta, alpha, phi, change, beta, lam, a, b, link, p):
 
 
 @fast_kernel
-def _from_links(x, mu, phi, change, beta, lam, link):
+def _from_links(x: float, mu: Floats, phi: Floats, change: Floats, beta: float, lam: Floats, link: Floats) -> Float:
     """What the links alone say of the cell's word: the sum over k of link_k p(w|k)."""
     s = _ZERO
     for k in range(len(link)):
@@ -116,9 +140,11 @@ def _from_links(x, mu, phi, change, beta, lam, link):
 
 @fast_kernel
 def linked_visit(
-    indptr, words, counts, base, index, totals, old, new, delta, alpha, beta, smooth, xi, link, weight, moving, learning, before,
-    thetas, told,
-):  # fmt: skip
+    indptr: Longs, words: Ints, counts: Array, base: Floats, index: Longs, totals: Doubles, old: Floats, new: Floats,
+    delta: Floats, alpha: Floats, beta: float, smooth: float, xi: float, link: Floats, weight: Floats, moving: bool,
+    learning: bool, before: Floats,
+    thetas: Floats, told: Doubles,
+) -> float:  # fmt: skip
     """One visit; returns the sum of x log p(w) in nats, p the mixture of both factors just before each update.
 
     moving     True: theta, phi and lam move after each cell (delta gets the changes); False: every message comes from the

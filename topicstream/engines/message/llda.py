@@ -43,6 +43,7 @@ from topicstream.engines.base import (
 from topicstream.engines.message.logs import sum_x_log
 from topicstream.engines.message.sparse_messages import by_word
 from topicstream.errors import InputError, StoreError, UsageError
+from topicstream.kernels.arrays import Bytes, Doubles, Floats, Ints, Longs, Shorts
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, step, stream, uniform
 
@@ -68,7 +69,7 @@ class LabeledOptions(Options):
 
 
 @kernel
-def sum_theta(doc, x, lists, stored, theta, messages):
+def sum_theta(doc: Ints, x: Floats, lists: Longs, stored: Bytes, theta: Doubles, messages: Shorts) -> None:
     """theta[lists[d] + j] (float64) = sum of x mu_j over the document's cells, from the stored messages.
 
     doc, x: cells word by word; lists: int64[D+1], topics of each document; stored: uint8[D], whether it keeps messages
@@ -90,9 +91,11 @@ def sum_theta(doc, x, lists, stored, theta, messages):
 
 @kernel
 def sweep(
-    mode, ptr, doc, x, base, index, lists, topics, stored, waits, theta, mass, prior, beta, lam, least, key, old, new,
-    likely, change, out_ptr, out_topic, out_value,
-):  # fmt: skip
+    mode: int, ptr: Longs, doc: Ints, x: Floats, base: Floats, index: Longs, lists: Longs, topics: Ints,
+    stored: Bytes, waits: Bytes, theta: Doubles, mass: Doubles, prior: Doubles, beta: float, lam: Doubles,
+    least: float, key: tuple[int, int, int], old: Shorts, new: Shorts,
+    likely: Doubles, change: Doubles, out_ptr: Longs, out_topic: Ints, out_value: Floats,
+) -> int:  # fmt: skip
     """Visit every cell of a block once.  Returns the entries of the delta.
 
     mode    VISIT; RANDOM: first messages, drawn by ``key`` (seed, pass, number of the first document); SEEDED: first

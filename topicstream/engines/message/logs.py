@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Doubles
 from topicstream.kernels.jit import fast_kernel
 
 LN2 = 0.6931471805599453
 
 
 @fast_kernel
-def sum_x_log(s, counts, first, n, whole, own):
+def sum_x_log(s: Doubles, counts: Array, first: int, n: int, whole: float, own: float) -> float:
     """Sum over the cells i < n of x log(s[i] / (whole - own x)), x = counts[first + i], nats.
 
     s: float64[>= n] positive and normal: normalisers of a document's cells; whole: float64, the mass that the topics'

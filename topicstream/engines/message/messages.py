@@ -18,6 +18,7 @@ import math
 import numpy as np
 
 from topicstream.kernels import rng
+from topicstream.kernels.arrays import Array, Doubles, Float, Floats, Ints, Longs
 from topicstream.kernels.jit import fast_kernel, kernel
 
 NOTHING, TOKEN, CELL = 0, 1, 2
@@ -25,7 +26,7 @@ _ZERO = np.float32(0.0)
 
 
 @fast_kernel(inline="always")
-def _share(x, exclude):
+def _share(x: float, exclude: int) -> Float:
     """How much of its message a cell of count x leaves out of the sums."""
     if exclude == CELL:
         return np.float32(x)
@@ -33,7 +34,17 @@ def _share(x, exclude):
 
 
 @fast_kernel
-def _weigh(own, mu, theta, alpha, phi, change, beta, lam, p):
+def _weigh(
+    own: float,
+    mu: Floats,
+    theta: Floats,
+    alpha: Floats,
+    phi: Floats,
+    change: Floats,
+    beta: float,
+    lam: Floats,
+    p: Floats,
+) -> Float:
     """p[k] = the unnormalised message; returns its sum.  own: the share of mu left out of every sum."""
     s = np.float32(0.0)
     for k in range(len(p)):
@@ -49,7 +60,9 @@ def _weigh(own, mu, theta, alpha, phi, change, beta, lam, p):
 
 
 @fast_kernel
-def _move(x, scale, p, old, new, theta, change, lam):
+def _move(
+    x: float, scale: float, p: Floats, old: Floats, new: Floats, theta: Floats, change: Floats, lam: Floats
+) -> None:
     """new = scale p; the sums move by x (new - old)."""
     for k in range(len(p)):
         m = scale * p[k]
@@ -61,7 +74,7 @@ def _move(x, scale, p, old, new, theta, change, lam):
 
 
 @fast_kernel
-def _gather_theta(first, last, counts, old, theta):
+def _gather_theta(first: int, last: int, counts: Array, old: Floats, theta: Floats) -> float:
     """theta[k] = sum over the document's cells of x mu; returns the document's tokens."""
     theta[:] = _ZERO
     n: float = 0.0
@@ -74,7 +87,22 @@ def _gather_theta(first, last, counts, old, theta):
 
 
 @fast_kernel
-def asynchronous(indptr, words, counts, base, index, totals, old, new, delta, alpha, beta, smooth, exclude, thetas):
+def asynchronous(
+    indptr: Longs,
+    words: Ints,
+    counts: Array,
+    base: Floats,
+    index: Longs,
+    totals: Doubles,
+    old: Floats,
+    new: Floats,
+    delta: Floats,
+    alpha: Floats,
+    beta: float,
+    smooth: float,
+    exclude: int,
+    thetas: Floats,
+) -> float:
     """One visit with all three sums updated at once, document by document, cell by cell.
 
     delta gets the change of the block's contribution, thetas[d] (float32[D, K]) the documents' sums at the end.
@@ -102,7 +130,22 @@ def asynchronous(indptr, words, counts, base, index, totals, old, new, delta, al
 
 
 @fast_kernel
-def synchronous(indptr, words, counts, base, index, totals, old, new, delta, alpha, beta, smooth, exclude, thetas):
+def synchronous(
+    indptr: Longs,
+    words: Ints,
+    counts: Ints,
+    base: Floats,
+    index: Longs,
+    totals: Doubles,
+    old: Floats,
+    new: Floats,
+    delta: Floats,
+    alpha: Floats,
+    beta: float,
+    smooth: float,
+    exclude: int,
+    thetas: Floats,
+) -> float:
     """One visit with every message computed from the sums of the previous pass.
 
     delta gets the block's whole new contribution, thetas[d] the sums of the *old* messages.  Returns as above.
@@ -134,7 +177,19 @@ def synchronous(indptr, words, counts, base, index, totals, old, new, delta, alp
 
 
 @fast_kernel
-def start_soft(indptr, words, counts, base, index, totals, new, delta, alpha, rounds, thetas):
+def start_soft(
+    indptr: Longs,
+    words: Ints,
+    counts: Array,
+    base: Floats,
+    index: Longs,
+    totals: Doubles,
+    new: Floats,
+    delta: Floats,
+    alpha: Floats,
+    rounds: int,
+    thetas: Floats,
+) -> float:
     """First messages from seed topics: p(w|k) = base / totals; ``rounds`` inner iterations of the document's mixture
     (1: uniform mixture).  delta gets the block's contribution.  Returns sum of x log p(w) under the last mixture."""
     k_all = new.shape[1]
@@ -181,7 +236,9 @@ def start_soft(indptr, words, counts, base, index, totals, new, delta, alpha, ro
 
 
 @kernel
-def start_random(indptr, words, counts, seed, pass_number, first_doc, new, delta):
+def start_random(
+    indptr: Longs, words: Ints, counts: Array, seed: int, pass_number: int, first_doc: int, new: Floats, delta: Floats
+) -> None:
     """A random topic for every cell (Zeng, Cheung & Liu 2013's start).  delta gets the block's contribution."""
     new[:] = _ZERO
     delta[:] = _ZERO

@@ -17,8 +17,11 @@ are sampled: one word in 16, chosen by a hash of its id.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.kernels.count_priors import psi
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits
@@ -37,13 +40,13 @@ def bin_values() -> np.ndarray:
 
 
 @kernel(inline="always")
-def bin_of(value):
+def bin_of(value: float) -> Any:
     """float32 > 0 -> its bin; negative when below the lowest."""
     return min((np.int64(np.float32(value).view(np.int32)) >> _SHIFT) - _FIRST, BINS - 1)
 
 
 @kernel
-def count_documents(theta, topics, topic_bins, length_bins):
+def count_documents(theta: Floats, topics: int, topic_bins: Doubles, length_bins: Doubles) -> None:
     """theta: float32[D, KP] counts -> adds to topic_bins: float64[K * BINS] and length_bins: float64[BINS]."""
     for d in range(theta.shape[0]):
         length = 0.0
@@ -61,7 +64,17 @@ def count_documents(theta, topics, topic_bins, length_bins):
 
 
 @kernel
-def count_words(words, counts, vocab, base, index, topics, weight, row_bins, sampled):
+def count_words(
+    words: Ints,
+    counts: Array,
+    vocab: Ints,
+    base: Floats,
+    index: Longs,
+    topics: int,
+    weight: Doubles,
+    row_bins: Doubles,
+    sampled: Doubles,
+) -> None:
     """Rows of phi of the sampled words of a block, each weighted by the share of the word's tokens that lie in the block.
 
     Over all blocks the shares of a word add up to 1.  weight: float64[U] scratch; row_bins: float64[BINS];

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Bytes, Doubles, Floats, Int, Ints, Longs, Shorts
 from topicstream.kernels.gather import (
     append,
     gather,
@@ -52,7 +53,7 @@ _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
 @kernel
-def by_word(indptr, words, counts, ptr, doc, x):
+def by_word(indptr: Longs, words: Ints, counts: Array, ptr: Longs, doc: Ints, x: Floats) -> None:
     """Cells of a block in word-major order: fills ptr, doc and x (a counting sort)."""
     ptr[:] = 0
     for i in range(len(words)):
@@ -72,7 +73,7 @@ def by_word(indptr, words, counts, ptr, doc, x):
 
 
 @kernel
-def sum_counts(indptr, counts, out):
+def sum_counts(indptr: Longs, counts: Array, out: Doubles) -> None:
     """out float64[D]: tokens of each document."""
     for d in range(len(out)):
         n = 0.0
@@ -82,7 +83,7 @@ def sum_counts(indptr, counts, out):
 
 
 @kernel
-def most_entries(ptr, width, columns):
+def most_entries(ptr: Longs, width: int, columns: int) -> Int:
     """An upper bound of the entries of a block's delta: two lists of topics a cell, or a row a word."""
     n = np.int64(0)
     for u in range(len(ptr) - 1):
@@ -91,7 +92,7 @@ def most_entries(ptr, width, columns):
 
 
 @kernel
-def sum_theta(doc, x, values, theta):
+def sum_theta(doc: Ints, x: Floats, values: Array, theta: Floats) -> None:
     """theta[d] = sum of x mu over the document's cells (float32[D, L]), from the stored messages."""
     width = theta.shape[1]
     theta[:] = _ZERO
@@ -110,7 +111,19 @@ def sum_theta(doc, x, values, theta):
 
 
 @kernel(inline="always")
-def _leave(i, at, width, own, before, lanes, begin, end, old, new, row):
+def _leave(
+    i: int,
+    at: int,
+    width: int,
+    own: float,
+    before: Shorts,
+    lanes: Shorts,
+    begin: int,
+    end: int,
+    old: Array,
+    new: Array,
+    row: Floats,
+) -> None:
     """A document whose active topics changed: the shares of topics that left it are taken out of the word's row."""
     for j in range(0, width, 16):
         narrow(new, i * width + j, widen(old, i * width + j))
@@ -121,7 +134,7 @@ def _leave(i, at, width, own, before, lanes, begin, end, old, new, row):
 
 
 @kernel(inline="always")
-def _take(row, topics, at, width, out_topic, out_value, n):
+def _take(row: Floats, topics: Shorts, at: int, width: int, out_topic: Shorts, out_value: Floats, n: int) -> Int:
     """Move the changes of a document's topics out of the word's row, which is zero there afterwards; how many there were."""
     found = np.int64(0)
     for j in range(0, width, 16):
@@ -132,9 +145,12 @@ def _take(row, topics, at, width, out_topic, out_value, n):
 
 @kernel
 def sweep(
-    ptr, doc, x, base, index, topics, before, left, lanes, theta, lam, mass, old, new, floor, beta, top, band, step, first,
-    rests, stir, chosen, scores, inverse, reach, rare, likely, out_ptr, out_topic, out_value,
-):  # fmt: skip
+    ptr: Longs, doc: Ints, x: Floats, base: Floats, index: Longs, topics: Shorts, before: Shorts, left: Longs,
+    lanes: Shorts, theta: Floats, lam: Floats, mass: Floats, old: Array, new: Array, floor: float, beta: float,
+    top: float, band: float, step: float, first: bool,
+    rests: Bytes, stir: Floats, chosen: Ints, scores: Floats, inverse: Floats, reach: float, rare: int,
+    likely: Doubles, out_ptr: Longs, out_topic: Shorts, out_value: Floats,
+) -> Int:  # fmt: skip
     """Visit every cell of a block once; see the module's legend.
 
     mass     float32[D]  n_d + sum of alpha over the active topics

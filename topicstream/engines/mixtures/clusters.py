@@ -18,6 +18,7 @@ import numpy as np
 
 from topicstream.engines.base import ArraySpec, Engine, Options, Out, Rule, Shape, TableSpec, option
 from topicstream.errors import TopicsError
+from topicstream.kernels.arrays import Bools, Doubles, Floats, Longs, Shorts
 from topicstream.kernels.digamma import digamma, exp, lgamma, log
 from topicstream.kernels.jit import kernel
 
@@ -26,7 +27,9 @@ ALPHA = 10.0  # over all clusters
 
 
 @kernel
-def respond(scores, there, topics, most, cluster, share):
+def respond(
+    scores: Doubles, there: Bools, topics: int, most: int, cluster: Shorts, share: Floats
+) -> tuple[float, float]:
     """The ``most`` largest scores of each row, normalised -> cluster: uint16[n, L], share: float32[n, L]; rows of points that are
     not ``there`` are 0.  Returns (entropy, sum of log sum_k exp score).
 
@@ -71,7 +74,17 @@ def respond(scores, there, topics, most, cluster, share):
 
 
 @kernel
-def changes(topics, old_cluster, old_share, cluster, share, count, which, by, sizes):
+def changes(
+    topics: int,
+    old_cluster: Shorts,
+    old_share: Floats,
+    cluster: Shorts,
+    share: Floats,
+    count: Longs,
+    which: Shorts,
+    by: Floats,
+    sizes: Doubles,
+) -> None:
     """What changed of each point: count[n] pairs (which[n, :], by[n, :]) of cluster and change of its share, those that did not
     left out; sizes: float64[topics] += the changes.  No old shares (0 rows): all is new."""
     total, seen = np.zeros(topics), np.zeros(topics, np.bool_)
@@ -103,7 +116,7 @@ def changes(topics, old_cluster, old_share, cluster, share, count, which, by, si
 
 
 @kernel
-def allocation_bound(sizes, alpha):
+def allocation_bound(sizes: Doubles, alpha: Doubles) -> float:
     """log B(N + alpha) - log B(alpha); sizes, alpha: float64[K]."""
     value, mass, prior = 0.0, 0.0, 0.0
     for k in range(len(sizes)):
@@ -114,7 +127,7 @@ def allocation_bound(sizes, alpha):
 
 
 @kernel
-def log_shares(sizes, alpha, out):
+def log_shares(sizes: Doubles, alpha: Doubles, out: Doubles) -> None:
     """out[k] = E[log pi_k]; sizes: float64[>= K], alpha, out: float64[K]."""
     mass = 0.0
     for k in range(len(alpha)):

@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topicstream.kernels.arrays import Doubles
 from topicstream.kernels.digamma import digamma, lgamma
 from topicstream.kernels.gaussian_density import LOG_2PI, log_density
 from topicstream.kernels.jit import kernel
 
 
 @kernel
-def digammas(x):
+def digammas(x: Doubles) -> Doubles:
     """psi of every entry, float64[n]."""
     out = np.empty(len(x))
     for i in range(len(x)):
@@ -29,7 +30,7 @@ def digammas(x):
 
 
 @kernel
-def lgammas(x):
+def lgammas(x: Doubles) -> Doubles:
     """log Gamma of every entry, float64[n]."""
     out = np.empty(len(x))
     for i in range(len(x)):

@@ -19,12 +19,26 @@ from topicstream.engines.base import BlockShape, Key, Out, SparseDelta, TableSpe
 from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, log_shares
 from topicstream.engines.variational.bounds import rows_bound, totals_bound
 from topicstream.engines.variational.statistics import by_word
+from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs, Shorts
 from topicstream.kernels.digamma import digamma, log
 from topicstream.kernels.jit import kernel
 
 
 @kernel
-def document_scores(start, order, owner, counts, index, base, scale, beta, term, point, work, scores):
+def document_scores(
+    start: Longs,
+    order: Ints,
+    owner: Ints,
+    counts: Array,
+    index: Longs,
+    base: Array,
+    scale: float,
+    beta: float,
+    term: Doubles,
+    point: bool,
+    work: Doubles,
+    scores: Doubles,
+) -> None:
     """scores: float64[D, P] += sum_w x_dw E[log phi_wk], word by word; ``point``: log of the mean instead.
 
     start, order: the block's cells by word;  owner: int32[nnz], the document of each cell;  term: float64[P], what is taken off
@@ -46,7 +60,19 @@ def document_scores(start, order, owner, counts, index, base, scale, beta, term,
 
 
 @kernel
-def words_of_clusters(start, order, owner, counts, topics, count, which, by, ptr, topic, value):
+def words_of_clusters(
+    start: Longs,
+    order: Ints,
+    owner: Ints,
+    counts: Array,
+    topics: int,
+    count: Longs,
+    which: Shorts,
+    by: Floats,
+    ptr: Longs,
+    topic: Shorts,
+    value: Floats,
+) -> int:
     """What changed of the documents, by words: a SparseDelta's ptr: int64[U+1], topic: uint16, value: float32; returns its
     length.  count, which, by: of ``clusters.changes``."""
     total, seen, n = np.zeros(topics), np.zeros(topics, np.bool_), 0
@@ -70,7 +96,7 @@ def words_of_clusters(start, order, owner, counts, topics, count, which, by, ptr
 
 
 @kernel
-def owners(indptr, owner):
+def owners(indptr: Longs, owner: Ints) -> None:
     """owner[i] = the document of cell i."""
     for d in range(len(indptr) - 1):
         for i in range(indptr[d], indptr[d + 1]):
@@ -202,7 +228,7 @@ class DocumentMixture(ClusterEngine):
 
 
 @kernel
-def cluster_terms(totals, width, topics, point, term):
+def cluster_terms(totals: Doubles, width: float, topics: int, point: bool, term: Doubles) -> None:
     """term[k] = psi (``point``: log) of a cluster's total, 0 in the padding; totals: float64[P]; width: W beta."""
     for k in range(len(term)):
         lam = max(totals[k], 0.0) + width if k < topics else 1.0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.kernels import rng
+from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.kernels.jit import fast_kernel, kernel
 
 TILE = 64  # columns of the documents' rows that are worked on at a time: they stay in the processor's cache
@@ -18,7 +19,7 @@ SIGNS = 100  # a word has one sign in every so many columns of the projection
 
 
 @kernel
-def by_word(indptr, words, counts, ptr, doc, value):
+def by_word(indptr: Longs, words: Ints, counts: Ints, ptr: Longs, doc: Ints, value: Floats) -> None:
     """The block's cells word by word, documents ascending: ptr int64[U+1], doc int32[nnz], value float32[nnz]."""
     ptr[:] = 0
     for i in range(len(words)):
@@ -35,7 +36,7 @@ def by_word(indptr, words, counts, ptr, doc, value):
 
 
 @kernel
-def pair_weights(indptr, counts, weight, length):
+def pair_weights(indptr: Longs, counts: Ints, weight: Doubles, length: Doubles) -> int:
     """length[d] = l, weight[d] = 1 / (l (l - 1)), both 0 for a document of fewer than two tokens; returns how many others."""
     n = 0
     for d in range(len(indptr) - 1):
@@ -51,7 +52,7 @@ def pair_weights(indptr, counts, weight, length):
 
 
 @kernel
-def word_sums(ptr, doc, weight, length, value, sums):
+def word_sums(ptr: Longs, doc: Ints, weight: Doubles, length: Doubles, value: Floats, sums: Doubles) -> None:
     """sums float64[U, 3] of each word: its row of M, summed (x / l); what its diagonal holds too much (x / (l (l - 1)));
     documents."""
     for u in range(len(ptr) - 1):
@@ -65,7 +66,7 @@ def word_sums(ptr, doc, weight, length, value, sums):
 
 
 @kernel
-def signs(seed, ids, column, sign):
+def signs(seed: int, ids: Ints, column: Ints, sign: Floats) -> None:
     """The rows of the projection: word w has +-1 in one of each SIGNS columns; column int32, sign float32, both [U, n]."""
     for u in range(len(ids)):
         state = rng.stream(seed, 0, ids[u])
@@ -77,7 +78,9 @@ def signs(seed, ids, column, sign):
 
 
 @kernel
-def sparse_sums(indptr, words, counts, weight, column, sign, sums):
+def sparse_sums(
+    indptr: Longs, words: Ints, counts: Ints, weight: Doubles, column: Ints, sign: Floats, sums: Array
+) -> None:
     """sums[d] = weight_d sum of x X[w], the rows of X given by their few entries (column -1: none)."""
     sums[:] = 0.0
     for d in range(len(indptr) - 1):
@@ -90,7 +93,9 @@ def sparse_sums(indptr, words, counts, weight, column, sign, sums):
 
 
 @fast_kernel
-def dense_sums(indptr, words, counts, weight, base, index, sums):
+def dense_sums(
+    indptr: Longs, words: Ints, counts: Ints, weight: Doubles, base: Doubles, index: Longs, sums: Doubles
+) -> None:
     """sums[d] = weight_d sum of x X[w], X[w] = base[index[w]]."""
     sums[:] = 0.0
     for d in range(len(indptr) - 1):
@@ -102,7 +107,7 @@ def dense_sums(indptr, words, counts, weight, base, index, sums):
 
 
 @fast_kernel
-def spread(ptr, doc, value, sums, which, out):
+def spread(ptr: Longs, doc: Ints, value: Floats, sums: Array, which: Longs, out: Floats) -> None:
     """out[r] = sum of x sums[d] over the documents of word which[r], TILE columns at a time, in the precision of ``sums``."""
     acc = np.empty(TILE, sums.dtype)
     for first in range(0, sums.shape[1], TILE):
@@ -118,7 +123,7 @@ def spread(ptr, doc, value, sums, which, out):
 
 
 @kernel
-def take_diagonal(much, column, sign, which, out):
+def take_diagonal(much: Doubles, column: Ints, sign: Floats, which: Longs, out: Floats) -> None:
     """out[r] -= much[u] X[u], u = which[r], the rows of X given by their few entries."""
     for r in range(len(which)):
         u = which[r]
@@ -128,7 +133,21 @@ def take_diagonal(much, column, sign, which, out):
 
 
 @kernel
-def matrix_rows(ptr, doc, value, indptr, words, counts, weight, vocab, acc, seen, topic, out, ends):
+def matrix_rows(
+    ptr: Longs,
+    doc: Ints,
+    value: Floats,
+    indptr: Longs,
+    words: Ints,
+    counts: Ints,
+    weight: Doubles,
+    vocab: Ints,
+    acc: Doubles,
+    seen: Ints,
+    topic: Ints,
+    out: Floats,
+    ends: Longs,
+) -> int:
     """The block's part of M itself, row by row: ends int64[U+1], topic int32 (columns: global ids) and out float32, both of a length
     that holds them.  acc float64[U] zeros, seen int32[U] scratch.  Returns the entries."""
     at = 0

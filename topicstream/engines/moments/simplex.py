@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Bools, Doubles, Floats, Longs
 from topicstream.kernels.jit import kernel
 
 TOLERANCE = 1e-11  # of a gradient, beside the mean square of an anchor's row
@@ -18,7 +19,7 @@ SINGULAR = 1e-10  # of a pivot, beside the diagonal: a row that lies in the span
 
 
 @kernel
-def _factor(gram, support, n, factor):
+def _factor(gram: Doubles, support: Longs, n: int, factor: Doubles) -> int:
     """Cholesky of G over the support; the first row that lies in the span of those before, or -1."""
     for i in range(n):
         for j in range(i + 1):
@@ -35,7 +36,7 @@ def _factor(gram, support, n, factor):
 
 
 @kernel
-def _solve(factor, n, x):
+def _solve(factor: Doubles, n: int, x: Doubles) -> None:
     """x <- (L L^T)^-1 x."""
     for i in range(n):
         s = x[i]
@@ -50,7 +51,18 @@ def _solve(factor, n, x):
 
 
 @kernel
-def _word(gram, b, scale, c, support, factor, u, v, gradient, barred):
+def _word(
+    gram: Doubles,
+    b: Doubles,
+    scale: float,
+    c: Doubles,
+    support: Longs,
+    factor: Doubles,
+    u: Doubles,
+    v: Doubles,
+    gradient: Doubles,
+    barred: Bools,
+) -> bool:
     """One word's weights; whether they were found."""
     k_all = len(gram)
     c[:] = 0.0
@@ -127,7 +139,7 @@ def _word(gram, b, scale, c, support, factor, u, v, gradient, barred):
 
 
 @kernel
-def simplex_weights(gram, rhs, anchor, c):
+def simplex_weights(gram: Doubles, rhs: Doubles, anchor: Longs, c: Doubles) -> int:
     """c float64[n, K] of n words with right-hand sides rhs float64[n, K]; gram float64[K, K].
 
     anchor int64[n]: the topic whose anchor a word is (its c is that vertex), or -1; a right-hand side with NaN: c = 0.
@@ -158,7 +170,7 @@ KL_STEPS, KL_GAP = 1000, 1e-6
 
 
 @kernel
-def kl_weights(anchors, rows, sums, anchor, c):
+def kl_weights(anchors: Doubles, rows: Floats, sums: Doubles, anchor: Longs, c: Doubles) -> int:
     """Convex weights that minimise KL(q || sum_k c_k q_k), q = rows[w] / sums[w], by the multiplicative update of mixture
     weights (EM; it never raises the divergence), from the uniform point.
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Doubles, Floats
 from topicstream.kernels.digamma import digamma, lgamma, log
 from topicstream.kernels.jit import fast_kernel, kernel
 
 
 @kernel
-def column_sums(table):
+def column_sums(table: Doubles) -> Doubles:
     """float64[columns]: sums over rows from the first to the last."""
     out = np.zeros(table.shape[1])
     for i in range(table.shape[0]):
@@ -19,7 +22,7 @@ def column_sums(table):
 
 
 @kernel
-def _beyond_float32(src, u, row, stat):
+def _beyond_float32(src: Any, u: int, row: Floats, stat: Floats) -> float:
     """The part of ``data_term`` where a weight is too small for float32."""
     total, i = 0.0, src.row_of[u]
     for k in range(src.topics):
@@ -30,7 +33,7 @@ def _beyond_float32(src, u, row, stat):
 
 
 @kernel
-def _logs(e, u, work):
+def _logs(e: Floats, u: int, work: Doubles) -> None:
     """work[k] = log e[u, k], 0 where e is: a loop of its own becomes vectors."""
     for k in range(len(work)):
         v = np.float64(e[u, k])
@@ -38,7 +41,7 @@ def _logs(e, u, work):
 
 
 @fast_kernel
-def data_term(src, e, log_scale, stat):
+def data_term(src: Any, e: Floats, log_scale: Doubles, stat: Floats) -> float:
     """sum_uk stat[u, k] E[log phi_uk] in float64; stat: expected counts [U, P] of a block; e, log_scale: its weights."""
     total, work = 0.0, np.empty(e.shape[1])
     for u in range(len(log_scale)):
@@ -57,7 +60,7 @@ def data_term(src, e, log_scale, stat):
 
 
 @kernel
-def rows_bound(rows, scale, beta, topics):
+def rows_bound(rows: Array, scale: float, beta: float, topics: int) -> float:
     """sum over rows and topics of lgamma(beta-hat) - lgamma(beta), float64: the words' part of log B(beta-hat) - log B(beta)."""
     total, zero = 0.0, lgamma(beta)
     for i in range(rows.shape[0]):
@@ -69,7 +72,7 @@ def rows_bound(rows, scale, beta, topics):
 
 
 @kernel
-def totals_bound(totals, width, topics):
+def totals_bound(totals: Doubles, width: float, topics: int) -> float:
     """sum_k lgamma(W beta) - lgamma(sum_w beta-hat_kw): the topics' part; width = W beta, totals without it."""
     total = 0.0
     for k in range(topics):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Doubles, Floats, Ints, Longs, Shorts
 from topicstream.kernels.digamma import lgamma
 from topicstream.kernels.jit import kernel
 
@@ -22,7 +23,9 @@ TOLERANCE = 2e-5
 
 
 @kernel
-def documents(indptr, counts, most, cell_topic, cell_value, alpha, topics):
+def documents(
+    indptr: Longs, counts: Ints, most: int, cell_topic: Shorts, cell_value: Floats, alpha: Doubles, topics: int
+) -> float:
     """The documents' terms above, float64, from the cells' lists (``sparse.sparse_step``)."""
     n, prior, total = np.zeros(topics), 0.0, 0.0
     for k in range(topics):
@@ -49,7 +52,7 @@ def documents(indptr, counts, most, cell_topic, cell_value, alpha, topics):
 
 
 @kernel(inline="always")
-def _sign(w, k):
+def _sign(w: int, k: int) -> float:
     """+1 or -1 of word w and topic k: a bit of a 64-bit mix (splitmix64, Steele et al. 2014)."""
     z = (np.uint64(w) << np.uint64(20)) + np.uint64(k) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -58,7 +61,7 @@ def _sign(w, k):
 
 
 @kernel
-def seal_of_statistic(vocab, ptr, topic, value):
+def seal_of_statistic(vocab: Ints, ptr: Ints, topic: Shorts, value: Floats) -> float:
     """sum of a block's statistic times signs; vocab: its words' numbers."""
     total = 0.0
     for u in range(len(ptr) - 1):
@@ -68,7 +71,7 @@ def seal_of_statistic(vocab, ptr, topic, value):
 
 
 @kernel
-def seal_of_rows(first, rows, topics):
+def seal_of_rows(first: int, rows: Floats, topics: int) -> float:
     """The same of table rows first, first + 1, ...; float32[n, P]."""
     total = 0.0
     for i in range(rows.shape[0]):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.kernels import places, simd
+from topicstream.kernels.arrays import Floats, Shorts
 from topicstream.kernels.gather import squeeze
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.select import NETWORK_MOST, SMALLEST, best_of, keep, keep_top, lane, low_border, tied
 
 
 @kernel
-def best_of_words(e, most, p, work, numbers, topic, value):
+def best_of_words(e: Floats, most: int, p: Floats, work: Floats, numbers: Shorts, topic: Shorts, value: Floats) -> None:
     """The L best topics of each word and their shares, flat [U * L + 16]: uint16 topic, float32 value, zeros after the last.
 
     p, work: float32[P + 16]; numbers: uint16[P + 16].
@@ -48,7 +49,7 @@ def best_of_words(e, most, p, work, numbers, topic, value):
 
 
 @kernel(forceinline=True)
-def collect(p, o, width, most, topic, value, at):
+def collect(p: Floats, o: int, width: int, most: int, topic: Shorts, value: Floats, at: int) -> None:
     """Positions and values of the positive entries of p[o .. o + width) to topic and value [at ..]; a value 0 ends the list.
 
     At most ``most`` are positive.  Sixteen entries are written each time: lists are filled in ascending order, and up to

@@ -20,10 +20,13 @@ logarithms, in float64 (``_hard_cell``).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from topicstream.engines.variational.weights import LEAST_Z, log_weights
 from topicstream.kernels import simd
+from topicstream.kernels.arrays import Array, Bytes, Doubles, Floats, Ints, Longs
 from topicstream.kernels.digamma import digamma, exp, exp_digamma, lgamma, log
 from topicstream.kernels.jit import fast_kernel, kernel
 from topicstream.kernels.local_step import fill, sweep, take_counts
@@ -36,7 +39,7 @@ REPORTS = 7
 
 
 @fast_kernel
-def prior_weights(n, alpha, topics, t):
+def prior_weights(n: Doubles, alpha: Doubles, topics: int, t: Floats) -> None:
     """t[k] = exp(psi(n[k] + alpha[k])), 0 below 1e-37; n, alpha: float64[P]; t: float32[P], its padding stays."""
     for k in range(topics):
         y = exp_digamma(n[k] + alpha[k])
@@ -44,7 +47,7 @@ def prior_weights(n, alpha, topics, t):
 
 
 @kernel
-def _hard_cell(src, u, n_used, alpha, work):
+def _hard_cell(src: Any, u: int, n_used: Doubles, alpha: Doubles, work: Doubles) -> float:
     """work[k] = r_k of one cell by way of logarithms; returns log sum_k exp(E[log phi_k]) t_k.
 
     n_used: the N_dk from which t was made; a negative first entry says that t was 1 throughout.
@@ -64,14 +67,14 @@ def _hard_cell(src, u, n_used, alpha, work):
 
 
 @kernel
-def copy_array(source, target):
+def copy_array(source: Doubles, target: Doubles) -> None:
     """target[:] = source, one-dimensional."""
     for k in range(len(source)):
         target[k] = source[k]
 
 
 @kernel
-def longest_document(indptr):
+def longest_document(indptr: Longs) -> int:
     """Cells of the longest document."""
     longest = 0
     for d in range(len(indptr) - 1):
@@ -80,7 +83,22 @@ def longest_document(indptr):
 
 
 @kernel
-def _inner(src, first, cells, words, x, own, width, t, z, acc, n_used, n, alpha, work):
+def _inner(
+    src: Any,
+    first: int,
+    cells: int,
+    words: Ints,
+    x: Floats,
+    own: Floats,
+    width: int,
+    t: Floats,
+    z: Floats,
+    acc: Floats,
+    n_used: Doubles,
+    n: Doubles,
+    alpha: Doubles,
+    work: Doubles,
+) -> tuple[float, int]:
     """One inner iteration: from t to n (float64[P]).  n_used: N_dk behind t.  Returns (max |change|, hard cells)."""
     for k in range(0, width, simd.WIDTH):
         simd.store(acc, k, simd.splat(np.float32(0)))
@@ -102,7 +120,9 @@ def _inner(src, first, cells, words, x, own, width, t, z, acc, n_used, n, alpha,
 
 
 @kernel
-def count_terms(n, used, alpha, width, mass, prior, terms):
+def count_terms(
+    n: Doubles, used: Doubles, alpha: Doubles, width: int, mass: float, prior: float, terms: Doubles
+) -> float:
     """What the counts add to a document's bound, float64; terms: float64[width], overwritten.
 
     sum_k [lgamma(n_k + alpha_k) - lgamma(alpha_k) - n_k psi(used_k + alpha_k)] - lgamma(mass + prior) + lgamma(prior)
@@ -116,7 +136,7 @@ def count_terms(n, used, alpha, width, mass, prior, terms):
 
 
 @fast_kernel
-def log_fit(first, words, counts, log_scale, z, cells):
+def log_fit(first: int, words: Ints, counts: Array, log_scale: Doubles, z: Floats, cells: int) -> float:
     """sum over the cells that are not hard of x (log_scale + log z), float64."""
     total = 0.0
     for j in range(cells):
@@ -126,7 +146,20 @@ def log_fit(first, words, counts, log_scale, z, cells):
 
 
 @kernel
-def _bound(src, first, last, words, counts, log_scale, z, n_used, n, alpha, hard, work):
+def _bound(
+    src: Any,
+    first: int,
+    last: int,
+    words: Ints,
+    counts: Array,
+    log_scale: Doubles,
+    z: Floats,
+    n_used: Doubles,
+    n: Doubles,
+    alpha: Doubles,
+    hard: int,
+    work: Doubles,
+) -> tuple[float, float]:
     """(bound_d, sum_w x_w log sum_k exp(E[log phi] + E[log pi])) of a document after ``_inner``."""
     fit = log_fit(first, words, counts, log_scale, z, last - first)
     if hard > 0:
@@ -147,7 +180,7 @@ def _bound(src, first, last, words, counts, log_scale, z, n_used, n, alpha, hard
 
 
 @kernel
-def smallest_active(n, topics, tried):
+def smallest_active(n: Doubles, topics: int, tried: Bytes) -> int:
     """The untried topic of smallest mass above a hundredth of a token, or -1; never the only one.  tried: uint8[P]."""
     best, active = -1, 0
     for k in range(topics):
@@ -160,9 +193,10 @@ def smallest_active(n, topics, tried):
 
 @kernel
 def dense_step(
-    src, indptr, words, counts, e, log_scale, alpha, tol, most_inner, restarts, restart_inner, delta, reports, own,
-    lanes, x, z_of
-):  # fmt: skip
+    src: Any, indptr: Longs, words: Ints, counts: Array, e: Floats, log_scale: Doubles, alpha: Doubles, tol: float,
+    most_inner: int, restarts: int, restart_inner: int, delta: Floats, reports: Doubles, own: Floats,
+    lanes: Floats, x: Floats, z_of: Floats,
+) -> None:  # fmt: skip
     """Visit every document of a block.
 
     src                     where the word weights e: float32[U, P] and log_scale: float64[U] come from (weights.py)
@@ -240,7 +274,7 @@ def dense_step(
 
 
 @kernel
-def _write(first, cells, words, x, own, t, z, delta):
+def _write(first: int, cells: int, words: Ints, x: Floats, own: Floats, t: Floats, z: Floats, delta: Floats) -> None:
     """delta[u, k] += x_w r_wk of a document's cells, hard ones left out."""
     width = delta.shape[1]
     for j in range(cells):

@@ -14,6 +14,8 @@ bound is no better.  Digamma is taken over active topics only.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from topicstream.engines.variational import tiles
@@ -34,6 +36,7 @@ from topicstream.engines.variational.dense import (
 from topicstream.engines.variational.statistics import FULL_LISTS
 from topicstream.engines.variational.weights import LEAST_Z, log_weights
 from topicstream.kernels import places
+from topicstream.kernels.arrays import Doubles, Floats, Ints, Longs, Shorts
 from topicstream.kernels.digamma import digamma, exp, exp_digamma
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import take_counts
@@ -45,7 +48,17 @@ ALWAYS, EVERY = 5, 10  # selections: inner iterations 1 .. ALWAYS, then every EV
 
 
 @kernel
-def _hard_top(src, u, active, width, used, alpha, most, work, scores):
+def _hard_top(
+    src: Any,
+    u: int,
+    active: Shorts,
+    width: int,
+    used: Doubles,
+    alpha: Doubles,
+    most: int,
+    work: Doubles,
+    scores: Doubles,
+) -> float:
     """scores[a] = r of one cell over the columns, its ``most`` best, by way of logarithms; returns log Z."""
     log_weights(src, u, work)
     best = -np.inf
@@ -71,7 +84,9 @@ def _hard_top(src, u, active, width, used, alpha, most, work, scores):
 
 
 @kernel
-def _first(first, cells, words, x, most, topic, value, parts, n):
+def _first(
+    first: int, cells: int, words: Ints, x: Floats, most: int, topic: Shorts, value: Floats, parts: Doubles, n: Doubles
+) -> None:
     """Inner iteration 1: N_dk from the words' own best topics; n: float64[P].
 
     parts: float64[4, P]: neighbours add to different rows, so that none waits for the one before it.
@@ -91,7 +106,7 @@ def _first(first, cells, words, x, most, topic, value, parts, n):
 
 
 @kernel
-def _weigh(used, alpha, count, t):
+def _weigh(used: int, alpha: int, count: int, t: int) -> None:
     """t[a] = exp(psi(used[a] + alpha[a])) of the topics, zero for those that have left; all addresses."""
     for a in range(count):
         n = places.double(used, a)
@@ -100,7 +115,7 @@ def _weigh(used, alpha, count, t):
 
 
 @kernel
-def _shrink(used, alpha, active, count, stays):
+def _shrink(used: Doubles, alpha: Doubles, active: Shorts, count: int, stays: Longs) -> int:
     """Leave out the topics with used = 0, in place; returns how many are left.  The tiles are left to the caller."""
     left = 0
     for a in range(count):
@@ -111,7 +126,7 @@ def _shrink(used, alpha, active, count, stays):
 
 
 @kernel
-def _alive(n, alpha, count, faint, used):
+def _alive(n: int, alpha: int, count: int, faint: float, used: int) -> int:
     """used = n for the topics that stay, else 0; all addresses; faint: log of ``leave``.  Returns how many stay."""
     most = 0.0
     for a in range(count):
@@ -130,7 +145,7 @@ def _alive(n, alpha, count, faint, used):
 
 
 @kernel
-def _leave_small(n, topics):
+def _leave_small(n: Doubles, topics: int) -> None:
     """n[k] = 0 of the topics with less than ``SMALL`` tokens and less than an even share."""
     mass = 0.0
     for k in range(topics):
@@ -142,7 +157,7 @@ def _leave_small(n, topics):
 
 
 @kernel
-def _change(n, used, count):
+def _change(n: int, used: int, count: int) -> float:
     """max |n - used|; addresses."""
     change = 0.0
     for a in range(count):
@@ -151,7 +166,22 @@ def _change(n, used, count):
 
 
 @kernel
-def _mend(src, first, cells, words, x, z, active, count, used, alpha, most, logs, scores, n):
+def _mend(
+    src: Any,
+    first: int,
+    cells: int,
+    words: Ints,
+    x: Floats,
+    z: Floats,
+    active: Shorts,
+    count: int,
+    used: Doubles,
+    alpha: Doubles,
+    most: int,
+    logs: Doubles,
+    scores: Doubles,
+    n: Doubles,
+) -> int:
     """Add to n the cells whose z float32 cannot hold; returns their number."""
     hard = 0
     for j in range(cells):
@@ -165,8 +195,24 @@ def _mend(src, first, cells, words, x, z, active, count, used, alpha, most, logs
 
 @kernel
 def _bound(
-    src, first, cells, words, counts, log_scale, z, used, n, alpha, prior, active, width, hard, most, logs, scores
-):
+    src: Any,
+    first: int,
+    cells: int,
+    words: Ints,
+    counts: Ints,
+    log_scale: Doubles,
+    z: Floats,
+    used: Doubles,
+    n: Doubles,
+    alpha: Doubles,
+    prior: float,
+    active: Shorts,
+    width: int,
+    hard: int,
+    most: int,
+    logs: Doubles,
+    scores: Doubles,
+) -> tuple[float, float]:
     """(bound_d, log-likelihood) as dense._bound, over the columns; prior: sum of all alpha."""
     fit = log_fit(first, words, counts, log_scale, z, cells)
     if hard > 0:
@@ -182,9 +228,11 @@ def _bound(
 
 @kernel
 def sparse_step(
-    src, indptr, words, counts, e, log_scale, alpha, tol, most_inner, restarts, restart_inner, most, faint, best_topic,
-    best_value, reports, cell_topic, cell_value, own, kept_of, lanes, acc, x, z_of
-):  # fmt: skip
+    src: Any, indptr: Longs, words: Ints, counts: Ints, e: Floats, log_scale: Doubles, alpha: Doubles, tol: float,
+    most_inner: int, restarts: int, restart_inner: int, most: int, faint: float, best_topic: Shorts,
+    best_value: Floats, reports: Doubles, cell_topic: Shorts, cell_value: Floats, own: Floats, kept_of: Floats,
+    lanes: Floats, acc: Floats, x: Floats, z_of: Floats,
+) -> None:  # fmt: skip
     """Visit every document of a block; arguments as ``dense.dense_step`` and
 
     most                     L

@@ -6,9 +6,12 @@ topic[ptr[u] .. ptr[u+1]), each once, in the order of first use.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from topicstream.kernels import places, simd
+from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs, Shorts
 from topicstream.kernels.digamma import digamma, log
 from topicstream.kernels.jit import kernel
 
@@ -17,7 +20,7 @@ FULL_LISTS = 16  # shorter lists are zeros to their end (choice.collect): no bra
 
 
 @kernel
-def by_word(words, n_words, start, order):
+def by_word(words: Ints, n_words: int, start: Longs, order: Ints) -> None:
     """Cells ordered by word, in their own order within: start int64[U+1], order int32[nnz]."""
     start[:] = 0
     for i in range(len(words)):
@@ -34,14 +37,14 @@ def by_word(words, n_words, start, order):
 
 
 @kernel(inline="always")
-def _ask_for(i, topic_, value_):
+def _ask_for(i: int, topic_: int, value_: int) -> None:
     """Prefetch a cell's entries, which begin at ``i`` of uint16 topics and float32 values."""
     places.fetch(topic_, i // 2)
     places.fetch(value_, i)
 
 
 @kernel
-def sum_cells(start, order, most, cell_topic, cell_value, delta):
+def sum_cells(start: Longs, order: Ints, most: int, cell_topic: Shorts, cell_value: Floats, delta: Floats) -> None:
     """delta[u, k] = the sum of the values of word u's cells (``by_word``, sparse.sparse_step); delta: float32[U, P].
 
     Word by word, so that a row is cleared and summed while it is in the first cache.
@@ -64,7 +67,17 @@ def sum_cells(start, order, most, cell_topic, cell_value, delta):
 
 
 @kernel
-def merge_cells(start, order, most, cell_topic, cell_value, total, ptr, topic, value):
+def merge_cells(
+    start: Longs,
+    order: Ints,
+    most: int,
+    cell_topic: Shorts,
+    cell_value: Floats,
+    total: Doubles,
+    ptr: Array,
+    topic: Shorts,
+    value: Floats,
+) -> int:
     """The block's statistic into ptr, topic, value; returns its length.  total: float64[P], overwritten.
 
     topic has room for one entry more than the statistic can have: each is written before it is known to be new.
@@ -96,7 +109,18 @@ def merge_cells(start, order, most, cell_topic, cell_value, total, ptr, topic, v
 
 
 @kernel
-def change(topics, old_ptr, old_topic, old_value, new_ptr, new_topic, new_value, ptr, topic, value):
+def change(
+    topics: int,
+    old_ptr: Ints,
+    old_topic: Shorts,
+    old_value: Floats,
+    new_ptr: Ints,
+    new_topic: Shorts,
+    new_value: Floats,
+    ptr: Longs,
+    topic: Shorts,
+    value: Floats,
+) -> int:
     """new - old as a SparseDelta (ptr int64[U+1], topic, value), entries that are the same left out; returns its length."""
     total, seen = np.zeros(topics), np.zeros(topics, np.bool_)
     n = 0
@@ -131,7 +155,7 @@ def change(topics, old_ptr, old_topic, old_value, new_ptr, new_topic, new_value,
 
 
 @kernel
-def sparse_data_term(src, ptr, topic, value):
+def sparse_data_term(src: Any, ptr: Ints, topic: Shorts, value: Floats) -> float:
     """sum_uk stat[u, k] E[log phi_uk] over a statistic's entries, float64."""
     total = 0.0
     for u in range(len(ptr) - 1):

@@ -14,10 +14,13 @@ the same names, ``n`` and other float64 arrays included.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from topicstream.engines.variational.weights import LEAST_Z
 from topicstream.kernels import eight, places, simd, turned
+from topicstream.kernels.arrays import Floats, Longs
 from topicstream.kernels.gather import highest, root
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.select import SMALLEST, keep, larger, mark, where
@@ -29,7 +32,7 @@ BEYOND = np.float32(3e38)  # larger than any weight
 
 
 @kernel
-def take(stays, count, picks):
+def take(stays: Longs, count: int, picks: Longs) -> int:
     """Where the topics in stays (int64[P], the first ``count``, ascending) go in a tile.  Returns how many sixteens of a
     row hold any.
 
@@ -48,7 +51,7 @@ def take(stays, count, picks):
 
 
 @kernel(forceinline=True)
-def _fill(rows, width, picks, sixteens, target):
+def _fill(rows: int, width: int, picks: int, sixteens: int, target: int) -> None:
     """One tile over the topics of ``take``; rows: address of int64[16] addresses of rows of ``width``."""
     r0, r1, r2, r3 = places.whole(rows, 0), places.whole(rows, 1), places.whole(rows, 2), places.whole(rows, 3)
     r4, r5, r6, r7 = places.whole(rows, 4), places.whole(rows, 5), places.whole(rows, 6), places.whole(rows, 7)
@@ -65,14 +68,16 @@ def _fill(rows, width, picks, sixteens, target):
 
 
 @kernel(forceinline=True)
-def _find(e, width, words, j, cells, rows):
+def _find(e: int, width: int, words: int, j: int, cells: int, rows: int) -> None:
     """The addresses of the sixteen rows from cell j on; words: address of the document's int32."""
     for r in range(16):
         places.put_whole(rows, r, e + 4 * width * places.half(words, min(j + r, cells - 1)))
 
 
 @kernel
-def fill(e, width, words, cells, picks, sixteens, count, own, rows):
+def fill(
+    e: int, width: int, words: int, cells: int, picks: int, sixteens: int, count: int, own: int, rows: int
+) -> None:
     """The tiles of a document over the ``count`` topics of ``take``; rows: int64[16]."""
     for j in range(0, cells, 16):
         _find(e, width, words, j, cells, rows)
@@ -82,13 +87,13 @@ def fill(e, width, words, cells, picks, sixteens, count, own, rows):
 
 
 @kernel(forceinline=True)
-def _end(target):
+def _end(target: int) -> None:
     for k in range(0, 16 * 16, 16):
         places.store(target, k, simd.splat(np.float32(0)))
 
 
 @kernel(forceinline=True)
-def _leave_out(source, count, stays, left, target):
+def _leave_out(source: int, count: int, stays: int, left: int, target: int) -> int:
     """One tile without the rows of topics that do not stay, while the next is asked for; its address."""
     following = source + ROW * count
     for a in range(left):
@@ -99,7 +104,7 @@ def _leave_out(source, count, stays, left, target):
 
 
 @kernel
-def shrink(cells, count, stays, left, own):
+def shrink(cells: int, count: int, stays: int, left: int, own: int) -> None:
     """Leave out the rows of topics that do not stay, in place.  stays: int64[left], which do, ascending."""
     source = target = own
     for _ in range(0, cells, 16):
@@ -109,12 +114,12 @@ def shrink(cells, count, stays, left, own):
 
 
 @kernel(forceinline=True)
-def _products(own, t, a):
+def _products(own: int, t: int, a: int) -> Any:
     return places.load(own, 16 * a) * simd.splat(places.get(t, a))
 
 
 @kernel(forceinline=True)
-def _ask(rows, firsts, done, due):
+def _ask(rows: int, firsts: int, done: int, due: int) -> int:
     """Ask for the lines ``done`` to ``due`` of the rows that are needed next; returns ``due``."""
     for b in range(done, due):
         i = places.whole(firsts, b)
@@ -124,7 +129,9 @@ def _ask(rows, firsts, done, due):
 
 
 @kernel(forceinline=True)
-def _border_by_network(own, t, count, most, best, rows, firsts, sixteens):
+def _border_by_network(
+    own: int, t: int, count: int, most: int, best: int, rows: int, firsts: int, sixteens: int
+) -> Any:
     """The ``most``-th largest own * t of each lane; most <= 16.
 
     sixteens: 0, or how many lines of the rows that are needed next (``_find``) to ask for meanwhile, spread evenly: that
@@ -154,7 +161,7 @@ def _border_by_network(own, t, count, most, best, rows, firsts, sixteens):
 
 
 @kernel(forceinline=True)
-def _border_by_bisection(own, t, count, most):
+def _border_by_bisection(own: int, t: int, count: int, most: int) -> Any:
     """What exactly ``most`` of own * t reach in each lane, unless they are too near to each other: then more do."""
     one, wanted = simd.splat(np.float32(1)), simd.splat(np.float32(most))
     low = simd.splat(SMALLEST)
@@ -180,7 +187,7 @@ def _border_by_bisection(own, t, count, most):
 
 
 @kernel
-def _choose_first(own, t, kept, count, most, lane):
+def _choose_first(own: int, t: int, kept: int, count: int, most: int, lane: int) -> None:
     """Choose again for one lane where several lie on the border: the first of them stay."""
     border, above = BEYOND, 0
     while True:  # down from the largest, one value at a time
@@ -206,7 +213,7 @@ def _choose_first(own, t, kept, count, most, lane):
 
 
 @kernel(forceinline=True)
-def _select(own, t, kept, count, most, best):
+def _select(own: int, t: int, kept: int, count: int, most: int, best: int) -> None:
     """kept of one tile."""
     if most <= NETWORK:
         border = _border_by_network(own, t, count, most, best, 0, 0, 0)
@@ -226,7 +233,7 @@ def _select(own, t, kept, count, most, best):
 
 
 @kernel(forceinline=True)
-def _sums(acc, count, t, best, n):
+def _sums(acc: int, count: int, t: int, best: int, n: int) -> None:
     """n[a] = t[a] * the sum of acc[a]."""
     for a in range(0, count, 8):
         s = eight.totals(
@@ -240,7 +247,7 @@ def _sums(acc, count, t, best, n):
 
 
 @kernel(forceinline=True)
-def _take_back(own, t, g, acc, count, most, border, best):
+def _take_back(own: int, t: int, g: Any, acc: int, count: int, most: int, border: Any, best: int) -> None:
     """Take the last of those on the border out of acc again where more than ``most`` are at or above it.
 
     best: what reached the border, by lane; g, border: vectors, which go there too.
@@ -259,8 +266,9 @@ def _take_back(own, t, g, acc, count, most, border, best):
 
 @kernel
 def select_once(
-    e, width, words, filling, picks, sixteens, rows_of, stays, cells, count, most, own, t, x, z, acc, best, n, rows
-):  # fmt: skip
+    e: int, width: int, words: int, filling: bool, picks: int, sixteens: int, rows_of: int, stays: int, cells: int,
+    count: int, most: int, own: int, t: int, x: int, z: int, acc: int, best: int, n: int, rows: int,
+) -> bool:  # fmt: skip
     """``iterate`` with a selection that is not kept: the next inner iteration selects again; most <= NETWORK.
 
     ``filling``: own is filled with the document's rows of e first, over the topics of ``take``; rows: int64[16].
@@ -304,7 +312,20 @@ def select_once(
 
 
 @kernel
-def iterate(cells, count, most, selecting, own, kept, t, x, z, acc, best, n):
+def iterate(
+    cells: int,
+    count: int,
+    most: int,
+    selecting: bool,
+    own: int,
+    kept: int,
+    t: int,
+    x: int,
+    z: int,
+    acc: int,
+    best: int,
+    n: int,
+) -> bool:
     """One inner iteration: n[a] = N_da of the document's topics from t; cells with z <= LEAST_Z are left out.
 
     ``selecting``: kept is chosen from own first.  best: float32[256].  Returns whether there are such cells.
@@ -351,7 +372,7 @@ def iterate(cells, count, most, selecting, own, kept, t, x, z, acc, best, n):
 
 
 @kernel
-def shares(count, kept, t, x, z, tile, p):
+def shares(count: int, kept: Floats, t: Floats, x: Floats, z: Floats, tile: int, p: Floats) -> None:
     """p[r * width + a] = x r_a of the cells of one tile by row, width = count rounded up to 16; p: [16 * width + 512]."""
     width = -(-count // 16) * 16
     kept_, t_, p_ = places.place(kept) + tile * ROW * count, places.place(t), places.place(p)

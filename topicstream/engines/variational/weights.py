@@ -13,10 +13,11 @@ where a document has nothing else.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from topicstream.kernels.arrays import Doubles, Floats
 from topicstream.kernels.digamma import digamma, exp, exp_digamma32, log
 from topicstream.kernels.jit import fast_kernel, kernel
 
@@ -41,7 +42,7 @@ class Source(NamedTuple):
 
 
 @kernel
-def topic_terms(totals, width, topics, point, term, factor):
+def topic_terms(totals: Doubles, width: float, topics: int, point: bool, term: Doubles, factor: Floats) -> float:
     """Per topic: term[k] = psi(lam_k) (or log lam_k) and factor[k] = exp(min term - term[k]); returns min term.
 
     totals: float64[P], sum_w beta-hat_kw; width = W * beta is added here.  Padding topics get factor 0.
@@ -57,7 +58,7 @@ def topic_terms(totals, width, topics, point, term, factor):
 
 
 @kernel
-def log_weights(src, u, out):
+def log_weights(src: Any, u: int, out: Doubles) -> None:
     """out[k] = E[log phi_k] of local word u in float64."""
     i = src.row_of[u]
     for k in range(src.topics):
@@ -66,7 +67,7 @@ def log_weights(src, u, out):
 
 
 @kernel
-def _row_in_logarithms(src, u, work, e):
+def _row_in_logarithms(src: Any, u: int, work: Doubles, e: Floats) -> float:
     """The same row of e by way of logarithms; returns its log_scale."""
     log_weights(src, u, work)
     most, total = -np.inf, 0.0
@@ -80,7 +81,7 @@ def _row_in_logarithms(src, u, work, e):
 
 
 @fast_kernel
-def word_weights(src, factor, least, work, e, log_scale):
+def word_weights(src: Any, factor: Floats, least: float, work: Doubles, e: Floats, log_scale: Doubles) -> None:
     """Fill e: float32[U, P] and log_scale: float64[U].  factor: float32[P] and least of ``topic_terms``; work: float64[P]."""
     one, s, b = np.float32(1.0), np.float32(src.scale), np.float32(src.beta)
     base, width = src.base, e.shape[1]

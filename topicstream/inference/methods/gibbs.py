@@ -24,6 +24,7 @@ import numpy as np
 from topicstream.errors import InputError, UsageError
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, Rows
+from topicstream.kernels.arrays import Bytes, Doubles, Floats, Int, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, step, stream, uniform
 from topicstream.model.vocabulary import string_buffers
@@ -34,7 +35,7 @@ _PRIME = np.uint64(0x100000001B3)
 
 
 @kernel
-def id_keys(ends, text, keys):
+def id_keys(ends: Longs, text: Bytes, keys: Words) -> None:
     """FNV-1a of each id."""
     for d in range(len(keys)):
         h = _BASIS
@@ -44,13 +45,13 @@ def id_keys(ends, text, keys):
 
 
 @kernel
-def units(x):
+def units(x: float) -> Int:
     """Tokens of a cell."""
     return np.int64(np.ceil(x))
 
 
 @kernel
-def draw(p, topics, state):
+def draw(p: Doubles, topics: int, state: int) -> Int:
     """A topic by its cumulated weights p: float64[K]; -1 where all are zero."""
     if not p[topics - 1] > 0.0:
         return np.int64(-1)
@@ -66,14 +67,27 @@ def draw(p, topics, state):
 
 
 @kernel
-def _prior(alpha, out):
+def _prior(alpha: Doubles, out: Floats) -> None:
     total = alpha.sum()
     for k in range(len(alpha)):
         out[k] = alpha[k] / total if total > 0.0 else 1.0 / len(alpha)
 
 
 @kernel
-def alone(indptr, rows, x, base, beta, inverse, alpha, keys, seed, burn, sweeps, shares):
+def alone(
+    indptr: Longs,
+    rows: Longs,
+    x: Floats,
+    base: Floats,
+    beta: float,
+    inverse: Doubles,
+    alpha: Doubles,
+    keys: Words,
+    seed: int,
+    burn: int,
+    sweeps: int,
+    shares: Floats,
+) -> None:
     """Every document of a block by itself -> shares float32[D, K].
 
     rows: int64[nnz] of base: float32[R, K]; x: float32[nnz]; inverse: float64[K], 1 / (lam + W beta); alpha: float64[K];
@@ -128,7 +142,23 @@ def alone(indptr, rows, x, base, beta, inverse, alpha, keys, seed, burn, sweeps,
 
 
 @kernel
-def together(indptr, rows, x, z, base, extra, totals, beta, width, alpha, seed, key, burn, sweeps, shares):
+def together(
+    indptr: Longs,
+    rows: Longs,
+    x: Floats,
+    z: Ints,
+    base: Floats,
+    extra: Doubles,
+    totals: Doubles,
+    beta: float,
+    width: float,
+    alpha: Doubles,
+    seed: int,
+    key: int,
+    burn: int,
+    sweeps: int,
+    shares: Floats,
+) -> None:
     """All documents at once -> shares float32[D, K], sums over the sweeps in place.
 
     base: float32[U, K], the rows of the words that occur; extra: float64[U, K] and totals: float64[K] (the sizes of the

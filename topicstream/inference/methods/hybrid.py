@@ -16,13 +16,26 @@ from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, Rows
 from topicstream.inference.methods.gibbs import draw, id_keys, units
 from topicstream.inference.methods.maxent import MaxEnt
+from topicstream.kernels.arrays import Doubles, Floats, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import step, stream
 from topicstream.model.vocabulary import string_buffers
 
 
 @kernel
-def draw_by_shares(indptr, rows, x, base, beta, inverse, alpha, keys, seed, times, shares):
+def draw_by_shares(
+    indptr: Longs,
+    rows: Longs,
+    x: Floats,
+    base: Floats,
+    beta: float,
+    inverse: Doubles,
+    alpha: Doubles,
+    keys: Words,
+    seed: int,
+    times: int,
+    shares: Floats,
+) -> None:
     """shares float32[D, K], ``times`` over: every token gets a topic by shares[d, k] p(w | k), then shares from the counts.
 
     rows: int64[nnz] of base: float32[R, K]; x: float32[nnz]; inverse: float64[K], 1 / (lam + W beta); alpha: float64[K];

@@ -19,6 +19,7 @@ import numpy as np
 from topicstream.errors import UsageError
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, Rows
+from topicstream.kernels.arrays import Floats, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import (
     DIRICHLET,
@@ -42,7 +43,9 @@ ALWAYS, EVERY = 5, 10
 
 
 @kernel
-def _select(cells, x, own, t, most, p, work, kept, acc):
+def _select(
+    cells: int, x: Floats, own: Floats, t: Floats, most: int, p: Floats, work: Floats, kept: Floats, acc: Floats
+) -> None:
     """A selection: kept = own where own * t is among the ``most`` largest of its row, else 0; acc as in ``sweep``."""
     width, least = len(t), splat(SMALLEST)
     for j in range(cells):
@@ -59,7 +62,19 @@ def _select(cells, x, own, t, most, p, work, kept, acc):
 
 
 @kernel
-def sparse_step(indptr, rows, counts, base, beta, inverse, alpha, tol, inner, most, shares):
+def sparse_step(
+    indptr: Longs,
+    rows: Longs,
+    counts: Floats,
+    base: Floats,
+    beta: float,
+    inverse: Floats,
+    alpha: Floats,
+    tol: float,
+    inner: int,
+    most: int,
+    shares: Floats,
+) -> int:
     """``local_step`` with at most ``most`` topics a cell; rows, base, beta, inverse, alpha, tol, inner, shares as there."""
     width, topics = len(inverse), shares.shape[1]
     longest = 1

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Bytes, Float, Int, Ints, Longs
 from topicstream.kernels.byte_masks import WIDE, equal, first_bit
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.wordtable import load8
@@ -20,12 +21,12 @@ _LIMIT = 922337203685477579  # 2**63 // 10 - 1: one more digit always fits
 
 
 @kernel
-def _blank(c):
+def _blank(c: int) -> bool:
     return c == 32 or c == 9 or c == 13
 
 
 @kernel
-def read_whole(data, p, end):
+def read_whole(data: Bytes, p: int, end: int) -> tuple[Int, Int]:
     """The whole number at p: (value, position behind it); position -1 when there is none or it does not fit."""
     negative = False
     if p < end and (data[p] == 45 or data[p] == 43):
@@ -47,7 +48,7 @@ def read_whole(data, p, end):
 
 
 @kernel
-def read_real(data, p, end):
+def read_real(data: Bytes, p: int, end: int) -> tuple[Float, Int]:
     """The decimal number at p as float64 (good to float32): (value, position behind it); -1 when there is none."""
     negative = False
     if p < end and (data[p] == 45 or data[p] == 43):
@@ -78,7 +79,7 @@ def read_real(data, p, end):
 
 
 @kernel
-def add_bad(bad, n, line, offset, code):
+def add_bad(bad: Longs, n: int, line: int, offset: int, code: int) -> Longs:
     """Append a row to the table of bad lines, which grows by doubling."""
     if n == len(bad):
         grown = np.empty((2 * n + 16, 3), np.int64)
@@ -91,7 +92,7 @@ def add_bad(bad, n, line, offset, code):
 
 
 @kernel
-def _plain_whole(data, p):
+def _plain_whole(data: Bytes, p: Int) -> tuple[Int, Int]:
     """Digits at p, without any check but for a digit: (value, position behind).  A byte that is none must follow."""
     value = np.uint64(0)
     digit = np.uint64(data[p]) - _ZERO
@@ -103,7 +104,9 @@ def _plain_whole(data, p):
 
 
 @kernel
-def _plain_lines(data, p, line, doc, last_doc, n_words, docs, words, counts):
+def _plain_lines(
+    data: Bytes, p: Int, line: int, doc: Int, last_doc: Int, n_words: Int, docs: Longs, words: Ints, counts: Array
+) -> tuple[Int, Int, Int, Int]:
     """The common case, fast: lines that are just ``digits space digits space digits``, all in range.
 
     data ends with a line break.  Reads until the first line that is different (its start is returned, for the careful
@@ -133,7 +136,18 @@ def _plain_lines(data, p, line, doc, last_doc, n_words, docs, words, counts):
 
 
 @kernel
-def read_triples(data, first_doc, last_doc, n_docs, n_words, fields, real, docs, words, counts):
+def read_triples(
+    data: Bytes,
+    first_doc: int,
+    last_doc: int,
+    n_docs: int,
+    n_words: int,
+    fields: int,
+    real: bool,
+    docs: Longs,
+    words: Ints,
+    counts: Array,
+) -> tuple[int, int, Longs]:
     """Lines ``document word count`` (1-based) -> the cells, words 0-based.
 
     fields: 3, or 2 where there is no count (it is 1); real: counts are decimal numbers.  Documents must ascend within
@@ -195,7 +209,7 @@ def read_triples(data, first_doc, last_doc, n_docs, n_words, fields, real, docs,
 
 
 @kernel
-def _careful_line(data, p, fields, real):
+def _careful_line(data: Bytes, p: int, fields: int, real: bool) -> tuple[Int, Int, Int, Float, Int]:
     """(document, word, whole count, real count, position of the line break); position -1 when it is not numbers,
     document -1 when not even that is one."""
     size = len(data)
@@ -224,7 +238,7 @@ def _careful_line(data, p, fields, real):
 
 
 @kernel
-def last_document(data, low, high, final):
+def last_document(data: Bytes, low: int, high: int, final: bool) -> tuple[int, int, int, int, int]:
     """Where the last document of lines ``document …`` begins, for cutting there.
 
     A document begins at the first line with a number above all before it; numbers outside low..high do not count, as
@@ -280,7 +294,7 @@ def last_document(data, low, high, final):
 
 
 @kernel
-def document_steps(data, low, high, most):
+def document_steps(data: Bytes, low: int, high: int, most: int) -> Longs:
     """Where to cut lines ``document …`` so that no part has more than ``most`` documents, empty ones included.
 
     Returns int64[n, 3]: the offset of a line whose document lies ``most`` or more beyond the first one of its part, the
@@ -313,7 +327,7 @@ def document_steps(data, low, high, most):
 
 
 @kernel
-def order_cells(docs, words, counts, first, n_docs):
+def order_cells(docs: Longs, words: Ints, counts: Array, first: int, n_docs: int) -> tuple[Longs, int]:
     """Cells with ascending documents -> (indptr int64[n_docs+1], cells): within each document words ascend and are
     unique, the counts of repeated ones summed.  Changes words and counts in place."""
     indptr = np.zeros(n_docs + 1, np.int64)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Bools, Bytes, Longs
 from topicstream.kernels.jit import kernel
 
 QUOTE = 34
 
 
 @kernel
-def _field_end(data, p, delimiter):
+def _field_end(data: Bytes, p: int, delimiter: int) -> tuple[int, int, int, bool, bool, int]:
     """p at a field -> (first byte, end, position of the delimiter or line break behind it, doubled, misplaced, line
     breaks within)."""
     size = len(data)
@@ -53,7 +54,7 @@ def _field_end(data, p, delimiter):
 
 
 @kernel
-def last_break(data, delimiter):
+def last_break(data: Bytes, delimiter: int) -> int:
     """The position behind the last line break that ends a record; data begins at a record.  0 when there is none."""
     p, found, size = 0, 0, len(data)
     while p < size:
@@ -65,7 +66,7 @@ def last_break(data, delimiter):
 
 
 @kernel
-def scan(data, delimiter, slots, spans, doubled, rows):
+def scan(data: Bytes, delimiter: int, slots: Longs, spans: Longs, doubled: Bools, rows: Longs) -> int:
     """The records, at most len(rows): fills spans, doubled and rows; returns R.  Empty lines are passed over."""
     n, line, p, size = 0, 0, 0, len(data)
     while p < size and n < len(rows):
@@ -97,7 +98,7 @@ def scan(data, delimiter, slots, spans, doubled, rows):
 
 
 @kernel
-def take(data, wanted, fields, spans, doubled, joint):
+def take(data: Bytes, wanted: Longs, fields: Longs, spans: Longs, doubled: Bools, joint: int) -> tuple[Bytes, Longs]:
     """Some fields of some rows as one string each, joined by the byte ``joint``.
 
     wanted int64[D], fields int64[m] -> (uint8[B], offsets int64[D+1]).

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.reader import Piece, ReadOptions
 from topicstream.ingestion.parsing.rejects import BadFile, Reject, Rejects
+from topicstream.kernels.arrays import Bytes, Int, Longs
 from topicstream.kernels.byte_masks import WIDE, count_bits, equal, first_bit
 from topicstream.kernels.jit import kernel
 from topicstream.machine import format_bytes
@@ -38,7 +39,7 @@ def most_records(options: ReadOptions) -> int:
 
 
 @kernel
-def _count_byte(data, byte):
+def _count_byte(data: Bytes, byte: int) -> Int:
     n = np.int64(0)
     p = 0
     while p + WIDE <= len(data):
@@ -128,7 +129,7 @@ def cut(
 
 
 @kernel
-def _behind_lines(data, at, lines):
+def _behind_lines(data: Bytes, at: int, lines: int) -> int:
     """The place behind the next ``lines`` line breaks from ``at`` on; the end where there are fewer."""
     while at < len(data):
         if data[at] == 10:
@@ -170,7 +171,7 @@ def as_array(data: bytes | bytearray) -> np.ndarray:
 
 
 @kernel
-def find_byte(data, byte):
+def find_byte(data: Bytes, byte: int) -> Longs:
     """int64[]: where a byte stands in uint8[n]."""
     places = np.empty(1024, np.int64)
     p, n = 0, 0
@@ -208,7 +209,7 @@ def lines_of(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @kernel
-def gather(data, starts, ends):
+def gather(data: Bytes, starts: Longs, ends: Longs) -> tuple[Bytes, Longs]:
     """data uint8[n], starts and ends int64[D] -> (uint8[B], offsets int64[D+1]): the spans one after the other."""
     offsets = np.empty(len(starts) + 1, np.int64)
     offsets[0] = 0

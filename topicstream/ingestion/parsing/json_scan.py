@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Bool, Bytes, Int, Longs
 from topicstream.kernels.byte_masks import WIDE, copy, equal, first_bit, string_stops
 from topicstream.kernels.jit import kernel
 
@@ -20,14 +21,14 @@ READ, EMPTY, ODD = 0, 1, 2
 
 
 @kernel
-def _space(data, p, end):
+def _space(data: Bytes, p: int, end: int) -> int:
     while p < end and (data[p] == 32 or data[p] == 9 or data[p] == 13 or data[p] == 10):
         p += 1
     return p
 
 
 @kernel
-def _hex(c):
+def _hex(c: Int) -> Int:
     if 48 <= c <= 57:
         return np.int64(c) - 48
     c = np.int64(c) | 32
@@ -35,7 +36,7 @@ def _hex(c):
 
 
 @kernel
-def _string_end(data, p, end):
+def _string_end(data: Bytes, p: int, end: int) -> tuple[Int, Bool]:
     """p behind the opening quote -> (position of the closing one or -1, whether there are escapes)."""
     escaped = False
     while True:
@@ -70,7 +71,7 @@ def _string_end(data, p, end):
 
 
 @kernel
-def _number_end(data, p, end):
+def _number_end(data: Bytes, p: int, end: int) -> tuple[Int, Int]:
     """(kind, position behind the number or -1)."""
     kind = WHOLE
     negative = data[p] == 45
@@ -105,12 +106,12 @@ def _number_end(data, p, end):
 
 
 @kernel
-def _word_at(data, p, end, a, b, c, d):
+def _word_at(data: Bytes, p: int, end: int, a: int, b: int, c: int, d: int) -> bool:
     return p + 4 <= end and data[p] == a and data[p + 1] == b and data[p + 2] == c and data[p + 3] == d
 
 
 @kernel
-def _atom_end(data, p, end):
+def _atom_end(data: Bytes, p: int, end: int) -> tuple[Int, Int, Int, Int]:
     """A string, number or literal at p -> (kind, start, position of its end, position behind it or -1)."""
     c = data[p]
     if c == 34:
@@ -129,7 +130,7 @@ def _atom_end(data, p, end):
 
 
 @kernel
-def _container_end(data, p, end):
+def _container_end(data: Bytes, p: int, end: int) -> tuple[Int, Bool]:
     """p at an opening bracket -> (position behind its closing one; -1 when it is not JSON or deeper than 64, whether
     there are others within)."""
     stack = np.uint64(0)  # one bit a level: 1 within an object
@@ -187,7 +188,7 @@ def _container_end(data, p, end):
 
 
 @kernel
-def _scan_line(data, p, end, keys, key_offsets, spans, kinds):
+def _scan_line(data: Bytes, p: int, end: int, keys: Bytes, key_offsets: Longs, spans: Longs, kinds: Array) -> int:
     """One line's fields into spans int64[F, 2] and kinds int8[F]; READ, EMPTY or ODD."""
     kinds[:] = ABSENT
     p = _space(data, p, end)
@@ -244,19 +245,21 @@ def _scan_line(data, p, end, keys, key_offsets, spans, kinds):
 
 
 @kernel
-def scan(data, starts, ends, keys, key_offsets, spans, kinds, status):
+def scan(
+    data: Bytes, starts: Longs, ends: Longs, keys: Bytes, key_offsets: Longs, spans: Longs, kinds: Array, status: Array
+) -> None:
     """All lines: spans, kinds and status int8[L] (READ, EMPTY, ODD)."""
     for i in range(len(starts)):
         status[i] = _scan_line(data, starts[i], ends[i], keys, key_offsets, spans[i], kinds[i])
 
 
 @kernel
-def _code_unit(data, p):
+def _code_unit(data: Bytes, p: int) -> int:
     return (_hex(data[p]) << 12) | (_hex(data[p + 1]) << 8) | (_hex(data[p + 2]) << 4) | _hex(data[p + 3])
 
 
 @kernel
-def _unescape(data, p, end, out, n):
+def _unescape(data: Bytes, p: int, end: int, out: Bytes, n: int) -> int:
     """A valid JSON string's content into out at n; the new n.  A lone surrogate becomes U+FFFD."""
     while p < end:
         while p + WIDE <= end:
@@ -324,7 +327,7 @@ def _unescape(data, p, end, out, n):
 
 
 @kernel
-def take(data, rows, fields, spans, kinds, joint):
+def take(data: Bytes, rows: Longs, fields: Longs, spans: Longs, kinds: Array, joint: int) -> tuple[Bytes, Longs]:
     """The values of some fields of some rows as one string each, joined by the byte ``joint``.
 
     rows int64[D], fields int64[m] -> (uint8[B], offsets int64[D+1]).  Numbers and booleans as written, null as "".

@@ -22,19 +22,33 @@ from topicstream.ingestion.parsing.cut import as_array, cut, last_line_break, li
 from topicstream.ingestion.parsing.reader import Piece, ReadOptions
 from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.ingestion.parsing.vocabulary import numbered, words_for
+from topicstream.kernels.arrays import Array, Bytes, Int, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.documents import CountRun, Provenance
 
 
 @kernel
-def _skip(data, p, end):
+def _skip(data: Bytes, p: int, end: int) -> int:
     while p < end and (data[p] == 32 or data[p] == 9):
         p += 1
     return p
 
 
 @kernel
-def read_pairs(data, starts, ends, ldac, first, n_words, whole, docs, words, counts, rows, labels):
+def read_pairs(
+    data: Bytes,
+    starts: Longs,
+    ends: Longs,
+    ldac: bool,
+    first: int,
+    n_words: int,
+    whole: bool,
+    docs: Longs,
+    words: Ints,
+    counts: Array,
+    rows: Longs,
+    labels: Longs,
+) -> tuple[int, int, int, Longs]:
     """Lines of pairs -> cells.
 
     ldac: a line begins with the number of its pairs, else with a label (svmlight: ``qid:`` and ``# …`` passed over).
@@ -105,7 +119,7 @@ def read_pairs(data, starts, ends, ldac, first, n_words, whole, docs, words, cou
 
 
 @kernel
-def highest_number(data):
+def highest_number(data: Bytes) -> Int:
     """The highest whole number that stands before a colon, -1 when there is none."""
     highest = np.int64(-1)
     for p in range(len(data)):

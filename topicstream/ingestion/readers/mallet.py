@@ -21,12 +21,13 @@ from topicstream.ingestion.parsing.cut import (
 )
 from topicstream.ingestion.parsing.reader import Piece, ReadOptions
 from topicstream.ingestion.parsing.rejects import Rejects
+from topicstream.kernels.arrays import Bytes, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.documents import Provenance, TextRun
 
 
 @kernel
-def three_parts(data, starts, ends, spans):
+def three_parts(data: Bytes, starts: Longs, ends: Longs, spans: Longs) -> None:
     """The id, label and text of each line into spans int64[L, 3, 2]; a part that is missing begins at -1."""
     for i in range(len(starts)):
         p, end = starts[i], ends[i]

@@ -23,6 +23,7 @@ from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.ingestion.read_options import Room
 from topicstream.ingestion.spooling.spool import encode_frame
 from topicstream.ingestion.spooling.tasks import Task
+from topicstream.kernels.arrays import Array, Bools, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.documents import CountRun, Provenance, TextRun
 from topicstream.tokens.tokenizer import Tokenizer
@@ -63,7 +64,9 @@ class Prepared:
 
 
 @kernel
-def sum_types(indptr, words, counts, taken, sign, type_counts, type_df):
+def sum_types(
+    indptr: Longs, words: Ints, counts: Array, taken: Bools, sign: int, type_counts: Longs, type_df: Longs
+) -> None:
     """Add ``sign`` times the counts of the documents with taken[d] to type_counts, type_df: int64[T].
 
     counts: integers, or float32 (then a cell counts once).

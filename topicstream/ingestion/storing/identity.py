@@ -11,6 +11,7 @@ import numpy as np
 
 from topicstream.errors import InputError
 from topicstream.files import owned
+from topicstream.kernels.arrays import Bools, Bytes, Int, Longs, Words
 from topicstream.kernels.jit import kernel
 
 EVENT_BYTES = 24
@@ -38,7 +39,9 @@ class Verdict:
 
 
 @kernel
-def _resolve(high, low, order, replace, reason, kept, alive):
+def _resolve(
+    high: Words, low: Words, order: Longs, replace: int, reason: Bytes, kept: Bools, alive: Any
+) -> tuple[Int, Int, Int]:
     """Events sorted by (high, low, time) -> reason by document.
 
     kept: bool[n], set at the last event of each id of which a document is kept; alive: the document of the first id that

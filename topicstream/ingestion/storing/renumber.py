@@ -12,13 +12,16 @@ import numpy as np
 from topicstream.corpus.writer import BlockWriter
 from topicstream.ingestion.spooling.journal import Journal
 from topicstream.ingestion.storing.decide import DROPPED, HELDOUT, TRAIN, Decision, in_order
+from topicstream.kernels.arrays import Array, Bytes, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.progress import Progress
 from topicstream.tokens.builder import GenerationMap
 
 
 @kernel
-def _place_documents(lengths, words, rank, kind, indptr, ptr, by_rank):
+def _place_documents(
+    lengths: Array, words: Ints, rank: Ints, kind: Bytes, indptr: Longs, ptr: Longs, by_rank: Longs
+) -> int:
     """Cells kept of each document, in two groups (training first), and of each rank.
 
     lengths: uint32[D], words: int32[nnz] (types), rank: int32[T] (-1 pruned), kind: uint8[D]
@@ -52,7 +55,19 @@ def _place_documents(lengths, words, rank, kind, indptr, ptr, by_rank):
 
 
 @kernel
-def _sort(lengths, words, counts, rank, final, ptr, by_rank, documents, values, out_words, out_counts):
+def _sort(
+    lengths: Array,
+    words: Ints,
+    counts: Array,
+    rank: Ints,
+    final: Ints,
+    ptr: Longs,
+    by_rank: Longs,
+    documents: Ints,
+    values: Array,
+    out_words: Ints,
+    out_counts: Array,
+) -> None:
     """Two stable scatters instead of a sort: by word, then by document (so ids ascend within each).
 
     documents: int32[kept], values: counts' type[kept]: the cells in the order of the words; final: int32[R].

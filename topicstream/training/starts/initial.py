@@ -26,6 +26,7 @@ import numpy as np
 from topicstream.corpus.reader import Corpus, Grid
 from topicstream.engines.base import padded
 from topicstream.errors import InputError
+from topicstream.kernels.arrays import Array, Doubles
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, stream, uniform
 from topicstream.training.starts.seeding import divergences, fill_rows, own_entropies
@@ -47,14 +48,14 @@ class Seeds(Protocol):
 
 
 @kernel
-def _draws(seed, draw, numbers, out):
+def _draws(seed: int, draw: int, numbers: Array, out: Doubles) -> None:
     """out[i] = a uniform number of (seed, draw, numbers[i])."""
     for i in range(len(numbers)):
         out[i] = uniform(bits(stream(seed, draw, numbers[i])))
 
 
 @kernel
-def _draw_keys(seed, draw, first, lengths, short, keys):
+def _draw_keys(seed: int, draw: int, first: int, lengths: Array, short: int, keys: Doubles) -> None:
     """A random key for every document of a storage block; no words: -1, too few: behind all others."""
     for d in range(len(lengths)):
         if lengths[d] == 0:

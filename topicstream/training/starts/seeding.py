@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.kernels.digamma import log
 from topicstream.kernels.jit import kernel
 
 
 @kernel
-def own_entropies(indptr, counts, lengths, out):
+def own_entropies(indptr: Longs, counts: Doubles, lengths: Doubles, out: Doubles) -> None:
     """sum_w p_d(w) log p_d(w) of every document: out float64[D]."""
     for d in range(len(indptr) - 1):
         acc = 0.0
@@ -24,7 +25,18 @@ def own_entropies(indptr, counts, lengths, out):
 
 
 @kernel
-def divergences(indptr, words, counts, lengths, entropies, mean, ground, share, centre, out):
+def divergences(
+    indptr: Longs,
+    words: Ints,
+    counts: Doubles,
+    lengths: Doubles,
+    entropies: Doubles,
+    mean: Doubles,
+    ground: Doubles,
+    share: float,
+    centre: int,
+    out: Doubles,
+) -> None:
     """Divergence of every document from the mixed seed document ``centre``: out float64[D].
 
     Cells of the sampled documents: indptr int64[D+1], words int32, counts float64 (words may repeat across documents);
@@ -45,7 +57,17 @@ def divergences(indptr, words, counts, lengths, entropies, mean, ground, share, 
 
 
 @kernel
-def fill_rows(ids, ptr, topic, value, mean, share, scale, topics, out):
+def fill_rows(
+    ids: Array,
+    ptr: Longs,
+    topic: Ints,
+    value: Floats,
+    mean: Doubles,
+    share: float,
+    scale: float,
+    topics: int,
+    out: Floats,
+) -> None:
     """Rows of the seed table: out[u, k] = scale * ((1 - share) * mean[w] + share * value of (w, k)), w = ids[u].
 
     ptr int64[W+1], topic int32, value float32 sorted by word; mean float64[W]; out float32[U, KP], padding zeroed.

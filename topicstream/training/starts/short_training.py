@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.arrays import Doubles, Floats, Ints, Longs
 from topicstream.kernels.digamma import log
 from topicstream.kernels.jit import fast_kernel
 
 
 @fast_kernel
-def short_training(indptr, words, counts, phi, nxt, totals, theta, share, alpha, beta, sweeps):
+def short_training(
+    indptr: Longs,
+    words: Ints,
+    counts: Doubles,
+    phi: Floats,
+    nxt: Floats,
+    totals: Doubles,
+    theta: Floats,
+    share: Floats,
+    alpha: float,
+    beta: float,
+    sweeps: int,
+) -> float:
     """``sweeps`` sweeps of smoothed PLSA (simplified BP of Zeng, Cheung & Liu 2013, Fig. 4) over a sample; the perplexity of the last.
 
     indptr int64[D+1], words int32 (rows of phi), counts float64; phi, nxt: float32[U, KP], the seeds on entry, the topics'

@@ -1,0 +1,21 @@
+"""Names for the arrays that kernels take, by what is in them.  For readers and mypy: numba infers its own types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+Doubles = np.ndarray[Any, np.dtype[np.float64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Shorts = np.ndarray[Any, np.dtype[np.uint16]]
+Ints = np.ndarray[Any, np.dtype[np.int32]]
+Longs = np.ndarray[Any, np.dtype[np.int64]]
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+# numbers that kernels return: Python's or numba's own
+Int = int | np.integer[Any]
+Float = float | np.floating[Any]
+Bool = bool | np.bool_
