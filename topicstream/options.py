@@ -119,13 +119,13 @@ def checked(fields: Mapping[str, Any], given: Mapping[str, Any], whose: str) -> 
             value = values[name] = about["parse"](value)
         if isinstance(value, (int, float)) and not abs(value) < 1 << 62:
             raise UsageError(f"{name} must be a number that can be meant, not {value}")
-        if about.get("min") is not None and value < about["min"]:
+        each = value if isinstance(value, (tuple, list, range)) else (value,)
+        if about.get("min") is not None and any(one < about["min"] for one in each):
             raise UsageError(f"{name} must be at least {about['min']}, not {value}")
         if "above" in about and not value > about["above"]:
             raise UsageError(f"{name} must be above {about['above']}, not {value}")
         if about.get("max") is not None and value > about["max"]:
             raise UsageError(f"{name} must be at most {about['max']}, not {value}")
-        each = value if isinstance(value, (tuple, list)) else (value,)
         more = about.get("more", lambda other: False)
         if about.get("choices") and not all(one in about["choices"] or more(one) for one in each):
             raise UsageError(f"{name} must be one of {', '.join(map(str, about['choices']))}, not {value}")

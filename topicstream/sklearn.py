@@ -58,7 +58,7 @@ def _as_value_errors() -> Iterator[None]:
         raise ValueError(str(e)) from e
 
 
-class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Topics of a document-word matrix, learnt by any engine of topicstream, streamed from disk.
 
     Parameters
@@ -212,7 +212,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         words = [str(i) for i in range(len(phi))] if words is None else words.tolist()
         return core.TopicModel.from_arrays(phi, words, self.doc_topic_prior_, self.topic_word_prior_)
 
-    @available_if(_stochastic)
+    @available_if(_stochastic)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> TopicModel:
         """One stochastic step on a batch of documents (Hoffman, Blei & Bach 2010); ``ovb`` and ``svi`` only."""
         first = not hasattr(self, "components_")

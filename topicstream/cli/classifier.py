@@ -7,39 +7,14 @@ from typing import Any
 
 import click
 
-from topicstream.cli.eval import MODEL
+from topicstream.cli.options import as_json, given, options_of
+from topicstream.inference.config import ClassifierConfig
 
 
 @click.command("classifier", short_help="Teach a model to name topics by one sparse product.")
-@MODEL
-@click.option("--corpus", envvar="TOPICS_CORPUS", default="corpus.zarr", show_default=True, help="corpus store")
-@click.option(
-    "--documents",
-    type=click.IntRange(0),
-    default=200_000,
-    show_default=True,
-    help="training documents at most, evenly spaced; 0: all",
-)
-@click.option(
-    "--variance", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True, help="of the weights' prior"
-)
-@click.option("--passes", type=click.IntRange(1), default=100, show_default=True, help="passes at most")
-@click.option(
-    "--tol",
-    type=click.FloatRange(0),
-    default=1e-4,
-    show_default=True,
-    help="stop when the loss falls by less than this share, twice running",
-)
-@click.option(
-    "--temperature",
-    type=click.FloatRange(0, min_open=True),
-    help="divides the logits [default: chosen on training documents set aside]",
-)
-@click.option("--threads", type=click.IntRange(1), help="threads [default: the processors]; never changes the result")
-@click.option("--mem-limit", metavar="SIZE", help="memory of the whole process, as 2G or 512M [default: what there is]")
-@click.option("--json", "as_json", is_flag=True, help="print the result as JSON")
-def command(as_json: bool, **options: Any) -> None:
+@options_of(ClassifierConfig)
+@as_json()
+def command(as_json: bool, **values: Any) -> None:
     """Learn a classifier of documents beside the topics of a model: `topics infer --method maxent` and `hybrid` use it.
 
     Multinomial logistic regression on word counts (Yao, Mimno and McCallum 2009); it learns to say what `infer` finds of
@@ -51,7 +26,7 @@ def command(as_json: bool, **options: Any) -> None:
 
     progress = Shown(verbosity())
     try:
-        found = train_classifier(progress=progress, **options)
+        found = train_classifier(ClassifierConfig(**given(values), progress=progress))
     finally:
         progress.close()
     if as_json:

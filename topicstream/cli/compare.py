@@ -31,7 +31,7 @@ from topicstream.reporting.config import MethodsConfig
 @as_json()
 @click.pass_context
 def command(
-    ctx: click.Context,
+    ctx: click.Context, /,
     a: str,
     b: str | None,
     as_json: bool,

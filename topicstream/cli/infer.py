@@ -41,7 +41,7 @@ class InferCommand(Depending):
 @options_of(InferConfig, "infer")
 @as_json("The summary as JSON, on stdout with --out, else on stderr.")
 @click.pass_context
-def command(ctx: click.Context, paths: tuple[str, ...], as_json: bool, **values: Any) -> None:
+def command(ctx: click.Context, /, paths: tuple[str, ...], as_json: bool, **values: Any) -> None:
     """Write the topics of documents, in input order, in constant memory.
 
     PATH is a corpus store, or raw documents: files, folders or - for standard input, of any format that ingest reads,

@@ -79,7 +79,7 @@ class TrainCommand(Depending):
 @options_of(TrainConfig)
 @as_json()
 @click.pass_context
-def command(ctx: click.Context, as_json: bool, **values: Any) -> None:
+def command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     """Learn topics from a corpus store, pass by pass, within the memory limit.
 
     Interrupted, the same command carries on from the last checkpoint; finished, it says so; with a higher --passes it

@@ -77,7 +77,7 @@ def row_bytes(table: pa.Table) -> np.ndarray:
 
 
 def _lengths(strings: pa.Array) -> np.ndarray:
-    return pc.fill_null(pc.binary_length(strings), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.asarray(pc.fill_null(pc.binary_length(strings), 0).to_numpy(zero_copy_only=False).astype(np.int64))
 
 
 def next_part(files: Iterable[dict[str, Any]]) -> int:

@@ -62,7 +62,7 @@ class Grid:
     @property
     def docs(self) -> np.ndarray:
         """Documents of each block, int64."""
-        return self.row_stop - self.row_start
+        return np.asarray(self.row_stop - self.row_start)
 
     def order(self, how: str, seed: int, pass_number: int) -> np.ndarray:
         """Block numbers in visiting order: ``sequential``, or ``shuffled`` (storage blocks are shuffled, then the blocks

@@ -134,19 +134,20 @@ class Corpus(Views):
 
     def part(self, heldout: bool = False) -> dict[str, Any]:
         """The manifest's entry of the training or held-out part: blocks, docs, cells, tokens, rows, bytes."""
-        return self.manifest["parts"]["heldout" if heldout else "train"]
+        found: dict[str, Any] = self.manifest["parts"]["heldout" if heldout else "train"]
+        return found
 
     @property
     def n_docs(self) -> int:
-        return self.part()["docs"]
+        return int(self.part()["docs"])
 
     @property
     def n_cells(self) -> int:
-        return self.part()["cells"]
+        return int(self.part()["cells"])
 
     @property
     def n_tokens(self) -> float:
-        return self.part()["tokens"]
+        return float(self.part()["tokens"])
 
     @property
     def axes(self) -> Axes:
@@ -168,7 +169,7 @@ class Corpus(Views):
             if (problem := file_problem(path, entry["size"], entry["crc32c"])) is not None:
                 raise StoreError(problem)
             self._verified.add(name)
-        return path
+        return Path(path)
 
     def ragged(self, name: str, storage: int, heldout: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Read, verify and decode one storage block of an axis: lengths uint32[docs], ids int32[entries], ascending within
@@ -224,7 +225,7 @@ class Corpus(Views):
             if (problem := file_problem(path, entry["size"], entry["crc32c"])) is not None:
                 raise StoreError(problem)
             self._verified.add(kind)
-        return path
+        return Path(path)
 
     def removed(self) -> np.ndarray:
         """Documents withdrawn or replaced since their block was written, int64[n, 4]: document number (row of the
@@ -329,7 +330,7 @@ class Corpus(Views):
             with pq.ParquetFile(self.file("vocab")) as file:
                 counts = file.read(columns=["count"])["count"].to_numpy().astype(np.float64)
             if len(counts) == self.n_words and counts.sum() == self.n_tokens:
-                return counts
+                return np.asarray(counts)
         counts, marker = np.zeros(self.n_words), np.zeros(self.n_words, np.uint8)
         for s in range(len(self.part()["blocks"])):
             raw = self.decode(s)

@@ -79,7 +79,7 @@ class SortedRuns:
 def distinct(values: np.ndarray) -> np.ndarray:
     """The distinct values, ascending; ``values`` (whole numbers) is sorted in place.  (np.unique takes a hash table.)"""
     values.sort()
-    return values[np.concatenate((np.ones(min(len(values), 1), np.bool_), values[1:] != values[:-1]))]
+    return np.asarray(values[np.concatenate((np.ones(min(len(values), 1), np.bool_), values[1:] != values[:-1]))])
 
 
 def ranges(edges: Sequence[int] | np.ndarray) -> Iterator[tuple[int | None, int | None]]:

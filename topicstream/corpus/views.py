@@ -46,7 +46,7 @@ class Views(Sequence["Document"]):
 
     def __len__(self) -> int:
         """Documents of both parts."""
-        return sum(p["docs"] for p in self.manifest["parts"].values()) - len(self._gone_numbers)
+        return int(sum(p["docs"] for p in self.manifest["parts"].values()) - len(self._gone_numbers))
 
     def __repr__(self) -> str:
         parts = self.manifest["parts"]

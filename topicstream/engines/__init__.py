@@ -47,7 +47,8 @@ def find(name: str) -> type[Engine]:
         if module.rsplit(".", 1)[1] == name and name in (own := _in_module(module)):
             return own[name]
     if name in plugins.entries(plugins.ENGINES) and not any(name in _in_module(module) for module in _modules()):
-        return plugins.load(plugins.ENGINES, name)
+        found: type[Engine] = plugins.load(plugins.ENGINES, name)
+        return found
     known = engines()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)

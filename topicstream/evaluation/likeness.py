@@ -12,7 +12,7 @@ def cosine(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Of the rows of p and q, float[D, K] -> float64[D]."""
     p, q = p.astype(np.float64), q.astype(np.float64)
     norms = np.sqrt((p * p).sum(axis=1) * (q * q).sum(axis=1))
-    return np.divide((p * q).sum(axis=1), norms, out=np.zeros(len(p)), where=norms > 0)
+    return np.asarray(np.divide((p * q).sum(axis=1), norms, out=np.zeros(len(p)), where=norms > 0))
 
 
 def divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:

@@ -65,7 +65,7 @@ def trained_shares(model: TopicModel, numbers: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _smoothed(theta: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    return (theta + alpha) / np.maximum(theta.sum(1, keepdims=True) + alpha.sum(), 1e-300)
+    return np.asarray((theta + alpha) / np.maximum(theta.sum(1, keepdims=True) + alpha.sum(), 1e-300))
 
 
 def check_model(model: TopicModel, corpus: Corpus) -> None:
@@ -85,7 +85,7 @@ def bytes_held(corpus: Corpus, topics: int) -> int:
     train, held = corpus.n_docs, corpus.part(True)["docs"]
     training, testing = min(MOST, figures["training"]), min(MOST, held * (train + held))
     documents = min(2 * (training + testing) * (1 + DRAWS), train + held)
-    return 8 * topics * (3 * documents + 6 * 2 * max(training, testing))
+    return int(8 * topics * (3 * documents + 6 * 2 * max(training, testing)))
 
 
 # -- pairs ---------------------------------------------------------------------------------------------------------------

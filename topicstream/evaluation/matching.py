@@ -60,7 +60,7 @@ def l1_distances(a: TopicModel, b: TopicModel, progress: Callable[[int, int], No
 
 
 def _probabilities(rows: np.ndarray, model: TopicModel) -> np.ndarray:
-    return ((rows + model.beta) / model.norms).astype(np.float32)
+    return np.asarray(((rows + model.beta) / model.norms).astype(np.float32))
 
 
 def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:

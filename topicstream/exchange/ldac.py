@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.corpus.reader import Corpus
-from topicstream.exchange.common import fit_for_text, join_lists, lines, text, write_words, written
+from topicstream.exchange.common import fit_for_text, join_lists, lines, text, write_words
+from topicstream.files.outputs import written
 
 
 def write(model: Any, corpus: Corpus, path: Path, *, force: bool) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from topicstream.exchange.common import (
     prior,
     topic_rows,
     write_words,
-    written,
 )
+from topicstream.files.outputs import written
 from topicstream.model.topic_model import TopicModel
 
 BETA, OTHER, WORDS = "final.beta", "final.other", "vocab.txt"

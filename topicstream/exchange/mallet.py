@@ -24,8 +24,8 @@ from topicstream.exchange.common import (
     prior,
     read_table,
     topic_rows,
-    written,
 )
+from topicstream.files.outputs import written
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import as_words
 

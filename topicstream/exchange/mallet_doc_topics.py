@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
-from topicstream.exchange.common import join_lists, lines, text, written
+from topicstream.exchange.common import join_lists, lines, text
+from topicstream.files.outputs import written
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
 from topicstream.inference.output import AnswersFile, Table

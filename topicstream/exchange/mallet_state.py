@@ -12,16 +12,8 @@ import pyarrow.compute as pc
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
-from topicstream.exchange.common import (
-    EntrySpool,
-    Imported,
-    check_size,
-    fit_for_text,
-    lines,
-    prior,
-    read_table,
-    written,
-)
+from topicstream.exchange.common import EntrySpool, Imported, check_size, fit_for_text, lines, prior, read_table
+from topicstream.files.outputs import written
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.state.token_topics import token_topics
 

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topicstream.errors import InputError, one_line
-from topicstream.exchange.common import Imported, check_size, checked_words, prior, written
+from topicstream.exchange.common import Imported, check_size, checked_words, prior
+from topicstream.files.outputs import written
 from topicstream.model.topic_model import TopicModel
 
 KEY = b"topicstream"

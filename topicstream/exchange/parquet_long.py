@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from topicstream.errors import InputError, one_line
-from topicstream.exchange.common import EntrySpool, Imported, check_size, numbers_of, prior, written
+from topicstream.exchange.common import EntrySpool, Imported, check_size, numbers_of, prior
 from topicstream.exchange.parquet import KEY, about, opened, origin, said_by
+from topicstream.files.outputs import written
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import as_words
 

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.errors import InputError
-from topicstream.exchange.common import Imported, checked_words, prior, written
+from topicstream.exchange.common import Imported, checked_words, prior
+from topicstream.files.outputs import written
 from topicstream.model.top import Best, top_words
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.views import ROWS, probabilities_of

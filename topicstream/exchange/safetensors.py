@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.errors import InputError
-from topicstream.exchange.common import BUDGET, Imported, check_size, checked_words, prior, written
+from topicstream.exchange.common import BUDGET, Imported, check_size, checked_words, prior
 from topicstream.exchange.parquet import about, origin
-from topicstream.files.outputs import is_ours
+from topicstream.files.outputs import is_ours, written
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import string_buffers
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
-from topicstream.exchange.common import written
+from topicstream.files.outputs import written
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
 from topicstream.inference.output import Parquet

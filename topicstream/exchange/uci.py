@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
-from topicstream.exchange.common import fit_for_text, lines, write_words, written
+from topicstream.exchange.common import fit_for_text, lines, write_words
+from topicstream.files.outputs import written
 
 
 def write(model: Any, corpus: Corpus, path: Path, *, force: bool) -> dict[str, Any]:

@@ -11,7 +11,6 @@ fitted to (every 20th), by the Kullback-Leibler divergence from theta.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from topicstream.errors import DoesNotFit, InputError
 from topicstream.files import owned
 from topicstream.files.durable import lock
 from topicstream.files.ownership import claim
-from topicstream.inference.config import InferConfig
+from topicstream.inference.config import ClassifierConfig, InferConfig
 from topicstream.inference.documents import Documents
 from topicstream.inference.examples import Examples, Likelihood, temperature
 from topicstream.inference.infer import Source
@@ -34,55 +33,37 @@ from topicstream.kernels.linear import products
 from topicstream.machine import default_memory_limit, default_threads, format_bytes, parse_bytes, trim
 from topicstream.model.classifier import save
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import configured
 from topicstream.parallel.order import in_order
-from topicstream.progress import Progress, Told, listener
+from topicstream.progress import Progress, listener
 
 ASIDE, MOST_ASIDE = 20, 2000
 """Every so-many-th document chooses the temperature; so many at most."""
 PAIRS, FEWEST_PAIRS = 6, 3
 LIVING, SUMS = 5, 2
 """Vectors of the optimiser beside its pairs; float64 sums of the gradient, in vectors."""
-DOCUMENTS = 200_000
 
 
-def train_classifier(
-    model: str | Path | TopicModel,
-    corpus: str | Path | Corpus = "corpus.zarr",
-    *,
-    documents: int = DOCUMENTS,
-    variance: float = 1.0,
-    passes: int = 100,
-    tol: float = 1e-4,
-    temperature: float | None = None,
-    threads: int | None = None,
-    mem_limit: str | int | None = None,
-    progress: Told = None,
-) -> dict[str, Any]:
+@configured(ClassifierConfig)
+def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
     """Learn the classifier of a stored model and store it there; ``infer(..., method="maxent")`` uses it.
 
-    documents    of the training part at most, evenly spaced; 0: all of them
-    variance     of the Gaussian prior of the weights;  passes: over the documents at most
-    tol          stop when the loss falls by less than this share of it, twice running
-    temperature  None: chosen on training documents set aside for it
-    mem_limit    of the whole process: what does not fit lies in files in the model's folder meanwhile
+    Multinomial logistic regression with a Gaussian prior; what does not fit ``mem_limit`` lies in files in the model's
+    folder meanwhile.
 
     Returns plain values: documents, passes, converged, loss (nats a document, penalty included), divergence (KL from theta
     on the documents set aside), temperature, variance, on_disk, seconds.
 
     Raises InputError (a model in memory; no document with a known word), DoesNotFit, StoreError, Busy.
     """
-    begin, tell = time.perf_counter(), listener(progress)
-    if not (variance > 0 and passes >= 1 and tol >= 0 and documents >= 0 and (temperature is None or temperature > 0)):
-        raise InputError(
-            "--variance and --temperature must be above 0, --passes at least 1, --tol and --documents not below 0"
-        )
+    begin, tell = time.perf_counter(), listener(config.progress)
+    model, variance, passes, mem_limit = config.model, config.variance, config.passes, config.mem_limit
     opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
     if opened.path is None:
         raise InputError("a model in memory has no folder for a classifier; save it first")
-    store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
-    threads = threads or default_threads()
+    store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
     limit = parse_bytes(mem_limit) if mem_limit is not None else default_memory_limit()
-    place = fit(opened, mem_limit, threads, own=opened is not model)
+    place = fit(opened, mem_limit, config.threads or default_threads(), own=opened is not model)
     shape, pairs, on_disk, slices = _plan(opened, limit, mem_limit is not None, place.threads)
     with lock(opened.path, "writing to"):
         work = opened.path / "work"
@@ -93,7 +74,7 @@ def train_classifier(
         try:
             if place.load:
                 opened.load()
-            aside = _examples(opened, store, place, examples, documents, tell)
+            aside = _examples(opened, store, place, examples, config.documents, tell)
             if opened is not model:
                 opened.phi = None
                 trim()
@@ -101,12 +82,12 @@ def train_classifier(
                 raise InputError(f"{store.path}: no training document has a word that the model knows")
             likelihood = Likelihood(examples, variance, place.threads)
             weights, found = minimise(
-                likelihood, space, memory=pairs, tol=tol, passes=passes, inverse=likelihood.inverse(shape[0]),
+                likelihood, space, memory=pairs, tol=config.tol, passes=passes, inverse=likelihood.inverse(shape[0]),
                 progress=lambda n, _: tell.step("passes of the classifier", n, passes, "done"),
             )  # fmt: skip
             held = aside or [(b.indptr, b.words, b.counts, b.theta) for b in [examples.read(0)]]
             logits, theta = _logits(weights, held), np.concatenate([h[3] for h in held])
-            chosen = float(temperature) if temperature is not None else _temperature(logits, theta)
+            chosen = float(config.temperature) if config.temperature is not None else temperature(logits, theta)
             facts = {
                 "method": "maxent",
                 "documents": examples.docs,
@@ -126,10 +107,6 @@ def train_classifier(
             if with_nothing:
                 owned.remove(work, "work")
     return {"model": str(opened.path), **facts, "seconds": time.perf_counter() - begin}
-
-
-def _temperature(logits: np.ndarray, theta: np.ndarray) -> float:
-    return temperature(logits, theta)
 
 
 def _plan(model: TopicModel, limit: int, given: bool, threads: int) -> tuple[tuple[int, int], int, bool, int]:

@@ -13,6 +13,7 @@ from topicstream.options import option, share
 from topicstream.progress import Told
 
 if TYPE_CHECKING:
+    from topicstream.corpus.reader import Corpus
     from topicstream.model.topic_model import TopicModel
 
 PARTS = ("train", "heldout")
@@ -120,3 +121,24 @@ class InferConfig(MethodOptions, ReadOptions):
         """The parts of a store."""
         wanted = (self.parts,) if isinstance(self.parts, str) else tuple(self.parts)
         return PARTS if "all" in wanted else wanted
+
+
+@dataclass(frozen=True)
+class ClassifierConfig:
+    """All settings of the classifier beside a model."""
+
+    model: str | Path | TopicModel = option("model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True)
+    corpus: str | Path | Corpus = option("corpus.zarr", "corpus store", env="TOPICS_CORPUS", show=True)
+    _: KW_ONLY
+    documents: int = option(200_000, "training documents at most, evenly spaced; 0: all", min=0, show=True)
+    variance: float = option(1.0, "of the weights' prior", above=0, show=True)
+    passes: int = option(100, "passes at most", min=1, show=True)
+    tol: float = option(1e-4, "stop when the loss falls by less than this share, twice running", min=0, show=True)
+    temperature: float | None = option(
+        None, "divides the logits [default: chosen on training documents set aside]", above=0
+    )
+    threads: int | None = option(None, "threads [default: the processors]; never changes the result", min=1)
+    mem_limit: str | int | None = option(
+        None, "memory of the whole process, as 2G or 512M [default: what there is]", metavar="SIZE"
+    )
+    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)

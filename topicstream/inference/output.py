@@ -177,7 +177,7 @@ def _reads_as_ours(path: Path, f: BinaryIO) -> bool:
             names = pq.ParquetFile(f).schema_arrow.names
         except (pa.ArrowException, ValueError, OSError):
             return False
-        return names[:3] == ["id", "topics", "shares"]
+        return bool(names[:3] == ["id", "topics", "shares"])
     line = f.readline(1 << 26)
     if path.suffix == ".csv":
         return line.startswith(csv_head(False)[:-1])

@@ -16,7 +16,8 @@ from topicstream.inference.documents import Documents, cut, known, with_columns
 from topicstream.inference.memory import Fit
 from topicstream.ingestion.opening.guess import guess
 from topicstream.ingestion.opening.source import to_utf8
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions, Run, reader_named
+from topicstream.ingestion.parsing.reader import Piece, Run, reader_named
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.model.topic_model import TopicModel
 from topicstream.tokens.documents import TextRun
@@ -74,7 +75,9 @@ class Reading:
         for first, last in cut(indptr, self._fit.docs, self._fit.cells):
             at, end = indptr[first], indptr[last]
             ids = every.slice(first, last - first)
-            blocks.append(known(ids, indptr[first : last + 1] - at, cells[at:end], counts[at:end], index, run.about.whole))
+            blocks.append(
+                known(ids, indptr[first : last + 1] - at, cells[at:end], counts[at:end], index, run.about.whole)
+            )
         return blocks
 
 

@@ -53,7 +53,7 @@ def _decimal(out: Bytes, at: int, x: float) -> int:
     at = _whole(out, at, whole)
     out[at] = 46
     at += 1
-    return _digits(out, at, part, np.int64(1000000000))
+    return _digits(out, at, part, np.int64(1000000000))  # type: ignore[no-any-return]
 
 
 @kernel
@@ -87,13 +87,13 @@ def _share(out: Bytes, at: int, x: float) -> int:
         out[at] = 46
         at = _digits(out, at + 1, digits % 100000000, np.int64(100000000))
         out[at], out[at + 1] = 101, 45
-        return _whole(out, at + 2, exponent)
+        return _whole(out, at + 2, exponent)  # type: ignore[no-any-return]
     power = np.int64(100000000)
     for _ in range(exponent):
         power *= 10
     at = _whole(out, at, digits // power)
     out[at] = 46
-    return _digits(out, at + 1, digits % power, power)
+    return _digits(out, at + 1, digits % power, power)  # type: ignore[no-any-return]
 
 
 @kernel

@@ -173,7 +173,8 @@ class _Ingest:
             return None
         self.progress.say(f"{self.out}: was finished already")
         owned.remove(self.wip, "ingest")
-        return done["summary"]
+        found: dict[str, Any] | None = done["summary"]
+        return found
 
     def _is_there(self, record: dict[str, Any]) -> dict[str, Any] | None:
         """The summary of the store at ``out`` where an ingest of the same inputs with the same settings made it: a script
@@ -186,7 +187,7 @@ class _Ingest:
         if not (self.wip / "state.json").exists():  # the lock alone
             owned.remove(self.wip, "ingest")
         read = sum(e["stamp"][1] for e in record["inputs"])
-        return store.manifest["summary"] | {
+        found: dict[str, Any] | None = store.manifest["summary"] | {
             "out": str(self.out),
             "finished_before": True,
             "seconds": 0.0,
@@ -195,6 +196,7 @@ class _Ingest:
             "peak_rss_bytes": peak_bytes(),
             "workers": self.plan.workers,
         }
+        return found
 
     def _is_this(self, state: dict[str, Any]) -> bool:
         """Whether the state is of an ingest of the same input with the same options; the store that it appended

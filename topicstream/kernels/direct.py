@@ -162,7 +162,7 @@ def _part(name: str) -> Any:
 _constants: dict[int, Any] = {}
 
 
-@ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+@ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)  # type: ignore[untyped-decorator]
 def _UNPICKLE(place: int, size: int, key: int) -> Any:
     """A constant of the code: the type of an array that it returns, an error that it raises."""
     if place not in _constants:

@@ -49,7 +49,7 @@ _SMALL = ("uint8", "uint16", "float32")
 _SPREAD = (FLOATS, "int64", TOPICS, "int64")
 
 
-class _Addresses(ir.instructions.Instruction):
+class _Addresses(ir.instructions.Instruction):  # type: ignore[misc]
     """Vector of the addresses pointer[lanes[j]] of floats, which llvmlite's own builder has no word for."""
 
     def __init__(self, parent: Any, pointer: Any, lanes: Any) -> None:

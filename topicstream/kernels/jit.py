@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -135,12 +135,20 @@ def _compiled(function: Any, flags: dict[str, Any]) -> Any:
     return function if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0") else Kernel(function, flags)
 
 
+@overload
+def kernel(function: Callable[..., Any]) -> Any: ...
+@overload
+def kernel(**flags: Any) -> Callable[[Callable[..., Any]], Any]: ...
 def kernel(function: Any = None, **flags: Any) -> Any:
     """Compile with strict floating point.  ``@kernel`` or ``@kernel(inline="always")``."""
     every = {**_COMMON, **flags}
     return _compiled(function, every) if function is not None else lambda f: _compiled(f, every)
 
 
+@overload
+def fast_kernel(function: Callable[..., Any]) -> Any: ...
+@overload
+def fast_kernel(**flags: Any) -> Callable[[Callable[..., Any]], Any]: ...
 def fast_kernel(function: Any = None, **flags: Any) -> Any:
     """Compile with reassociation and contraction allowed: vectorised reductions, FMA.
 

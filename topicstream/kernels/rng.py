@@ -37,7 +37,7 @@ def stream(seed: int, pass_number: int, document: int) -> int:
     """First state of the stream of (seed, pass, document); all are integers >= 0."""
     s = bits(np.uint64(seed) + GOLDEN)
     s = bits(s ^ (np.uint64(pass_number) + GOLDEN) * _M1)
-    return bits(s ^ (np.uint64(document) + GOLDEN) * _M2)
+    return bits(s ^ (np.uint64(document) + GOLDEN) * _M2)  # type: ignore[no-any-return]
 
 
 @kernel(inline="always")

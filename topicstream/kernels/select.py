@@ -92,7 +92,7 @@ def low_border(p: int, width: int, most: int) -> float:
             second = larger(second, smaller(first, v))
             first = larger(first, v)
         top = merged(descending(first), descending(second))
-    return max(lane(top, most - 1), SMALLEST)
+    return max(lane(top, most - 1), SMALLEST)  # type: ignore[no-any-return]
 
 
 @kernel(forceinline=True)
@@ -121,11 +121,11 @@ def tied(work: int, n: int, top: Any, most: int, border: float) -> bool:
     if n <= most:
         return False
     if most < 16:
-        return lane(top, most) >= border
+        return lane(top, most) >= border  # type: ignore[no-any-return]
     count, b = simd.splat(np.float32(0)), simd.splat(border)
     for k in range(0, n, 16):
         count = count + mark(places.load(work, k), b)
-    return simd.total(count) > most
+    return simd.total(count) > most  # type: ignore[no-any-return]
 
 
 @kernel
@@ -152,7 +152,7 @@ def nth_largest(x: Floats, n: int, rank: int) -> float:
             low = i
         else:
             break
-    return x[want]
+    return x[want]  # type: ignore[no-any-return]
 
 
 @kernel
@@ -187,21 +187,21 @@ def keep_by_quickselect(p: Floats, o: int, width: int, most: int, work: Floats) 
         else:
             p[o + k] = 0
     border = nth_largest(work, n, most) if n > most else SMALLEST
-    return keep_above(p, o, width, most, border)
+    return keep_above(p, o, width, most, border)  # type: ignore[no-any-return]
 
 
 @kernel
 def keep_top(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
     """See the module's head.  p: flat float32 array; o: first entry; width: a multiple of 16; work: float32[width + 16]."""
     if most > NETWORK_MOST:
-        return keep_by_quickselect(p, o, width, most, work)
+        return keep_by_quickselect(p, o, width, most, work)  # type: ignore[no-any-return]
     here, there = places.place(p) + 4 * o, places.place(work)
     n = reaching(here, width, low_border(here, width, most), there)
     top = best_of(there, n)
     border = max(lane(top, most - 1), SMALLEST)
     if tied(there, n, top, most, border):
-        return keep_above(p, o, width, most, border)
+        return keep_above(p, o, width, most, border)  # type: ignore[no-any-return]
     b = simd.splat(border)
     for k in range(0, width, 16):
         simd.store(p, o + k, keep(simd.load(p, o + k), b))
-    return simd.total(keep(top, b))
+    return simd.total(keep(top, b))  # type: ignore[no-any-return]

@@ -27,7 +27,7 @@ vector = Float32x16()
 @register_model(Float32x16)
 class _Model(models.PrimitiveModel):
     def __init__(self, manager: Any, fe_type: Any) -> None:
-        super().__init__(manager, fe_type, _VECTOR)
+        super().__init__(manager, fe_type, _VECTOR)  # type: ignore[no-untyped-call]
 
 
 def _operator(function: Any, instruction: str) -> None:

@@ -169,7 +169,8 @@ class TopicModel(Views):
         """float64[K], documents of each cluster, of a model in which a document has one cluster; None: topics."""
         if self.path is None or self.manifest.get("engine") != "mixture":
             return None
-        return self.table("sizes").gather(np.arange(1))[0].astype(np.float64)
+        found: np.ndarray | None = self.table("sizes").gather(np.arange(1))[0].astype(np.float64)
+        return found
 
     def rows(self, ids: Any, out: np.ndarray | None = None) -> np.ndarray:
         """Counts of some words, float32[n, K] (or into ``out``, float32[n, >= K], padding untouched), seed words'
@@ -206,7 +207,7 @@ class TopicModel(Views):
 
     def probabilities(self, ids: Any) -> np.ndarray:
         """p(w|k) of some words, float64[n, K]; over all words each column sums to 1."""
-        return (self.rows(ids) + self.beta) / self.norms
+        return np.asarray((self.rows(ids) + self.beta) / self.norms)
 
     @property
     def norms(self) -> np.ndarray:

@@ -179,7 +179,8 @@ class Views:
         """
         from topicstream.inference.infer import answers
 
-        return answers(self, documents, **options)  # type: ignore[call-overload]
+        found: Iterator[pa.RecordBatch] = answers(self, documents, **options)  # type: ignore[call-overload]
+        return found
 
     def transform(self, documents: Any, **options: Any) -> np.ndarray:
         """p(k|d) of documents, float32[D, K], rows sum to 1; a document without a known word gets the prior's mean."""

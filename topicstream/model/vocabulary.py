@@ -98,7 +98,7 @@ class Vocabulary:
         import pyarrow.compute as pc
 
         found = pc.index_in(as_words(words), value_set=self.words)
-        return found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))
 
     def texts(self, ids: Iterable[int]) -> list[str]:
         """The words of some ids, as Python strings."""

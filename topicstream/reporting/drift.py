@@ -119,8 +119,8 @@ def _store(config: DriftConfig, model: TopicModel, training: Corpus | None) -> I
         return
     if not Path(given).exists():
         raise InputError(f"--drift {given}: no such file or folder")
-    from topicstream.ingestion.parsing.reader import ReadOptions
     from topicstream.ingestion.pipeline import ingest
+    from topicstream.ingestion.read_options import ReadOptions
     from topicstream.ingestion.settings import Heldout, IngestOptions
     from topicstream.tokens.recipe import Recipe
 

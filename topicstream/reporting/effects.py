@@ -19,7 +19,7 @@ import numpy as np
 
 def posterior_variance(mean: np.ndarray, concentration: np.ndarray) -> np.ndarray:
     """Variance of p(k|d) under Dirichlet(concentration[d] * mean[d]): m (1 - m) / (c + 1), of mean's dtype [D, K]."""
-    return mean * (1.0 - mean) / (concentration + 1.0)[:, None].astype(mean.dtype)
+    return np.asarray(mean * (1.0 - mean) / (concentration + 1.0)[:, None].astype(mean.dtype))
 
 
 class Groups:

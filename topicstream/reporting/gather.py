@@ -221,7 +221,7 @@ def _dates(column: Any, grain: periods.Grain, place: dict[int, int]) -> np.ndarr
     for i, text in enumerate(words.dictionary.to_pylist()):
         number = periods.number_of(text, grain) if text else None
         table[i] = place.get(number, -1) if number is not None else -1
-    return table[words.indices.fill_null(len(words.dictionary)).to_numpy(zero_copy_only=False)]
+    return np.asarray(table[words.indices.fill_null(len(words.dictionary)).to_numpy(zero_copy_only=False)])
 
 
 def need_time(found: Survey, corpus: Corpus, date: str = DATE) -> Time:

@@ -17,6 +17,7 @@ from topicstream.evaluation.coherence import coherence, diversity
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.evaluate import open_within
 from topicstream.files.outputs import check_output, written
+from topicstream.ingestion.opening.inputs_record import file_of
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
@@ -26,7 +27,7 @@ from topicstream.reporting.gather import Gathered, Survey, describe_documents, g
 from topicstream.reporting.labels import propose
 from topicstream.reporting.metadata import columns_of
 from topicstream.reporting.payload import our_page, pack, page, quantised
-from topicstream.reporting.snippets import LARGEST, file_of, snippets
+from topicstream.reporting.snippets import LARGEST, snippets
 
 HEAT_TOPICS = 2000
 """Topics up to which all pairs are in the page; of more, each topic's nearest only."""
@@ -266,7 +267,7 @@ def _links(arrays: dict[str, np.ndarray], sums: Gathered) -> None:
 
 def _cut(text: Any, n: int = SHOWN) -> str:
     text = " ".join(str(text).split())
-    return text if len(text) <= n else text[: n - 1] + "…"
+    return str(text if len(text) <= n else text[: n - 1] + "…")
 
 
 def typical(

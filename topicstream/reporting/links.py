@@ -110,10 +110,10 @@ def _own(model: TopicModel, corpus: Corpus, heldout: bool, number: int, threads:
     ends = model.table("ends").gather(np.arange(1))[0].astype(np.float64)
     ratio = np.divide(eta, ends, out=np.zeros_like(eta), where=ends > 0)
     if not heldout:
-        return trained_shares(model, np.array([number]))[0][0] @ ratio
+        return np.asarray(trained_shares(model, np.array([number]))[0][0] @ ratio)
     for first, theta, _ in word_shares(model, corpus, heldout=True, threads=threads):
         if first <= number < first + len(theta):
-            return theta[number - first].astype(np.float64) @ ratio
+            return np.asarray(theta[number - first].astype(np.float64) @ ratio)
     raise InputError(f"{corpus.path}: document {number} lies past the blocks; ingest again")
 
 

@@ -140,7 +140,7 @@ def lines(table: pa.Table, width: int = 80) -> list[str]:
 
 
 def _grain(table: pa.Table) -> str:
-    return (table.schema.metadata or {}).get(b"grain", b"period").decode()
+    return str((table.schema.metadata or {}).get(b"grain", b"period").decode())
 
 
 def _fit(text: str, n: int) -> str:

@@ -99,7 +99,7 @@ def find_document(corpus: Corpus, document: str, option: str) -> tuple[bool, int
 def _theta(model: TopicModel, view: View, corpus: Corpus, heldout: bool, number: int, threads: int) -> np.ndarray:
     for first, theta in shares(model, corpus, heldout=heldout, threads=threads):
         if first <= number < first + len(theta):
-            return view.shares(theta[number - first : number - first + 1])[0].astype(np.float64)
+            return np.asarray(view.shares(theta[number - first : number - first + 1])[0].astype(np.float64))
     raise InputError(f"{corpus.path}: document {number} lies past the blocks; ingest again")
 
 

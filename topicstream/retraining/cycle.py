@@ -355,7 +355,7 @@ class Cycle:
                         owned.remove(run, "model")
                     except NotOurs as e:
                         self.log(f"warning: {e}")
-        return summary
+        return dict(summary)
 
     def _refuse_what_is_in_the_way(self) -> None:
         """Before anything is done: our names in the folder are ours."""
@@ -413,7 +413,7 @@ class Cycle:
             "model": str(self.folder / publish.CURRENT) if number is not None else None,
             "seconds": round(time.monotonic() - self.began, 3),
         }
-        return _plain(every)
+        return dict(_plain(every))
 
 
 def _remove_wip(wip: Path) -> None:

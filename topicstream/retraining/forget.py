@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.corpus.documents import read_documents
+from topicstream.corpus.manifest import file_entry
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.files import owned
@@ -207,13 +208,13 @@ def _rewrite(base: Corpus, found: _Found, ids: list[str], progress: Progress) ->
     pruned = f"pruned-{generation:04d}.parquet"
     write_words(store / pruned, more_than(base.file("pruned"), int((places[:, 1] == 0).sum())))
     files = {k: v for k, v in old["files"].items() if k not in ("vocab", "pruned", "rejects")}
-    files |= {"vocab": commit.file_entry(store, f"vocab-{generation:04d}.parquet")}
-    files |= {"pruned": commit.file_entry(store, pruned)}
+    files |= {"vocab": file_entry(store, f"vocab-{generation:04d}.parquet")}
+    files |= {"pruned": file_entry(store, pruned)}
     if "rejects" in old["files"]:
         name = f"rejects-{generation:04d}.jsonl"
         lines = base.file("rejects").read_bytes().splitlines(keepends=True)
         write_bytes(store / name, b"".join(line for line in lines if not _names(line, ids, found.sources)))
-        files["rejects"] = commit.file_entry(store, name)
+        files["rejects"] = file_entry(store, name)
     listed = old.get("sources") or {"count": 0, "first": []}
     sources = listed | {"first": [s for s in listed["first"] if s not in found.sources and s not in set(ids)]}
     changes: dict[str, Any] = {"files": files, "sources": sources, "same_as": []}

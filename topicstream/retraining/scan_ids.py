@@ -106,4 +106,4 @@ class Scan:
 def _texts(kind: Any) -> bool:
     while pa.types.is_list(kind) or pa.types.is_large_list(kind):
         kind = kind.value_type
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

@@ -234,7 +234,7 @@ def _same(run: Path, model: Path, fingerprint: str) -> bool:
     if not (run / "training.json").exists():
         return False
     record = read_json(run / "training.json")
-    return record.get("corpus") == fingerprint and record.get("warm") == str(model.resolve())
+    return bool(record.get("corpus") == fingerprint and record.get("warm") == str(model.resolve()))
 
 
 def exchange(new: Path, old: Path) -> None:

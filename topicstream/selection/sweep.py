@@ -32,7 +32,9 @@ from topicstream.files.durable import lock, read_json, write_bytes, write_json
 from topicstream.files.ownership import check_place
 from topicstream.model.seeds import read_seeds
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import configured
 from topicstream.progress import Told
+from topicstream.selection.config import SweepConfig, names, numbers, values
 from topicstream.training.loop import train
 
 RECORD = "sweep.json"
@@ -73,26 +75,9 @@ def grid(
     return list(dict.fromkeys(runs))
 
 
-def sweep(
-    corpus: str | Path = "corpus.zarr",
-    out: str | Path = "sweep",
-    *,
-    topics: Sequence[int],
-    seeds: int | Sequence[int] = 3,
-    algo: Sequence[str] = ("auto",),
-    options: Mapping[str, Sequence[Any]] | None = None,
-    passes: int | None = None,
-    tol: float | str | None = None,
-    seed_words: Any = None,
-    threads: int | None = None,
-    mem_limit: str | int | None = None,
-    progress: Told = None,
-    said: Callable[[str], None] | None = None,
-) -> dict[str, Any]:
+@configured(SweepConfig)
+def sweep(config: SweepConfig) -> dict[str, Any]:
     """Train every combination into ``out/runs/``, score it, and write ``out/sweep.parquet``, a row a run.
-
-    topics, algo  lists;  seeds: so many from 0, or a list;  options: engine option -> its values;  seed_words: as of ``train``
-    said          called with a line when a run is done
 
     Killed, the same call carries on: finished runs are not made again.  Returns ``runs`` (plain rows: topics, seed, algo,
     options, passes, seconds, perplexity_choosing, perplexity_reported, npmi, diversity, stability), ``chosen`` (a row, with
@@ -104,16 +89,19 @@ def sweep(
     Raises InputError without held-out documents, TopicsError where ``out`` is a sweep of another corpus, NotOurs where it
     is another's.
     """
-    store = Corpus.open(corpus)
+    store = Corpus.open(config.corpus)
     if store.part(True)["docs"] < 4:
-        raise InputError(f"{corpus}: no documents were set aside to choose by; ingest again with --heldout 5%")
-    runs, folder = grid(topics, seeds, algo, options or {}), Path(out)
-    check_place(folder, "--out", [corpus])
+        raise InputError(f"{config.corpus}: no documents were set aside to choose by; ingest again with --heldout 5%")
+    runs = grid(numbers(config.topics), config.seeds, names(config.algo), values(config.options or {}))
+    folder = Path(config.out)
+    check_place(folder, "--out", [config.corpus])
     with lock(folder, "sweeping into", kind="sweep"):
-        told = None if seed_words is None else hashlib.sha256(repr(read_seeds(seed_words)).encode()).hexdigest()[:16]
-        _begin(folder, {"fingerprint": store.fingerprint, "passes": passes, "tol": tol, "seed-words": told})
-        given = {"passes": passes, "tol": tol, "seed_words": seed_words, "threads": threads, "mem_limit": mem_limit}
-        return _sweep(runs, folder, store, given, progress, said)
+        words = config.seed_words
+        told = None if words is None else hashlib.sha256(repr(read_seeds(words)).encode()).hexdigest()[:16]
+        alike = {"passes": config.passes, "tol": config.tol}
+        _begin(folder, {"fingerprint": store.fingerprint, **alike, "seed-words": told})
+        given = {**alike, "seed_words": words, "threads": config.threads, "mem_limit": config.mem_limit}
+        return _sweep(runs, folder, store, given, config.progress, config.said)
 
 
 def _begin(folder: Path, settings: dict[str, Any]) -> None:

@@ -36,7 +36,8 @@ def aligned_zeros(shape: tuple[int, int], dtype: Any) -> np.ndarray:
     n = shape[0] * shape[1] * dtype.itemsize
     raw = np.zeros(n + 64, np.uint8)
     skip = -raw.ctypes.data % 64
-    return raw[skip : skip + n].view(dtype).reshape(shape)
+    found: np.ndarray = raw[skip : skip + n].view(dtype).reshape(shape)
+    return found
 
 
 class DenseTable(Table):

@@ -151,7 +151,8 @@ class Scratch:
             raw = np.empty(need + 64, np.uint8)
             self._arrays[name] = raw
         skip = -raw.ctypes.data % 64
-        return raw[skip : skip + need].view(dtype).reshape(dims)
+        found: np.ndarray = raw[skip : skip + need].view(dtype).reshape(dims)
+        return found
 
     def clear(self) -> None:
         """Give all of them back."""

@@ -145,9 +145,9 @@ def write_run(
 def _before(g: int, h: int, data: Bytes, ends: Longs, rows: Longs, heads: Words) -> bool:
     """Whether run g's next word comes before run h's."""
     if heads[g] != heads[h]:
-        return heads[g] < heads[h]
+        return heads[g] < heads[h]  # type: ignore[no-any-return]
     i, j = rows[g], rows[h]
-    return precedes(data[g], ends[g, i], ends[g, i + 1], data[h], ends[h, j], ends[h, j + 1]) < 0
+    return precedes(data[g], ends[g, i], ends[g, i + 1], data[h], ends[h, j], ends[h, j + 1]) < 0  # type: ignore[no-any-return]
 
 
 @kernel

@@ -219,7 +219,8 @@ def _stemmer(language: str | None) -> Callable[[str], str] | None:
     except ImportError:
         raise InputError("stemming needs the snowballstemmer package: pip install 'topicstream[stem]'") from None
     try:
-        return snowballstemmer.stemmer(stemmer_named(language)).stemWord
+        found: Callable[[str], str] | None = snowballstemmer.stemmer(stemmer_named(language)).stemWord
+        return found
     except KeyError:
         known = ", ".join(sorted(snowballstemmer.algorithms()))
         raise UsageError(f"--stem {language}: no such language; there are {known}") from None

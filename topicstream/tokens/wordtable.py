@@ -78,7 +78,7 @@ def word_key(data: Bytes, start: int, length: int) -> Int:
         for j in range(k, length):
             last |= np.uint64(data[start + j]) << np.uint64(8 * (j - k))
         h = fold(h, last)
-    return long_key(h, length)
+    return long_key(h, length)  # type: ignore[no-any-return]
 
 
 @kernel(inline="always")
@@ -109,7 +109,7 @@ def same_long(data: Bytes, at_a: int, at_b: int, length: int) -> bool:
         k += 8
     if k == length:
         return True
-    return (load8(data, at_a + k) ^ load8(data, at_b + k)) << np.uint64(8 * (8 - (length - k))) == _ZERO
+    return (load8(data, at_a + k) ^ load8(data, at_b + k)) << np.uint64(8 * (8 - (length - k))) == _ZERO  # type: ignore[no-any-return]
 
 
 @kernel

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.corpus.reader import Corpus, Grid
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
 from topicstream.parallel.rounds import Workers
 
 READ_AHEAD = 4  # storage blocks that the system is asked to read beyond those that are decoded ahead

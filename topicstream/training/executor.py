@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.corpus.reader import Corpus, Cutter, Grid
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus, Cutter
 from topicstream.engines.base import Engine, Key, Out, Rows, Scratch
 from topicstream.parallel.rounds import Workers
 from topicstream.tables.rounds import Round

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.corpus.reader import Grid
+from topicstream.corpus.grid import Grid
 from topicstream.engines.base import Engine, Key, Phase, Rule
 from topicstream.tables.table import Table
 from topicstream.training.executor import Assignment, Executor

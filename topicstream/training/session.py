@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from topicstream import machine
-from topicstream.corpus.reader import Corpus, Grid
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import BlockShape, Engine, Key, Layout, Phase
 from topicstream.errors import StoreError, TopicsError
 from topicstream.files import owned
@@ -397,7 +398,9 @@ class Session:
         """Whether perplexity has settled, held-out where it is measured: after five passes at least, twenty from the random start, which lingers
         near the uniform point."""
         least = 20 if self.record.settings["start"] == "random" else 5
-        if self.engine.unsettled:  # what is learned then moves perplexity, up as like as down: a window that begins behind it
+        if (
+            self.engine.unsettled
+        ):  # what is learned then moves perplexity, up as like as down: a window that begins behind it
             least = max(least, self.engine.unsettled + 2 * SPAN)
         if self._measured:
             return self._measured[-1][0] == self.passes >= least and risen(self._measured, tol)
@@ -501,7 +504,9 @@ class Session:
             return []
         if "phi" not in self.tables:
             empty = int((self.params["sizes"] < 0.5).sum())
-            return [f"{empty} of {len(self.params['sizes'])} components are empty: fewer (-K) would do"] if empty else []
+            return (
+                [f"{empty} of {len(self.params['sizes'])} components are empty: fewer (-K) would do"] if empty else []
+            )
         return duplicate_topics(self.tables["phi"], self.engine.shape.topics)
 
     def close(self) -> None:

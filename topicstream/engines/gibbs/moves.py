@@ -71,7 +71,7 @@ def count_assigned(
             topic[first[u]] = z[i]
             first[u] += 1
             i += 1
-    return _tally(first, work, ptr, topic, value)
+    return _tally(first, work, ptr, topic, value)  # type: ignore[no-any-return]
 
 
 @kernel
@@ -106,7 +106,7 @@ def count_moves(
                 topic[at + 1] = after[i]
                 first[u] = at + 2
             i += 1
-    return _tally(first, work, ptr, topic, value)
+    return _tally(first, work, ptr, topic, value)  # type: ignore[no-any-return]
 
 
 @kernel

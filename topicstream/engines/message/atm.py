@@ -90,7 +90,7 @@ class AuthorTopicModel(Engine):
 
     def _most_pairs(self, block: BlockShape) -> int:
         longest = max(1, block.axes[AXIS].longest) if AXIS in block.axes else TYPICAL
-        return self._kept(longest)
+        return int(self._kept(longest))
 
     def _kept(self, authors: Any) -> Any:
         """Pairs of a document with so many authors (an int or an array)."""

@@ -215,7 +215,7 @@ class LabeledBeliefPropagation(Engine):
             raise UsageError(
                 f"-K {wanted}: llda has a topic for each of the {axes[LABELS]:,} labels{shared}; leave --topics out"
             )
-        return topics
+        return int(topics)
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:

@@ -284,7 +284,7 @@ class SparseBeliefPropagation(Learning, Engine):
         if self.shape.cells >= 2 * self.options.reopen * self.block_cells():
             return np.full(block.n_docs, (block.index + pass_number) % self.options.reopen == 0)
         numbers = block.first_doc + np.arange(block.n_docs)
-        return (numbers + pass_number) % self.options.reopen == 0
+        return np.asarray((numbers + pass_number) % self.options.reopen == 0)
 
     def _pace(
         self,

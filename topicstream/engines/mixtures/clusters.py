@@ -123,7 +123,7 @@ def allocation_bound(sizes: Doubles, alpha: Doubles) -> float:
         value += lgamma(max(sizes[k], 0.0) + alpha[k]) - lgamma(alpha[k])
         mass += max(sizes[k], 0.0) + alpha[k]
         prior += alpha[k]
-    return value - lgamma(mass) + lgamma(prior)
+    return value - lgamma(mass) + lgamma(prior)  # type: ignore[no-any-return]
 
 
 @kernel

@@ -104,24 +104,24 @@ def posterior(stats: Statistics, prior: Prior) -> Posterior:
 
 def outer(x: np.ndarray, diagonal: bool) -> np.ndarray:
     """x x' of every row, or the squares."""
-    return x * x if diagonal else x[:, :, None] * x[:, None, :]
+    return np.asarray(x * x if diagonal else x[:, :, None] * x[:, None, :])
 
 
 def log_determinants(post: Posterior, n: int, diagonal: bool) -> np.ndarray:
     """E[log |Lambda_k|]."""
     if diagonal:
-        return n * (digammas(post.nu / 2) + np.log(2.0)) - post.logdet
+        return np.asarray(n * (digammas(post.nu / 2) + np.log(2.0)) - post.logdet)
     found = n * np.log(2.0) - post.logdet
     for i in range(n):
         found += digammas((post.nu - i) / 2)
-    return found
+    return np.asarray(found)
 
 
 def covariances(post: Posterior, prior: Prior, how: str) -> np.ndarray:
     """Point estimates of Sigma_k: the posterior's ``mean`` or its mode (``map``)."""
     n = 1 if prior.diagonal else prior.n
     by = post.nu - n - 1 if how == "mean" else post.nu + n + 1
-    return post.scale / by.reshape(-1, *[1] * (post.scale.ndim - 1))
+    return np.asarray(post.scale / by.reshape(-1, *[1] * (post.scale.ndim - 1)))
 
 
 def most_likely(stats: Statistics, prior: Prior, floor: float) -> tuple[np.ndarray, np.ndarray]:
@@ -155,7 +155,7 @@ def log_normaliser(nu: np.ndarray, logdet: np.ndarray, n: int, diagonal: bool) -
         gamma = np.full(len(nu), n * (n - 1) / 4 * np.log(np.pi))
         for i in range(n):
             gamma += lgammas((nu - i) / 2)
-    return -0.5 * nu * n * np.log(2.0) - gamma + 0.5 * nu * logdet
+    return np.asarray(-0.5 * nu * n * np.log(2.0) - gamma + 0.5 * nu * logdet)
 
 
 def data_bound(post: Posterior, prior: Prior, points: float) -> float:

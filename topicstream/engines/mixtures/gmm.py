@@ -266,7 +266,7 @@ class GaussianMixture(ClusterEngine):
         """What stands in the place of a model's topics: [n, K], variances times sizes."""
         square = self._square(params["covariances"])
         variance = square if self.diagonal else np.diagonal(square, axis1=1, axis2=2)
-        return np.maximum(variance, 0.0).T * params["sizes"]
+        return np.asarray(np.maximum(variance, 0.0).T * params["sizes"])
 
 
 def far_apart(x: np.ndarray, covariance: np.ndarray, topics: int, seed: int, zero: bool) -> np.ndarray:

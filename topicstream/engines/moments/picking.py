@@ -39,7 +39,7 @@ def pick(pieces: Pieces, columns: int, row_sums: np.ndarray, candidates: int, to
     def row(place: int) -> np.ndarray:
         for first, rows in pieces():
             if first <= place < first + len(rows):
-                return rows[place - first, :columns].astype(np.float64) * inverse[place]
+                return np.asarray(rows[place - first, :columns].astype(np.float64) * inverse[place])
         raise IndexError(place)
 
     def along(direction: np.ndarray) -> np.ndarray:

@@ -86,4 +86,4 @@ def evidence(rows: np.ndarray, beta: float, topics: int, local: float) -> float:
     local: sum over documents of bound_d less the data term.
     """
     totals = rows[:, :topics].sum(axis=0, dtype=np.float64)
-    return local + rows_bound(rows, 1.0, beta, topics) + totals_bound(totals, beta * len(rows), topics)
+    return float(local + rows_bound(rows, 1.0, beta, topics) + totals_bound(totals, beta * len(rows), topics))

@@ -63,7 +63,7 @@ def _hard_cell(src: Any, u: int, n_used: Doubles, alpha: Doubles, work: Doubles)
         total += work[k]
     for k in range(src.topics):
         work[k] /= total
-    return most + np.log(total)
+    return most + np.log(total)  # type: ignore[no-any-return]
 
 
 @kernel
@@ -132,7 +132,7 @@ def count_terms(
     total = 0.0
     for k in range(width):
         total += terms[k]
-    return total - lgamma(mass + prior) + lgamma(prior)
+    return total - lgamma(mass + prior) + lgamma(prior)  # type: ignore[no-any-return]
 
 
 @fast_kernel

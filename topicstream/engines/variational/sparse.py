@@ -80,7 +80,7 @@ def _hard_top(
         left -= 1
     for a in range(width):
         scores[a] = exp(scores[a] - best) / total if work[a] > 0.0 else 0.0
-    return best + np.log(total)
+    return best + np.log(total)  # type: ignore[no-any-return]
 
 
 @kernel

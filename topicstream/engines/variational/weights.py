@@ -77,7 +77,7 @@ def _row_in_logarithms(src: Any, u: int, work: Doubles, e: Floats) -> float:
         total += exp(work[k] - most)
     for k in range(e.shape[1]):
         e[u, k] = exp(work[k] - most) / total if k < src.topics else 0.0
-    return most + np.log(total)
+    return most + np.log(total)  # type: ignore[no-any-return]
 
 
 @fast_kernel

@@ -35,7 +35,8 @@ def find(name: str) -> type[Method]:
     from topicstream.inference.method import Method  # not needed to list the names
 
     if foreign(name):
-        return plugins.load(plugins.METHODS, name)
+        found: type[Method] = plugins.load(plugins.METHODS, name)
+        return found
     if name not in names():
         known = [*names(), *plugins.entries(plugins.METHODS)]
         raise UsageError(f"--method {name}: choose one of {', '.join(known)}")

@@ -13,7 +13,8 @@ from topicstream.errors import InputError
 from topicstream.ingestion.opening.guess import COUNTS, guess, guess_source, is_vocab_name
 from topicstream.ingestion.opening.names import is_about, is_mark, partitions
 from topicstream.ingestion.opening.source import Source, check_encoding, plain_suffix
-from topicstream.ingestion.parsing.reader import Reader, ReadOptions, reader_named
+from topicstream.ingestion.parsing.reader import Reader, reader_named
+from topicstream.ingestion.read_options import ReadOptions
 
 LOOKED_AT = 100
 """Files of one suffix in a folder whose content is looked at before the suffix is trusted."""

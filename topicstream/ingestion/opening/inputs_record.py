@@ -117,7 +117,7 @@ def raw_files(store: Path) -> Callable[[str], str | None]:
         tail = os.sep + name.lstrip(os.sep)
         for place in files:
             if place.endswith(tail) and os.path.isfile(place):
-                return place
+                return str(place)
         first, _, rest = name.partition("/")
         for place in folders:
             inside = [name, rest] if os.path.basename(place) == first and rest else [name]

@@ -22,9 +22,10 @@ from topicstream.errors import InputError
 from topicstream.ingestion.opening.names import expanded
 from topicstream.ingestion.parsing.columns import LISTS, WrongField, as_id, as_list, as_scalar, as_text
 from topicstream.ingestion.parsing.cut import positions
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import Reject, Rejects
 from topicstream.ingestion.parsing.vocabulary import numbered
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.parquet import Parquet
 from topicstream.ingestion.spooling.tasks import Task
 from topicstream.tokens.documents import CountRun, Provenance
@@ -83,7 +84,12 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
     if isinstance(documents, (list, tuple)) and not documents:
         return []
     if isinstance(documents, str):
-        if len(documents) < 256 and os.path.splitext(documents)[1] and "\0" not in documents and os.path.exists(documents):
+        if (
+            len(documents) < 256
+            and os.path.splitext(documents)[1]
+            and "\0" not in documents
+            and os.path.exists(documents)
+        ):
             raise InputError(f"documents: {documents!r} is a file, and a str a document: give Path({documents!r})")
         documents = [documents]
     elif isinstance(documents, Iterator) and not isinstance(documents, pa.RecordBatchReader):

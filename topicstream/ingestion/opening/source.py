@@ -100,7 +100,7 @@ class _Inflated:
             if self.kind == "gz":
                 self.waiting = self.decoder.unconsumed_tail
             if out:
-                return out
+                return bytes(out)
 
 
 class Source:

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import Rejects
+from topicstream.ingestion.read_options import ReadOptions
 
 NOTE = "not UTF-8, read as windows-1252 (--encoding says otherwise)"
 MOST_HIGH = 0.25

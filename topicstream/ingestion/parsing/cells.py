@@ -372,4 +372,4 @@ def why(code: int, n_words: int, last_doc: int) -> str:
         PAIRS: "not 'number:count' pairs, or not as many as the line says",
         NOT_WHOLE: "a weight that is no count; --weighted accepts it",
     }
-    return reasons[code]
+    return str(reasons[code])

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Reject, Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.kernels.arrays import Bytes, Int, Longs
 from topicstream.kernels.byte_masks import WIDE, count_bits, equal, first_bit
 from topicstream.kernels.jit import kernel

@@ -255,7 +255,7 @@ def scan(
 
 @kernel
 def _code_unit(data: Bytes, p: int) -> int:
-    return (_hex(data[p]) << 12) | (_hex(data[p + 1]) << 8) | (_hex(data[p + 2]) << 4) | _hex(data[p + 3])
+    return (_hex(data[p]) << 12) | (_hex(data[p + 1]) << 8) | (_hex(data[p + 2]) << 4) | _hex(data[p + 3])  # type: ignore[no-any-return]
 
 
 @kernel

@@ -19,9 +19,10 @@ from topicstream.ingestion.parsing.cells import (
     why,
 )
 from topicstream.ingestion.parsing.cut import as_array, cut, last_line_break, lines_of, positions
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.ingestion.parsing.vocabulary import numbered, words_for
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.kernels.arrays import Array, Bytes, Int, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.documents import CountRun, Provenance

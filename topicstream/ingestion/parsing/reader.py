@@ -102,6 +102,7 @@ def reader_named(name: str) -> Reader:
         others = plugins.entries(plugins.READERS)
         if name not in others:
             raise UsageError(f"--format {name}: no such format; choose one of {', '.join([*formats(), *others])}")
-        return plugins.load(plugins.READERS, name)
+        found: Reader = plugins.load(plugins.READERS, name)
+        return found
     reader: Reader = importlib.import_module(f"topicstream.ingestion.readers.{name}").READER
     return reader

@@ -12,9 +12,10 @@ import pyarrow as pa
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cells import document_steps, last_document, order_cells, read_triples, why
 from topicstream.ingestion.parsing.cut import as_array, count_lines, cut, most_records, positions
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
 from topicstream.ingestion.parsing.vocabulary import numbered, words_for
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.tokens.documents import CountRun, Provenance
 
 

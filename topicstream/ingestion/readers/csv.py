@@ -16,8 +16,9 @@ from topicstream.ingestion.opening.western import western, western_records
 from topicstream.ingestion.parsing import csv_scan
 from topicstream.ingestion.parsing.columns import LISTS, as_lists
 from topicstream.ingestion.parsing.cut import as_array, count_lines, cut, not_utf8, positions, strings
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.tokens.documents import Provenance, TextRun
 
 LOOKED_AT = 50
@@ -77,7 +78,7 @@ class Csv:
 
         def take(names: list[str], which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             fields = np.array([wanted.index(name) for name in names], np.int64)
-            return csv_scan.take(data, which, fields, spans, doubled, 10)
+            return tuple(csv_scan.take(data, which, fields, spans, doubled, 10))
 
         good = np.array([r for r in range(n) if r not in bad], np.int64) if bad else np.arange(n, dtype=np.int64)
         broken: set[int] = set()

@@ -18,8 +18,9 @@ from topicstream.ingestion.opening.source import MAGIC, SUFFIXES, Source, printa
 from topicstream.ingestion.opening.western import NOTE, western
 from topicstream.ingestion.parsing.columns import LISTS, column, text_of
 from topicstream.ingestion.parsing.cut import not_utf8
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.tokens.documents import Provenance, TextRun
 
 MOST_FILES = 2048

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from topicstream.errors import UsageError
 from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.npy import names_of, vectors_run
 from topicstream.kernels.cosines import cosines
 from topicstream.tokens.documents import CountRun

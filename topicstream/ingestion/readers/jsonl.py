@@ -19,8 +19,9 @@ from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing import json_scan as js
 from topicstream.ingestion.parsing.columns import LISTS, WrongField, as_id, as_list, as_scalar, as_text
 from topicstream.ingestion.parsing.cut import as_array, cut, last_line_break, lines_of, not_utf8, positions, strings
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.tokens.documents import Provenance, TextRun
 
 
@@ -51,7 +52,8 @@ class Scanned:
     def take(self, rows: np.ndarray, names: list[str], joint: int = 10) -> tuple[np.ndarray, np.ndarray]:
         """The fields of rows as strings, uint8[B] and int64[D+1]."""
         fields = np.array([self.names.index(name) for name in names], np.int64)
-        return js.take(self.data, rows, fields, self.spans, self.kinds, joint)
+        found: tuple[np.ndarray, np.ndarray] = js.take(self.data, rows, fields, self.spans, self.kinds, joint)
+        return found
 
     def kind(self, name: str) -> np.ndarray:
         """int8[L], the kinds of one field."""
@@ -107,7 +109,7 @@ class JsonLines:
         for col, name in options.meta.items():
             wrong = (js.OBJECT, js.BOOLEAN, js.NESTED) if col in LISTS else (js.OBJECT, js.ARRAY, js.NESTED)
             odd |= (seen.status == js.READ) & np.isin(seen.kind(name), wrong)
-        return odd
+        return np.asarray(odd)
 
     @staticmethod
     def _about(piece: Piece, seen: Scanned, rows: np.ndarray, id_name: str, options: ReadOptions) -> Provenance:

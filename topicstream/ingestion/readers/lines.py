@@ -18,8 +18,9 @@ from topicstream.ingestion.parsing.cut import (
     positions,
     reject_lines,
 )
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.tokens.documents import Provenance, TextRun
 
 

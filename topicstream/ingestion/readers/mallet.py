@@ -19,8 +19,9 @@ from topicstream.ingestion.parsing.cut import (
     reject_lines,
     strings,
 )
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.kernels.arrays import Bytes, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.documents import Provenance, TextRun

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cut import most_records, positions
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.tokens.documents import CountRun, Provenance
 
 MOST = 4096

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from topicstream.ingestion.opening.source import HEAD_BYTES, Source
 from topicstream.ingestion.parsing.cut import most_records
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.npy import READER as NPY
 from topicstream.ingestion.readers.npy import ArrayHeader, names_of, read_header
 from topicstream.tokens.documents import CountRun

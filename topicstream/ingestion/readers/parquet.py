@@ -20,8 +20,9 @@ from topicstream.files.parquet_pages import DICTIONARY, pages
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.columns import LISTS, as_list, as_lists, column, without_empty
 from topicstream.ingestion.parsing.cut import RECORD_BYTES, most_records, not_utf8, positions
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.machine import format_bytes
 from topicstream.tokens.documents import Provenance, TextRun
 
@@ -183,7 +184,7 @@ def _value_bytes(array: pa.Array) -> np.ndarray:
         sums = np.concatenate(([0], np.cumsum(_value_bytes(array.values) + ITEM_BYTES)))
         return np.diff(sums[array.offsets.to_numpy(zero_copy_only=False)])
     if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):  # fmt: skip
-        return pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        return np.asarray(pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64))
     return np.full(len(array), max(16, array.nbytes // max(len(array), 1)), np.int64)
 
 

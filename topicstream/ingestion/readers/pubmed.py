@@ -17,8 +17,9 @@ import pyarrow as pa
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.columns import column, text_of
 from topicstream.ingestion.parsing.cut import cut
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.tokens.documents import Provenance, TextRun
 
 _ROOT = re.compile(rb"<(PubmedArticleSet|MedlineCitationSet|PubmedArticle|MedlineCitation)(\s[^>]*|/)?>")

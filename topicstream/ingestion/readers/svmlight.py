@@ -9,8 +9,9 @@ import pyarrow as pa
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cut import cut, last_line_break
 from topicstream.ingestion.parsing.pairs import parse_pairs, words_of_pairs
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.tokens.documents import CountRun
 
 

@@ -9,8 +9,9 @@ import tarfile
 from collections.abc import Iterator
 
 from topicstream.ingestion.opening.source import Source, printable, to_utf8
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Reject, Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.files import MOST_FILES, documents
 from topicstream.tokens.documents import TextRun
 

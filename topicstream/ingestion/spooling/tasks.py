@@ -15,8 +15,9 @@ from topicstream.ingestion.opening.inputs import survey
 from topicstream.ingestion.opening.names import partitions
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.columns import LISTS, column
-from topicstream.ingestion.parsing.reader import Piece, Reader, ReadOptions, Run
+from topicstream.ingestion.parsing.reader import Piece, Reader, Run
 from topicstream.ingestion.parsing.rejects import BadFile, Reject, Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.parts import in_parts
 from topicstream.tokens.documents import CountRun, Provenance, TextRun
 

@@ -14,6 +14,7 @@ from typing import Any
 from topicstream.corpus.axis_build import Contents, derive
 from topicstream.corpus.documents import next_part
 from topicstream.corpus.format import PARTS, part_folder
+from topicstream.corpus.manifest import file_entry
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, shown
 from topicstream.files import durable, owned
@@ -69,7 +70,9 @@ class Finishing:
         self.vectors = int(state.get("vectors", 0)) or (self.base.vectors if self.base is not None else 0)
         if self.base is not None and self.base.vectors != self.vectors:
             there = f"vectors of {self.base.vectors} numbers" if self.base.vectors else "documents"
-            raise InputError(f"{self.out}: holds {there}, the input vectors of {self.vectors}; ingest it into another store")
+            raise InputError(
+                f"{self.out}: holds {there}, the input vectors of {self.vectors}; ingest it into another store"
+            )
         give_back()  # what reading took, the compiler's pages too
         self._attach()
         rule = self.options.on_duplicate or ("replace" if state["pubmed"] else "skip")
@@ -290,16 +293,16 @@ class Finishing:
         return derive(contents, (self.old or {}).get("axes"), memory, self.plan.words)
 
     def _files(self, store: Path) -> dict[str, Any]:
-        files = {kind: commit.file_entry(store, self._name(kind)) for kind in ("vocab", "pruned")}
+        files = {kind: file_entry(store, self._name(kind)) for kind in ("vocab", "pruned")}
         removed = self.removal.save(store, self._name("removed", "npy"))
         if removed is not None:
-            files["removed"] = commit.file_entry(store, removed)
+            files["removed"] = file_entry(store, removed)
         elif self.old is not None and "removed" in self.old["files"]:
             files["removed"] = self.old["files"]["removed"]
         if self.journal.totals["rejected"]:
             name = self._name("rejects", "jsonl")
             commit.copy_file(self.journal.folder / "rejects.jsonl", store / name)
-            files["rejects"] = commit.file_entry(store, name)
+            files["rejects"] = file_entry(store, name)
         return files
 
     def _summary(

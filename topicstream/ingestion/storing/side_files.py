@@ -33,8 +33,9 @@ from topicstream.ingestion.parsing.cut import (
     positions,
     strings,
 )
-from topicstream.ingestion.parsing.reader import ReadOptions, reader_named
+from topicstream.ingestion.parsing.reader import reader_named
 from topicstream.ingestion.parsing.rejects import BadFile, Reject
+from topicstream.ingestion.read_options import ReadOptions
 
 FORMATS = {
     ".tsv": "tsv", ".tab": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",

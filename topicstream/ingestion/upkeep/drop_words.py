@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from topicstream.corpus.manifest import file_entry
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError
 from topicstream.files import durable
@@ -92,7 +93,7 @@ def _rewrite(
     left.save(store / names["vocab"])
     earlier = (pa.Table.from_batches([batch]) for batch in stream_pruned(base.file("pruned")))
     write_words(store / names["pruned"], _merged(earlier, gone.sort_by("word")))
-    files = old["files"] | {kind: commit.file_entry(store, name) for kind, name in names.items()}
+    files = old["files"] | {kind: file_entry(store, name) for kind, name in names.items()}
     dropped = sorted({*old["vocabulary"].get("dropped", []), *words})
     changes: dict[str, Any] = {
         "files": files,

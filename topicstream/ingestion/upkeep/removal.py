@@ -52,7 +52,7 @@ class Removal:
         if self._base is None:
             return 0
         gone = np.concatenate((self._before[:, 1], self._new[:, 1]))
-        return self._base.part(bool(part))["docs"] - int((gone == part).sum())
+        return int(self._base.part(bool(part))["docs"] - int((gone == part).sum()))
 
     def take(self, numbers: np.ndarray) -> None:
         """Withdraw documents by number (ascending)."""

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from topicstream.corpus.reader import Corpus, Grid
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Engine, Shape
 from topicstream.errors import InputError

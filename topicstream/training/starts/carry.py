@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.corpus.reader import Corpus, Grid
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine, padded
 from topicstream.errors import StoreError
 from topicstream.files import owned

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.corpus.reader import Corpus, Grid
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Shape, padded
 from topicstream.kernels.cluster_scores import log_sums
 from topicstream.kernels.linear import products, spread

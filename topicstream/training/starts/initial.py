@@ -23,7 +23,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from topicstream.corpus.reader import Corpus, Grid
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import padded
 from topicstream.errors import InputError
 from topicstream.kernels.arrays import Array, Doubles

@@ -79,4 +79,4 @@ def short_training(
             for k in range(width):
                 added[k] += own[k]
         phi[:], totals[:] = nxt, added
-    return np.exp(-loglik / tokens)
+    return np.exp(-loglik / tokens)  # type: ignore[no-any-return]

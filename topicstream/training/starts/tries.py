@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from topicstream.corpus.reader import Corpus, Grid
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Shape, padded
 from topicstream.training.starts.initial import SHARE as SEED_SHARE
 from topicstream.training.starts.initial import Sample, Seeds, draw_documents, far_apart, make_seeds
@@ -65,7 +66,7 @@ class LearnedSeeds:
         out = ((1 - SHARE) * self._mean[ids][:, None] * self.totals).astype(np.float32)
         seen = np.flatnonzero(self._words[at] == ids)
         out[seen] += (SHARE * self._phi[at[seen]] * self._scale).astype(np.float32)
-        return out
+        return np.asarray(out)
 
 
 def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: int) -> LearnedSeeds:

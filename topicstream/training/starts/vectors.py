@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.corpus.reader import Corpus, Grid
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import BlockShape, Engine
 from topicstream.training.starts.initial import draw_documents
 

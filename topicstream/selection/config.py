@@ -1,0 +1,84 @@
+"""What a sweep is told: the one list that makes ``topicstream.sweep``'s keywords and the options of ``topics sweep``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, MISSING, dataclass
+from pathlib import Path
+from typing import Any
+
+from topicstream.errors import UsageError
+from topicstream.options import like, option
+from topicstream.progress import Told
+from topicstream.training.config import TrainConfig
+
+
+def numbers(given: str | Sequence[int]) -> Sequence[int]:
+    """``20,50,100`` -> [20, 50, 100]."""
+    try:
+        return [int(k) for k in given.split(",")] if isinstance(given, str) else given
+    except ValueError:
+        raise UsageError(f"{given}: give numbers with commas between, such as 20,50,100") from None
+
+
+def names(given: str | Sequence[str]) -> Sequence[str]:
+    """``auto,vb`` -> [auto, vb]."""
+    return [a.strip() for a in given.split(",")] if isinstance(given, str) else given
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+
+
+def values(given: Sequence[str] | Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+    """[``alpha=0.05,0.1``] -> {alpha: [0.05, 0.1]}."""
+    if isinstance(given, Mapping):
+        return given
+    out = {}
+    for text in given:
+        name, sign, listed = text.partition("=")
+        if not sign or not listed:
+            raise UsageError(f"--option {text}: give an engine's option and its values, such as alpha=0.05,0.1")
+        out[name.strip().replace("-", "_")] = [_value(v.strip()) for v in listed.split(",")]
+    return out
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """All settings of a sweep."""
+
+    corpus: str | Path = like(TrainConfig, "corpus")
+    out: str | Path = option(
+        "sweep", "Models, results and sweep.parquet.", flags=("-o", "--out"), metavar="FOLDER", show=True
+    )
+    _: KW_ONLY
+    topics: str | Sequence[int] = option(
+        MISSING, "Numbers of topics.", flags=("-K", "--topics"), metavar="N,N,...", parse=numbers, after="corpus"
+    )
+    seeds: int | Sequence[int] = option(3, "Trainings of each setting; or a list of seeds.", min=1, show=True)
+    algo: str | Sequence[str] = option("auto", "Engines.", metavar="NAME,...", parse=names, show=True)
+    options: Sequence[str] | Mapping[str, Sequence[Any]] | None = option(
+        None, "Values of an engine's option.", flags=("--option",), metavar="NAME=V,V,...", multiple=True, parse=values
+    )
+    passes: int | None = like(
+        TrainConfig, "passes", help="Passes at most [default: the engine's].", show=False, after=None
+    )
+    tol: float | str | None = like(
+        TrainConfig,
+        "tol",
+        help="Change of the perplexity at which a training stops, as of train.",
+        show=False,
+        after=None,
+    )
+    seed_words: Any = option(None, "TOML file, as of train.", path="file", metavar="FILE")
+    threads: int | None = option(None, "Threads [default: all]; the results do not depend on them.", min=1)
+    mem_limit: str | int | None = option(
+        None, "Memory of the whole process, as 2G or 512M [default: what there is].", metavar="SIZE"
+    )
+    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
+    said: Callable[[str], None] | None = option(None, "called with a line when a run is done", cli=False)
