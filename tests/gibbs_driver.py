@@ -11,7 +11,7 @@ from topicstream.engines.base import Key, Out, PackedRows, Scratch, Shape, padde
 from topicstream.engines.gibbs.chain import Chain
 from topicstream.kernels.packed import topic_bits
 from topicstream.kernels.packed_table import gather_packed
-from topicstream.tables.packed_rows import Piece
+from topicstream.tables.packed_rows import RowPiece
 
 
 def random_block(seed: int, docs: int, words: int, length: int) -> Block:
@@ -34,7 +34,7 @@ def table_of(block: Block, z: np.ndarray, topics: int) -> np.ndarray:
     return n_wt
 
 
-def pack_tight(n_wt: np.ndarray, dtype: Any = np.uint32) -> Piece:
+def pack_tight(n_wt: np.ndarray, dtype: Any = np.uint32) -> RowPiece:
     """Dense counts as tight packed rows, descending."""
     bits = topic_bits(n_wt.shape[1])
     ptr, entries = [0], []
@@ -42,7 +42,7 @@ def pack_tight(n_wt: np.ndarray, dtype: Any = np.uint32) -> Piece:
         held = sorted(((int(c) << bits) | t for t, c in enumerate(row) if c), reverse=True)
         entries += held
         ptr.append(len(entries))
-    return Piece(np.arange(len(n_wt), dtype=np.int32), np.array(ptr, np.int64), np.array(entries, dtype))
+    return RowPiece(np.arange(len(n_wt), dtype=np.int32), np.array(ptr, np.int64), np.array(entries, dtype))
 
 
 def pack_rows(n_wt: np.ndarray, dtype: Any = np.uint32) -> PackedRows:

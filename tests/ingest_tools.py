@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from topicstream.corpus.reader import Corpus
-from topicstream.tokens.vocabulary import Vocabulary
+from topicstream.tokens.vocabulary import TokenVocabulary
 
 SYLLABLES = ["ba", "ke", "lo", "mi", "nu", "ra", "si", "to", "vu", "ze", "dor", "fal", "gim", "hon", "jut"]
 
@@ -49,7 +49,7 @@ def write_jsonl(path: Path, docs: list[dict[str, Any]]) -> Path:
 def cells_by_id(store: Path) -> dict[str, tuple[str, dict[str, float]]]:
     """id -> (part, {word: count}) of every document that is not removed, through the documents' table."""
     corpus = Corpus.open(store)
-    words = Vocabulary.load(corpus.file("vocab")).words.to_pylist()
+    words = TokenVocabulary.load(corpus.file("vocab")).words.to_pylist()
     rows: dict[tuple[str, int, int], dict[str, float]] = {}
     for part, heldout in (("train", False), ("heldout", True)):
         for b, _ in enumerate(corpus.part(heldout)["blocks"]):

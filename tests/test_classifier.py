@@ -17,7 +17,7 @@ from topicstream.inference.classifier import take, train_classifier
 from topicstream.inference.examples import Examples, Likelihood, temperature
 from topicstream.inference.infer import infer, make
 from topicstream.inference.lbfgs import minimise
-from topicstream.inference.method import Rows
+from topicstream.inference.method import TopicRows
 from topicstream.inference.vectors import Space
 from topicstream.kernels.rng import bits, uniform
 from topicstream.model.classifier import Classifier
@@ -189,31 +189,31 @@ def test_a_small_limit_puts_the_vectors_on_disk(made, tmp_path, monkeypatch):
 def test_maxent_is_its_formula_and_near_the_truth(made):
     folder, matrix, _, _ = made
     model = TopicModel.open(folder / "m")
-    method = make("maxent", Rows(model))
+    method = make("maxent", TopicRows(model))
     docs = documents(matrix[360:])
     found = method.shares(docs)
     weights, bias, t = method.classifier.weights, method.classifier.bias, method.temperature
     z = np.exp((matrix[360:] @ weights.astype(float) + bias) / t)
     assert np.abs(found - z / z.sum(1, keepdims=True)).max() < 1e-5
-    truth = make("bp", Rows(model)).shares(docs)
+    truth = make("bp", TopicRows(model)).shares(docs)
     cosine = (found * truth).sum(1) / np.sqrt((found**2).sum(1) * (truth**2).sum(1))
     assert cosine.mean() > 0.8
-    plain = make("maxent", Rows(model), temperature=1.0).shares(docs)
+    plain = make("maxent", TopicRows(model), temperature=1.0).shares(docs)
     z = np.exp(matrix[360:] @ weights.astype(float) + bias)
     assert np.abs(plain - z / z.sum(1, keepdims=True)).max() < 1e-5
-    hybrid = make("hybrid", Rows(model), resamples=3).shares(docs)
+    hybrid = make("hybrid", TopicRows(model), resamples=3).shares(docs)
     better = (hybrid * truth).sum(1) / np.sqrt((hybrid**2).sum(1) * (truth**2).sum(1))
     assert better.mean() > cosine.mean()
     from_disk = TopicModel.open(folder / "m", memory_limit=-1)
     for name in ("maxent", "hybrid"):
-        assert (make(name, Rows(model)).shares(docs) == make(name, Rows(from_disk)).shares(docs)).all()
+        assert (make(name, TopicRows(model)).shares(docs) == make(name, TopicRows(from_disk)).shares(docs)).all()
 
 
 def test_hybrid_draws_by_its_formula(made):
     folder, matrix, _, _ = made
     model = TopicModel.open(folder / "m")
-    method, docs = make("hybrid", Rows(model), seed=4), documents(matrix[:1], ["one"])
-    theta = make("maxent", Rows(model)).shares(docs)[0].astype(float)
+    method, docs = make("hybrid", TopicRows(model), seed=4), documents(matrix[:1], ["one"])
+    theta = make("maxent", TopicRows(model)).shares(docs)[0].astype(float)
     key = 0xCBF29CE484222325
     for c in b"one":
         key = (key ^ c) * 0x100000001B3 % (1 << 64)
@@ -231,7 +231,7 @@ def test_hybrid_draws_by_its_formula(made):
 @pytest.mark.parametrize(("name", "options"), [("maxent", {}), ("hybrid", {}), ("hybrid", {"resamples": 3})])
 def test_neighbours_and_empty_documents(made, name, options):
     folder, matrix, _, _ = made
-    method = make(name, Rows(TopicModel.open(folder / "m")), **options)
+    method = make(name, TopicRows(TopicModel.open(folder / "m")), **options)
     whole = method.shares(documents(matrix))
     order = np.random.default_rng(5).permutation(400)
     assert (method.shares(documents(matrix[order], [f"doc-{i}" for i in order])) == whole[order]).all()
@@ -246,7 +246,7 @@ def test_infer_from_the_store(made):
     folder, matrix, corpus, _ = made
     table = infer(folder / "m", corpus, method="maxent", parts=("heldout",))
     found = np.array(table["shares"].to_pylist(), np.float32)
-    assert (found == make("maxent", Rows(TopicModel.open(folder / "m"))).shares(documents(matrix[360:]))).all()
+    assert (found == make("maxent", TopicRows(TopicModel.open(folder / "m"))).shares(documents(matrix[360:]))).all()
     assert isinstance(table, pa.Table) and len(table) == 40
 
 
@@ -258,7 +258,7 @@ def test_a_missing_stale_or_damaged_classifier_is_one_clear_line(made, tmp_path)
         infer(tmp_path / "bare", corpus, method="maxent")
     in_memory = TopicModel.from_arrays(model.phi, model.words, ALPHA, BETA)
     with pytest.raises(InputError, match="in memory has no classifier"):
-        make("hybrid", Rows(in_memory))
+        make("hybrid", TopicRows(in_memory))
     with pytest.raises(InputError, match="save it first"):
         train_classifier(in_memory, corpus)
     with pytest.raises(InputError, match="above 0"):
@@ -276,7 +276,7 @@ def test_a_missing_stale_or_damaged_classifier_is_one_clear_line(made, tmp_path)
     said = json.loads(record.read_text())
     record.write_text(json.dumps({"temperature": said["temperature"]}))
     with pytest.raises(StoreError):
-        make("maxent", Rows(TopicModel.open(tmp_path / "m")))
+        make("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
 
 
 def test_the_command(made, tmp_path):
@@ -302,17 +302,17 @@ def test_gibbs1_has_the_exact_mean_and_keeps_the_topics_numbers(tmp_path):
     model = TopicModel.open(tmp_path / "m")
     model.alpha = np.array([0.2, 0.8])  # so that the topics can be told apart
     new = np.array([[0, 2, 0, 1], [1, 0, 0, 1]])
-    method = make("gibbs1", Rows(model), sweeps=60000, burn=50, trained_on=corpus)
+    method = make("gibbs1", TopicRows(model), sweeps=60000, burn=50, trained_on=corpus)
     found = np.concatenate([method.shares(b) for b in method.gather([documents(new[:1]), documents(new[1:])])])
     every = [np.repeat(np.arange(4), x) for x in np.concatenate([matrix, new])]
     wanted = exact_together(every, np.zeros((4, 2)), model.alpha, model.beta)[3:]
     assert np.abs(found - wanted).max() < 0.015
     with pytest.raises(InputError, match="training run"):
         model.save(tmp_path / "bare")
-        make("gibbs1", Rows(model), trained_on=corpus)
+        make("gibbs1", TopicRows(model), trained_on=corpus)
     train(corpus.path, tmp_path / "bp", algo="bp", topics=2, passes=2)
     with pytest.raises(InputError, match="bp gives no token a topic of its own; train with sparselda or gs"):
-        make("gibbs1", Rows(TopicModel.open(tmp_path / "bp")), trained_on=corpus)
+        make("gibbs1", TopicRows(TopicModel.open(tmp_path / "bp")), trained_on=corpus)
 
 
 def test_retrain_publishes_a_classifier_with_every_version_when_asked(tmp_path):

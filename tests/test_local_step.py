@@ -16,7 +16,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation import completion
 from topicstream.evaluation.completion import score_model
 from topicstream.inference.infer import make
-from topicstream.inference.method import Rows
+from topicstream.inference.method import TopicRows
 from topicstream.kernels.local_step import (
     DIRICHLET,
     POINT,
@@ -243,7 +243,7 @@ def test_infer_eval_and_show_have_one_theta(raw, trained, tmp_path, monkeypatch,
     monkeypatch.setattr(completion, "halves", lambda *a: halves.append(whole(*a)) or halves[-1])
     monkeypatch.setattr(completion, "rows_of", lambda table, ids, width: (table.rows(np.arange(table.n_words)), ids))
     score_model(model, corpus, threads=1)
-    means = make("bp", Rows(TopicModel.open(trained)))
+    means = make("bp", TopicRows(TopicModel.open(trained)))
     for (_, theta), (observed, _, _, _) in zip(seen, halves, strict=True):
         d = np.diff(observed.indptr)
         documents = topicstream.inference.documents.known(

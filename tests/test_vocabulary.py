@@ -14,7 +14,7 @@ from topicstream.errors import DoesNotFit, InputError, StoreError
 from topicstream.tokens.builder import Finished, VocabularyBuilder
 from topicstream.tokens.sequences import packed
 from topicstream.tokens.spill import byte_order
-from topicstream.tokens.vocabulary import Vocabulary
+from topicstream.tokens.vocabulary import TokenVocabulary
 
 TINY = 1 << 10  # sixteen words to a generation
 
@@ -49,7 +49,7 @@ def expected(runs, *, min_df=1, max_df=10**9, min_count=1, max_vocab=None):
     return [(w, count[w], df[w]) for w in kept[:max_vocab]], count, df
 
 
-def listed(vocabulary: Vocabulary) -> list[tuple[str, int, int]]:
+def listed(vocabulary: TokenVocabulary) -> list[tuple[str, int, int]]:
     return list(zip(vocabulary.words.to_pylist(), vocabulary.counts.tolist(), vocabulary.df.tolist()))
 
 
@@ -195,7 +195,7 @@ def test_resume_goes_on_from_the_checkpoint(tmp_path):
 def test_fixed_vocabulary_keeps_its_order(tmp_path):
     builder = VocabularyBuilder(tmp_path / "scratch", TINY)
     ids = add(builder, [["b", "b", "a", "c"]])
-    finished = builder.finish(documents=1, fixed=Vocabulary.of(["absent", "a", "b"]), min_df=5, pruned=tmp_path / "p")
+    finished = builder.finish(documents=1, fixed=TokenVocabulary.of(["absent", "a", "b"]), min_df=5, pruned=tmp_path / "p")
     assert listed(finished.vocabulary) == [("absent", 0, 0), ("a", 1, 1), ("b", 2, 1)]
     assert [final_ids(finished)[ids[w]] for w in "abc"] == [1, 2, -1]
     assert pq.read_table(tmp_path / "p").to_pydict() == {"word": ["c"], "count": [1], "df": [1]}
@@ -222,39 +222,39 @@ def test_growth_brings_back_words_seen_twice_too_rarely(tmp_path):
 
 def test_lookup_save_load_and_hash(tmp_path):
     words = ["zebra", "a", "a-word-longer-than-eight", "é", "的国"]
-    vocabulary = Vocabulary(Vocabulary.of(words).words, np.arange(5)[::-1], np.ones(5, np.int64))
+    vocabulary = TokenVocabulary(TokenVocabulary.of(words).words, np.arange(5)[::-1], np.ones(5, np.int64))
     vocabulary.save(tmp_path / "vocab.parquet")
-    again = Vocabulary.load(tmp_path / "vocab.parquet")
+    again = TokenVocabulary.load(tmp_path / "vocab.parquet")
     assert listed(again) == listed(vocabulary)
-    assert again.hash == vocabulary.hash != Vocabulary.of(words[::-1]).hash
-    assert Vocabulary.of(["ab", "c"]).hash != Vocabulary.of(["a", "bc"]).hash
+    assert again.hash == vocabulary.hash != TokenVocabulary.of(words[::-1]).hash
+    assert TokenVocabulary.of(["ab", "c"]).hash != TokenVocabulary.of(["a", "bc"]).hash
     types, offsets = packed([w.encode() for w in [*words[::-1], "absent", "a-word-longer-than-eighty"]])
     assert again.lookup(types, offsets).tolist() == [4, 3, 2, 1, 0, -1, -1]
     assert [path.name for path in tmp_path.iterdir()] == ["vocab.parquet"]
 
 
 def test_grow_appends_and_refuses_known_words():
-    vocabulary = Vocabulary.of(["a", "b"])
-    grown = vocabulary.grow(Vocabulary.of(["c"]).words, np.array([7]), np.array([2]))
+    vocabulary = TokenVocabulary.of(["a", "b"])
+    grown = vocabulary.grow(TokenVocabulary.of(["c"]).words, np.array([7]), np.array([2]))
     assert listed(grown) == [("a", 0, 0), ("b", 0, 0), ("c", 7, 2)]
     with pytest.raises(InputError, match=r"'b' .* twice"):
-        grown.grow(Vocabulary.of(["b"]).words, np.array([1]), np.array([1]))
+        grown.grow(TokenVocabulary.of(["b"]).words, np.array([1]), np.array([1]))
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path):
     with pytest.raises(StoreError, match="not found"):
-        Vocabulary.load(tmp_path / "absent.parquet")
+        TokenVocabulary.load(tmp_path / "absent.parquet")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not really")
     with pytest.raises(StoreError, match="broken"):
-        Vocabulary.load(tmp_path / "broken.parquet")
+        TokenVocabulary.load(tmp_path / "broken.parquet")
     (tmp_path / "words.txt").write_text("one\ntwo\none\n")
     with pytest.raises(InputError, match=r"words\.txt:3: 'one' stands in line 1"):
-        Vocabulary.read(tmp_path / "words.txt")
+        TokenVocabulary.read(tmp_path / "words.txt")
     (tmp_path / "words.txt").write_text("one\n\ntwo\n")
     with pytest.raises(InputError, match=r"words\.txt:2: an empty line"):
-        Vocabulary.read(tmp_path / "words.txt")
+        TokenVocabulary.read(tmp_path / "words.txt")
     (tmp_path / "words.txt").write_text("one\ntwo\n")
-    assert Vocabulary.read(tmp_path / "words.txt").words.to_pylist() == ["one", "two"]
+    assert TokenVocabulary.read(tmp_path / "words.txt").words.to_pylist() == ["one", "two"]
 
 
 def test_words_that_do_not_fit_are_refused_with_a_number(tmp_path):

@@ -158,10 +158,10 @@ def test_counts_of_tf_idf_topics_are_their_messages_sums(place, tmp_path):
     weigh(corpus, "tfidf")
     messages = np.random.default_rng(0).dirichlet(np.ones(TOPICS), (200, WORDS))
     x, weighted = dense(Corpus.open(place)), dense(corpus)
-    from topicstream.model.weighting import Counted
+    from topicstream.model.weighting import CountedWords
 
     phi = (weighted[:, :, None] * messages).sum(0).astype(np.float32)
-    counted = Counted(corpus.weights, [(0, phi[:20]), (20, phi[20:])], corpus.weights.counts, TOPICS)
+    counted = CountedWords(corpus.weights, [(0, phi[:20]), (20, phi[20:])], corpus.weights.counts, TOPICS)
     some = np.arange(1, WORDS)
     want = (x[:, :, None] * messages).sum(0)[1:]
     np.testing.assert_allclose(counted.rows(some, phi[1:]), want, rtol=1e-5)

@@ -21,7 +21,7 @@ from topicstream.errors import TopicsError
 from topicstream.evaluation.completion import score_model
 from topicstream.inference.documents import cut, known
 from topicstream.inference.infer import make
-from topicstream.inference.method import Rows
+from topicstream.inference.method import TopicRows
 from topicstream.ingestion.opening.memory import InMemory
 from topicstream.ingestion.pipeline import ingest
 from topicstream.machine import default_threads
@@ -243,7 +243,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(f"n_components is {topics}, and {len(self.components_)} topics have been learnt")
         model = self._as_model()
         sparse = given.get("sparsity", fields["sparsity"].default) if "sparsity" in fields else None
-        local = make("vb", Rows(model), **({"sparse": int(sparse)} if sparse else {}))
+        local = make("vb", TopicRows(model), **({"sparse": int(sparse)} if sparse else {}))
         logs = digamma(self.components_.astype(np.float64))
         logs -= digamma(self.components_.sum(axis=1, dtype=np.float64))[:, None]
         counts = np.zeros((words, topics), np.float64)
@@ -283,7 +283,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             if isinstance(X, (str, os.PathLike, Corpus)):
                 return model.transform(X if isinstance(X, Corpus) else Corpus.open(Path(X)), method=self.method)
             X = self._checked(X, "TopicModel.transform", reset=False)
-            method = make(self.method, Rows(model))
+            method = make(self.method, TopicRows(model))
             parts = list(in_order(method.shares, method.gather(_documents(_csr(X))), self._threads))
         return np.concatenate(parts).astype(X.dtype, copy=False)
 

@@ -34,8 +34,8 @@ import topicstream
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import corpus_vocabulary, document_keys, word_keys
 from topicstream.inference.documents import Documents
-from topicstream.inference.infer import KEPT, MAPPED, Source, make
-from topicstream.inference.method import Rows
+from topicstream.inference.infer import KEPT, MAPPED, DocumentSource, make
+from topicstream.inference.method import TopicRows
 from topicstream.ingestion.pipeline import ingest
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, uniform
@@ -208,7 +208,7 @@ def speed(data: Path, work: Path, peers: str, passes: int, n_asked: int | None) 
     index = np.full(len(phi), -1)
     index[used] = np.arange(len(used))
     docs = read_export(work / "tenth", index)
-    found = {name: make(name, Rows(model)).shares(docs) for name in ("bp", "vb", "gibbs")}
+    found = {name: make(name, TopicRows(model)).shares(docs) for name in ("bp", "vb", "gibbs")}
     judged = {name: completion(work / "all", ~seen, tenth, shares, p) for name, shares in found.items()}
     theirs_judged = completion(work / "all", ~seen, tenth, theirs[tenth], p)
 
@@ -278,18 +278,18 @@ def quality(data: Path, work: Path) -> None:
     passes = 500 if full() else 60
     topicstream.train(store, model, algo="gs", topics=70, passes=passes)  # carries on in a folder that is kept
     opened = TopicModel.open(model)
-    docs = list(Source([store], opened, parts=("heldout",), follow=False, threads=1).documents())
+    docs = list(DocumentSource([store], opened, parts=("heldout",), follow=False, threads=1).documents())
     tokens = sum(float(d.tokens.sum()) for d in docs)
     many = {"sweeps": 200, "burn": 100} if full() else {"sweeps": 40, "burn": 20}
 
     def run(name: str, **options: Any) -> tuple[np.ndarray, float]:
-        make(name, Rows(opened), **options).shares(docs[0]) if not options.get("joint") else None
-        method = make(name, Rows(opened), **options)
+        make(name, TopicRows(opened), **options).shares(docs[0]) if not options.get("joint") else None
+        method = make(name, TopicRows(opened), **options)
         began = time.process_time()
         found = np.concatenate([method.shares(d) for d in method.gather(docs)]).astype(np.float64)
         return found, time.process_time() - began
 
-    make("gibbs", Rows(opened), joint=True, sweeps=1, burn=0).gather(docs[:1])  # compiled beforehand
+    make("gibbs", TopicRows(opened), joint=True, sweeps=1, burn=0).gather(docs[:1])  # compiled beforehand
     truth, seconds = run("gibbs", joint=True, **many)
     rows = [["gibbs --joint (Gibbs2)", "1", "0", "1", f"{seconds:.2f}"]]
     for title, name, options in (

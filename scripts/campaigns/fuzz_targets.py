@@ -261,7 +261,7 @@ def openers(folder: Path) -> list[Target]:
     from topicstream.model.store import read_history, read_manifest
     from topicstream.model.topic_model import TopicModel
     from topicstream.model.vocabulary import Vocabulary as Words
-    from topicstream.tokens.vocabulary import Vocabulary
+    from topicstream.tokens.vocabulary import TokenVocabulary
     from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
     from topicstream.training.state.record import same_or_refuse
 
@@ -293,7 +293,7 @@ def openers(folder: Path) -> list[Target]:
         documents(found)
 
     def vocabulary(found: Corpus) -> None:
-        Vocabulary.load(found.file("vocab"))
+        TokenVocabulary.load(found.file("vocab"))
         found.file("pruned")
 
     def documents(found: Corpus) -> None:
@@ -317,7 +317,7 @@ def openers(folder: Path) -> list[Target]:
     add("vocab.parquet", next(p for p in original if p.name.startswith("vocab-") and store in p.parents),
         lambda: vocabulary(Corpus.open(store)))  # fmt: skip
     add("vocab.parquet, unchecked", store / "vocab.parquet",
-        lambda: (Vocabulary.load(store / "vocab.parquet"), Words.read(store / "vocab.parquet")))  # fmt: skip
+        lambda: (TokenVocabulary.load(store / "vocab.parquet"), Words.read(store / "vocab.parquet")))  # fmt: skip
     docs = next(p for p in original if p.parent.name == "docs")
     add("docs part", docs, lambda: documents(Corpus.open(store)))
     add(

@@ -165,7 +165,7 @@ def value_targets(folder: Path, store: Path, model: Path) -> list[Target]:
     from topicstream.evaluation.keys import documents
     from topicstream.inference.stored import stored
     from topicstream.model.topic_model import TopicModel
-    from topicstream.tokens.vocabulary import Vocabulary
+    from topicstream.tokens.vocabulary import TokenVocabulary
 
     spoilt_store, spoilt_model = folder / "values.zarr", folder / "values-model"
     shutil.copytree(store, spoilt_store)
@@ -239,7 +239,7 @@ def value_targets(folder: Path, store: Path, model: Path) -> list[Target]:
     def words(rng: random.Random) -> None:
         data = odd_words(rng, manifest["n_words"])
         reseal_file(spoilt_store, manifest["files"]["vocab"]["file"], data)
-        Vocabulary.load(Corpus.open(spoilt_store).file("vocab"))
+        TokenVocabulary.load(Corpus.open(spoilt_store).file("vocab"))
 
     opened = TopicModel.open(model)
     k, w = opened.n_topics, opened.n_words
@@ -279,7 +279,7 @@ def state_targets(folder: Path) -> list[Target]:
     from topicstream.engines import find
     from topicstream.engines.base import Scratch, Shape
     from topicstream.tables.packed_file import PackedFile, write_file
-    from topicstream.tables.packed_rows import Piece
+    from topicstream.tables.packed_rows import RowPiece
     from topicstream.training.loop import make_options
     from topicstream.training.state.memory import BlockMemory
 
@@ -342,8 +342,8 @@ def state_targets(folder: Path) -> list[Target]:
             def entry_type(self, a: int, b: int) -> np.dtype:
                 return np.dtype(np.uint32)
 
-            def take(self, i: int) -> Piece:
-                return Piece(np.array([i], np.int32), np.array([0, 2]), entries[2 * i : 2 * i + 2])
+            def take(self, i: int) -> RowPiece:
+                return RowPiece(np.array([i], np.int32), np.array([0, 2]), entries[2 * i : 2 * i + 2])
 
         write_file(path, [Rows()], 0)  # type: ignore[list-item]
         if rng.random() < 0.5:

@@ -32,7 +32,7 @@ from topicstream.ingestion.storing.commit import file_entry, fingerprint, make_m
 from topicstream.kernels import rng
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.vocabulary import Vocabulary, word_table, write_words
+from topicstream.tokens.vocabulary import TokenVocabulary, word_table, write_words
 
 GROUP = 1 << 14  # documents drawn at once
 
@@ -209,7 +209,7 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
         for writer in writers:
             writer.close()
     names = pa.array(word_names(W), pa.large_string())
-    vocabulary = Vocabulary(names, sums, df)
+    vocabulary = TokenVocabulary(names, sums, df)
     vocabulary.save(out / "vocab.parquet")
     write_words(out / "pruned.parquet", [word_table(names[:0], sums[:0], df[:0])])
     parts = summarise_parts(None, blocks)

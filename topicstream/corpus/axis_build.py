@@ -37,7 +37,7 @@ from topicstream.files.ownership import names as names_of
 from topicstream.files.ownership import owns
 from topicstream.machine import trim
 from topicstream.tokens.builder import VocabularyBuilder
-from topicstream.tokens.vocabulary import Vocabulary, word_buffers
+from topicstream.tokens.vocabulary import TokenVocabulary, word_buffers
 
 NAMED = ("authors", "labels")
 LINKS = "links"
@@ -331,11 +331,11 @@ class _Named:
         gone = len(self.contents.removed)
         return {"folder": self.folder, "size": size, "parts": parts, "names": names, "gone": gone}
 
-    def _vocabulary(self) -> Vocabulary:
+    def _vocabulary(self) -> TokenVocabulary:
         """The names with their ids: those that are known, then the new ones."""
         zeros = np.zeros(len(self.names), np.int64)
         known = pa.concat_arrays([pa.array([], pa.large_string()), *self.names["name"].chunks])
-        fixed = Vocabulary(known, zeros, zeros)
+        fixed = TokenVocabulary(known, zeros, zeros)
         builder = VocabularyBuilder(self.scratch, self.memory)
         added = 0
         for batch in _batches(self.contents, self.name, self.files, self.first):
@@ -360,7 +360,7 @@ class _Named:
             ) from None
 
     @staticmethod
-    def _ids(batch: _Batch, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
+    def _ids(batch: _Batch, vocabulary: TokenVocabulary) -> tuple[np.ndarray, np.ndarray]:
         """(document within the batch, id) of each name, int64, ascending, a repeated one once."""
         if not len(batch.values):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -38,7 +38,7 @@ from topicstream.kernels.local_step import (
     sort_cells,
 )
 from topicstream.kernels.rng import bits, uniform
-from topicstream.model.weighting import Counted
+from topicstream.model.weighting import CountedWords
 from topicstream.parallel.order import in_order
 
 BLOCK_CELLS = 1 << 15
@@ -185,7 +185,7 @@ def score_cells(
 
 
 @dataclass
-class Prepared:
+class PreparedPart:
     """Documents made ready to be scored again and again: the grid and the keys are found once.
 
     blocks   called for each scoring: (block, keys of its documents uint64[D]) in document order
@@ -200,7 +200,7 @@ class Prepared:
 
 def prepare(
     corpus: Any, parts: Sequence[str] = ("heldout",), *, split: bool = True, topics: int | None = None
-) -> Prepared:
+) -> PreparedPart:
     """Make parts (``heldout``, ``train``) of an open ``Corpus`` ready.  InputError when they hold no documents.
 
     split=False leaves the keys of documents and words out: enough to score all cells.  ``topics``: keeps the blocks small
@@ -224,7 +224,7 @@ def prepare(
                     yield block, of_part[block.first_doc : block.first_doc + block.n_docs]
 
     hashes = word_keys(corpus) if split else np.zeros(corpus.n_words, np.uint64)
-    return Prepared(blocks, hashes, sum(corpus.part(f)["docs"] for f in flags))
+    return PreparedPart(blocks, hashes, sum(corpus.part(f)["docs"] for f in flags))
 
 
 def _one_by_one(total: float, values: np.ndarray) -> float:
@@ -264,7 +264,7 @@ def score_blocks(
     alpha: np.ndarray,
     beta: float,
     lam: np.ndarray,
-    prepared: Prepared,
+    prepared: PreparedPart,
     *,
     n_words: int | None = None,
     index: np.ndarray | None = None,
@@ -275,7 +275,7 @@ def score_blocks(
     inner: int = INNER,
     progress: Callable[[int, int], None] | None = None,
     each: Callable[[np.ndarray, np.ndarray], None] | None = None,
-    counted: Counted | None = None,
+    counted: CountedWords | None = None,
 ) -> Score:
     """Score a prepared corpus part.
 
@@ -371,7 +371,7 @@ def heldout_perplexity(
     fold_in: str = "bp",
     progress: Callable[[int, int], None] | None = None,
     each: Callable[[np.ndarray, np.ndarray], None] | None = None,
-    counted: Counted | None = None,
+    counted: CountedWords | None = None,
 ) -> Score:
     """Document completion on the held-out part of an open ``Corpus`` (arguments as ``score_blocks``).
 
@@ -395,11 +395,11 @@ def heldout_perplexity(
     )
 
 
-def counted_topics(model: Any) -> Counted | None:
+def counted_topics(model: Any) -> CountedWords | None:
     """The topics of a model of weighted cells in counts; None of another."""
     if getattr(model, "weights", None) is None:
         return None
-    return Counted(model.weights, model.counts(), model.vocabulary.counts, model.n_topics, model.seeds)
+    return CountedWords(model.weights, model.counts(), model.vocabulary.counts, model.n_topics, model.seeds)
 
 
 def score_model(

@@ -20,7 +20,7 @@ from topicstream.exchange.common import join_lists, lines, text
 from topicstream.files.outputs import written
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
-from topicstream.inference.output import AnswersFile, Table
+from topicstream.inference.output import AnswersFile, AnswerTable
 from topicstream.model.topic_model import TopicModel
 
 HEAD = b"#doc name topic proportion ...\n"
@@ -31,7 +31,7 @@ def write(
     model: TopicModel, corpus: Corpus, path: Path, *, force: bool, edits: bool, top: int | None = None
 ) -> dict[str, Any]:
     """``path``: one file.  Without ``top`` the dense layout; with it the pairs of so many topics."""
-    run, format, done = Answers(InferConfig(model, corpus, top=top, edits=edits)), Table(), 0
+    run, format, done = Answers(InferConfig(model, corpus, top=top, edits=edits)), AnswerTable(), 0
     numbers = np.arange(model.n_topics) if run.view is None else run.view.numbers
     position = np.empty(int(numbers.max()) + 1, np.int32)
     position[numbers] = np.arange(len(numbers))  # by position, as topic-word-weights.txt counts them

@@ -9,7 +9,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.files.outputs import written
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
-from topicstream.inference.output import Parquet
+from topicstream.inference.output import ParquetAnswers
 from topicstream.model.topic_model import TopicModel
 
 
@@ -19,7 +19,7 @@ def write(
     """``path``: one file; top: only so many topics a document, the largest first."""
     run = Answers(InferConfig(model, corpus, top=top, edits=edits))
     with written(path, force=force) as file:
-        format = Parquet(file, True)
+        format = ParquetAnswers(file, True)
         run.write(format)
         format.close()
     return {"documents": run.tally.docs, "topics": len(run.view) if run.view is not None else model.n_topics}

@@ -23,10 +23,10 @@ from topicstream.files.ownership import claim
 from topicstream.inference.config import ClassifierConfig, InferConfig
 from topicstream.inference.documents import Documents
 from topicstream.inference.examples import Examples, Likelihood, temperature
-from topicstream.inference.infer import Source
+from topicstream.inference.infer import DocumentSource
 from topicstream.inference.lbfgs import minimise
 from topicstream.inference.memory import A_THREAD, A_WORD, FLOOR, fit
-from topicstream.inference.method import Rows
+from topicstream.inference.method import TopicRows
 from topicstream.inference.methods.bp import BP
 from topicstream.inference.vectors import Space, Vector
 from topicstream.kernels.linear import products
@@ -137,8 +137,8 @@ def _examples(
     progress: Progress,
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """Fill the scratch file; what was set aside of it."""
-    source = Source(InferConfig(model, corpus, parts=("train",)), model, place)
-    method, total = BP(Rows(model)), source.total
+    source = DocumentSource(InferConfig(model, corpus, parts=("train",)), model, place)
+    method, total = BP(TopicRows(model)), source.total
     every = max(1, -(-total // documents)) if documents else 1
     aside: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
     spared, seen, taken = 0, 0, 0

@@ -22,7 +22,7 @@ LANES = 16  # columns of a gradient that one thread adds to
 GROUP = 16  # blocks whose residuals are held at once
 
 
-class Piece(NamedTuple):
+class ExamplePiece(NamedTuple):
     """One block: indptr int64[D+1], words int64[nnz], counts float32[nnz], theta float32[D, K]."""
 
     indptr: np.ndarray
@@ -62,7 +62,7 @@ class Examples:
     def place(self, block: int) -> _Place:
         return self._places[block]
 
-    def read(self, block: int) -> Piece:
+    def read(self, block: int) -> ExamplePiece:
         """A block, as it was added."""
         p = self._places[block]
         arrays = (
@@ -75,7 +75,7 @@ class Examples:
         for array in arrays:
             read_all(self._fd, array, at, str(self.path))
             at += array.nbytes
-        return Piece(arrays[0], arrays[1].astype(np.int64), *arrays[2:])
+        return ExamplePiece(arrays[0], arrays[1].astype(np.int64), *arrays[2:])
 
     # -- residuals of a pass over sliced weights, behind the blocks -----------------------------------------------------
     def _beside(self, block: int, first: int) -> int:
@@ -135,13 +135,13 @@ class Likelihood:
         table, ex = weights.read(0), self.examples
         sums, loss = np.zeros(table.shape), 0.0
 
-        def work(block: int) -> tuple[Piece, np.ndarray, float]:
+        def work(block: int) -> tuple[ExamplePiece, np.ndarray, float]:
             piece = ex.read(block)
             z = np.empty(piece.theta.shape, np.float32)
             products(piece.indptr, piece.words, piece.counts, table, table[-1], z)
             return piece, *_residual(z, piece.theta)
 
-        held: list[tuple[Piece, np.ndarray]] = []
+        held: list[tuple[ExamplePiece, np.ndarray]] = []
         with ThreadPoolExecutor(max(1, self.threads), thread_name_prefix="gradient") as pool:
             for piece, residual, nats in in_order(work, range(len(ex)), self.threads):
                 loss += nats
@@ -152,7 +152,7 @@ class Likelihood:
             self._add(pool, held, sums)
         return loss + self._penalty(table, sums, gradient, 0)
 
-    def _add(self, pool: ThreadPoolExecutor, held: list[tuple[Piece, np.ndarray]], sums: np.ndarray) -> None:
+    def _add(self, pool: ThreadPoolExecutor, held: list[tuple[ExamplePiece, np.ndarray]], sums: np.ndarray) -> None:
         """Every thread adds to columns of its own, all blocks in order: the same bits for any number of threads."""
         width = sums.shape[1]
 

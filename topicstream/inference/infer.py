@@ -20,8 +20,8 @@ from topicstream.inference import methods
 from topicstream.inference.config import InferConfig, listed
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, apart, compiled, cut, known
 from topicstream.inference.memory import Fit, fit
-from topicstream.inference.method import Method, Rows
-from topicstream.inference.output import AnswersFile, Format, JsonLines, Table, check_answers
+from topicstream.inference.method import Method, TopicRows
+from topicstream.inference.output import AnswerFormat, AnswersFile, AnswerTable, JsonAnswers, check_answers
 from topicstream.kernels.jit import compiling_seconds, say_before_compiling
 from topicstream.machine import calm_malloc, default_threads, give_back, trim
 from topicstream.model.edits import view_of
@@ -70,7 +70,7 @@ def infer(config: InferConfig) -> Any:
         raise UsageError(f"--follow writes to standard output; {out} would appear at the end only")
     run = Answers(config)
     if out is None:
-        format = Table(columns=run.typed)
+        format = AnswerTable(columns=run.typed)
         run.write(format)
         return format.table()
     if isinstance(out, (str, Path)):
@@ -78,7 +78,7 @@ def infer(config: InferConfig) -> Any:
             run.write(file.format)
             file.commit()
     else:
-        run.write(JsonLines(out, True, run.columns), out.flush if config.follow else None)
+        run.write(JsonAnswers(out, True, run.columns), out.flush if config.follow else None)
         out.flush()
     return {**run.summary(begin), "out": str(out) if isinstance(out, (str, Path)) else None}
 
@@ -87,7 +87,7 @@ def infer(config: InferConfig) -> Any:
 def answers(config: InferConfig) -> Iterator[pa.RecordBatch]:
     """The answers of ``infer``, as record batches of some thousand documents, streamed; ``out`` is not looked at."""
     run = Answers(config)
-    format = Table(columns=run.typed)
+    format = AnswerTable(columns=run.typed)
     for encoded in run.encoded(format.encode):
         yield from encoded.to_batches()
 
@@ -112,7 +112,7 @@ class Answers:
         self.fit = fit(opened, config.mem_limit, wanted, own=opened is not model, tables=own.tables)
         self.fits, self.threads, self.follow = self.fit.load, self.fit.threads, follow
         self.view = view_of(opened) if config.edits else None
-        self.method = make(name, Rows(opened), **config.of_method())
+        self.method = make(name, TopicRows(opened), **config.of_method())
         self.method.room = self.fit.room
         self.rehearse = fresh and not follow and not self.method.needs_all
         if self.fits and not self.rehearse:
@@ -123,7 +123,7 @@ class Answers:
         wanted_columns = listed(config.with_columns)
         more = [c for c in self.method.columns if c not in wanted_columns]
         config = replace(config, with_columns=[*wanted_columns, *more])
-        self.source = Source(config, opened, self.fit)
+        self.source = DocumentSource(config, opened, self.fit)
         self.tally = Tally()
         self.names = None  # large_string, by the number shown
         if opened.manifest.get("label_docs") and self.view is not None and NAMES not in self.source.columns:
@@ -178,7 +178,7 @@ class Answers:
                 trim()
             self.progress.step("topics of documents", self.tally.docs, self.source.total or None, "documents")
 
-    def write(self, format: Format, flush: Callable[[], None] | None = None) -> None:
+    def write(self, format: AnswerFormat, flush: Callable[[], None] | None = None) -> None:
         """Every answer into a format."""
         for encoded in self.encoded(format.encode):
             format.write(encoded)
@@ -224,7 +224,7 @@ def load_compiler() -> bool:
     return True
 
 
-def make(name: str, rows: Rows, **options: Any) -> Method:
+def make(name: str, rows: TopicRows, **options: Any) -> Method:
     """A method by its name; InputError for a name or an option it does not have."""
     method = methods.find(name)
     if rows.model.weights is not None and name not in WEIGHING:
@@ -279,7 +279,7 @@ def columns_within(corpus: Corpus, wanted: Sequence[str]) -> dict[str, Any]:
     return {name: LIST if there[name] == "list" else pa.large_string() for name in wanted}
 
 
-class Source:
+class DocumentSource:
     """Where the documents come from.  ``total``: how many, 0 where that is not known; ``rejected``: records left out."""
 
     def __init__(self, config: InferConfig, model: TopicModel, fit: Fit) -> None:
@@ -310,7 +310,7 @@ class Source:
             self.columns = columns_within(self.corpus, with_columns)
             self.total = sum(self.corpus.part(p == "heldout")["docs"] for p in self.parts)
             return
-        from topicstream.inference.raw import Reading
+        from topicstream.inference.raw import RawReading
         from topicstream.ingestion.parsing.columns import LISTS
         from topicstream.ingestion.read_options import ReadOptions
 
@@ -319,7 +319,7 @@ class Source:
         self._options = ReadOptions(**{"piece_bytes": PIECE_BYTES, "room": fit.room, **kept, **reading})
         if files:
             self._options = self._options.recall(model.manifest.get("reading"))
-        self._reading = Reading(model, fit, list(with_columns))
+        self._reading = RawReading(model, fit, list(with_columns))
         self.columns = {name: LIST if name in LISTS else pa.large_string() for name in with_columns}
 
     @property

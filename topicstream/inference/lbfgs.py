@@ -17,7 +17,7 @@ ENOUGH, SHORTER, MOST_TRIES = 1e-4, 0.5, 20
 
 
 @dataclass(frozen=True)
-class Found:
+class Minimum:
     """value: of the function at its least; passes: evaluations; converged: whether it stopped by itself."""
 
     value: float
@@ -59,7 +59,7 @@ def minimise(
     passes: int = 100,
     inverse: np.ndarray | None = None,
     progress: Callable[[int, float], None] | None = None,
-) -> tuple[Vector, Found]:
+) -> tuple[Vector, Minimum]:
     """Least of a convex function from 0 on.
 
     function  (point, gradient to be filled) -> value
@@ -112,4 +112,4 @@ def minimise(
             progress(done, value)
     for v in (g, there, g_there, way, *(v for pair in pairs for v in pair[:2])):
         space.forget(v)
-    return x, Found(float(value), done, done < passes)
+    return x, Minimum(float(value), done, done < passes)

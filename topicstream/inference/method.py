@@ -18,7 +18,7 @@ from topicstream.model.topic_model import TopicModel
 LANES = 16
 
 
-class Rows:
+class TopicRows:
     """A model as the kernels take it.
 
     beta      per word;  alpha, inverse: float32[KP], alpha and 1 / (lam + W beta), zero in the padding
@@ -57,11 +57,11 @@ class Method(ABC):
     columns: ClassVar[tuple[str, ...]] = ()  # metadata of the documents that it reads; written beside the answers
     tables: ClassVar[int] = 1  # of the topics' size that ``load`` brings into memory
 
-    rows: Rows
+    rows: TopicRows
     room: Room | None = None  # what the memory limit leaves, for what grows with the documents
 
     @abstractmethod
-    def __init__(self, rows: Rows, **options: Any) -> None: ...
+    def __init__(self, rows: TopicRows, **options: Any) -> None: ...
 
     @abstractmethod
     def shares(self, docs: Documents) -> np.ndarray:

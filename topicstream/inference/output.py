@@ -31,7 +31,7 @@ ROWS_OF_GROUP = 1 << 16
 _QUOTED_ID = re.compile(rb'^(\{"id": )"(-?\d+)"', re.MULTILINE)
 
 
-class Format(Protocol):
+class AnswerFormat(Protocol):
     """``encode`` runs in any thread, ``write`` takes what it gave, in order; ``more``: metadata, a column a name."""
 
     def encode(self, ids: Any, lists: Lists, about: About | None, more: More | None = None) -> Any: ...
@@ -39,7 +39,7 @@ class Format(Protocol):
     def close(self) -> None: ...
 
 
-class JsonLines:
+class JsonAnswers:
     """A line a document: {"id": ..., "topics": [...], "shares": [...], ...}."""
 
     def __init__(self, file: BinaryIO, about: bool, columns: Columns | None = None) -> None:
@@ -62,7 +62,7 @@ class JsonLines:
         self._file.flush()
 
 
-class Csv(JsonLines):
+class CsvAnswers(JsonAnswers):
     """A line a document and topic, under a head line."""
 
     def __init__(self, file: BinaryIO, about: bool, columns: Columns | None = None) -> None:
@@ -94,7 +94,7 @@ def _rows(more: More) -> Any:
     return zip(*(column.to_pylist() for column in more.values()), strict=True)
 
 
-class Table:
+class AnswerTable:
     """Answers in memory, as Arrow: id large_string (int64 where ``columns`` says so), topics list<int32>, shares list<float>; with ``about`` tokens, oov_rate
     double, flag string; then the columns."""
 
@@ -131,7 +131,7 @@ class Table:
         return self._pa.concat_tables(self._held) if self._held else self.schema.empty_table()
 
 
-class Parquet(Table):
+class ParquetAnswers(AnswerTable):
     """The columns of ``Table``, in row groups of about a million values."""
 
     def __init__(self, file: BinaryIO, about: bool, columns: Columns | None = None) -> None:
@@ -164,7 +164,7 @@ class Parquet(Table):
         self._writer.close()
 
 
-FORMATS: dict[str, Any] = {".parquet": Parquet, ".jsonl": JsonLines, ".csv": Csv}
+FORMATS: dict[str, Any] = {".parquet": ParquetAnswers, ".jsonl": JsonAnswers, ".csv": CsvAnswers}
 
 
 def _reads_as_ours(path: Path, f: BinaryIO) -> bool:
@@ -210,7 +210,7 @@ class AnswersFile:
         if place.suffix not in FORMATS:
             raise InputError(f"{option} {path}: the name must end in {', '.join(FORMATS)}")
         self._out = OutputFile(place, option, force=force, inputs=inputs, reads=partial(_reads_as_ours, place))
-        self.format: Format = FORMATS[place.suffix](self._out.file, about, columns)
+        self.format: AnswerFormat = FORMATS[place.suffix](self._out.file, about, columns)
 
     def __enter__(self) -> AnswersFile:
         return self

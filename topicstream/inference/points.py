@@ -14,7 +14,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.inference import keep as choice
 from topicstream.inference.config import InferConfig
-from topicstream.inference.output import AnswersFile, Format, JsonLines, Table
+from topicstream.inference.output import AnswerFormat, AnswersFile, AnswerTable, JsonAnswers
 from topicstream.inference.stored import stored
 from topicstream.ingestion.opening.memory import as_inputs
 from topicstream.ingestion.read_options import ReadOptions
@@ -38,7 +38,7 @@ def infer_vectors(config: InferConfig) -> Any:
     model, done = GaussianModel(config.model), 0  # type: ignore[arg-type]
     out = config.out
     if out is None:
-        table = Table(about=False)
+        table = AnswerTable(about=False)
         _write(model, config, table)
         return table.table()
     if isinstance(out, str | Path):
@@ -47,7 +47,7 @@ def infer_vectors(config: InferConfig) -> Any:
             done, rejected = _write(model, config, file.format)
             file.commit()
     else:
-        done, rejected = _write(model, config, JsonLines(out, False, {}))
+        done, rejected = _write(model, config, JsonAnswers(out, False, {}))
         out.flush()
     seconds = time.perf_counter() - begin
     return {
@@ -67,7 +67,7 @@ def infer_vectors(config: InferConfig) -> Any:
     }
 
 
-def _write(model: GaussianModel, config: InferConfig, format: Format) -> tuple[int, int]:
+def _write(model: GaussianModel, config: InferConfig, format: AnswerFormat) -> tuple[int, int]:
     """Every answer into a format; (points, records left out)."""
     rejected = [0]
 

@@ -23,19 +23,19 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.tokens.documents import TextRun
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
-from topicstream.tokens.vocabulary import Vocabulary
+from topicstream.tokens.vocabulary import TokenVocabulary
 
 LINE_FORMATS = ("jsonl", "lines")
 READ_BYTES = 1 << 16
 InOrder = Callable[[Callable[[Task], list[Documents]], Iterator[Task]], Iterator[list[Documents]]]
 
 
-class Reading:
+class RawReading:
     """Turns pieces of raw input into documents over the model's words.  ``rejected`` counts the records left out."""
 
     def __init__(self, model: TopicModel, fit: Fit, columns: Sequence[str] = ()) -> None:
         self._model, self._fit, self._columns = model, fit, columns
-        self._words = Vocabulary(model.words, model.vocabulary.counts, model.vocabulary.df)
+        self._words = TokenVocabulary(model.words, model.vocabulary.counts, model.vocabulary.df)
         self._words.lookup(np.zeros(0, np.uint8), np.zeros(1, np.int64))
         self._tokenizer: Tokenizer | None = None
         self._index: tuple[Any, np.ndarray] | None = None
@@ -81,13 +81,13 @@ class Reading:
         return blocks
 
 
-def raw(paths: Any, options: ReadOptions, reading: Reading, in_order: InOrder) -> Iterator[Documents]:
+def raw(paths: Any, options: ReadOptions, reading: RawReading, in_order: InOrder) -> Iterator[Documents]:
     """All documents of the inputs, in order.  ``in_order(work, items)`` runs the reading and tokenising."""
     for blocks in in_order(reading.documents, pieces(paths, options)):
         yield from blocks
 
 
-def follow(options: ReadOptions, reading: Reading) -> Iterator[Documents]:
+def follow(options: ReadOptions, reading: RawReading) -> Iterator[Documents]:
     """Documents of standard input, each block as soon as its lines are complete, until the input ends."""
     stdin, name = sys.stdin.buffer.fileno(), "stdin"
     if options.format is not None and options.format not in LINE_FORMATS:

@@ -18,7 +18,7 @@ from topicstream.kernels.constants import Constants
 from topicstream.model.arrays import ChunkedRows
 from topicstream.model.seeds import of_manifest
 from topicstream.model.store import ModelWriter, StoredTable, check_file, read_manifest
-from topicstream.model.views import Views
+from topicstream.model.views import ModelViews
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.model.weighting import Weights
 
@@ -41,7 +41,7 @@ def versions() -> dict[str, str]:
     }
 
 
-class TopicModel(Views):
+class TopicModel(ModelViews):
     """K topics over W words.
 
     phi         unnormalised topic-word counts without the prior, float32[W, K], or None when rows stay on disk

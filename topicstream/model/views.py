@@ -34,7 +34,7 @@ def probabilities_of(model: TopicModel, words: np.ndarray, topics: np.ndarray) -
     return out
 
 
-class Views:
+class ModelViews:
     """What ``TopicModel`` shows of itself and answers."""
 
     if TYPE_CHECKING:

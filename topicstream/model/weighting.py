@@ -103,7 +103,7 @@ def _idf(df: np.ndarray, docs: int) -> np.ndarray:
     return np.log(docs / np.clip(np.asarray(df, np.float64), 1.0, docs))
 
 
-class Counted:
+class CountedWords:
     """Topics of weighted cells in counts: what a model of them is judged by.
 
     weights      whose topics they are;  totals: float64[K], column sums of phi_count

@@ -23,9 +23,9 @@ from topicstream.evaluation.likeness import cosine, divergence, f1
 from topicstream.inference.classifier import take
 from topicstream.inference.config import InferConfig
 from topicstream.inference.documents import Documents, apart
-from topicstream.inference.infer import Source, make
+from topicstream.inference.infer import DocumentSource, make
 from topicstream.inference.memory import fit
-from topicstream.inference.method import Method, Rows
+from topicstream.inference.method import Method, TopicRows
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.progress import listener
@@ -117,7 +117,7 @@ class _Trial:
     def __init__(
         self, config: MethodsConfig, model: TopicModel, docs: Documents, seen: Documents, rest: Documents
     ) -> None:
-        self.config, self.model, self.rows = config, model, Rows(model)
+        self.config, self.model, self.rows = config, model, TopicRows(model)
         self.docs, self.seen, self.rest = docs, seen, rest
 
     def _made(self, name: str, seed: int) -> Method:
@@ -157,7 +157,7 @@ def _shares(method: Method, blocks: Sequence[Documents]) -> np.ndarray:
     return np.concatenate([method.shares(block) for block in method.gather(blocks)])
 
 
-def completion(rows: Rows, theta: np.ndarray, rest: Documents) -> float:
+def completion(rows: TopicRows, theta: np.ndarray, rest: Documents) -> float:
     """exp of the mean of - log p(w|d) over the tokens of ``rest``."""
     at, base = rows.of(rest)
     loglik, tokens = np.empty(len(rest)), np.empty(len(rest))
@@ -172,7 +172,7 @@ def gathered(model: TopicModel, corpus: Any, on: str | Path | Corpus, place: Any
     wanted: Any = corpus if isinstance(on, str) and on == "heldout" else on
     wanted = Path(wanted) if isinstance(wanted, str) else wanted
     parts = ("heldout",) if isinstance(on, str) and on == "heldout" else ("train", "heldout")
-    source = Source(InferConfig(model, wanted, parts=parts), model, place)
+    source = DocumentSource(InferConfig(model, wanted, parts=parts), model, place)
     every = max(1, -(-source.total // documents)) if documents and source.total else 1
     kept, number = [], 0
     for block in source.documents():

@@ -17,7 +17,7 @@ from topicstream.inference import methods
 from topicstream.inference.documents import known
 from topicstream.inference.infer import columns_within
 from topicstream.inference.keep import Lists, keep
-from topicstream.inference.method import Rows
+from topicstream.inference.method import TopicRows
 from topicstream.inference.output import AnswersFile
 from topicstream.model.edits import View, view_of
 from topicstream.model.top import Best
@@ -45,7 +45,7 @@ def shares_and_tokens(
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """As ``shares``, with the known tokens of each document, float64[D]."""
     ids_of_words = match_words(model.vocabulary, corpus)
-    means = methods.find(methods.of_model(model))(Rows(model))
+    means = methods.find(methods.of_model(model))(TopicRows(model))
 
     def visit(block: Block) -> tuple[int, np.ndarray, np.ndarray]:
         ids = block.vocab.astype(np.int64) if ids_of_words is None else ids_of_words[block.vocab]

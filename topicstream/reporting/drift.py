@@ -28,7 +28,7 @@ from topicstream.inference.classifier import take
 from topicstream.inference.documents import Documents, known
 from topicstream.inference.infer import make
 from topicstream.inference.memory import fit
-from topicstream.inference.method import Rows
+from topicstream.inference.method import TopicRows
 from topicstream.inference.stored import stored
 from topicstream.model.classifier import RECORD
 from topicstream.model.topic_model import TopicModel
@@ -74,7 +74,7 @@ def drift(config: DriftConfig) -> dict[str, Any]:
         met = _met(vocabulary.words, opened, training)
         index = opened.vocabulary.find(vocabulary.words)
         periods = _gathered(corpus, parts, config, index, len(vocabulary))
-    rows = Rows(opened)
+    rows = TopicRows(opened)
     records = []
     for done, p in enumerate(periods):
         listener(config.progress).step("periods", done, len(periods), "periods")
@@ -217,7 +217,7 @@ def _ids(ids: pa.Array) -> pa.Array:
     return ids.field(0) if pa.types.is_struct(ids.type) else ids
 
 
-def _figures(model: TopicModel, rows: Rows, period: _Period, name: str, config: DriftConfig) -> dict[str, float]:
+def _figures(model: TopicModel, rows: TopicRows, period: _Period, name: str, config: DriftConfig) -> dict[str, float]:
     docs = joined(period.kept)
 
     def answer(named: str, docs: Documents) -> np.ndarray:

@@ -58,7 +58,7 @@ def layout(similar: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Tree:
+class MergeTree:
     """A merge hierarchy.  left, right: int64[K-1], the two clusters merged at each step (0..K-1 are topics, K + i the
     result of step i); height: float64[K-1], ascending; order: int64[K], topics as they lie under the tree."""
 
@@ -76,7 +76,7 @@ class Tree:
         return sorted(parts.values())
 
 
-def tree(similar: np.ndarray, sizes: np.ndarray) -> Tree:
+def tree(similar: np.ndarray, sizes: np.ndarray) -> MergeTree:
     """Ward's linkage of the Hellinger distances (Euclidean ones, between sqrt(p)), by chains of nearest neighbours
     (Murtagh 1983); heights are distances, sqrt(1 - gram) for two single topics; under each merge the cluster with more
     mass (sizes: float64[K]) comes first."""
@@ -114,7 +114,7 @@ def tree(similar: np.ndarray, sizes: np.ndarray) -> Tree:
     return _ordered(k, merges, sizes)
 
 
-def _ordered(k: int, merges: list[tuple[float, int, int]], sizes: np.ndarray) -> Tree:
+def _ordered(k: int, merges: list[tuple[float, int, int]], sizes: np.ndarray) -> MergeTree:
     cluster = np.arange(k)  # of a representative topic
     root = np.arange(k)
 
@@ -143,4 +143,4 @@ def _ordered(k: int, merges: list[tuple[float, int, int]], sizes: np.ndarray) ->
             order.append(node)
         else:
             stack += [int(right[node - k]), int(left[node - k])]
-    return Tree(left, right, height, np.array(order, np.int64))
+    return MergeTree(left, right, height, np.array(order, np.int64))

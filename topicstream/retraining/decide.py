@@ -14,7 +14,7 @@ NOTHING, UPDATE, FULL = "nothing", "update", "full"
 
 
 @dataclass(frozen=True)
-class Decision:
+class CycleDecision:
     """kind: ``nothing``, ``update`` or ``full``; why: at least one reason."""
 
     kind: str
@@ -57,7 +57,7 @@ def decide(
     when: When,
     train: Train,
     forced: bool = False,
-) -> Decision:
+) -> CycleDecision:
     """What to do.
 
     model   manifest of the present model, None without one;  new: what is new, in words, empty when nothing is
@@ -65,18 +65,18 @@ def decide(
     """
     if model is None:
         if new or forced:
-            return Decision(FULL, ["there is no model yet"])
-        return Decision(NOTHING, ["there is no model yet, and no new documents"])
+            return CycleDecision(FULL, ["there is no model yet"])
+        return CycleDecision(NOTHING, ["there is no model yet, and no new documents"])
     if forced:
-        return Decision(FULL, ["it was asked for"])
+        return CycleDecision(FULL, ["it was asked for"])
     full = list(drifted) if when.drift else []
     if when.at_least_every is not None and age is not None and age >= when.at_least_every:
         full.append(f"the last training was {age / 86400:.1f} days ago")
     if full:
-        return Decision(FULL, full)
+        return CycleDecision(FULL, full)
     if new and when.new_docs:
         other = other_model(model, train)
-        return Decision(FULL, [new, other]) if other else Decision(UPDATE, [new])
+        return CycleDecision(FULL, [new, other]) if other else CycleDecision(UPDATE, [new])
     if new:
-        return Decision(NOTHING, [f"{new}, but no condition holds; they wait"])
-    return Decision(NOTHING, ["nothing is new"])
+        return CycleDecision(NOTHING, [f"{new}, but no condition holds; they wait"])
+    return CycleDecision(NOTHING, ["nothing is new"])

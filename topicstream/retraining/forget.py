@@ -38,7 +38,7 @@ from topicstream.progress import Progress, Told, listener
 from topicstream.retraining.forget_words import blanked, more_than, own_words
 from topicstream.retraining.publish import version_path, versions
 from topicstream.retraining.scan_ids import Scan
-from topicstream.tokens.vocabulary import Vocabulary, write_words
+from topicstream.tokens.vocabulary import TokenVocabulary, write_words
 
 STATE_FOLDERS = ("work", "checkpoints")
 STATE_FILES = ("finished.json", "carried.json", "training.json")
@@ -194,7 +194,7 @@ def _rewrite(base: Corpus, found: _Found, ids: list[str], progress: Progress) ->
     generation = old["generation"] + 1
     removal = Removal(base)
     removal.take(np.setdiff1d(found.numbers, removal.numbers))
-    vocabulary = Vocabulary.load(base.file("vocab"))
+    vocabulary = TokenVocabulary.load(base.file("vocab"))
     removal.subtract(vocabulary)
     gone = removal.listed
     places = gone[np.isin(gone[:, 0], found.numbers)]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from topicstream.corpus.format import drop_rows, from_gaps
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
-from topicstream.tokens.vocabulary import ROWS, Vocabulary
+from topicstream.tokens.vocabulary import ROWS, TokenVocabulary
 
 
 def own_words(base: Corpus, places: np.ndarray, gone: np.ndarray, df: np.ndarray) -> np.ndarray:
@@ -53,14 +53,14 @@ def _words_of(corpus: Corpus, part: int, block: int, gone: np.ndarray) -> np.nda
     return marker.astype(np.bool_)
 
 
-def blanked(vocabulary: Vocabulary, words: np.ndarray) -> Vocabulary:
+def blanked(vocabulary: TokenVocabulary, words: np.ndarray) -> TokenVocabulary:
     """The vocabulary with something without meaning in the place of some words; ids stay.  words: bool[W]."""
     numbers = np.flatnonzero(words)
     if not len(numbers):
         return vocabulary
     texts = pa.array([f"(no word {n})" for n in numbers.tolist()], pa.large_string())
     changed = pc.replace_with_mask(vocabulary.words, pa.array(words), texts)
-    return Vocabulary(changed, np.where(words, 0, vocabulary.counts), np.where(words, 0, vocabulary.df))
+    return TokenVocabulary(changed, np.where(words, 0, vocabulary.counts), np.where(words, 0, vocabulary.df))
 
 
 def more_than(pruned: Path, documents: int) -> Iterator[pa.Table]:

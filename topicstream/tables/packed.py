@@ -19,7 +19,7 @@ from topicstream.kernels.packed import entry_bytes
 from topicstream.kernels.packed_table import expand_packed, large_counts, merge_packed, sum_packed
 from topicstream.tables.dense import WINDOW_BYTES
 from topicstream.tables.packed_file import PackedFile, write_file
-from topicstream.tables.packed_rows import PIECE, Held, HeldInFile, HeldInMemory, Piece
+from topicstream.tables.packed_rows import PIECE, Held, HeldInFile, HeldInMemory, RowPiece
 from topicstream.tables.rounds import Round, SparseRound
 from topicstream.tables.spec import PackedRows, Scratch, SparseDelta, TableSpec
 from topicstream.tables.table import RunAll, Sizes, Table
@@ -187,7 +187,7 @@ class PackedTable(Table):
             change[:] = 0.0
             n = merge_packed(ptr, entries, numbers, held.bits, *arguments, out_ptr, out, change)
             if n >= 0:
-                held.put(i, Piece(numbers, out_ptr, out[:n]))
+                held.put(i, RowPiece(numbers, out_ptr, out[:n]))
                 return
             if n == -1:
                 break
@@ -355,7 +355,7 @@ class PackedTable(Table):
         self._forget_samples()
 
 
-def _whole(piece: Piece, bits: int) -> tuple[np.ndarray, SparseDelta]:
+def _whole(piece: RowPiece, bits: int) -> tuple[np.ndarray, SparseDelta]:
     """Rows as what an empty table must change by to hold them."""
     kind = piece.entries.dtype.type
     topic = (piece.entries & kind((1 << bits) - 1)).astype(np.int32)

@@ -19,7 +19,7 @@ from topicstream.files import owned
 from topicstream.files.plain import open_plain
 from topicstream.kernels.packed import topic_bits
 from topicstream.tables.files import read_all, write_all
-from topicstream.tables.packed_rows import Held, Piece, ranges_of
+from topicstream.tables.packed_rows import Held, RowPiece, ranges_of
 
 MAGIC = 0x31_57_4F_52_4B_43_50  # PCKROW1
 
@@ -87,7 +87,7 @@ class PackedFile:
         self._begin = head.nbytes + self._sizes.nbytes + np.cumsum(sizes) - sizes
         self._range, self._ptr = -1, np.zeros(1, np.int64)
 
-    def rows(self, which: int, first: int, stop: int) -> Piece:
+    def rows(self, which: int, first: int, stop: int) -> RowPiece:
         """Rows first..stop-1, which lie in one range, of table ``which`` (0: the present one, 1: the samples' sum)."""
         inside = int(np.searchsorted(self.edges, first, side="right")) - 1
         at, number = int(self.edges[inside]), which * (len(self.edges) - 1) + inside
@@ -111,7 +111,7 @@ class PackedFile:
             int(topic.max()) >= self._topics or int(entries.max()) >> 62 or int(entries.min()) >> bits < 1
         ):
             raise StoreError(f"{self._path}: a topic or a count that cannot be; start again from an older checkpoint")
-        return Piece(np.arange(first, stop, dtype=np.int32), ptr - ptr[0], entries)
+        return RowPiece(np.arange(first, stop, dtype=np.int32), ptr - ptr[0], entries)
 
     def close(self) -> None:
         """Close the file."""

@@ -27,7 +27,7 @@ PIECE = 1 << 19  # entries of a piece of a file, about
 WINDOW = 1 << 18  # entries of a file that are read at once on their way to where a block wants them
 
 
-class Piece(NamedTuple):
+class RowPiece(NamedTuple):
     """Tight rows: row i is that of word numbers[i] (int32[n], ascending), entries[ptr[i] .. ptr[i+1]] (ptr int64[n+1];
     entries uint32 or uint64, descending in count within a row)."""
 
@@ -62,18 +62,18 @@ class Held(abc.ABC):
         """uint32 where every count of rows first..stop-1 must fit beside a topic, else uint64: the same wherever they are."""
         return np.dtype(f"u{entry_bytes(int(self._most[first:stop].max(initial=0)), self.topics)}")
 
-    def _note(self, piece: Piece) -> None:
+    def _note(self, piece: RowPiece) -> None:
         self.length[piece.numbers] = np.diff(piece.ptr)
         largest = int(piece.entries.max(initial=0)) >> self.bits
         with self._lock:
             self.largest = max(self.largest, largest)
 
     @abc.abstractmethod
-    def take(self, i: int, wanted: np.ndarray | None = None) -> Piece:
+    def take(self, i: int, wanted: np.ndarray | None = None) -> RowPiece:
         """Rows of piece ``i``: those ``wanted`` (int32 word ids, in any order; None: all), perhaps with others."""
 
     @abc.abstractmethod
-    def put(self, i: int, piece: Piece) -> None:
+    def put(self, i: int, piece: RowPiece) -> None:
         """Other rows for words of piece ``i``, all that ``take`` gave.  Several threads may put different pieces."""
 
     @abc.abstractmethod
@@ -101,14 +101,14 @@ class HeldInMemory(Held):
         super().__init__(n_w, topics, times)
         self._pieces = self._empty()
 
-    def _empty(self) -> list[Piece]:
+    def _empty(self) -> list[RowPiece]:
         rows = [np.arange(a, b, dtype=np.int32) for a, b in zip(self.edges, self.edges[1:])]
-        return [Piece(r, np.zeros(len(r) + 1, np.int64), np.zeros(0, np.uint32)) for r in rows]
+        return [RowPiece(r, np.zeros(len(r) + 1, np.int64), np.zeros(0, np.uint32)) for r in rows]
 
-    def take(self, i: int, wanted: np.ndarray | None = None) -> Piece:
+    def take(self, i: int, wanted: np.ndarray | None = None) -> RowPiece:
         return self._pieces[i]
 
-    def put(self, i: int, piece: Piece) -> None:
+    def put(self, i: int, piece: RowPiece) -> None:
         narrow = int(piece.entries.max(initial=0)) < 1 << 32
         entries = piece.entries.astype(np.uint32 if narrow else np.uint64)  # a copy, as long as it needs to be
         self._pieces[i] = piece._replace(entries=entries)
@@ -146,7 +146,7 @@ class HeldInFile(Held):
         self._path = path
         self._fd = owned.create_fd(path)
 
-    def take(self, i: int, wanted: np.ndarray | None = None) -> Piece:
+    def take(self, i: int, wanted: np.ndarray | None = None) -> RowPiece:
         a, b = self.edges[i], self.edges[i + 1]
         numbers = np.arange(a, b, dtype=np.int32)
         if wanted is not None:
@@ -157,9 +157,9 @@ class HeldInFile(Held):
         np.cumsum(self.length[numbers], out=ptr[1:])
         entries = np.empty(int(ptr[-1]), f"u{entry_bytes(self.largest, self.topics)}")
         self._read(i, numbers, ptr[:-1], entries, Scratch())
-        return Piece(numbers, ptr, entries)
+        return RowPiece(numbers, ptr, entries)
 
-    def put(self, i: int, piece: Piece) -> None:
+    def put(self, i: int, piece: RowPiece) -> None:
         numbers, ptr, entries = piece
         entries = np.ascontiguousarray(entries, self._types[i])
         size = entries.itemsize

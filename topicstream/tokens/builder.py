@@ -22,9 +22,9 @@ from topicstream.files.ownership import owns
 from topicstream.kernels.arrays import Bytes, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.merging import merge_runs
-from topicstream.tokens.selecting import Limits, select
+from topicstream.tokens.selecting import PruningLimits, select
 from topicstream.tokens.spill import write_run
-from topicstream.tokens.vocabulary import Vocabulary, stream_pruned, word_buffers
+from topicstream.tokens.vocabulary import TokenVocabulary, stream_pruned, word_buffers
 from topicstream.tokens.wordtable import LOW_HALF, find_keyed, more_tags, tag_of, tag_slot, word_key
 
 _S32 = np.uint64(32)
@@ -116,7 +116,7 @@ class Finished:
     pruned, pruned_tokens: words left out (the rows of pruned.parquet) and their counts; top: those that ``drop_top`` left out.
     """
 
-    vocabulary: Vocabulary
+    vocabulary: TokenVocabulary
     maps: list[GenerationMap]
     distinct: int
     tokens: int
@@ -199,7 +199,7 @@ class VocabularyBuilder:
         self._first += self._n
         self._clear()
 
-    def seed(self, vocabulary: Vocabulary) -> None:
+    def seed(self, vocabulary: TokenVocabulary) -> None:
         """Add the words of an earlier vocabulary with the counts that they had."""
         self.add(vocabulary._data, vocabulary._offsets, vocabulary.counts, vocabulary.df)
 
@@ -237,11 +237,11 @@ class VocabularyBuilder:
         max_df: int | float = 1.0,
         min_count: int = 1,
         max_vocab: int | None = None,
-        fixed: Vocabulary | None = None,
+        fixed: TokenVocabulary | None = None,
         grow: bool = False,
         pruned: str | os.PathLike[str] | None = None,
         room: int | None = None,
-        drop: Vocabulary | None = None,
+        drop: TokenVocabulary | None = None,
         drop_top: int = 0,
     ) -> Finished:
         """Merge the runs, choose the words, give them ids.
@@ -265,14 +265,14 @@ class VocabularyBuilder:
         for path in self._folder.glob("*.ordinals"):
             owned.remove_file(path)
         rows = merge_runs(self._folder, list(zip(names, self._generations)), self._memory // 2)
-        limits = Limits.of(documents, min_df, max_df, min_count, max_vocab, grow or fixed is None)
+        limits = PruningLimits.of(documents, min_df, max_df, min_count, max_vocab, grow or fixed is None)
         top: tuple[str, ...] = ()
         if drop_top and fixed is None:
             first_words = select(self._folder, rows, replace(limits, most_words=drop_top), None, None, room, drop)
             owned.remove_file(first_words.final)
             top = tuple(first_words.vocabulary.words.to_pylist())
             gone = [*top, *(drop.words.to_pylist() if drop is not None else ())]
-            drop = Vocabulary.of(sorted(gone)) if gone else None
+            drop = TokenVocabulary.of(sorted(gone)) if gone else None
         chosen = select(self._folder, rows, limits, fixed, pruned, room, drop)
         if len(chosen.vocabulary) == 0:
             raise InputError(

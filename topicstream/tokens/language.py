@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.tokens.stopwords import LANGUAGES, stop_list
-from topicstream.tokens.vocabulary import Vocabulary, stream_pruned
+from topicstream.tokens.vocabulary import TokenVocabulary, stream_pruned
 
 MUCH = 0.15
 """Share of function words among all words from which on a corpus is taken to be of their language.  They make up 35 to 50 %
@@ -37,7 +37,7 @@ def languages_of(pieces: Iterable[tuple[pa.Array, np.ndarray]]) -> dict[str, int
 
 
 def unfit(
-    vocabulary: Vocabulary, pruned: str | os.PathLike[str], tokens: int, stopwords_from: str
+    vocabulary: TokenVocabulary, pruned: str | os.PathLike[str], tokens: int, stopwords_from: str
 ) -> dict[str, Any] | None:
     """{language, share} where a corpus is in a language whose stop words were not left out; None where they were, or nobody
     wanted any to be (``none``).  tokens: occurrences of all words before pruning; pruned: file of the words left out."""

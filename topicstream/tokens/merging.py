@@ -14,7 +14,7 @@ from topicstream.tokens.spill import DONE, FLUSH, PIECE, append_array, enter_run
 
 
 @dataclass(frozen=True)
-class Piece:
+class SpillPiece:
     """Some rows of a sorted list: data uint8[], offsets int64[n+1], counts and df int64[n]."""
 
     data: np.ndarray
@@ -147,7 +147,7 @@ class _Writer:
             f.close()
 
 
-def merged_pieces(folder: Path, rows: int, *, words: bool = True, piece: int = PIECE) -> Iterator[Piece]:
+def merged_pieces(folder: Path, rows: int, *, words: bool = True, piece: int = PIECE) -> Iterator[SpillPiece]:
     """The merged list in order, in pieces of at most ``piece`` rows; without ``words`` the bytes are left out."""
     byte = 0
     for at in range(0, rows, piece):
@@ -159,4 +159,4 @@ def merged_pieces(folder: Path, rows: int, *, words: bool = True, piece: int = P
             data = np.fromfile(folder / "merged.words", np.uint8, int(offsets[-1]), offset=byte)
             byte += int(offsets[-1])
         counts = np.fromfile(folder / "merged.counts", np.int64, n, offset=8 * at)
-        yield Piece(data, offsets, counts, np.fromfile(folder / "merged.df", np.int64, n, offset=8 * at))
+        yield SpillPiece(data, offsets, counts, np.fromfile(folder / "merged.df", np.int64, n, offset=8 * at))

@@ -289,7 +289,7 @@ def _scan(
 
 
 @dataclass(frozen=True)
-class Scanned:
+class ScannedText:
     """What ``scan_run`` yields: types uint8[], offsets int64[T+1], indptr int64[D+1], words int32[] (listed: the sequence,
     -1 a break), counts int32[] (listed: empty), and three numbers of code points: white space, in words, in pairs."""
 
@@ -328,7 +328,7 @@ class Rules:
 
 def scan_run(
     text: np.ndarray, offsets: np.ndarray, rules: Rules, ask: Callable[[int, int], None] | None = None
-) -> Scanned:
+) -> ScannedText:
     """Count (or list) the words of ``text`` (uint8, valid UTF-8) cut into documents by ``offsets`` (int64).  ``ask``: called
     before a large table grows with what all of it takes then, and about at the end."""
     size, documents = int(offsets[-1] - offsets[0]), offsets.size - 1
@@ -366,7 +366,7 @@ def scan_run(
         shift = np.uint64(shift - _ONE)
     cells = int(state[CELLS])
     ends = ends[stops : state[TYPES] + 1]
-    return Scanned(
+    return ScannedText(
         types[ends[0] : ends[-1]].copy(),
         ends - ends[0],
         indptr,

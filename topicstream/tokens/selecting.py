@@ -20,10 +20,10 @@ from topicstream.files import owned
 from topicstream.kernels.arrays import Bytes, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.machine import format_bytes
-from topicstream.tokens.merging import Piece, merged_pieces
+from topicstream.tokens.merging import SpillPiece, merged_pieces
 from topicstream.tokens.sequences import gathered
 from topicstream.tokens.spill import PIECE, append_array
-from topicstream.tokens.vocabulary import Vocabulary, word_array, word_table, write_words
+from topicstream.tokens.vocabulary import TokenVocabulary, word_array, word_table, write_words
 
 _SMALL = 1 << 20  # counts below have their own place in the histogram; of the others there are few
 _MOST_WORDS = 2**31 - 2
@@ -31,7 +31,7 @@ KEPT_BYTES = 120  # what a kept word takes until all is written: figures, its by
 
 
 @dataclass(frozen=True)
-class Limits:
+class PruningLimits:
     """The pruning rules as numbers of documents and occurrences; ``grow``: words outside a fixed vocabulary may be kept."""
 
     least_df: int
@@ -43,7 +43,7 @@ class Limits:
     @classmethod
     def of(
         cls, documents: int, min_df: int | float, max_df: int | float, min_count: int, max_vocab: int | None, grow: bool
-    ) -> Limits:
+    ) -> PruningLimits:
         """Shares (floats) become numbers of documents: df >= min_df * documents and df <= max_df * documents."""
         for name, value in (("min-df", min_df), ("max-df", max_df)):
             if value < 0 or (isinstance(value, float) and value > 1.0) or math.isnan(value):
@@ -117,7 +117,7 @@ def _place(data: Bytes, offsets: Longs, final: Ints, starts: Longs, skip: int, o
 class Chosen:
     """The vocabulary, what was left out, and the file ``final`` (int32 a merged row)."""
 
-    vocabulary: Vocabulary
+    vocabulary: TokenVocabulary
     final: Path
     distinct: int
     tokens: int
@@ -145,22 +145,22 @@ class Chosen:
 def select(
     folder: Path,
     rows: int,
-    limits: Limits,
-    fixed: Vocabulary | None,
+    limits: PruningLimits,
+    fixed: TokenVocabulary | None,
     pruned: str | os.PathLike[str] | None,
     room: int | None = None,
-    drop: Vocabulary | None = None,
+    drop: TokenVocabulary | None = None,
 ) -> Chosen:
     """Choose among the merged words of ``folder`` (see ``VocabularyBuilder.finish``)."""
     base = 0 if fixed is None else len(fixed)
     rules = (limits.least_df, limits.most_df if limits.grow else -1, limits.least_count)
 
-    def known(piece: Piece) -> np.ndarray:
+    def known(piece: SpillPiece) -> np.ndarray:
         if fixed is None:
             return np.full(piece.counts.size, -1, np.int32)
         return fixed.lookup(piece.data, piece.offsets)
 
-    def df_of(piece: Piece) -> np.ndarray:
+    def df_of(piece: SpillPiece) -> np.ndarray:
         if drop is None:
             return piece.df
         return np.where(drop.lookup(piece.data, piece.offsets) >= 0, np.int64(-1), piece.df)  # below any least
@@ -211,10 +211,10 @@ def select(
     all_words = new if fixed is None else pa.concat_arrays([fixed.words, new])
     if pruned is not None:
         write_words(pruned, _left_out(folder, rows, path))
-    return Chosen(Vocabulary(all_words, counts, df), path, distinct, tokens, left_out, left_tokens)
+    return Chosen(TokenVocabulary(all_words, counts, df), path, distinct, tokens, left_out, left_tokens)
 
 
-def _with_final(folder: Path, rows: int, path: Path) -> Iterator[tuple[Piece, np.ndarray]]:
+def _with_final(folder: Path, rows: int, path: Path) -> Iterator[tuple[SpillPiece, np.ndarray]]:
     at = 0
     for piece in merged_pieces(folder, rows):
         yield piece, np.fromfile(path, np.int32, piece.counts.size, offset=4 * at)

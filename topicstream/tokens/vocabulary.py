@@ -71,7 +71,7 @@ def word_table(words: pa.Array, counts: np.ndarray, df: np.ndarray) -> pa.Table:
     return pa.table([words, pa.array(counts, pa.int64()), pa.array(df, pa.int64())], schema=SCHEMA)
 
 
-class Vocabulary:
+class TokenVocabulary:
     """The words with their ids 0..W-1.
 
     words  large_string[W], distinct   counts  int64[W] occurrences   df  int64[W] documents with the word; both of
@@ -88,7 +88,7 @@ class Vocabulary:
         self._data, self._offsets = word_buffers(words)
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> Vocabulary:
+    def of(cls, words: Sequence[str]) -> TokenVocabulary:
         """A vocabulary of given words, in their order, with counts 0 (to fix a vocabulary from a list)."""
         zeros = np.zeros(len(words), np.int64)
         return cls(pa.array(list(words), pa.large_string()), zeros, zeros.copy())
@@ -113,10 +113,10 @@ class Vocabulary:
         _look_up(self._data, self._offsets, tags, types, np.ascontiguousarray(offsets, np.int64), ids)
         return ids
 
-    def grow(self, words: pa.Array, counts: np.ndarray, df: np.ndarray) -> Vocabulary:
+    def grow(self, words: pa.Array, counts: np.ndarray, df: np.ndarray) -> TokenVocabulary:
         """This vocabulary with words added at the end; the ids that there are stay.  InputError when one is known."""
         joined = pa.concat_arrays([self.words, words.cast(pa.large_string())])
-        grown = Vocabulary(joined, np.concatenate((self.counts, counts)), np.concatenate((self.df, df)))
+        grown = TokenVocabulary(joined, np.concatenate((self.counts, counts)), np.concatenate((self.df, df)))
         _ = grown._tags
         return grown
 
@@ -136,7 +136,7 @@ class Vocabulary:
         )
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
+    def load(cls, path: str | os.PathLike[str]) -> TokenVocabulary:
         """Read what ``save`` wrote; StoreError when it is missing, damaged or has other columns."""
         try:
             table = read_words(path, SCHEMA.names).cast(SCHEMA).combine_chunks()
@@ -152,7 +152,7 @@ class Vocabulary:
         return cls(columns[0], columns[1].to_numpy(), columns[2].to_numpy())
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Vocabulary:
+    def read(cls, path: str | os.PathLike[str]) -> TokenVocabulary:
         """A vocabulary given by a user: ``vocab.parquet`` or UTF-8 text with a word a line (empty lines and a repeated word
         are errors that name the line).  InputError."""
         if Path(path).suffix == ".parquet":
@@ -179,7 +179,7 @@ def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
     """The words of a list to leave out: ``vocab.parquet``, or UTF-8 text with a word a line (empty lines do no harm).
     InputError."""
     if Path(path).suffix == ".parquet":
-        return set(Vocabulary.load(path).words.to_pylist())
+        return set(TokenVocabulary.load(path).words.to_pylist())
     try:
         lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")
     except FileNotFoundError:

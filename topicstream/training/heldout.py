@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.completion import Prepared, prepare, score_blocks
-from topicstream.model.weighting import Counted
+from topicstream.evaluation.completion import PreparedPart, prepare, score_blocks
+from topicstream.model.weighting import CountedWords
 from topicstream.tables.table import Table
 
 
@@ -16,7 +16,7 @@ class HeldOut:
     def __init__(self, corpus: Corpus, threads: int) -> None:
         self._weights = corpus.weights
         self._corpus, self._threads = corpus if corpus.weights is None else Corpus.open(corpus.path), threads
-        self._prepared: Prepared | None = None
+        self._prepared: PreparedPart | None = None
 
     def perplexity(self, table: Table, alpha: np.ndarray, beta: float) -> float | None:
         """Of the documents set aside under the topics in ``table``; None where there are no such documents."""
@@ -29,7 +29,7 @@ class HeldOut:
         totals = table.shown_totals if constants is None else table.shown_totals + constants.totals
         counted = None
         if self._weights is not None:
-            counted = Counted(self._weights, table.pieces(), self._weights.counts, len(alpha), constants)
+            counted = CountedWords(self._weights, table.pieces(), self._weights.counts, len(alpha), constants)
         score = score_blocks(
             rows,
             alpha,

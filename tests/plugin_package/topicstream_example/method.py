@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, Rows
+from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.bp import BP
 from topicstream.options import option
 
@@ -27,7 +27,7 @@ class Sharp(Method):
     cites: ClassVar[str] = "nobody"
     Options: ClassVar[type | None] = SharpOptions
 
-    def __init__(self, rows: Rows, *, power: float = 2.0) -> None:
+    def __init__(self, rows: TopicRows, *, power: float = 2.0) -> None:
         self.rows, self.power, self.first = rows, power, BP(rows)
 
     def shares(self, docs: Documents) -> np.ndarray:

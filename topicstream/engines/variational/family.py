@@ -129,7 +129,7 @@ class Variational(Engine):
         params: Mapping[str, np.ndarray],
         out: Out,
         starting: bool,
-    ) -> tuple[weights.Source, np.ndarray, np.ndarray, np.ndarray]:
+    ) -> tuple[weights.WeightSource, np.ndarray, np.ndarray, np.ndarray]:
         """Source, e, log_scale and alpha (padded) of a visit."""
         width, k = padded(self.shape.topics), self.shape.topics
         base, index, scale = rows["phi"][:3]
@@ -145,7 +145,7 @@ class Variational(Engine):
         e = out.scratch.array("weights", (block.n_words, width), np.float32)
         log_scale = out.scratch.array("log scale", block.n_words, np.float64)
         least = weights.topic_terms(totals["phi"], self.shape.words * beta, k, point, term, factor)
-        src = weights.Source(index, base, float(scale), beta, term, k, point)
+        src = weights.WeightSource(index, base, float(scale), beta, term, k, point)
         weights.word_weights(src, factor, least, out.scratch.array("work", width, np.float64), e, log_scale)
         return src, e, log_scale, alpha
 

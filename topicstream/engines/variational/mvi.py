@@ -15,12 +15,12 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.engines.base import ArraySpec, BlockShape, Key, Out, Shape, SparseDelta, TableSpec, option, padded
 from topicstream.engines.variational import check, statistics
-from topicstream.engines.variational.sparsity import Sparse, SparseOptions
+from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
 from topicstream.errors import TopicsError
 
 
 @dataclass(frozen=True)
-class MemoizedOptions(SparseOptions):
+class MemoizedOptions(SparsityOptions):
     """Options of ``mvi``."""
 
     verify_bound: bool = option(

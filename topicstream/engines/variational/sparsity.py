@@ -13,12 +13,12 @@ from topicstream.corpus.block import Block
 from topicstream.engines.base import BlockShape, Out, Shape, option, padded
 from topicstream.engines.variational import choice, dense, sparse, statistics
 from topicstream.engines.variational.family import RESTART_INNER, START_INNER, Variational, VariationalOptions
-from topicstream.engines.variational.weights import Source
+from topicstream.engines.variational.weights import WeightSource
 from topicstream.errors import TopicsError
 
 
 @dataclass(frozen=True)
-class SparseOptions(VariationalOptions):
+class SparsityOptions(VariationalOptions):
     """Options of the engines of Hughes & Sudderth 2016."""
 
     sparsity: int = option(
@@ -39,7 +39,7 @@ class SparseOptions(VariationalOptions):
 class Sparse(Variational):
     """Base of ``mvi`` and ``svi``: L = K is the dense step itself."""
 
-    Options: ClassVar[Any] = SparseOptions
+    Options: ClassVar[Any] = SparsityOptions
 
     def __init__(self, shape: Shape, options: Any) -> None:
         super().__init__(shape, options)
@@ -71,7 +71,7 @@ class Sparse(Variational):
         params: Mapping[str, np.ndarray],
         out: Out,
         starting: bool = False,
-    ) -> tuple[Source, np.ndarray, np.ndarray]:
+    ) -> tuple[WeightSource, np.ndarray, np.ndarray]:
         """The L-sparse local step; returns the weights' source, the cells' topics and values, flat."""
         o: Any = self.options
         src, e, log_scale, alpha = self.weigh(block, rows, totals, params, out, starting)

@@ -12,13 +12,13 @@ from topicstream.corpus.block import Block
 from topicstream.engines.base import BlockShape, Key, Out, Rule, SparseDelta, TableSpec, padded
 from topicstream.engines.variational import statistics
 from topicstream.engines.variational.ovb import Stochastic, StochasticOptions
-from topicstream.engines.variational.sparsity import Sparse, SparseOptions
+from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
 
 FEW = 64  # K is at least this many times L: a block's statistic is kept sparse
 
 
 @dataclass(frozen=True)
-class SparseStochasticOptions(SparseOptions, StochasticOptions):
+class SparseStochasticOptions(SparsityOptions, StochasticOptions):
     """Options of ``svi``."""
 
 

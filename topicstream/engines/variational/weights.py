@@ -25,7 +25,7 @@ LEAST_Z = 1e-20  # below this a cell's normaliser is recomputed in logarithms
 LEAST_ROW = 1e-30  # a row of float32 weights whose sum is below this is recomputed in logarithms
 
 
-class Source(NamedTuple):
+class WeightSource(NamedTuple):
     """Where word weights come from: what a cell needs to be done again in logarithms.
 
     row_of: int64[U], base: float32[R, P], scale: the rows (engines.base.Rows);  beta: prior per word;  term: float64[P]

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from topicstream.errors import InputError, StoreError
 from topicstream.inference.documents import Documents, apart
-from topicstream.inference.method import Method, Rows
+from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.bp import BP
 from topicstream.kernels.author_step import spread
 from topicstream.kernels.local_step import INNER, TOLERANCE
@@ -31,7 +31,7 @@ class Authors(Method):
     cites: ClassVar[str] = "Zeng, Cheung & Liu 2013"
     columns: ClassVar[tuple[str, ...]] = (AXIS,)
 
-    def __init__(self, rows: Rows, *, tol: float = TOLERANCE, inner: int = INNER) -> None:
+    def __init__(self, rows: TopicRows, *, tol: float = TOLERANCE, inner: int = INNER) -> None:
         self.rows, self._bp = rows, BP(rows, tol=tol, inner=inner)
         try:
             self._table = rows.model.table(AXIS)

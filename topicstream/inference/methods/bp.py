@@ -12,7 +12,7 @@ import numpy as np
 
 from topicstream.errors import InputError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, Rows
+from topicstream.inference.method import Method, TopicRows
 from topicstream.kernels.local_step import INNER, POINT, TOLERANCE, local_step
 
 
@@ -22,7 +22,7 @@ class BP(Method):
     name: ClassVar[str] = "bp"
     cites: ClassVar[str] = "Zeng et al. 2012"
 
-    def __init__(self, rows: Rows, *, tol: float = TOLERANCE, inner: int = INNER) -> None:
+    def __init__(self, rows: TopicRows, *, tol: float = TOLERANCE, inner: int = INNER) -> None:
         if not (tol >= 0.0 and inner >= 1):
             raise InputError(f"tolerance {tol}, inner iterations {inner}: give at least 0 and 1")
         self.rows, self.tol, self.inner = rows, float(tol), int(inner)

@@ -23,7 +23,7 @@ import numpy as np
 
 from topicstream.errors import InputError, UsageError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, Rows
+from topicstream.inference.method import Method, TopicRows
 from topicstream.kernels.arrays import Bytes, Doubles, Floats, Int, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, step, stream, uniform
@@ -240,7 +240,7 @@ class Gibbs(Method):
 
     def __init__(
         self,
-        rows: Rows,
+        rows: TopicRows,
         *,
         sweeps: int = SWEEPS,
         burn: int = BURN,

@@ -16,7 +16,7 @@ import numpy as np
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import UsageError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, Rows
+from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.gibbs import BURN, SWEEPS, bytes_of, together, undrawn
 from topicstream.training.state.token_topics import token_topics
 
@@ -30,7 +30,7 @@ class Gibbs1(Method):
 
     def __init__(
         self,
-        rows: Rows,
+        rows: TopicRows,
         *,
         sweeps: int = SWEEPS,
         burn: int = BURN,

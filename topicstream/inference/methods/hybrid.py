@@ -13,7 +13,7 @@ import numpy as np
 
 from topicstream.errors import UsageError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, Rows
+from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.gibbs import draw, id_keys, units
 from topicstream.inference.methods.maxent import MaxEnt
 from topicstream.kernels.arrays import Doubles, Floats, Longs, Words
@@ -73,7 +73,7 @@ class Hybrid(Method):
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
     tables: ClassVar[int] = 2
 
-    def __init__(self, rows: Rows, *, resamples: int = 1, temperature: float | None = None, seed: int = 0) -> None:
+    def __init__(self, rows: TopicRows, *, resamples: int = 1, temperature: float | None = None, seed: int = 0) -> None:
         if not (resamples >= 1 and seed >= 0):
             raise UsageError(f"--resamples {resamples} --seed {seed}: give at least 1 and 0")
         self.rows, self.resamples, self.seed = rows, int(resamples), int(seed)

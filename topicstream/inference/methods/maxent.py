@@ -13,7 +13,7 @@ import numpy as np
 
 from topicstream.errors import UsageError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, Rows
+from topicstream.inference.method import Method, TopicRows
 from topicstream.kernels.linear import products
 from topicstream.model.classifier import Classifier
 
@@ -24,7 +24,7 @@ class MaxEnt(Method):
     name: ClassVar[str] = "maxent"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
 
-    def __init__(self, rows: Rows, *, temperature: float | None = None) -> None:
+    def __init__(self, rows: TopicRows, *, temperature: float | None = None) -> None:
         if temperature is not None and not temperature > 0:
             raise UsageError(f"--temperature {temperature}: give a number above 0")
         self.rows = rows

@@ -8,7 +8,7 @@ import numpy as np
 
 from topicstream.errors import InputError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, Rows
+from topicstream.inference.method import Method, TopicRows
 from topicstream.model.clusters import ClusterView
 
 
@@ -18,7 +18,7 @@ class MixtureMethod(Method):
     name: ClassVar[str] = "mixture"
     cites: ClassVar[str] = "Hughes & Sudderth 2016"
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: TopicRows) -> None:
         if rows.model.cluster_sizes is None:
             raise InputError("--method mixture: the model has no clusters; train with --algo mixture")
         self.rows, self._clusters = rows, ClusterView(rows.model)

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, Rows
+from topicstream.inference.method import Method, TopicRows
 
 
 class NaiveBayes(Method):
@@ -22,7 +22,7 @@ class NaiveBayes(Method):
     name: ClassVar[str] = "naive-bayes"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
 
-    def __init__(self, rows: Rows, *, log: bool = False) -> None:
+    def __init__(self, rows: TopicRows, *, log: bool = False) -> None:
         self.rows, self.log = rows, bool(log)
         prior = rows.alpha64
         self._prior = prior / prior.sum() if prior.sum() > 0 else np.full(rows.topics, 1 / rows.topics)

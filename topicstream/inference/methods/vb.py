@@ -18,7 +18,7 @@ import numpy as np
 
 from topicstream.errors import UsageError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, Rows
+from topicstream.inference.method import Method, TopicRows
 from topicstream.kernels.arrays import Floats, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import (
@@ -129,7 +129,7 @@ class VB(Method):
 
     def __init__(
         self,
-        rows: Rows,
+        rows: TopicRows,
         *,
         tol: float = VB_TOLERANCE,
         inner: int = INNER,

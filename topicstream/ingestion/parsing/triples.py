@@ -20,7 +20,7 @@ from topicstream.tokens.documents import CountRun, Provenance
 
 
 @dataclass(frozen=True)
-class Header:
+class MatrixHeader:
     """D, W and NNZ as the file says; fields a line; real counts; documents first..last of one piece."""
 
     documents: int
@@ -32,7 +32,7 @@ class Header:
     last: int = 0
 
 
-def check_header(name: str, line: int, header: Header) -> None:
+def check_header(name: str, line: int, header: MatrixHeader) -> None:
     """BadFile when the sizes cannot be true."""
     if header.words >= 2**31:
         raise BadFile(name, line, f"{header.words} words; at most 2147483647 are possible")
@@ -42,7 +42,7 @@ def check_header(name: str, line: int, header: Header) -> None:
         raise BadFile(name, line, f"{header.documents} documents for {header.cells} cells; is the header right?")
 
 
-def split_triples(source: Source, options: ReadOptions, header: Header, rest: bytes, line: int) -> Iterator[Piece]:
+def split_triples(source: Source, options: ReadOptions, header: MatrixHeader, rest: bytes, line: int) -> Iterator[Piece]:
     """Pieces that end where the document changes, each knowing its documents; the number of cells is checked."""
     done, cells = 0, 0
     found = (0, 0)  # of the piece about to come: its last document, its cells
@@ -97,7 +97,7 @@ def split_triples(source: Source, options: ReadOptions, header: Header, rest: by
 def parse_triples(piece: Piece, options: ReadOptions) -> tuple[CountRun, Rejects]:
     """The documents first..last of a piece, those without a cell included."""
     rejects = Rejects()
-    h: Header = piece.about
+    h: MatrixHeader = piece.about
     data = as_array(piece.data)
     most = count_lines(piece.data) + 1
     docs = np.empty(most, np.int64)
@@ -121,7 +121,7 @@ class TripleReader:
 
     kind: Literal["counts"] = "counts"
 
-    def header(self, source: Source) -> tuple[Header, int]:
+    def header(self, source: Source) -> tuple[MatrixHeader, int]:
         """The sizes and the length of the header in bytes; BadFile when there is none."""
         raise NotImplementedError
 

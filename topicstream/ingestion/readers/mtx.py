@@ -9,7 +9,7 @@ import re
 
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.parsing.triples import Header, TripleReader, check_header
+from topicstream.ingestion.parsing.triples import MatrixHeader, TripleReader, check_header
 
 _BANNER = re.compile(rb"%%MatrixMarket\s+matrix\s+(\w+)\s+(\w+)\s+([\w-]+)\s*?\n", re.IGNORECASE)
 _SIZES = re.compile(rb"(?:(?:%[^\n]*|[ \t\r]*)\n)*[ \t]*(\d{1,18})[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*(\n|$)")
@@ -19,7 +19,7 @@ class MatrixMarket(TripleReader):
     name = "mtx"
     about = "Matrix Market coordinate (rows = documents)"
 
-    def header(self, source: Source) -> tuple[Header, int]:
+    def header(self, source: Source) -> tuple[MatrixHeader, int]:
         """Sizes and the length of the header; BadFile for a matrix that holds no documents by rows."""
         head = source.head()
         banner = _BANNER.match(head)
@@ -33,7 +33,7 @@ class MatrixMarket(TripleReader):
         if sizes is None:
             raise BadFile(source.name, 2, "no line 'rows columns entries' behind the comments")
         documents, words, cells = (int(sizes[i]) for i in (1, 2, 3))
-        header = Header(documents, words, cells, 2 if field == "pattern" else 3, field == "real")
+        header = MatrixHeader(documents, words, cells, 2 if field == "pattern" else 3, field == "real")
         check_header(source.name, 1 + head.count(b"\n", 0, sizes.start(1)), header)
         return header, sizes.end()
 

@@ -33,7 +33,7 @@ from topicstream.machine import give_back, peak_bytes, trim
 from topicstream.progress import Progress
 from topicstream.tokens.builder import Finished, VocabularyBuilder
 from topicstream.tokens.language import unfit
-from topicstream.tokens.vocabulary import Vocabulary, read_drop_words
+from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words
 
 Blocks = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
@@ -155,12 +155,12 @@ class Finishing:
         correct(self.journal, decision, self.builder, pool, self.plan.workers + 1)
         fixed = None
         if self.base is not None:
-            fixed = Vocabulary.load(self.base.file("vocab"))
+            fixed = TokenVocabulary.load(self.base.file("vocab"))
             self.removal.subtract(fixed)
             self.builder.seed(fixed)
             self.builder.seed_pruned(self.base.file("pruned"))
         elif self.options.vocab is not None:
-            fixed = Vocabulary.read(self.options.vocab)
+            fixed = TokenVocabulary.read(self.options.vocab)
         dropped = set((self.old or {}).get("vocabulary", {}).get("dropped", []))
         if self.options.drop_words is not None:
             dropped |= read_drop_words(self.options.drop_words)
@@ -179,7 +179,7 @@ class Finishing:
             grow=self.options.grow_vocab,
             pruned=store / self._name("pruned"),
             room=self.plan.words,
-            drop=Vocabulary.of(sorted(dropped)) if dropped else None,
+            drop=TokenVocabulary.of(sorted(dropped)) if dropped else None,
             drop_top=self.options.drop_top,
         )
         dropped |= set(found.top)

@@ -86,7 +86,7 @@ def split_spec(spec: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 @dataclass(frozen=True)
-class Rows:
+class SideRows:
     """Some rows of a side file.
 
     numbers  int64[R], the document's number from 0 (key ``row``), or None
@@ -202,7 +202,7 @@ class SideFile:
             raise InputError(f"{self.path}: no column '{missing[0]}'; it has {', '.join(first)[:300]}")
         return not missing
 
-    def rows(self) -> Iterator[Rows]:
+    def rows(self) -> Iterator[SideRows]:
         """The rows, in order, in bounded pieces.  InputError with file and line at the first that cannot be read."""
         at = 0
         for source, table in self._tables():
@@ -217,7 +217,7 @@ class SideFile:
             at += n
             if "\0key" in table.column_names:
                 table = table.drop_columns(["\0key"])
-            yield Rows(numbers, keys, table, source)
+            yield SideRows(numbers, keys, table, source)
 
     def _tables(self) -> Iterator[tuple[pa.Array, pa.Table]]:
         """(where each record stands, fields and the key as ``\\0key``)."""

@@ -25,7 +25,7 @@ from topicstream.ingestion.spooling.parts import DOCUMENT
 from topicstream.ingestion.spooling.prepare import as_stream
 from topicstream.ingestion.spooling.spool import Spool, encode_frame
 from topicstream.ingestion.storing.decide import piece_metadata
-from topicstream.ingestion.storing.side_files import Rows, SideFile, SideOptions, whole_numbers
+from topicstream.ingestion.storing.side_files import SideFile, SideOptions, SideRows, whole_numbers
 from topicstream.machine import trim
 
 BUCKET_DOCS = 1 << 16
@@ -159,7 +159,7 @@ class Side:
         else:
             self._by_hash(file, file.rows(), out)
 
-    def _by_hash(self, file: SideFile, rows: Iterator[Rows], out: Buckets) -> None:
+    def _by_hash(self, file: SideFile, rows: Iterator[SideRows], out: Buckets) -> None:
         """Join by the hash of the key, partition by partition."""
         size = Path(file.path).stat().st_size * (4 if Path(file.path).suffix in (".gz", ".bz2", ".xz", ".zst") else 1)
         size = max(size * (4 if file.form == "parquet" else 1), 64 * int(self._starts[-1]))
@@ -228,7 +228,7 @@ class Side:
         out = Buckets(self._folder, f"file{n}")
         self._files.append(out)
         if self._options.key != "row":
-            rows = (Rows(None, pc.fill_null(r.table["citing"], "").combine_chunks(), _targets(r.table["cited"]), r.where) for r in file.rows())  # fmt: skip
+            rows = (SideRows(None, pc.fill_null(r.table["citing"], "").combine_chunks(), _targets(r.table["cited"]), r.where) for r in file.rows())  # fmt: skip
             self._by_hash(file, rows, out)
             return
         cited = Buckets(self._folder, "cited")

@@ -23,7 +23,7 @@ from topicstream.ingestion.storing import commit
 from topicstream.ingestion.upkeep.compact import refuse_unfinished, write_anew
 from topicstream.ingestion.upkeep.rewrite import Rewrite
 from topicstream.progress import Progress, Told, listener
-from topicstream.tokens.vocabulary import Vocabulary, read_drop_words, stream_pruned, word_table, write_words
+from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words, stream_pruned, word_table, write_words
 
 
 def drop_words(
@@ -51,7 +51,7 @@ def drop_words(
         base = Corpus.open(path)
         refuse_unfinished(path)
         base.let_go()  # the writer's lock keeps what it reads
-        vocabulary = Vocabulary.load(base.file("vocab"))
+        vocabulary = TokenVocabulary.load(base.file("vocab"))
         out = pc.is_in(vocabulary.words, value_set=pa.array(sorted(wanted), pa.large_string()))
         mask = np.asarray(out.to_numpy(zero_copy_only=False), np.bool_)
         if mask.all():
@@ -78,7 +78,7 @@ def drop_words(
 
 
 def _rewrite(
-    base: Corpus, vocabulary: Vocabulary, mask: np.ndarray, words: set[str], progress: Progress
+    base: Corpus, vocabulary: TokenVocabulary, mask: np.ndarray, words: set[str], progress: Progress
 ) -> dict[str, Any]:
     """The store without the words (bool[W]), committed: its manifest."""
     old, store = base.manifest, base.path
@@ -87,7 +87,7 @@ def _rewrite(
     work = Rewrite(base, old["parts"], base.removed(), progress, words=ids)
     work.check_room()
     keep = pa.array(~mask)
-    left = Vocabulary(vocabulary.words.filter(keep), vocabulary.counts[~mask], vocabulary.df[~mask])
+    left = TokenVocabulary(vocabulary.words.filter(keep), vocabulary.counts[~mask], vocabulary.df[~mask])
     gone = word_table(vocabulary.words.filter(pa.array(mask)), vocabulary.counts[mask], vocabulary.df[mask])
     names = {kind: f"{kind}-{generation:04d}.parquet" for kind in ("vocab", "pruned")}
     left.save(store / names["vocab"])

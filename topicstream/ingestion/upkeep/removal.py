@@ -16,7 +16,7 @@ from topicstream.corpus.format import PARTS
 from topicstream.corpus.reader import Corpus
 from topicstream.files import owned
 from topicstream.files.durable import sync_file
-from topicstream.tokens.vocabulary import Vocabulary
+from topicstream.tokens.vocabulary import TokenVocabulary
 
 
 class Removal:
@@ -69,7 +69,7 @@ class Removal:
             at += len(batch)
         self._new = np.concatenate(found)
 
-    def subtract(self, vocabulary: Vocabulary) -> None:
+    def subtract(self, vocabulary: TokenVocabulary) -> None:
         """Take the counts of the withdrawn training documents out of the vocabulary's; note what each block loses."""
         assert self._base is not None
         vocabulary.counts, vocabulary.df = vocabulary.counts.copy(), vocabulary.df.copy()  # Parquet's are read-only
