@@ -23,6 +23,7 @@ from topicstream.errors import DoesNotFit, InputError, Interrupted, UsageError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.inference.infer import infer
 from topicstream.ingestion.pipeline import ingest
+from topicstream.kernels.gaussian_density import best_density, densities, log_density
 from topicstream.model.gaussians import GaussianModel
 from topicstream.progress import Shown as Progress
 from topicstream.training import passes
@@ -73,11 +74,35 @@ def test_posteriors_scores_and_bound_are_the_twins(mean, covariance):
         np.testing.assert_allclose(post.means[k], m, atol=1e-9)
         np.testing.assert_allclose(post.scale[k], scale, rtol=1e-6, atol=1e-8)
     expected = np.stack([twin.expected(x, p, other) for p in wanted], 1)
-    np.testing.assert_allclose(gaussians.expected_scores(x, post, prior), expected, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(
+        log_density(x, gaussians.expected_densities(post, prior)), expected, rtol=1e-8, atol=1e-8
+    )
     alpha = 0.7
     whole = twin.bound(x, r, alpha, other)
     parts = twin.log_beta(r.sum(0) + alpha) - twin.log_beta(np.full(4, alpha)) + twin.entropy(r)
     assert gaussians.data_bound(post, prior, 60) == pytest.approx(whole - parts, rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e25])
+def test_what_is_left_out_is_not_among_the_best(scale):
+    rng = np.random.default_rng(0)
+    n, k = 24, 30
+    turn = rng.normal(size=(k, n, n)) * np.exp(rng.normal(0, 2, (k, 1, n)))
+    means = rng.normal(0, 3, (k, n))
+    x = np.concatenate([means[i] + rng.normal(size=(20, n)) @ turn[i].T for i in range(k)] + [means[:1] * 1e6])
+    of = densities(
+        means * scale, turn @ turn.transpose(0, 2, 1) * scale**2, rng.uniform(1, 50, k), rng.normal(0, 30, k)
+    )
+    whole = log_density(x * scale, of)
+    for most in (1, 4, 15):
+        best = np.sort(np.argsort(-whole, 1, "stable")[:, :most], 1)
+        other = np.argsort(rng.random(whole.shape), 1)[:, :most]
+        for near in (None, other, best):
+            found = best_density(x * scale, of, most, near)
+            np.testing.assert_array_equal(np.sort(np.argsort(-found, 1, "stable")[:, :most], 1), best)
+            kept = np.isfinite(found)
+            assert most == 15 or kept.mean() < 0.9
+            np.testing.assert_allclose(found[kept], whole[kept], rtol=1e-6)
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])

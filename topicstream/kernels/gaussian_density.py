@@ -1,36 +1,129 @@
-"""Densities of many Gaussians at many points, by triangular factors and NumPy's products."""
+"""Densities of many Gaussians at many points, by eigenvectors and NumPy's products.
+
+With v the eigenvalues of a scale matrix, ascending, and V their vectors, y = v^-1/2 V' (x - m) has (x - m)' scale^-1 (x - m) as its
+squared length.  Its first numbers, those of the narrowest directions, are most of it for a point that is far from a component.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 LOG_2PI = float(np.log(2 * np.pi))
+TILE = 256  # points whose first numbers are looked at together
 
 
-def log_density(
-    x: np.ndarray, means: np.ndarray, scale: np.ndarray, factor: np.ndarray, plus: np.ndarray
-) -> np.ndarray:
-    """plus_k - factor_k / 2 (x - m_k)' scale_k^-1 (x - m_k), float64[D, K]; x: float64[D, n]."""
-    out = np.empty((len(x), len(means)))
+class Densities(NamedTuple):
+    """W_k(x) = plus_k - half_k |(x - m_k) turn_k|^2.   turn: [K, n, n], or [K, n] of diagonal ones;  shift: m_k turn_k."""
+
+    turn: np.ndarray
+    shift: np.ndarray
+    half: np.ndarray
+    plus: np.ndarray
+
+
+def densities(means: np.ndarray, scale: np.ndarray, factor: np.ndarray, plus: np.ndarray) -> Densities:
+    """Of plus_k - factor_k / 2 (x - m_k)' scale_k^-1 (x - m_k)."""
     if scale.ndim == 2:
-        inverse = 1.0 / scale
-        for k in range(len(means)):
-            centred = x - means[k]
-            out[:, k] = plus[k] - 0.5 * factor[k] * ((centred * centred) @ inverse[k])
-        return out
-    turn = np.linalg.inv(np.linalg.cholesky(scale)).transpose(0, 2, 1)
-    for k in range(len(means)):
-        y = x @ turn[k]
-        y -= means[k] @ turn[k]
-        out[:, k] = plus[k] - 0.5 * factor[k] * np.einsum("ij,ij->i", y, y)
-    return out
+        turn = 1.0 / np.sqrt(scale)
+        return Densities(turn, means * turn, 0.5 * factor, plus)
+    values, turn = np.linalg.eigh(scale)
+    turn /= np.sqrt(np.maximum(values, np.finfo(float).eps * values[:, -1:]))[:, None, :]
+    return Densities(turn, np.einsum("ki,kij->kj", means, turn), 0.5 * factor, plus)
 
 
-def point_scores(x: np.ndarray, means: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """log N(x | mean_k, Sigma_k), float64[D, K]."""
+def point_densities(means: np.ndarray, covariance: np.ndarray) -> Densities:
+    """Of log N(x | mean_k, Sigma_k)."""
     if covariance.ndim == 2:
         logdet = np.log(covariance).sum(axis=1)
     else:
         logdet = 2.0 * np.log(np.diagonal(np.linalg.cholesky(covariance), axis1=1, axis2=2)).sum(axis=1)
-    plus = -0.5 * (logdet + x.shape[1] * LOG_2PI)
-    return log_density(x, means, covariance, np.ones(len(means)), plus)
+    plus = -0.5 * (logdet + means.shape[1] * LOG_2PI)
+    return densities(means, covariance, np.ones(len(means)), plus)
+
+
+def log_density(x: np.ndarray, of: Densities) -> np.ndarray:
+    """Of every component, float64[D, K]; x: float64[D, n]."""
+    out = np.empty((len(x), len(of.plus)))
+    for k in range(len(of.plus)):
+        y = (x * of.turn[k] if of.turn.ndim == 2 else x @ of.turn[k]) - of.shift[k]
+        out[:, k] = of.plus[k] - of.half[k] * np.einsum("ij,ij->i", y, y)
+    return out
+
+
+def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | None) -> np.ndarray:
+    """As ``log_density``, and -inf of components that cannot be among the ``most`` best of a point; near: int[D, >= most], different
+    components of each point that are likely to be (None: unknown)."""
+    topics, n = len(of.plus), x.shape[1]
+    if of.turn.ndim == 2 or n < 16 or 2 * most > topics:
+        return log_density(x, of)
+    screen = Screen(x, of)
+    found = screen.beginnings(n // 4)
+    if near is None:
+        near = np.argpartition(-found, 2 * most - 1, axis=0)[: 2 * most].T
+    wide = near.shape[1]
+    exact, done = np.empty(near.shape), np.zeros(found.shape, np.bool_)
+    order = np.argsort(near, axis=None, kind="stable")
+    ends = np.searchsorted(near.reshape(-1)[order], np.arange(topics + 1))
+    out = np.full((len(x), topics), -np.inf)
+    for k in np.flatnonzero(np.diff(ends)).tolist():
+        cells = order[ends[k] : ends[k + 1]]
+        points = cells // wide
+        out[points, k] = exact.reshape(-1)[cells] = _of_one(x[points], of, k)
+        done[k, points] = True
+    least = np.partition(exact, wide - most, axis=1)[:, wide - most]
+    open_ = ~((found < least) | done)
+    for k in range(topics):
+        points = np.flatnonzero(open_[k])
+        points = points[~(screen.more(points, k, n // 4, n // 2) < least[points])]
+        out[points, k] = _of_one(x[points], of, k)
+    return out
+
+
+def _of_one(x: np.ndarray, of: Densities, k: int) -> np.ndarray:
+    y = x @ of.turn[k] - of.shift[k]
+    return of.plus[k] - of.half[k] * np.einsum("ij,ij->i", y, y)
+
+
+class Screen:
+    """What densities are at most, by the first numbers of y in float32, less what rounding may have added to the length of y:
+    (n + 4) eps (|x| |turn_k| + |shift_k|), whatever order a product adds in (Higham 2002, 3.5).  What is no number screens nothing."""
+
+    def __init__(self, x: np.ndarray, of: Densities) -> None:
+        n = x.shape[1]
+        self.of, self.x, self.turn, self.shift = (
+            of,
+            x.astype(np.float32),
+            of.turn.astype(np.float32),
+            of.shift.astype(np.float32),
+        )
+        eps = (n + 4) * float(np.finfo(np.float32).eps)
+        self.less = (
+            eps * np.sqrt((of.turn * of.turn).sum(axis=(1, 2))),
+            eps * np.sqrt((of.shift * of.shift).sum(axis=1)),
+        )
+        self.length, self.rounded = np.sqrt((x * x).sum(axis=1)), 1.0 - eps
+        self.squares = np.empty((len(of.plus), len(x)), np.float32)
+
+    def beginnings(self, first: int) -> np.ndarray:
+        """Of all pairs, by ``first`` numbers: float64[K, D]."""
+        topics, n = len(self.of.plus), self.x.shape[1]
+        turn = np.ascontiguousarray(self.turn[:, :, :first].transpose(0, 2, 1)).reshape(topics * first, n)
+        shift = self.shift[:, :first].reshape(-1, 1)
+        for at in range(0, len(self.x), TILE):
+            y = turn @ self.x[at : at + TILE].T
+            y -= shift
+            y *= y
+            y.reshape(topics, first, -1).sum(axis=1, out=self.squares[:, at : at + TILE])
+        less = self.less[0][:, None] * self.length + self.less[1][:, None]
+        least = np.maximum(np.sqrt(self.squares) * self.rounded - less, 0.0)
+        return self.of.plus[:, None] - self.of.half[:, None] * least * least
+
+    def more(self, points: np.ndarray, k: int, low: int, high: int) -> np.ndarray:
+        """Of some points and a component, by numbers up to ``high``: float64[P]."""
+        y = self.x[points] @ self.turn[k, :, low:high] - self.shift[k, low:high]
+        squares = self.squares[k, points] + np.einsum("ij,ij->i", y, y)
+        less = self.less[0][k] * self.length[points] + self.less[1][k]
+        least = np.maximum(np.sqrt(squares) * self.rounded - less, 0.0)
+        return self.of.plus[k] - self.of.half[k] * least * least

@@ -8,7 +8,7 @@ import numpy as np
 
 from topicstream.errors import StoreError, UsageError
 from topicstream.kernels.cluster_scores import log_sums
-from topicstream.kernels.gaussian_density import point_scores
+from topicstream.kernels.gaussian_density import log_density, point_densities
 from topicstream.machine import one_blas_thread
 from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
@@ -52,8 +52,10 @@ class GaussianModel:
     def answer(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(log p(x) float64[D], p(k | x) float32[D, K]) of points [D, n]."""
         fit, shares = np.empty(len(x)), np.empty((len(x), len(self.pi)), np.float32)
+        of = point_densities(self.means, self.covariances)
+        of.plus[:] += np.log(self.pi)
         for at in range(0, len(x), POINTS):
             part = slice(at, at + POINTS)
-            scores = point_scores(x[part].astype(np.float64), self.means, self.covariances) + np.log(self.pi)
+            scores = log_density(x[part].astype(np.float64), of)
             log_sums(scores, fit[part], shares[part])
         return fit, shares

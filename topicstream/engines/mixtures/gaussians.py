@@ -16,7 +16,7 @@ import numpy as np
 
 from topicstream.kernels.arrays import Doubles
 from topicstream.kernels.digamma import digamma, lgamma
-from topicstream.kernels.gaussian_density import LOG_2PI, log_density
+from topicstream.kernels.gaussian_density import LOG_2PI, Densities, densities
 from topicstream.kernels.jit import kernel
 
 
@@ -139,12 +139,12 @@ def most_likely(stats: Statistics, prior: Prior, floor: float) -> tuple[np.ndarr
     return means, (vectors * (np.maximum(values, 0.0) + least)[:, None, :]) @ vectors.transpose(0, 2, 1)
 
 
-def expected_scores(x: np.ndarray, post: Posterior, prior: Prior) -> np.ndarray:
-    """E[log F(x | component k)], float64[D, K]."""
+def expected_densities(post: Posterior, prior: Prior) -> Densities:
+    """E[log F(x | component k)]."""
     plus = 0.5 * (log_determinants(post, prior.n, prior.diagonal) - prior.n * LOG_2PI)
     if prior.kappa > 0:
         plus = plus - 0.5 * prior.n / post.kappa
-    return log_density(x, post.means, post.scale, post.nu, plus)
+    return densities(post.means, post.scale, post.nu, plus)
 
 
 def log_normaliser(nu: np.ndarray, logdet: np.ndarray, n: int, diagonal: bool) -> np.ndarray:

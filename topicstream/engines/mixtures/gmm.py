@@ -16,7 +16,7 @@ from topicstream.engines.base import BlockShape, Key, Out, TableSpec, option, pa
 from topicstream.engines.mixtures import gaussians
 from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, changes, log_shares, respond
 from topicstream.engines.mixtures.gaussians import Prior, Statistics
-from topicstream.kernels.gaussian_density import point_scores
+from topicstream.kernels.gaussian_density import Densities, best_density, point_densities
 
 if TYPE_CHECKING:
     from topicstream.tables.table import Table
@@ -55,6 +55,8 @@ class GaussianMixture(ClusterEngine):
     shown_params = ("sizes", "means", "covariances")
     default_tol: ClassVar[float] = 1e-4
     objective = ClusterEngine.objective._replace(name="nats a point", weight="docs")
+
+    _held: tuple[tuple[np.ndarray, ...], Densities] | None = None
 
     @property
     def diagonal(self) -> bool:
@@ -135,20 +137,24 @@ class GaussianMixture(ClusterEngine):
     def _square(self, squares: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(squares).reshape(len(squares), *([self.n] if self.diagonal else [self.n, self.n]))
 
-    def scores(self, x: np.ndarray, stats: Statistics, params: Mapping[str, np.ndarray]) -> np.ndarray:
-        """W of points x: float64[D, n]."""
+    def components(self, stats: Statistics, params: Mapping[str, np.ndarray]) -> Densities:
+        """What the weights W are computed from.  All blocks of a round see the same statistics: the last ones are kept, and compared."""
+        of, held = (*stats, params["covariance"]), self._held
+        if held is not None and all(np.array_equal(a, b) for a, b in zip(held[0], of)):
+            return held[1]
         prior, how = self.prior(params), self.options.estimate
-        first = np.empty(self.shape.topics)
-        log_shares(stats.sizes, params["alpha"], first)
         if how == "posterior":
-            found = gaussians.expected_scores(x, gaussians.posterior(stats, prior), prior)
+            made = gaussians.expected_densities(gaussians.posterior(stats, prior), prior)
         elif how == "map":
             post = gaussians.posterior(stats, prior)
-            found = point_scores(x, post.means, gaussians.covariances(post, prior, "map"))
+            made = point_densities(post.means, gaussians.covariances(post, prior, "map"))
         else:
-            found = point_scores(x, *gaussians.most_likely(stats, prior, self.options.floor))
-        found += first
-        return found
+            made = point_densities(*gaussians.most_likely(stats, prior, self.options.floor))
+        first = np.empty(self.shape.topics)
+        log_shares(stats.sizes, params["alpha"], first)
+        made.plus[:] += first
+        self._held = tuple(a.copy() for a in of), made
+        return made
 
     def start(
         self,
@@ -184,7 +190,9 @@ class GaussianMixture(ClusterEngine):
         there = np.diff(block.indptr) > 0
         x = np.zeros((block.n_docs, self.n))
         x[there] = block.counts.reshape(-1, self.n) - params["mean"]
-        count, which, by = self.respond(self.scores(x, stats, params), there, memory, out)
+        near = memory["cluster"].reshape(-1, self.most) if memory else None
+        scores = best_density(x, self.components(stats, params), self.most, near)
+        count, which, by = self.respond(scores, there, memory, out)
         found = gaussians.summed(x, count, which, by, self.shape.topics, self.diagonal)
         for name, value in (("sums", found.sums), ("squares", found.squares.reshape(-1, self.squares))):
             delta, (k, width) = out.delta[name], value.shape
@@ -241,7 +249,8 @@ class GaussianMixture(ClusterEngine):
             stats = gaussians.summed(sample, count, which, by, topics, self.diagonal)
             if sweep < SWEEPS:
                 cluster, share = np.empty((points, self.most), np.uint16), np.empty((points, self.most), np.float32)
-                fit = respond(self.scores(sample, stats, params), there, topics, self.most, cluster, share)[1]
+                scores = best_density(sample, self.components(stats, params), self.most, None)
+                fit = respond(scores, there, topics, self.most, cluster, share)[1]
         return fit, stats
 
     def end_pass_tables(
