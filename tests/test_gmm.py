@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import pickle
@@ -9,8 +10,11 @@ import signal
 import zipfile
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.reference import gaussians as twin
@@ -18,12 +22,12 @@ from tests.reference.mixture import top
 from topicstream.cli.main import run as command
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.mixtures import gaussians
-from topicstream.engines.mixtures.gmm import KAPPA, far_apart
+from topicstream.engines.mixtures.gmm import KAPPA, nearest_means
 from topicstream.errors import DoesNotFit, InputError, Interrupted, UsageError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.inference.infer import infer
 from topicstream.ingestion.pipeline import ingest
-from topicstream.kernels.gaussian_density import best_density, densities, log_density
+from topicstream.kernels.gaussian_density import NOTHING, best_density, densities, log_density
 from topicstream.model.gaussians import GaussianModel
 from topicstream.progress import Shown as Progress
 from topicstream.training import passes
@@ -48,7 +52,7 @@ def stored(folder, x, heldout="0", **more):
 
 def run(corpus, model, components=3, passes=5, **options):
     given = {"round_blocks": 2, "threads": 1, "tol": 0, "seed": 1, "progress": QUIET, "block_cells": 500}
-    own = {k: options.pop(k) for k in list(options) if k in (*given, "tables", "mem_limit")}
+    own = {k: options.pop(k) for k in list(options) if k in (*given, "tables", "mem_limit", "eval_every", "force")}
     train(corpus, model, algo="gmm", topics=components, passes=passes, options=options, **{**given, **own})
     return [r for r in map(json.loads, (model / "history.jsonl").read_text().splitlines()) if r["pass"]]
 
@@ -96,10 +100,12 @@ def test_what_is_left_out_is_not_among_the_best(scale):
     whole = log_density(x * scale, of)
     for most in (1, 4, 15):
         best = np.sort(np.argsort(-whole, 1, "stable")[:, :most], 1)
+        near_best = np.take_along_axis(whole, best, 1) > whole.max(1, keepdims=True) - NOTHING
         other = np.argsort(rng.random(whole.shape), 1)[:, :most]
         for near in (None, other, best):
             found = best_density(x * scale, of, most, near)
-            np.testing.assert_array_equal(np.sort(np.argsort(-found, 1, "stable")[:, :most], 1), best)
+            given = np.isfinite(np.take_along_axis(found, best, 1))
+            np.testing.assert_array_equal(given, near_best)
             kept = np.isfinite(found)
             assert most == 15 or kept.mean() < 0.9
             np.testing.assert_allclose(found[kept], whole[kept], rtol=1e-6)
@@ -109,7 +115,7 @@ def test_what_is_left_out_is_not_among_the_best(scale):
 def test_a_memoized_run_is_its_twin(most, tmp_path):
     x, _ = points(1, docs=420, spread=1.0)
     path = stored(tmp_path, x)
-    history = run(path, tmp_path / "m", passes=4, sparsity=most)
+    history = run(path, tmp_path / "m", passes=4, sparsity=most, tries=1)
     store = Corpus.open(path, vectors=True)
     grid = store.grid(500, 1 << 16)
     edges = [*grid.first_doc.tolist(), len(x)]
@@ -119,11 +125,9 @@ def test_a_memoized_run_is_its_twin(most, tmp_path):
     cov = np.cov(x.T, bias=True) + 1e-6 * variance * np.eye(5)
     prior = twin.Prior(x.mean(0), cov, KAPPA)
     alpha = 10 / 3
-    r = np.eye(3)[far_apart(x - x.mean(0), cov, 3, 1, False)]
-    sweeps = 3
-    for _ in range(sweeps + 1):  # the sample is all of them; then the start's own visit
-        posts = [twin.posterior(x, column, prior) for column in r.T]
-        r = top(twin.scores(x, posts, r.sum(0), alpha, prior), most)
+    r = np.eye(3)[nearest_means(x - x.mean(0), 3, 1)]
+    posts = [twin.posterior(x, column, prior) for column in r.T]  # the sample is all of them
+    r = top(twin.scores(x, posts, r.sum(0), alpha, prior), most)
     blocks, bounds = list(pairwise(edges)), []
     for _ in range(4):
         for at in range(0, len(blocks), 2):
@@ -226,6 +230,89 @@ def infer_rows(store):
     return np.concatenate([c.counts.reshape(-1, store.vectors) for c in cells(store)])
 
 
+def test_vectors_of_parquet_and_of_memory_are_those_of_a_file(tmp_path):
+    x, z = points(9, docs=500)
+    names = [f"p{i}" for i in range(500)]
+    stored(tmp_path, x)
+    expected = infer_rows(Corpus.open(tmp_path / "v.zarr", vectors=True))
+    flat = pa.array(x.ravel())
+    of_one = pa.FixedSizeListArray.from_arrays(flat, 5)
+    lists = pa.array(x.astype(float).tolist(), pa.list_(pa.float64()))
+    table = pa.table({"id": names, "group": [f"g{k}" for k in z], "one": of_one, "lists": lists})
+    for i in range(5):
+        table = table.append_column(f"c{i}", pa.array(x[:, i]))
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=190)
+    for fields in ("one", "lists", "c0,c1,c2,c3,c4", "c0, c1,c2 ,c3,c4"):
+        out = tmp_path / "p.zarr"
+        ingest(
+            tmp_path / "x.parquet",
+            out,
+            vector_field=fields,
+            meta={"labels": "group"},
+            heldout="0",
+            progress=False,
+            force=True,
+        )
+        np.testing.assert_array_equal(infer_rows(Corpus.open(out, vectors=True)), expected)
+    ingest(tmp_path / "x.parquet", out, append=True, on_duplicate="skip", progress=False)  # the field is remembered
+    assert Corpus.open(out, vectors=True).n_docs == 500
+    run(out, tmp_path / "m", passes=8)
+    assert evaluate(tmp_path / "m", out, labels=True, label_field="labels", progress=False)["labels"]["docs"] == 500
+    found = infer(tmp_path / "m", tmp_path / "x.parquet", progress=False).to_pydict()
+    assert found["id"] == names
+    assert infer(tmp_path / "m", np.abs(x), progress=False).num_rows == 500
+    infer(tmp_path / "m", tmp_path / "x.parquet", out=tmp_path / "a.parquet", progress=False)
+    assert pq.read_table(tmp_path / "a.parquet")["topics"].to_pylist() == found["topics"]
+    ingest(x, tmp_path / "q.zarr", ids=names, heldout="0", progress=False)
+    np.testing.assert_array_equal(infer_rows(Corpus.open(tmp_path / "q.zarr", vectors=True)), expected)
+    ingest(np.abs(x).astype(int), tmp_path / "r.zarr", vectors=True, heldout="0", progress=False)
+    assert Corpus.open(tmp_path / "r.zarr", vectors=True).vectors == 5
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        (pa.array([[1.0, 2.0], [1.0], [3.0, 4.0]]), "row 1: a vector of 1 numbers, of 2 in the first row"),
+        (pa.array([[1.0, 2.0], [1.0, float("nan")]]), "row 1, column 1: nan is no number"),
+        (pa.array([[1.0, 2.0], [None, 1.0]]), "row 1, column 0: nan is no number"),
+        (pa.array([[1.0, 2.0], None]), "row 1: no vector"),
+        (pa.array([[]], pa.list_(pa.float32())), "a vector of 0 numbers"),
+        (pa.array(["a", "b"]), "column 'v' holds string"),
+        (pa.array([[["a"]]]), "column 'v' holds list"),
+    ],
+)
+def test_bad_vectors_of_parquet_are_told_with_their_row(column, told, tmp_path):
+    pq.write_table(pa.table({"v": column}), tmp_path / "bad.parquet")
+    with pytest.raises(InputError, match=told) as e:
+        ingest(tmp_path / "bad.parquet", tmp_path / "v.zarr", vector_field="v", progress=False)
+    assert "bad.parquet" in str(e.value) and "\n" not in str(e.value)
+    with pytest.raises(InputError, match="no column 'w'"):
+        ingest(tmp_path / "bad.parquet", tmp_path / "v.zarr", vector_field="w", progress=False)
+
+
+def test_bad_arrays_are_told_in_a_line(tmp_path):
+    for array, told in (
+        (np.array([[0.5, -1], [np.inf, 0]]), "row 1, column 0: inf"),
+        (np.zeros(4), r"shape \(4,\)"),
+        (np.zeros((2, 2, 2)), "shape"),
+        (np.zeros((3, 0)), "0 numbers"),
+    ):
+        with pytest.raises(InputError, match=told):
+            ingest(array, tmp_path / "v.zarr", vectors=True, progress=False)
+    with pytest.raises(InputError, match="vectors=True goes with a NumPy array"):
+        ingest(["a text"], tmp_path / "v.zarr", vectors=True, progress=False)
+
+
+def test_points_set_aside_are_judged_while_it_trains(tmp_path, capsys):
+    x, _ = points(11, docs=600)
+    path = stored(tmp_path, x, heldout="20%")
+    for options in ({}, {"covariance": "diag"}, {"schedule": "stochastic", "block_docs": 64}):
+        history = run(path, tmp_path / "m", passes=4, eval_every=2, force=True, **options)
+        assert history[-1]["pass"] in (2, 4)  # the better one is kept
+        whole = evaluate(tmp_path / "m", path, heldout=True, progress=False)["heldout"]["nats_per_point"]
+        assert history[-1]["heldout"]["nats a point"] == pytest.approx(-whole, rel=1e-4)
+
+
 def npy(value):
     out = io.BytesIO()
     np.save(out, value, allow_pickle=True)
@@ -290,6 +377,11 @@ def test_patches_of_images_are_orthonormal_pixels(tmp_path):
     sheet = tmp_path / "sheet.png"
     assert command(["show", "--model", str(tmp_path / "m"), "--plot", str(sheet)]) == 0
     assert image.open(sheet).size == (4 * 73, 4 * 19)
+    assert command(["show", "--model", str(tmp_path / "m"), "--plot", str(tmp_path / "sheet.svg")]) == 0
+    drawn = ElementTree.parse(tmp_path / "sheet.svg").getroot()
+    held = base64.b64decode(drawn.find("{*}image").get("href").split(",")[1])
+    np.testing.assert_array_equal(np.kron(image.open(io.BytesIO(held)), np.ones((4, 4))), image.open(sheet))
+    assert len(drawn.findall("{*}text")) == 2
     (tmp_path / "im" / "b.png").write_bytes(b"\x89PNG but no more")
     with pytest.raises(InputError, match="not an image"):
         ingest(tmp_path / "im", tmp_path / "q.zarr", patches=8, progress=False)

@@ -153,7 +153,7 @@ def test_matrices_of_counts(tmp_path):
         ([{"text": 3}], {}, "is a number, not a string"),
         (["x"], {"vocabulary": ["x"]}, "goes with a matrix"),
         (pa.table({"body": ["x"]}), {}, "no column 'text'; choose one of body"),
-        (np.array([[-1.0]]), {}, "negative or not finite"),
+        (np.array([[-1]]), {}, "negative or not finite"),
         (np.array([[np.nan]]), {}, "negative or not finite"),
         (np.array([[0.5]]), {}, "weighted=True accepts it"),
         (np.ones((2, 3)), {"vocabulary": ["a", "b"]}, "2 words for 3 columns"),

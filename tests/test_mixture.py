@@ -154,3 +154,15 @@ def test_agreement_of_partitions():
     metrics = pytest.importorskip("sklearn.metrics")
     expected = metrics.normalized_mutual_info_score(a, b), metrics.adjusted_rand_score(a, b)
     np.testing.assert_allclose(agreement(table), expected, rtol=1e-10)
+
+
+def test_documents_set_aside_are_judged_while_it_trains(tmp_path):
+    x, z = documents(6, docs=320)
+    path = stored(tmp_path / "c", x, z, heldout=40)
+    for options in ({}, {"schedule": "stochastic", "block_docs": 64}):
+        given = {"topics": 3, "passes": 2, "seed": 1, "eval_every": 2, "tol": 0, "threads": 1, "force": True}
+        train(path, tmp_path / "m", algo="mixture", options=options, progress=QUIET, **given)
+        last = json.loads((tmp_path / "m" / "history.jsonl").read_text().splitlines()[-1])
+        whole = evaluate(tmp_path / "m", path, heldout=True, progress=QUIET)["heldout"]
+        assert last["heldout_perplexity"] == pytest.approx(whole["perplexity"], rel=1e-4)
+        assert last["heldout"]["nats a point"] == pytest.approx(-whole["nats_per_point"], rel=1e-4)

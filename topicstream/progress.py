@@ -105,13 +105,13 @@ class Shown(Progress):
         if number == 0:
             self.say(f"start ({record['start']}): {record['seconds']:.1f} s")
             return
-        parts = [
-            f"pass {number}/{passes}: {record['seconds']:.2f} s, {record['cells_per_second'] / 1e6:.1f} M cells/s"
-        ]
+        parts = [f"pass {number}/{passes}: {record['seconds']:.2f} s, {record['cells_per_second'] / 1e6:.1f} M cells/s"]
         if record.get("running_perplexity") is not None:
             parts.append(f"running perplexity {record['running_perplexity']:.1f}")
         if record.get("heldout_perplexity") is not None:
             parts.append(f"held-out {record['heldout_perplexity']:.1f}")
+        for title, key in (("", "objective"), ("held-out ", "heldout")):
+            parts += [f"{title}{name} {value:.4f}" for name, value in record.get(key, {}).items()]
         left = record["seconds"] * (passes - number)
         if left >= 1:
             parts.append(f"at most {left:.0f} s left")

@@ -248,7 +248,7 @@ class Engine:
     prior_defaults what alpha (a topic) and beta (a word) are where nobody says, as the help prints them: a number, or one over K
     on_vectors     whether it takes a store of vectors, and nothing else; then it begins itself: ``begin``, ``start_rows``
     takes_seeds    whether seed words may be beside its table ``phi``
-    judged_by_completion   whether held-out documents can be judged while it trains, by completion (``--eval-every``)
+    judged_by_completion   how held-out documents are judged while it trains (``--eval-every``): by completion, or as whole points
     starts         starts it can make, the first is the default: ``random`` (a random topic a cell or token),
                    ``documents``, ``kmeans``, ``best``, ``anchors``, ``warm``
     random_topics  whether its ``random`` start takes random topics, as a seed table, and draws nothing itself

@@ -42,7 +42,7 @@ def _answers(
     model: TopicModel, store: Corpus, heldout: bool, threads: int
 ) -> Iterator[tuple[Block, np.ndarray, np.ndarray, np.ndarray, float]]:
     """(block, known cells of each document, log p(x), its cluster, tokens of unknown words), in document order."""
-    clusters, index, width = ClusterView(model), match_words(model.vocabulary, store), model.n_topics
+    clusters, index, width = ClusterView.of(model), match_words(model.vocabulary, store), model.n_topics
 
     def visit(block: Block) -> tuple[Block, np.ndarray, np.ndarray, np.ndarray, float]:
         ids = block.vocab.astype(np.int64) if index is None else index[block.vocab]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,8 @@ def _points(model: GaussianModel, config: InferConfig, rejected: list[int]) -> I
         for cells in stored(store, config.of_parts()):
             yield cells.ids, cells.counts.reshape(-1, model.n)
         return
-    options = ReadOptions(**config.given()).recall(model.manifest.get("reading"), ("patches", "stride"))
+    options = ReadOptions(**config.given()).recall(model.manifest.get("reading"), ("patches", "stride", "vector_field"))
+    options = replace(options, vectors=True)
     for run, bad in parse_all(names, options):
         rejected[0] += len(bad)
         if bad.records and options.on_error == "fail":

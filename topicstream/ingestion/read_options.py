@@ -13,7 +13,7 @@ from topicstream.options import option
 
 REMEMBERED = ("text_field", "id_field", "delimiter", "header", "list_separator")
 """Of ``ReadOptions``: how the fields of an input are called and parted."""
-CUT = ("split", "min_tokens", "patches", "stride")
+CUT = ("split", "min_tokens", "patches", "stride", "vector_field")
 """Of ``ReadOptions``: how an ingest makes documents of the records; what is inferred is inferred whole."""
 RAW = "Format of raw input (default: told from name and content)."
 
@@ -59,9 +59,13 @@ class ReadOptions:
 
     format: str | None = option(None, "Format of the input (default: told from name and content).", help_infer=RAW)
     text_field: str = option("text", "Field(s) with the text, separated by commas (default: text).")
-    id_field: str | None = option(None, "Field with the document's id (default: id where there is one, else file:line).")
+    id_field: str | None = option(
+        None, "Field with the document's id (default: id where there is one, else file:line)."
+    )
     id_remembered: bool = option(
-        False, "id_field is that of an earlier input (a model's): a record may lack it, and is called file:line", cli=False
+        False,
+        "id_field is that of an earlier input (a model's): a record may lack it, and is called file:line",
+        cli=False,
     )
     meta: Mapping[str, str] = field(
         default_factory=dict,
@@ -93,6 +97,12 @@ class ReadOptions:
         path=True,
         old=("vocab",),
     )
+    vector_field: str | None = option(
+        None,
+        "Parquet, vectors: the column of lists of numbers, or columns of a number each, between commas (*: all that are numbers).",
+        metavar="COLUMN",
+    )
+    vectors: bool = option(False, "a NumPy array: its rows are vectors (known by itself of one below 0)", cli=False)
     patches: int | None = option(
         None,
         "Images: cut them into squares of so many pixels, vectors without their mean (extra: images).",

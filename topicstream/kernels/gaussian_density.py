@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 LOG_2PI = float(np.log(2 * np.pi))
-TILE = 256  # points whose first numbers are looked at together
+TILE = 64  # points whose first numbers are looked at together
+NOTHING = 20.0  # nats below the best: a share of 2e-9, which float32 shares of 1 do not see
 
 
 class Densities(NamedTuple):
@@ -53,7 +54,7 @@ def log_density(x: np.ndarray, of: Densities) -> np.ndarray:
 
 
 def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | None) -> np.ndarray:
-    """As ``log_density``, and -inf of components that cannot be among the ``most`` best of a point; near: int[D, >= most], different
+    """As ``log_density``, and -inf of components that cannot be among the ``most`` best of a point, or are NOTHING to it; near: int[D, >= most], different
     components of each point that are likely to be (None: unknown)."""
     topics, n = len(of.plus), x.shape[1]
     if of.turn.ndim == 2 or n < 16 or 2 * most > topics:
@@ -72,18 +73,20 @@ def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | Non
         points = cells // wide
         out[points, k] = exact.reshape(-1)[cells] = _of_one(x[points], of, k)
         done[k, points] = True
-    least = np.partition(exact, wide - most, axis=1)[:, wide - most]
+    least = np.maximum(np.partition(exact, wide - most, axis=1)[:, wide - most], exact.max(axis=1) - NOTHING)
     open_ = ~((found < least) | done)
     for k in range(topics):
         points = np.flatnonzero(open_[k])
         points = points[~(screen.more(points, k, n // 4, n // 2) < least[points])]
         out[points, k] = _of_one(x[points], of, k)
+    out[out < out.max(axis=1, keepdims=True) - NOTHING] = -np.inf
     return out
 
 
 def _of_one(x: np.ndarray, of: Densities, k: int) -> np.ndarray:
     y = x @ of.turn[k] - of.shift[k]
-    return of.plus[k] - of.half[k] * np.einsum("ij,ij->i", y, y)
+    found: np.ndarray = of.plus[k] - of.half[k] * np.einsum("ij,ij->i", y, y)
+    return found
 
 
 class Screen:
@@ -118,7 +121,8 @@ class Screen:
             y.reshape(topics, first, -1).sum(axis=1, out=self.squares[:, at : at + TILE])
         less = self.less[0][:, None] * self.length + self.less[1][:, None]
         least = np.maximum(np.sqrt(self.squares) * self.rounded - less, 0.0)
-        return self.of.plus[:, None] - self.of.half[:, None] * least * least
+        found: np.ndarray = self.of.plus[:, None] - self.of.half[:, None] * least * least
+        return found
 
     def more(self, points: np.ndarray, k: int, low: int, high: int) -> np.ndarray:
         """Of some points and a component, by numbers up to ``high``: float64[P]."""
@@ -126,4 +130,5 @@ class Screen:
         squares = self.squares[k, points] + np.einsum("ij,ij->i", y, y)
         less = self.less[0][k] * self.length[points] + self.less[1][k]
         least = np.maximum(np.sqrt(squares) * self.rounded - less, 0.0)
-        return self.of.plus[k] - self.of.half[k] * least * least
+        found: np.ndarray = self.of.plus[k] - self.of.half[k] * least * least
+        return found

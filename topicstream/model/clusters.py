@@ -16,11 +16,15 @@ from topicstream.model.topic_model import TopicModel
 class ClusterView:
     """The clusters of a model, ready for documents.  pi float64[K], mean shares of the points."""
 
-    def __init__(self, model: TopicModel) -> None:
-        sizes = model.cluster_sizes
-        assert sizes is not None
-        self.pi = (sizes + model.alpha) / (sizes + model.alpha).sum()
-        self._first, self._norms, self._beta = np.log(self.pi), np.log(model.norms), model.beta
+    def __init__(self, sizes: np.ndarray, alpha: np.ndarray, norms: np.ndarray, beta: float) -> None:
+        self.pi = (sizes + alpha) / (sizes + alpha).sum()
+        self._first, self._norms, self._beta = np.log(self.pi), np.log(norms), beta
+
+    @classmethod
+    def of(cls, model: TopicModel) -> ClusterView:
+        """Those of a stored model."""
+        assert model.cluster_sizes is not None
+        return cls(model.cluster_sizes, model.alpha, model.norms, model.beta)
 
     def answer(
         self, indptr: np.ndarray, rows: np.ndarray, counts: np.ndarray, base: Any

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from topicstream.errors import StoreError, UsageError
 from topicstream.kernels.cluster_scores import log_sums
-from topicstream.kernels.gaussian_density import log_density, point_densities
+from topicstream.kernels.gaussian_density import Densities, log_density, point_densities
 from topicstream.machine import one_blas_thread
 from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
@@ -51,11 +52,25 @@ class GaussianModel:
 
     def answer(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(log p(x) float64[D], p(k | x) float32[D, K]) of points [D, n]."""
-        fit, shares = np.empty(len(x)), np.empty((len(x), len(self.pi)), np.float32)
-        of = point_densities(self.means, self.covariances)
-        of.plus[:] += np.log(self.pi)
-        for at in range(0, len(x), POINTS):
-            part = slice(at, at + POINTS)
-            scores = log_density(x[part].astype(np.float64), of)
-            log_sums(scores, fit[part], shares[part])
-        return fit, shares
+        return answer(x, self.joint)
+
+    @cached_property
+    def joint(self) -> Densities:
+        """log p(x, k)."""
+        return joint(self.means, self.covariances, self.pi)
+
+
+def joint(means: np.ndarray, covariances: np.ndarray, pi: np.ndarray) -> Densities:
+    """log p(x, k) of point estimates."""
+    of = point_densities(means, covariances)
+    of.plus[:] += np.log(pi)
+    return of
+
+
+def answer(x: np.ndarray, of: Densities) -> tuple[np.ndarray, np.ndarray]:
+    """(log p(x) float64[D], p(k | x) float32[D, K]) of points [D, n]."""
+    fit, shares = np.empty(len(x)), np.empty((len(x), len(of.plus)), np.float32)
+    for at in range(0, len(x), POINTS):
+        part = slice(at, at + POINTS)
+        log_sums(log_density(x[part].astype(np.float64), of), fit[part], shares[part])
+    return fit, shares

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import struct
 import zlib
 from pathlib import Path
@@ -51,13 +52,13 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def sheet(model: str | Path, path: str | Path, *, force: bool = False) -> int:
-    """Write the first eigenvectors of every component of image patches as a grey .png, a row a component, the largest first;
-    how many rows."""
+    """Write the first eigenvectors of every component of image patches as a grey .png or .svg (with the components' numbers
+    and shares), a row a component, the largest first; how many rows."""
     opened, target = GaussianModel(model), Path(path)
     if not opened.patches:
         raise UsageError(f"--plot {path}: the model's vectors are no image patches (ingest images with --patches)")
-    if target.suffix != ".png":
-        raise UsageError(f"--plot {path}: the sheet of a model of patches is a .png")
+    if target.suffix not in (".png", ".svg"):
+        raise UsageError(f"--plot {path}: the sheet of a model of patches is a .png or an .svg")
     n, basis = opened.patches, cosines(opened.patches)
     order, many = np.argsort(-opened.sizes, kind="stable"), min(FIRST, opened.n)
     page = np.full((len(order) * (n + 1) + 1, many * (n + 1) + 1), 255, np.uint8)
@@ -69,8 +70,27 @@ def sheet(model: str | Path, path: str | Path, *, force: bool = False) -> int:
             grey = 127.5 + 127.5 * pixels / max(float(np.abs(pixels).max()), 1e-30)
             page[row * (n + 1) + 1 :, column * (n + 1) + 1 :][:n, :n] = grey.round().astype(np.uint8)
     with written(target, force=force, option="--plot", inputs=[opened.path]) as f:
-        f.write(png(np.kron(page, np.ones((4, 4), np.uint8))))
+        if target.suffix == ".png":
+            f.write(png(np.kron(page, np.ones((4, 4), np.uint8))))
+        else:
+            f.write(svg(page, [f"{k}: {100 * opened.pi[k]:.1f} %" for k in order.tolist()]).encode())
     return len(order)
+
+
+def svg(page: np.ndarray, titles: list[str]) -> str:
+    """A grey page with a title beside each row of it."""
+    (height, width), data = page.shape, base64.b64encode(png(page)).decode()
+    step, left, scale = (height - 1) / len(titles), 24, 4
+    texts = "".join(
+        f'<text x="{left - 1}" y="{row * step + 0.5 * step + 1.5:.2f}">{title}</text>'
+        for row, title in enumerate(titles)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{scale * (left + width)}" height="{scale * height}" '
+        f'viewBox="0 0 {left + width} {height}" font-family="sans-serif" font-size="4" text-anchor="end">{texts}'
+        f'<image x="{left}" width="{width}" height="{height}" style="image-rendering:pixelated" '
+        f'href="data:image/png;base64,{data}"/></svg>\n'
+    )
 
 
 def png(pixels: np.ndarray) -> bytes:

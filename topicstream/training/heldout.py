@@ -1,12 +1,20 @@
-"""Held-out perplexity between passes, from the tables in training: no model is written for it."""
+"""How documents set aside are foretold between passes, from the tables in training: no model is written for it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 
+from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.completion import PreparedPart, prepare, score_blocks
+from topicstream.engines.base import Engine, padded
+from topicstream.evaluation.completion import PreparedPart, block_cells, block_docs, prepare, score_blocks
+from topicstream.model.clusters import ClusterView
+from topicstream.model.gaussians import POINTS, answer, joint
 from topicstream.model.weighting import CountedWords
+from topicstream.parallel.order import in_order
 from topicstream.tables.table import Table
 
 
@@ -41,6 +49,51 @@ class HeldOut:
             counted=counted,
         )
         return float(score.perplexity)
+
+
+class HeldOutPoints:
+    """Likelihood of the points set aside, under point estimates: as ``topics eval`` measures mixtures."""
+
+    def __init__(self, engine: Engine, corpus: Corpus, threads: int) -> None:
+        self._engine, self._threads = engine, threads
+        self._corpus = corpus if corpus.weights is None else Corpus.open(corpus.path)
+
+    def score(self, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """For the record of a pass: nats a point, and of documents their perplexity; nothing where none is set aside."""
+        if self._corpus.part(heldout=True)["docs"] == 0:
+            return {}
+        visit = self._of_vectors(params) if self._engine.on_vectors else self._of_documents(tables["phi"], params)
+        topics, fit, docs, tokens = self._engine.shape.topics, 0.0, 0, 0.0
+        cells = POINTS * self._corpus.vectors if self._engine.on_vectors else block_cells(topics)
+        grid = self._corpus.grid(cells, POINTS if self._engine.on_vectors else block_docs(topics), heldout=True)
+        blocks = self._corpus.blocks(grid=grid, heldout=True)
+        for logs, of_block in in_order(visit, blocks, self._threads):
+            fit, docs, tokens = fit + float(logs.sum()), docs + len(logs), tokens + of_block
+        if not docs:
+            return {}
+        found: dict[str, Any] = {"heldout": {"nats a point": fit / docs}}
+        return found if self._engine.on_vectors else {**found, "heldout_perplexity": float(np.exp(-fit / tokens))}
+
+    def _of_vectors(self, params: Mapping[str, np.ndarray]) -> Callable[[Block], tuple[np.ndarray, float]]:
+        n, k = self._corpus.vectors, self._engine.shape.topics
+        square = params["covariances"].reshape(k, n, -1)
+        weights = params["sizes"] + params["alpha"]
+        of = joint(params["means"], square[:, :, 0] if square.shape[2] == 1 else square, weights / weights.sum())
+        return lambda block: (answer(block.counts.reshape(-1, n), of)[0], block.tokens)
+
+    def _of_documents(
+        self, table: Table, params: Mapping[str, np.ndarray]
+    ) -> Callable[[Block], tuple[np.ndarray, float]]:
+        beta, topics = float(params["beta"][0]), self._engine.shape.topics
+        norms = np.maximum(table.shown_totals[:topics] + beta * self._corpus.n_words, 1e-300)
+        view, rows = ClusterView(params["sizes"], params["alpha"], norms, beta), TableRows(table)
+
+        def visit(block: Block) -> tuple[np.ndarray, float]:
+            base = rows.rows(block.vocab, np.empty((len(block.vocab), padded(topics)), np.float32))
+            fit, _ = view.answer(block.indptr, block.words.astype(np.int64), block.counts, base[:, :topics])
+            return fit[np.diff(block.indptr) > 0], float(block.tokens)
+
+        return visit
 
 
 class TableRows:

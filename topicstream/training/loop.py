@@ -158,10 +158,6 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
         )
     if kind.on_vectors:
         machine.one_blas_thread()
-    if config.eval_every and not kind.judged_by_completion:
-        raise UsageError(
-            f"--eval-every: a document of {algo} has no mixture of topics to complete; use `topics eval --heldout`"
-        )
     engine = make_engine(kind, store, make_options(kind, options), config.topics)
     if kind.on_vectors:
         refuse_wide(engine, machine.memory_limit(config.mem_limit))

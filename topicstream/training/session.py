@@ -35,7 +35,7 @@ from topicstream.training.state.workspace import new_rounds, new_tables, sweep
 from topicstream.training.stopping import SPAN, Share, Stopping, converged, risen, settled, tolerance
 
 if TYPE_CHECKING:
-    from topicstream.training.heldout import HeldOut
+    from topicstream.training.heldout import HeldOut, HeldOutPoints
 
 
 class Session:
@@ -342,11 +342,18 @@ class Session:
                 self._perplexities, self._measured = [], []  # another phase may have another objective
         seconds = self._pass_seconds + time.monotonic() - began
         heldout, judging = None, time.monotonic()
+        low = None
         if number > 0 and stopping.eval_every and (number % stopping.eval_every == 0 or number >= stopping.passes):
-            table = self.tables["phi"]
-            heldout = self._heldout.perplexity(table, self.params["alpha"], float(self.params["beta"][0]))
-            if heldout is not None and self.engine.needs_passes is None:
-                self._measured.append((number, heldout))
+            if self.engine.judged_by_completion:
+                table = self.tables["phi"]
+                heldout = low = self._heldout.perplexity(table, self.params["alpha"], float(self.params["beta"][0]))
+            else:
+                own |= self._heldout_points.score(self.tables, self.params)
+                heldout = low = own.pop("heldout_perplexity", None)
+                if heldout is None and "heldout" in own:
+                    low = -own["heldout"]["nats a point"]
+            if low is not None and self.engine.needs_passes is None:
+                self._measured.append((number, low))
         cells = int(self.grid.cells.sum())
         record: dict[str, Any] = {
             "pass": number,
@@ -354,7 +361,7 @@ class Session:
             "cells_per_second": round(cells / max(seconds, 1e-9), 1),
             "running_perplexity": value if self.engine.objective.name == "perplexity" else None,
             "heldout_perplexity": heldout,
-            "eval_seconds": round(time.monotonic() - judging, 6) if heldout is not None else 0.0,
+            "eval_seconds": round(time.monotonic() - judging, 6) if low is not None else 0.0,
             "rss_peak_bytes": machine.peak_bytes(),
             "mass_correction": float(max((w[0] for w in worst.values()), default=0.0)),
             **own,
@@ -373,10 +380,16 @@ class Session:
         self._progress.end_pass(record, stopping.passes)
         if stale is not None:
             stale.close()
-        pin = heldout is not None and self.best == number
+        pin = low is not None and self.best == number
         self.saver.soon(self._state, self.tables, final=number >= stopping.passes, pin=pin)
         if stale is not None:
             self.saver.let_go(stale.path)
+
+    @cached_property
+    def _heldout_points(self) -> HeldOutPoints:
+        from topicstream.training.heldout import HeldOutPoints
+
+        return HeldOutPoints(self.engine, self.corpus, self.plan.threads)
 
     @cached_property
     def _heldout(self) -> HeldOut:

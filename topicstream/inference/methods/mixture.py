@@ -21,7 +21,7 @@ class MixtureMethod(Method):
     def __init__(self, rows: TopicRows) -> None:
         if rows.model.cluster_sizes is None:
             raise InputError("--method mixture: the model has no clusters; train with --algo mixture")
-        self.rows, self._clusters = rows, ClusterView(rows.model)
+        self.rows, self._clusters = rows, ClusterView.of(rows.model)
 
     def shares(self, docs: Documents) -> np.ndarray:
         docs = self.rows.weigh(docs)

@@ -9,6 +9,7 @@ from topicstream.errors import InputError
 from topicstream.ingestion.opening.names import conversion
 from topicstream.ingestion.opening.source import HEAD_BYTES, Source, plain_suffix
 from topicstream.ingestion.parsing.rejects import BadFile
+from topicstream.ingestion.read_options import ReadOptions
 
 BY_SUFFIX = {
     ".jsonl": "jsonl",
@@ -27,7 +28,7 @@ BY_SUFFIX = {
     ".lda-c": "ldac",
     ".tar": "tar",
 }
-COUNTS = ("docword", "ldac", "mtx", "npy", "npz", "svmlight", "images")
+COUNTS = ("docword", "ldac", "mtx", "npy", "npz", "svmlight", "images", "vectors")
 VOCAB_NAME = re.compile(
     r"^((vocab|vocabulary|words|terms|features)([._-].*)?|.*[._-](vocab|vocabulary|words))(\.(txt|tsv|dat))?$"
 )
@@ -115,6 +116,11 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
     if in_folder:
         return "files"
     raise InputError(f"{name}: cannot tell its format; give --format (lines for one document a line, csv, jsonl …)")
+
+
+def as_asked(found: str, options: ReadOptions) -> str:
+    """A format that was told from the input, as the options want it read."""
+    return "vectors" if found == "parquet" and options.vector_field else found
 
 
 def guess_source(source: Source, *, in_folder: bool) -> str:

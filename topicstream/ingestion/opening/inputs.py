@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.errors import InputError
-from topicstream.ingestion.opening.guess import COUNTS, guess, guess_source, is_vocab_name
+from topicstream.ingestion.opening.guess import COUNTS, as_asked, guess, guess_source, is_vocab_name
 from topicstream.ingestion.opening.names import is_about, is_mark, partitions
 from topicstream.ingestion.opening.source import Source, check_encoding, plain_suffix
 from topicstream.ingestion.parsing.reader import Reader, reader_named
@@ -132,7 +132,7 @@ def survey(paths: Any, options: ReadOptions) -> Inputs:
             continue
         inputs.keys[name] = keys[name]
         source = Source(name, path, key=inputs.keys[name], encoding=options.encoding, keep_going=not options.strict)
-        fmt = options.format or guess_source(source, in_folder=False)
+        fmt = options.format or as_asked(guess_source(source, in_folder=False), options)
         inputs.parts.append((name, fmt, path))
         if path is None:
             inputs.first[name] = source  # its first bytes were looked at and cannot be read again
@@ -235,7 +235,7 @@ class _Guesser:
             return "empty"
         with Source(name, Path(path), encoding=self.options.encoding, keep_going=True) as source:
             try:
-                found = guess_source(source, in_folder=True)
+                found = as_asked(guess_source(source, in_folder=True), self.options)
             except InputError:
                 found = "unknown"
         seen[found] += 1

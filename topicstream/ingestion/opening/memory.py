@@ -26,6 +26,7 @@ from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import Reject, Rejects
 from topicstream.ingestion.parsing.vocabulary import numbered
 from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.readers.npy import check_width, names_of, vectors_run
 from topicstream.ingestion.readers.parquet import Parquet
 from topicstream.ingestion.spooling.tasks import Task
 from topicstream.tokens.documents import CountRun, Provenance
@@ -60,7 +61,13 @@ class InMemory:
         """The pieces, in order."""
         reader: Any = _Counts() if is_matrix(self.documents) else _Rows()
         words = None
-        if isinstance(reader, _Counts):
+        if of_vectors(self.documents, options):
+            if self.vocabulary is not None:
+                raise InputError("vocabulary= goes with a matrix of counts; this one holds vectors")
+            check_width(self.documents.shape, "documents")
+            reader, words = _Vectors(), names_of(self.documents.shape[1])
+            pieces = _vector_pieces(self, options)
+        elif isinstance(reader, _Counts):
             words = _column_words(self.documents.shape[1], self.vocabulary)
             pieces = _matrix_pieces(self, options)
         else:
@@ -104,6 +111,10 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
     if isinstance(documents, (bytes, bytearray, Mapping)):
         hint = "one of its splits" if hasattr(documents, "num_rows") else "a list of dicts, one a document"
         raise InputError(f"documents: cannot be {type(documents).__name__}; give {hint}")
+    if isinstance(documents, np.ndarray) and documents.dtype.kind in "iuf" and documents.ndim != 2:
+        raise InputError(
+            f"documents: an array of shape {documents.shape}; vectors, and counts, are the rows of two dimensions"
+        )
     if not (is_matrix(documents) or hasattr(documents, "__iter__") or hasattr(documents, "__arrow_c_stream__")):
         raise InputError(f"documents: cannot be {type(documents).__name__}; give texts, dicts, a table or a matrix")
     if path and isinstance(documents, (list, tuple)) and 0 < len(documents) <= 1000:
@@ -120,6 +131,16 @@ def is_matrix(documents: Any) -> bool:
     if isinstance(documents, np.ndarray):
         return documents.ndim == 2 and documents.dtype.kind in "biuf"
     return hasattr(documents, "tocsr") and hasattr(documents, "nnz")
+
+
+def of_vectors(documents: Any, options: ReadOptions) -> bool:
+    """Whether the rows of a matrix are vectors: it is said, or there are real numbers below 0."""
+    if not (isinstance(documents, np.ndarray) and is_matrix(documents)):
+        if options.vectors and not isinstance(documents, np.ndarray):
+            raise InputError("vectors=True goes with a NumPy array of two dimensions")
+        return False
+    real = documents.dtype.kind == "f" and documents.size > 0
+    return options.vectors or bool(real and np.fmin.reduce(documents, axis=None) < 0)
 
 
 # -- text ------------------------------------------------------------------------------------------------------------
@@ -286,12 +307,16 @@ class _Counts:
         ids, indptr, words, counts = piece.data
         if len(counts) and not (np.isfinite(counts).all() and counts.min() >= 0):
             at = int(np.searchsorted(indptr, np.flatnonzero(~(np.isfinite(counts) & (counts >= 0)))[0], "right")) - 1
-            raise InputError(f"documents[{piece.record + at}]: a count that is negative or not finite")
+            raise InputError(
+                f"documents[{piece.record + at}]: a count that is negative or not finite (of vectors: vectors=True)"
+            )
         if counts.dtype.kind == "f" and not options.weighted:
             whole = counts.astype(np.int64)
             if len(counts) and not (whole == counts).all():
                 at = int(np.searchsorted(indptr, np.flatnonzero(whole != counts)[0], "right")) - 1
-                raise InputError(f"documents[{piece.record + at}]: a weight that is no count; weighted=True accepts it")
+                raise InputError(
+                    f"documents[{piece.record + at}]: a weight that is no count; weighted=True accepts it (of vectors: vectors=True)"
+                )
             counts = whole
         elif options.weighted:
             counts = counts.astype(np.float32)
@@ -333,12 +358,7 @@ def _matrix_pieces(given: InMemory, options: ReadOptions) -> Iterator[tuple[Piec
     matrix, dense = given.documents, isinstance(given.documents, np.ndarray)
     if not dense and getattr(matrix, "format", "csr") != "csr":
         matrix = matrix.tocsr()  # a second copy; CSR itself is cut where it lies
-    docs = matrix.shape[0]
-    ids = None
-    if given.ids is not None:
-        ids = pc.cast(pa.array(given.ids), pa.large_string())
-        if len(ids) != docs:
-            raise InputError(f"ids: {len(ids)} for {docs} documents")
+    docs, ids = matrix.shape[0], _ids_of(given)
     each = 8 * matrix.shape[1] if dense else 12 * matrix.nnz // max(docs, 1) + 8
     step = max(1, min(ROWS, options.piece_bytes // max(each, 1)))
     for at in range(0, docs, step):
@@ -356,6 +376,34 @@ def _matrix_pieces(given: InMemory, options: ReadOptions) -> Iterator[tuple[Piec
         numbers = pc.cast(pa.array(np.arange(at, end, dtype=np.int64) + given.first), pa.large_string())
         data = (numbers if ids is None else ids.slice(at, end - at), indptr, words.astype(np.int32), counts)
         yield Piece("documents", "documents", data, 0, at), 12 * len(words)
+
+
+class _Vectors:
+    name, kind, about = "array", "counts", "an array of vectors in memory"
+
+    def parse(self, piece: Piece, options: ReadOptions) -> tuple[CountRun, Rejects]:
+        rejects = Rejects()
+        return vectors_run(piece.data[1], piece, rejects, piece.data[0]), rejects
+
+
+def _vector_pieces(given: InMemory, options: ReadOptions) -> Iterator[tuple[Piece, int]]:
+    matrix, ids = given.documents, _ids_of(given)
+    step = max(1, min(ROWS, options.piece_bytes // (16 * matrix.shape[1])))
+    for at in range(0, len(matrix), step):
+        part = np.array(matrix[at : at + step])
+        numbers = pc.cast(pa.array(np.arange(at, at + len(part), dtype=np.int64) + given.first), pa.large_string())
+        names = numbers if ids is None else ids.slice(at, len(part))
+        yield Piece("documents", "documents", (names, part), 0, at), part.nbytes
+
+
+def _ids_of(given: InMemory) -> pa.Array | None:
+    """The ids that came with a matrix."""
+    if given.ids is None:
+        return None
+    ids = pc.cast(pa.array(given.ids), pa.large_string())
+    if len(ids) != given.documents.shape[0]:
+        raise InputError(f"ids: {len(ids)} for {given.documents.shape[0]} documents")
+    return ids
 
 
 def numbered_from(given: InMemory, first: int) -> InMemory:

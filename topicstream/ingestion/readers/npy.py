@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,9 +49,14 @@ def read_header(head: bytes, name: str) -> ArrayHeader:
         raise BadFile(name, 0, f"an array of shape {shape}; vectors are the rows of two dimensions")
     if fortran and min(shape) > 1:
         raise BadFile(name, 0, "stored column by column; save np.ascontiguousarray of it")
+    check_width(shape, name)
+    return ArrayHeader(int(shape[0]), int(shape[1]), dtype.str, stream.tell())
+
+
+def check_width(shape: tuple[int, ...], name: str) -> None:
+    """BadFile for vectors of no, or too many, numbers."""
     if not 0 < shape[1] <= MOST:
         raise BadFile(name, 0, f"vectors of {shape[1]} numbers; 1 to {MOST} are possible")
-    return ArrayHeader(int(shape[0]), int(shape[1]), dtype.str, stream.tell())
 
 
 def names_of(columns: int) -> pa.LargeStringArray:
@@ -60,19 +65,30 @@ def names_of(columns: int) -> pa.LargeStringArray:
     return pa.array([f"x{i + 1:0{wide}}" for i in range(columns)], pa.large_string())
 
 
-def vectors_run(x: np.ndarray, piece: Piece, rejects: Rejects) -> CountRun:
-    """Documents of all coordinates out of x: [D, n]; rows with NaN or beyond float32 are rejected."""
+def vectors_run(
+    x: np.ndarray,
+    piece: Piece,
+    rejects: Rejects,
+    ids: pa.Array | None = None,
+    meta: Mapping[str, pa.Array] | None = None,
+    taken: np.ndarray | bool = True,
+) -> CountRun:
+    """Documents of all coordinates out of x: [D, n]; rows with NaN or beyond float32 are rejected, those that are not ``taken``
+    have been."""
     with np.errstate(over="ignore"):
         single = x.astype(np.float32)
     good = np.isfinite(single).all(axis=1)
-    for row in np.flatnonzero(~good).tolist():
+    for row in np.flatnonzero(~good & taken).tolist():
         at = int(np.flatnonzero(~np.isfinite(single[row]))[0])
         rejects.add(
             piece.name, piece.record + row + 1, f"row {piece.record + row}, column {at}: {x[row, at]} is no number"
         )
-    numbers = piece.record + np.flatnonzero(good)
+    good &= taken
+    numbers, kept = piece.record + np.flatnonzero(good), pa.array(good)
     single, n = single[good], x.shape[1]
-    about = Provenance(ids=positions(piece.key, numbers), source=positions(piece.key, numbers, "#"))
+    names = positions(piece.key, numbers) if ids is None else ids.filter(kept)
+    of_kept = {name: values.filter(kept) for name, values in (meta or {}).items()}
+    about = Provenance(ids=names, source=positions(piece.key, numbers, "#"), meta=of_kept)
     indptr = np.arange(len(single) + 1, dtype=np.int64) * n
     words = np.tile(np.arange(n, dtype=np.int32), len(single))
     return CountRun(about, indptr, words, single.ravel(), vectors=True)

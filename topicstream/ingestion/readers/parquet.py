@@ -39,7 +39,7 @@ class Parquet:
     about = "Parquet, one document a row"
 
     def split(self, source: Source, options: ReadOptions) -> Iterator[Piece]:
-        if source.path is not None and source.path.stat().st_size and _is_plain(source):
+        if source.path is not None and source.path.stat().st_size and is_plain(source):
             yield from _batches(source, source.path, options)
             return
         with tempfile.TemporaryFile() as whole:  # Parquet is read from its end, a stream must lie on disk first
@@ -52,11 +52,11 @@ class Parquet:
         batch: pa.RecordBatch = piece.data
         rows = np.arange(len(batch), dtype=np.int64) + piece.record + 1
         bad: dict[int, str] = {}
-        texts = [_strings(batch[name], name, piece, "--text-field") for name in options.text_fields]
+        texts = [strings(batch[name], name, piece, "--text-field") for name in options.text_fields]
         id_name = options.id_column(batch.schema.names)
         ids = None
         if id_name:
-            ids = _strings(batch[id_name], id_name, piece, "--id-field")
+            ids = strings(batch[id_name], id_name, piece, "--id-field")
             for at in np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False)).tolist():
                 bad[at] = f"field '{id_name}' is null, not an id"
         for array in [*texts, *([ids] if ids is not None else [])]:
@@ -77,12 +77,12 @@ class Parquet:
         text = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, pa.scalar("\n", _TEXT))
         if ids is None:
             ids = positions(piece.key, rows, "#")
-        meta = {col: _meta(batch[name], col, name, piece, options) for col, name in options.meta.items()}
+        meta = {col: column_meta(batch[name], col, name, piece, options) for col, name in options.meta.items()}
         whole = id_name is not None and pa.types.is_integer(batch.schema.field(id_name).type)
         return TextRun(Provenance(ids, positions(piece.key, rows, "#"), meta, whole=whole), *_buffers(text)), rejects
 
 
-def _is_plain(source: Source) -> bool:
+def is_plain(source: Source) -> bool:
     assert source.path is not None
     with open(source.path, "rb") as f:
         return f.read(4) == b"PAR1"
@@ -188,7 +188,7 @@ def _value_bytes(array: pa.Array) -> np.ndarray:
     return np.full(len(array), max(16, array.nbytes // max(len(array), 1)), np.int64)
 
 
-def _strings(array: pa.Array, name: str, piece: Piece, option: str) -> pa.Array:
+def strings(array: pa.Array, name: str, piece: Piece, option: str) -> pa.Array:
     """A column as large_string; InputError when its values are neither strings nor whole numbers."""
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if pa.types.is_dictionary(array.type):
@@ -216,7 +216,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _meta(array: pa.Array, col: str, name: str, piece: Piece, options: ReadOptions) -> pa.Array:
+def column_meta(array: pa.Array, col: str, name: str, piece: Piece, options: ReadOptions) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     try:

@@ -1,0 +1,170 @@
+"""Gaussian mixtures of image patches: what responsibilities cost and give (Hughes & Sudderth 2016, Figs. 1 and 2).
+
+    python scripts/benchmarks/bench_mixtures.py patches IMAGES --work DIR [--test 20]
+    python scripts/benchmarks/bench_mixtures.py sweep --work DIR -K 200 -L 1 -L 8 -L 200 --passes 4 [--schedule stochastic]
+    python scripts/benchmarks/bench_mixtures.py peer --work DIR -K 50 --seconds 150 [--init kmeans]      (has scikit-learn)
+
+``sweep`` prints a line a run: seconds of the processor for each part of a pass (one thread), held-out nats a patch by pass.
+``peer`` goes on where it was stopped; it prints a line an iteration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def patches(images: Path, work: Path, test: int) -> None:
+    """DIR/all.zarr: patches of all images but the last ``test``, which are held out; DIR/train.npy, test.npy."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from topicstream import ingest
+    from topicstream.corpus.reader import Corpus
+    from topicstream.inference.stored import stored
+
+    names, parts = sorted(images.iterdir()), []
+    for part, some in (("train", names[:-test]), ("test", names[-test:])):
+        ingest(some, work / f"{part}.zarr", patches=8, stride=4, heldout="0", progress=False, force=True)
+        store = Corpus.open(work / f"{part}.zarr", vectors=True)
+        x = np.concatenate([c.counts.reshape(-1, store.vectors) for c in stored(store)])
+        np.save(work / f"{part}.npy", x)
+        values = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), x.shape[1])
+        parts.append(pa.table({"patch": values, "part": pa.repeat(part, len(x))}))
+    pq.write_table(pa.concat_tables(parts), work / "patches.parquet")
+    ingest(work / "patches.parquet", work / "all.zarr", vector_field="patch", meta={"origin": "part"}, heldout="origin=test",
+           progress=False, force=True)  # fmt: skip
+
+
+def watched() -> dict[str, float]:
+    """Seconds of the processor within the parts of a visit, counted from now on."""
+    import topicstream.engines.mixtures.clusters as clusters
+    import topicstream.engines.mixtures.gaussians as gaussians
+    import topicstream.engines.mixtures.gmm as gmm
+
+    spent: dict[str, float] = {}
+
+    def watch(where: Any, name: str, part: str) -> None:
+        inner = getattr(where, name)
+
+        def outer(*args: Any, **kwargs: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                spent[part] = spent.get(part, 0.0) + time.thread_time() - began
+
+        setattr(where, name, outer)
+
+    watch(gmm, "best_density", "weights")
+    watch(clusters, "respond", "selection")
+    watch(clusters, "changes", "selection")
+    watch(gaussians, "summed", "summary")
+    watch(gmm.GaussianMixture, "components", "global")
+    watch(gmm.GaussianMixture, "statistics", "global")
+    return spent
+
+
+def sweep(work: Path, components: int, most: list[int], passes: int, schedule: str, every: int) -> None:
+    from topicstream import train
+
+    spent = watched()
+    for L in most:
+        model, laps = work / f"m{components}-{L}-{schedule}", []
+        shutil.rmtree(model, ignore_errors=True)
+        marks: list[tuple[float, dict[str, float]]] = []
+
+        def tell(what: str, *_: Any, marks: list[Any] = marks) -> None:
+            marks.append((time.process_time(), dict(spent)))
+
+        for upto in range(0, passes + 1):  # a pass at a time: what is measured is that pass
+            before, began = dict(spent), time.process_time()
+            train(work / "all.zarr", model, algo="gmm", topics=components, passes=max(upto, 1), threads=1, tol=0, seed=1,
+                  eval_every=every, progress=False,
+                  options={"sparsity": L, "mean": "zero", "schedule": schedule}) if upto else None  # fmt: skip
+            if upto:
+                laps.append((time.process_time() - began, {k: spent[k] - before.get(k, 0.0) for k in spent}))
+        history = [json.loads(line) for line in (model / "history.jsonl").read_text().splitlines()][1:]
+        mean = {k: round(float(np.mean([lap[1].get(k, 0.0) for lap in laps[1:] or laps])), 2) for k in spent}
+        print(json.dumps({
+            "K": components, "L": L, "schedule": schedule, "parts": mean,
+            "seconds": [round(h["seconds"], 2) for h in history],
+            "heldout": [round(h["heldout"]["nats a point"], 3) if "heldout" in h else None for h in history],
+            "bound": [h.get("bound") for h in history][-1:], "empty": history[-1]["empty"],
+        }), flush=True)  # fmt: skip
+
+
+def peer(work: Path, components: int, init: str, seconds: float) -> None:
+    from sklearn.mixture import GaussianMixture
+
+    x, y = (np.load(work / f"{part}.npy").astype(np.float64) for part in ("train", "test"))
+    kept, state = work / f"peer-{init}-{components}.npz", None
+    spent = iterations = 0.0
+    began, asides, bound = time.process_time(), 0.0, -np.inf
+    if kept.exists():
+        state = np.load(kept)
+        spent, iterations, bound = float(state["spent"]), float(state["iterations"]), float(state["bound"])
+
+    class Stop(Exception):
+        pass
+
+    class Watched(GaussianMixture):
+        def _m_step(self, X: Any, log_resp: Any, xp: Any = None) -> None:
+            nonlocal asides, iterations
+            super()._m_step(X, log_resp, xp=xp)
+            iterations += 1
+            aside = time.process_time()
+            score = self.score(y) if iterations <= 4 or iterations % 4 == 0 else None
+            used = spent + aside - began - asides
+            np.savez(kept, weights=self.weights_, means=self.means_, chol=self.precisions_cholesky_, spent=used,
+                     iterations=iterations, bound=bound)  # fmt: skip
+            asides += time.process_time() - aside
+            print(json.dumps({"iteration": iterations, "cpu": round(used, 1), "heldout": score}), flush=True)
+            if time.process_time() - began > seconds:
+                raise Stop
+
+    start = {} if state is None else {
+        "weights_init": state["weights"], "means_init": state["means"],
+        "precisions_init": state["chol"] @ state["chol"].transpose(0, 2, 1)}  # fmt: skip
+    mixture = Watched(
+        components, random_state=0, init_params=init if state is None else "random_from_data", max_iter=200, **start
+    )
+    try:
+        mixture.fit(x)
+    except Stop:
+        return
+    print(
+        json.dumps({"iterations": iterations, "converged": mixture.converged_, "heldout": mixture.score(y)}), flush=True
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("patches", "sweep", "peer"))
+    parser.add_argument("images", nargs="?", type=Path)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--test", type=int, default=20)
+    parser.add_argument("-K", type=int, default=50)
+    parser.add_argument("-L", type=int, action="append")
+    parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--every", type=int, default=2)
+    parser.add_argument("--schedule", default="memoized")
+    parser.add_argument("--seconds", type=float, default=150)
+    parser.add_argument("--init", default="kmeans")
+    a = parser.parse_args()
+    if a.what == "patches":
+        patches(a.images, a.work, a.test)
+    elif a.what == "sweep":
+        sweep(a.work, a.K, a.L or [8], a.passes, a.schedule, a.every)
+    else:
+        peer(a.work, a.K, a.init, a.seconds)
+
+
+if __name__ == "__main__":
+    main()
