@@ -84,7 +84,7 @@ def click_option(field: dataclasses.Field[Any], ranged: bool = True, command: st
         [*names, field.name],
         default=about["default"] if about.get("show") else None,
         show_default=about.get("show", False),
-        required=about["default"] is dataclasses.MISSING,
+        required=about["default"] is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
         multiple=about.get("multiple", False),
         envvar=about.get("env"),
         help=about.get(f"help_{command}", about["help"]),
