@@ -28,7 +28,7 @@ def option(default: Any, help: str, **about: Any) -> Any:
     Checked, in the library and on the command line: ``min``, ``max`` (inclusive), ``above`` (exclusive), ``choices`` (and ``more``:
     whether a value is one more of them), ``parse`` (text -> value).
     Shown by the command line: ``flags`` (("-K", "--topics")), ``metavar``, ``show`` (the default), ``env``, ``path`` (True,
-    "exists" or "file"), ``pair`` (--x/--no-x), ``old`` (spellings of before, which go on working with a note), ``cli`` (False:
+    "exists" or "file"), ``pair`` (--x/--no-x), ``required``, ``old`` (spellings of before, which go on working with a note), ``cli`` (False:
     a keyword of the library alone; names of commands: those alone), ``help_COMMAND`` (another help there), ``after`` (comes
     behind that field, and those that follow behind it: for configs that derive from others).
     For training: ``recorded`` (the result depends on it: it goes into the run's record), ``was`` (what runs did that began

@@ -9,20 +9,14 @@ from click.core import ParameterSource
 
 from topicstream.cli.options import as_json, options_of
 from topicstream.errors import json_line
+from topicstream.evaluation.config import CompareConfig
 from topicstream.reporting.config import MethodsConfig
 
 
 @click.command("compare")
 @click.argument("a", type=click.Path())
 @click.argument("b", type=click.Path(), required=False)
-@click.option("-n", "--words", type=click.IntRange(1), default=10, show_default=True, help="first words compared")
-@click.option(
-    "--far",
-    type=click.FloatRange(0, 2),
-    default=1.5,
-    show_default=True,
-    help="l1 distance (0 the same .. 2 nothing in common) beyond which two topics do not match",
-)
+@options_of(CompareConfig)
 @options_of(MethodsConfig)
 @click.option(
     "--svg", type=click.Path(dir_okay=False), metavar="FILE", help="with --methods: quality against time, drawn"
@@ -31,7 +25,8 @@ from topicstream.reporting.config import MethodsConfig
 @as_json()
 @click.pass_context
 def command(
-    ctx: click.Context, /,
+    ctx: click.Context,
+    /,
     a: str,
     b: str | None,
     as_json: bool,
@@ -59,11 +54,9 @@ def command(
     from topicstream.evaluation.matching import compare
     from topicstream.progress import Shown
 
-    options = {"a": a, "b": b, "words": words, "far": far, "mem_limit": options["mem_limit"]}
-
     told = Shown(verbosity())
     try:
-        result = compare(progress=told, **options)
+        result = compare(a, b, words=words, far=far, mem_limit=options["mem_limit"], progress=told)
     finally:
         told.close()
     click.echo(json_line(result, 1) if as_json else "\n".join(lines(result)))

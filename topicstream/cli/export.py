@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from topicstream.cli.eval import MODEL
+from topicstream.cli.options import as_json, given, options_of
+from topicstream.exchange.config import ExportConfig
 from topicstream.exchange.formats import FORMATS
 
 
@@ -23,31 +24,14 @@ def listed(way: str) -> str:
     f"\n\n{listed('out')}\n\nFormats of several files take a folder. Not offered: pickles (gensim, scikit-learn: in"
     " Python, to_gensim() and to_sklearn()) and serialised Java (MALLET's own model).",
 )
-@MODEL
-@click.option("--format", "format", metavar="NAME", help="One of the list (default: told from the name of --out).")
-@click.option("-o", "--out", required=True, metavar="PATH", help="File or folder to write.")
-@click.option(
-    "--corpus",
-    default="corpus.zarr",
-    show_default=True,
-    envvar="TOPICS_CORPUS",
-    help="For formats that need documents.",
-)
-@click.option("--top", type=click.IntRange(1), metavar="N", help="Of documents: only the N largest topics each.")
-@click.option(
-    "--words", type=click.IntRange(1), metavar="N", help="mallet: words in topic-keys; pyldavis: words a topic."
-)
-@click.option(
-    "--trained", is_flag=True, help="The topics as trained, not as edited (`topics edit`); mallet-state is always so."
-)
-@click.option("--force", is_flag=True, help="Replace files that are there.")
-@click.option("--json", "as_json", is_flag=True, help="The summary as JSON.")
-def command(model: str, format: str | None, out: str, corpus: str, trained: bool, force: bool, as_json: bool, **given: Any) -> None:
+@options_of(ExportConfig)
+@as_json("The summary as JSON.")
+def command(as_json: bool, **values: Any) -> None:
+    """Write a model, its documents' topics or its corpus; the help above lists the formats."""
     from topicstream.exchange.exchanging import export_model
     from topicstream.machine import format_bytes
 
-    options = {k: v for k, v in given.items() if v is not None}
-    summary = export_model(model, out, format=format, corpus=corpus, force=force, edits=not trained, **options)
+    summary = export_model(ExportConfig(**given(values)))
     if as_json:
         click.echo(json.dumps(summary, indent=1))
         return

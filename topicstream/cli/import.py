@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from topicstream.cli.eval import MODEL
 from topicstream.cli.export import listed
+from topicstream.cli.options import as_json, given, options_of
+from topicstream.exchange.config import ImportConfig
 
 
 @click.command(
@@ -20,18 +21,13 @@ from topicstream.cli.export import listed
     " TopicModel.from_gensim(m).save('model').",
 )
 @click.argument("path")
-@MODEL
-@click.option("--format", "format", metavar="NAME", help="One of the list (default: told from the name of PATH).")
-@click.option("--words", metavar="FILE", help="The words, one a line, where the format does not hold them.")
-@click.option("--alpha", type=float, help="Prior of a topic in a document, where the format does not hold it.")
-@click.option("--beta", type=float, help="Prior of a word in a topic, where the format does not hold it.")
-@click.option("--tokenizer", metavar="PATH", help="Corpus store or model whose tokenizer raw text is to be read with.")
-@click.option("--force", is_flag=True, help="Replace the model that is there.")
-@click.option("--json", "as_json", is_flag=True, help="The summary as JSON.")
-def command(path: str, model: str, as_json: bool, **given: Any) -> None:
+@options_of(ImportConfig)
+@as_json("The summary as JSON.")
+def command(path: str, as_json: bool, **values: Any) -> None:
+    """Read another program's model; the help above lists the formats."""
     from topicstream.exchange.exchanging import import_model
 
-    summary = import_model(path, model, **given)
+    summary = import_model(ImportConfig(path, **given(values)))
     if as_json:
         click.echo(json.dumps(summary, indent=1))
         return

@@ -39,7 +39,7 @@ def kind_of(field: dataclasses.Field[Any], ranged: bool = True) -> click.ParamTy
     if path := about.get("path"):
         return click.Path(exists=path == "exists", dir_okay=path != "file")
     if first not in ("int", "float") or "parse" in about:
-        return str
+        return int if first == "Sequence[int]" else str
     least, most = about.get("min", about.get("above")), about.get("max")
     if not ranged or (least is None and most is None):
         return int if first == "int" else float
@@ -84,7 +84,7 @@ def click_option(field: dataclasses.Field[Any], ranged: bool = True, command: st
         [*names, field.name],
         default=about["default"] if about.get("show") else None,
         show_default=about.get("show", False),
-        required=about["default"] is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+        required=about.get("required", about["default"] is field.default_factory is dataclasses.MISSING),
         multiple=about.get("multiple", False),
         envvar=about.get("env"),
         help=about.get(f"help_{command}", about["help"]),

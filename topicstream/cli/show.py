@@ -6,30 +6,13 @@ from typing import Any
 
 import click
 
-from topicstream.cli.eval import CORPUS, MODEL
+from topicstream.cli.options import as_json, given, options_of
 from topicstream.errors import json_line
+from topicstream.reporting.config import ShowConfig
 
 
 @click.command("show")
-@MODEL
-@CORPUS
-@click.option("-n", "--words", type=click.IntRange(1), default=10, show_default=True, help="words a topic")
-@click.option(
-    "--relevance",
-    type=click.FloatRange(0, 1),
-    default=1.0,
-    show_default=True,
-    metavar="LAMBDA",
-    help="1: by probability; less favours words that few other topics have",
-)
-@click.option("-k", "--topic", "topics", type=int, multiple=True, help="only this topic (may be given again)")
-@click.option("--docs", type=click.IntRange(0), default=0, help="also the N most typical training documents of a topic")
-@click.option(
-    "--with",
-    "with_columns",
-    metavar="COLUMN,...",
-    help="with --docs and --theta: metadata of the documents, as date,title",
-)
+@options_of(ShowConfig)
 @click.option(
     "--theta", type=click.Path(dir_okay=False), metavar="FILE", help="write the topics of the training documents"
 )
@@ -89,18 +72,9 @@ from topicstream.errors import json_line
 @click.option(
     "--pairs", is_flag=True, help="of a model of --algo fdm: which topics go together; -n says how many pairs"
 )
-@click.option("--threads", type=click.IntRange(1), help="threads [default: all]; the result does not depend on them")
-@click.option("--mem-limit", metavar="SIZE", help="memory of the whole process, as 2G or 512M [default: what there is]")
 @click.option("--force", is_flag=True, help="replace the file that is written")
-@click.option("--json", "as_json", is_flag=True, help="print the result as JSON")
+@as_json()
 def command(
-    model: str,
-    corpus: str,
-    words: int,
-    relevance: float,
-    topics: tuple[int, ...],
-    docs: int,
-    with_columns: str | None,
     theta: str | None,
     top: int | None,
     part: str,
@@ -119,10 +93,9 @@ def command(
     tree: bool,
     reduce_to: int | None,
     pairs: bool,
-    threads: int | None,
-    mem_limit: str | None,
     force: bool,
     as_json: bool,
+    **values: Any,
 ) -> None:
     """Print the topics of a model, the largest first: number, share of the tokens, first words.
 
@@ -137,6 +110,8 @@ def command(
     from topicstream.model.gaussians import is_of_vectors
     from topicstream.reporting import show as view
 
+    model, corpus, words, topics = (values[n] for n in ("model", "corpus", "words", "topics"))
+    with_columns, threads, mem_limit = (values[n] for n in ("with_columns", "threads", "mem_limit"))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     limits = {"threads": threads, "mem_limit": mem_limit}
     if is_of_vectors(model):
@@ -179,7 +154,7 @@ def command(
         from topicstream.reporting.similar import similar as like
 
         if similar is not None:
-            found = like(model, corpus, similar, n=words, with_columns=_columns(with_columns), **limits)  # type: ignore[arg-type]
+            found = like(model, corpus, similar, n=words, with_columns=with_columns, **limits)
             said = [
                 f"{d['likeness']:.3f}  {d['id']}  {one_line(d.get('title') or '')}".rstrip() for d in found["similar"]
             ]
@@ -199,26 +174,16 @@ def command(
         from topicstream.reporting.links import lines
         from topicstream.reporting.links import links as candidates
 
-        found = candidates(model, corpus, links, n=words, with_columns=_columns(with_columns), **limits)  # type: ignore[arg-type]
+        found = candidates(model, corpus, links, n=words, with_columns=with_columns, **limits)
         click.echo(json_line(found, 1) if as_json else "\n".join(lines(found)))
         return
     if theta is not None:
-        done = _write(model, corpus, theta, top, part, _columns(with_columns) or [], threads, mem_limit, force)
+        done = _write(model, corpus, theta, top, part, with_columns or [], threads, mem_limit, force)
         click.echo(json.dumps({"theta": theta, "documents": done}) if as_json else f"{theta}: {done:,} documents")
         return
     if top is not None:
         raise click.UsageError("--top goes with --theta FILE; -n gives the words a topic")
-    result = view.show(
-        model,
-        corpus,
-        words=words,
-        relevance=relevance,
-        docs=docs,
-        with_columns=_columns(with_columns),
-        topics=list(topics) or None,
-        threads=threads,
-        mem_limit=mem_limit,
-    )
+    result = view.show(ShowConfig(**given(values)))
     click.echo(json_line(result, 1) if as_json else "\n".join(view.lines(result, width)))
 
 
@@ -300,10 +265,6 @@ def _intrusion(
     write_sheet(sheet, Path(out), force=force)
     write_table(answers, key, force=force)
     click.echo(f"{out}: {len(table)} questions; the answers are in {key}", err=True)
-
-
-def _columns(given: str | None) -> list[str] | None:
-    return [c.strip() for c in given.split(",") if c.strip()] if given else None
 
 
 VECTORS = {"model", "corpus", "words", "topics", "plot", "force", "as_json", "mem_limit", "threads"}

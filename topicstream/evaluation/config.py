@@ -1,8 +1,9 @@
-"""What an evaluation is told: the one list that makes ``topicstream.evaluate``'s keywords and the options of ``topics eval``."""
+"""What an evaluation is told: the one list that makes ``topicstream.evaluate``'s keywords and the options of ``topics eval``;
+and a comparison of two models, likewise."""
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,11 @@ class EvalConfig:
         "micro and macro F1 of the labels that a model of llda predicts, of the documents set aside or of --heldout FILE; of a "
         "model of clusters: NMI and ARI of clusters and labels (of the training documents where none were set aside)",
     )
-    label_field: str = option("labels", "with --labels: field of the labels in raw documents; of a model of clusters the column of the corpus", show=True)
+    label_field: str = option(
+        "labels",
+        "with --labels: field of the labels in raw documents; of a model of clusters the column of the corpus",
+        show=True,
+    )
     threshold: float | None = option(
         None,
         "with --labels: nats of its likelihood that a document loses without a label, from which the label is predicted "
@@ -82,4 +87,23 @@ class EvalConfig:
     mem_limit: str | int | None = option(
         None, "memory of the whole process, as 2G or 512M [default: what there is]", metavar="SIZE"
     )
+    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
+
+
+@dataclass(frozen=True)
+class CompareConfig:
+    """All settings of a comparison of two models."""
+
+    a: str | Path | TopicModel = option(MISSING, "a model, or its folder", cli=False)
+    b: str | Path | TopicModel = option(MISSING, "the other one", cli=False)
+    _: KW_ONLY
+    words: int = option(10, "first words compared", flags=("-n", "--words"), min=1, show=True)
+    far: float = option(
+        1.5,
+        "l1 distance (0 the same .. 2 nothing in common) beyond which two topics do not match",
+        min=0,
+        max=2,
+        show=True,
+    )
+    mem_limit: str | int | None = option(None, "memory of the whole process, as 2G or 512M", cli=False)
     progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)

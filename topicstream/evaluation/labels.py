@@ -24,6 +24,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.completion import LANES, block_cells, halves, rows_of
 from topicstream.evaluation.keys import document_keys, match_words
+from topicstream.kernels.arrays import Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import INNER, LEAST, POINT, TOLERANCE, inverse_norms, local_step, padded_floats
 from topicstream.model.topic_model import TopicModel
@@ -117,7 +118,9 @@ def named_topics(model: TopicModel) -> dict[str, int]:
 
 
 @kernel
-def lost_without(indptr, rows, counts, base, beta, inverse, theta, lost):
+def lost_without(
+    indptr: Longs, rows: Ints, counts: Floats, base: Floats, beta: float, inverse: Floats, theta: Floats, lost: Floats
+) -> None:
     """lost[d, j] = nats that document d loses without the j-th of the last topics, the others in its place in proportion.
 
     indptr: int64[D+1], rows, counts: [nnz], cells;  base: float32[U, KP], rows of phi;  inverse: float32[KP], 1 / (lam + W

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from topicstream.evaluation.assignment import assign
+from topicstream.evaluation.config import CompareConfig
 from topicstream.evaluation.evaluate import open_all_within
 from topicstream.kernels.arrays import Doubles, Floats
 from topicstream.kernels.jit import fast_kernel
 from topicstream.model.store import read_manifest
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Told, listener
+from topicstream.options import configured
+from topicstream.progress import listener
 
-FAR = 1.5
 A_PAIR = 32
 """Bytes of a pair of topics: distance, the sums of a span, and the copies of the assignment."""
 
@@ -70,32 +70,24 @@ def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
     return out
 
 
-def compare(
-    a: str | Path | TopicModel,
-    b: str | Path | TopicModel,
-    *,
-    words: int = 10,
-    far: float = FAR,
-    mem_limit: str | int | None = None,
-    progress: Told = None,
-) -> dict[str, Any]:
+@configured(CompareConfig)
+def compare(config: CompareConfig) -> dict[str, Any]:
     """Match the topics of two models one to one and say what changed, as plain values.
 
-    words   first words compared for ``gained`` and ``lost``
-    far     pairs with a larger l1 distance (0..2) count as unmatched
     The time is words x topics of a x topics of b; progress is told of the words
 
     Returns ``matched``: a list of a, b, distance, share_a, share_b, words, gained, lost, the nearest pairs first;
     ``unmatched_a``, ``unmatched_b``: topic, share, words; ``mean_distance`` over the matched (None without any);
     ``vocabulary``: sizes and common words.
     """
+    a, b, far = config.a, config.b, config.far
     topics = [m.n_topics if isinstance(m, TopicModel) else int(read_manifest(m)["topics"]) for m in (a, b)]
-    (one, two), _ = open_all_within([a, b], mem_limit, 1, beside=A_PAIR * topics[0] * topics[1])
-    distances = l1_distances(one, two, partial(listener(progress).step, WORD_BY_WORD, unit="words"))
+    (one, two), _ = open_all_within([a, b], config.mem_limit, 1, beside=A_PAIR * topics[0] * topics[1])
+    distances = l1_distances(one, two, partial(listener(config.progress).step, WORD_BY_WORD, unit="words"))
     rows, columns = assign(distances)
     value = distances[rows, columns]
     near = value <= far
-    texts = [_texts(m, words) for m in (one, two)]
+    texts = [_texts(m, config.words) for m in (one, two)]
     sizes = [m.sizes / max(float(m.sizes.sum()), 1e-300) for m in (one, two)]
     matched = []
     for i, j, d in sorted(zip(rows[near], columns[near], value[near], strict=True), key=lambda t: (t[2], t[0])):

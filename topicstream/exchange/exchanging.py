@@ -12,6 +12,7 @@ import pyarrow as pa
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError
 from topicstream.exchange.common import check_size, checked_words, save
+from topicstream.exchange.config import ExportConfig, ImportConfig
 from topicstream.exchange.formats import find_format
 from topicstream.files.durable import lock
 from topicstream.files.outputs import check_output
@@ -19,36 +20,23 @@ from topicstream.files.ownership import check_place
 from topicstream.machine import calm_malloc
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import configured
 
 
-def export_model(
-    model: str | Path | TopicModel = "model",
-    out: str | Path | None = None,
-    *,
-    format: str | None = None,
-    corpus: str | Path | Corpus = "corpus.zarr",
-    force: bool = False,
-    edits: bool = True,
-    **options: Any,
-) -> dict[str, Any]:
+@configured(ExportConfig)
+def export_model(config: ExportConfig) -> dict[str, Any]:
     """Write a model, its documents' topics, or its corpus in another program's format; returns the summary.
 
-    out      a file, or a folder for formats of several files (``topics export --help`` lists them)
-    format   a name of ``topicstream.exchange.formats.FORMATS``; None: told from ``out``
-    corpus   for the formats that need documents
-    edits    merged and dropped topics (``topics edit``) are written as they are shown, in that order, with their labels
-             where the format has room; False: as trained.  mallet-state is as trained: a token has the topic drawn for it
-    options  the format's own: ``top`` (topics a document, of parquet-theta and mallet-doc-topics), ``words`` (words a
-             topic, of mallet and pyldavis)
-
-    The table is read from disk in parts, documents are streamed.  Raises InputError, StoreError; TopicsError when
-    ``out`` exists and not ``force``.
+    The formats stand in ``topicstream.exchange.formats.FORMATS`` (``topics export --help`` lists them). Merged and dropped
+    topics are written as they are shown, in that order, with their labels where the format has room.  The table is read from
+    disk in parts, documents are streamed.  Raises InputError, StoreError; TopicsError when ``out`` exists and not ``force``.
     """
-    if out is None:
+    model, corpus, force, edits = config.model, config.corpus, config.force, config.edits
+    if config.out is None:
         raise UsageError("--out: say where to write")
-    path, began = Path(out), time.perf_counter()
+    path, began = Path(config.out), time.perf_counter()
     _calm()
-    kind = find_format(format, path, "out")
+    kind = find_format(config.format, path, "out")
     opened: Any = None
     if "model" in kind.of:
         opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
@@ -67,7 +55,9 @@ def export_model(
     elif path.is_dir():
         raise TopicsError(f"{path}: is a folder; {kind.name} is one file")
     try:
-        theirs = options | ({"edits": edits} if kind.of == "model and corpus" and kind.name != "mallet-state" else {})
+        theirs = config.of_format() | (
+            {"edits": edits} if kind.of == "model and corpus" and kind.name != "mallet-state" else {}
+        )
         more = kind.code.write(opened, store, path, force=force, **theirs)
     except TypeError as e:
         if "unexpected keyword" in str(e):
@@ -94,43 +84,29 @@ def _as_shown(model: TopicModel, view: View) -> TopicModel:
     return shown
 
 
-def import_model(
-    path: str | Path,
-    model: str | Path = "model",
-    *,
-    format: str | None = None,
-    words: Any = None,
-    alpha: Any = None,
-    beta: float | None = None,
-    tokenizer: str | Path | None = None,
-    force: bool = False,
-    **options: Any,
-) -> dict[str, Any]:
+@configured(ImportConfig)
+def import_model(config: ImportConfig) -> dict[str, Any]:
     """Read another program's model into the folder ``model``, where it is shown, scored, compared, inferred with and
     started from (``train --start warm --warm``) like one of ours; returns the summary.
 
-    format     a name of ``topicstream.exchange.formats.FORMATS``; None: told from the path
-    words      a file with a word a line, for the formats that do not hold the words
-    alpha, beta  the priors, where the format does not hold them (alpha: one number or K)
-    tokenizer  a corpus store or model whose tokenizer raw text is to be read with; without one (and where the file does
-               not say) text is parted into words by the default rules, without stop words
+    Without a tokenizer (and where the file does not say) text is parted into words by the default rules, without stop words.
 
     Raises InputError (one line: file, what is wrong), TopicsError when ``model`` exists and not ``force``.
     """
-    source, folder, began = Path(path), Path(model), time.perf_counter()
+    source, folder, force, began = Path(config.path), Path(config.model), config.force, time.perf_counter()
     _calm()
-    kind = find_format(format, source, "in")
+    kind = find_format(config.format, source, "in")
     if not source.exists():
         raise InputError(f"{source}: no such file or folder")
     if kind.name == "mallet-doc-topics":  # documents' topics make no model: they become a table
         return {"format": kind.name, **kind.code.to_parquet(source, folder, force=force)}
     if (folder / "manifest.json").exists() and not force:
         raise TopicsError(f"{folder}: exists; --force replaces it")
-    recipe, said = _recipe(tokenizer)
-    listed = _listed(words)
+    recipe, said = _recipe(config.tokenizer)
+    listed = _listed(config.words)
     check_place(folder, "--model", [source] if source.is_file() else [])
     with lock(folder, "importing into", kind="model"):
-        found = kind.code.read(source, folder, words=listed, alpha=alpha, beta=beta, **options)
+        found = kind.code.read(source, folder, words=listed, alpha=config.alpha, beta=config.beta)
         check_size(str(source), len(found.words), found.topics)
         manifest = {
             "engine": "imported",

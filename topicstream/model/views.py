@@ -131,7 +131,8 @@ class ModelViews:
         """Write in another program's format: ``topicstream.export_model``."""
         from topicstream.exchange.exchanging import export_model
 
-        return export_model(self, out, format=format, **options)  # type: ignore[arg-type]
+        done: dict[str, Any] = export_model(self, out, format=format, **options)  # type: ignore[call-overload]
+        return done
 
     def to_gensim(self) -> Any:
         """A ``gensim.models.LdaModel`` with the same topics and priors."""

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 SEEN = 0.70
 
 
+def columns(given: str | Sequence[str]) -> list[str]:
+    """``date,title`` -> [date, title]."""
+    return [c.strip() for c in given.split(",") if c.strip()] if isinstance(given, str) else list(given)
+
+
 @dataclass(frozen=True)
 class Named:
     """A method with its options.  sampled: how its sweeps are set, ``long`` (burn and sweeps), ``short`` (two sweeps in all,
@@ -132,3 +137,38 @@ class ReportConfig:
     force: bool = option(False, "Replace the file.")
     words: int = option(30, "words of a topic", min=1, cli=False)
     progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
+
+
+@dataclass(frozen=True)
+class ShowConfig:
+    """What ``show`` is asked."""
+
+    model: str | Path | TopicModel = option(
+        "model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True
+    )
+    corpus: str | Path | Corpus = option("corpus.zarr", "corpus store ($TOPICS_CORPUS)", env="TOPICS_CORPUS", show=True)
+    _: KW_ONLY
+    words: int = option(10, "words a topic", flags=("-n", "--words"), min=1, show=True)
+    relevance: float = option(
+        1.0,
+        "1: by probability; less favours words that few other topics have (Sievert & Shirley 2014)",
+        min=0.0,
+        max=1.0,
+        metavar="LAMBDA",
+        show=True,
+    )
+    topics: Sequence[int] | None = option(
+        None, "only this topic (may be given again)", flags=("-k", "--topic"), multiple=True
+    )
+    docs: int = option(0, "also the N most typical training documents of a topic", min=0)
+    with_columns: str | Sequence[str] | None = option(
+        None,
+        "with --docs and --theta: metadata of the documents, as date,title",
+        flags=("--with",),
+        metavar="COLUMN,...",
+        parse=columns,
+    )
+    threads: int | None = option(None, "threads [default: all]; the result does not depend on them", min=1)
+    mem_limit: str | int | None = option(
+        None, "memory of the whole process, as 2G or 512M [default: what there is]", metavar="SIZE"
+    )

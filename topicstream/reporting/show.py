@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import UsageError, one_line, shown
+from topicstream.errors import one_line, shown
 from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.evaluate import open_within
 from topicstream.model.edits import seen, view_of
 from topicstream.model.top import top_words
-from topicstream.model.topic_model import TopicModel
+from topicstream.options import configured
+from topicstream.reporting.config import ShowConfig, columns
 from topicstream.reporting.doc_topics import typical_documents
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.metadata import check_columns, columns_of
 
 
-def show(
-    model: str | Path | TopicModel = "model",
-    corpus: str | Path | Corpus = "corpus.zarr",
-    *,
-    words: int = 10,
-    relevance: float = 1.0,
-    docs: int = 0,
-    with_columns: list[str] | None = None,
-    topics: list[int] | None = None,
-    threads: int | None = None,
-    mem_limit: str | int | None = None,
-) -> dict[str, Any]:
+@configured(ShowConfig)
+def show(config: ShowConfig) -> dict[str, Any]:
     """First words, sizes and (``docs`` > 0) most typical documents of topics, as plain values.
 
-    words      words a topic, by relevance (Sievert & Shirley 2014) with ``relevance`` = lambda; 1: by probability
     docs       training documents of ``corpus`` with the largest share of the topic, theta folded in on all their words
     with_columns  metadata of those documents; None: their title, where the store has one
     topics     only these (their numbers); else all, in the order that ``topics edit --order`` gave, or the largest first
@@ -42,14 +31,14 @@ def show(
     Edits are honoured.  Of a model of clusters ``share`` is of the documents, and each has a ``size``.  Returns ``topics``: a list of topic, label (where it has one), share (of all tokens), tokens,
     words [{word, p}], anchors [word] where topics have anchor words, documents [{id, share, ...}].
     """
-    opened, workers = open_within(model, mem_limit, threads)
+    corpus, relevance, docs = config.corpus, config.relevance, config.docs
+    with_columns = None if config.with_columns is None else columns(config.with_columns)
+    opened, workers = open_within(config.model, config.mem_limit, config.threads)
     view = view_of(opened)
     shown = seen(opened, view)
-    if not 0.0 <= relevance <= 1.0:
-        raise UsageError(f"--relevance {relevance}: give a number in 0..1")
-    ids, _ = top_words(shown, words, relevance)
-    if topics is not None:
-        chosen = [view.column_of(k) for k in topics]
+    ids, _ = top_words(shown, config.words, relevance)
+    if config.topics is not None:
+        chosen = [view.column_of(k) for k in config.topics]
     elif view.ordered:
         chosen = list(range(len(view)))
     else:

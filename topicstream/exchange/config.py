@@ -1,0 +1,62 @@
+"""What an export and an import are told: the one list that makes the keywords of ``topicstream.export_model`` and
+``import_model`` and the options of ``topics export`` and ``topics import``."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, MISSING, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from topicstream.options import option
+
+if TYPE_CHECKING:
+    from topicstream.corpus.reader import Corpus
+    from topicstream.model.topic_model import TopicModel
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """All settings of an export."""
+
+    model: str | Path | TopicModel = option(
+        "model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True
+    )
+    out: str | Path | None = option(
+        None, "File or folder to write.", flags=("-o", "--out"), metavar="PATH", required=True
+    )
+    _: KW_ONLY
+    format: str | None = option(None, "One of the list (default: told from the name of --out).", metavar="NAME")
+    corpus: str | Path | Corpus = option(
+        "corpus.zarr", "For formats that need documents.", env="TOPICS_CORPUS", show=True
+    )
+    top: int | None = option(None, "Of documents: only the N largest topics each.", min=1, metavar="N")
+    words: int | None = option(None, "mallet: words in topic-keys; pyldavis: words a topic.", min=1, metavar="N")
+    edits: bool = option(
+        True,
+        "The topics as trained, not as edited (`topics edit`); mallet-state is always so.",
+        flags=("--trained",),
+    )
+    force: bool = option(False, "Replace files that are there.")
+
+    def of_format(self) -> dict[str, Any]:
+        """The options of the format that were given."""
+        return {k: v for k, v in (("top", self.top), ("words", self.words)) if v is not None}
+
+
+@dataclass(frozen=True)
+class ImportConfig:
+    """All settings of an import."""
+
+    path: str | Path = option(MISSING, "another program's model", cli=False)
+    model: str | Path = option("model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True)
+    _: KW_ONLY
+    format: str | None = option(None, "One of the list (default: told from the name of PATH).", metavar="NAME")
+    words: Any = option(None, "The words, one a line, where the format does not hold them.", metavar="FILE")
+    alpha: float | Any = option(
+        None, "Prior of a topic in a document, where the format does not hold it (one number, or K)."
+    )
+    beta: float | None = option(None, "Prior of a word in a topic, where the format does not hold it.")
+    tokenizer: str | Path | None = option(
+        None, "Corpus store or model whose tokenizer raw text is to be read with.", metavar="PATH"
+    )
+    force: bool = option(False, "Replace the model that is there.")
