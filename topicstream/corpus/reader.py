@@ -139,14 +139,17 @@ class Corpus(Views):
 
     @property
     def n_docs(self) -> int:
+        """Training documents."""
         return int(self.part()["docs"])
 
     @property
     def n_cells(self) -> int:
+        """Different words of the training documents, added up."""
         return int(self.part()["cells"])
 
     @property
     def n_tokens(self) -> float:
+        """Words of the training documents, or the sum of their weights."""
         return float(self.part()["tokens"])
 
     @property

@@ -147,10 +147,12 @@ class TopicModel(ModelViews):
     # -- reading -----------------------------------------------------------------------------------------------------
     @property
     def n_words(self) -> int:
+        """Words of the vocabulary, W."""
         return len(self.vocabulary)
 
     @property
     def n_topics(self) -> int:
+        """Topics of the table, K."""
         return len(self.alpha)
 
     @property
