@@ -156,11 +156,20 @@ def command(
         if similar is not None:
             found = like(model, corpus, similar, n=words, with_columns=with_columns, **limits)
             said = [
-                f"{d['likeness']:.3f}  {d['id']}  {one_line(d.get('title') or '')}".rstrip() for d in found["similar"]
+                line
+                for d in found["similar"]
+                for line in view.wrapped(
+                    f"{d['likeness']:.3f}  ", f"{d['id']}  {one_line(d.get('title') or '')}".rstrip(), width
+                )
             ]
         else:
             found = hierarchy(model, reduce_to=reduce_to, mem_limit=mem_limit)
             said = tree_lines(found)
+            if reduce_to is not None:
+                head = [25 if line[24] == " " else 0 for line in said]  # longer lists of numbers run over
+                said = [
+                    part for n, line in zip(head, said, strict=True) for part in view.wrapped(line[:n], line[n:], width)
+                ]
         click.echo(json_line(found, 1) if as_json else "\n".join(said))
         return
     if pairs:

@@ -109,17 +109,18 @@ def lines(result: dict[str, Any], width: int | None = None) -> list[str]:
             head += f"{e['size']:>8,.0f} documents  "
         if e.get("anchors"):
             label += f"[{', '.join(map(shown, e['anchors']))}] "
-        out += _wrapped(head, label + " ".join(shown(w["word"]) for w in e["words"]), width)
+        out += wrapped(head, label + " ".join(shown(w["word"]) for w in e["words"]), width)
         for d in e.get("documents", []):
             about = "; ".join(
                 one_line(", ".join(v) if isinstance(v, list) else v) for c, v in d.items() if c not in ("id", "share")
             )
             text = f"{shown(d['id'])}  {about}" if about else shown(d["id"])
-            out += _wrapped(f"{'':{wide}}          {d['share']:.2f}  ", text, width)
+            out += wrapped(f"{'':{wide}}          {d['share']:.2f}  ", text, width)
     return out
 
 
-def _wrapped(head: str, text: str, width: int | None) -> list[str]:
+def wrapped(head: str, text: str, width: int | None) -> list[str]:
+    """``text`` behind ``head``, in lines of ``width`` columns below each other (None: one line)."""
     if width is None:
         return [head + text]
     return textwrap.wrap(
