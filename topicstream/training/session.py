@@ -317,7 +317,7 @@ class Session:
         worst = {name: table.settle() for name, table in self.tables.items()}
         totals = {name: table.totals for name, table in self.tables.items()}
         check_pass(self.engine, totals, worst, number, float(self._n_w.sum()))
-        own: dict[str, float] = {}
+        own: dict[str, Any] = {}
         value = None
         if number > 0:
             found = dict(self.stats)
@@ -411,9 +411,7 @@ class Session:
         """Whether perplexity has settled, held-out where it is measured: after five passes at least, twenty from the random start, which lingers
         near the uniform point."""
         least = 20 if self.record.settings["start"] == "random" else 5
-        if (
-            self.engine.unsettled
-        ):  # what is learned then moves perplexity, up as like as down: a window that begins behind it
+        if self.engine.unsettled:  # what is learned then moves perplexity, up as like as down: a window that begins behind it
             least = max(least, self.engine.unsettled + 2 * SPAN)
         if self._measured:
             return self._measured[-1][0] == self.passes >= least and risen(self._measured, tol)

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cut import positions
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
+from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.npy import MOST, names_of, vectors_run
 from topicstream.ingestion.readers.parquet import Parquet, column_meta, is_plain, strings
 from topicstream.tokens.documents import CountRun
@@ -116,8 +117,8 @@ def _lengths(array: pa.Array) -> np.ndarray:
     if not _is_list(array.type):
         return np.ones(len(array), np.int64)  # null among numbers is told as what is no number
     if pa.types.is_fixed_size_list(array.type):
-        return there * array.type.list_size
-    return pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        return np.asarray(there * array.type.list_size)
+    return np.asarray(pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64))
 
 
 READER = Vectors()
