@@ -14,6 +14,7 @@ from topicstream.engines.base import Shape
 from topicstream.errors import UsageError
 from topicstream.files.durable import sealed_line
 from topicstream.model.store import read_history
+from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
 
 
@@ -119,3 +120,56 @@ def test_engines_that_need_topics_start_from_random_ones(corpus, tmp_path, algo)
         hashes.add(content_hash(tmp_path / name))
         assert done.last["running_perplexity"] < 45  # 60 words; the planted topics give about 20
     assert len(hashes) == 1
+
+
+def moved_of(folder):
+    return {r["pass"]: r["topics_moved"] for r in read_history(folder)}
+
+
+@pytest.mark.parametrize("algo", ["bp", "mvi", "sparselda"])
+def test_a_run_stops_when_its_topics_move_no_more(corpus, tmp_path, algo):
+    given = {"algo": algo, "topics": 3, "threads": 1, "block_cells": 500, "progress": False}
+    done = train(corpus.path, tmp_path / "m", passes=60, tol_params=2e-3, **given)
+    moved = moved_of(tmp_path / "m")
+    if algo == "sparselda":
+        assert done.passes == 60 and min(v for v in moved.values() if v is not None) > 2e-3
+        return
+    assert 5 <= done.passes < 60 and "no probability of a word moved by more than 0.002" in done.reason
+    assert moved[0] is None and moved[done.passes] <= 2e-3
+    assert all(moved[n] > 2e-3 for n in range(5, done.passes))
+    assert not list((tmp_path / "m" / "work").glob("topics-before*"))
+    two = []  # the change itself, of models that are stopped a pass apart
+    for passes in (6, 7):
+        train(corpus.path, tmp_path / str(passes), passes=passes, tol=0, **given)
+        model = TopicModel.open(tmp_path / str(passes))
+        two.append(model.probabilities(np.arange(model.n_words)))
+    if done.passes >= 7:
+        assert moved[7] == pytest.approx(np.abs(two[1] - two[0]).max(), rel=1e-3)
+    assert train(corpus.path, tmp_path / "m", passes=60, tol_params=2e-3, **given).passes == done.passes
+
+
+@pytest.mark.parametrize("stops", [(3,), (2, 4, 6)])
+def test_a_run_that_was_stopped_and_goes_on_stops_where_it_would_have(corpus, tmp_path, stops):
+    class Falls:
+        def __init__(self, at):
+            self.at = at
+
+        def say(self, line): ...
+        def step(self, *_, **__): ...
+        def close(self): ...
+        def end_pass(self, record, passes):
+            if record["pass"] == self.at:
+                raise RuntimeError("fallen")
+
+    given = {"algo": "bp", "topics": 3, "threads": 1, "block_cells": 500, "passes": 60, "tol_params": 2e-3}
+    whole = train(corpus.path, tmp_path / "whole", progress=False, **given)
+    for at in stops:
+        with pytest.raises(RuntimeError, match="fallen"):
+            train(corpus.path, tmp_path / "m", progress=Falls(at), checkpoint_minutes=0, **given)
+    assert train(corpus.path, tmp_path / "m", progress=False, **given).passes == whole.passes
+    assert moved_of(tmp_path / "m") == moved_of(tmp_path / "whole")
+
+
+def test_topics_that_do_not_move_from_pass_to_pass_refuse_it(corpus, tmp_path):
+    with pytest.raises(UsageError, match="--tol-params: anchors"):
+        train(corpus.path, tmp_path / "m", algo="anchors", topics=3, tol_params=1e-5, progress=False)

@@ -39,6 +39,13 @@ class TrainConfig:
         metavar="SHARE",
         parse=tolerance,
     )
+    tol_params: float | None = option(
+        None,
+        "stop when no topic's probability of a word moved by more than this in a pass (Zeng, Cheung & Liu: 0.00001), in the "
+        "place of --tol unless that is given; keeps the topics of the pass before on disk",
+        above=0,
+        metavar="CHANGE",
+    )
     max_time: float | str | None = option(
         None, "stop after the pass in which this time is over (90s, 30m, 2h)", metavar="TIME", parse=seconds
     )

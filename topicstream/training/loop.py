@@ -40,6 +40,7 @@ from topicstream.training.starts.seeded import with_seeds
 from topicstream.training.starts.tries import pays, tries_bytes
 from topicstream.training.starts.vectors import sample_bytes
 from topicstream.training.state.record import Record, left_open, recorded, remember, same_or_refuse
+from topicstream.training.state.settled_topics import settled_bytes
 from topicstream.training.stopping import Signals, Stopping, tolerance
 from topicstream.training.warmup import warm_up
 from topicstream.training.weights import TrainingWeights
@@ -199,11 +200,15 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
         corpus=store.fingerprint,
         versions=machine.versions(),
     )
+    if config.tol_params is not None and ("phi" not in engine.tables or len(engine.phases) > 1):
+        raise UsageError(f"--tol-params: {algo} has no topics that move from pass to pass; leave it out")
+    tol = config.tol if config.tol is not None else engine.default_tol if config.tol_params is None else 0.0
     stopping = Stopping(
         config.passes if config.passes is not None else engine.default_passes,
-        tolerance(engine.default_tol if config.tol is None else config.tol),
+        tolerance(tol),
         seconds(config.max_time),
         config.eval_every,
+        config.tol_params or 0.0,
     )
     if (needed := engine.needs_passes) is not None:
         if config.passes not in (None, needed):
@@ -249,7 +254,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
             limit=machine.memory_limit(config.mem_limit),
             threads=config.threads or machine.default_threads(),
             tables=config.tables,
-            disk_free=free_disk(folder, force),
+            disk_free=free_disk(folder, force) - (settled_bytes(shape.words, topics) if stopping.tol_params else 0),
             folder=str(folder),
             seeded=engine.start_from == "visit" and (chosen != "random" or engine.random_topics),
             start_bytes=start_bytes(chosen, engine, block),
@@ -384,6 +389,9 @@ def _passes(
             )
         if session.converged(stopping.tol):
             reason = session.settled(stopping.tol)
+            break
+        if session.unmoved(stopping.tol_params):
+            reason = f"no probability of a word moved by more than {stopping.tol_params:g}"
             break
         if stopping.max_time is not None and time.monotonic() - began > stopping.max_time:
             if session.engine.needs_passes is not None and session.passes < stopping.passes:

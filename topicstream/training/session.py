@@ -31,6 +31,7 @@ from topicstream.training.state.history import History
 from topicstream.training.state.memory import BlockMemory, check_memory
 from topicstream.training.state.record import Record
 from topicstream.training.state.saver import Saver
+from topicstream.training.state.settled_topics import SettledTopics
 from topicstream.training.state.workspace import new_rounds, new_tables, sweep
 from topicstream.training.stopping import SPAN, Share, Stopping, converged, risen, settled, tolerance
 
@@ -88,7 +89,8 @@ class Session:
         self._pass_seconds = 0.0
         self.saver = Saver(self._checkpoints, self._work, self._memory_names, not self.plan.behind)
         self._stopping: Any = None
-        self._finished_tol = 0.0
+        self._finished_tol, self._finished_params = 0.0, 0.0
+        self._settled: SettledTopics | None = None
         self._creating = ""
 
     # -- resume ------------------------------------------------------------------------------------------------------
@@ -121,6 +123,7 @@ class Session:
                 reason = value["reason"]
                 self.made = max(self.passes, int(value.get("made", 0)))
                 self._finished_tol = tolerance(value.get("tol", 0.0))
+                self._finished_params = float(value.get("tol_params", 0.0))
         best = self._checkpoints / State(self.best, 0).name
         if self.best and best.is_dir():
             self.saver.pin(best.name, set(read_json(best / "state.json")["facts"]["memory"].values()))
@@ -368,6 +371,8 @@ class Session:
         }
         if value is not None and self.engine.objective.name != "perplexity":
             record["objective"] = {self.engine.objective.name: value}
+        if self._settled is not None:
+            record["topics_moved"] = self._settled.moved(number, self.tables["phi"], float(self.params["beta"][0]))
         if len(self.engine.phases) > 1:
             record["phase"] = phase.name
         if number == 0:
@@ -407,15 +412,24 @@ class Session:
         """The pass of the lowest held-out perplexity; 0 where none was measured."""
         return min(self._measured, key=lambda m: m[1], default=(0, 0.0))[0]
 
-    def converged(self, tol: float) -> bool:
-        """Whether perplexity has settled, held-out where it is measured: after five passes at least, twenty from the random start, which lingers
-        near the uniform point."""
+    @property
+    def _least(self) -> int:
+        """Passes before a run can have settled: twenty from the random start, which lingers near the uniform point."""
         least = 20 if self.record.settings["start"] == "random" else 5
         if self.engine.unsettled:  # what is learned then moves perplexity, up as like as down: a window that begins behind it
             least = max(least, self.engine.unsettled + 2 * SPAN)
+        return least
+
+    def converged(self, tol: float) -> bool:
+        """Whether perplexity has settled, held-out where it is measured."""
         if self._measured:
-            return self._measured[-1][0] == self.passes >= least and risen(self._measured, tol)
-        return converged(self._perplexities, tol, self.passes, least)
+            return self._measured[-1][0] == self.passes >= self._least and risen(self._measured, tol)
+        return converged(self._perplexities, tol, self.passes, self._least)
+
+    def unmoved(self, tol: float) -> bool:
+        """Whether the last pass moved no probability of a word by more than that."""
+        moved = self.last.get("topics_moved")
+        return moved is not None and moved <= tol and self.passes >= self._least
 
     def settled(self, tol: float) -> str:
         """What is said of that."""
@@ -459,11 +473,17 @@ class Session:
     def note_stopping(self, stopping: Stopping) -> None:
         """What the run is asked to do now; a finished run that goes on is finished no more."""
         self._stopping = stopping
+        if stopping.tol_params:
+            words, topics = self.tables["phi"].n_rows, self.engine.shape.topics
+            self._settled = SettledTopics(self._work, words, topics)
+            if not self.needs_start and self.rounds == 0:
+                self._settled.resumed(self.passes, self.tables["phi"], float(self.params["beta"][0]))
         owned.remove_file(self.folder / "finished.json", missing_ok=True)
 
     def made_with(self, stopping: Stopping) -> bool:
         """Whether a run that converged had converged under this tolerance too."""
-        return type(stopping.tol) is type(self._finished_tol) and stopping.tol >= self._finished_tol > 0
+        same = type(stopping.tol) is type(self._finished_tol) and stopping.tol >= self._finished_tol > 0
+        return same or stopping.tol_params >= self._finished_params > 0
 
     def finish(self, reason: str) -> str:
         """Make the last checkpoint durable and store the model; returns the reason, with what was kept.  The buffers of the
@@ -491,8 +511,12 @@ class Session:
         )
         tol = self._stopping.tol
         told = str(tol) if isinstance(tol, Share) else tol
+        moved = {}
+        if self._settled is not None:
+            moved = {"tol_params": self._stopping.tol_params}
+            self._settled.remove()
         made = {"made": self.made} if self.made > self.passes else {}
-        write_json(self.folder / "finished.json", {"passes": self.passes, "reason": reason, "tol": told, **made})
+        write_json(self.folder / "finished.json", {"passes": self.passes, "reason": reason, "tol": told, **made, **moved})
         return reason
 
     def _go_back(self, best: int) -> bool:

@@ -19,14 +19,16 @@ from topicstream.options import share
 
 @dataclass(frozen=True)
 class Stopping:
-    """When to stop: after ``passes``, when running perplexity has settled within ``tol`` (0: never), or after ``max_time``
-    seconds.  ``eval_every`` passes the held-out perplexity is measured (0: never): then it decides in the place of the running
-    one, and its lowest pass is what is kept."""
+    """When to stop: after ``passes``, when running perplexity has settled within ``tol`` (0: never), when no probability of a
+    word moved by more than ``tol_params`` in a pass (0: never), or after ``max_time`` seconds.  ``eval_every`` passes the
+    held-out perplexity is measured (0: never): then it decides in the place of the running one, and its lowest pass is what is
+    kept."""
 
     passes: int
     tol: float
     max_time: float | None = None
     eval_every: int = 0
+    tol_params: float = 0.0
 
 
 class Share(float):

@@ -192,10 +192,23 @@ def smallest_active(n: Doubles, topics: int, tried: Bytes) -> int:
 
 
 @kernel
+def take_up(held: Floats, d: int, n: Doubles) -> bool:
+    """n = the document's own row of ``held``, where it has one."""
+    mass = 0.0
+    for k in range(held.shape[1] if len(held) > 0 else 0):
+        mass += held[d, k]
+    if not mass > 0.0:
+        return False
+    for k in range(held.shape[1]):
+        n[k] = held[d, k]
+    return True
+
+
+@kernel
 def dense_step(
     src: Any, indptr: Longs, words: Ints, counts: Array, e: Floats, log_scale: Doubles, alpha: Doubles, tol: float,
     most_inner: int, restarts: int, restart_inner: int, delta: Floats, reports: Doubles, own: Floats,
-    lanes: Floats, x: Floats, z_of: Floats,
+    lanes: Floats, x: Floats, z_of: Floats, held: Floats,
 ) -> None:  # fmt: skip
     """Visit every document of a block.
 
@@ -209,6 +222,7 @@ def dense_step(
                             accepted, hard cells
     own, lanes, x, z_of     buffers, aligned to 64 bytes: float32[(longest document + 8) * P], [3, P], [longest + 32],
                             [2, longest + 16]
+    held                    float32[D, K]: N_dk where a document begins (all zero: cold), and where it ends; empty: all cold
     """
     width, topics = e.shape[1], src.topics
     t, acc, t_trial = lanes[0], lanes[1], lanes[2]
@@ -227,6 +241,8 @@ def dense_step(
             t_trial[k] = 0.0
             used[k], tried[k] = 0.0, 0
         used[0] = -1.0
+        if take_up(held, d, used):
+            prior_weights(used, alpha, topics, t)
         inner, hard, change = 0, 0, np.inf
         while True:
             change, hard = _inner(src, first, cells, words, x, own, width, t, z, acc, used, n, alpha, work)
@@ -264,6 +280,9 @@ def dense_step(
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
                 t, t_trial, z, z_trial = t_trial, t, z_trial, z
         reports[d, BOUND], reports[d, LOGLIK], reports[d, INNER], reports[d, HARD] = bound, fit, inner, hard
+        if len(held) > 0:
+            for k in range(topics):
+                held[d, k] = n[k]
         _write(first, cells, words, x, own, t, z, delta)
         if hard > 0:
             for i in range(first, last):

@@ -27,6 +27,7 @@ from topicstream.errors import TopicsError
 
 RESTART_INNER = 5  # inner iterations of a restart proposal
 START_INNER = 3  # inner iterations of the first assignment to seed topics
+COLD = np.empty((0, 0), np.float32)  # no document goes on from where it was
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,12 @@ class Variational(Engine):
         out: Out,
         delta: np.ndarray,
         starting: bool = False,
+        held: np.ndarray = COLD,
     ) -> None:
         """Word weights, the dense local step and its statistics; ``delta`` [U, P] becomes the block's expected counts.
 
         ``starting``: rows are seed topics, taken as a point estimate; a few inner iterations without restarts.
+        ``held``: float32[D, K], where documents begin and, afterwards, where they ended.
         """
         o: Any = self.options
         src, e, log_scale, alpha = self.weigh(block, rows, totals, params, out, starting)
@@ -116,6 +119,7 @@ class Variational(Engine):
             out.scratch.array("lanes", (3, width), np.float32),
             out.scratch.array("document's counts", longest + 32, np.float32),
             out.scratch.array("normalisers", (2, longest + 16), np.float32),
+            held,
         )
         self.report(block, reports, out)
         if self.tracks_bound:

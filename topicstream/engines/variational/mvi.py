@@ -1,7 +1,7 @@
 """Memoized sparse-L variational inference (Hughes & Sudderth 2016, section 3.4; memoized after their paper of 2013).
 
 Each block keeps its statistics; a visit puts new ones in their place, S += S_new - S_old, and the topics follow at the end
-of the round.  Documents are started cold at each visit.
+of the round.  Documents are started cold at each visit; ``--local-start warm`` keeps their counts, too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.engines.base import ArraySpec, BlockShape, Key, Out, Shape, SparseDelta, TableSpec, option, padded
 from topicstream.engines.variational import check, statistics
+from topicstream.engines.variational.family import COLD
 from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
 from topicstream.errors import TopicsError
 
@@ -23,6 +24,14 @@ from topicstream.errors import TopicsError
 class MemoizedOptions(SparsityOptions):
     """Options of ``mvi``."""
 
+    local_start: str = option(
+        "cold",
+        "where a document begins at each visit: anew, or (warm) where its last visit left it, which keeps documents x topics "
+        "numbers on disk and is easily caught in a poor optimum (Hughes & Sudderth, Fig. 5)",
+        choices=("cold", "warm"),
+        was="cold",
+        advanced=True,
+    )
     verify_bound: bool = option(
         False,
         "after each pass, compare the bound and the table with sums from scratch; stop where they differ",
@@ -90,10 +99,13 @@ class Memoized(Sparse):
     @property
     def memory(self) -> Mapping[str, ArraySpec]:
         topics = self.shape.topics
+        warm = {"counts": ArraySpec("block", "float32", limit=lambda b: b.docs * topics)}
+        held = warm if self.options.local_start == "warm" else {}
         if self.dense:
-            return {"statistic": ArraySpec("block", "float32", limit=lambda b: b.words * topics)}
+            return {**held, "statistic": ArraySpec("block", "float32", limit=lambda b: b.words * topics)}
 
         return {
+            **held,
             "ptr": ArraySpec("block", "int32", limit=lambda b: b.words + 1, ends=True),
             "topic": ArraySpec(
                 "block", "uint16", limit=lambda b: self._most_entries(b) + 1, below=topics
@@ -141,17 +153,21 @@ class Memoized(Sparse):
         out: Out,
     ) -> None:
         """A visit; no memory means the first one."""
-        topics, starting = self.shape.topics, not memory
+        topics, starting, held = self.shape.topics, not memory, COLD
+        if "counts" in out.memory:
+            flat = out.memory["counts"] = out.memory["counts"][: block.n_docs * topics]
+            flat[:] = 0.0 if starting else memory["counts"]
+            held = flat.reshape(block.n_docs, topics)
         if self.dense:
             delta = out.delta["phi"]
-            self.dense_visit(block, rows, totals, params, out, delta, starting)
+            self.dense_visit(block, rows, totals, params, out, delta, starting, held)
             kept = out.memory["statistic"][: block.n_words * topics]
             kept.reshape(block.n_words, topics)[:] = delta[:, :topics]
             out.memory["statistic"] = kept
             if not starting:
                 delta[:, :topics] -= memory["statistic"].reshape(block.n_words, topics)
             return
-        src, cell_topic, cell_value = self.sparse_visit(block, rows, totals, params, out, starting)
+        src, cell_topic, cell_value = self.sparse_visit(block, rows, totals, params, out, starting, held)
         start, order = self.cells_by_word(block, out)
         ptr, topic, value = (out.memory[name] for name in ("ptr", "topic", "value"))
         ptr = ptr[: block.n_words + 1]

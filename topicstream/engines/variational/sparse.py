@@ -32,6 +32,7 @@ from topicstream.engines.variational.dense import (
     count_terms,
     log_fit,
     smallest_active,
+    take_up,
 )
 from topicstream.engines.variational.statistics import FULL_LISTS
 from topicstream.engines.variational.weights import LEAST_Z, log_weights
@@ -231,7 +232,7 @@ def sparse_step(
     src: Any, indptr: Longs, words: Ints, counts: Ints, e: Floats, log_scale: Doubles, alpha: Doubles, tol: float,
     most_inner: int, restarts: int, restart_inner: int, most: int, faint: float, best_topic: Shorts,
     best_value: Floats, reports: Doubles, cell_topic: Shorts, cell_value: Floats, own: Floats, kept_of: Floats,
-    lanes: Floats, acc: Floats, x: Floats, z_of: Floats,
+    lanes: Floats, acc: Floats, x: Floats, z_of: Floats, held: Floats,
 ) -> None:  # fmt: skip
     """Visit every document of a block; arguments as ``dense.dense_step`` and
 
@@ -242,6 +243,7 @@ def sparse_step(
     own, kept_of             tiles: float32[(longest + 16) * P + 256] and two of them
     lanes, acc               float32[2, P + 16] and [35 * (P + 16)]
     x, z_of                  float32[longest + 32] and two of them
+    held                     as in ``dense.dense_step``
     """
     full, topics = e.shape[1], src.topics
     t, t_trial = lanes[0], lanes[1]
@@ -267,9 +269,10 @@ def sparse_step(
         words_, z_, kept_, t_ = places.place(words) + 4 * first, places.place(z), places.place(kept), places.place(t)
         n_, used_ = places.place(n), places.place(used)
         take_counts(counts, first, cells, x)
-        _first(first, cells, words, x, most, best_topic, best_value, parts, n)
-        if faint > -np.inf:
-            _leave_small(n, topics)
+        if not take_up(held, d, n):
+            _first(first, cells, words, x, most, best_topic, best_value, parts, n)
+            if faint > -np.inf:
+                _leave_small(n, topics)
         count, inner, hard, change = topics, 1, 0, np.inf
         for k in range(topics):
             active[k], columns[k], tried[k] = k, alpha[k], 0
@@ -383,6 +386,10 @@ def sparse_step(
                 z, z_trial, kept, kept_trial, t, t_trial = z_trial, z, kept_trial, kept, t_trial, t
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
         reports[d, BOUND], reports[d, LOGLIK], reports[d, INNER], reports[d, HARD] = bound, fit, inner, hard
+        if len(held) > 0:
+            held[d, :] = np.float32(0.0)
+            for a in range(count):
+                held[d, active[a]] = n[a]
         width = -(-count // 16) * 16
         for tile in range(-(-cells // 16)):
             tiles.shares(count, kept, t, x, z, tile, acc)  # acc is free now

@@ -12,7 +12,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.engines.base import BlockShape, Out, Shape, option, padded
 from topicstream.engines.variational import choice, dense, sparse, statistics
-from topicstream.engines.variational.family import RESTART_INNER, START_INNER, Variational, VariationalOptions
+from topicstream.engines.variational.family import COLD, RESTART_INNER, START_INNER, Variational, VariationalOptions
 from topicstream.engines.variational.weights import WeightSource
 from topicstream.errors import TopicsError
 
@@ -71,6 +71,7 @@ class Sparse(Variational):
         params: Mapping[str, np.ndarray],
         out: Out,
         starting: bool = False,
+        held: np.ndarray = COLD,
     ) -> tuple[WeightSource, np.ndarray, np.ndarray]:
         """The L-sparse local step; returns the weights' source, the cells' topics and values, flat."""
         o: Any = self.options
@@ -111,6 +112,7 @@ class Sparse(Variational):
             scratch.array("sums by lane", 35 * (width + 16), np.float32),
             scratch.array("document's counts", longest + 32, np.float32),
             scratch.array("normalisers", (2, longest + 32), np.float32),
+            held,
         )
         self.report(block, reports, out)
         return src, cell_topic, cell_value
