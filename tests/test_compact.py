@@ -190,6 +190,14 @@ def test_a_model_is_still_of_its_corpus_and_its_update_says_why_it_starts_anew(t
     assert "compacted" not in topicstream.update(store, tmp_path / "m", passes=1).why
 
 
+def test_a_run_on_the_blocks_before_says_that_they_are_gone(tmp_path):
+    store = appended(tmp_path / "c.zarr", nights=1)
+    topicstream.train(store, tmp_path / "m", algo="sparse-bp", topics=3, passes=1)
+    compact(store)
+    with pytest.raises(TopicsError, match="was compacted since.*--start warm --warm .*m --model OTHER.*--force"):
+        topicstream.train(store, tmp_path / "m", algo="sparse-bp", topics=3, passes=3)
+
+
 def test_the_command(tmp_path):
     store = appended(tmp_path / "c.zarr", nights=1)
     said = CliRunner().invoke(topics, ["compact", str(store)])

@@ -22,6 +22,7 @@ from fuzz_values import chunks_of, reseal_block, reseal_file, reseal_model
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
 from topicstream.cli.main import run
+from topicstream.corpus.documents import read_documents
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
 from topicstream.evaluation.keys import document_keys
@@ -159,6 +160,33 @@ def test_a_page_of_zeros_is_weighed_before_it_is_decoded(tmp_path):
     assert path.stat().st_size < 1 << 20
     with pytest.raises(StoreError, match="cannot be"):
         topicstream.model.vocabulary.Vocabulary.read(path)
+
+
+LONG = "x" * 900_000
+ONCE = pa.DictionaryArray.from_arrays(pa.array(np.zeros(60_000, np.int32)), pa.array([LONG], pa.large_string()))
+BOMBS = {
+    "a text meant 60,000 times": {"id": ONCE},
+    "a list's text": {"id": pa.ListArray.from_arrays(pa.array(np.arange(60_001), pa.int32()), ONCE)},
+    "a page of zeros": {"id": pa.array(["\0" * (300 << 20)], pa.large_string())},
+    "a billion nulls": {"id": pa.ListArray.from_arrays(pa.array([0, 40_000_000], pa.int32()), pa.nulls(40_000_000, pa.string()))},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_documents_are_weighed_before_they_are_decoded(tmp_path, bomb):
+    path, table = tmp_path / "part-00000.parquet", pa.table(BOMBS[bomb])
+    pq.write_table(table, path, compression="zstd", store_schema=False, use_dictionary="page" not in bomb)
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(StoreError, match="group of rows"):
+        list(read_documents(tmp_path, [{"file": path.name}]))
+
+
+def test_one_long_text_among_short_ones_is_no_bomb(tmp_path):
+    texts = ["s"] * 60_000
+    texts[7] = LONG
+    table = pa.table({"id": pa.array(texts, pa.large_string()), "labels": pa.array([[t, "b"] for t in texts], pa.list_(pa.large_string()))})
+    pq.write_table(table, tmp_path / "part.parquet", compression="zstd")
+    assert pa.Table.from_batches(read_documents(tmp_path, [{"file": "part.parquet"}])).equals(table)
 
 
 def test_a_vocabulary_that_the_file_cannot_hold_is_refused_before_anything_is_allocated(store):

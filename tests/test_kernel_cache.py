@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from topicstream.errors import Stopped
 from topicstream.kernels import cache_folder, jit
 from topicstream.kernels.cache_folder import HEAD, KernelFolder, distrust
 
@@ -296,8 +298,28 @@ def test_what_was_compiled_runs_without_numba(tmp_path):
     first, second = out(), out()
     assert first.stdout.split("\n")[:3] == ["True True", "no such thing", "[0, 2] True"], first.stderr
     assert second.stdout.split("\n")[:2] == ["False False", "no such thing"], second.stderr
-    for path in files(tmp_path / "cache"):  # its object code is gone: numba takes it up
+    for path in files(tmp_path / "cache"):  # its object code is gone: numba takes it up, and it is made again
         if ".code-" in path.name:
             path.unlink()
-    third = out()
-    assert third.stdout.split("\n")[:2] == ["False True", "no such thing"], third.stderr
+    third, fourth = out(), out()
+    assert third.stdout.split("\n")[:2] == ["True True", "no such thing"], third.stderr
+    assert fourth.stdout.split("\n")[:2] == ["False False", "no such thing"], fourth.stderr
+
+
+@pytest.mark.parametrize("half", ["code", "pickle"])
+def test_a_signal_while_a_kernel_is_loaded_ends_the_command(half, monkeypatch, tmp_path):
+    """It is not taken for damage: the signal counts, and the file stays."""
+    from topicstream.kernels import cache, compiler
+
+    def stop(*_: object) -> None:
+        raise Stopped("stopped", 15)
+
+    folder = KernelFolder(tmp_path / "kernels")
+    monkeypatch.setattr(cache, "folders", lambda: (folder,))
+    monkeypatch.setattr(cache, "file_name", lambda *_: NAME)
+    for name in (NAME, cache.code_name(NAME)):
+        folder.write(name, BODY)
+    monkeypatch.setattr(*((cache.direct, "load") if half == "code" else (compiler.pickle, "loads")), stop)
+    with pytest.raises(Stopped):
+        cache.code(None, "") if half == "code" else compiler.KernelCache(None).load_overload("", Mock())
+    assert folder.has(NAME) and folder.has(cache.code_name(NAME))

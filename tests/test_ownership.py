@@ -262,6 +262,32 @@ def test_temporary_names_cannot_be_set_as_traps(tmp_path):
     assert ownership.temporary(folder / "a") != ownership.temporary(folder / "a")
 
 
+def test_what_has_a_second_name_is_not_written_into(place):
+    """A backup by ``cp -al`` stays as it is while the run goes on."""
+    shutil.copytree("m", "backup", copy_function=os.link)
+    before = tree(Path("backup"))
+    train("s.zarr", "m", **{**SMALL, "passes": 4})
+    train("s.zarr", "m", **{**SMALL, "passes": 6})
+    assert tree(Path("backup")) == before
+    (place / "w").mkdir()
+    ownership.claim(place / "w", "work")
+    (place / "w" / "vocab.parquet").write_text("1")
+    os.link(place / "w" / "vocab.parquet", place / "kept")
+    with owned.append(place / "w" / "vocab.parquet") as f:
+        f.write(b"2")
+    fd = owned.open_fd(place / "w" / "vocab.parquet")
+    os.close(fd)
+    assert ((place / "kept").read_text(), (place / "w" / "vocab.parquet").read_text()) == ("1", "12")
+
+
+def test_an_empty_folder_of_the_user_outlives_what_is_refused(place):
+    for name in ("empty", "new"):
+        if name == "empty":
+            os.mkdir(name, 0o750)
+        assert run(["train", "--corpus", "s.zarr", "--model", name, "-K", "3", "--mem-limit", "40M", "-q"]) == 5
+    assert os.stat("empty").st_mode & 0o777 == 0o750 and not os.listdir("empty") and not os.path.exists("new")
+
+
 @pytest.mark.parametrize(
     "what", ["incoming", "runs", "versions", "state.json", "current", "corpus.zarr", "corpus.zarr.wip"]
 )

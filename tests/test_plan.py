@@ -7,6 +7,8 @@ import re
 import numpy as np
 import pytest
 
+import topicstream
+from tests.ingest_tools import documents, write_jsonl
 from tests.listening import Listening
 from tests.planted import draw, store
 from topicstream import machine
@@ -162,3 +164,15 @@ def test_deltas_on_disk_give_the_same_bits(name, tmp_path, monkeypatch):
     train(corpus, tmp_path / "spilled", **given, progress=told)
     assert any("deltas spilled to disk" in line for line in told.said)
     assert content_hash(tmp_path / "ram") == content_hash(tmp_path / "spilled")
+
+
+def test_a_model_to_start_from_is_counted(tmp_path, caplog):
+    _, plain = plan_for("sparse-bp", 100, 2 << 30)
+    _, warm = plan_for("sparse-bp", 100, 2 << 30, beside=300 << 20)
+    assert warm.total - plain.total >= 300 << 20
+    topicstream.ingest(write_jsonl(tmp_path / "a.jsonl", documents(60)), tmp_path / "c.zarr")
+    given = {"algo": "bp", "topics": 3, "passes": 1, "threads": 1}
+    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", **given)
+    with caplog.at_level("INFO", "topicstream"):
+        topicstream.train(tmp_path / "c.zarr", tmp_path / "n", start="warm", warm=tmp_path / "m", **given)
+    assert "model to start from" in caplog.text

@@ -88,3 +88,12 @@ class Interrupted(TopicsError):
     def __init__(self, message: str, signum: int) -> None:
         super().__init__(message)
         self.exit_code = 128 + signum
+
+
+class Stopped(BaseException):
+    """A signal came in the middle of something (exit 130 or 143).  No ``Exception``: whoever can go on after one must not
+    take this for one."""
+
+    def __init__(self, message: str, signum: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signum

@@ -33,9 +33,10 @@ FEW = ("to_gaps", "_count_byte", "_hash")  # kernels that compile in a moment
 
 @dataclass
 class Kind:
-    """``each`` damages one file, ``whole`` the folder; ``says``: what the line begins with; ``mended``: by the first run."""
+    """``each`` damages one file (``only``: whose name holds that), ``whole`` the folder; ``says``: what the line begins with; ``mended``: by the first run."""
 
     each: Change | None = None
+    only: str = ""
     whole: Change | None = None
     every: bool = False
     says: str = "note"
@@ -67,6 +68,25 @@ def no_code(path: Path) -> None:
     from topicstream.kernels.cache_folder import KernelFolder
 
     KernelFolder(path.parent).write(path.name, b"\x80\x04K\x01.")
+
+
+def and_the_checksum(path: Path, change: Change) -> None:
+    """The body changed, and a bit of the checksum in its head."""
+    change(path)
+    flip(path, lambda n: 9)
+
+
+def fitting(path: Path, change: Callable[[bytes], bytes]) -> None:
+    """The body changed, and the checksum made to fit."""
+    from topicstream.kernels.cache_folder import HEAD, KernelFolder
+
+    KernelFolder(path.parent).write(path.name, change(path.read_bytes()[HEAD:]))
+
+
+def at_the_elf(body: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """The object code changed, behind what says how to call it."""
+    head = 4 + int.from_bytes(body[:4], "little")
+    return body[:head] + change(body[head:])
 
 
 def replaced(path: Path, by: Change) -> None:
@@ -112,6 +132,31 @@ KINDS = {
     "a thousand bits, every file": Kind(lambda p: flip(p, lambda n: 0, 1000), every=True),
     "another kernel's file": Kind(other_kernel),
     "a fitting checksum, no code": Kind(no_code),
+    "object code lost": Kind(lambda p: p.unlink(), only=".code-", says=""),
+    "object code, every file lost": Kind(lambda p: p.unlink(), only=".code-", every=True, says=""),
+    "object code, cut in half": Kind(lambda p: p.write_bytes(p.read_bytes()[: p.stat().st_size // 2]), only=".code-"),
+    "object code, a bit in the middle": Kind(lambda p: flip(p, lambda n: n // 2), only=".code-"),
+    "object code cut, and a bit of the checksum": Kind(
+        lambda p: and_the_checksum(p, lambda q: q.write_bytes(q.read_bytes()[:-99])), only=".code-"
+    ),
+    "object code, a bit, and a bit of the checksum": Kind(
+        lambda p: and_the_checksum(p, lambda q: flip(q, lambda n: n // 2)), only=".code-"
+    ),
+    "object code of no bytes, a fitting checksum": Kind(lambda p: fitting(p, lambda b: b""), only=".code-", says=""),
+    "object code of one byte, a fitting checksum": Kind(lambda p: fitting(p, lambda b: b"{"), only=".code-"),
+    "no object code behind the head, a fitting checksum": Kind(
+        lambda p: fitting(p, lambda b: at_the_elf(b, lambda e: b"")), only=".code-"
+    ),
+    "object code cut in half, a fitting checksum": Kind(
+        lambda p: fitting(p, lambda b: at_the_elf(b, lambda e: e[: len(e) // 2])), only=".code-"
+    ),
+    "numba's half lost": Kind(lambda p: p.unlink(), only="!.code-", says=""),
+    "object code that others may write": Kind(lambda p: p.chmod(0o666), only=".code-"),
+    "object code that a group may write": Kind(lambda p: (os.chown(p, -1, 12345), p.chmod(0o664)), only=".code-", root=True),
+    "another user's object code": Kind(lambda p: os.chown(p, 12345, -1), only=".code-", root=True),
+    "a folder that a group may write": Kind(
+        whole=lambda p: (os.chown(p, -1, 12345), p.chmod(0o775)), says="warning", mended=False, root=True
+    ),
     "text": Kind(lambda p: p.write_text("not code\n" * 100)),
     "a folder in its place": Kind(lambda p: replaced(p, lambda q: q.mkdir())),
     "a fifo in its place": Kind(lambda p: replaced(p, os.mkfifo)),
@@ -143,8 +188,9 @@ def ingest(place: Path, room: int | None = None) -> tuple[int, list[str], str]:
         if room is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 
-    done = subprocess.run(command, env={**os.environ, "NUMBA_CACHE_DIR": str(place / "cache")}, capture_output=True,
-                          text=True, preexec_fn=limit, timeout=600)  # fmt: skip
+    # compiled within the command: the process ahead of it would compile what other formats need, too
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(place / "cache"), "TOPICSTREAM_WARMING": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, preexec_fn=limit, timeout=600)
     lines = [line for line in done.stderr.splitlines() if "cache" in line or "kernels" in line]
     mark = json.loads((out / "manifest.json").read_text())["fingerprint"] if done.returncode == 0 else ""
     if done.returncode != 0:
@@ -155,13 +201,19 @@ def ingest(place: Path, room: int | None = None) -> tuple[int, list[str], str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[], help="kinds whose name begins so")
+    parser.add_argument("--begin", type=Path, help="a cache (NUMBA_CACHE_DIR) to begin with: nothing is compiled at first")
     args = parser.parse_args()
     rows, failed, left_out = [], 0, []
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
         (place / "in.ldac").write_text("3 0:1 1:2 2:1\n2 0:1 2:4\n" * 20)
-        code, lines, wanted = ingest(place)
         folder = place / "cache" / "topicstream" / "kernels"
+        if args.begin is not None:
+            folder.mkdir(parents=True)
+            for path in (args.begin / "topicstream" / "kernels").glob("topicstream.[ckit]*.nbc"):  # corpus, kernels, ingestion, tokens
+                if "inference" not in path.name and "training" not in path.name:
+                    shutil.copy(path, folder)
+        code, lines, wanted = ingest(place)
         if code != 0 or lines or not list(folder.glob("*.nbc")):
             raise SystemExit(f"the first run does not work: {lines}")
         shutil.copytree(place / "cache", place / "whole", symlinks=True)
@@ -175,7 +227,8 @@ def main() -> int:
             shutil.copytree(place / "whole", place / "cache")
             if kind.each is not None:
                 for path in sorted(folder.glob("*.nbc")):
-                    if kind.every or any(f".{few}-" in path.name for few in FEW):
+                    chosen = kind.every or any(f".{few}-" in path.name or f".{few}.code-" in path.name for few in FEW)
+                    if chosen and (kind.only.lstrip("!") in path.name) != kind.only.startswith("!"):
                         kind.each(path)
             began, held = time.monotonic(), False
             try:

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fuzz_commands import command_targets
 from fuzz_inputs import Target
 from fuzz_values import value_targets
 
@@ -343,7 +344,7 @@ def openers(folder: Path) -> list[Target]:
 
     add("training.json", model / "training.json", settings, again=True)
     add("block memory", memory, memory_use(model, store, memory))
-    return made + value_targets(folder, store, model)
+    return made + value_targets(folder, store, model) + command_targets(folder, resealed)
 
 
 def memory_use(model: Path, store: Path, path: Path) -> Callable[[], object]:

@@ -360,7 +360,7 @@ def state_targets(folder: Path) -> list[Target]:
         finally:
             file.close()
 
-    for algo in ("gs", "sparse-bp", "mvi", "bp"):
+    for algo in ("gs", "sparse-bp", "mvi", "bp", "sparselda", "mixture"):
         made.append(memory(algo))
     made.append(Target("values: packed table", [b"\0"], [], packed, lambda rng: rng.randbytes(8)))
     return made

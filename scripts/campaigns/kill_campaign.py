@@ -26,10 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+import numpy as np
 from measure import heading, table
 
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
+from topicstream.model.gaussians import GaussianModel
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.align import read_ids
 from topicstream.training.state.checkpoint import content_hash
@@ -215,6 +217,21 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
             lambda: model_hash(model) if (model / "manifest.json").exists() else None,
         )
 
+    def gaussians() -> Subject:
+        def vectors() -> None:
+            np.save(work / "points.npy", np.random.default_rng(1).normal(size=(20_000, 24)).astype(np.float32))
+            run(*TOPICS, "ingest", str(work / "points.npy"), "--out", str(corpus))
+
+        place = kept("vectors", vectors)
+        return Subject(
+            "gmm",
+            [*TOPICS, "train", *named, "--algo", "gmm", *TRAIN, "--checkpoint-minutes", "0.002"],
+            lambda: back(place),
+            lambda: content_hash(model),
+            (model / "finished.json").exists,
+            lambda: str(GaussianModel(model).sizes.tobytes()) if (model / "manifest.json").exists() else None,
+        )
+
     def updating() -> Subject:
         def appended() -> None:
             for command in (ingest, [*TOPICS, "train", *named, "--algo", "sparse-bp", *TRAIN], append):
@@ -261,6 +278,7 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
         "forget": lambda: rewriting("forget", "d5", "d6100", "d9007", *named),
         "append": appending,
         "update": updating,
+        "gmm": gaussians,
         "retrain": lambda: retraining(work, source, more),
     }
     return [make[name]() if name in make else training(name) for name in only]
@@ -296,7 +314,7 @@ def retraining(work: Path, source: Path, more: Path) -> Subject:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     counting = [n for n, kind in engines().items() if not kind.on_vectors]
-    every = ["ingest", "append", *counting, "update", "retrain", "compact", "forget"]
+    every = ["ingest", "append", *counting, "gmm", "update", "retrain", "compact", "forget"]
     parser.add_argument("--kills", type=int, default=20, help="shared by the subjects, rounded up")
     parser.add_argument("--only", nargs="*", default=every, choices=every)
     parser.add_argument("--seed", type=int, default=0)

@@ -14,15 +14,10 @@ import click
 from topicstream.cli import startup
 from topicstream.cli.eval import MODEL
 from topicstream.cli.options import Depending, as_json, click_option, given, options_of, said
-from topicstream.errors import Interrupted
 from topicstream.inference.config import InferConfig
 from topicstream.inference.methods import find, foreign
 from topicstream.options import ordered
 from topicstream.progress import Shown
-
-
-def _stop(signum: int, frame: object) -> None:
-    raise Interrupted("stopped; nothing was written to --out, the same command starts over", signum)
 
 
 class InferCommand(Depending):
@@ -68,7 +63,7 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], as_json: bool, **valu
     if other := sorted(set(config.of_method()) - set(has)):
         takes = ", ".join("--" + o.replace("_", "-") for o in has)
         raise click.UsageError(f"--{other[0].replace('_', '-')} is not for --method {config.method}; it takes {takes}")
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, startup.stopping("stopped; nothing was written to --out, the same command starts over"))
     try:
         summary = infer(config)
     finally:

@@ -21,7 +21,7 @@ import click
 from topicstream import __version__
 from topicstream.cli import startup
 from topicstream.cli.verbosity import set_verbosity, verbosity, verbosity_options
-from topicstream.errors import Interrupted, TopicsError
+from topicstream.errors import Stopped, TopicsError
 
 SUMMARIES = {  # in the order of the flow; known without importing the command
     "ingest": "Turn raw text or counts of any size into a corpus store.",
@@ -184,7 +184,7 @@ def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
     except click.ClickException as e:
         e.show()
         return e.exit_code
-    except TopicsError as e:
+    except (TopicsError, Stopped) as e:
         return _fail(e, str(e), e.exit_code)
     except (KeyboardInterrupt, click.exceptions.Abort) as e:
         return _fail(e, "interrupted", 130)
@@ -207,18 +207,17 @@ def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
         return _fail(e, f"internal error: {type(e).__name__}: {e} (-vv shows where)", 1)
 
 
-def _terminated(signum: int, frame: object) -> None:
-    raise Interrupted("stopped; nothing was left half-written", signum)
-
-
 def main() -> None:
     """Entry point of the ``topics`` script."""
     # temporary files go; commands that go on later have a handler of their own
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, startup.stopping("stopped; nothing was left half-written"))
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup: it is to go on
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     startup.own_process()
     code = run(own_process=True)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # nobody is left to catch what a handler raises
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     try:
         sys.stdout.flush()
     except (OSError, ValueError):

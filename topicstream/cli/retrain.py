@@ -7,13 +7,10 @@ from typing import Any
 
 import click
 
+from topicstream.cli import startup
 from topicstream.cli.options import given, options_of
-from topicstream.errors import GateRefused, Interrupted, json_line
+from topicstream.errors import GateRefused, Stopped, json_line
 from topicstream.retraining.run_config import RetrainConfig
-
-
-def _stop(signum: int, frame: object) -> None:
-    raise Interrupted("stopped; the same command again carries on with this cycle", signum)
 
 
 @click.command("retrain")
@@ -36,11 +33,11 @@ def command(**values: Any) -> None:
         made = retrain(config)
         click.echo(f"{made['config']}: written; put raw files into {made['raw']}")
         return
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, _stop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, startup.stopping("stopped; the same command again carries on with this cycle"))
     try:
         summary = retrain(config)
-    except Exception as e:  # whoever reads the line of every night gets one of a failed night too
+    except (Exception, Stopped) as e:  # whoever reads the line of every night gets one of a failed night too
         click.echo(json_line({"failed": str(e), "exit_code": getattr(e, "exit_code", 1), "config": str(config.config)}))
         raise
     click.echo(json_line(summary))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from topicstream import machine
+from topicstream.errors import Stopped
 
 
 class WithoutBlas:
@@ -33,6 +35,17 @@ def hold_streams() -> None:
         except OSError:
             os.open(os.devnull, mode)
             setattr(sys, name, open(fd, "w" if fd else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def stopping(said: str) -> Callable[[int, object], None]:
+    """A handler of signals that ends the command, so that temporary files go; another signal does not cut that short."""
+
+    def handle(signum: int, frame: object) -> None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        raise Stopped(said, signum)
+
+    return handle
 
 
 def own_process() -> None:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import PARTS
 from topicstream.errors import StoreError
 from topicstream.files.durable import file_problem, lock, read_json, write_json
+from topicstream.files.row_groups import batches
 
 if TYPE_CHECKING:
     from topicstream.corpus.reader import Corpus
@@ -87,16 +87,12 @@ class Axis:
         else:
             path, columns = self._corpus.axis_file(self.name), ("name", "docs")
         try:
-            with pq.ParquetFile(path) as file:
-                at = 0
-                for g in range(file.num_row_groups):
-                    rows = file.metadata.row_group(g).num_rows
-                    a, b = max(first - at, 0), min(stop - at, rows)
-                    if a < b:
-                        kind = (pa.large_string(), pa.int64())[column]
-                        values = file.read_row_group(g, columns=[columns[column]]).column(0).cast(kind)
-                        yield from values.slice(a, b - a).chunks
-                    at += rows
+            at = 0
+            for batch in batches(path, [columns[column]], 1 << 16):
+                a, b = max(first - at, 0), min(stop - at, len(batch))
+                if a < b:
+                    yield batch.column(0).cast((pa.large_string(), pa.int64())[column]).slice(a, b - a)
+                at += len(batch)
             if at != self.size:
                 raise ValueError(f"{at} rows where the manifest says {self.size}")
         except FileNotFoundError:

@@ -35,6 +35,7 @@ from topicstream.files import owned
 from topicstream.files.durable import sync_file, sync_folder
 from topicstream.files.ownership import names as names_of
 from topicstream.files.ownership import owns
+from topicstream.files.row_groups import batches
 from topicstream.machine import trim
 from topicstream.tokens.builder import VocabularyBuilder
 from topicstream.tokens.vocabulary import TokenVocabulary, word_buffers
@@ -138,8 +139,8 @@ def sweep_axes(store: Path, manifest: dict[str, Any], held: bool = False) -> Non
 def load_names(path: Path) -> pa.Table:
     """The table of an axis' names (schema NAMES); StoreError."""
     try:
-        with pq.ParquetFile(path) as file:
-            table = file.read(columns=NAMES.names).cast(NAMES)
+        found = list(batches(path, NAMES.names, BATCH))
+        table = pa.Table.from_batches(found).cast(NAMES) if found else NAMES.empty_table()
     except FileNotFoundError:
         raise StoreError(f"{path}: missing; restore the file or ingest again") from None
     except (OSError, ValueError, KeyError, pa.ArrowException) as e:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.durable import file_problem, sync_file, sync_folder
-from topicstream.files.plain import refuse_special
+from topicstream.files.row_groups import batches
 
 ROWS_OF_GROUP = 1 << 16
 ROWS_OF_PART = 1 << 20
@@ -156,12 +156,7 @@ def read_documents(
         if "crc32c" in entry and (problem := file_problem(path, entry["size"], entry["crc32c"])) is not None:
             raise StoreError(problem)
         try:
-            refuse_special(path)
-            file = pq.ParquetFile(path, memory_map=False)
-            there = set(file.schema_arrow.names)
-            wanted = None if columns is None else [c for c in columns if c in there]
-            for group in range(file.num_row_groups):  # a batch over several would hold as many bytes as it has documents
-                yield from file.iter_batches(batch_size=rows, row_groups=[group], columns=wanted)
+            yield from batches(path, columns, rows)
         except FileNotFoundError:
             raise StoreError(f"{path}: missing; restore the file or ingest again") from None
         except (OSError, ValueError, pa.ArrowException) as e:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 from topicstream.corpus.axes import Axes, entries_of
 from topicstream.corpus.block import Block
@@ -43,6 +43,7 @@ from topicstream.corpus.views import Views
 from topicstream.errors import StoreError, UsageError
 from topicstream.files.durable import file_problem, read_json
 from topicstream.files.plain import FLAGS, load_array, read_plain, refuse_linked_folders, refuse_special
+from topicstream.files.word_file import read_words
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -330,8 +331,11 @@ class Corpus(Views):
         if self.vectors:
             return np.full(self.n_words, float(self.n_docs))
         if not self.weighted:
-            with pq.ParquetFile(self.file("vocab")) as file:
-                counts = file.read(columns=["count"])["count"].to_numpy().astype(np.float64)
+            path = self.file("vocab")
+            try:
+                counts = read_words(path, ["count"])["count"].to_numpy().astype(np.float64)
+            except (OSError, ValueError, KeyError, pa.ArrowException) as e:
+                raise StoreError(f"{path}: cannot be read ({str(e).splitlines()[0]}); restore the file") from None
             if len(counts) == self.n_words and counts.sum() == self.n_tokens:
                 return np.asarray(counts)
         counts, marker = np.zeros(self.n_words), np.zeros(self.n_words, np.uint8)

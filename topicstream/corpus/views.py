@@ -12,6 +12,7 @@ import numpy as np
 
 from topicstream.corpus.format import PARTS, from_gaps
 from topicstream.errors import StoreError
+from topicstream.files.word_file import read_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,12 +60,10 @@ class Views(Sequence["Document"]):
     def words(self) -> pa.LargeStringArray:
         """The vocabulary in id order, ``pyarrow.LargeStringArray``[W]."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         path = self.file("vocab")  # type: ignore[attr-defined]
         try:
-            with pq.ParquetFile(path) as file:
-                column = file.read(columns=["word"])["word"]
+            column = read_words(path, ["word"])["word"]
         except (OSError, ValueError, KeyError, pa.ArrowException) as e:
             raise StoreError(f"{path}: cannot be read ({str(e).splitlines()[0]}); restore the file") from None
         return column.cast(pa.large_string()).combine_chunks()

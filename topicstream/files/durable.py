@@ -184,9 +184,10 @@ def exchange(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
 def lock(folder: str | os.PathLike[str], what: str, *, kind: str | None = None, wait: bool = False) -> Iterator[None]:
     """Hold the writer's lock of ``folder`` (an flock on ``.lock`` in it), which is made, or with ``kind`` known to be
     ours (``ownership.claim``); Busy at once when another holds it, unless ``wait``.  The lock goes with the process,
-    however it ends.  A folder that holds nothing but lock and mark when the work fails (refused before it began) goes
-    again."""
+    however it ends.  A folder that was made here and holds nothing but lock and mark when the work fails (refused before
+    it began) goes again."""
     path = Path(folder) / ".lock"
+    there = path.parent.is_dir()
     while True:
         if kind is not None:
             claim(folder, kind)
@@ -211,7 +212,7 @@ def lock(folder: str | os.PathLike[str], what: str, *, kind: str | None = None, 
         yield
     except BaseException:
         with contextlib.suppress(OSError):
-            owned.remove_unused(path.parent)
+            owned.remove_unused(path.parent, keep=there)
         raise
     finally:
         os.close(fd)

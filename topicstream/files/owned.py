@@ -29,6 +29,7 @@ from topicstream.files.ownership import (
     names,
     owns,
     refuse_strangers,
+    temporary,
     told,
     write_mark,
 )
@@ -68,6 +69,7 @@ def append(path: Where) -> BinaryIO:
     if not os.path.lexists(path):
         return create(path)
     must_own(path)
+    _part(path)
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
     return open(fd, "ab")
 
@@ -77,7 +79,25 @@ def open_fd(path: Where) -> int:
     if not os.path.lexists(path):
         return create_fd(path)
     must_own(path)
+    _part(path)
     return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _part(path: Where) -> None:
+    """Give a file of ours a content of its own: what has a second name (a backup by ``cp -al``) is not written into."""
+    if shared(path):
+        beside = temporary(path)
+        try:
+            copy_file(path, beside)
+            replace(beside, path)
+        except BaseException:
+            discard(beside)
+            raise
+
+
+def shared(path: Where) -> bool:
+    """Whether a file has a second name."""
+    return os.lstat(path).st_nlink > 1
 
 
 def copy_file(source: Where, target: Where) -> None:
@@ -208,13 +228,14 @@ def remove(folder: Where, kind: str) -> None:
     os.rmdir(folder)
 
 
-def remove_unused(folder: Path) -> None:
-    """Remove a folder that holds nothing but our lock and mark."""
+def remove_unused(folder: Path, keep: bool = False) -> None:
+    """Remove a folder that holds nothing but our lock and mark; ``keep``: those two, and the folder was there before."""
     if {p.name for p in folder.iterdir()} <= {MARK, ".lock"}:
         for name in (".lock", MARK):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(folder / name)
-        os.rmdir(folder)
+        if not keep:
+            os.rmdir(folder)
 
 
 def clear(folder: Where, kind: str, keep: Iterable[str] = (MARK, ".lock")) -> None:

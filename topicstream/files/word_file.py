@@ -24,7 +24,7 @@ def most_words(size: int) -> int:
 
 
 def read_words(path: str | os.PathLike[str], columns: list[str]) -> Any:
-    """The columns of a vocabulary's file, a ``pyarrow.Table`` whose text column comes first.
+    """The columns of a vocabulary's file, a ``pyarrow.Table``; a column of texts comes first.
 
     StoreError where the file is larger decoded than words that differ can be; what pyarrow raises where it is damaged.
     """
@@ -76,7 +76,8 @@ def _weigh(path: str | os.PathLike[str], file: Any, columns: list[str]) -> tuple
             if not 0 < first <= stop <= size:
                 raise ValueError("a column outside the file")
             decoded += sum(page.decoded for page in pages(file, first, stop))
-            repeated |= chunk.has_dictionary_page and chunk.path_in_schema == columns[0]
+            texts = chunk.physical_type == "BYTE_ARRAY" and chunk.path_in_schema == columns[0]
+            repeated |= chunk.has_dictionary_page and texts
     _within(path, about.num_rows, decoded)
     file.seek(0)
     return about.num_rows, repeated

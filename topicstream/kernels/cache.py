@@ -177,7 +177,7 @@ def code(kernel: Any, types: str) -> Callable[..., Any] | None:
     name = file_name(kernel, types)
     for folder in folders() if name else ():
         body = folder.read(code_name(str(name)))
-        if body is None:
+        if not body:
             continue
         try:
             return direct.load(body)

@@ -119,6 +119,11 @@ class KernelFolder:
             self._damaged(name, getattr(e, "strerror", None) or str(e))
             return None
 
+    def has(self, name: str) -> bool:
+        """Whether there is something under a name."""
+        folder = self._open()
+        return folder >= 0 and os.access(name, os.F_OK, dir_fd=folder, follow_symlinks=False)
+
     def write(self, name: str, body: bytes) -> None:
         """Put a file in its place in one rename; where that cannot be, one warning, and no second try."""
         if self.read_only or self._refused:

@@ -47,7 +47,7 @@ class KernelCache(_Cache):
         name = cache.file_name(self._kernel, str(sig)) if self._on else None
         for folder in cache.folders() if name else ():
             body = folder.read(str(name))
-            if body is None:
+            if body is None or not folder.has(cache.code_name(str(name))):  # its object code is lost: both are made anew
                 continue
             try:
                 return CompileResult._rebuild(target_context, *pickle.loads(body))
@@ -73,8 +73,7 @@ class KernelCache(_Cache):
         if name is not None:
             parts = data._reduce()
             cache.folders()[0].write(name, dumps(parts))
-            if (code := object_code(data, parts)) is not None:
-                cache.folders()[0].write(cache.code_name(name), code)
+            cache.folders()[0].write(cache.code_name(name), object_code(data, parts))
             if after_save is not None:
                 after_save()
 
@@ -90,8 +89,8 @@ class KernelCache(_Cache):
         """Nothing to do: a key stands for one content."""
 
 
-def object_code(data: Any, parts: tuple[Any, ...]) -> bytes | None:
-    """What ``direct`` runs; None for what needs more of numba than it has."""
+def object_code(data: Any, parts: tuple[Any, ...]) -> bytes:
+    """What ``direct`` runs; nothing for what needs more of numba than it has."""
     (_, _, (code, _)), fndesc, env, _, objectmode, _, _, reload, more = parts
     module = data.library._final_module
     needs = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
@@ -99,7 +98,7 @@ def object_code(data: Any, parts: tuple[Any, ...]) -> bytes | None:
     envs = [env, *(e for e in more if e is not env)]
     plain = all(isinstance(c, np.dtype) and c.kind in "biufc" for e in envs for c in e.consts)
     if reload or objectmode or not plain or any(name.startswith(".numba.unresolved") for name in needs):
-        return None
+        return b""
     about = {
         "wrapper": fndesc.llvm_cpython_wrapper_name,
         "module": fndesc.modname,

@@ -5,6 +5,7 @@ little: its object code, LLVM's linker, and three small C modules of numba's tha
 loaded here by themselves; ``import numba`` later finds them where it would have put them.
 
     file   4 bytes: length n; n bytes JSON: wrapper, module, qualname, envs, needs; then the object code
+           (empty for a kernel that needs numba)
 
 Where anything is missing (a symbol, a version of numba laid out differently) the kernel goes through numba, as ever.
 """

@@ -36,6 +36,7 @@ from topicstream.training.session import Session
 from topicstream.training.starts.anchor_start import anchor_bytes, anchor_engine
 from topicstream.training.starts.carry import CARRIED, check
 from topicstream.training.starts.cluster_start import cluster_start_bytes
+from topicstream.training.starts.initial import warm_bytes
 from topicstream.training.starts.seeded import with_seeds
 from topicstream.training.starts.tries import pays, tries_bytes
 from topicstream.training.starts.vectors import sample_bytes
@@ -220,7 +221,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
         if (folder / "manifest.json").exists():
             read_manifest(folder)  # a model that cannot be replaced is told of now, not after the last pass
         if not force:
-            for warning in same_or_refuse(folder, record, option_fields(kind.Options)):
+            for warning in same_or_refuse(folder, record, option_fields(kind.Options), store.is_of):
                 progress.say(f"warning: {warning}")
         began = time.monotonic()
         say_before_compiling(progress.say)
@@ -258,6 +259,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
             folder=str(folder),
             seeded=engine.start_from == "visit" and (chosen != "random" or engine.random_topics),
             start_bytes=start_bytes(chosen, engine, block),
+            beside=0 if warm is None or engine.on_vectors else warm_bytes(warm, shape.words, shape.topics),
             keeps_best=bool(stopping.eval_every),
         )
         for line in plan.lines():

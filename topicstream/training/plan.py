@@ -153,6 +153,7 @@ def _needs(
     deltas_on_disk: bool,
     seeded: bool,
     start_bytes: Callable[[int], int] | None,
+    beside: int,
 ) -> dict[str, int]:
     width, round_blocks = padded(engine.shape.topics), layout.round_blocks
     gathered, dense_slot = every.gathered(), every.delta()
@@ -185,6 +186,7 @@ def _needs(
         "threads": max(per_thread * threads, start_bytes(threads) if start_bytes else 0),
         "prefetch": STORAGE_BYTES * (prefetch + threads + 1) + CELLS * 4 * threads,
         "vocabulary": engine.shape.words * 48,
+        "model to start from": beside,
     }
     parts["model file"] = max(0, MODEL_FILE - sum(parts[name] for name in ("deltas", "threads", "prefetch")))
     return parts
@@ -211,6 +213,7 @@ def make_plan(
     disk_free: int,
     seeded: bool = True,
     start_bytes: Callable[[int], int] | None = None,
+    beside: int = 0,
     folder: str = "",
     keeps_best: bool = False,
 ) -> Plan:
@@ -218,8 +221,8 @@ def make_plan(
 
     base: resident bytes after imports and compiling, and what comes back of them; before: at their highest, until now; pass_memory: block memory of a
     whole pass in bytes; tables: ``auto``, ``memory`` or ``disk``; seeded: pass 0 visits the blocks with rows of a seed
-    table; start_bytes: what the start itself takes, by threads; folder: whose disk that is; keeps_best: a
-    checkpoint more, that of the best pass.  Raises DoesNotFit naming the
+    table; start_bytes: what the start itself takes, by threads; beside: what is held beside those visits; folder: whose
+    disk that is; keeps_best: a checkpoint more, that of the best pass.  Raises DoesNotFit naming the
     smallest limit (or what else would help).
     """
     every = Tables(engine, block)
@@ -238,7 +241,7 @@ def make_plan(
     smallest = 1 << 62
     where = f" where {folder} lies" if folder else ""
     for t, on_disk, spilled, ahead in sorted(choices, key=partial(_slowness, disk=every.slower_on_disk)):
-        parts = _needs(engine, every, layout, block, base, t, ahead, on_disk, spilled, seeded, start_bytes)
+        parts = _needs(engine, every, layout, block, base, t, ahead, on_disk, spilled, seeded, start_bytes, beside)
         on = dict(disk)
         if on_disk:
             on["tables"] = every.held(True)

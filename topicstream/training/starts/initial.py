@@ -246,6 +246,18 @@ STEP = 512
 """Words of a model that are turned into probabilities at a time."""
 
 
+MODEL_WORD = 110
+"""Bytes of a word of the model, as in inference/memory.py."""
+
+
+def warm_bytes(model: str | Path, words: int, topics: int) -> int:
+    """What a model to start from holds while blocks are started: its words, how they are found, and what is read of its
+    table at a time.  The table itself is loaded where there is room."""
+    from topicstream.model.store import read_manifest
+
+    return MODEL_WORD * int(read_manifest(Path(model))["words"]) + 16 * words + 24 * STEP * topics + (16 << 20)
+
+
 class ModelSeeds:
     """The topics of a fitted model over the words of this corpus; a word the model does not know has the corpus mean.
 

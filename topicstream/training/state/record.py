@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -67,10 +67,15 @@ def left_open(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, An
     return {k: options[k] for k in decided if k in options and given.get(k) is None}
 
 
-def same_or_refuse(folder: Path, record: Record, options: Mapping[str, Any] = MappingProxyType({})) -> list[str]:
+def same_or_refuse(
+    folder: Path,
+    record: Record,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    compacted: Callable[[str], bool] = lambda fingerprint: False,
+) -> list[str]:
     """Nothing when the folder holds no run or the same one (warnings where only versions differ); else TopicsError with
     every difference; StoreError for another schema.  ``options`` of the engine's options say what an option that the run did
-    not know yet is to be taken for (``was``)."""
+    not know yet is to be taken for (``was``); ``compacted``: whether a fingerprint is the present corpus' before it was compacted."""
     if not (folder / "training.json").exists():
         return []
     before, now = read_json(folder / "training.json"), record.to_json()
@@ -92,7 +97,12 @@ def same_or_refuse(folder: Path, record: Record, options: Mapping[str, Any] = Ma
         old = were | before.get("options", {})
         differ += [f"--{k.replace('_', '-')} {old.get(k)} -> {v}" for k, v in now["options"].items() if old.get(k) != v]
     if before.get("corpus") != now["corpus"]:
-        differ.append("the corpus has changed (another fingerprint)")
+        differ.append(
+            "the corpus was compacted since, and this run's state is of the blocks that it had"
+            + f" (`--start warm --warm {folder} --model OTHER` goes on from its topics)" * (folder / "manifest.json").exists()
+            if compacted(str(before.get("corpus")))
+            else "the corpus has changed (another fingerprint)"
+        )
     if differ:
         raise TopicsError(
             f"{folder} holds a run with other settings: {'; '.join(differ)}. Use --force to start anew, or another --model"

@@ -142,8 +142,11 @@ class Saver:
     def take_spare(self, path: Path) -> bool:
         """Put a file that nothing refers to at ``path``, to be written over; False when there is none."""
         with contextlib.suppress(FileNotFoundError):
-            owned.replace(self._work / SPARE, path)
-            return True
+            if owned.shared(self._work / SPARE):  # in a backup made by links, which is not to change
+                owned.remove_file(self._work / SPARE)
+            else:
+                owned.replace(self._work / SPARE, path)
+                return True
         return False
 
     def wait(self) -> None:

@@ -1,0 +1,165 @@
+"""Targets of scripts/campaigns/fuzz_campaign.py that run whole commands on crafted stores and models, checksums fitting.
+
+Models of every kind (authors, labels, links, clusters, Gaussians, seed words, a classifier, edits) and a store of vectors:
+values of their JSON files and numbers of their arrays are exchanged for odd ones, everything above is sealed again, and a
+command opens what came of it.  It must end with a code of its own and at most one line on stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fuzz_inputs import Target
+from fuzz_values import REAL, WHOLE, chunks_of, odd, reseal_block, write_sealed
+
+from topicstream.files.durable import read_json, sealed_line
+
+MODELS: dict[str, dict[str, Any]] = {
+    "atm": {"algo": "atm", "topics": 3},
+    "llda": {"algo": "llda"},
+    "rtm": {"algo": "rtm", "topics": 3},
+    "mixture": {"algo": "mixture", "topics": 3},
+    "seeds": {"algo": "sparse-bp", "topics": 3, "seed_words": {"first": ["wa", "wb"], "second": {"words": ["wc"], "strength": 5}}},
+    "gmm": {"algo": "gmm", "topics": 3},
+}
+"""What each model is trained with."""
+
+
+def commands(folder: Path, name: str) -> list[list[str]]:
+    """What opens a model."""
+    model, store, few = str(folder / f"spoilt-{name}"), str(folder / "axes.zarr"), str(folder / "few.jsonl")
+    if name == "gmm":
+        return [["info", model], ["show", "--model", model], ["infer", str(folder / "x.npy"), "--model", model]]
+    return [
+        ["info", model],
+        ["show", "--model", model],
+        ["show", "--model", model, "--corpus", store, "--docs", "1"],
+        ["infer", few, "--model", model],
+        ["infer", few, "--model", model, "--method", "classifier"],
+        ["edit", model, "--label", "0=x"],
+    ]
+
+
+def ended(line: list[str]) -> None:
+    """Run a command; what it says and its exit code are those of a command that knew what it met."""
+    from topicstream.cli.main import run
+
+    out, err = io.StringIO(), io.StringIO()
+    out.buffer = io.BytesIO()  # type: ignore[attr-defined]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run([*line, "-q"])
+    said = err.getvalue().strip().splitlines()
+    assert code in (0, 1, 2, 3, 5) and "internal error" not in err.getvalue(), f"{line[0]}: {code}: {said[-1:]}"
+    assert code == 0 or len(said) == 1 or said[0].startswith("Usage:"), f"{line[0]}: {said}"
+
+
+def prepared(folder: Path) -> None:
+    """A corpus with authors, labels and links, one of vectors, and the models."""
+    import topicstream
+    from topicstream.progress import Shown as Progress
+
+    rng = random.Random(8)
+    with open(folder / "axes.jsonl", "w") as f, open(folder / "few.jsonl", "w") as few:
+        for i in range(90):
+            text = " ".join(f"w{'abcdefgh'[rng.randrange(8)]}" for _ in range(20))
+            about = {"authors": [f"a{i % 5}"], "labels": [f"l{i % 3}"], "links": [f"d{i // 2}"]}
+            f.write(json.dumps({"id": f"d{i}", "text": text} | about) + "\n")
+            if i < 5:
+                few.write(json.dumps({"id": f"n{i}", "text": text}) + "\n")
+    meta = {k: k for k in ("authors", "labels", "links")}
+    given = {"min_df": 1, "max_df": 1.0, "stopwords": "none", "heldout": "0", "progress": False}
+    topicstream.ingest(folder / "axes.jsonl", folder / "axes.zarr", meta=meta, **given)
+    np.save(folder / "x.npy", np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32))
+    topicstream.ingest(folder / "x.npy", folder / "points.zarr", heldout="0", progress=False)
+    common = {"passes": 1, "tol": 0.0, "threads": 1, "progress": Progress(-1)}
+    for name, options in MODELS.items():
+        corpus = folder / ("points.zarr" if name == "gmm" else "axes.zarr")
+        topicstream.train(corpus, folder / name, **common, **options)
+        for path in ("work", "checkpoints"):
+            shutil.rmtree(folder / name / path, ignore_errors=True)
+    topicstream.train_classifier(folder / "mixture", folder / "axes.zarr", passes=1, progress=False)
+    for line in (["edit", str(folder / "rtm"), "--label", "0=first"], ["edit", str(folder / "rtm"), "--merge", "1,2"]):
+        ended(line)
+
+
+def command_targets(folder: Path, resealed: Callable[[random.Random, str], bytes]) -> list[Target]:
+    """A target for each kind of model, and one for a store of vectors."""
+    ready: list[bool] = []
+
+    def restored(original: Path, spoilt: Path) -> None:
+        if not ready:
+            prepared(folder)
+            ready.append(True)
+        shutil.rmtree(spoilt, ignore_errors=True)
+        shutil.copytree(original, spoilt)
+
+    def model(name: str) -> Target:
+        spoilt = folder / f"spoilt-{name}"
+
+        def run(data: bytes, _: random.Random) -> None:
+            rng = random.Random(data)
+            restored(folder / name, spoilt)
+            files = sorted(p for p in spoilt.rglob("*") if p.suffix in (".json", ".jsonl") and p.name != "history.jsonl")
+            path = rng.choice(files)
+            if path.suffix == ".jsonl":
+                lines = [json.loads(line) for line in path.read_text().splitlines()]
+                for entry in lines:
+                    del entry["crc32c"]
+                changed = json.loads(resealed(rng, json.dumps({"lines": lines}))).get("lines")
+                entries = [e for e in changed if isinstance(e, dict)] if isinstance(changed, list) else []
+                path.write_text("".join(map(sealed_line, entries)))
+            else:
+                path.write_bytes(resealed(rng, json.dumps(_parsed(path))))
+                _seal_above(spoilt, path)
+            ended(rng.choice(commands(folder, name)))
+
+        return Target(f"values: commands on a model of {name}", [b"\0"], [], run, lambda rng: rng.randbytes(8))
+
+    def vectors(data: bytes, _: random.Random) -> None:
+        rng, spoilt = random.Random(data), folder / "spoilt-points.zarr"
+        restored(folder / "points.zarr", spoilt)
+        if rng.random() < 0.5:
+            arrays = chunks_of(spoilt, "train", 0)
+            kind = rng.choice(list(arrays))
+            values = arrays[kind].view(np.float32) if kind == "counts" else arrays[kind]
+            odd(rng, values, REAL if kind == "counts" else WHOLE)
+            reseal_block(spoilt, "train", 0, arrays, totals=rng.random() < 0.8)
+        else:
+            (spoilt / "manifest.json").write_bytes(resealed(rng, json.dumps(read_json(spoilt / "manifest.json"))))
+        train = ["train", "--corpus", str(spoilt), "--algo", "gmm", "-K", "2", "--passes", "1", "--threads", "1", "--model"]
+        shutil.rmtree(folder / "of-points", ignore_errors=True)
+        infer = ["infer", str(spoilt), "--model", str(folder / "gmm")]
+        ended(rng.choice([["info", str(spoilt), "--verify"], infer, [*train, str(folder / "of-points")]]))
+
+    store = Target("values: commands on a store of vectors", [b"\0"], [], vectors, lambda rng: rng.randbytes(8))
+    return [*map(model, MODELS), store]
+
+
+def _parsed(path: Path) -> Any:
+    return json.loads(path.read_text()) if path.name == "zarr.json" else read_json(path)
+
+
+def _seal_above(model: Path, path: Path) -> None:
+    """The checksums of a changed array's description, in the files that hold them."""
+    import google_crc32c
+
+    if path.name != "zarr.json":
+        return
+    crc = int(google_crc32c.value(path.read_bytes()))
+    for record in (model / "manifest.json", model / "classifier.json"):
+        if not record.exists():
+            continue
+        value = read_json(record)
+        entries = [*value.get("files", {}).values(), *(value.get("tables") or {}).values(), value.get("array") or {}]
+        for entry in entries:
+            if isinstance(entry, dict) and entry.get("name") == path.parent.name:
+                entry["crc32c"] = crc
+        write_sealed(record, value)

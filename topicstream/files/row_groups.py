@@ -1,0 +1,91 @@
+"""Tables of a store read by row groups, each weighed before it is decoded: a small file does not take gigabytes.
+
+What we write holds some megabytes a row group, more only where one document does.  A group may hold ``MOST`` bytes, or
+``TIMES`` as many as it takes in the file.  Pages say what they decode to; texts that stand once in a dictionary and are
+meant a thousand times are counted before they are written out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from topicstream.errors import StoreError
+from topicstream.files.parquet_pages import DICTIONARY, pages
+from topicstream.files.plain import open_plain
+
+MOST, TIMES = 256 << 20, 64
+VALUE = 8  # bytes of a place, an offset or a number
+
+
+def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
+    """Record batches of at most ``rows`` and of one row group; columns that are not there are left out (None: all).
+    StoreError where a group is too heavy for its file; FileNotFoundError, OSError, ValueError, ArrowException."""
+    with open(open_plain(path), "rb") as raw, pq.ParquetFile(raw) as file:
+        schema, size = file.schema_arrow, os.fstat(raw.fileno()).st_size
+        wanted = schema.names if columns is None else [c for c in columns if c in schema.names]
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            chunks = [c for c in map(group.column, range(group.num_columns)) if c.path_in_schema.split(".")[0] in wanted]
+            most = max(MOST, TIMES * sum(max(0, c.total_compressed_size) for c in chunks))
+            repeated = _repeated(raw, chunks, size, most, path)
+            if not repeated:
+                yield from file.iter_batches(rows, row_groups=[number], columns=wanted)
+                continue
+            with pq.ParquetFile(raw, read_dictionary=repeated, metadata=file.metadata) as known:
+                for batch in known.iter_batches(rows, row_groups=[number], columns=wanted):
+                    _within(path, sum(map(_text_bytes, batch.columns)), most)
+                    kinds = [schema.field(name) for name in batch.schema.names]
+                    yield pa.record_batch([_plain(c, k.type) for c, k in zip(batch.columns, kinds)], schema=pa.schema(kinds))
+
+
+def _repeated(raw: Any, chunks: list[Any], size: int, most: int, path: Any) -> list[str]:
+    """Columns whose texts could be more, written out, than a group may hold; StoreError where the pages are already."""
+    found, decoded = [], 0
+    for chunk in chunks:
+        starts = [p for p in (chunk.dictionary_page_offset, chunk.data_page_offset) if p]
+        first, values = min(starts, default=0), chunk.num_values
+        stop = first + max(0, chunk.total_compressed_size)
+        if values and not 0 < first <= stop <= size:
+            raise ValueError("a column outside the file")
+        dictionary = 0
+        for page in pages(raw, first, stop) if values else ():
+            decoded += page.decoded
+            dictionary += page.decoded if page.kind == DICTIONARY else 0
+        decoded += VALUE * max(0, values)
+        _within(path, decoded, most)
+        if chunk.physical_type == "BYTE_ARRAY" and dictionary * values > most:
+            found.append(chunk.path_in_schema)
+    raw.seek(0)
+    return found
+
+
+def _text_bytes(column: pa.Array) -> int:
+    """Bytes of the texts that stand in a dictionary, written out."""
+    while pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        column = column.values
+    if not pa.types.is_dictionary(column.type) or not len(column.dictionary):
+        return 0
+    lengths = pc.fill_null(pc.binary_length(column.dictionary), 0).to_numpy(zero_copy_only=False)
+    return int(lengths[column.indices.drop_null().to_numpy(zero_copy_only=False)].sum(dtype=np.int64))
+
+
+def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The column with its texts written out; a cast of Arrow's would take memory for the longest of them at each place."""
+    if pa.types.is_dictionary(column.type):
+        return column.dictionary.take(column.indices).cast(kind)
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        values = _plain(column.values, kind.value_type)
+        return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], offset=column.offset, children=[values])
+    return column.cast(kind)
+
+
+def _within(path: Any, decoded: int, most: int) -> None:
+    if decoded > most:
+        raise StoreError(f"{path}: a group of rows of {decoded} bytes, where {most} can be; restore the file or ingest again")
