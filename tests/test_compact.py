@@ -194,7 +194,7 @@ def test_a_run_on_the_blocks_before_says_that_they_are_gone(tmp_path):
     store = appended(tmp_path / "c.zarr", nights=1)
     topicstream.train(store, tmp_path / "m", algo="sparse-bp", topics=3, passes=1)
     compact(store)
-    with pytest.raises(TopicsError, match="was compacted since.*--start warm --warm .*m --model OTHER.*--force"):
+    with pytest.raises(TopicsError, match=r"was compacted since.*--start warm --warm .*m --model OTHER.*--force"):
         topicstream.train(store, tmp_path / "m", algo="sparse-bp", topics=3, passes=3)
 
 
