@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts" / "campaigns"))
-from fuzz_values import chunks_of, reseal_block, reseal_file, reseal_model
+from fuzz_values import chunks_of, reseal_block, reseal_file, reseal_model, write_sealed
 
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
@@ -26,7 +26,7 @@ from topicstream.corpus.documents import read_documents
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
 from topicstream.evaluation.keys import document_keys
-from topicstream.files.durable import read_json, read_sealed
+from topicstream.files.durable import read_json, read_sealed, sealed_line
 from topicstream.files.plain import load_array, load_arrays, refuse_links
 from topicstream.model.edits import LOG
 from topicstream.model.topic_model import TopicModel
@@ -162,6 +162,30 @@ def test_a_page_of_zeros_is_weighed_before_it_is_decoded(tmp_path):
         topicstream.model.vocabulary.Vocabulary.read(path)
 
 
+MEMBERS = {"vocab_sha256": None, "beta": "0.1", "alpha": [], "options": [1], "labels": {"0": ["x"]}, "tables": {"a": 1}, "passes": -1}
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_members_of_a_manifest_are_what_readers_take_them_for(model, capsys, name):
+    write_sealed(model / "manifest.json", read_json(model / "manifest.json") | {name: MEMBERS[name]})
+    assert name in refused("info", model, capsys=capsys)
+
+
+EDITS = [{"edit": "label", "topic": [0], "label": "x"}, {"edit": "merge", "topics": [{}, 1]}, {"edit": "drop"}, {"edit": "undo", "steps": "1"}]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_edits_are_what_readers_take_them_for(model, capsys, edit):
+    (model / LOG).write_text(sealed_line(edit))
+    assert "an edit that cannot be read" in refused("show", "--model", model, capsys=capsys)
+
+
+def test_a_list_of_chunks_is_a_text(model):
+    reseal_model(model, {"chunks": 5})
+    with pytest.raises(StoreError, match="list of chunks"):
+        TopicModel.open(model)
+
+
 LONG = "x" * 900_000
 ONCE = pa.DictionaryArray.from_arrays(pa.array(np.zeros(60_000, np.int32)), pa.array([LONG], pa.large_string()))
 BOMBS = {
@@ -190,8 +214,6 @@ def test_one_long_text_among_short_ones_is_no_bomb(tmp_path):
 
 
 def test_a_vocabulary_that_the_file_cannot_hold_is_refused_before_anything_is_allocated(store):
-    from fuzz_values import write_sealed
-
     manifest = read_json(store / "manifest.json")
     write_sealed(store / "manifest.json", manifest | {"n_words": (1 << 31) - 1})
     with pytest.raises(StoreError, match="n_words"):
@@ -321,7 +343,6 @@ def test_what_is_no_plain_file_is_found_anywhere(tmp_path):
 # -- the state of a run -----------------------------------------------------------------------------------------------
 def test_topics_of_tokens_past_k_are_refused_when_a_run_goes_on(made, model, capsys):
     import google_crc32c
-    from fuzz_values import write_sealed
 
     from topicstream.training.state.checkpoint import checkpoints
 
@@ -348,8 +369,6 @@ def test_topics_of_tokens_past_k_are_refused_when_a_run_goes_on(made, model, cap
 
 
 def test_block_memory_stays_in_its_folder(model):
-    from fuzz_values import write_sealed
-
     from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
 
     last = checkpoints(model / "checkpoints")[-1]

@@ -77,9 +77,12 @@ def _text_bytes(column: pa.Array) -> int:
 
 
 def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The column with its texts written out; a cast of Arrow's would take memory for the longest of them at each place."""
+    """The column with its texts written out."""
     if pa.types.is_dictionary(column.type):
-        return column.dictionary.take(column.indices).cast(kind)
+        words = column.dictionary
+        if words.nbytes * len(column) > MOST * len(words):  # what Arrow would take beforehand: their mean length at each place
+            return pa.array(column.to_pylist(), kind)
+        return words.take(column.indices).cast(kind)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         values = _plain(column.values, kind.value_type)
         return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], offset=column.offset, children=[values])

@@ -18,6 +18,7 @@ import json
 import os
 import pickle
 import re
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -171,6 +172,22 @@ def _UNPICKLE(place: int, size: int, key: int) -> Any:
     return _constants[place]
 
 
+def _whole(code: bytes) -> bool:
+    """Whether an object file has what its head and its sections say: LLVM ends the process over one that is cut."""
+    if not sys.platform.startswith("linux"):
+        return bool(code)
+    if code[:6] != b"\x7fELF\x02\x01" or len(code) < 64:
+        return False
+    table, each, sections = *struct.unpack_from("<Q", code, 40), *struct.unpack_from("<HH", code, 58)
+    if each != 64 or table + each * sections > len(code):
+        return False
+    for at in range(table, table + each * sections, each):
+        kind, (offset, size) = struct.unpack_from("<I", code, at + 4)[0], struct.unpack_from("<QQ", code, at + 24)
+        if kind != 8 and offset + size > len(code):  # 8: nothing of it stands in the file
+            return False
+    return True
+
+
 class Loader:
     """LLVM's linker with what kernels call."""
 
@@ -202,6 +219,8 @@ class Loader:
         about = json.loads(body[4 : 4 + size])
         if not all(llvm.address_of_symbol(name) for name in about["needs"]):
             return None
+        if not _whole(body[4 + size :]):
+            raise ValueError("no whole object file")
         code = llvm.ObjectFileRef.from_data(body[4 + size :])
         self._engine.add_object_file(code)
         self._engine.finalize_object()

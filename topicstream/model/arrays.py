@@ -39,8 +39,11 @@ class ChunkedRows:
         self.folder, self.n_rows, self.columns, self.step, self._counts = folder, rows, columns, step, counts
         if min(rows, columns, step) < 1 or 4 * step * columns > max(MOST_CHUNK, 4 * columns):
             raise StoreError(f"{folder}/zarr.json: chunks that cannot be; restore the file or train again")
-        pairs = [c.split(":") for c in chunks.split()]
-        self._files = [(int(size), int(crc, 16)) for size, crc in pairs]
+        try:
+            pairs = [c.split(":") for c in chunks.split()]
+            self._files = [(int(size), int(crc, 16)) for size, crc in pairs]
+        except (AttributeError, ValueError):
+            raise StoreError(f"{folder}/zarr.json: a list of chunks that cannot be read; restore the file") from None
         if len(self._files) != -(-rows // self.step):
             raise StoreError(f"{folder}/zarr.json: lists {len(self._files)} chunks for {rows} rows; restore the file")
 

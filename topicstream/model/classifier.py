@@ -21,6 +21,7 @@ from topicstream.errors import InputError, NotOurs, StoreError
 from topicstream.files import owned
 from topicstream.files.durable import read_json, sync_folder, write_json
 from topicstream.model.arrays import ArrayWriter, ChunkedRows
+from topicstream.model.manifest import number
 from topicstream.model.store import check_file, file_crc
 from topicstream.model.topic_model import TopicModel
 
@@ -48,9 +49,10 @@ def described(model: TopicModel) -> dict[str, Any] | None:
     if model.path is None or not (model.path / RECORD).exists():
         return None
     said = read_json(model.path / RECORD)
-    if not isinstance(said, dict) or not isinstance(said.get("facts"), dict):
+    facts = said.get("facts") if isinstance(said, dict) else None
+    if not isinstance(facts, dict) or not all(number(facts.get(k, 0)) for k in ("documents", "divergence")):
         raise StoreError(f"{model.path / RECORD}: incomplete; `topics classifier --model {model.path}` learns it anew")
-    return {**said["facts"], "stale": said.get("topics") != topics_of(model.manifest)}
+    return {**facts, "stale": said.get("topics") != topics_of(model.manifest)}
 
 
 class Classifier:

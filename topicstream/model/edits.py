@@ -22,6 +22,7 @@ from topicstream.errors import StoreError, UsageError
 from topicstream.files.durable import lock, read_sealed, sealed_line, write_bytes
 from topicstream.files.plain import read_plain
 from topicstream.model.identity import IDS, topic_ids
+from topicstream.model.manifest import count, listed, text
 from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
 
@@ -153,6 +154,8 @@ def read_log(model: str | Path) -> list[dict[str, Any]]:
         raise StoreError(damaged[0].replace("this line is left out", "restore the file or delete it to start anew"))
     kept: list[dict[str, Any]] = []
     for record in records:
+        if not _meant(record):
+            raise StoreError(f"{model}/{LOG}: an edit that cannot be read; restore the file or delete it to start anew")
         if record.get("edit") == "undo":
             kept = kept[: -int(record.get("steps", 1))] if record.get("steps", 1) else kept
         elif record.get("edit") in KINDS:
@@ -160,6 +163,16 @@ def read_log(model: str | Path) -> list[dict[str, Any]]:
         else:
             raise StoreError(f"{model}/{LOG}: an edit of a kind this version does not know ({record.get('edit')!r})")
     return kept
+
+
+def _meant(record: Mapping[str, Any]) -> bool:
+    """Whether an edit says what one of its kind says; of an unknown kind, whatever it says."""
+    kind = record.get("edit")
+    if kind == "undo":
+        return count(record.get("steps", 1))
+    if kind == "label":
+        return count(record.get("topic")) and (record.get("label") is None or text(record["label"]))
+    return kind not in KINDS or listed(count)(record.get("topics"))
 
 
 def apply(log: Sequence[dict[str, Any]], ids: Sequence[int], names: Mapping[int, str] = MappingProxyType({})) -> View:

@@ -33,6 +33,7 @@ from topicstream.files.ownership import claim, temporary
 from topicstream.files.plain import open_plain
 from topicstream.files.word_file import read_words
 from topicstream.model.arrays import ArrayWriter, ChunkedRows
+from topicstream.model.manifest import odd_member
 from topicstream.model.vocabulary import Vocabulary
 
 SCHEMA = 1
@@ -62,6 +63,8 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         known, sizes = False, (0, 0)
     if not known or min(sizes) < 1:
         raise StoreError(f"{folder}/manifest.json: incomplete; the file is damaged, restore it")
+    if (name := odd_member(manifest)) is not None:
+        raise StoreError(f"{folder}/manifest.json: {name} is not what it must be; the file is damaged, restore it")
     return manifest
 
 
