@@ -48,6 +48,13 @@ def commands(folder: Path, name: str) -> list[list[str]]:
     ]
 
 
+def of_vectors(folder: Path, store: Path) -> list[list[str]]:
+    """What opens a store of vectors."""
+    train = ["train", "--corpus", str(store), "--algo", "gmm", "-K", "2", "--passes", "1", "--threads", "1", "--model"]
+    infer = ["infer", str(store), "--model", str(folder / "gmm")]
+    return [["info", str(store), "--verify"], infer, [*train, str(folder / "of-points")]]
+
+
 def ended(line: list[str]) -> None:
     """Run a command; what it says and its exit code are those of a command that knew what it met."""
     from topicstream.cli.main import run
@@ -87,6 +94,12 @@ def prepared(folder: Path) -> None:
             shutil.rmtree(folder / name / path, ignore_errors=True)
     topicstream.train_classifier(folder / "mixture", folder / "axes.zarr", passes=1, progress=False)
     for line in (["edit", str(folder / "rtm"), "--label", "0=first"], ["edit", str(folder / "rtm"), "--merge", "1,2"]):
+        ended(line)
+    for name in MODELS:  # whatever is to be compiled is compiled here
+        shutil.copytree(folder / name, folder / f"spoilt-{name}")
+        for line in commands(folder, name):
+            ended(line)
+    for line in of_vectors(folder, folder / "points.zarr"):
         ended(line)
 
 
@@ -134,10 +147,8 @@ def command_targets(folder: Path, resealed: Callable[[random.Random, str], bytes
             reseal_block(spoilt, "train", 0, arrays, totals=rng.random() < 0.8)
         else:
             (spoilt / "manifest.json").write_bytes(resealed(rng, json.dumps(read_json(spoilt / "manifest.json"))))
-        train = ["train", "--corpus", str(spoilt), "--algo", "gmm", "-K", "2", "--passes", "1", "--threads", "1", "--model"]
         shutil.rmtree(folder / "of-points", ignore_errors=True)
-        infer = ["infer", str(spoilt), "--model", str(folder / "gmm")]
-        ended(rng.choice([["info", str(spoilt), "--verify"], infer, [*train, str(folder / "of-points")]]))
+        ended(rng.choice(of_vectors(folder, spoilt)))
 
     store = Target("values: commands on a store of vectors", [b"\0"], [], vectors, lambda rng: rng.randbytes(8))
     return [*map(model, MODELS), store]

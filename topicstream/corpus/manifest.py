@@ -129,4 +129,5 @@ def _file(entry: dict[str, Any], name: str) -> None:
     file = entry["file"]
     _member(isinstance(file, str) and file != "", name)
     _member(not PurePosixPath(file).is_absolute() and ".." not in PurePosixPath(file).parts and "\0" not in file, name)
-    _member(_count(entry["crc32c"]) and _count(entry["size"]), name)
+    if "crc32c" in entry:
+        _member(_count(entry["crc32c"]) and _count(entry["size"]), name)

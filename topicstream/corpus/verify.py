@@ -59,7 +59,9 @@ def _plain_problems(corpus: Corpus) -> Iterator[str]:
 
 def _problems(corpus: Corpus, told: Callable[[int, int], None] | None) -> Iterator[str]:
     for entry in [*corpus.manifest.get("files", {}).values(), *corpus.manifest.get("docs", [])]:
-        if (problem := file_problem(corpus.path / entry["file"], entry["size"], entry["crc32c"])) is not None:
+        if "crc32c" not in entry:
+            yield f"{corpus.path / entry['file']}: the manifest has no checksum of it; ingest again"
+        elif (problem := file_problem(corpus.path / entry["file"], entry["size"], entry["crc32c"])) is not None:
             yield problem
     yield from _plain_problems(corpus)
     entries = {p: corpus.manifest["parts"][p] for p in PARTS}
