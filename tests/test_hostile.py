@@ -129,7 +129,7 @@ CHILD = """
 import resource, sys
 from topicstream.errors import StoreError
 from topicstream.model.vocabulary import Vocabulary
-from topicstream.tokens.vocabulary import Vocabulary as Words
+from topicstream.tokens.vocabulary import TokenVocabulary as Words
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for read in (Vocabulary.read, Words.load):
     try:

@@ -61,7 +61,7 @@ CASES = [
     Case(("infer", "raw.jsonl", *M, "--out", "a.csv"), ("a.csv",)),
     Case(("infer", "s.zarr", *M, "--out", "a.parquet"), ("a.parquet",)),
     Case(("info", "s.zarr", "--verify")),
-    Case(("info", "s.zarr", "--drift", "m")),
+    Case(("info", "m", "--drift", "raw.jsonl")),
     Case(("show", *M, *C, "--theta", "a.csv"), ("a.csv",)),
     Case(("show", *M, *C, "--docs", "2")),
     Case(("report", "m", *C, "--out", "a.html"), ("a.html",)),
