@@ -45,7 +45,7 @@ PARENT = """
 import sys
 from topicstream.kernels import ahead
 ahead._key = lambda sources: "0" * 32
-ahead.prepare("job", ("kernels",), 1, print)
+ahead.prepare("job", ("kernels",), 1, print, 1 << 30)
 """
 JOB = """
 import sys, time
@@ -56,7 +56,7 @@ def job(folder):
     (folder / "inner" / "file").write_text("x")
     Path(sys.argv[0]).with_name("began").write_text(str(folder))
     time.sleep(120)
-leave(job, sys.argv[1])
+leave(job, folder=sys.argv[1])
 """
 
 
@@ -90,7 +90,7 @@ def test_a_child_that_fails_is_no_error(monkeypatch, tmp_path):
     monkeypatch.setattr("topicstream.kernels.cache.folders", lambda: (KernelFolder(tmp_path / "kernels"),))
     monkeypatch.setattr(sys, "executable", "/bin/false")
     said = []
-    prepare("a.job", ("kernels",), 15, said.append)
+    prepare("a.job", ("kernels",), 15, said.append, 1 << 30)
     assert len(said) == 1 and not list((tmp_path / "kernels").glob("*.nbc"))
 
 
@@ -100,5 +100,5 @@ def test_nothing_is_said_when_all_is_there(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", "/bin/true")
     said = []
     for _ in range(2):
-        prepare("a.job", ("kernels",), 15, said.append)
+        prepare("a.job", ("kernels",), 15, said.append, 1 << 30)
     assert len(said) == 1

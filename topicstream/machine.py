@@ -73,6 +73,11 @@ def run_alone() -> None:
     _alone = True
 
 
+def alone() -> bool:
+    """Whether this process runs one command of ours and nothing else."""
+    return _alone
+
+
 def peak_of_ours() -> int:
     """Highest resident memory of this process where it is ours alone, else 0: a caller's own is not counted."""
     return peak_bytes() if _alone else 0
@@ -154,12 +159,14 @@ _UNCHANGED = re.compile(
 """Private mappings of files in ``/proc/self/smaps`` that may not be written and have no changed page."""
 
 
-def give_back() -> None:
+def give_back(limit: int = 0) -> None:
     """Free memory that malloc keeps, and the resident pages of libraries' code and constants: what is touched again comes
-    back from the page cache.
+    back from the page cache.  Not where a fourth of ``limit`` would hold all there is: to look takes a hundredth of a second.
 
     Of the 200 MB after imports and compiled kernels, 110 MB are such pages (LLVM's alone 75 MB, never needed again once the
     kernels are there).  Only mappings of files without one changed page are named to the kernel, so nothing can be lost."""
+    if resident_bytes() < limit // 4:
+        return
     trim()
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)

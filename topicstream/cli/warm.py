@@ -23,6 +23,7 @@ def command(every: bool, as_json: bool) -> None:
     name that folder's topicstream/kernels in TOPICS_KERNELS, which is read and never written.
     """
     from topicstream.kernels import ahead, cache
+    from topicstream.machine import default_memory_limit
 
     own = cache.folders()[0]
     if not own.writable():
@@ -30,8 +31,8 @@ def command(every: bool, as_json: bool) -> None:
     what = "every algorithm and method" if every else "ingest, train (sparse-bp), infer and eval"
     began = time.monotonic()
     ready = ahead.prepare(
-        f"topicstream.cli.warming {'all' if every else 'some'}", SOURCES, 600 if every else 60,
-        lambda text: click.echo(f"{what}: {text}", err=True),
+        f"topicstream.cli.warming {'all' if every else 'some'}", SOURCES, 300 if every else 30,
+        lambda text: click.echo(f"{what}: {text}", err=True), default_memory_limit(),
     )  # fmt: skip
     if not ready:
         raise TopicsError("not everything could be compiled; what is missing compiles when it is called")

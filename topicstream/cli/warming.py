@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.errors import TopicsError
-from topicstream.ingestion.warm import job as ingest_job
+from topicstream.ingestion.warm import counting, reading, splitting
 from topicstream.kernels.ahead import leave
 
 USUAL = ("sparse-bp",)
@@ -24,7 +24,7 @@ def job(folder: Path, every: bool) -> None:
     from topicstream.ingestion.pipeline import ingest
     from topicstream.training.loop import train
 
-    ingest_job(folder)
+    reading(folder)
     docs = folder / "docs.jsonl"
     with docs.open("w") as out:
         for i in range(120):
@@ -47,4 +47,4 @@ def job(folder: Path, every: bool) -> None:
 
 if __name__ == "__main__":
     os.chdir(sys.argv[2])
-    leave(lambda folder: job(folder, sys.argv[1] == "all"), sys.argv[2])
+    leave(lambda folder: job(folder, sys.argv[1] == "all"), counting, splitting, folder=sys.argv[2])

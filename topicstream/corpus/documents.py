@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from topicstream.arrow import pc
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.durable import file_problem, sync_file, sync_folder

@@ -44,7 +44,7 @@ def figures(corpus: Corpus, top: int = 20) -> dict[str, Any]:
     table = read_words(corpus.file("vocab"), ["word", "count", "df"])
     counts = table["count"].to_numpy()
     first = np.argsort(-counts, kind="stable")[:top]
-    words = table.take(first).to_pylist()
+    words = [{name: table[name][int(i)].as_py() for name in table.column_names} for i in first]
     parts = {
         name: {k: entry[k] for k in ("docs", "cells", "tokens", "bytes")} | {"blocks": len(entry["blocks"])}
         for name, entry in corpus.manifest["parts"].items()

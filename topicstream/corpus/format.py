@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
-import numcodecs.blosc
 import numpy as np
 
 from topicstream.errors import StoreError
+from topicstream.files.blosc import blosc
 from topicstream.files.durable import read_json, write_json
 from topicstream.files.plain import open_plain
 from topicstream.kernels.arrays import Array, Bytes, Ints, Longs
@@ -36,7 +36,6 @@ DOCS = 1 << 16
 KINDS = ("words", "counts", "lengths")
 PARTS = ("train", "heldout")
 
-numcodecs.blosc.use_threads = False  # our own threads decode and encode; Blosc's pool would only fight them
 
 
 def chunk_path(folder: Path, part: str, kind: str, row: int) -> Path:
@@ -142,7 +141,7 @@ def encode_chunk(values: np.ndarray, width: int) -> tuple[bytes, int]:
     if len(values) != width:
         padded = np.zeros(width, values.dtype)
         padded[: len(values)] = values
-    body = numcodecs.blosc.compress(padded, b"lz4", 5, numcodecs.blosc.SHUFFLE)
+    body = blosc.compress(padded, b"lz4", 5, blosc.SHUFFLE)
     crc = google_crc32c.value(bytes(body))
     return bytes(body) + int(crc).to_bytes(4, "little"), int(crc)
 
@@ -170,7 +169,7 @@ def read_chunk(path: Path, size: int, crc: int, out: np.ndarray, what: str, room
     try:
         if size < 20 or int.from_bytes(body[4:8], "little") != out.nbytes:
             raise ValueError("it holds another number of bytes")
-        numcodecs.blosc.decompress(body, out)
+        blosc.decompress(body, out)
     except (RuntimeError, ValueError) as e:
         raise StoreError(f"{path}: {what} cannot be decoded ({e}); restore the file or ingest again") from None
 

@@ -191,8 +191,8 @@ class Views(Sequence["Document"]):
     ) -> Iterator[tuple[pa.RecordBatch, np.ndarray, np.ndarray, np.ndarray]]:
         """(metadata, part, block, row) of the documents that there are, BATCH at a time."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
+        from topicstream.arrow import pc
         from topicstream.corpus.documents import read_documents
 
         if not (listed := self.manifest.get("docs")):

@@ -18,8 +18,8 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
+from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, InputError
 from topicstream.evaluation.completion import LANES, Half, block_cells, block_docs, halves, rows_of, score_cells

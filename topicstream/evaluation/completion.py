@@ -111,19 +111,23 @@ def split_cells(
     doc_keys: Words,
     hashes: Words,
     split: float,
-    seen: Any,
-    rest: Any,
+    ptr: Longs,
+    rows: Longs,
+    n: Floats,
+    ptr_rest: Longs,
+    rows_rest: Longs,
+    n_rest: Floats,
     tally: Doubles,
 ) -> float:
     """Put the known cells of each document on their sides; a document without a cell on one of the two is on neither.
 
     indptr: int64[D+1], words: int32[nnz], counts: [nnz]; at: int64[U], row of each local word, -1 unknown;
-    doc_keys: uint64[D]; hashes: uint64[U]; split: observed share -> seen, rest: Half of int64[D+1], [nnz], [nnz]; tally:
-    float64[2] gains documents scored and skipped; returns the out-of-vocabulary tokens.
+    doc_keys: uint64[D]; hashes: uint64[U]; split: observed share -> ptr, rows, n, a ``Half`` of what is seen, and that of
+    the rest; tally: float64[2] gains documents scored and skipped; returns the out-of-vocabulary tokens.
     """
     unknown = 0.0
     s = r = 0
-    seen.indptr[0] = rest.indptr[0] = 0
+    ptr[0] = ptr_rest[0] = 0
     for d in range(len(indptr) - 1):
         first_seen, first_rest = s, r
         for c in range(indptr[d], indptr[d + 1]):
@@ -131,19 +135,19 @@ def split_cells(
             if at[w] < 0:
                 unknown += counts[c]
             elif uniform(bits(doc_keys[d] ^ hashes[w])) < split:
-                seen.rows[s], seen.counts[s] = at[w], counts[c]
+                rows[s], n[s] = at[w], counts[c]
                 s += 1
             else:
-                rest.rows[r], rest.counts[r] = at[w], counts[c]
+                rows_rest[r], n_rest[r] = at[w], counts[c]
                 r += 1
         if s == first_seen or (r == first_rest and split <= 1.0):
             tally[1] += 1
             s, r = first_seen, first_rest
         else:
             tally[0] += 1
-            sort_cells(seen.rows, seen.counts, first_seen, s)
-            sort_cells(rest.rows, rest.counts, first_rest, r)
-        seen.indptr[d + 1], rest.indptr[d + 1] = s, r
+            sort_cells(rows, n, first_seen, s)
+            sort_cells(rows_rest, n_rest, first_rest, r)
+        ptr[d + 1], ptr_rest[d + 1] = s, r
     return unknown
 
 
@@ -241,7 +245,7 @@ def halves(
     seen, rest = (Half(np.empty(docs + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.float32)) for _ in range(2))
     tally = np.zeros(2)
     share = 2.0 if split is None else float(split)
-    unknown = split_cells(block.indptr, block.words, block.counts, at, keys, hashes, share, seen, rest, tally)
+    unknown = split_cells(block.indptr, block.words, block.counts, at, keys, hashes, share, *seen, *rest, tally)
     seen, rest = (Half(h.indptr, h.rows[: h.indptr[-1]], h.counts[: h.indptr[-1]]) for h in (seen, rest))
     return seen, seen if split is None else rest, (int(tally[0]), int(tally[1])), float(unknown)
 

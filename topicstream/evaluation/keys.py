@@ -93,7 +93,8 @@ def documents(corpus: Any, heldout: bool, columns: list[str]) -> Iterator[tuple[
     """Stream the documents' table of a part: (global numbers int64[n], Arrow record batch with ``columns``), in the
     table's order; nothing where the store has no such table.  Global numbers count the rows of the part's blocks."""
     import pyarrow as pa
-    import pyarrow.compute as pc
+
+    from topicstream.arrow import pc
 
     first = first_documents(corpus, heldout)
     name = "heldout" if heldout else "train"

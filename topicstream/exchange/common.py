@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from topicstream.arrow import pc
 from topicstream.errors import InputError, one_line
 from topicstream.files.outputs import written
 from topicstream.model.seeds import of_manifest

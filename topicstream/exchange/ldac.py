@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.exchange.common import fit_for_text, join_lists, lines, text, write_words
 from topicstream.files.outputs import written

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from topicstream.arrow import pc
 from topicstream.errors import InputError, UsageError
 from topicstream.exchange.common import (
     Imported,

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from topicstream.arrow import pc
 from topicstream.errors import InputError, one_line
 from topicstream.exchange.common import EntrySpool, Imported, check_size, numbers_of, prior
 from topicstream.exchange.parquet import KEY, about, opened, origin, said_by

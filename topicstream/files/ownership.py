@@ -20,6 +20,7 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,12 @@ _WIP_FOLDERS = rf"words|side|phrases-\w+|(?:store|old)(?:/(?:{_CORPUS_FOLDERS}))
 _HOME = r"\.topicstream|\.lock|(?:journal|state)\.json|\.(?:journal|state)\.json\.(?:[0-9a-f]{16}|\d+)\.tmp"
 
 
-def _inside(folders: str, names: str, more: str = "") -> tuple[re.Pattern[str], re.Pattern[str]]:
+def _inside(folders: str, names: str, more: str = "") -> tuple[str, str]:
     """(folders, files): a mark, a lock and temporary files may lie in every folder of ours."""
-    return re.compile(folders), re.compile(rf"{names}|(?:(?:{folders}{more})/)?(?:{_OWN})")
+    return folders, rf"{names}|(?:(?:{folders}{more})/)?(?:{_OWN})"
 
 
-_NAMES: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
+_NAMES: dict[str, tuple[str, str]] = {
     "corpus": _inside(_CORPUS_FOLDERS, _CORPUS),
     "model": _inside(_MODEL_FOLDERS, _MODEL),
     "version": _inside(_MODEL_FOLDERS, _MODEL),
@@ -75,17 +76,19 @@ _NAMES: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
     "incoming": _inside(r"(?:new|changed)(?:/.+)?|measured\.zarr(?:\.wip)?(?:/.+)?", r"(?:new|changed|measured\.zarr(?:\.wip)?)/.+"),
     "runs": _inside(r"\d{4,}(?:/.+)?", r"\d{4,}/.+"),
     "versions": _inside(r"\.?\d{4,}(?:\.tmp|\.old)?(?:/.+)?", r"\.?\d{4,}(?:\.tmp|\.old)?/.+"),
-    "scratch": (re.compile(".+", re.DOTALL), re.compile(".+", re.DOTALL)),
+    "scratch": ("(?s:.+)", "(?s:.+)"),
     # holds models, each with a mark of its own
     "sweep": _inside(r"runs|results", r"sweep\.(?:json|parquet)|results/[\w.-]+\.json"),
     # holds the user's config and raw files too
-    "retrain": (re.compile(r"(?!)"), re.compile(_HOME)),
+    "retrain": (r"(?!)", _HOME),
 }  # fmt: skip
 
 
+@cache
 def names(kind: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """What the folders and the files (paths within it) of a folder of ours are called."""
-    return _NAMES[kind]
+    folders, files = _NAMES[kind]
+    return re.compile(folders), re.compile(files)
 
 
 _TOLD = {
@@ -285,7 +288,7 @@ def temporary(target: Where) -> Path:
 
 def strangers(folder: Where, kind: str) -> Iterator[Path]:
     """What lies in a folder of ours and is not ours."""
-    folders, files = _NAMES[kind]
+    folders, files = names(kind)
     stack = [""]
     while stack:
         below = stack.pop()
@@ -318,7 +321,7 @@ def owns(path: Where) -> bool:
     for folder in list(path.parents)[:6]:
         kind = kind_of(folder)
         if kind is not None:
-            return bool(_NAMES[kind][1].fullmatch(path.relative_to(folder).as_posix()))
+            return bool(names(kind)[1].fullmatch(path.relative_to(folder).as_posix()))
         if folder.is_symlink():
             return False
     return False

@@ -22,8 +22,9 @@ from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, apart, co
 from topicstream.inference.memory import Fit, fit
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.output import AnswerFormat, AnswersFile, AnswerTable, JsonAnswers, check_answers
+from topicstream.kernels.ahead import elsewhere
 from topicstream.kernels.jit import compiling_seconds, say_before_compiling
-from topicstream.machine import calm_malloc, default_threads, give_back, trim
+from topicstream.machine import calm_malloc, default_threads, give_back, memory_limit, trim
 from topicstream.model.edits import view_of
 from topicstream.model.gaussians import is_of_vectors
 from topicstream.model.topic_model import TopicModel
@@ -103,7 +104,9 @@ class Answers:
         pa.set_memory_pool(pa.system_memory_pool())  # what is freed goes back; mimalloc would keep 40 MB
         self.compiled = compiling_seconds()  # before: what waits for the compiler is no part of a rate
         say_before_compiling(listener(config.progress).say)
-        fresh = load_compiler()
+        limit = memory_limit(config.mem_limit)
+        with elsewhere(("topicstream.inference.warm", config.method or "bp"), 4, listener(config.progress).say, limit):
+            fresh = load_compiler(limit)
         self.model = opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
         name = methods.of_model(opened, config.method)
         own = methods.find(name)
@@ -164,7 +167,7 @@ class Answers:
             # the kernels that these documents and this format need are loaded, and what that took is given back, before
             # the table takes its place: one document is answered from the rows on disk
             answer(first.only(0))
-            give_back()
+            give_back(self.fit.room.limit)
             if self.fits:
                 self.method.load()
             blocks = chain([first], blocks)
@@ -212,15 +215,15 @@ WEIGHING = ("bp", "vb", "mixture")
 """Methods that weigh the cells of new documents as a model of weighted cells does."""
 
 
-def load_compiler() -> bool:
+def load_compiler(limit: int) -> bool:
     """Load numba's runtime by a first kernel, before anything else is held, and give back the pages that it took: LLVM
     compiles a part of that runtime in every process, which takes 70 MB for an instant.  False: it was loaded before."""
     if compiled():
         return False
-    give_back()
+    give_back(limit)
     none = np.zeros(0, np.int32)
     known(pa.array([], pa.large_string()), np.zeros(1, np.int64), none, none, np.zeros(0, np.int64))
-    give_back()
+    give_back(limit)
     return True
 
 

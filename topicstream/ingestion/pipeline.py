@@ -102,8 +102,8 @@ class _Ingest:
             raise NotOurs(f"{self.out}: is a file; choose another --out")
         check_side_files(self.options.side, self.options.read)
         self._refuse_what_is_not_ours()
-        prepare("topicstream.ingestion.warm", ("corpus", "ingestion", "kernels", "tokens"), 15, self.progress.say)
-        give_back()
+        prepare("topicstream.ingestion.warm", ("corpus", "ingestion", "kernels", "tokens"), 10, self.progress.say, self.plan.limit)
+        give_back(self.plan.limit)
         self.progress.step("reading", unit="B")
         with ExitStack() as stack:
             stack.enter_context(durable.lock(self.wip, "ingesting into", kind="ingest"))

@@ -6,21 +6,37 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.ingestion.pipeline import ingest
 from topicstream.kernels.ahead import leave
 from topicstream.tokens.builder import VocabularyBuilder
+from topicstream.tokens.documents import Provenance, TextRun
+from topicstream.tokens.recipe import Recipe
+from topicstream.tokens.tokenizer import Tokenizer
 
 
-def job(folder: Path) -> None:
-    """Ingest a few made documents, and merge a vocabulary that outgrew its memory."""
+def reading(folder: Path) -> None:
+    """Ingest a few made documents."""
     few, many = folder / "few.jsonl", folder / "authors.tsv"
     with few.open("w") as docs, many.open("w") as authors:
         for i in range(64):
             words = " ".join(f"word{j}" for j in range(100 * i, 100 * i + 100))
-            docs.write(f'{{"id": "{i}", "text": "caf\\u00e9 na\u00efve don\'t {words}", "year": {i}}}\n')
+            docs.write(f'{{"id": "{i}", "text": "caf\\u00e9 na\\u00efve don\'t {words}", "year": {i}}}\n')
             authors.write(f"{i + 1}\tone {i}\ttwo {i % 7}\n")
     ingest(few, folder / "few.zarr", meta_files=f"{many}:row,authors", key="row", min_df=1, workers=1, mem_limit="1G")
+
+
+def splitting(folder: Path) -> None:
+    """Part a text into more words than the first table holds."""
+    text = " ".join(f"word{i}" for i in range(1 << 15)).encode()
+    offsets = np.array([0, len(text)])
+    about = Provenance(pa.array(["1"]), pa.array(["1"]))
+    Tokenizer(Recipe()).count(TextRun(about, np.frombuffer(text, np.uint8), offsets))
+
+
+def counting(folder: Path) -> None:
+    """Merge a vocabulary that outgrew its memory."""
     builder = VocabularyBuilder(folder / "runs", 2048)
     for i in range(4):
         data = np.frombuffer("".join(f"word{j:04}" for j in range(100 * i, 100 * i + 200)).encode(), np.uint8)
@@ -30,4 +46,4 @@ def job(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    leave(job, sys.argv[1])
+    leave(reading, counting, splitting, folder=sys.argv[1])

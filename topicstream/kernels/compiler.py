@@ -11,6 +11,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.core import types
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
@@ -19,8 +20,10 @@ from numba.core.serialize import dumps
 from topicstream.kernels import cache, lazy
 from topicstream.kernels.lazy import make_intrinsics
 
-after_save: Callable[[], None] | None = None
-"""Called when a kernel was compiled and kept."""
+after_save: Callable[[str], None] | None = None
+"""Called when a kernel was compiled and kept, with its name."""
+claim: Callable[[str], bool] | None = None
+"""Called before a kernel is compiled, with its name; True: by another process meanwhile."""
 missed = 0
 """Signatures that this process had to compile."""
 seconds = 0.0
@@ -45,6 +48,20 @@ class KernelCache(_Cache):
         global missed
         target_context.refresh()
         name = cache.file_name(self._kernel, str(sig)) if self._on else None
+        found = self._kept(name, target_context)
+        if found is None and name and claim is not None and claim(name):  # another has compiled it meanwhile
+            found = self._kept(name, target_context)
+        if found is not None:
+            return found
+        missed += 1
+        if lazy.before_compiling is not None:
+            with suppress(OSError, ValueError):  # said to somebody who has gone
+                lazy.before_compiling()
+            lazy.before_compiling = None
+        _begun.append(time.perf_counter())
+        return None
+
+    def _kept(self, name: str | None, target_context: Any) -> Any:
         for folder in cache.folders() if name else ():
             body = folder.read(str(name))
             if body is None or not folder.has(cache.code_name(str(name))):  # its object code is lost: both are made anew
@@ -53,12 +70,6 @@ class KernelCache(_Cache):
                 return CompileResult._rebuild(target_context, *pickle.loads(body))
             except Exception as e:  # whatever is in it, a cache must not end a command
                 folder.drop(str(name), type(e).__name__)
-        missed += 1
-        if lazy.before_compiling is not None:
-            with suppress(OSError, ValueError):  # said to somebody who has gone
-                lazy.before_compiling()
-            lazy.before_compiling = None
-        _begun.append(time.perf_counter())
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -75,7 +86,7 @@ class KernelCache(_Cache):
             cache.folders()[0].write(name, dumps(parts))
             cache.folders()[0].write(cache.code_name(name), object_code(data, parts))
             if after_save is not None:
-                after_save()
+                after_save(name)
 
     def enable(self) -> None:
         """Use it."""
@@ -115,5 +126,8 @@ def dispatcher(kernel: Any) -> Any:
     make_intrinsics()
     made = numba.njit(**kernel.targetoptions)(kernel.py_func)
     if isinstance(made, Dispatcher):  # not under NUMBA_DISABLE_JIT
+        find = made.get_call_template
+        # numba would compile a kernel that others call once for every number that they write down in the call
+        setattr(made, "get_call_template", lambda args, kws: find([types.unliteral(a) for a in args], kws))  # noqa: B010
         setattr(made, "_cache", KernelCache(kernel))  # noqa: B010  (numba's stubs do not know it)
     return made

@@ -30,9 +30,12 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-import llvmlite
 import numpy as np
-from llvmlite import binding as llvm
+
+from topicstream.kernels.lazy import Later
+
+llvmlite: Any = Later("llvmlite")
+llvm: Any = Later("llvmlite.binding")
 
 FORMAT = 1
 _PARTS = ("numba._dynfunc", "numba._helperlib", "numba.core.runtime._nrt_python")

@@ -103,7 +103,12 @@ class Kernel:
             types = [_type(kind) for kind in kinds]
             made = None
             if None not in types and self._dispatcher is None:
-                made = cache.code(self, f"({', '.join(map(str, types))}{',' * (len(types) == 1)})")
+                shown = f"({', '.join(map(str, types))}{',' * (len(types) == 1)})"
+                made = cache.code(self, shown)
+                if made is None and lazy.when_missing is not None:
+                    compile_elsewhere, lazy.when_missing = lazy.when_missing, None
+                    compile_elsewhere()
+                    made = cache.code(self, shown)
             if made is None:
                 made = self.dispatcher
             if None not in kinds:

@@ -26,6 +26,9 @@ vectors: Any = Later("topicstream.kernels.vector_type")
 before_compiling: Callable[[], None] | None = None
 """Called once, before this process compiles its first kernel: who shows progress says that there is a wait."""
 
+when_missing: Callable[[], object] | None = None
+"""Called once, before this process compiles its first kernel: may have another leave it in the cache."""
+
 _waiting: list[Intrinsic] = []
 
 

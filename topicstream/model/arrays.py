@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
-import numcodecs.blosc
 import numpy as np
 
 from topicstream.errors import NotOurs, StoreError
 from topicstream.files import owned
+from topicstream.files.blosc import blosc
 from topicstream.files.durable import sync_file, sync_folder
 from topicstream.files.ownership import claim
 from topicstream.files.plain import read_plain
@@ -21,7 +21,6 @@ from topicstream.files.plain import read_plain
 CHUNK_BYTES = 1 << 20
 MOST_CHUNK = 1 << 26  # of a model that others wrote
 
-numcodecs.blosc.use_threads = False
 
 
 def chunk_rows(columns: int) -> int:
@@ -63,7 +62,7 @@ class ChunkedRows:
         try:
             if len(body) < 16 or int.from_bytes(body[4:8], "little") != out.nbytes:
                 raise ValueError("it holds another number of bytes")
-            numcodecs.blosc.decompress(body, out)
+            blosc.decompress(body, out)
         except (RuntimeError, ValueError) as e:
             raise StoreError(f"{path}: cannot be decoded ({e}); restore the file or train again") from None
         least, most = out.min(initial=0), out.max(initial=0)
@@ -125,7 +124,7 @@ class ArrayWriter:
         used = (self.done - 1) % self._step + 1
         self._buffer[used:] = 0
         self.totals += self._buffer.sum(axis=0, dtype=np.float64)
-        body = bytes(numcodecs.blosc.compress(self._buffer, b"lz4", 1, numcodecs.blosc.SHUFFLE))
+        body = bytes(blosc.compress(self._buffer, b"lz4", 1, blosc.SHUFFLE))
         crc = int(google_crc32c.value(body))
         file = self.folder / "c" / str(len(self._chunks)) / "0"
         file.parent.mkdir()

@@ -24,7 +24,12 @@ def as_words(words: Any) -> Any:
         words = pa.concat_arrays(words.chunks) if words.num_chunks else pa.array([], pa.string())
     if not isinstance(words, pa.Array):
         words = pa.array(list(words) if isinstance(words, Iterable) else words, pa.large_string())
-    words = words.cast(pa.large_string())
+    if words.type == pa.string() and not words.null_count:  # as a cast does, which would import all of Arrow's functions
+        _, ends, data = words.buffers()
+        wide = np.frombuffer(ends, np.int32, len(words) + 1, 4 * words.offset).astype(np.int64) if ends else np.zeros(1, np.int64)
+        words = pa.Array.from_buffers(pa.large_string(), len(words), [None, pa.py_buffer(wide), data])
+    elif words.type != pa.large_string():
+        words = words.cast(pa.large_string())
     return pa.concat_arrays([words, pa.array([], pa.large_string())]) if words.offset else words
 
 
@@ -95,7 +100,7 @@ class Vocabulary:
 
     def find(self, words: Any) -> np.ndarray:
         """Ids of other words here, int64[n]; -1 where a word is unknown."""
-        import pyarrow.compute as pc
+        from topicstream.arrow import pc
 
         found = pc.index_in(as_words(words), value_set=self.words)
         return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))

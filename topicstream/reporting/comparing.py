@@ -212,7 +212,7 @@ def parts_of(docs: Documents, model: TopicModel, split: float) -> tuple[Document
     ids, local = np.unique(docs.words, return_inverse=True)
     hashes = hash_strings(model.words.take(pa.array(ids)))
     split_cells(
-        docs.indptr, local.astype(np.int32), docs.counts, ids, hash_strings(docs.ids), hashes, float(split), seen, rest,
+        docs.indptr, local.astype(np.int32), docs.counts, ids, hash_strings(docs.ids), hashes, float(split), *seen, *rest,
         np.zeros(2),
     )  # fmt: skip
     if not len(rest.rows) or not rest.indptr[-1]:

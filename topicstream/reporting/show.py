@@ -43,7 +43,7 @@ def show(config: ShowConfig) -> dict[str, Any]:
         chosen = list(range(len(view)))
     else:
         chosen = np.argsort(-shown.sizes, kind="stable").tolist()
-    texts = {int(w): shown.words[int(w)].as_py() for w in np.unique(ids[:, chosen])}
+    texts = {w: shown.words[w].as_py() for w in set(ids[:, chosen].ravel().tolist())}
     unique = np.array(sorted(texts), np.int64)
     p = shown.probabilities(unique)
     all_tokens = float(shown.sizes.sum()) or 1.0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from topicstream.arrow import pc
 from topicstream.errors import TopicsError
 from topicstream.ingestion.opening.inputs_record import file_of, raw_files
 from topicstream.ingestion.read_options import ReadOptions

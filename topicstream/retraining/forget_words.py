@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from topicstream.arrow import pc
 from topicstream.corpus.format import drop_rows, from_gaps
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError

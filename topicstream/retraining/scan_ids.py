@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from topicstream.arrow import pc
 
 LEAST_BYTES = 8
 WORDS = ("word", "name")

@@ -171,7 +171,8 @@ class VocabularyBuilder:
         training documents (0 for a word of held-out documents only, negative to take back).  Returns int64[T], the
         provisional id of each."""
         counts, df = np.ascontiguousarray(counts, np.int64), np.ascontiguousarray(df, np.int64)
-        offsets = np.ascontiguousarray(offsets, np.int64)
+        offsets, types = np.ascontiguousarray(offsets, np.int64), types.view()
+        types.flags.writeable = False  # as those out of a file: compiled once
         ids = np.empty(offsets.size - 1, np.int64)
         at = 0
         while True:

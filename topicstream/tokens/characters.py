@@ -18,6 +18,7 @@ LOWERED = 0x1E960  # behind the last script with two cases (Adlam)
 
 # Planes 4 to 13 hold no character; in plane 14 only tags and variation selectors stand; the rest is private use.
 _ASSIGNED = ((0, 0x33500), (0xE0000, 0xE0200))
+_ALPHABETIC = ((0x3400, 0xA000), (0xAC00, 0xD7A4), (0x20000, 0x33500))  # Han and Hangul: letters, or none of the four
 
 # Scripts written without spaces between words; their letters only (digits and marks keep their class).
 _UNSPACED = (
@@ -60,7 +61,10 @@ def lower(text: str) -> str:
 def _categories() -> np.ndarray:
     classes = np.zeros(CODE_POINTS, np.uint8)
     of_category = {"L": LETTER, "M": MARK, "N": DIGIT, "Z": SPACE}
-    for first, stop in _ASSIGNED:
+    for first, stop in _ALPHABETIC:
+        classes[first:stop][np.strings.isalpha(np.arange(first, stop, dtype=np.uint32).view("U1"))] = LETTER
+    rest = ((0, 0x3400), (0xA000, 0xAC00), (0xD7A4, 0x20000), _ASSIGNED[1])
+    for first, stop in rest:
         found = "".join(map(unicodedata.category, map(chr, range(first, stop))))
         codes = np.frombuffer(found.encode("ascii"), np.uint8).reshape(-1, 2)
         for letter, value in of_category.items():

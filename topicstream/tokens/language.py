@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from topicstream.arrow import pc
 from topicstream.tokens.stopwords import LANGUAGES, stop_list
 from topicstream.tokens.vocabulary import TokenVocabulary, stream_pruned
 

@@ -95,9 +95,15 @@ def _number(
                 place = small[c]
                 small[c] += 1
             else:
-                j = np.searchsorted(large, c)
-                place = large_next[j]
-                large_next[j] += 1
+                low, high = 0, large.size - 1
+                while low < high:
+                    middle = (low + high) // 2
+                    if large[middle] < c:
+                        low = middle + 1
+                    else:
+                        high = middle
+                place = large_next[low]
+                large_next[low] += 1
             if place < most:
                 final[i] = place
 

@@ -87,7 +87,8 @@ def _expand(
                 continue
             if used + 4 > parts.shape[0]:
                 bigger = np.empty((2 * parts.shape[0], 2), np.int32)
-                bigger[:used] = parts[:used]
+                for k in range(used):
+                    bigger[k, 0], bigger[k, 1] = parts[k, 0], parts[k, 1]
                 parts = bigger
             if 4 * (used + 4) > table.size:
                 table = doubled(table, shift)
@@ -137,19 +138,24 @@ def _joined_bytes(types: Bytes, offsets: Longs, parts: Ints, joiner: int) -> tup
     known = offsets.size - 1
     total = known + parts.shape[0]
     ends = np.empty(total + 1, np.int64)
-    ends[: known + 1] = offsets
+    for k in range(known + 1):
+        ends[k] = offsets[k]
     for p in range(parts.shape[0]):
         a, b = parts[p, 0], parts[p, 1]
         ends[known + p + 1] = ends[known + p] + (ends[a + 1] - ends[a]) + 1 + (ends[b + 1] - ends[b])
     data = np.empty(ends[total], np.uint8)
-    data[: offsets[known]] = types[: offsets[known]]
+    for i in range(offsets[known]):
+        data[i] = types[i]
     for p in range(parts.shape[0]):
         a, b = parts[p, 0], parts[p, 1]
         at = ends[known + p]
-        size = ends[a + 1] - ends[a]
-        data[at : at + size] = data[ends[a] : ends[a + 1]]
-        data[at + size] = joiner
-        data[at + size + 1 : ends[known + p + 1]] = data[ends[b] : ends[b + 1]]
+        for i in range(ends[a], ends[a + 1]):
+            data[at] = data[i]
+            at += 1
+        data[at] = joiner
+        for i in range(ends[b], ends[b + 1]):
+            at += 1
+            data[at] = data[i]
     return data, ends
 
 
@@ -199,7 +205,9 @@ def gathered(types: Bytes, offsets: Longs, order: Array) -> tuple[Bytes, Longs]:
         ends[k + 1] = ends[k] + offsets[order[k] + 1] - offsets[order[k]]
     data = np.empty(ends[order.size], np.uint8)
     for k in range(order.size):
-        data[ends[k] : ends[k + 1]] = types[offsets[order[k]] : offsets[order[k] + 1]]
+        start = offsets[order[k]]
+        for i in range(ends[k + 1] - ends[k]):
+            data[ends[k] + i] = types[start + i]
     return data, ends
 
 

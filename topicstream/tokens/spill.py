@@ -33,10 +33,11 @@ def _prefix(data: Bytes, start: int, stop: int) -> Int:
 
 
 @kernel
-def _prefixes(data: Bytes, offsets: Longs, total: int) -> Words:
-    keys = np.empty(total, np.uint64)
-    for t in range(total):
-        keys[t] = _prefix(data, offsets[t], offsets[t + 1])
+def _prefixes(data: Bytes, offsets: Longs, order: Longs, depth: int) -> Words:
+    keys = np.empty(order.size, np.uint64)
+    for i in range(order.size):
+        stop = offsets[order[i] + 1]
+        keys[i] = _prefix(data, min(offsets[order[i]] + depth, stop), stop)
     return keys
 
 
@@ -52,52 +53,46 @@ def precedes(a: Bytes, a0: int, a1: int, b: Bytes, b0: int, b1: int) -> int:
 
 
 @kernel
-def _settle(data: Bytes, offsets: Longs, keys: Words, order: Longs) -> None:
-    """Sort the groups of ``order`` whose first eight bytes tie: small ones by insertion, others eight bytes further."""
-    lows, highs, depths = [np.int64(0)], [np.int64(order.size)], [np.int64(0)]
-    while len(lows) > 0:
-        low, high, depth = lows.pop(), highs.pop(), depths.pop()
-        longest = np.int64(0)
-        if depth > 0:
-            for i in range(low, high):
-                longest = max(longest, offsets[order[i] + 1] - offsets[order[i]])
-        if depth > 0 and (high - low <= _FEW or depth >= longest):
-            for i in range(low + 1, high):
+def _settle(data: Bytes, offsets: Longs, keys: Words, order: Longs, few: int, large: Longs) -> int:
+    """Sort the groups of ``order`` whose ``keys`` tie by insertion; of more than ``few`` it is left, and ``large`` int64[n, 2]
+    gets where they begin and end.  Returns how many those are."""
+    found = first = 0
+    for stop in range(1, order.size + 1):
+        if stop < order.size and keys[stop] == keys[first]:
+            continue
+        if stop - first > few:
+            large[found, 0], large[found, 1] = first, stop
+            found += 1
+        else:
+            for i in range(first + 1, stop):
                 t = order[i]
                 j = i
-                while j > low and (
+                while j > first and (
                     precedes(data, offsets[t], offsets[t + 1], data, offsets[order[j - 1]], offsets[order[j - 1] + 1])
                     < 0
                 ):
                     order[j] = order[j - 1]
                     j -= 1
                 order[j] = t
-            continue
-        if depth == 0:
-            group = keys
-        else:
-            group = np.empty(high - low, np.uint64)
-            for i in range(low, high):
-                start, stop = offsets[order[i]], offsets[order[i] + 1]
-                group[i - low] = _prefix(data, min(start + depth, stop), stop)
-            by = np.argsort(group)
-            order[low:high] = order[low:high][by]
-            group = group[by]
-        first = low
-        for i in range(low + 1, high + 1):
-            if i == high or group[i - low] != group[first - low]:
-                if i - first > 1:
-                    lows.append(first)
-                    highs.append(np.int64(i))
-                    depths.append(depth + 8)
-                first = np.int64(i)
+        first = stop
+    return found
 
 
 def byte_order(data: np.ndarray, offsets: np.ndarray, total: int) -> np.ndarray:
-    """int64[total]: the words in the order of their bytes."""
-    keys = _prefixes(data, offsets, total)
-    order = np.argsort(keys)
-    _settle(data, offsets, keys[order], order)
+    """int64[total]: the words in the order of their bytes, eight bytes at a time."""
+    order = np.arange(total)
+    waiting = [(0, total, 0)]
+    while waiting:
+        low, high, depth = waiting.pop()
+        here = order[low:high]
+        keys = _prefixes(data, offsets, here, depth)
+        by = np.argsort(keys)
+        here[:] = here[by]
+        whole = depth > 0 and depth >= int((offsets[here + 1] - offsets[here]).max())  # they differ in zeros at the end
+        few = high - low if whole else _FEW
+        large = np.empty((len(here) // few + 1, 2), np.int64)
+        found = _settle(data, offsets, keys[by], here, few, large)
+        waiting += [(low + a, low + b, depth + 8) for a, b in large[:found].tolist()]
     return order
 
 

@@ -73,7 +73,7 @@ def stop_list(language: str) -> tuple[str, ...]:
         return ENGLISH
     text = resources.files("topicstream.tokens").joinpath("stop_lists", f"{language}.txt").read_text(encoding="utf-8")
     words = {word for line in text.splitlines() for word in line.split()}
-    return tuple(sorted(words | {part for word in words for part in re.findall(r"\w\w+", word)}))
+    return tuple(sorted(words | {part for word in words if not word.isalnum() for part in re.findall(r"\w\w+", word)}))
 
 
 def read_stopwords(*choices: str) -> tuple[str, tuple[str, ...]]:

@@ -127,7 +127,8 @@ class Tokenizer:
         """The counts of a run.  Pure: the same run gives the same bytes, whatever was counted before.  Releases the GIL
         but for a pattern of the user's own and for stems not met before.  ``ask``: called before a table of very many
         different words grows, with the bytes that all takes then, and about at the end; may raise."""
-        text, offsets = np.ascontiguousarray(run.text), np.ascontiguousarray(run.offsets, np.int64)
+        text, offsets = np.ascontiguousarray(run.text).view(), np.ascontiguousarray(run.offsets, np.int64)
+        text.flags.writeable = False  # whoever read it: compiled once
         points = int(code_points(text, offsets[0], offsets[-1]))
         if self._pattern is not None:
             return self._count_by_pattern(self._pattern, text, offsets, points)

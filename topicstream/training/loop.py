@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from topicstream.files import owned
 from topicstream.files.durable import lock
 from topicstream.files.ownership import check_place, claim, kind_of, refuse_strangers
 from topicstream.files.plain import refuse_links
+from topicstream.kernels.ahead import elsewhere
 from topicstream.kernels.jit import kept, say_before_compiling
 from topicstream.metrics import recorded as recorded_metrics
 from topicstream.model.store import read_manifest
@@ -43,6 +45,7 @@ from topicstream.training.starts.vectors import sample_bytes
 from topicstream.training.state.record import Record, left_open, recorded, remember, same_or_refuse
 from topicstream.training.state.settled_topics import settled_bytes
 from topicstream.training.stopping import Signals, Stopping, tolerance
+from topicstream.training.warm import spec
 from topicstream.training.warmup import warm_up
 from topicstream.training.weights import TrainingWeights
 
@@ -225,7 +228,9 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
                 progress.say(f"warning: {warning}")
         began = time.monotonic()
         say_before_compiling(progress.say)
-        warmed = warm_up(engine, shape.weighted, chosen)
+        job = ("topicstream.training.warm", spec(engine, chosen))
+        with nullcontext() if shape.seeds else elsewhere(job, 6, progress.say, machine.memory_limit(config.mem_limit)):
+            warmed = warm_up(engine, shape.weighted, chosen)
         say_before_compiling(None)
         if warmed.compiled:
             progress.say(f"compiled in {time.monotonic() - began:.1f} s")

@@ -52,13 +52,7 @@ class Warmed:
 def warm_up(engine: Engine, weighted: bool, start: str = "") -> Warmed:
     """Load or compile every kernel of ``engine`` and of ``start`` on a tiny made corpus, in this thread."""
     earlier, before = machine.peak_bytes(), compiled_here()
-    compile_driver()
-    if start == "best":
-        compile_tries()
-    if start == "kmeans" and getattr(engine.options, "tries", 1) > 1:
-        compile_cluster_start()
-    if start == "anchors":
-        compile_kernels(anchor_engine(engine.shape), weighted)
+    compile_run(engine, weighted, start)
     compile_kernels(engine, weighted)
     peak = machine.peak_bytes()
     if peak == earlier:  # of something that this process did before
@@ -66,6 +60,17 @@ def warm_up(engine: Engine, weighted: bool, start: str = "") -> Warmed:
     come_back = max(COME_BACK, int(SHARE_BACK * machine.file_bytes()))
     machine.give_back()
     return Warmed(peak, come_back, compiled_here() > before)
+
+
+def compile_run(engine: Engine, weighted: bool, start: str) -> None:
+    """What the start and the pass loop run."""
+    compile_driver()
+    if start == "best":
+        compile_tries()
+    if start == "kmeans" and getattr(engine.options, "tries", 1) > 1:
+        compile_cluster_start()
+    if start == "anchors":
+        compile_kernels(anchor_engine(engine.shape), weighted)
 
 
 def compile_kernels(engine: Engine, weighted: bool) -> None:
@@ -139,8 +144,9 @@ def compile_kernels(engine: Engine, weighted: bool) -> None:
             )
         else:
             rows = {n: tables[n].gather(ids_of(block, specs[n].gathered, specs[n]), Scratch()) for n in reads}
-            # a pass in which what is done every few passes is done
-            key, second = Key(0, done + (phase.passes or 12), phase.name), out()
+            # a pass in which what is done every few passes is done, and what begins late
+            late = 12 * (1 + engine.unsettled // 12)
+            key, second = Key(0, done + (phase.passes or late), phase.name), out()
             state = first.memory if engine.memory else {}
             visit(engine, block, rows, {n: tables[n].seen_totals for n in reads}, state, params, key, second)
             enter(second, specs if phase.writes is None else phase.writes)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from topicstream.arrow import pc
 from topicstream.errors import InputError
 from topicstream.ingestion.opening.names import expanded
 from topicstream.ingestion.parsing.columns import LISTS, WrongField, as_id, as_list, as_scalar, as_text

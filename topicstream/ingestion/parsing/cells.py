@@ -83,7 +83,8 @@ def add_bad(bad: Longs, n: int, line: int, offset: int, code: int) -> Longs:
     """Append a row to the table of bad lines, which grows by doubling."""
     if n == len(bad):
         grown = np.empty((2 * n + 16, 3), np.int64)
-        grown[:n] = bad
+        for i in range(n):
+            grown[i, 0], grown[i, 1], grown[i, 2] = bad[i, 0], bad[i, 1], bad[i, 2]
         bad = grown
     bad[n, 0] = line
     bad[n, 1] = offset
@@ -314,7 +315,8 @@ def document_steps(data: Bytes, low: int, high: int, most: int) -> Longs:
                 if doc - first >= most:
                     if n == len(steps):
                         more = np.empty((2 * n, 3), np.int64)
-                        more[:n] = steps
+                        for i in range(n):
+                            more[i, 0], more[i, 1], more[i, 2] = steps[i, 0], steps[i, 1], steps[i, 2]
                         steps = more
                     steps[n, 0], steps[n, 1], steps[n, 2] = start, top + 1, doc
                     n += 1

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from topicstream.arrow import pc
 
 LISTS = ("authors", "labels", "links")
 """The metadata columns that hold lists of strings."""

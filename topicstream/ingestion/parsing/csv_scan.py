@@ -125,7 +125,8 @@ def take(data: Bytes, wanted: Longs, fields: Longs, spans: Longs, doubled: Bools
                     n += 1
                     p += 2 if data[p] == QUOTE else 1
             else:
-                out[n : n + end - p] = data[p:end]
-                n += end - p
+                for q in range(p, end):
+                    out[n] = data[q]
+                    n += 1
         offsets[i + 1] = n
     return out[:n], offsets

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from topicstream.arrow import pc
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Reject, Rejects
@@ -179,7 +179,8 @@ def find_byte(data: Bytes, byte: int) -> Longs:
     while p < len(data):
         if n + WIDE > len(places):
             more = np.empty(2 * len(places), np.int64)
-            more[:n] = places[:n]
+            for i in range(n):
+                more[i] = places[i]
             places = more
         if p + WIDE <= len(data):
             found = equal(data, p, byte)
@@ -218,7 +219,8 @@ def gather(data: Bytes, starts: Longs, ends: Longs) -> tuple[Bytes, Longs]:
         offsets[d + 1] = offsets[d] + ends[d] - starts[d]
     out = np.empty(offsets[-1], np.uint8)
     for d in range(len(starts)):
-        out[offsets[d] : offsets[d + 1]] = data[starts[d] : ends[d]]
+        for i in range(ends[d] - starts[d]):
+            out[offsets[d] + i] = data[starts[d] + i]
     return out, offsets
 
 

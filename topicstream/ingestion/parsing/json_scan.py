@@ -351,8 +351,8 @@ def take(data: Bytes, rows: Longs, fields: Longs, spans: Longs, kinds: Array, jo
             if kind == ESCAPED:
                 n = _unescape(data, spans[r, f, 0], spans[r, f, 1], out, n)
             elif kind != NULL and kind != ABSENT:
-                span = data[spans[r, f, 0] : spans[r, f, 1]]
-                out[n : n + len(span)] = span
-                n += len(span)
+                for p in range(spans[r, f, 0], spans[r, f, 1]):
+                    out[n] = data[p]
+                    n += 1
         offsets[i + 1] = n
     return out[:n], offsets

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from topicstream.arrow import pc
 from topicstream.errors import InputError
 from topicstream.files.parquet_pages import DICTIONARY, pages
 from topicstream.ingestion.opening.source import Source

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
-import numcodecs.blosc
 import numpy as np
 
 from topicstream.errors import StoreError
 from topicstream.files import owned
+from topicstream.files.blosc import blosc
 
 _HEAD = struct.Struct("<4sIQI")  # magic, bytes of the JSON header, bytes of the body, crc32c of both
 _MAGIC = b"TSf1"
@@ -36,7 +36,7 @@ def encode_frame(arrays: Mapping[str, np.ndarray], **facts: Any) -> bytes:
         sizes = []
         for start in range(0, len(raw), _LIMIT):
             part = np.frombuffer(raw[start : start + _LIMIT], np.uint8 if item == 1 else values.dtype)
-            parts.append(numcodecs.blosc.compress(part, b"lz4", 1, numcodecs.blosc.BITSHUFFLE if item > 1 else 0))
+            parts.append(blosc.compress(part, b"lz4", 1, blosc.BITSHUFFLE if item > 1 else 0))
             sizes.append(len(parts[-1]))
         listing.append([name, values.dtype.str, len(values), sizes])
     head = json.dumps({"arrays": listing, "facts": facts}, separators=(",", ":")).encode()
@@ -62,7 +62,7 @@ def decode_frame(frame: bytes, where: str) -> tuple[dict[str, np.ndarray], dict[
         raw = out.view(np.uint8)
         start = 0
         for n in sizes:
-            numcodecs.blosc.decompress(view[at : at + n], raw[start : start + _LIMIT])
+            blosc.decompress(view[at : at + n], raw[start : start + _LIMIT])
             at += n
             start += _LIMIT
         arrays[name] = out

@@ -73,14 +73,14 @@ class Finishing:
             raise InputError(
                 f"{self.out}: holds {there}, the input vectors of {self.vectors}; ingest it into another store"
             )
-        give_back()  # what reading took, the compiler's pages too
+        give_back(self.plan.limit)  # what reading took, the compiler's pages too
         self._attach()
         rule = self.options.on_duplicate or ("replace" if state["pubmed"] else "skip")
         self.progress.step("deciding which documents count")
         decision = decide(
             self.journal, self.base, rule, self.options.heldout, self.plan.vocabulary, self.removal.numbers
         )
-        give_back()  # what sorting the ids took
+        give_back(self.plan.limit)  # what sorting the ids took
         self.removal.take(decision.replaced)
         training, kept = self._documents(decision)
         if self.old is not None and not kept and not len(decision.replaced):

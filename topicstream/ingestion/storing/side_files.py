@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from topicstream.arrow import pc
 from topicstream.corpus.documents import OWN
 from topicstream.errors import InputError
 from topicstream.ingestion.opening.source import Source, plain_suffix

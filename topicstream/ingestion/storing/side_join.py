@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from topicstream.arrow import pc
 from topicstream.corpus.id_hash import find_hashes, hash_ids
 from topicstream.errors import InputError
 from topicstream.files import owned
