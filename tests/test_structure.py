@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "topicstream"
-GROUND = {"errors", "metrics", "options", "plugins", "progress", "machine", "files", "topicstream"}
+GROUND = {"arrow", "errors", "metrics", "options", "plugins", "progress", "machine", "files", "topicstream"}
 # room -> rooms it may import (beside itself and the ground)
 ALLOWED = {
     "files": set(),
