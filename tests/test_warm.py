@@ -102,3 +102,56 @@ def test_nothing_is_said_when_all_is_there(monkeypatch, tmp_path):
     for _ in range(2):
         prepare("a.job", ("kernels",), 15, said.append, 1 << 30)
     assert len(said) == 1
+
+
+SHARED = """
+import os, sys
+from pathlib import Path
+from topicstream.kernels import compiler
+from topicstream.kernels.ahead import leave
+from topicstream.kernels.jit import kernel
+@kernel
+def power(x, n):
+    for _ in range(n):
+        x *= x
+    return x
+@kernel
+def powers(x):
+    return power(x, 2) + power(x, 3) + power(x, 4)
+def first(folder):
+    assert power(2.0, 1) == 4.0
+def second(folder):
+    assert powers(1.0) == 3.0
+leave(first, second, folder=sys.argv[1])
+Path(sys.argv[0]).with_name(f"{os.getpid()}.missed").write_text(str(compiler.missed))
+"""
+
+
+def test_two_processes_share_the_work_and_numbers_in_a_call_make_no_more_of_it(monkeypatch, tmp_path):
+    """``power`` is compiled for (float64, int64) and not once for 2, for 3 and for 4; nothing is compiled twice."""
+    (tmp_path / "shared_job.py").write_text(SHARED)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    folder = KernelFolder(tmp_path / "cache" / "topicstream" / "kernels")
+    monkeypatch.setattr("topicstream.kernels.cache.folders", lambda: (folder,))
+    said = []
+    assert prepare("shared_job", ("kernels",), 15, said.append, 1 << 30)
+    assert len(said) == 1 and sum(int(p.read_text()) for p in tmp_path.glob("*.missed")) == 2
+    assert prepare("shared_job", ("kernels",), 15, said.append, 1 << 30) and len(said) == 1
+
+
+def test_infer_and_train_leave_compiling_to_others(tmp_path):
+    from topicstream.cli.main import run
+
+    docs = tmp_path / "a.jsonl"
+    docs.write_text("".join(f'{{"id": "{i}", "text": "some few words {i % 7} here"}}\n' for i in range(60)))
+    store, model = str(tmp_path / "c.zarr"), str(tmp_path / "m")
+    assert run(["ingest", str(docs), "--out", store, "--min-df", "1", "-q"]) == 0
+    code = "import sys; from topicstream.cli.main import run; code = run(sys.argv[1:]); sys.exit(code or 'numba' in sys.modules)"
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for command in (
+        ("train", "--corpus", store, "--model", model, "-K", "2", "--algo", "atbp", "--passes", "2"),
+        ("infer", str(docs), "--model", model, "--out", str(tmp_path / "out.jsonl")),
+    ):
+        done = subprocess.run([sys.executable, "-c", code, *command, "--mem-limit", "1G"], env=env, capture_output=True, text=True)
+        assert done.returncode == 0 and "compiling for this machine, once" in done.stderr, done.stderr

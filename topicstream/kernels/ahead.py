@@ -85,21 +85,23 @@ def _compile(job: Sequence[str], seconds: int, say: Callable[[str], None], limit
     both = limit >= ROOM and machine.default_threads() > 1
     say(f"compiling for this machine, once (about {seconds if both else 2 * seconds} s)")
     with ExitStack() as stack:
-        together = stack.enter_context(tempfile.TemporaryDirectory(prefix="topicstream-warm-"))
-        children = [stack.enter_context(Child(job, together, back=bool(back))) for back in range(1 + both)]
+        children = [stack.enter_context(Child(job))]
+        if both:
+            children.append(stack.enter_context(Child(job, children[0].folder.name)))
         return all([child.process.wait() == 0 for child in children])
 
 
 class Child:
     """A process that does a job, with a folder; both are gone behind the ``with``, and when this process is killed."""
 
-    def __init__(self, job: Sequence[str], together: str, back: bool) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="topicstream-warm-")
-        claim(self._folder.name, "scratch")
+    def __init__(self, job: Sequence[str], beside: str = "") -> None:
+        """``beside``: the folder of the one that does the same job, of which this one does the last part first."""
+        self.folder = tempfile.TemporaryDirectory(prefix="topicstream-warm-")
+        claim(self.folder.name, "scratch")
         path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", *job, self._folder.name],  # -P: nothing is imported from where the user is
-            env={**os.environ, INSIDE: "1", TOGETHER: together, BACK: "1" if back else "", "PYTHONPATH": path},
+            [sys.executable, "-P", "-m", *job, self.folder.name],  # -P: nothing is imported from where the user is
+            env={**os.environ, INSIDE: "1", TOGETHER: beside or self.folder.name, BACK: "1" if beside else "", "PYTHONPATH": path},
             stdin=subprocess.PIPE,  # which ends with this process, however it ends
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -111,7 +113,7 @@ class Child:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         with self.process:
-            self._folder.cleanup()
+            self.folder.cleanup()
 
 
 @cache

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from topicstream.arrow import pc
 import pyarrow.parquet as pq
 
 from topicstream.errors import InputError, UsageError
