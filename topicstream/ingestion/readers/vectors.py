@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from topicstream.arrow import pc
 import pyarrow.parquet as pq
 
+from topicstream.arrow import pc
 from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cut import positions
