@@ -34,9 +34,10 @@ def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int) 
             group = file.metadata.row_group(number)
             chunks = [c for c in map(group.column, range(group.num_columns)) if c.path_in_schema.split(".")[0] in wanted]
             most = max(MOST, TIMES * sum(max(0, c.total_compressed_size) for c in chunks))
-            repeated = _repeated(raw, chunks, size, most, path)
+            repeated, step = _repeated(raw, chunks, group.num_rows, size, most, path)
             if not repeated:
-                yield from file.iter_batches(rows, row_groups=[number], columns=wanted)
+                plain = file.iter_batches(min(rows, step), row_groups=[number], columns=wanted)
+                yield from _joined(plain, rows, most, path) if step < group.num_rows else plain
                 continue
             with pq.ParquetFile(raw, read_dictionary=repeated, metadata=file.metadata) as known:
                 for batch in known.iter_batches(rows, row_groups=[number], columns=wanted):
@@ -45,9 +46,29 @@ def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int) 
                     yield pa.record_batch([_plain(c, k.type) for c, k in zip(batch.columns, kinds)], schema=pa.schema(kinds))
 
 
-def _repeated(raw: Any, chunks: list[Any], size: int, most: int, path: Any) -> list[str]:
-    """Columns whose texts could be more, written out, than a group may hold; StoreError where the pages are already."""
-    found, decoded = [], 0
+def _joined(batches: Iterator[pa.RecordBatch], rows: int, most: int, path: Any) -> Iterator[pa.RecordBatch]:
+    """The batches of a group, together again up to ``rows``."""
+    held: list[pa.RecordBatch] = []
+    total = 0
+    for batch in batches:
+        total += batch.nbytes
+        _within(path, total, most)
+        held.append(batch)
+        if sum(map(len, held)) >= rows or sum(b.nbytes for b in held) > most // 16:
+            yield _one(held)
+            held = []
+    if held:
+        yield _one(held)
+
+
+def _one(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return held[0] if len(held) == 1 else pa.Table.from_batches(held).combine_chunks().to_batches()[0]
+
+
+def _repeated(raw: Any, chunks: list[Any], rows: int, size: int, most: int, path: Any) -> tuple[list[str], int]:
+    """Columns of lists whose texts could be more, written out, than a group may hold, and how many rows at once cannot be
+    more whatever other columns repeat; StoreError where the pages are already."""
+    found, decoded, step = [], 0, max(1, rows)
     for chunk in chunks:
         starts = [p for p in (chunk.dictionary_page_offset, chunk.data_page_offset) if p]
         first, values = min(starts, default=0), chunk.num_values
@@ -61,9 +82,12 @@ def _repeated(raw: Any, chunks: list[Any], size: int, most: int, path: Any) -> l
         decoded += VALUE * max(0, values)
         _within(path, decoded, most)
         if chunk.physical_type == "BYTE_ARRAY" and dictionary * values > most:
-            found.append(chunk.path_in_schema)
+            if values > rows:
+                found.append(chunk.path_in_schema)
+            else:
+                step = min(step, max(1, most // dictionary))
     raw.seek(0)
-    return found
+    return found, step
 
 
 def _text_bytes(column: pa.Array) -> int:
