@@ -27,10 +27,11 @@ def test_compiles_once_and_ends(cache, tmp_path):
                "--algo", "atbp", "-K", "3", "--passes", "2", "--tol", "0", "--threads", "1"]  # fmt: skip
     first = subprocess.run(command, env=env, capture_output=True, text=True)
     assert first.returncode == 0 and "2 passes" in first.stdout, first.stderr
-    assert first.stderr.count("compiled in") == first.stderr.count("memory plan:") == 1
+    said = "compiling for this machine, once (about" if cache == "empty" else "compiled in"  # there: by others
+    assert first.stderr.count(said) == first.stderr.count("memory plan:") == 1
     if cache == "empty":
         again = subprocess.run([*command, "--force"], env=env, capture_output=True, text=True)
-        assert again.returncode == 0 and "compiled in" not in again.stderr
+        assert again.returncode == 0 and "compil" not in again.stderr
         plans = [int(re.search(r"interpreter (\d+) MB", done.stderr)[1]) for done in (first, again)]
         assert abs(plans[0] - plans[1]) < 25  # begun anew, the compiler's 60 MB are not in the plan
 
@@ -60,8 +61,7 @@ def test_a_lock_that_was_removed_is_taken_anew(tmp_path):
     folder.mkdir()
     with pytest.raises(RuntimeError), lock(folder, "testing"):
         raise RuntimeError
-    assert not folder.exists()
-    folder.mkdir()
+    assert list(folder.iterdir()) == []  # it was here before
     held, free = threading.Event(), threading.Event()
 
     def first() -> None:

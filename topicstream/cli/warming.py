@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def job(folder: Path, every: bool) -> None:
     for method in names() if every else ("bp",):
         for source in (docs, store):
             with suppress(TopicsError):
-                infer(model, [source], out=folder / "answers.jsonl", method=method, force=True, mem_limit="1G", progress=False)
+                infer(model, [source], out=BytesIO(), method=method, mem_limit="1G", progress=False)
 
 
 if __name__ == "__main__":

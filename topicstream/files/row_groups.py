@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from topicstream.errors import StoreError
@@ -92,6 +91,8 @@ def _repeated(raw: Any, chunks: list[Any], rows: int, size: int, most: int, path
 
 def _text_bytes(column: pa.Array) -> int:
     """Bytes of the texts that stand in a dictionary, written out."""
+    import pyarrow.compute as pc  # slow to import, and seldom needed here
+
     while pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         column = column.values
     if not pa.types.is_dictionary(column.type) or not len(column.dictionary):

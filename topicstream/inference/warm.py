@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +22,16 @@ def answering(folder: Path) -> None:
     words = [f"word{i}" for i in range(40)]
     phi = np.random.default_rng(1).random((len(words), 4))
     model = TopicModel.from_arrays(phi, words, 0.1, 0.01, tokenizer=Recipe().to_json())
-    (folder / "docs.jsonl").write_text('{"id": "1", "text": "' + " ".join(words) + '"}\n')
-    infer(model, [folder / "docs.jsonl"], out=folder / "answers.jsonl", method=sys.argv[1], progress=False)
+    with (folder / "docs.jsonl").open("w") as out:
+        out.write('{"id": "1", "text": "' + " ".join(words) + '"}\n')
+    infer(model, [folder / "docs.jsonl"], out=BytesIO(), method=sys.argv[1], progress=False)
 
 
-def writing(folder: Path) -> None:
-    """Write a made answer."""
+def writing(_: Path) -> None:
+    """Put a made answer into words."""
     lists = Lists(np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, np.float32))
     about = np.ones(1), np.ones(1), np.zeros(1, np.uint8)
-    (folder / "answer.jsonl").write_bytes(json_lines(pa.array(["1"], pa.large_string()), lists, about))
+    json_lines(pa.array(["1"], pa.large_string()), lists, about)
 
 
 if __name__ == "__main__":

@@ -126,6 +126,12 @@ def _key(sources: tuple[str, ...]) -> str:
     return content.hexdigest()[:32]
 
 
+def _opened(path: str) -> int:
+    with suppress(FileExistsError):
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
 def leave(*parts: Callable[[Path], None], folder: str) -> None:
     """Do the parts of the tiny job, or, of two processes that do it, those of the second: the last first.  The process begins
     anew when something was compiled and it has grown too large for more.  When the one that waits for it is killed, it ends
@@ -135,7 +141,7 @@ def leave(*parts: Callable[[Path], None], folder: str) -> None:
 
     def claim_kernel(name: str) -> bool:
         with suppress(OSError):
-            held[name] = fd = os.open(f"{os.environ[TOGETHER]}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            held[name] = fd = _opened(f"{os.environ[TOGETHER]}/{name}")
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
