@@ -213,3 +213,17 @@ SAME_CLASS = {"TopicModel"}
 
 def test_no_two_public_classes_share_a_name():
     assert {name for name, where in public(ast.ClassDef).items() if len(where) > 1} <= SAME_CLASS
+
+
+def test_parts_of_arrow_are_imported_where_they_are_used():
+    """``pa.compute`` is there only once somebody has imported it: in a test's process, not in a user's."""
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pa":
+                name = f"pyarrow.{node.attr}"
+                if node.attr in ("compute", "csv", "parquet", "json", "dataset", "fs") and name not in imported:
+                    wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno}: {name}")
+    assert wrong == []

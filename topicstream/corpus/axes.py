@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from topicstream.arrow import pc
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import PARTS
 from topicstream.errors import StoreError
@@ -71,7 +72,7 @@ class Axis:
         at = 0
         pieces = self._document_ids(0, self.size) if self.name == "links" else self._table(0, self.size, 0)
         for piece in pieces:
-            here = pa.compute.index_in(wanted, value_set=piece)
+            here = pc.index_in(wanted, value_set=piece)
             there = here.is_valid().to_numpy(zero_copy_only=False)
             found[there] = here.drop_null().to_numpy() + at
             at += len(piece)
@@ -103,7 +104,7 @@ class Axis:
     def _document_ids(self, first: int, stop: int) -> Iterator[pa.Array]:
         at = 0
         for batch in read_documents(self._corpus.path, self._corpus.manifest.get("docs", []), ["id", "part"]):
-            ids = batch["id"].filter(pa.compute.equal(batch["part"].cast(pa.string()), "train"))
+            ids = batch["id"].filter(pc.equal(batch["part"].cast(pa.string()), "train"))
             a, b = max(first - at, 0), min(stop - at, len(ids))
             if a < b:
                 yield ids.slice(a, b - a)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
+from topicstream.arrow import pc
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing import json_scan as js
 from topicstream.ingestion.parsing.columns import LISTS, WrongField, as_id, as_list, as_scalar, as_text
@@ -117,7 +118,7 @@ class JsonLines:
         ids = checked(seen.take(rows, [id_name]))
         absent = seen.kind(id_name)[rows] == js.ABSENT
         if absent.any():
-            ids = pa.compute.if_else(pa.array(absent), positions(piece.key, numbers), ids)
+            ids = pc.if_else(pa.array(absent), positions(piece.key, numbers), ids)
         meta = {}
         for col, name in options.meta.items():
             kinds = seen.kind(name)[rows]
@@ -126,7 +127,7 @@ class JsonLines:
             else:
                 values = checked(seen.take(rows, [name]))
                 none = pa.array((kinds == js.ABSENT) | (kinds == js.NULL))
-                meta[col] = pa.compute.if_else(none, pa.scalar(None, pa.large_string()), values)
+                meta[col] = pc.if_else(none, pa.scalar(None, pa.large_string()), values)
         whole = bool(len(rows)) and bool((seen.kind(id_name)[rows] == js.WHOLE).all())
         return Provenance(ids=ids, source=positions(piece.key, numbers), meta=meta, whole=whole)
 
@@ -153,9 +154,9 @@ def list_column(seen: Scanned, rows: np.ndarray, name: str, separator: str) -> p
         parse = pa.json.ParseOptions(explicit_schema=pa.schema([("v", wanted)]))
         try:
             found = pa.json.read_json(pa.BufferReader(lines), read, parse)["v"].combine_chunks()
-            found = pa.compute.fill_null(found, pa.scalar([], wanted)) if found.null_count else found
+            found = pc.fill_null(found, pa.scalar([], wanted)) if found.null_count else found
             found.validate(full=True)
-            if not found.flatten().null_count and not pa.compute.any(pa.compute.equal(found.flatten(), "")).as_py():
+            if not found.flatten().null_count and not pc.any(pc.equal(found.flatten(), "")).as_py():
                 return found
         except pa.ArrowInvalid:
             pass

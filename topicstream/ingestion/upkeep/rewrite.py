@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from topicstream.arrow import pc
 from topicstream.corpus.documents import ROWS_OF_PART, DocumentsWriter, next_part, read_documents, schema_of
 from topicstream.corpus.format import (
     CELLS,
@@ -255,7 +256,7 @@ class Rewrite:
 def _places(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """part (0 train, 1 heldout), block and row of the documents of a batch, int64 each."""
     part = batch.column("part").cast(pa.string())
-    number = np.asarray(pa.compute.index_in(part, value_set=pa.array(PARTS)).to_numpy(zero_copy_only=False), np.int64)
+    number = np.asarray(pc.index_in(part, value_set=pa.array(PARTS)).to_numpy(zero_copy_only=False), np.int64)
     block, row = (np.asarray(batch.column(c).to_numpy(zero_copy_only=False), np.int64) for c in ("block", "row"))
     return number, block, row
 
@@ -281,11 +282,11 @@ def without(lists: pa.ChunkedArray, values: pa.Array) -> pa.Array:
         [c.cast(pa.list_(pa.large_string())) for c in lists.chunks] or [pa.array([], pa.list_(pa.large_string()))]
     )
     flat = column.flatten()
-    stay = pa.compute.invert(pa.compute.is_in(flat, value_set=values)).to_numpy(zero_copy_only=False)
+    stay = pc.invert(pc.is_in(flat, value_set=values)).to_numpy(zero_copy_only=False)
     if stay.all():
         return column
     lengths = np.asarray(
-        pa.compute.fill_null(pa.compute.list_value_length(column), 0).to_numpy(zero_copy_only=False), np.int64
+        pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False), np.int64
     )
     edges = np.concatenate((np.zeros(1, np.int64), np.cumsum(stay)))[
         np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
