@@ -99,7 +99,7 @@ class ReadOptions:
     )
     vector_field: str | None = option(
         None,
-        "Parquet, vectors: the column of lists of numbers, or columns of a number each, between commas (*: all that are numbers).",
+        "Parquet, vectors: the column of lists of numbers, or columns of a number each, between commas (`*`: all that are numbers).",
         metavar="COLUMN",
     )
     vectors: bool = option(False, "a NumPy array: its rows are vectors (known by itself of one below 0)", cli=False)
