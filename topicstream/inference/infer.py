@@ -106,7 +106,7 @@ class Answers:
         say_before_compiling(listener(config.progress).say)
         limit = memory_limit(config.mem_limit)
         with elsewhere(("topicstream.inference.warm", config.method or "bp"), 4, listener(config.progress).say, limit):
-            fresh = load_compiler(limit)
+            fresh = load_compiler()
         self.model = opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
         name = methods.of_model(opened, config.method)
         own = methods.find(name)
@@ -167,7 +167,7 @@ class Answers:
             # the kernels that these documents and this format need are loaded, and what that took is given back, before
             # the table takes its place: one document is answered from the rows on disk
             answer(first.only(0))
-            give_back(self.fit.room.limit)
+            give_back()
             if self.fits:
                 self.method.load()
             blocks = chain([first], blocks)
@@ -215,15 +215,15 @@ WEIGHING = ("bp", "vb", "mixture")
 """Methods that weigh the cells of new documents as a model of weighted cells does."""
 
 
-def load_compiler(limit: int) -> bool:
+def load_compiler() -> bool:
     """Load numba's runtime by a first kernel, before anything else is held, and give back the pages that it took: LLVM
     compiles a part of that runtime in every process, which takes 70 MB for an instant.  False: it was loaded before."""
     if compiled():
         return False
-    give_back(limit)
+    give_back()
     none = np.zeros(0, np.int32)
     known(pa.array([], pa.large_string()), np.zeros(1, np.int64), none, none, np.zeros(0, np.int64))
-    give_back(limit)
+    give_back()
     return True
 
 
