@@ -66,6 +66,7 @@ def test_what_is_compiled_already_loads_no_compiler(tmp_path):
     loaded(*train, "--corpus", "first.zarr", "--model", "first.model")
     model = ("--model", "first.model")
     loaded("infer", docs, *model, "-q")
+    loaded("eval", *model, "--corpus", "first.zarr", "--coherence")
     for most, *command in (
         (520, *ingest, "--out", "second.zarr"),
         (530, "infer", docs, *model, "-q"),
