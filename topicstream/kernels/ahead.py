@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
@@ -175,11 +176,14 @@ def leave(*parts: Callable[[Path], None], folder: str) -> None:
     alone, main = threading.Event(), threading.get_ident()
     compiler.claim, compiler.after_save = claim_kernel, kept
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    threading.Thread(target=orphaned, daemon=True).start()
     gc.disable()  # it takes a fourth of the time; what it would free is looked at when there is too much
     try:
+        threading.Thread(target=orphaned, daemon=True).start()  # within: who waits may have gone before this began
         for part in reversed(parts) if os.environ.get(BACK) else parts:
             part(Path(tempfile.mkdtemp(dir=folder)))
     finally:
-        if alone.is_set():
-            owned.remove(folder, "scratch")
+        for _ in range(20 if alone.is_set() else 0):
+            with suppress(OSError):  # the other may be making a claim in it
+                owned.remove(folder, "scratch")
+                break
+            time.sleep(0.1)
