@@ -83,6 +83,7 @@ class Parquet:
 
 
 def is_plain(source: Source) -> bool:
+    """Whether the file itself begins as Parquet does, not packed by another program."""
     assert source.path is not None
     with open(source.path, "rb") as f:
         return f.read(4) == b"PAR1"
@@ -217,6 +218,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def column_meta(array: pa.Array, col: str, name: str, piece: Piece, options: ReadOptions) -> pa.Array:
+    """Column ``name`` of the file as metadata ``col``: texts, or lists of texts where ``col`` is one; InputError."""
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     try:
