@@ -58,7 +58,7 @@ def test_what_is_chosen_for_a_shape(what, numbers, chosen):
     choice = choose(shape, {})
     engine = find(choice.algo)(shape, loop.make_options(find(choice.algo), choice.options))
     assert (choice.algo, choice.options["sparsity"], loop.default_start(engine, shape)) == chosen, what
-    assert choice.options["learn_priors"] and choice.options["learn_after"] == 20 and choice.options["prior_pull"] == 1
+    assert choice.options["learn_priors"] and choice.options["learn_after"] == 20 and choice.options["prior_pull"] == 3
 
 
 def test_real_valued_cells_take_the_engine_that_keeps_least_only_where_the_best_refuses_them():
@@ -86,6 +86,15 @@ def test_no_dead_topics_where_fewer_are_planted(tmp_path):
         shares, alpha = model.sizes / model.sizes.sum(), np.asarray(model.alpha)
         assert shares.min() > 0.001 / topics and shares.max() < 0.25  # a planted topic has a fifth
         assert done.last["priors_held"] == 0 and alpha.max() < 10 * alpha.min()
+
+
+def test_no_dead_topics_where_documents_are_hardly_more_than_topics(tmp_path):
+    _, indptr, words, counts = draw(docs=100, words=400, topics=15, length=120, seed=4)
+    place = store(tmp_path / "corpus.zarr", indptr, words, counts, 400)
+    done = train(place, tmp_path / "m", topics=90, passes=60, tol=0.0, progress=QUIET)
+    sizes = TopicModel.open(done.model).sizes
+    assert (sizes / sizes.sum()).min() > 0.001 / 90
+    assert choose(Shape(100, 400, 9_000, 1.2e4, 90), {"prior_pull": 1.0}).options["prior_pull"] == 1  # as it is given
 
 
 def test_priors_are_learned_late_and_a_run_does_not_end_before(corpus, tmp_path):

@@ -18,7 +18,7 @@ from topicstream.evaluation.keys import documents
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting import periods
 from topicstream.reporting.doc_topics import shares, shares_and_tokens
-from topicstream.reporting.effects import Groups
+from topicstream.reporting.effects import Groups, posterior_variance
 from topicstream.reporting.over_time import over_time
 from topicstream.reporting.similar import hierarchy, similar
 
@@ -53,11 +53,12 @@ def drawn(theta, concentration, design, draws, rng):
 
 
 def sums(theta, concentration, codes, groups):
+    v = posterior_variance(theta, concentration)
     by = Groups(groups, theta.shape[1])
     for first in range(0, len(theta), 70):  # in pieces, as a stream comes
         piece = slice(first, first + 70)
         docs = np.arange(len(codes[piece]))
-        by.add(docs, codes[piece], theta[piece], theta[piece] ** 2, concentration[piece])
+        by.add(docs, codes[piece], theta[piece], v[piece])
     return by
 
 
@@ -144,28 +145,6 @@ def test_the_command_and_its_plot(stored, tmp_path, capsys):
     assert run([*args, "--plot", str(plot)]) == 2 and run([*args, "--over-time", "--tree"]) == 2
     assert run([*args, "--by", "party", "--json"]) == 0
     assert {r["group"] for r in json.loads(capsys.readouterr().out)} == {"red", "blue"}
-
-
-def test_what_cannot_be_shown_is_said_before_the_documents_are_read(stored, tmp_path, monkeypatch, capsys):
-    folder, corpus, _, rows = stored
-    base = ["show", "--model", str(folder / "model"), "--corpus", str(corpus.path)]
-    assert run([*base, "--by", "date"]) == 2 and "--over-time" in capsys.readouterr().err
-    bare = tmp_path / "bare.zarr"
-    topicstream.ingest(
-        [{"text": r["text"], "mood": None, "date": "1999"} for r in rows],
-        out=bare,
-        meta=["mood", "date"],
-        min_df=1,
-        progress=False,
-    )
-    empty = ["show", "--model", str(folder / "model"), "--corpus", str(bare), "--by", "mood"]
-    for more in ([], ["--over-time", "--plot", str(tmp_path / "a.svg")]):
-        assert run([*empty, *more]) == 3 and "no document has a value of mood" in capsys.readouterr().err
-    assert not list(tmp_path.glob("a.*"))
-    monkeypatch.setattr("topicstream.reporting.over_time.gather", None)
-    for option, name in (("--out", "x.txt"), ("--plot", "x.txt"), ("--out", "none/x.csv"), ("--plot", "none/x.svg")):
-        assert run([*base, "--over-time", option, str(tmp_path / name)]) == 2
-    assert run(["show", str(folder / "model")]) == 2 and "--model and --corpus say where" in capsys.readouterr().err
 
 
 def test_no_dates_say_what_to_do(tmp_path):

@@ -237,6 +237,14 @@ def test_learned_priors_find_the_planted_ones():
     below = sum(sum(1 / (held.sum() + i) for i in range(n)) for n in theta.sum(1))
     np.testing.assert_allclose(held * many.sum(1) + docs * 2.0 * 0.3, held * (below + docs * 2.0), rtol=0.05)
     assert (np.abs(held - 0.3) < np.abs(alpha - 0.3)).all()
+    # documents of two tokens lower alpha almost as they like, and raise it as the pull allows
+    few = np.array([rng.multinomial(2, rng.dirichlet(np.full(topics, 0.05))) for _ in range(docs)])
+    bins = np.zeros(topics * BINS), np.zeros(BINS)
+    count_documents(wide(few), topics, *bins)
+    free, loose = (learn_alpha(np.full(topics, 0.3), *bins, 1e-3, 10.0, pull, 0.3) for pull in (0.0, 1.0))
+    assert (loose < 0.1).all() and np.abs(loose / free - 1).max() < 0.2
+    raised = learn_alpha(np.full(topics, 0.01), *bins, 1e-3, 10.0, 1.0, 0.01)
+    assert (raised < learn_alpha(np.full(topics, 0.01), *bins, 1e-3, 10.0, 0.0, 0.01)).all()
     words, beta = 2000, 0.2
     phi = np.array([rng.multinomial(50_000, rng.dirichlet(np.full(words, beta))) for _ in range(topics)]).T
     bins = np.zeros(BINS)

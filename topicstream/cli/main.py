@@ -123,16 +123,6 @@ MOST = {"threads": 1 << 12, "workers": 1 << 12, "block_cells": 1 << 30, "round_b
 SIGNED = {"phrase_threshold"}
 
 
-def hinted(error: click.ClickException) -> click.ClickException:
-    """Where an argument is too many, with the options that take a model and a corpus: half of the commands take one without."""
-    ctx = getattr(error, "ctx", None)
-    if ctx is None or not error.message.startswith("Got unexpected extra argument"):
-        return error
-    taken = [f"--{p.name}" for p in ctx.command.params if p.name in ("model", "corpus") and isinstance(p, click.Option)]
-    more = f"; here {' and '.join(taken)} say{'s' if len(taken) == 1 else ''} where it is" if taken else ""
-    return click.UsageError(error.message + more, ctx)
-
-
 def check_numbers(ctx: click.Context) -> None:
     """BadParameter (exit 2) where an option is a number that nobody means: not finite, negative, or past all measure."""
     for param in ctx.command.get_params(ctx):
@@ -192,7 +182,7 @@ def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
         e.show()
         return e.exit_code
     except click.ClickException as e:
-        hinted(e).show()
+        e.show()
         return e.exit_code
     except (TopicsError, Stopped) as e:
         return _fail(e, str(e), e.exit_code)

@@ -14,14 +14,13 @@ from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
-from topicstream.machine import one_blas_thread
 from topicstream.model.edits import View
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Told, listener
 from topicstream.reporting import periods
 from topicstream.reporting.doc_topics import shares_and_tokens
-from topicstream.reporting.effects import Groups
+from topicstream.reporting.effects import Groups, posterior_variance
 from topicstream.reporting.metadata import Metadata, check_columns, codes_of, columns_of
 
 DATE = "date"
@@ -162,7 +161,6 @@ def gather(
 
     docs   typical documents a topic;  cross: every column's values by period too;  links: the products of shares
     """
-    one_blas_thread()  # a second one mostly waits on products this thin, and would decide their last bits
     k = len(view)
     time = found.time
     known = {c.name: {v: i for i, v in enumerate(c.values)} for c in found.columns}
@@ -177,7 +175,6 @@ def gather(
         {c.name: Groups(len(c.values) * n_periods, k) for c in found.columns} if time and cross else {},
         np.zeros((k, k)) if links else None,
     )
-    tell = listener(progress)
     wanted = [c.name for c in found.columns] + ([date] if time else [])
     table = Metadata(corpus, wanted)
     alpha = float(model.alpha.sum())
@@ -200,20 +197,20 @@ def gather(
             out.product += used.T @ used
             out.linked += len(used)
         if wanted:
-            square = m * m
+            v = posterior_variance(m, concentration)
             dates = None
             if time and out.over is not None:
                 dates = _dates(columns[date], time.grain, place)
                 dated = np.flatnonzero(dates >= 0)
-                out.over.add(dated, dates[dated], m, square, concentration)
+                out.over.add(dated, dates[dated], m, v)
             for c in found.columns:
                 entries, codes = codes_of(columns[c.name], known[c.name])
-                out.by[c.name].add(entries, codes, m, square, concentration)
+                out.by[c.name].add(entries, codes, m, v)
                 if c.name in out.by_over and dates is not None:
                     period = dates[entries]
                     both = period >= 0
-                    out.by_over[c.name].add(entries[both], (codes * n_periods + period)[both], m, square, concentration)
-        tell.step("topics of documents", first + len(m), corpus.n_docs, "documents")
+                    out.by_over[c.name].add(entries[both], (codes * n_periods + period)[both], m, v)
+        listener(progress).step("topics of documents", first + len(m), corpus.n_docs, "documents")
     return out
 
 

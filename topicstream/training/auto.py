@@ -19,7 +19,8 @@ BEST, SMALLEST = "sparse-bp", "atbp"
 SHORT, LARGE = 128, 5_000_000
 # learned from the first pass on, alpha follows topics that are not there yet: some die, one grows; without a pull it is
 # fitted to the training documents, and too small for short ones (docs/decisions/defaults.md)
-PRIORS = {"learn_after": 20, "prior_pull": 1.0, "prior_reach": 100.0}
+PRIORS = {"learn_after": 20, "prior_pull": 3.0, "prior_reach": 100.0}
+HELD = 100.0  # the pull where documents are hardly more than topics: alpha learned there ends most of them
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ def choose(shape: Shape, given: Mapping[str, Any]) -> Choice:
     if sparse.get("sparsity") is None:
         sparse["sparsity"] = 16 if length < SHORT and shape.cells >= LARGE else 32
     if learn:
-        sparse |= {name: value for name, value in PRIORS.items() if sparse.get(name) is None}
+        few = {"prior_pull": HELD} if shape.docs < 2 * shape.topics else {}
+        sparse |= {name: value for name, value in (PRIORS | few).items() if sparse.get(name) is None}
     fields = find(BEST).Options.__dataclass_fields__
     engine = find(BEST)(shape, find(BEST).Options(**{k: v for k, v in sparse.items() if k in fields}))
     need = 0

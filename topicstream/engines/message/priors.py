@@ -28,6 +28,7 @@ from topicstream.kernels.rng import bits
 
 LOWEST, OCTAVES = -16, 48
 BINS = OCTAVES * 4
+SHORT = 35.0  # tokens a document
 _SHIFT, _FIRST = 21, (127 + LOWEST) * 4
 SAMPLE = np.uint64(16)
 
@@ -128,18 +129,23 @@ def learn_alpha(
     """alpha: float64[K] -> its value after up to 20 fixed-point steps, each entry held within [low, high].
 
     pull: of a gamma prior on every alpha_k, with this ``mean``: its rate is ``pull`` a document, so the maximum of the
-    posterior adds pull * D * mean above and pull * D below.
+    posterior adds pull * D * mean above and pull * D below.  Short documents say little of alpha each: of those that ask
+    for less than ``mean`` the rate falls with the square of their mean length below SHORT tokens.
     """
     counts, values = topic_bins.reshape(len(alpha), BINS), bin_values()
     used = np.flatnonzero(counts.sum(0))
-    alpha, rate = alpha.copy(), pull * length_bins.sum()
+    docs = length_bins.sum()
+    alpha, rate = alpha.copy(), pull * docs
+    least = rate * min(1.0, (length_bins @ values / max(docs, 1.0) / SHORT) ** 2)
     for _ in range(20):
         total = alpha.sum()
         below = length_bins @ risen(values, np.array([total]))
         if below <= 0:
             break
         above = (counts[:, used] * risen(values[used], alpha[:, None])).sum(1)
-        new = np.clip((alpha * above + rate * mean) / (below + rate), low, high)
+        own = alpha * above
+        held = np.where(own < below * mean, least, rate)
+        new = np.clip((own + held * mean) / (below + held), low, high)
         done = np.abs(new - alpha).max() <= 1e-4 * alpha.max()
         alpha = new
         if done:

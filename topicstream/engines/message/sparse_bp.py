@@ -112,7 +112,7 @@ class SparseOptions(Options):
     prior_pull: float = option(
         0.0,
         "with --learn-priors: how strongly alpha is held to where it began (or to 30 over all topics, if that is less); 1: about "
-        "as strongly as its documents hold it",
+        "as strongly as its documents hold it, and less from above if they are short",
         min=0.0,
         max=1e6,
         advanced=True,
