@@ -1,6 +1,6 @@
 """``python -m topicstream``: the command ``topics``."""
 
-from topicstream.cli.main import main
+from topicstream.cli.entry import main
 
 if __name__ == "__main__":
     main()

@@ -104,13 +104,9 @@ def prepared(folder: Path) -> None:
 
 
 def command_targets(folder: Path, resealed: Callable[[random.Random, str], bytes]) -> list[Target]:
-    """A target for each kind of model, and one for a store of vectors."""
-    ready: list[bool] = []
+    """A target for each kind of model, and one for a store of vectors; all ``prepared``."""
 
     def restored(original: Path, spoilt: Path) -> None:
-        if not ready:
-            prepared(folder)
-            ready.append(True)
         shutil.rmtree(spoilt, ignore_errors=True)
         shutil.copytree(original, spoilt)
 

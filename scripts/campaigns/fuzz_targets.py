@@ -19,8 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fuzz_commands import command_targets
+from fuzz_commands import command_targets, prepared
 from fuzz_inputs import Target
+from fuzz_newer import import_targets, own_targets, vector_seeds
 from fuzz_values import value_targets
 
 from topicstream.errors import TopicsError
@@ -47,7 +48,8 @@ def look(paths: Any, options: ReadOptions) -> None:
         else:
             words, counts = run.words, run.counts
             assert run.indptr[0] == 0 and run.indptr[-1] == len(words) == len(counts), "cells"
-            assert (np.diff(run.indptr) >= 0).all() and (counts > 0).all() and np.isfinite(counts).all(), "counts"
+            assert (np.diff(run.indptr) >= 0).all() and np.isfinite(counts).all(), "counts"
+            assert run.vectors or (counts > 0).all(), "counts above 0"
             inner = np.ones(max(len(words) - 1, 0), bool)
             ends = run.indptr[1:-1]
             inner[ends[(ends > 0) & (ends < len(words))] - 1] = False
@@ -187,6 +189,13 @@ def readers(folder: Path) -> list[Target]:
         reader(folder, "guessed", "f", [jsonl_seed(), csv_seed(","), docword, mtx, PUBMED, lines, svm, ldac, parquet_seed("snappy")],
                [b"%%MatrixMarket"]),
     ]  # fmt: skip
+    vectors = vector_seeds()
+    marks = [b"descr", b"|O", b"<f8", b"(7, 4)", b"(99999999, 4)", b"True", b"PK\x03\x04"]
+    made += [reader(folder, kind, f"f.{kind}", vectors[kind], marks, format=kind, encoding=None) for kind in ("npy", "npz")]
+    made += [reader(folder, "images", "f.png", vectors["images"], [b"IHDR", b"IDAT"], format="images", patches=4, encoding=None),
+             reader(folder, "vectors", "v.parquet", vectors["vectors"], [b"PAR1"], format="vectors", vector_field="v", encoding=None),
+             reader(folder, "paragraphs", "g.txt", [lines.replace(b"\n", b"\n\n")], [b"\n\n", b"\r\n\r\n"], format="lines",
+                    split="paragraph", min_tokens=1)]  # fmt: skip
     for kind, pack in (("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress), ("zst", _zstd)):
         packed = [pack(lines), pack(jsonl_seed()), pack(lines) + pack(lines)]
         made.append(reader(folder, f"lines.{kind}", f"f.txt.{kind}", packed, [], format="lines"))
@@ -344,7 +353,9 @@ def openers(folder: Path) -> list[Target]:
 
     add("training.json", model / "training.json", settings, again=True)
     add("block memory", memory, memory_use(model, store, memory))
-    return made + value_targets(folder, store, model) + command_targets(folder, resealed)
+    prepared(folder)
+    made += value_targets(folder, store, model) + command_targets(folder, resealed)
+    return made + import_targets(folder, store) + own_targets(folder, resealed)
 
 
 def memory_use(model: Path, store: Path, path: Path) -> Callable[[], object]:

@@ -214,6 +214,8 @@ def main() -> None:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup: it is to go on
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     startup.own_process()
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # until here cli/entry.py has it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     code = run(own_process=True)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # nobody is left to catch what a handler raises
         if signal.getsignal(number) is not signal.SIG_IGN:

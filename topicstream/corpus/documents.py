@@ -159,7 +159,7 @@ def read_documents(
             yield from batches(path, columns, rows)
         except FileNotFoundError:
             raise StoreError(f"{path}: missing; restore the file or ingest again") from None
-        except (OSError, ValueError, pa.ArrowException) as e:
+        except (OSError, ValueError, KeyError, pa.ArrowException) as e:
             raise StoreError(f"{path}: cannot be read ({e}); restore the file or ingest again") from None
 
 

@@ -203,18 +203,25 @@ def save(path: Path, found: Imported, manifest: Mapping[str, Any]) -> None:
     """Stream an imported model into its folder and commit it."""
     vocabulary = Vocabulary.of(found.words, found.counts, found.df)
     seeds = of_manifest(manifest, vocabulary, found.topics, path)
-    at = 0
     with ModelWriter(path, len(vocabulary), found.topics) as writer:
-        for rows in found.rows:
-            if not (np.isfinite(rows).all() and rows.min(initial=0.0) >= 0):
-                raise InputError(
-                    f"{path}: the topics hold a number that is negative or not finite; nothing was imported"
-                )
+        for at, rows in checked_rows(path, found):
             writer.write_rows(at, rows if seeds is None else np.maximum(seeds.added(at, rows, -1.0), 0.0))
-            at += len(rows)
         if not writer.totals.any() and not found.beta > 0:
             raise InputError(f"{path}: every count is zero; nothing was imported")
         writer.commit(dict(manifest), vocabulary, found.alpha, found.beta)
+
+
+def checked_rows(path: Path, found: Imported) -> Iterator[tuple[int, np.ndarray]]:
+    """(first word, its rows) of all words; InputError for numbers, or for as many rows, as cannot be."""
+    at = 0
+    for rows in found.rows:
+        if not (np.isfinite(rows).all() and rows.min(initial=0.0) >= 0):
+            raise InputError(f"{path}: the topics hold a number that is negative or not finite; nothing was imported")
+        if at + len(rows) <= len(found.words):
+            yield at, rows
+        at += len(rows)
+    if at != len(found.words):
+        raise InputError(f"{path}: topics of {at:,} words where {len(found.words):,} are named; nothing was imported")
 
 
 def prior(given: Any, topics: int, name: str) -> np.ndarray:
@@ -232,7 +239,11 @@ def checked_words(words: Any, name: str) -> Any:
     """Words as one Arrow array, each different; InputError otherwise."""
     from topicstream.model.vocabulary import as_words
 
-    array = as_words(words)
+    try:
+        array = as_words(words)
+        array.validate(full=True)
+    except (pa.ArrowException, UnicodeError):
+        raise InputError(f"{name}: a word that is not valid UTF-8") from None
     if array.null_count or len(pc.unique(array)) != len(array):
         counts = pc.value_counts(array)
         twice = counts.filter(pc.greater(counts.field("counts"), 1))

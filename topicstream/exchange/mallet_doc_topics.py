@@ -7,6 +7,7 @@ Documents' topics alone make no model: they are read into Parquet (id, topics, s
 from __future__ import annotations
 
 import gzip
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Any]:
         raise TopicsError(f"{out}: exists; --force replaces it")
     docs, width, number = 0, 0, 0
     stream: Any = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # noqa: SIM115
-    with stream, AnswersFile(out, about=False, option="--model") as file:
+    with stream, AnswersFile(out, about=False, option="--model", force=force) as file:
         pairs = False
         try:
             while True:
@@ -118,7 +119,7 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Any]:
                     )
                     file.format.write(file.format.encode(pa.array(ids, pa.large_string()), kept, None))
                     docs += len(ids)
-        except (OSError, EOFError) as e:
+        except (OSError, EOFError, zlib.error) as e:
             raise InputError(f"{path}: cannot be read on ({e}); is it cut short?") from None
         if not docs:
             raise InputError(f"{path}: holds no document")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,6 @@ def _head(path: Path) -> tuple[int, dict[str, list[float]]]:
                     said[name.strip().decode("ascii", "replace")] = [float(v) for v in values.split()]
     except ValueError:
         raise InputError(f"{path}:{number}: a prior that is no number") from None
-    except (OSError, EOFError) as e:
+    except (OSError, EOFError, zlib.error) as e:
         raise InputError(f"{path}: cannot be read ({e}); is it cut short?") from None
     return number, said

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from topicstream.errors import InputError, one_line
 from topicstream.exchange.common import Imported, check_size, checked_words, prior
 from topicstream.files.outputs import written
+from topicstream.files.word_file import read_words
 from topicstream.model.topic_model import TopicModel
 
 KEY = b"topicstream"
@@ -84,8 +85,10 @@ def _joined(model: TopicModel, step: int) -> Iterator[tuple[int, np.ndarray]]:
 def opened(path: Path) -> Any:
     """A Parquet file; InputError where it is none."""
     try:
-        return pq.ParquetFile(path, memory_map=False, pre_buffer=False)
-    except (OSError, pa.ArrowException) as e:
+        file = pq.ParquetFile(path, memory_map=False, pre_buffer=False)
+        list(file.reader.column_paths)  # names that are no UTF-8
+        return file
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as e:
         raise InputError(f"{path}: not a whole Parquet file ({one_line(e)[:200]})") from None
 
 
@@ -119,8 +122,8 @@ def read(path: Path, folder: Path, *, words: Any, alpha: Any, beta: float | None
     if said and len(said["alpha"]) != topics:
         raise InputError(f"{path}: {topics} columns of topics and {len(said['alpha'])} priors")
     try:
-        own = file.read(columns=["word", *(n for n in ("count", "df") if n in names)])
-    except (OSError, pa.ArrowException) as e:
+        own = read_words(path.resolve(), ["word", *(n for n in ("count", "df") if n in names)])
+    except (OSError, ValueError, pa.ArrowException) as e:
         raise InputError(f"{path}: cannot be read ({one_line(e)[:200]})") from None
     listed = checked_words(own["word"], str(path))
 

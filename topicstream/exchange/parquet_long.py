@@ -20,6 +20,7 @@ from topicstream.errors import InputError, one_line
 from topicstream.exchange.common import EntrySpool, Imported, check_size, numbers_of, prior
 from topicstream.exchange.parquet import KEY, about, opened, origin, said_by
 from topicstream.files.outputs import written
+from topicstream.files.row_groups import batches
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import as_words
 
@@ -60,7 +61,7 @@ def read(path: Path, folder: Path, *, words: Any, alpha: Any, beta: float | None
     said = said_by(file, path)
     spool, known = EntrySpool(folder), words if words is not None else pa.array([], pa.large_string())
     try:
-        for batch in file.iter_batches(ROWS, columns=["topic", "word", value]):
+        for batch in batches(path.resolve(), ["topic", "word", value], ROWS):
             if any(c.null_count for c in batch.columns):
                 raise InputError(f"{path}: a value is missing (null)")
             topics = batch.column("topic").cast(pa.int64()).to_numpy()
@@ -76,7 +77,7 @@ def read(path: Path, folder: Path, *, words: Any, alpha: Any, beta: float | None
                 raise InputError(f"{path}: the word {listed[int(np.argmax(ids < 0))].as_py()!r} is not in --words")
             check_size(str(path), max(len(known), 1), int(topics.max(initial=0)) + 1)
             spool.add(ids, topics, values)
-    except (OSError, pa.ArrowException) as e:
+    except (OSError, ValueError, KeyError, pa.ArrowException) as e:
         raise InputError(f"{path}: cannot be read ({one_line(e)[:200]})") from None
     topics_n = max(spool.topics, len(said.get("alpha", [])))
     if not spool.words:

@@ -120,7 +120,7 @@ def read(path: Path, folder: Path, *, words: Any, alpha: Any, beta: float | None
         terms, freq, category = (info[k] for k in ("Term", "Freq", "Category"))
         shares = np.asarray(page["mdsDat"]["Freq"], np.float64)
         numbers = [int(k) for k in page["mdsDat"]["topics"]]
-    except (ValueError, KeyError, TypeError, UnicodeDecodeError, RecursionError) as e:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as e:
         raise InputError(f"{path}: not the JSON of pyLDAvis ({type(e).__name__}: {e})") from None
     topics = len(order)
     first = min(order, default=0)

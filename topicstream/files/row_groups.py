@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from topicstream.arrow import places
 from topicstream.errors import StoreError
-from topicstream.files.parquet_pages import DICTIONARY, pages
+from topicstream.files.parquet_pages import DICTIONARY, pages, refuse_odd_columns
 from topicstream.files.plain import open_plain
 
 MOST, TIMES = 256 << 20, 64
@@ -25,8 +26,9 @@ VALUE = 8  # bytes of a place, an offset or a number
 
 def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
     """Record batches of at most ``rows`` and of one row group; columns that are not there are left out (None: all).
-    StoreError where a group is too heavy for its file; FileNotFoundError, OSError, ValueError, ArrowException."""
+    StoreError where a group is too heavy for its file; FileNotFoundError, OSError, ValueError, KeyError, ArrowException."""
     with open(open_plain(path), "rb") as raw, pq.ParquetFile(raw) as file:
+        refuse_odd_columns(raw)
         schema, size = file.schema_arrow, os.fstat(raw.fileno()).st_size
         wanted = schema.names if columns is None else [c for c in columns if c in schema.names]
         for number in range(file.num_row_groups):
@@ -95,10 +97,10 @@ def _text_bytes(column: pa.Array) -> int:
 
     while pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         column = column.values
-    if not pa.types.is_dictionary(column.type) or not len(column.dictionary):
+    if not pa.types.is_dictionary(column.type) or not len(places(column)):
         return 0
     lengths = pc.fill_null(pc.binary_length(column.dictionary), 0).to_numpy(zero_copy_only=False)
-    return int(lengths[column.indices.drop_null().to_numpy(zero_copy_only=False)].sum(dtype=np.int64))
+    return int(lengths[places(column)].sum(dtype=np.int64))
 
 
 def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from topicstream.arrow import places
 from topicstream.errors import StoreError
-from topicstream.files.parquet_pages import pages
+from topicstream.files.parquet_pages import pages, refuse_odd_columns
 from topicstream.files.plain import open_plain
 
 WORDS_OF_BYTE = 16
@@ -39,9 +40,7 @@ def read_words(path: str | os.PathLike[str], columns: list[str]) -> Any:
     if pa.types.is_dictionary(words.type):  # once in the file, a thousand times in memory
         total = 0
         for piece in words.chunks:
-            lengths = np.diff(_offsets(piece.dictionary))
-            used = piece.indices.drop_null().to_numpy(zero_copy_only=False)
-            total += int(lengths[used].sum(dtype=np.int64))
+            total += int(np.diff(_offsets(piece.dictionary))[places(piece)].sum(dtype=np.int64))
         _within(path, rows, total)
         table = table.set_column(0, columns[0], words.cast(pa.large_string()))
     return table
@@ -64,6 +63,7 @@ def _weigh(path: str | os.PathLike[str], file: Any, columns: list[str]) -> tuple
 
     size, decoded, repeated = os.fstat(file.fileno()).st_size, 0, False
     about = pq.read_metadata(file)
+    refuse_odd_columns(file)
     if not 0 <= about.num_rows <= most_words(size):
         raise StoreError(f"{path}: {about.num_rows} words in a file of {size} bytes cannot be; restore the file")
     for group in map(about.row_group, range(about.num_row_groups)):

@@ -71,6 +71,8 @@ class _Ingest:
         check_place(out, "--out", [n for n in names if n != "-"] if isinstance(names, list) else [])
         if out.is_symlink():
             raise NotOurs(f"--out {out}: is a link to {os.readlink(out)}; name the folder itself")
+        if os.path.ismount(out):  # the store is made beside it and renamed
+            raise UsageError(f"--out {out}: is the root of a disk or a mount, which no store can replace; name a folder in it")
         self.names, self.out, self.progress, self.stop = names, out, progress, stop
         self.plan = MemoryPlan.of(options.mem_limit, options.workers)
         self.wip = out.with_name(out.name + ".wip")

@@ -187,27 +187,32 @@ def apply(log: Sequence[dict[str, Any]], ids: Sequence[int], names: Mapping[int,
         if kind == "label":
             if record["topic"] in members:
                 if record["label"]:
-                    labels[record["topic"]] = record["label"]
+                    labels[record["topic"]] = tidy(record["label"])[:LONGEST]
                 else:
                     labels.pop(record["topic"], None)
         elif kind == "merge":
-            here = [i for i in record["topics"] if i in members]
+            here = _named(record["topics"], members)
             for other in here[1:]:
                 members[here[0]] += members.pop(other)
                 label = labels.pop(other, None)
                 if label is not None:
                     labels.setdefault(here[0], label)
         elif kind == "drop":
-            here = [i for i in record["topics"] if i in members]
+            here = _named(record["topics"], members)
             if len(here) < len(members):
                 for i in here:
                     dropped += members.pop(i)
                     labels.pop(i, None)
         elif kind == "order":
             order = list(record["topics"])
-    first = [i for i in order if i in members]
+    first = _named(order, members)
     shown = first + [i for i in members if i not in set(first)]
     return View(shown, [members[i] for i in shown], labels, dropped, bool(first))
+
+
+def _named(topics: Sequence[int], members: Mapping[int, list[int]]) -> list[int]:
+    """Those that there are, each once."""
+    return [i for i in dict.fromkeys(topics) if i in members]
 
 
 def check(log: Sequence[dict[str, Any]], edit: dict[str, Any], ids: Sequence[int]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import cached_property
 from pathlib import Path
 
@@ -56,8 +57,12 @@ class GaussianModel:
 
     @cached_property
     def joint(self) -> Densities:
-        """log p(x, k)."""
-        return joint(self.means, self.covariances, self.pi)
+        """log p(x, k).  StoreError where there is no such density."""
+        with contextlib.suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
+            found = joint(self.means, self.covariances, self.pi)
+            if (found.plus < np.inf).all() and (found.plus > -np.inf).any():
+                return found
+        raise StoreError(f"{self.path}: a covariance that cannot be one; restore the model or train again")
 
 
 def joint(means: np.ndarray, covariances: np.ndarray, pi: np.ndarray) -> Densities:

@@ -33,12 +33,13 @@ from topicstream.files.ownership import claim, temporary
 from topicstream.files.plain import open_plain
 from topicstream.files.word_file import read_words
 from topicstream.model.arrays import ArrayWriter, ChunkedRows
-from topicstream.model.manifest import odd_member
+from topicstream.model.manifest import count, odd_member
 from topicstream.model.vocabulary import Vocabulary
 
 SCHEMA = 1
 TOPICS = ("topics", "topics-2")
 VOCABS = ("vocab.parquet", "vocab-2.parquet")
+MEASURED = ("running_perplexity", "train_perplexity", "heldout_perplexity", "cells_per_second", "seconds", "rss_peak_bytes")
 NAME = r"[a-z]{1,20}"  # of a table beside the topics
 
 
@@ -74,7 +75,15 @@ def read_history(folder: str | Path, *, verify: bool = False) -> list[dict[str, 
     records, damaged = read_sealed(Path(folder) / "history.jsonl")
     if damaged and verify:
         raise StoreError(damaged[0].replace("this line is left out", "restore the file"))
-    return [as_named_now(record) for record in records]
+    return [as_named_now(a_pass(record, folder)) for record in records]
+
+
+def a_pass(record: dict[str, Any], folder: str | Path) -> dict[str, Any]:
+    """The record, which says a pass and numbers of it; StoreError otherwise."""
+    odd = [k for k in MEASURED if not (record.get(k) is None or count(record[k]) or isinstance(record[k], float))]
+    if odd or not count(record.get("pass")):
+        raise StoreError(f"{folder}/history.jsonl: a line whose {(odd or ['pass'])[0]} is no number; restore the file")
+    return record
 
 
 def as_named_now(record: dict[str, Any]) -> dict[str, Any]:

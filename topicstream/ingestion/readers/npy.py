@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from topicstream.errors import one_line
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cut import most_records, positions
 from topicstream.ingestion.parsing.reader import Piece
@@ -39,8 +41,8 @@ def read_header(head: bytes, name: str) -> ArrayHeader:
             shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
         else:
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
-    except ValueError as e:
-        raise BadFile(name, 0, f"not an .npy file that can be read ({e})") from None
+    except (ValueError, SyntaxError, tokenize.TokenError) as e:  # the header is a line of Python
+        raise BadFile(name, 0, f"not an .npy file that can be read ({one_line(e)})") from None
     if dtype.hasobject:
         raise BadFile(name, 0, "an array of Python objects, which only a pickle could hold; save an array of numbers")
     if dtype.kind not in "fiu" or dtype.names is not None:

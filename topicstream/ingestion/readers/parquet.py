@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topicstream.arrow import pc
+from topicstream.arrow import pc, places
 from topicstream.errors import InputError
-from topicstream.files.parquet_pages import DICTIONARY, pages
+from topicstream.files.parquet_pages import DICTIONARY, pages, refuse_odd_columns
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.columns import LISTS, as_list, as_lists, column, without_empty
 from topicstream.ingestion.parsing.cut import RECORD_BYTES, most_records, not_utf8, positions
@@ -60,9 +60,9 @@ class Parquet:
             for at in np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False)).tolist():
                 bad[at] = f"field '{id_name}' is null, not an id"
         for array in [*texts, *([ids] if ids is not None else [])]:
-            bad.update(not_utf8(*_buffers(array)))
+            bad.update(not_utf8(*buffers(array)))
         for array in texts:
-            for at in np.flatnonzero(np.diff(_buffers(array)[1]) > options.record_bytes).tolist():
+            for at in np.flatnonzero(np.diff(buffers(array)[1]) > options.record_bytes).tolist():
                 bad[at] = f"a record of more than {options.record_bytes >> 20} MiB; split it or raise the limit"
         for at in sorted(bad):
             rejects.add(f"{piece.name}#{piece.record + at + 1}", 0, bad[at])
@@ -79,7 +79,7 @@ class Parquet:
             ids = positions(piece.key, rows, "#")
         meta = {col: column_meta(batch[name], col, name, piece, options) for col, name in options.meta.items()}
         whole = id_name is not None and pa.types.is_integer(batch.schema.field(id_name).type)
-        return TextRun(Provenance(ids, positions(piece.key, rows, "#"), meta, whole=whole), *_buffers(text)), rejects
+        return TextRun(Provenance(ids, positions(piece.key, rows, "#"), meta, whole=whole), *buffers(text)), rejects
 
 
 def is_plain(source: Source) -> bool:
@@ -95,6 +95,7 @@ def _batches(source: Source, file: Any, options: ReadOptions) -> Iterator[Piece]
         raw = stack.enter_context(open(file, "rb")) if isinstance(file, Path) else file
         try:
             parquet = pq.ParquetFile(file, buffer_size=BUFFER, pre_buffer=False)
+            refuse_odd_columns(raw)
             names = parquet.schema_arrow.names
             wanted = [*options.text_fields, *options.meta.values()]
             wanted += [id_name] if (id_name := options.id_column(names)) is not None else []
@@ -127,7 +128,7 @@ def _batches(source: Source, file: Any, options: ReadOptions) -> Iterator[Piece]
                         some = batch.slice(first, last - first)
                         yield Piece(source.name, source.key, some, 0, record, decoded=size)
                         record += last - first
-        except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as e:
+        except (pa.ArrowException, OSError, ValueError, KeyError) as e:
             reason = str(e).split("\n")[0][:200]
             raise BadFile(source.name, 0, f"not a whole Parquet file ({reason})") from None
 
@@ -180,7 +181,9 @@ def _value_bytes(array: pa.Array) -> np.ndarray:
     kind = array.type
     if pa.types.is_dictionary(kind):
         each = _value_bytes(array.dictionary)
-        return each[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)] if len(each) else np.zeros(len(array), np.int64)  # fmt: skip
+        sizes = np.zeros(len(array), np.int64)
+        sizes[array.is_valid().to_numpy(zero_copy_only=False)] = each[places(array)]
+        return sizes
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         sums = np.concatenate(([0], np.cumsum(_value_bytes(array.values) + ITEM_BYTES)))
         return np.diff(sums[array.offsets.to_numpy(zero_copy_only=False)])
@@ -203,7 +206,7 @@ def strings(array: pa.Array, name: str, piece: Piece, option: str) -> pa.Array:
     return array.cast(_TEXT)
 
 
-def _buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+def buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """A large_string array -> uint8[B], int64[D+1] from 0."""
     _, offsets, data = array.buffers()
     if offsets is None or not len(array):

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from topicstream.arrow import pc
 from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.cut import positions
+from topicstream.ingestion.parsing.cut import not_utf8, positions
 from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.npy import MOST, names_of, vectors_run
-from topicstream.ingestion.readers.parquet import Parquet, column_meta, is_plain, strings
+from topicstream.ingestion.readers.parquet import Parquet, buffers, column_meta, is_plain, strings
 from topicstream.tokens.documents import CountRun
 
 
@@ -34,7 +34,7 @@ class Vectors(Parquet):
             parquet = pq.ParquetFile(source.path)
             fields = vector_fields(options, parquet.schema_arrow, source.name)
             batch = next(parquet.iter_batches(1, columns=fields), None)
-        except (pa.ArrowException, OSError) as e:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
             raise BadFile(source.name, 0, f"not a whole Parquet file ({str(e).splitlines()[0][:200]})") from None
         kinds = [parquet.schema_arrow.field(name).type for name in fields]
         width = sum(
@@ -64,6 +64,8 @@ class Vectors(Parquet):
         for name in fields:
             array = batch[name].filter(keep)
             size = int(_lengths(array)[0]) if len(array) else 0
+            if not size:
+                continue
             values = array.flatten() if _is_list(array.type) else array
             x[~bad, at : at + size] = (
                 values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).reshape(-1, size)
@@ -74,12 +76,11 @@ class Vectors(Parquet):
             ids = positions(piece.key, piece.record + np.arange(len(batch)))
         else:
             ids = strings(batch[id_name], id_name, piece, "--id-field")
-            for row in np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False) & ~bad).tolist():
-                rejects.add(
-                    piece.name,
-                    piece.record + row + 1,
-                    f"row {piece.record + row}: field '{id_name}' is null, not an id",
-                )
+            nulls = np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False)).tolist()
+            wrong = not_utf8(*buffers(ids)) | dict.fromkeys(nulls, f"field '{id_name}' is null, not an id")
+            for row, reason in sorted(wrong.items()):
+                if not bad[row]:
+                    rejects.add(piece.name, piece.record + row + 1, f"row {piece.record + row}: {reason}")
                 bad[row] = True
         meta = {col: column_meta(batch[name], col, name, piece, options) for col, name in options.meta.items()}
         return vectors_run(x, piece, rejects, ids, meta, ~bad), rejects

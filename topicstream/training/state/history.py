@@ -8,7 +8,7 @@ from typing import Any
 
 from topicstream.files import owned
 from topicstream.files.durable import read_sealed, sealed_line, write_bytes
-from topicstream.model.store import as_named_now
+from topicstream.model.store import a_pass, as_named_now
 
 
 class History:
@@ -24,7 +24,7 @@ class History:
         records, damaged = read_sealed(self._path)
         kept = []
         for record in records:
-            if record["pass"] <= passes and (record["pass"] > 0 or not needs_start):
+            if a_pass(record, self._path.parent)["pass"] <= passes and (record["pass"] > 0 or not needs_start):
                 kept.append(record)
                 self.last = as_named_now(record)
         write_bytes(self._path, "".join(map(sealed_line, kept)).encode(), durable=False)
