@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # as type checkers take it; ``typing`` itself is slow to import
 
 if sys.version_info < (3, 11):  # noqa: UP036 - in one line: the first syntax or import that is too new says nothing
     raise SystemExit(f"topicstream needs Python 3.11 or later; this is {sys.version.split()[0]}")
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from topicstream.corpus.reader import Corpus
     from topicstream.evaluation.evaluate import evaluate
     from topicstream.evaluation.matching import compare

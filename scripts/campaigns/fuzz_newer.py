@@ -13,6 +13,7 @@ import random
 import shutil
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ strength = 5
 
 
 def vector_seeds() -> dict[str, list[bytes]]:
-    """Valid files of each kind of vectors."""
+    """Valid files of each kind of vectors (of images none without Pillow)."""
     x = np.random.default_rng(1).normal(size=(7, 4))
 
     def written(write: Callable[[Any], object]) -> bytes:
@@ -48,14 +49,17 @@ def vector_seeds() -> dict[str, list[bytes]]:
         write(out)
         return out.getvalue()
 
-    from PIL import Image
+    pictures = []
+    if find_spec("PIL"):
+        from PIL import Image
 
-    grey = Image.fromarray((np.arange(20 * 30) % 251).astype(np.uint8).reshape(20, 30))
+        grey = Image.fromarray((np.arange(20 * 30) % 251).astype(np.uint8).reshape(20, 30))
+        pictures = [written(partial(grey.save, format=kind)) for kind in ("png", "jpeg", "gif", "bmp", "tiff")]
     lists = pa.table({"v": pa.array(x.tolist(), pa.list_(pa.float32())), "id": [f"d{i}" for i in range(7)]})
     return {
         "npy": [written(lambda f, t=t: np.save(f, x.astype(t))) for t in ("f4", "f8", "i2")],
         "npz": [written(lambda f: np.savez(f, a=x, b=x[:2])), written(lambda f: np.savez_compressed(f, a=x))],
-        "images": [written(partial(grey.save, format=kind)) for kind in ("png", "jpeg", "gif", "bmp", "tiff")],
+        "images": pictures,
         "vectors": [written(lambda f, c=c: pq.write_table(lists, f, compression=c)) for c in ("none", "zstd")],
     }
 

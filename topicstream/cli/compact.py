@@ -16,7 +16,8 @@ def command(store: str, as_json: bool) -> None:
 
     Documents, vocabulary and the held-out split stay as they are.  Readers that hold the store open, a training too, go on
     with what they opened; the old files go when they have ended.  A model keeps its topics; its block state does not fit
-    the new blocks, so its next update starts every block from the model.  Killed at any instant the store is the old one
+    the new blocks, so its next update starts every block from the model, and `train`
+    does not go on with a run that had not ended: it says so, and how to start from its topics (--start warm --warm MODEL).  Killed at any instant the store is the old one
     or the new one; the same command again finishes.
     """
     from topicstream.cli.verbosity import verbosity

@@ -1,0 +1,161 @@
+"""Files that a stranger made for what is read since 0.1.0, and a footer of Parquet at which Arrow would end the process."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import topicstream
+from tests.ingest_tools import documents, write_jsonl
+from topicstream.cli.main import run
+from topicstream.errors import StoreError
+from topicstream.files.durable import sealed_line
+from topicstream.model.edits import LOG, view_of
+from topicstream.model.gaussians import GaussianModel
+from topicstream.model.topic_model import TopicModel
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    place = tmp_path_factory.mktemp("files")
+    write_jsonl(place / "a.jsonl", documents(60))
+    topicstream.ingest(place / "a.jsonl", place / "c.zarr", min_df=1, max_df=1.0, heldout="0", progress=False)
+    topicstream.train(place / "c.zarr", place / "m", algo="sparse-bp", topics=3, passes=2, tol=0.0, progress=False)
+    return place
+
+
+def refused(*args: object, capsys: pytest.CaptureFixture[str], code: int = 3) -> str:
+    """The one line of a command that is refused."""
+    capsys.readouterr()
+    assert run([*map(str, args), "-q"]) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+# -- Parquet -----------------------------------------------------------------------------------------------------------
+EVERY_BIT = """
+import sys
+from pathlib import Path
+from topicstream.files.word_file import read_words
+path, whole = Path(sys.argv[1]), Path(sys.argv[1]).read_bytes()
+size = int.from_bytes(whole[-8:-4], "little")
+refused = 0
+for at in range(len(whole) - 8 - size, len(whole) - 8):
+    for bit in range(8):
+        spoilt = bytearray(whole)
+        spoilt[at] ^= 1 << bit
+        path.write_bytes(spoilt)
+        try:
+            read_words(path, ["word", "count"])
+        except Exception:
+            refused += 1
+print(refused)
+"""
+
+
+def test_no_bit_of_a_footer_ends_the_process(tmp_path):
+    table = pa.table({"word": ["a", "b", None], "count": [1, 2, 3]})
+    pq.write_table(table, tmp_path / "x.parquet", store_schema=False)
+    done = subprocess.run([sys.executable, "-c", EVERY_BIT, str(tmp_path / "x.parquet")], capture_output=True, text=True)
+    assert done.returncode == 0 and int(done.stdout) > 500, done.stderr
+
+
+def test_footers_of_every_shape_are_read(tmp_path):
+    from topicstream.files.parquet_pages import refuse_odd_columns
+
+    deep = pa.array([[[1], []], None, []], pa.list_(pa.list_(pa.int64())))
+    struct = pa.array([{"p": 1, "q": ["a"]}, None, {"p": 2, "q": None}])
+    maps = pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64()))
+    table = pa.table({"a": [1, 2, None], "deep": deep, "struct": struct, "map": maps, "b": pa.array([b"ab"] * 3, pa.binary(2))})
+    for options in ({}, {"data_page_version": "2.0"}, {"write_page_index": True}, {"version": "1.0", "use_compliant_nested_type": False}):
+        pq.write_table(table, tmp_path / "x.parquet", row_group_size=2, **options)
+        with open(tmp_path / "x.parquet", "rb") as file:
+            refuse_odd_columns(file)
+
+
+def test_a_dictionary_that_is_imported_is_weighed_first(tmp_path, capsys):
+    words = pa.DictionaryArray.from_arrays(pa.array(np.zeros(60_000, np.int32)), pa.array(["x" * 900_000], pa.large_string()))
+    ones = np.ones(60_000, np.float32)
+    table = pa.table({"word": words, "topic_0": ones, "topic": ones.astype(np.int32), "count": ones})
+    pq.write_table(table, tmp_path / "x.parquet", compression="zstd", store_schema=False)
+    for kind in ("parquet", "parquet-long"):
+        refused("import", tmp_path / "x.parquet", "--format", kind, "--model", tmp_path / "m", capsys=capsys)
+
+
+# -- others ------------------------------------------------------------------------------------------------------------
+def test_a_header_of_an_array_that_is_no_python(tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.ones((3, 2)))
+    data = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "x.npy").write_bytes(data.replace(b"'shape': (3, 2)", b"'shape': (((((("))
+    assert "x.npy" in refused("ingest", tmp_path / "x.npy", "--out", tmp_path / "c", capsys=capsys)
+
+
+def test_a_gzipped_state_with_a_wrong_bit(tmp_path, capsys):
+    packed = bytearray(gzip.compress(b"#doc source pos typeindex type topic\n" * 50))
+    packed[14:18] = b"\xff\xff\xff\xff"
+    (tmp_path / "s.gz").write_bytes(packed)
+    assert "s.gz" in refused("import", tmp_path / "s.gz", "--format", "mallet-state", "--model", tmp_path / "m", capsys=capsys)
+
+
+def test_edits_that_name_a_topic_twice(made):
+    lines = [{"edit": "merge", "topics": [0, 0, 1]}, {"edit": "order", "topics": [2, 2]}, {"edit": "label", "topic": 2, "label": "a\x1b[2Jb"}]
+    (made / "m" / LOG).write_text("".join(map(sealed_line, lines)))
+    try:
+        view = view_of(TopicModel.open(made / "m"))
+        assert view.ids == [2, 0] and view.members == [[2], [0, 1]] and view.labels == {2: "a[2Jb"}
+    finally:
+        (made / "m" / LOG).unlink()
+
+
+def test_a_history_of_other_kinds(made, capsys):
+    path = made / "m" / "history.jsonl"
+    whole = path.read_text()
+    for odd in ({"pass": "x"}, {}, {"pass": 1, "seconds": "long"}, {"pass": 1, "running_perplexity": [1]}, {"pass": 1, "seconds": 10**400}):
+        path.write_text(whole + sealed_line(odd))
+        for line in (["info", made / "m"], ["train", "--corpus", made / "c.zarr", "--model", made / "m", "--passes", "3",
+                                           "--algo", "sparse-bp", "-K", "3", "--tol", "0"]):  # fmt: skip
+            assert "history.jsonl" in refused(*line, capsys=capsys)
+    path.write_text(whole)
+
+
+def test_a_covariance_that_cannot_be(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(1).normal(size=(60, 3)))
+    topicstream.ingest(tmp_path / "x.npy", tmp_path / "c", heldout="0", progress=False)
+    topicstream.train(tmp_path / "c", tmp_path / "g", algo="gmm", topics=2, passes=1, progress=False)
+    opened = GaussianModel(tmp_path / "g")
+    opened.covariances = -np.abs(opened.covariances)
+    with pytest.raises(StoreError, match="a covariance that cannot be"):
+        opened.answer(np.zeros((1, 3)))
+
+
+def test_a_store_is_not_made_where_a_disk_is_mounted(made, tmp_path, monkeypatch, capsys):
+    (tmp_path / "data").mkdir()
+    real = os.path.ismount
+    monkeypatch.setattr(os.path, "ismount", lambda path: os.fspath(path) == str(tmp_path / "data") or real(path))
+    assert "name a folder in it" in refused("ingest", made / "a.jsonl", "--out", tmp_path / "data", capsys=capsys, code=2)
+    assert list(tmp_path.iterdir()) == [tmp_path / "data"]
+
+
+INTERRUPTED = """
+import os, signal, sys
+class Late:
+    def find_spec(self, name, path=None, target=None):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Late())
+from topicstream.cli.entry import main
+main()
+"""
+
+
+def test_an_interrupt_while_the_commands_are_imported_is_one_line():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "topics: interrupted\n")
