@@ -19,7 +19,7 @@ from topicstream.ingestion.readers.npy import READER as NPY
 from topicstream.ingestion.readers.npy import ArrayHeader, names_of, read_header
 from topicstream.tokens.documents import CountRun
 
-BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError)
+BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, UnicodeDecodeError)
 
 
 class Npz:
