@@ -8,12 +8,3 @@ from typing import Any
 from topicstream.kernels.lazy import Later
 
 pc: Any = Later("pyarrow.compute")
-
-
-def places(column: Any) -> Any:
-    """Where the values of a dictionary's column stand in the dictionary, without nulls; ValueError where one stands beyond it,
-    which Arrow does not look at as it reads."""
-    found = column.indices.drop_null().to_numpy(zero_copy_only=False)
-    if len(found) and not 0 <= found.min() <= found.max() < len(column.dictionary):
-        raise ValueError("a value beyond its dictionary")
-    return found

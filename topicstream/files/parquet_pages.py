@@ -169,3 +169,12 @@ def _levels(schema: list[dict[int, Any]]) -> list[tuple[int, int, bool]]:
         else:
             found.append((repeated, optional, _field(element, 1, _I32) == _TEXTS))
     return found
+
+
+def places(column: Any) -> Any:
+    """Where the values of a dictionary's column stand in the dictionary, without nulls; ValueError where one stands beyond it,
+    which Arrow does not look at as it reads."""
+    found = column.indices.drop_null().to_numpy(zero_copy_only=False)
+    if len(found) and not 0 <= found.min() <= found.max() < len(column.dictionary):
+        raise ValueError("a value beyond its dictionary")
+    return found

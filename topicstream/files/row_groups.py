@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topicstream.arrow import places
 from topicstream.errors import StoreError
-from topicstream.files.parquet_pages import DICTIONARY, pages, refuse_odd_columns
+from topicstream.files.parquet_pages import DICTIONARY, pages, places, refuse_odd_columns
 from topicstream.files.plain import open_plain
 
 MOST, TIMES = 256 << 20, 64

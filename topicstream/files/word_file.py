@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.arrow import places
 from topicstream.errors import StoreError
-from topicstream.files.parquet_pages import pages, refuse_odd_columns
+from topicstream.files.parquet_pages import pages, places, refuse_odd_columns
 from topicstream.files.plain import open_plain
 
 WORDS_OF_BYTE = 16

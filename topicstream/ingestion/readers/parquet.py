@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topicstream.arrow import pc, places
+from topicstream.arrow import pc
 from topicstream.errors import InputError
-from topicstream.files.parquet_pages import DICTIONARY, pages, refuse_odd_columns
+from topicstream.files.parquet_pages import DICTIONARY, pages, places, refuse_odd_columns
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.columns import LISTS, as_list, as_lists, column, without_empty
 from topicstream.ingestion.parsing.cut import RECORD_BYTES, most_records, not_utf8, positions
