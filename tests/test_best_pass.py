@@ -100,6 +100,14 @@ def test_it_says_when_to_stop(corpus, tmp_path, made):
     assert done.reason.startswith("the best of 16 by held-out perplexity; no new low of held-out perplexity by 0.1%")
 
 
+def test_a_stop_by_the_topics_own_change_keeps_the_best_pass_too(corpus, tmp_path, made):
+    done = go(corpus, tmp_path / "model", tol_params=1.0)
+    assert done.passes == 4  # stops after 5, the least
+    assert done.reason == "the best of 5 by held-out perplexity; no probability of a word moved by more than 1"
+    later = go(corpus, tmp_path / "later", passes=20, tol_params=1e-9)
+    assert later.passes == 20 and later.last["heldout_perplexity"] == MADE[20]
+
+
 def test_a_damaged_best_pass_is_told_and_the_last_one_kept(corpus, tmp_path, made, monkeypatch):
     real, said = sessions.Session.finish, Said()
 
