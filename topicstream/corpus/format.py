@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,8 @@ def create_arrays(folder: Path, weighted: bool, parts: tuple[str, ...] = PARTS) 
 
 def set_rows(folder: Path, part: str, rows: int) -> None:
     """Tell stock zarr how many rows the part in the folder ``part`` has (metadata only)."""
-    for kind in KINDS:
+
+    def settle(kind: str) -> None:
         path = folder / part / kind / "zarr.json"
         array = read_json(path)
         try:
@@ -103,6 +105,9 @@ def set_rows(folder: Path, part: str, rows: int) -> None:
                 write_json(path, array, checked=False)
         except (TypeError, KeyError, IndexError):
             raise StoreError(f"{path}: is not the metadata of an array; the file is damaged, restore it") from None
+
+    with ThreadPoolExecutor(len(KINDS)) as pool:  # each waits for the disk
+        list(pool.map(settle, KINDS))
 
 
 def metadata_problems(folder: Path, weighted: bool, rows: dict[str, int]) -> Iterator[str]:

@@ -105,7 +105,7 @@ class Answers:
         self.compiled = compiling_seconds()  # before: what waits for the compiler is no part of a rate
         say_before_compiling(listener(config.progress).say)
         limit = memory_limit(config.mem_limit)
-        with elsewhere(("topicstream.inference.warm", config.method or "bp"), 4, listener(config.progress).say, limit):
+        with elsewhere(_compiling(config), 5, listener(config.progress).say, limit):
             fresh = load_compiler()
         self.model = opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
         name = methods.of_model(opened, config.method)
@@ -201,6 +201,17 @@ class Answers:
             "topics": self.model.n_topics,
             "model": str(self.model.path or "in memory"),
         }
+
+
+def _compiling(config: InferConfig) -> tuple[str, str]:
+    """The job that compiles what this inference runs (inference/warm.py)."""
+    read = any({".csv", ".tsv"} & {s.lower() for s in p.suffixes} for p in _places(config.documents, config.model))
+    does = {
+        "csv": read or config.format == "csv",
+        "to-csv": isinstance(config.out, (str, Path)) and Path(config.out).suffix == ".csv",
+        "lists": (config.top, config.min_prob) != (None, None),
+    }
+    return "topicstream.inference.warm", ",".join([config.method or "bp", *(name for name, done in does.items() if done)])
 
 
 def _places(documents: Any, model: str | Path | TopicModel) -> list[Path]:

@@ -37,7 +37,7 @@ from topicstream.kernels.lazy import Later
 llvmlite: Any = Later("llvmlite")
 llvm: Any = Later("llvmlite.binding")
 
-FORMAT = 1
+FORMAT = 2
 _PARTS = ("numba._dynfunc", "numba._helperlib", "numba.core.runtime._nrt_python")
 _MATH = frozenset(
     [

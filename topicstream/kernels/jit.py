@@ -90,6 +90,7 @@ class Kernel:
         self.py_func, self.targetoptions = function, flags
         self._made: dict[tuple[Any, ...], Any] = {}
         self._dispatcher: Any = None
+        self._called: Any = None
 
     def __call__(self, *args: Any) -> Any:
         kinds = tuple(map(_kind, args))
@@ -128,7 +129,12 @@ class Kernel:
     @property
     def _numba_type_(self) -> Any:
         """numba's type of it as a global of another kernel."""
-        return self.dispatcher._numba_type_
+        with _lock:
+            if self._called is None:
+                from topicstream.kernels.compiler import dispatcher
+
+                self._called = dispatcher(self, called=True)
+            return self._called._numba_type_
 
     @property
     def signatures(self) -> list[Any]:

@@ -22,18 +22,15 @@ of running text, and under 8 % of it once they are taken out (what one language'
 
 def languages_of(pieces: Iterable[tuple[pa.Array, np.ndarray]]) -> dict[str, int]:
     """How many of the occurrences of words are function words of each language.  pieces: words and their counts int64[]."""
-    of: dict[str, list[str]] = {}
-    for language in LANGUAGES.values():
-        for word in stop_list(language):
-            of.setdefault(word, []).append(language)
-    every = pa.array(list(of), pa.large_string())
+    lists = {language: set(stop_list(language)) for language in LANGUAGES.values()}
+    every = pa.array(list(set().union(*lists.values())), pa.large_string())
     found: Counter[str] = Counter()
     for words, counts in pieces:
         here = pc.is_in(words, value_set=every)
         for word, n in zip(words.filter(here).to_pylist(), counts[here.to_numpy(zero_copy_only=False)].tolist()):
-            for language in of[word]:
-                found[language] += n
-    return dict(found)
+            found[word] += n
+    each = {language: sum(found[word] for word in words & found.keys()) for language, words in lists.items()}
+    return {language: n for language, n in each.items() if n}
 
 
 def unfit(

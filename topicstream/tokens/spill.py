@@ -21,7 +21,7 @@ PIECE = 1 << 20
 _FEW = 24  # groups up to this size are sorted by insertion
 
 
-@kernel(inline="always")
+@kernel(forceinline=True)
 def _prefix(data: Bytes, start: int, stop: int) -> Int:
     """The first eight bytes as a big-endian number, filled up with zeros: its order is that of the bytes."""
     key = np.uint64(0)

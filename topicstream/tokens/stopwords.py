@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
 from topicstream.errors import InputError, UsageError
@@ -71,7 +70,7 @@ def stop_list(language: str) -> tuple[str, ...]:
     tokenizer makes of it, too."""
     if language == "english":
         return ENGLISH
-    text = resources.files("topicstream.tokens").joinpath("stop_lists", f"{language}.txt").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("stop_lists").joinpath(f"{language}.txt").read_text(encoding="utf-8")
     words = {word for line in text.splitlines() for word in line.split()}
     return tuple(sorted(words | {part for word in words if not word.isalnum() for part in re.findall(r"\w\w+", word)}))
 

@@ -12,7 +12,7 @@ from topicstream.kernels.jit import kernel
 from topicstream.tokens.characters import DIGIT, EMOJI, IGNORED, LETTER, LOWERED, MARK, REGIONAL
 
 
-@kernel(inline="always")
+@kernel(forceinline=True)
 def decode(text: Bytes, i: int) -> tuple[Int, Int]:
     """(code point, bytes) at ``i`` of valid UTF-8."""
     b = np.int64(text[i])
@@ -30,7 +30,7 @@ def decode(text: Bytes, i: int) -> tuple[Int, Int]:
     ), 4
 
 
-@kernel(inline="always")
+@kernel(forceinline=True)
 def encode(out: Bytes, at: int, c: int) -> int:
     """Write code point ``c`` as UTF-8; returns where it ends."""
     if c < 0x80:

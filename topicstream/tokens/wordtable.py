@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.kernels.arrays import Bytes, Int, Longs, Words
+from topicstream.kernels.intrinsics import I64, Builder, Value, emit
 from topicstream.kernels.jit import kernel
 
 _M1 = np.uint64(0xD6E8FEB86659FD93)
@@ -22,38 +23,26 @@ _ZERO, _ONE = np.uint64(0), np.uint64(1)
 LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
-@kernel(inline="always")
-def load8(data: Bytes, at: int) -> Int:
-    """Eight bytes of uint8 ``data`` from ``at``, little endian; LLVM makes one load of it."""
-    i = np.uint64(at)
-    return (
-        np.uint64(data[i])
-        | (np.uint64(data[i + np.uint64(1)]) << np.uint64(8))
-        | (np.uint64(data[i + np.uint64(2)]) << np.uint64(16))
-        | (np.uint64(data[i + np.uint64(3)]) << np.uint64(24))
-        | (np.uint64(data[i + np.uint64(4)]) << np.uint64(32))
-        | (np.uint64(data[i + np.uint64(5)]) << np.uint64(40))
-        | (np.uint64(data[i + np.uint64(6)]) << np.uint64(48))
-        | (np.uint64(data[i + np.uint64(7)]) << np.uint64(56))
-    )
+@emit("uint64", ("uint8",), "int64")
+def load8(b: Builder, data: Value, at: Value) -> Value:
+    """Eight bytes of uint8 ``data`` from ``at``, little endian."""
+    return b.load(b.bitcast(b.gep(data, [at]), I64.as_pointer()), align=1)
 
 
-@kernel(inline="always")
-def store8(data: Bytes, at: int, value: int) -> None:
+@emit("void", ("uint8",), "int64", "uint64")
+def store8(b: Builder, data: Value, at: Value, value: Value) -> None:
     """Write eight bytes, little endian."""
-    i = np.uint64(at)
-    for k in range(8):
-        data[i + np.uint64(k)] = np.uint8((value >> np.uint64(8 * k)) & np.uint64(0xFF))
+    b.store(value, b.bitcast(b.gep(data, [at]), I64.as_pointer()), align=1)
 
 
-@kernel(inline="always")
+@kernel(forceinline=True)
 def fold(hashed: int, eight: int) -> Int:
     """The hash of a long word after its next eight bytes (the last ones filled up with zeros)."""
     h = (hashed ^ eight) * _M1
     return h ^ (h >> _S32)
 
 
-@kernel(inline="always")
+@kernel(forceinline=True)
 def long_key(hashed: int, length: int) -> Int:
     """The key of a word of more than eight bytes from its folded hash."""
     h = (hashed ^ np.uint64(length)) * _M2
@@ -81,7 +70,7 @@ def word_key(data: Bytes, start: int, length: int) -> Int:
     return long_key(h, length)  # type: ignore[no-any-return]
 
 
-@kernel(inline="always")
+@kernel(forceinline=True)
 def slot_of(key: int, shift: int) -> Int:
     """Where to begin to look for ``key`` in a table of 2**(64 - shift) slots."""
     h = key * _M1
@@ -89,7 +78,7 @@ def slot_of(key: int, shift: int) -> Int:
     return h >> shift
 
 
-@kernel(inline="always")
+@kernel(forceinline=True)
 def same_bytes(a: Bytes, at_a: int, b: Bytes, at_b: int, length: int) -> bool:
     """Whether two stretches of bytes are equal."""
     for k in range(length):  # noqa: SIM110 (compiled)
@@ -98,7 +87,7 @@ def same_bytes(a: Bytes, at_a: int, b: Bytes, at_b: int, length: int) -> bool:
     return True
 
 
-@kernel(inline="always")
+@kernel(forceinline=True)
 def same_long(data: Bytes, at_a: int, at_b: int, length: int) -> bool:
     """Whether two stretches of one buffer are equal, eight bytes at a time; reads up to seven bytes behind each.  (The last
     bytes are compared where they were stored: a load across two fresh stores would wait for both.)"""
@@ -139,14 +128,14 @@ def table_for(words: int, *, least: int = 1 << 10) -> tuple[np.ndarray, np.uint6
     return np.zeros(2 * slots, np.uint64), np.uint64(64 - (slots.bit_length() - 1))
 
 
-@kernel(inline="always")
+@kernel(forceinline=True)
 def tag_of(key: int) -> Int:
     """The upper half of the mixed key, never 0 in the upper half of an entry that is in use."""
     h = key * _M1
     return ((h ^ (h >> _S32)) * _M2) >> _S32
 
 
-@kernel(inline="always")
+@kernel(forceinline=True)
 def tag_slot(tag: int, slots: int) -> Int:
     """Where to begin to look for a tag in the lean table."""
     return (tag * np.uint64(slots)) >> _S32

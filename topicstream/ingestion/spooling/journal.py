@@ -83,6 +83,8 @@ class Journal:
                     " it was to carry on, or use --force to start anew"
                 )
             self.resumed = True
+        self.durable = self.resumed
+        """Whether the state that is on disk is that of this process."""
         self.words = folder / "words"
         self.words.mkdir(exist_ok=True)
         self.cells, self.types, self.docs = (Spool(folder / f"{name}.spool") for name in SPOOLS)
@@ -109,13 +111,14 @@ class Journal:
             self._rejects.write(line.encode("utf-8", "backslashreplace"))
         self.notes.update(rejects.notes)
 
-    def commit(self, vocabulary: Any, **changes: Any) -> None:
-        """Make what was read so far durable: spools first, the state last."""
+    def commit(self, vocabulary: Any, *, durable: bool = True, **changes: Any) -> None:
+        """Make what was read so far durable: spools first, the state last.  ``durable=False``: remember it in this process
+        alone; after a kill it is read again."""
         for name, spool in self._spools():
-            spool.sync()
+            if durable:
+                spool.sync()
             self.state["spools"][name] = [len(spool), spool.size]
         self._rejects.flush()
-        os.fsync(self._rejects.fileno())
         self.state |= {
             "rejects_bytes": self._rejects.tell(),
             "vocabulary": vocabulary,
@@ -123,11 +126,22 @@ class Journal:
             "notes": dict(self.notes),
             **changes,
         }
+        self.durable = durable
+        if not durable:
+            return
+        os.fsync(self._rejects.fileno())
         for path in self.words.iterdir():
             if path.is_file():
                 sync_file(path)
         sync_folder(self.words)
         write_json(self.folder / "state.json", self.state)
+
+    def commit_store(self, manifest: dict[str, Any]) -> None:
+        """Say that the new store is whole, before it is put in place."""
+        committed = {"committed": {name: manifest[name] for name in ("fingerprint", "summary")}}
+        about = {name: self.state[name] for name in ("inputs", "record", "places") if name in self.state}
+        state = self.state if self.durable else fresh_state(self.state["key"]) | about
+        write_json(self.folder / "state.json", state | committed)
 
     def close(self) -> None:
         """Close the files."""

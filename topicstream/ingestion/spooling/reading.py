@@ -28,6 +28,8 @@ from topicstream.tokens.tokenizer import Tokenizer
 from topicstream.tokens.vocabulary import word_buffers
 
 EVERYTHING = 1 << 64
+AN_INSTANT = 2.0
+"""Seconds."""
 
 
 class Stop:
@@ -216,7 +218,9 @@ class Reading:
             finally:
                 cutter.close()
                 self.stop.deferring = False
-        self._commit(before + time.monotonic() - began, done=True)
+        # what was read in an instant is not worth a dozen waits for the disk
+        soon = not self.journal.durable and time.monotonic() - began < AN_INSTANT
+        self._commit(before + time.monotonic() - began, done=True, durable=not soon)
 
     def _same_input(self, cutter: _Cutter) -> None:
         if cutter.skipped_crc != self.journal.state["crc"]:
@@ -284,8 +288,8 @@ class Reading:
         if late or self.journal.state["consumed"] - self._last_bytes >= self.options.checkpoint_bytes:
             self._commit(seconds, done=False)
 
-    def _commit(self, seconds: float, *, done: bool) -> None:
+    def _commit(self, seconds: float, *, done: bool, durable: bool = True) -> None:
         if self._source is not None:
             self._source.flush(self.builder)
-        self.journal.commit(self.builder.checkpoint(), seconds=seconds, done=done)
+        self.journal.commit(self.builder.checkpoint(), durable=durable, seconds=seconds, done=done)
         self._last, self._last_bytes = time.monotonic(), self.journal.state["consumed"]

@@ -17,7 +17,7 @@ from topicstream.corpus.format import PARTS, part_folder
 from topicstream.corpus.manifest import file_entry
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, shown
-from topicstream.files import durable, owned
+from topicstream.files import owned
 from topicstream.files.ownership import write_mark
 from topicstream.files.plain import refuse_links
 from topicstream.ingestion.opening import inputs_record
@@ -57,7 +57,7 @@ class Finishing:
         self.generation = self.old["generation"] + 1 if self.old is not None else 1
         self.removal = Removal(base)
         self.began = time.monotonic()
-        self.language: dict[str, Any] | None = None
+        self.language: Future[dict[str, Any] | None] | None = None
 
     def run(self) -> dict[str, Any]:
         """Commit the store; what the ingest found, in figures."""
@@ -93,8 +93,7 @@ class Finishing:
             manifest = self._manifest(decision, found, pruning, blocks, empty, store, saving)
             for done in syncing:
                 done.result()
-        state["committed"] = {"fingerprint": manifest["fingerprint"], "summary": manifest["summary"]}
-        durable.write_json(self.journal.folder / "state.json", state)
+        self.journal.commit_store(manifest)
         if self.base is None:
             write_mark(store, commit.mark(manifest["fingerprint"]))
         commit.commit_manifest(store, manifest)
@@ -185,7 +184,9 @@ class Finishing:
         dropped |= set(found.top)
         if self.base is None and self.journal.state["text"]:
             left_out = store / self._name("pruned")
-            self.language = unfit(found.vocabulary, left_out, found.tokens, self.options.recipe.stopwords_from)
+            self.language = pool.submit(
+                unfit, found.vocabulary, left_out, found.tokens, self.options.recipe.stopwords_from
+            )
         return found, {
             **pruning,
             **({"dropped": sorted(dropped)} if dropped else {}),
@@ -340,7 +341,7 @@ class Finishing:
             "pruning": pruning,
             "heldout_asked": (self.old or {}).get("heldout", {}).get("asked", self.options.heldout.asked),
             "tokenizer": shown if self.journal.state["text"] else None,
-            "language": self.language,
+            "language": self.language.result() if self.language is not None else None,
         }
 
     def _end(self, summary: dict[str, Any]) -> dict[str, Any]:
