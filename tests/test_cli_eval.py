@@ -127,7 +127,7 @@ def test_errors_are_one_line_with_their_code(capsys):
 
 
 def test_within_a_memory_limit_rows_stay_on_disk(tmp_path):
-    from topicstream.evaluation.evaluate import FLOOR, open_within
+    from topicstream.evaluation.memory import FLOOR, open_within
 
     wide = np.ones((3000, 4000), np.float32)
     TopicModel.from_arrays(wide, [f"w{i}" for i in range(3000)], 0.1, 0.01).save(tmp_path / "wide")

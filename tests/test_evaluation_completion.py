@@ -9,7 +9,7 @@ from tests.reference.completion import completion as twin
 from tests.reference.completion import split_of, text_key
 from tests.small_store import planted, store
 from topicstream.errors import InputError
-from topicstream.evaluation import completion
+from topicstream.evaluation import completion, memory
 from topicstream.evaluation.completion import heldout_perplexity, prepare, score_blocks, score_model
 from topicstream.evaluation.keys import document_keys, hash_strings, word_keys
 from topicstream.model.topic_model import TopicModel
@@ -76,7 +76,7 @@ def test_any_block_size_and_threads_give_the_same_bits(corpus, matrix, monkeypat
 
 def test_many_topics_make_smaller_blocks():
     assert completion.block_cells(None) == completion.block_cells(10) == 1 << 15
-    assert completion.block_cells(1000) * 1000 * 4 <= completion.GATHERED
+    assert completion.block_cells(1000) * 1000 * 4 <= memory.GATHERED
     assert completion.block_cells(10**6) == 1 << 11
 
 

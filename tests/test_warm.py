@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -128,7 +129,8 @@ Path(sys.argv[0]).with_name(f"{os.getpid()}.missed").write_text(str(compiler.mis
 
 
 def test_two_processes_share_the_work_and_numbers_in_a_call_make_no_more_of_it(monkeypatch, tmp_path):
-    """``power`` is compiled for (float64, int64) and not once for 2, for 3 and for 4; nothing is compiled twice."""
+    """``power`` is compiled for (float64, int64) and not once for 2, for 3 and for 4: as Python calls it, and as ``powers``
+    does; nothing is compiled by both."""
     (tmp_path / "shared_job.py").write_text(SHARED)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
@@ -136,7 +138,7 @@ def test_two_processes_share_the_work_and_numbers_in_a_call_make_no_more_of_it(m
     monkeypatch.setattr("topicstream.kernels.cache.folders", lambda: (folder,))
     said = []
     assert prepare("shared_job", ("kernels",), 15, said.append, 1 << 30)
-    assert len(said) == 1 and sum(int(p.read_text()) for p in tmp_path.glob("*.missed")) == 2
+    assert len(said) == 1 and sum(int(p.read_text()) for p in tmp_path.glob("*.missed")) == 3
     assert prepare("shared_job", ("kernels",), 15, said.append, 1 << 30) and len(said) == 1
 
 
@@ -149,9 +151,25 @@ def test_infer_and_train_leave_compiling_to_others(tmp_path):
     assert run(["ingest", str(docs), "--out", store, "--min-df", "1", "-q"]) == 0
     code = "import sys; from topicstream.cli.main import run; code = run(sys.argv[1:]); sys.exit(code or 'numba' in sys.modules)"
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    for command in (
-        ("train", "--corpus", store, "--model", model, "-K", "2", "--algo", "atbp", "--passes", "2"),
-        ("infer", str(docs), "--model", model, "--out", str(tmp_path / "out.jsonl")),
+    lines = "".join(f"some few words {i % 7} here\n" for i in range(9))
+    infer = ("infer", "-", "--model", model, "--format")
+    for announced, command, read in (
+        (1, ("train", "--corpus", store, "--model", model, "-K", "2", "--algo", "atbp", "--passes", "2"), ""),
+        (1, (*infer, "jsonl"), docs.read_text()),
+        (0, (*infer, "lines"), lines),
+        (0, (*infer, "jsonl", "--follow"), docs.read_text()),
     ):
-        done = subprocess.run([sys.executable, "-c", code, *command, "--mem-limit", "1G"], env=env, capture_output=True, text=True)
-        assert done.returncode == 0 and "compiling for this machine, once" in done.stderr, done.stderr
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command, "--mem-limit", "1G"], env=env, input=read, capture_output=True, text=True
+        )
+        assert done.returncode == 0 and done.stderr.count("compiling for this machine") == announced, (command, done.stderr)
+
+
+def test_what_infer_compiles_follows_from_what_it_reads_and_writes(tmp_path):
+    from topicstream.inference.config import InferConfig
+    from topicstream.inference.infer import _compiling
+
+    model = tmp_path / "m"
+    assert _compiling(InferConfig(model, [Path("-")]))[1] == "bp"
+    assert _compiling(InferConfig(model, [Path("a.csv.gz")], method="vb", top=3))[1] == "vb,csv,lists"
+    assert _compiling(InferConfig(model, [Path("-")], format="csv", out="a.csv", min_prob=0.1))[1] == "bp,csv,to-csv,lists"

@@ -310,7 +310,7 @@ def _write(
 
     from topicstream.cli.verbosity import verbosity
     from topicstream.corpus.reader import Corpus
-    from topicstream.evaluation.evaluate import open_within
+    from topicstream.evaluation.memory import open_within
     from topicstream.inference.output import check_answers
     from topicstream.progress import Shown
     from topicstream.reporting.doc_topics import write_theta

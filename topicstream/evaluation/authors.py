@@ -22,8 +22,9 @@ import numpy as np
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, InputError
-from topicstream.evaluation.completion import LANES, Half, block_cells, block_docs, halves, rows_of, score_cells
+from topicstream.evaluation.completion import Half, halves, rows_of, score_cells
 from topicstream.evaluation.keys import document_keys, match_words, word_keys
+from topicstream.evaluation.memory import LANES, block_cells, block_docs
 from topicstream.kernels.author_step import spread
 from topicstream.kernels.local_step import INNER, TOLERANCE, inverse_norms
 from topicstream.machine import default_memory_limit, format_bytes

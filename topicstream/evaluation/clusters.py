@@ -12,8 +12,9 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
-from topicstream.evaluation.completion import block_cells, block_docs, halves, rows_of
+from topicstream.evaluation.completion import halves, rows_of
 from topicstream.evaluation.keys import documents, match_words
+from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.model.clusters import ClusterView
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.order import in_order

@@ -20,6 +20,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.keys import document_keys, match_words, word_keys
+from topicstream.evaluation.memory import LANES, block_cells, block_docs
 from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import (
@@ -41,21 +42,8 @@ from topicstream.kernels.rng import bits, uniform
 from topicstream.model.weighting import CountedWords
 from topicstream.parallel.order import in_order
 
-BLOCK_CELLS = 1 << 15
-LANES = 16
-GATHERED = 32 << 20
 FOLD_IN = {"bp": TOLERANCE, "vb": VB_TOLERANCE}
 """Methods of ``infer`` whose theta can be scored, and where each stops."""
-
-
-def block_cells(topics: int | None) -> int:
-    """Cells of a block: 2^15, fewer where the rows gathered for them could take more than 32 MB a thread."""
-    return BLOCK_CELLS if not topics else max(1 << 11, min(BLOCK_CELLS, GATHERED // (4 * topics)))
-
-
-def block_docs(topics: int | None) -> int:
-    """Documents of a block: their shares take an eighth of what its rows may."""
-    return block_cells(topics) // 8
 
 
 @dataclass(frozen=True)

@@ -5,25 +5,25 @@ from __future__ import annotations
 import contextlib
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import DoesNotFit, InputError, StoreError, UsageError
+from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.clusters import ClusterScore, clusters_of, score_agreement, score_clusters
 from topicstream.evaluation.coherence import TOP_DIVERSITY, coherence, diversity
-from topicstream.evaluation.completion import LANES, Score, block_cells, score_model
+from topicstream.evaluation.completion import Score, score_model
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.labels import score_labels
+from topicstream.evaluation.memory import open_all_within
 from topicstream.evaluation.pair_entropy import pair_entropy
 from topicstream.evaluation.per_document import score_documents
 from topicstream.evaluation.points import evaluate_vectors
 from topicstream.evaluation.table_file import check_table_file, write_table
-from topicstream.machine import default_threads, format_bytes, memory_limit
 from topicstream.model.edits import seen, view_of
 from topicstream.model.gaussians import is_of_vectors
 from topicstream.model.store import read_manifest
@@ -31,60 +31,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.progress import listener
 
-FLOOR = 320 << 20
-"""Interpreter, libraries, kernels and blocks in flight: 333 MB at most measured, evaluating with two threads."""
-A_THREAD = 12 << 20
 READING = ("format", "text_field", "id_field")
-A_WORD = 150
-
-
-def open_within(
-    model: str | Path | TopicModel, mem_limit: str | int | None = None, threads: int | None = None
-) -> tuple[TopicModel, int]:
-    """``open_all_within`` of one model."""
-    (opened,), threads = open_all_within([model], mem_limit, threads)
-    return opened, threads
-
-
-def open_all_within(
-    models: Sequence[str | Path | TopicModel],
-    mem_limit: str | int | None = None,
-    threads: int | None = None,
-    *,
-    beside: int = 0,
-) -> tuple[list[TopicModel], int]:
-    """Open models and settle the threads (default: all processors) so that scoring stays within a memory limit (default:
-    what the machine allows): fewer threads first, and the tables' rows stay on disk unless they fit beside them.
-
-    ``beside``: bytes of what else is held.  A given limit that cannot be kept raises DoesNotFit.
-    """
-    threads = threads if threads is not None else default_threads()
-    manifests = [read_manifest(model) for model in models if not isinstance(model, TopicModel)]
-    share = 0
-    if manifests:
-        words = sum(int(manifest["words"]) for manifest in manifests)
-        names = " beside ".join(str(model) for model in models if not isinstance(model, TopicModel))
-        each = bytes_of_thread(max(int(manifest["topics"]) for manifest in manifests))
-        rest = ask_limit(mem_limit, A_WORD * words + beside, each, names)
-        threads = max(1, min(threads, rest // each))
-        share = max(0, rest - threads * each) // len(manifests)
-    opened = [m if isinstance(m, TopicModel) else TopicModel.open(m, memory_limit=share) for m in models]
-    return opened, threads
-
-
-def bytes_of_thread(topics: int) -> int:
-    """What a thread that scores holds."""
-    return A_THREAD + 6 * block_cells(topics) * (topics + LANES)
-
-
-def ask_limit(mem_limit: str | int | None, fixed: int, each: int, what: str) -> int:
-    """Bytes that are left for threads and tables; DoesNotFit where a given limit has no room for one thread."""
-    fixed += FLOOR
-    limit = memory_limit(mem_limit)
-    if mem_limit is not None and limit < fixed + each:
-        needed = -(-(fixed + each) // (1 << 20))
-        raise DoesNotFit(f"--mem-limit {format_bytes(limit)}: {what} needs {needed}M at least; give that or more")
-    return limit - fixed
 
 
 def parse_split(text: str | float) -> float:

@@ -22,8 +22,9 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
-from topicstream.evaluation.completion import LANES, block_cells, halves, rows_of
+from topicstream.evaluation.completion import halves, rows_of
 from topicstream.evaluation.keys import document_keys, match_words
+from topicstream.evaluation.memory import LANES, block_cells
 from topicstream.kernels.arrays import Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import INNER, LEAST, POINT, TOLERANCE, inverse_norms, local_step, padded_floats

@@ -22,8 +22,9 @@ from topicstream.arrow import pc
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
-from topicstream.evaluation.completion import LANES, block_cells, block_docs, halves, rows_of, score_cells
+from topicstream.evaluation.completion import halves, rows_of, score_cells
 from topicstream.evaluation.keys import document_keys, documents, first_documents, match_words, word_keys
+from topicstream.evaluation.memory import LANES, block_cells, block_docs
 from topicstream.kernels.local_step import INNER, POINT, TOLERANCE, inverse_norms, local_step, padded_floats
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.order import in_order

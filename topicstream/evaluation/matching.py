@@ -10,7 +10,7 @@ import numpy as np
 
 from topicstream.evaluation.assignment import assign
 from topicstream.evaluation.config import CompareConfig
-from topicstream.evaluation.evaluate import open_all_within
+from topicstream.evaluation.memory import open_all_within
 from topicstream.kernels.arrays import Doubles, Floats
 from topicstream.kernels.jit import fast_kernel
 from topicstream.model.store import read_manifest

@@ -16,7 +16,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 import numpy as np
-from numba import _dynfunc
+from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import types
 from numba.core.caching import _Cache
 from numba.core.compiler import CR_FIELDS, CompileResult
@@ -171,8 +171,8 @@ def _called_again(context: Any, name: str, module: bytes, fndesc: Any, env: Any,
 def dispatcher(kernel: Any, called: bool = False) -> Any:
     """numba's dispatcher of a kernel; ``called``: as other kernels call it."""
     make_intrinsics()
-    made = numba.njit(**kernel.targetoptions)(kernel.py_func)
-    if isinstance(made, Dispatcher):  # not under NUMBA_DISABLE_JIT
+    made: Any = numba.njit(**kernel.targetoptions)(kernel.py_func)
+    if issubclass(type(made), Dispatcher):  # not under NUMBA_DISABLE_JIT
         find, made_by = made.get_call_template, made._compiler
 
         def flags(given: Any) -> Any:
@@ -191,6 +191,6 @@ def dispatcher(kernel: Any, called: bool = False) -> Any:
 
         made_by._customize_flags, made_by.compile = flags, compile
         # numba would compile a kernel that others call once for every number that they write down in the call
-        setattr(made, "get_call_template", lambda args, kws: find([types.unliteral(a) for a in args], kws))  # noqa: B010
-        setattr(made, "_cache", KernelCache(kernel, called))  # noqa: B010  (numba's stubs do not know it)
+        made.get_call_template = lambda args, kws: find([types.unliteral(a) for a in args], kws)
+        made._cache = KernelCache(kernel, called)
     return made

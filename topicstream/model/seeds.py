@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -71,6 +70,8 @@ def read_seeds(given: str | Path | Mapping[str, Any] | Sequence[Any]) -> list[Se
 
 
 def _load(path: Path) -> dict[str, Any]:
+    import tomllib  # here: most commands read none
+
     try:
         if not path.is_file():
             raise UsageError(f"{path}: no such file; --seed-words names a TOML file of topics and their words")

@@ -11,8 +11,8 @@ import pyarrow as pa
 from topicstream.corpus.block import Block
 from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.completion import block_cells
 from topicstream.evaluation.keys import documents, match_words
+from topicstream.evaluation.memory import block_cells
 from topicstream.inference import methods
 from topicstream.inference.documents import known
 from topicstream.inference.infer import columns_within

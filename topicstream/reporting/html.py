@@ -15,7 +15,7 @@ from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.coherence import coherence, diversity
 from topicstream.evaluation.completion import score_model
-from topicstream.evaluation.evaluate import open_within
+from topicstream.evaluation.memory import open_within
 from topicstream.files.outputs import check_output, written
 from topicstream.ingestion.opening.inputs_record import file_of
 from topicstream.model.edits import View, seen, view_of

@@ -11,7 +11,7 @@ import pyarrow as pa
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.belonging import strangers
-from topicstream.evaluation.evaluate import open_within
+from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.files.outputs import check_output, written
 from topicstream.model.edits import seen, view_of

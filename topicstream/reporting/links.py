@@ -10,9 +10,9 @@ import numpy as np
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, one_line, shown
-from topicstream.evaluation.evaluate import open_within
 from topicstream.evaluation.keys import first_documents
 from topicstream.evaluation.links import check_model, trained_shares, word_shares
+from topicstream.evaluation.memory import open_within
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting.gather import describe_documents

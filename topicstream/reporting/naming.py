@@ -10,7 +10,7 @@ import numpy as np
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError, one_line
-from topicstream.evaluation.evaluate import open_within
+from topicstream.evaluation.memory import open_within
 from topicstream.model.edits import LONGEST, View, seen, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel

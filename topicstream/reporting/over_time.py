@@ -13,7 +13,7 @@ import pyarrow as pa
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.evaluation.belonging import strangers
-from topicstream.evaluation.evaluate import open_within
+from topicstream.evaluation.memory import open_within
 from topicstream.files.outputs import check_output, written
 from topicstream.model.edits import seen, view_of
 from topicstream.model.topic_model import TopicModel

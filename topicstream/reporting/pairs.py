@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.errors import InputError, shown
-from topicstream.evaluation.evaluate import open_within
+from topicstream.evaluation.memory import open_within
 from topicstream.model.edits import seen, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel

@@ -7,17 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.corpus.reader import Corpus
 from topicstream.errors import one_line, shown
-from topicstream.evaluation.belonging import strangers
-from topicstream.evaluation.evaluate import open_within
+from topicstream.evaluation.memory import open_within
 from topicstream.model.edits import seen, view_of
 from topicstream.model.top import top_words
 from topicstream.options import configured
 from topicstream.reporting.config import ShowConfig, columns
-from topicstream.reporting.doc_topics import typical_documents
-from topicstream.reporting.gather import describe_documents
-from topicstream.reporting.metadata import check_columns, columns_of
 
 
 @configured(ShowConfig)
@@ -71,6 +66,12 @@ def show(config: ShowConfig) -> dict[str, Any]:
             entry["size"] = float(sizes[view.members[k]].sum())
             entry["share"] = entry["size"] / max(float(sizes.sum()), 1e-300)
     if docs:
+        from topicstream.corpus.reader import Corpus
+        from topicstream.evaluation.belonging import strangers
+        from topicstream.reporting.doc_topics import typical_documents
+        from topicstream.reporting.gather import describe_documents
+        from topicstream.reporting.metadata import check_columns, columns_of
+
         store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
         strangers(opened, store)
         if with_columns is not None:

@@ -12,8 +12,8 @@ from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.belonging import strangers
-from topicstream.evaluation.evaluate import open_within
 from topicstream.evaluation.keys import documents
+from topicstream.evaluation.memory import open_within
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel

@@ -18,9 +18,9 @@ from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
 from topicstream.errors import InputError, TopicsError
 from topicstream.evaluation.completion import counted_topics, prepare, score_blocks
-from topicstream.evaluation.evaluate import A_WORD, ask_limit, bytes_of_thread, open_all_within
 from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.matching import A_PAIR
+from topicstream.evaluation.memory import A_WORD, ask_limit, bytes_of_thread, open_all_within
 from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary

@@ -23,9 +23,9 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError
 from topicstream.evaluation.assignment import assign
 from topicstream.evaluation.coherence import coherence, diversity
-from topicstream.evaluation.evaluate import open_all_within, open_within
 from topicstream.evaluation.keys import hash_strings
 from topicstream.evaluation.matching import l1_distances
+from topicstream.evaluation.memory import open_all_within, open_within
 from topicstream.evaluation.per_document import score_documents
 from topicstream.files import owned
 from topicstream.files.durable import lock, read_json, write_bytes, write_json

@@ -10,7 +10,8 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine, padded
-from topicstream.evaluation.completion import PreparedPart, block_cells, block_docs, prepare, score_blocks
+from topicstream.evaluation.completion import PreparedPart, prepare, score_blocks
+from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.model.clusters import ClusterView
 from topicstream.model.gaussians import POINTS, answer, joint
 from topicstream.model.weighting import CountedWords
