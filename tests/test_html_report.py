@@ -262,6 +262,9 @@ def test_page_by_keyboard_and_on_a_phone(written, visit):
         phone.evaluate(f"location.hash = '{view}'")
         phone.wait_for_selector(f"#view-{view}", state="visible")
         assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        if view == "map":  # its labels can be read
+            label = phone.locator("#view-map text").first.bounding_box()
+            assert label is not None and label["height"] > 9
     phone.evaluate("location.hash = 'topic-1'")
     phone.wait_for_selector("#topic h2")
     assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
