@@ -46,7 +46,8 @@ class Lease:
             os.close(fd)
 
     def __del__(self) -> None:
-        self.close()
+        with contextlib.suppress(AttributeError):  # at the interpreter's end ``os`` may have gone
+            self.close()
 
 
 def _take(fd: int) -> bool:

@@ -7,6 +7,8 @@ The file holds only the first words of each topic; a model read from it knows no
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -49,28 +51,35 @@ def write(model: TopicModel, corpus: Any, path: Path, *, force: bool, words: int
     texts = model.words.take(pa.array(shown)).to_pylist()
     place = {int(w): i for i, w in enumerate(shown)}
     total = float(marginal.sum())
-    info: dict[str, list[Any]] = {k: [] for k in ("Term", "Freq", "Total", "Category", "logprob", "loglift")}
-    for rank, w in enumerate(default.tolist()):
-        whole = float(np.floor(marginal[w]))
-        _row(info, texts[place[w]], whole, whole, "Default", float(r - rank), float(r - rank))
     of_topic = np.repeat(np.arange(topics), [len(ids) for ids in listed])
     of_word = np.concatenate(listed)
     p = np.maximum(probabilities_of(model, of_word, of_topic), 1e-300)
     lifts = np.log(p) - np.log(np.maximum(marginal[of_word], 1e-300) / total)
-    figures = (p * sizes[of_topic], marginal[of_word], np.round(np.log(p), 4), np.round(lifts, 4))
-    for k, w, freq, whole, logprob, lift in zip(of_topic.tolist(), of_word.tolist(), *(f.tolist() for f in figures)):
-        _row(info, texts[place[w]], freq, whole, f"Topic{k + 1}", logprob, lift)
-    table: dict[str, list[Any]] = {"Topic": [], "Freq": [], "Term": []}
-    by_text = sorted(range(len(shown)), key=texts.__getitem__)
+    whole, ranks = np.floor(marginal[default]), np.arange(r, 0, -1.0)
+    info = {  # the words of all topics first, then topic after topic
+        "Term": (texts[place[w]] for w in (*default.tolist(), *of_word.tolist())),
+        "Freq": np.concatenate([whole, p * sizes[of_topic]]),
+        "Total": np.concatenate([whole, marginal[of_word]]),
+        "Category": (f"Topic{k + 1}" if k >= 0 else "Default" for k in (*[-1] * r, *of_topic.tolist())),
+        "logprob": np.concatenate([ranks, np.round(np.log(p), 4)]),
+        "loglift": np.concatenate([ranks, np.round(lifts, 4)]),
+    }
+    by_text = np.array(sorted(range(len(shown)), key=texts.__getitem__))
     step = max(1, ROWS // topics)
-    for first in range(0, len(shown), step):
-        some = by_text[first : first + step]
-        expected = model.probabilities(shown[some]) * sizes
-        which, topic = np.nonzero(expected >= 0.5)
-        freqs = np.round(expected[which, topic]) / np.maximum(marginal[shown[some]][which], 1e-300)
-        table["Topic"] += (topic + 1).tolist()
-        table["Freq"] += freqs.tolist()
-        table["Term"] += [texts[some[i]] for i in which.tolist()]
+
+    def table(column: str) -> Iterator[list[Any]]:
+        """A column of the words' shares over the topics, in parts; each column reads the topics anew."""
+        for first in range(0, len(shown), step):
+            some = by_text[first : first + step]
+            expected = model.probabilities(shown[some]) * sizes
+            which, topic = np.nonzero(expected >= 0.5)
+            if column == "Topic":
+                yield (topic + 1).tolist()
+            elif column == "Freq":
+                yield (np.round(expected[which, topic]) / np.maximum(marginal[shown[some]][which], 1e-300)).tolist()
+            else:
+                yield [texts[some[i]] for i in which.tolist()]
+
     page = {
         "mdsDat": {
             "x": x.tolist(),
@@ -79,21 +88,42 @@ def write(model: TopicModel, corpus: Any, path: Path, *, force: bool, words: int
             "cluster": [1] * topics,
             "Freq": (100 * share).tolist(),
         },
-        "tinfo": info,
-        "token.table": table,
+        "tinfo": {name: _parts(values) for name, values in info.items()},
+        "token.table": {name: table(name) for name in ("Topic", "Freq", "Term")},
         "R": r,
         "lambda.step": 0.01,
         "plot.opts": {"xlab": "PC1", "ylab": "PC2"},
         "topic.order": list(range(1, topics + 1)),
     }
     with written(path, force=force) as file:
-        file.write(json.dumps(page, allow_nan=False).replace("<", "\\u003c").encode())
+        for text in _json(page):
+            file.write(text.replace("<", "\\u003c").encode())
     return {"topics": topics, "words": len(shown)}
 
 
-def _row(info: dict[str, list[Any]], *values: Any) -> None:
-    for name, value in zip(info, values):
-        info[name].append(value)
+def _parts(values: Iterable[Any]) -> Iterator[list[Any]]:
+    """A long column as lists."""
+    rest = iter(values)
+    while part := [v.item() if isinstance(v, np.generic) else v for v in islice(rest, 1 << 14)]:
+        yield part
+
+
+def _json(value: Any) -> Iterator[str]:
+    """JSON in pieces; an iterator of lists is one list."""
+    if isinstance(value, dict):
+        for i, (name, inner) in enumerate(value.items()):
+            yield ("{" if i == 0 else ", ") + json.dumps(name) + ": "
+            yield from _json(inner)
+        yield "}"
+    elif isinstance(value, Iterator):
+        between = "["
+        for part in value:
+            if part:
+                yield between + json.dumps(part, allow_nan=False)[1:-1]
+                between = ", "
+        yield "[]" if between == "[" else "]"
+    else:
+        yield json.dumps(value, allow_nan=False)
 
 
 def _coordinates(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
