@@ -419,3 +419,23 @@ def test_what_the_commands_say(tmp_path, capsys):
     with pytest.raises(UsageError, match="vectors of 2 numbers, the model's are of 5"):
         np.save(tmp_path / "z.npy", np.zeros((3, 2)))
         infer(tmp_path / "m", Path(tmp_path / "z.npy"), progress=False)
+
+
+def test_patches_of_a_large_image_come_in_pieces(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    from topicstream.ingestion.read_options import ReadOptions
+    from topicstream.ingestion.spooling.tasks import pieces
+
+    pixels = np.random.default_rng(0).integers(0, 256, (200, 31)).astype(np.uint8)
+    image.fromarray(pixels).save(tmp_path / "a.png")
+
+    def read(**options):
+        runs = [task.run()[0] for task in pieces(tmp_path / "a.png", ReadOptions(format="images", patches=4, stride=3, **options))]
+        return [i for r in runs for i in r.about.ids.to_pylist()], np.concatenate([r.counts for r in runs]), len(runs)
+
+    whole, (ids, counts, several), (same, each, many) = read(), read(piece_bytes=1 << 15), read(piece_bytes=1 << 10)
+    assert whole[2] == 1 < several < many
+    assert whole[0] == ids and sorted(same) == sorted(ids) and len(ids) == 66 * 10
+    np.testing.assert_array_equal(counts, whole[1])
+    order = np.argsort([ids.index(i) for i in same])
+    np.testing.assert_array_equal(each.reshape(-1, 15)[order], counts.reshape(-1, 15))

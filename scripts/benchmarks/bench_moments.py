@@ -4,6 +4,7 @@
     python scripts/benchmarks/bench_moments.py recovery --work WORK         Fisher, Kozdoba & Mannor, Table 1, at a reduced scale
     python scripts/benchmarks/bench_moments.py solvers --work WORK --corpus acl.zarr      em against adam, held-out pairs, processor time
     python scripts/benchmarks/bench_moments.py size --work WORK --corpus big.zarr -K 100  anchors on a corpus of make_corpus.py
+    python scripts/benchmarks/bench_moments.py dense --work WORK --corpus kos.zarr -K 20   anchors beside the dense matrix's
 
 Errors are the mean l1 distance of matched topics (0 the same, 2 apart).  Lines are Markdown table rows for BENCHMARKS.md.
 """
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, diags, vstack
 
 import topicstream
 from topicstream.evaluation.pair_entropy import pair_entropy
@@ -170,9 +171,61 @@ def size(args: argparse.Namespace) -> None:
     )
 
 
+def dense(args: argparse.Namespace) -> None:
+    """Anchor words with the matrix itself, W x W numbers, step by step as Arora et al. 2013 and ankura have them."""
+    from scipy.optimize import nnls
+
+    from topicstream.corpus.reader import Corpus
+    from topicstream.engines.moments.anchors import PROJECTION
+    from topicstream.engines.moments.cooccurrence import SIGNS, signs
+
+    model = args.work / "model"
+    train(args.corpus, model, "anchors", args.topics, {})
+    ours = TopicModel.open(model)
+    corpus = Corpus.open(args.corpus)
+    blocks = [(b.indptr, b.vocab[b.words], b.counts.astype(np.float64)) for b in corpus.blocks(prefetch=0)]
+    n = corpus.n_words
+    parts = [csr_matrix((counts, words, ptr), (len(ptr) - 1, n)) for ptr, words, counts in blocks]
+    length = np.concatenate([np.asarray(x.sum(1)).ravel() for x in parts])
+    x = vstack(parts).tocsr()[length >= 2]
+    length = length[length >= 2]
+    weighted = diags(1 / (length * (length - 1))) @ x
+    m = (x.T @ weighted).toarray() - np.diag(np.asarray(weighted.sum(0)).ravel())  # eq. 9
+    p = m.sum(1)
+    q = m / p[:, None]
+    column, sign = np.empty((n, PROJECTION // SIGNS), np.int32), np.empty((n, PROJECTION // SIGNS), np.float32)
+    signs(0, np.arange(n, dtype=np.int32), column, sign)
+    r = np.zeros((n, PROJECTION))
+    np.put_along_axis(r, column, sign, 1)
+    docs = np.asarray((x > 0).sum(0)).ravel()
+    least = max(2, min(max(50, 0.005 * corpus.n_docs), 0.05 * corpus.n_docs))
+    names = np.flatnonzero(docs >= least)
+    rows = (m[names] @ r) / p[names, None]
+    picked = [int(np.argmax((rows**2).sum(1)))]
+    rest = rows - rows[picked[0]]
+    while len(picked) < args.topics:
+        picked.append(int(np.argmax((rest**2).sum(1))))
+        direction = rest[picked[-1]] / np.linalg.norm(rest[picked[-1]])
+        rest = rest - np.outer(rest @ direction, direction)
+    anchors = names[picked]
+    same = int((anchors == ours.table("anchors").gather(np.arange(1))[0]).sum())
+    basis, triangle = np.linalg.qr(q[anchors].T)
+    heavy = 1e4 * np.abs(triangle).max()  # of the sum to one, beside the squares
+    left = np.vstack([triangle, np.full(args.topics, heavy)])
+    c = np.stack([nnls(left, np.append(basis.T @ row, heavy), maxiter=10_000)[0] for row in q])
+    c[anchors] = np.eye(args.topics)
+    theirs = c * p[:, None]
+    theirs /= theirs.sum(0)
+    counts = ours.rows(np.arange(n))[:, : args.topics].astype(np.float64)
+    mine = counts / counts.sum(0)
+    apart = np.abs(mine - theirs)
+    print(f"{n:,} words, K = {args.topics}: {same} of {args.topics} anchors the same; p(w|k) apart at most {apart.max():.1e}, "
+          f"l1 of a topic at most {apart.sum(0).max():.1e}")  # fmt: skip
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["synthetic", "recovery", "solvers", "size"])
+    parser.add_argument("what", choices=["synthetic", "recovery", "solvers", "size", "dense"])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--corpus", type=Path)
     parser.add_argument("-K", "--topics", type=int, default=100)
@@ -183,4 +236,4 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
-    {"synthetic": synthetic, "recovery": recovery, "solvers": solvers, "size": size}[given.what](given)
+    {"synthetic": synthetic, "recovery": recovery, "solvers": solvers, "size": size, "dense": dense}[given.what](given)
