@@ -3,8 +3,10 @@
     python scripts/benchmarks/bench_mixtures.py patches IMAGES --work DIR [--test 20]
     python scripts/benchmarks/bench_mixtures.py sweep --work DIR -K 200 -L 1 -L 8 -L 200 --passes 4 [--schedule stochastic]
     python scripts/benchmarks/bench_mixtures.py peer --work DIR -K 50 --seconds 150 [--init kmeans]      (has scikit-learn)
+    python scripts/benchmarks/bench_mixtures.py bnpy --work DIR -K 50 --passes 8      (has bnpy)
 
-``sweep`` prints a line a run: seconds of the processor for each part of a pass (one thread), held-out nats a patch by pass.
+``sweep`` prints a line a run: seconds of the processor for each part of a pass (one thread), of each pass (the start within the
+first; what is held out is judged within every --every th), held-out nats a patch by pass, peak memory in MB.
 ``peer`` goes on where it was stopped; it prints a line an iteration.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import shutil
 import time
 from pathlib import Path
@@ -94,6 +97,7 @@ def sweep(work: Path, components: int, most: list[int], passes: int, schedule: s
         mean = {k: round(float(np.mean([lap[1].get(k, 0.0) for lap in laps[1:] or laps])), 2) for k in spent}
         print(json.dumps({
             "K": components, "L": L, "schedule": schedule, "parts": mean,
+            "cpu": [round(lap[0], 2) for lap in laps], "rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
             "seconds": [round(h["seconds"], 2) for h in history],
             "heldout": [round(h["heldout"]["nats a point"], 3) if "heldout" in h else None for h in history],
             "bound": [h.get("bound") for h in history][-1:], "empty": history[-1]["empty"],
@@ -144,9 +148,45 @@ def peer(work: Path, components: int, init: str, seconds: float) -> None:
     )
 
 
+def bnpy(work: Path, components: int, laps: int) -> None:
+    """Its memoized algorithm under the same prior, dense: the sparse one is in a library that its wheel does not compile."""
+    import inspect
+
+    inspect.getargspec = lambda f: inspect.getfullargspec(f)[:4]  # type: ignore[attr-defined]  # gone since Python 3.11
+    import bnpy as peer
+    from bnpy.learnalg.LearnAlg import LearnAlg
+    from scipy.special import logsumexp
+
+    x, y = (np.load(work / f"{part}.npy").astype(np.float64) for part in ("train", "test"))
+    began, asides = 0.0, 0.0
+
+    def heldout(model: Any) -> float:
+        post, theta = model.obsModel.Post, model.allocModel.theta
+        found = np.empty((len(y), components))
+        for k in range(components):
+            factor = np.linalg.cholesky(post.B[k] / (post.nu[k] - y.shape[1] - 1))
+            z = np.linalg.solve(factor, y.T)
+            found[:, k] = np.log(theta[k] / theta.sum()) - 0.5 * (z * z).sum(axis=0) - np.log(np.diag(factor)).sum()
+        return float(np.mean(logsumexp(found, axis=1)) - 0.5 * y.shape[1] * np.log(2 * np.pi))
+
+    def watch(self: Any, lap: float, model: Any, *_: Any, **__: Any) -> None:
+        nonlocal asides
+        aside = time.process_time()
+        if lap == round(lap):
+            line = {"lap": lap, "cpu": round(aside - began - asides, 1), "heldout": heldout(model)}
+            print(json.dumps(line), flush=True)
+        asides += time.process_time() - aside
+
+    LearnAlg.saveParams = watch
+    data = peer.data.XData(x)
+    began = time.process_time()
+    peer.run(data, "FiniteMixtureModel", "ZeroMeanGauss", "memoVB", K=components, nLap=laps, nBatch=20, gamma0=10.0, sF=1.0,
+             ECovMat="covdata", initname="bregmankmeans", saveEvery=1, printEvery=laps, output_path=str(work / "bnpy"))  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("patches", "sweep", "peer"))
+    parser.add_argument("what", choices=("patches", "sweep", "peer", "bnpy"))
     parser.add_argument("images", nargs="?", type=Path)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--test", type=int, default=20)
@@ -162,6 +202,8 @@ def main() -> None:
         patches(a.images, a.work, a.test)
     elif a.what == "sweep":
         sweep(a.work, a.K, a.L or [8], a.passes, a.schedule, a.every)
+    elif a.what == "bnpy":
+        bnpy(a.work, a.K, a.passes)
     else:
         peer(a.work, a.K, a.init, a.seconds)
 
