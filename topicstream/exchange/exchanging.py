@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError
-from topicstream.exchange.common import check_size, checked_words, save
+from topicstream.exchange.common import BUDGET, check_size, checked_words, save
 from topicstream.exchange.config import ExportConfig, ImportConfig
 from topicstream.exchange.formats import find_format
 from topicstream.files.durable import lock
@@ -39,7 +39,9 @@ def export_model(config: ExportConfig) -> dict[str, Any]:
     kind = find_format(config.format, path, "out")
     opened: Any = None
     if "model" in kind.of:
-        opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
+        # with documents every block gathers rows: a table that is small is held
+        limit = -1 if kind.of == "model" else 2 * BUDGET
+        opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=limit)
     view = view_of(opened) if edits and opened is not None and kind.name != "mallet-state" else None
     if view is not None and kind.of == "model":
         opened = _as_shown(opened, view)
