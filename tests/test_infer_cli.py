@@ -133,6 +133,8 @@ def test_bad_records_stop_or_are_left_out(made, tmp_path, capsys):
     assert "b.jsonl:2" in capsys.readouterr().err and not (tmp_path / "t.jsonl").exists()
     assert topics(folder, bad, "-o", tmp_path / "t.jsonl", "--on-error", "skip") == 0
     assert "1 records rejected" in capsys.readouterr().err and len(lines(tmp_path / "t.jsonl")) == 2
+    assert topics(folder, bad, "-o", tmp_path / "u.jsonl", "--on-error", "skip", "-q") == 0
+    assert capsys.readouterr().err == "warning: 1 records rejected\n"
 
 
 def test_a_file_is_not_replaced_without_being_asked(made, tmp_path, capsys):

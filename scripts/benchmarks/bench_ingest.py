@@ -18,6 +18,7 @@ import importlib.util
 import json
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -77,6 +78,33 @@ print(json.dumps({"seconds": time.perf_counter() - began, "bytes": os.path.getsi
 """
 
 
+TOMOTOPY = """
+import json, sys, tomotopy
+from tomotopy.utils import Corpus, SimpleTokenizer
+corpus = Corpus(tokenizer=SimpleTokenizer(lowercase=True))
+corpus.process(json.loads(line)["text"] for line in open(sys.argv[1], encoding="utf-8"))
+print(len(tomotopy.LDAModel(k=2, min_df=int(sys.argv[2]), corpus=corpus).docs))
+"""
+
+GENSIM = """
+import json, sys
+from gensim.corpora import Dictionary, MmCorpus
+from gensim.utils import simple_preprocess
+def texts():
+    for line in open(sys.argv[1], encoding="utf-8"):
+        yield simple_preprocess(json.loads(line)["text"])
+words = Dictionary(texts())
+words.filter_extremes(no_below=int(sys.argv[2]), no_above=1.0, keep_n=None)
+MmCorpus.serialize(sys.argv[1] + ".mm", map(words.doc2bow, texts()))
+"""
+
+PEERS = {
+    "CountVectorizer(min_df=5)": SKLEARN,
+    "tomotopy, Corpus and LDAModel": TOMOTOPY,
+    "gensim, Dictionary and MmCorpus": GENSIM,
+}
+
+
 def child(python: str, code: str, *args: str) -> list[dict[str, Any]]:
     """Run code in a process of its own; the JSON lines it prints."""
     done = subprocess.run([python, "-c", code, *args], capture_output=True, text=True, check=False)
@@ -101,37 +129,25 @@ def command(*args: str) -> dict[str, Any]:
     return {"seconds": seconds, "cpu": cpu, "said": done.stdout}
 
 
-def whole_commands(source: Path, peers: str | None, folder: Path, repeat: int) -> None:
-    """What a user waits for: the whole command, kernels in the cache, beside a Python that reads the same file once."""
-    topics = [
-        sys.executable,
-        "-m",
-        "topicstream",
-        "ingest",
-        str(source),
-        "--out",
-        str(folder / "w.zarr"),
-        "--force",
-        "-q",
-    ]
-    command(*topics)  # its kernels are in the cache now, the file in memory
-    runs = {"topics ingest": [command(*topics, "--workers", "2") for _ in range(repeat)]}
-    if peers:
-        runs["CountVectorizer(min_df=5)"] = [
-            command(peers, "-c", SKLEARN, str(source), "5") for _ in range(min(repeat, 2))
-        ]
+def whole_commands(source: Path, peers: str | None, folder: Path, repeat: int, most: int | None = None) -> None:
+    """What a user waits for: the whole command, kernels in the cache, beside Pythons that read the same file (``most`` of them)."""
+    topics = [sys.executable, "-m", "topicstream", "ingest", str(source), "--force", "-q", "--workers", "2", "--out"]
+    command(*topics, str(folder / "w.zarr"))  # its kernels are in the cache now, the file in memory
+    runs = {"topics ingest": [command(*topics, str(folder / "w.zarr")) for _ in range(repeat)]}
+    for name, code in list(PEERS.items())[:most] if peers else ():
+        runs[name] = [command(peers, "-c", code, str(source), "5") for _ in range(min(repeat, 2))]
     size = source.stat().st_size / 1e6
-    rows = []
+    rows, ours_ = [], {}
     for name, found in runs.items():
-        wall, cpu = (statistics.median(r[k] for r in found) for k in ("seconds", "cpu"))
-        rows.append([name, f"{wall:.2f}", f"{cpu:.2f}", f"{size / wall:.1f}", f"{size / cpu:.1f}"])
-    if peers:
-        last = runs["CountVectorizer(min_df=5)"]
-        for k, column in (("seconds", 1), ("cpu", 2)):
-            ours_, theirs = (statistics.median(r[k] for r in found) for found in (runs["topics ingest"], last))
-            rows[0][column] += f", {theirs / ours_:.1f}x"
-    heading("The whole command", f"{size:.0f} MB of JSON lines, from the start of the process to its end.")
-    table(["", "seconds", "CPU seconds", "MB/s", "MB/s a CPU second"], rows)
+        figures = {k: statistics.median(r[k] for r in found) for k in ("seconds", "cpu")}
+        ours_ = ours_ or figures
+        times = [
+            f"{figures[k]:.2f}" + (f", {figures[k] / ours_[k]:.1f}x" if figures is not ours_ else "")
+            for k in ("seconds", "cpu")
+        ]
+        rows.append([name, *times, f"{size / figures['seconds']:.1f}", f"{figures['cpu'] / figures['seconds']:.2f}"])
+    heading("The whole command", f"{size:.0f} MB of JSON lines, from the start of the process to its end; x: of ours.")
+    table(["", "seconds", "CPU seconds", "MB/s", "cores at work"], rows)
 
 
 def spread(values: list[float], form: str) -> str:
@@ -181,13 +197,29 @@ def text_part(text: str, peers: str | None, folder: Path, repeat: int) -> None:
         base = statistics.median(r["seconds"] for r in theirs)
         for row, runs in zip(rows, (default, same)):
             row[1] += f", {base / statistics.median(r['seconds'] for r in runs):.1f}x"
-    whole_commands(source, peers, folder, repeat)
     columns = ["", "MB/s", "MB/s a CPU second", "seconds", "peak MB", "cells", "bytes a cell"]
     heading(
         "Text to store",
         f"{source.stat().st_size / 1e6:.0f} MB of JSON lines; ours with 2 workers, store written and synced.",
     )
     table(columns, rows)
+
+
+def whole_part(text: str, peers: str | None, folder: Path, repeat: int) -> None:
+    """The whole command at several sizes; FULL: also ten times the file, beside the first peer alone."""
+    for size in (1, 20, 191):
+        source = folder / f"text-{size}.jsonl"
+        with open(text, "rb") as f, open(source, "wb") as out:
+            left = size * 1_000_000
+            while left > 0 and (line := f.readline()):
+                left -= out.write(line)
+        whole_commands(source, peers, folder, repeat)
+    if full():
+        with open(source, "ab") as out:
+            for _ in range(9):
+                with open(text, "rb") as f:
+                    shutil.copyfileobj(f, out)
+        whole_commands(source, peers, folder, 1, most=1)
 
 
 def docword_part(folder: Path, repeat: int) -> None:
@@ -274,11 +306,13 @@ def main() -> None:
     parser.add_argument(
         "--folder", help="where to work (default: a temporary folder); docword-10.txt and so on in it are used"
     )
-    parser.add_argument("--only", default="text,docword,types", help="some of text, docword, types")
+    parser.add_argument("--only", default="whole,text,docword,types", help="some of them")
     args = parser.parse_args()
     only = args.only.split(",")
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as name:
         folder = Path(args.folder or name)
+        if args.text and "whole" in only:
+            whole_part(args.text, args.peers, folder, args.repeat)
         if args.text and "text" in only:
             text_part(args.text, args.peers, folder, args.repeat)
         if "docword" in only:

@@ -72,6 +72,8 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], as_json: bool, **valu
         click.echo(json.dumps(summary, indent=1), err=out is None)
     elif verbosity() >= 0:
         click.echo(summary_text(summary), err=True)
+    elif summary["rejected"]:  # what is missing is told of, however quiet
+        click.echo(f"warning: {summary['rejected']:,} records rejected", err=True)
 
 
 def summary_text(s: dict[str, Any]) -> str:

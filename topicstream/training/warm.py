@@ -9,7 +9,7 @@ from dataclasses import asdict
 from topicstream.engines import find
 from topicstream.engines.base import Engine, Shape
 from topicstream.kernels.ahead import leave
-from topicstream.training.warmup import compile_kernels, compile_run
+from topicstream.training.warmup import compile_kernels, compile_run, compile_tables
 
 
 def spec(engine: Engine, start: str) -> str:
@@ -24,6 +24,7 @@ if __name__ == "__main__":
     engine = kind(Shape(**given["shape"]), kind.Options(**given["options"]))
     leave(
         lambda folder: compile_kernels(engine, engine.shape.weighted),
+        lambda folder: compile_tables(engine, engine.shape.weighted),
         lambda folder: compile_run(engine, engine.shape.weighted, given["start"]),
         folder=sys.argv[2],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,7 +20,8 @@ from topicstream.kernels.file_rows import read_rows, write_rows
 from topicstream.kernels.jit import compiled_here
 from topicstream.tables.dense import aligned_zeros
 from topicstream.tables.layouts import new_table
-from topicstream.tables.spec import WORDS
+from topicstream.tables.spec import WORDS, TableSpec
+from topicstream.tables.table import Table
 from topicstream.training.executor import ids_of, visit
 from topicstream.training.starts.anchor_start import anchor_engine
 from topicstream.training.starts.cluster_start import compile_cluster_start
@@ -73,22 +74,34 @@ def compile_run(engine: Engine, weighted: bool, start: str) -> None:
         compile_kernels(anchor_engine(engine.shape), weighted)
 
 
-def compile_kernels(engine: Engine, weighted: bool) -> None:
-    """Run start, one visit and what the pass loop does with their deltas, on a block of two documents over the first few
-    words; the results are thrown away."""
-    block, specs, topics = engine.example_block(weighted), engine.tables, engine.shape.topics
+def _tables(engine: Engine, weighted: bool) -> tuple[Block, Mapping[str, TableSpec], dict[str, Table]]:
+    """A block of two documents, and tables of its words."""
+    block, specs = engine.example_block(weighted), engine.tables
     few = max(64, block.n_words)
-    tables = {
+    return block, specs, {
         name: new_table(
             spec,
             few if spec.axis else int(spec.rows),
-            spec.n_columns(topics),
+            spec.n_columns(engine.shape.topics),
             np.full(few, 2.0) if spec.axis == WORDS else None,
             None,
             one_by_one,
         )
         for name, spec in specs.items()
-    }
+    }  # fmt: skip
+
+
+def compile_tables(engine: Engine, weighted: bool) -> None:
+    """What tables do by themselves at the end of a pass."""
+    for table in _tables(engine, weighted)[2].values():
+        table.settle()
+
+
+def compile_kernels(engine: Engine, weighted: bool) -> None:
+    """Run start, one visit and what the pass loop does with their deltas, on a block of two documents over the first few
+    words; the results are thrown away."""
+    block, specs, tables = _tables(engine, weighted)
+    topics = engine.shape.topics
     params = engine.initial_params()
 
     def out() -> Out:

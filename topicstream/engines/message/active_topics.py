@@ -48,7 +48,12 @@ def largest(values: Floats, n: int, width: int, heap: Ints) -> None:
                 else:
                     break
             heap[j] = k
-    heap.sort()
+    for i in range(1, width):  # a dozen or two: numba's sort takes a second to compile
+        k, j = heap[i], i
+        while j > 0 and heap[j - 1] > k:
+            heap[j] = heap[j - 1]
+            j -= 1
+        heap[j] = k
 
 
 @kernel(inline="always")
