@@ -56,6 +56,8 @@ def files(cache: Path) -> list[Path]:
 
 def test_a_cache_serves_other_places_and_may_be_moved(tmp_path):
     assert run(tmp_path / "a", tmp_path / "cache") == (["42.0", "0", "True"], "")
+    names = [p.name.partition("-")[0] for p in files(tmp_path / "cache")]
+    assert names == ["__main__.double", "__main__.double.code", "helper.helper"]  # what is only called has no code of its own
     assert run(tmp_path / "b", tmp_path / "cache") == (["42.0", "1", "True"], "")
     shutil.move(tmp_path / "cache", tmp_path / "moved")
     assert run(tmp_path / "b", tmp_path / "moved") == (["42.0", "1", "True"], "")
