@@ -67,8 +67,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     algorithm : str, an engine (``topics engines`` lists them) or ``auto``
     doc_topic_prior, topic_word_prior : float or None, alpha per topic and beta per word; None: the engine's own, or learnt
     max_iter, tol : passes at most, and the change of running perplexity that ends them ("0.1%": over ten passes); None: the engine's
-        (about 80 passes; ``max_iter=10``, what LatentDirichletAllocation makes, takes a fifth of the time and ends 4 to 5 %
-        higher in held-out perplexity, 20 a third of it and 2.5 % higher: scripts/benchmarks/bench_sklearn.md)
+        (60 to 80 passes at K = 100; ``max_iter=10``, what LatentDirichletAllocation makes, takes a fifth of the time and ends 4 to 6 %
+        higher in held-out perplexity, 20 a third of it and 3 % higher: scripts/benchmarks/bench_sklearn.md)
     method : str, how ``transform`` finds topics: ``bp``, ``vb`` or ``gibbs``
     total_samples : documents in all, for ``partial_fit``
     options : dict of the engine's own options
