@@ -171,7 +171,7 @@ def test_members_of_a_manifest_are_what_readers_take_them_for(model, capsys, nam
     assert name in refused("info", model, capsys=capsys)
 
 
-EDITS = [{"edit": "label", "topic": [0], "label": "x"}, {"edit": "merge", "topics": [{}, 1]}, {"edit": "drop"}, {"edit": "undo", "steps": "1"}]
+EDITS = [{"edit": "label", "topic": [0], "label": "x"}, {"edit": "merge", "topics": [{}, 1]}, {"edit": "drop"}, {"edit": "undo", "steps": "1"}, {"edit": "label", "topic": 0}]
 
 
 @pytest.mark.parametrize("edit", EDITS)

@@ -115,6 +115,14 @@ def test_edits_that_name_a_topic_twice(made):
         (made / "m" / LOG).unlink()
 
 
+def test_an_edit_nested_without_end(made, capsys):
+    (made / "m" / LOG).write_text("[" * 100_000 + "\n")
+    try:
+        assert "does not match" in refused("show", "--model", made / "m", capsys=capsys)
+    finally:
+        (made / "m" / LOG).unlink()
+
+
 def test_a_history_of_other_kinds(made, capsys):
     path = made / "m" / "history.jsonl"
     whole = path.read_text()

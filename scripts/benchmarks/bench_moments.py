@@ -5,6 +5,7 @@
     python scripts/benchmarks/bench_moments.py solvers --work WORK --corpus acl.zarr      em against adam, held-out pairs, processor time
     python scripts/benchmarks/bench_moments.py size --work WORK --corpus big.zarr -K 100  anchors on a corpus of make_corpus.py
     python scripts/benchmarks/bench_moments.py dense --work WORK --corpus kos.zarr -K 20   anchors beside the dense matrix's
+    python scripts/benchmarks/bench_moments.py growth --work WORK           anchors' error against the number of documents
 
 Errors are the mean l1 distance of matched topics (0 the same, 2 apart).  Lines are Markdown table rows for BENCHMARKS.md.
 """
@@ -171,6 +172,18 @@ def size(args: argparse.Namespace) -> None:
     )
 
 
+def growth(args: argparse.Namespace) -> None:
+    """Error against the number of documents, each topic with a planted anchor (Fisher, Kozdoba & Mannor, Theorem 4.2)."""
+    rng = np.random.default_rng(args.seed)
+    phi = np.hstack([0.05 * np.eye(20), 0.95 * rng.dirichlet(np.full(230, 10 / 250), 20)])
+    print("| documents | l1 error | times the root of documents | missed of 20 | processor s |\n|---|---|---|---|---|")
+    for docs in (1_000, 4_000, 16_000, 64_000):
+        corpus = ingest(drawn(phi, docs, 30, 1 / 20, args.seed + docs), args.work / f"growth-{docs}-{args.seed}.zarr")
+        seconds, _ = train(corpus, args.work / "model", "anchors", 20, {})
+        mean, missed, _ = error(phi, args.work / "model")
+        print(f"| {docs:,} | {mean:.3f} | {mean * docs**0.5:.1f} | {missed} | {seconds:.1f} |", flush=True)
+
+
 def dense(args: argparse.Namespace) -> None:
     """Anchor words with the matrix itself, W x W numbers, step by step as Arora et al. 2013 and ankura have them."""
     from scipy.optimize import nnls
@@ -225,7 +238,7 @@ def dense(args: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["synthetic", "recovery", "solvers", "size", "dense"])
+    parser.add_argument("what", choices=["synthetic", "recovery", "solvers", "size", "dense", "growth"])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--corpus", type=Path)
     parser.add_argument("-K", "--topics", type=int, default=100)
@@ -236,4 +249,4 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
-    {"synthetic": synthetic, "recovery": recovery, "solvers": solvers, "size": size, "dense": dense}[given.what](given)
+    {"synthetic": synthetic, "recovery": recovery, "solvers": solvers, "size": size, "dense": dense, "growth": growth}[given.what](given)

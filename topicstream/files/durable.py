@@ -136,7 +136,7 @@ def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], lis
         try:
             record = json.loads(body)
             good = isinstance(record, dict)
-        except ValueError:
+        except (ValueError, RecursionError):
             record, good = {}, False
         if seal is not None:
             good = good and google_crc32c.value(body.encode()) == int(seal[1], 16)

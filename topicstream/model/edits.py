@@ -171,7 +171,7 @@ def _meant(record: Mapping[str, Any]) -> bool:
     if kind == "undo":
         return count(record.get("steps", 1))
     if kind == "label":
-        return count(record.get("topic")) and (record.get("label") is None or text(record["label"]))
+        return count(record.get("topic")) and "label" in record and (record["label"] is None or text(record["label"]))
     return kind not in KINDS or listed(count)(record.get("topics"))
 
 
