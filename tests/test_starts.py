@@ -108,6 +108,26 @@ def test_a_seed_topic_is_half_the_mean_and_half_its_document(made):
     np.testing.assert_array_equal(seeds.rows(some), table[some])
 
 
+def test_of_short_documents_the_mean_is_split_over_the_topics(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    documents = [{0: 1, **{int(w): 1 for w in rng.integers(1, WORDS, 3)}} for _ in range(400)]  # one word is in all
+    corpus, n_w = write_store(tmp_path / "short.zarr", documents), word_counts(documents)
+    seeds = seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w)
+    table = starts.seed_table(seeds, WORDS)
+    np.testing.assert_allclose(table.sum(0, dtype=np.float64), seeds.totals, rtol=1e-5)
+    monkeypatch.setattr(starts, "FEW", 0)
+    even = starts.seed_table(seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w), WORDS)
+    np.testing.assert_allclose(table.sum(1), even.sum(1), rtol=1e-5)
+    unseen = even[:, :TOPICS].std(1) < 1e-6 * even[:, 0]  # words of no seed document: all topics were equal
+    assert unseen.sum() > 200 and (table[unseen, :TOPICS].std(1) > 0.1 * table[unseen, :TOPICS].mean(1)).all()
+    some = np.array([250, 3, 77], np.int32)
+    np.testing.assert_array_equal(seeds.rows(some), table[some])
+    monkeypatch.undo()
+    monkeypatch.setattr(starts, "FREQUENT", 50)
+    near = seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w)
+    np.testing.assert_allclose(near.totals[:TOPICS], seeds.totals[:TOPICS], rtol=0.1)
+
+
 def test_draws_prefer_long_documents_and_never_take_empty_ones(made):
     corpus, documents = made
     sizes = np.array([len(d) for d in documents])
@@ -175,7 +195,7 @@ def test_more_topics_than_documents_still_gives_different_topics(tmp_path):
     seeds = seeds_of(corpus, corpus.grid(), "documents", 7, 0, word_counts(documents, 6))
     table = starts.seed_table(seeds, 6)
     assert len(np.unique(table[:, :7].round(3), axis=1).T) == 7
-    np.testing.assert_allclose(table.sum(0)[:7], 13 / 7, rtol=1e-5)
+    np.testing.assert_allclose(table.sum(0), seeds.totals, rtol=1e-5)
 
 
 def test_warm_start_maps_by_word(made, tmp_path):

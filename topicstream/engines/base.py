@@ -478,7 +478,6 @@ class Engine:
         """
         return {}
 
-
     # -- of vectors ------------------------------------------------------------------------------------------------
     def begin(self, sample: np.ndarray, seed: int, params: dict[str, np.ndarray]) -> None:
         """Before pass 0: what the start needs, out of some points, into params."""

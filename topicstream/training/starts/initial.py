@@ -35,6 +35,8 @@ from topicstream.training.starts.seeding import divergences, fill_rows, own_entr
 SHARE = 0.5  # of a seed topic that is its documents' words; the rest is the corpus mean
 MERGED = 1  # documents of a seed topic
 SAMPLE = 2000  # documents among which kmeans chooses and nearest documents are looked for
+FEW = 20  # tokens a document, in the mean, below which the mean's part of the seed topics is split at random
+FREQUENT = 4096  # words whose split counts in the column sums
 SHORT = 10  # documents with fewer distinct words are drawn only when there are not enough others
 _PASS = 2**32 - 1  # pass number under which starts draw
 
@@ -167,16 +169,22 @@ def join_nearest(sample: Sample, mean: np.ndarray, centres: np.ndarray, merged: 
 
 
 class DocumentSeeds:
-    """Seed topics from groups of documents.  Column sums are all N / K.
+    """Seed topics from groups of documents.  Column sums are all N / K, or nearly.
 
     rows(ids)[u, k] = N/K ((1 - share) n_w/N + share p(w | documents of topic k))
+
+    split: the first part of a word is split over the topics by a flat Dirichlet instead of evenly.  Most documents of a few
+    words share none with any seed document: to them all topics would be equal, and stay so.
     """
 
-    def __init__(self, sample: Sample, groups: list[list[int]], n_w: np.ndarray, share: float, seed: int) -> None:
+    def __init__(
+        self, sample: Sample, groups: list[list[int]], n_w: np.ndarray, share: float, seed: int, split: bool = False
+    ) -> None:
         topics = len(groups)
         tokens = float(n_w.sum())
         self._mean, self._share, self._topics = n_w / tokens, share, topics
         self._scale = tokens / topics
+        self._seed, self._split = seed, 0
         owners: dict[tuple[int, ...], int] = {}
         words, topic, value = [], [], []
         for t, group in enumerate(groups):
@@ -200,11 +208,18 @@ class DocumentSeeds:
         np.cumsum(np.bincount(every, minlength=len(n_w)), out=self._ptr[1:])
         self.totals = np.zeros(padded(topics))
         self.totals[:topics] = self._scale
+        if split:  # the frequent words' shares differ from topic to topic; those of the others come to the same
+            frequent = np.argsort(-n_w, kind="stable")[:FREQUENT].astype(np.int32)
+            for split_now, sign in ((0, -1.0), (_PASS - 1, 1.0)):
+                self._split = split_now
+                for at in _pieces(len(frequent), max(1, 2**20 // topics)):
+                    self.totals += sign * self.rows(frequent[at]).sum(axis=0, dtype=np.float64)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """float32[U, padded(K)]: see the class."""
         out = np.empty((len(ids), padded(self._topics)), np.float32)
-        fill_rows(ids, self._ptr, self._topic, self._value, self._mean, self._share, self._scale, self._topics, out)
+        cells = (self._ptr, self._topic, self._value)
+        fill_rows(ids, *cells, self._mean, self._share, self._scale, self._topics, self._seed, self._split, out)
         return out
 
 
@@ -366,7 +381,8 @@ def make_seeds(
     centres = far_apart(sample, mean, topics, seed, share) if how == "kmeans" else np.arange(min(topics, len(sample)))
     groups = join_nearest(sample, mean, centres, merged, share)
     groups = [groups[t % len(groups)] for t in range(topics)]
-    return DocumentSeeds(sample, groups, n_w, share, seed)
+    split = float(n_w.sum()) < FEW * corpus.part()["docs"]
+    return DocumentSeeds(sample, groups, n_w, share, seed, split)
 
 
 def seed_table(seeds: Seeds, words: int) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.kernels.digamma import log
 from topicstream.kernels.jit import kernel
+from topicstream.kernels.rng import bits, stream, uniform
 
 
 @kernel
@@ -66,17 +67,29 @@ def fill_rows(
     share: float,
     scale: float,
     topics: int,
+    seed: int,
+    draw: int,
     out: Floats,
 ) -> None:
     """Rows of the seed table: out[u, k] = scale * ((1 - share) * mean[w] + share * value of (w, k)), w = ids[u].
 
     ptr int64[W+1], topic int32, value float32 sorted by word; mean float64[W]; out float32[U, KP], padding zeroed.
+    draw: under this number the mean's part of each word is split over the topics by a flat Dirichlet; 0: evenly.
     """
     for u in range(len(ids)):
         w = ids[u]
-        ground = np.float32(scale * (1.0 - share) * mean[w])
-        for k in range(topics):
-            out[u, k] = ground
+        ground = scale * (1.0 - share) * mean[w]
+        if draw:
+            total = 0.0
+            for k in range(topics):
+                e = 1e-6 - log(1.0 - uniform(bits(stream(seed, draw, w * topics + k))))
+                total += e
+                out[u, k] = e
+            for k in range(topics):
+                out[u, k] *= np.float32(ground * topics / total)
+        else:
+            for k in range(topics):
+                out[u, k] = np.float32(ground)
         for k in range(topics, out.shape[1]):
             out[u, k] = 0.0
         for j in range(ptr[w], ptr[w + 1]):
