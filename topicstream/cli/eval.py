@@ -44,9 +44,7 @@ def command(as_json: bool, **values: Any) -> None:
     else:
         from topicstream.evaluation import points
 
-        click.echo(
-            "\n".join(points.lines(result) + agreement_lines(result) if "components" in result else lines(result))
-        )
+        click.echo("\n".join(points.lines(result) + agreement_lines(result) if "components" in result else lines(result)))
 
 
 def lines(result: dict[str, Any]) -> list[str]:

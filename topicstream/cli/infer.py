@@ -57,19 +57,13 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], as_json: bool, **valu
     progress = Shown(verbosity())
     told = False if "follow" in options else progress
     config = InferConfig(
-        documents=[Path(p) for p in paths],
-        out=sys.stdout.buffer if out is None else out,
-        progress=told,
-        options=own,
-        **options,
+        documents=[Path(p) for p in paths], out=sys.stdout.buffer if out is None else out, progress=told, options=own, **options
     )
     has = find(config.method).options()
     if other := sorted(set(config.of_method()) - set(has)):
         takes = ", ".join("--" + o.replace("_", "-") for o in has)
         raise click.UsageError(f"--{other[0].replace('_', '-')} is not for --method {config.method}; it takes {takes}")
-    signal.signal(
-        signal.SIGTERM, startup.stopping("stopped; nothing was written to --out, the same command starts over")
-    )
+    signal.signal(signal.SIGTERM, startup.stopping("stopped; nothing was written to --out, the same command starts over"))
     try:
         summary = infer(config)
     finally:

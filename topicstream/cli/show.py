@@ -287,9 +287,7 @@ def _components(
     said = {n for n in ctx.params if ctx.get_parameter_source(n) is click.core.ParameterSource.COMMANDLINE} - VECTORS
     if said:
         name = min(said).replace("_", "-")
-        raise click.UsageError(
-            f"{model}: a model of vectors; --{name} is for topics (-k, -n and --plot FILE.png or FILE.svg go)"
-        )
+        raise click.UsageError(f"{model}: a model of vectors; --{name} is for topics (-k, -n and --plot FILE.png or FILE.svg go)")
     if plot is not None:
         rows = sheet(model, plot, force=force)
         click.echo(json_line({"plot": plot, "components": rows}, 1) if as_json else f"{plot}: {rows} components")

@@ -31,9 +31,7 @@ class WithoutDocstrings:
     """Arrow reads the docstrings of its options to write those of its five hundred functions, which takes half of the time
     that importing them takes: nobody asks a command for them."""
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """The import system's question for a module; None: ask the next finder."""
         return ModuleSpec(name, self) if name == "pyarrow.vendored.docscrape" else None  # type: ignore[arg-type]
 

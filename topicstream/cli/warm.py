@@ -10,25 +10,11 @@ import click
 from topicstream.cli.options import as_json
 from topicstream.errors import TopicsError
 
-SOURCES = (
-    "cli",
-    "corpus",
-    "engines",
-    "evaluation",
-    "inference",
-    "ingestion",
-    "kernels",
-    "model",
-    "tables",
-    "tokens",
-    "training",
-)
+SOURCES = ("cli", "corpus", "engines", "evaluation", "inference", "ingestion", "kernels", "model", "tables", "tokens", "training")
 
 
 @click.command("warm")
-@click.option(
-    "--all", "every", is_flag=True, help="Of every algorithm and every method of infer, not of the usual ones."
-)
+@click.option("--all", "every", is_flag=True, help="Of every algorithm and every method of infer, not of the usual ones.")
 @as_json()
 def command(every: bool, as_json: bool) -> None:
     """Compile what the other commands run, once for this machine, so that none of them waits.

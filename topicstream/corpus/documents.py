@@ -27,8 +27,6 @@ ROWS_OF_GROUP = 1 << 16
 ROWS_OF_PART = 1 << 20
 BYTES_OF_GROUP = 16 << 20
 """Of the ids and metadata of a row group, which is held in memory until it is full."""
-
-
 def typed_ids(ids: Any, whole: bool) -> Any:
     """Ids as they were in the input: whole numbers (int64) again where they all were, else the strings they are stored as."""
     if not whole:

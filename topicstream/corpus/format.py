@@ -38,6 +38,7 @@ KINDS = ("words", "counts", "lengths")
 PARTS = ("train", "heldout")
 
 
+
 def chunk_path(folder: Path, part: str, kind: str, row: int) -> Path:
     """Where stock zarr looks for the chunk of one row."""
     return folder / part / kind / "c" / str(row) / "0"

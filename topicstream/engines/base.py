@@ -478,6 +478,7 @@ class Engine:
         """
         return {}
 
+
     # -- of vectors ------------------------------------------------------------------------------------------------
     def begin(self, sample: np.ndarray, seed: int, params: dict[str, np.ndarray]) -> None:
         """Before pass 0: what the start needs, out of some points, into params."""

@@ -103,9 +103,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     clusters = topics.cluster_sizes is not None
     unfit = {"links": links, "authors": config.authors, "whole": config.whole, "per-document": per_document}
     if clusters and (wrong := [name for name, value in unfit.items() if value]):
-        raise UsageError(
-            f"--{wrong[0]}: {topics.path} is a model of clusters, which has none; --heldout scores whole documents"
-        )
+        raise UsageError(f"--{wrong[0]}: {topics.path} is a model of clusters, which has none; --heldout scores whole documents")
 
     def score(name: str, store: Any, share: float | None, parts: tuple[str, ...]) -> Score | ClusterScore:
         say = partial(tell.step, name, unit="documents")

@@ -32,9 +32,7 @@ def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int) 
         wanted = schema.names if columns is None else [c for c in columns if c in schema.names]
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
-            chunks = [
-                c for c in map(group.column, range(group.num_columns)) if c.path_in_schema.split(".")[0] in wanted
-            ]
+            chunks = [c for c in map(group.column, range(group.num_columns)) if c.path_in_schema.split(".")[0] in wanted]
             most = max(MOST, TIMES * sum(max(0, c.total_compressed_size) for c in chunks))
             repeated, step = _repeated(raw, chunks, group.num_rows, size, most, path)
             if not repeated:
@@ -45,9 +43,7 @@ def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int) 
                 for batch in known.iter_batches(rows, row_groups=[number], columns=wanted):
                     _within(path, sum(map(_text_bytes, batch.columns)), most)
                     kinds = [schema.field(name) for name in batch.schema.names]
-                    yield pa.record_batch(
-                        [_plain(c, k.type) for c, k in zip(batch.columns, kinds)], schema=pa.schema(kinds)
-                    )
+                    yield pa.record_batch([_plain(c, k.type) for c, k in zip(batch.columns, kinds)], schema=pa.schema(kinds))
 
 
 def _joined(batches: Iterator[pa.RecordBatch], rows: int, most: int, path: Any) -> Iterator[pa.RecordBatch]:
@@ -110,9 +106,7 @@ def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """The column with its texts written out."""
     if pa.types.is_dictionary(column.type):
         words = column.dictionary
-        if words.nbytes * len(column) > MOST * len(
-            words
-        ):  # what Arrow would take beforehand: their mean length at each place
+        if words.nbytes * len(column) > MOST * len(words):  # what Arrow would take beforehand: their mean length at each place
             return pa.array(column.to_pylist(), kind)
         return words.take(column.indices).cast(kind)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
@@ -123,6 +117,4 @@ def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _within(path: Any, decoded: int, most: int) -> None:
     if decoded > most:
-        raise StoreError(
-            f"{path}: a group of rows of {decoded} bytes, where {most} can be; restore the file or ingest again"
-        )
+        raise StoreError(f"{path}: a group of rows of {decoded} bytes, where {most} can be; restore the file or ingest again")

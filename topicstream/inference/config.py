@@ -105,7 +105,9 @@ class InferConfig(MethodOptions, ReadOptions):
     )
     force: bool = option(False, "Replace the file of --out.")
     options: Mapping[str, Any] | None = option(None, "the method's own, where they are none of these", cli=False)
-    edits: bool = option(True, "merged and dropped topics (`topics edit`) are shown so; False: as trained", cli=False)
+    edits: bool = option(
+        True, "merged and dropped topics (`topics edit`) are shown so; False: as trained", cli=False
+    )
     vocabulary: Any = option(None, "of a matrix: its words, or a dict word -> column", cli=False)
     ids: Any = option(None, "of a matrix: the ids of its documents", cli=False)
     progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
@@ -125,9 +127,7 @@ class InferConfig(MethodOptions, ReadOptions):
 class ClassifierConfig:
     """All settings of the classifier beside a model."""
 
-    model: str | Path | TopicModel = option(
-        "model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True
-    )
+    model: str | Path | TopicModel = option("model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True)
     corpus: str | Path | Corpus = option("corpus.zarr", "corpus store", env="TOPICS_CORPUS", show=True)
     _: KW_ONLY
     documents: int = option(200_000, "training documents at most, evenly spaced; 0: all", min=0, show=True)

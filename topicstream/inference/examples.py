@@ -124,9 +124,7 @@ class Likelihood:
         squares[-1] = docs
         penalty = np.full(rows, 1.0 / self.variance)
         penalty[-1] = 0.0
-        return np.asarray(
-            (1.0 / (squares * spread_ / (docs * self.examples.topics) + penalty + 1e-9)).astype(np.float32)
-        )
+        return np.asarray((1.0 / (squares * spread_ / (docs * self.examples.topics) + penalty + 1e-9)).astype(np.float32))
 
     def __call__(self, weights: Vector, gradient: Vector) -> float:
         if len(weights.space.slices) == 1:

@@ -211,9 +211,7 @@ def _compiling(config: InferConfig) -> tuple[str, str]:
         "to-csv": isinstance(config.out, (str, Path)) and Path(config.out).suffix == ".csv",
         "lists": (config.top, config.min_prob) != (None, None),
     }
-    return "topicstream.inference.warm", ",".join(
-        [config.method or "bp", *(name for name, done in does.items() if done)]
-    )
+    return "topicstream.inference.warm", ",".join([config.method or "bp", *(name for name, done in does.items() if done)])
 
 
 def _places(documents: Any, model: str | Path | TopicModel) -> list[Path]:

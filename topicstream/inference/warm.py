@@ -38,11 +38,7 @@ def model() -> TopicModel:
 
 def answering(folder: Path) -> None:
     """Ask it for the topics of a text."""
-    docs = {
-        "docs.jsonl": f'{{"id": "1", "text": "{TEXT}"}}\n',
-        "docs.txt": f"{TEXT}\n",
-        "docs.csv": f"id,text\n1,{TEXT}\n",
-    }
+    docs = {"docs.jsonl": f'{{"id": "1", "text": "{TEXT}"}}\n', "docs.txt": f"{TEXT}\n", "docs.csv": f"id,text\n1,{TEXT}\n"}
     paths = [folder / name for name in docs if name != "docs.csv" or "csv" in MORE]
     for path in paths:
         path.write_text(docs[path.name])

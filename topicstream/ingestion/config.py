@@ -106,7 +106,9 @@ class IngestConfig(ReadOptions):
         None, "An id met again (default: skip; PubMed: replace).", choices=("skip", "replace", "fail")
     )
     force: bool = option(False, "Replace a store that is there, forget an unfinished ingest.")
-    mem_limit: str | int | None = option(None, "Memory of the whole process, like 2G (default: 70 % of what there is).")
+    mem_limit: str | int | None = option(
+        None, "Memory of the whole process, like 2G (default: 70 % of what there is)."
+    )
     workers: int | None = option(None, "Threads (default: the processors).", min=1)
     stopwords_from: str | None = option(None, "what a list of stop words is called", cli=False)
     phrases: Sequence[str] | None = option(None, "learned pairs of words, joined", cli=False)

@@ -72,9 +72,7 @@ class _Ingest:
         if out.is_symlink():
             raise NotOurs(f"--out {out}: is a link to {os.readlink(out)}; name the folder itself")
         if os.path.ismount(out):  # the store is made beside it and renamed
-            raise UsageError(
-                f"--out {out}: is the root of a disk or a mount, which no store can replace; name a folder in it"
-            )
+            raise UsageError(f"--out {out}: is the root of a disk or a mount, which no store can replace; name a folder in it")
         self.names, self.out, self.progress, self.stop = names, out, progress, stop
         self.plan = MemoryPlan.of(options.mem_limit, options.workers)
         self.wip = out.with_name(out.name + ".wip")
@@ -106,13 +104,7 @@ class _Ingest:
             raise NotOurs(f"{self.out}: is a file; choose another --out")
         check_side_files(self.options.side, self.options.read)
         self._refuse_what_is_not_ours()
-        prepare(
-            "topicstream.ingestion.warm",
-            ("corpus", "ingestion", "kernels", "tokens"),
-            10,
-            self.progress.say,
-            self.plan.limit,
-        )
+        prepare("topicstream.ingestion.warm", ("corpus", "ingestion", "kernels", "tokens"), 10, self.progress.say, self.plan.limit)
         give_back(self.plan.limit)
         self.progress.step("reading", unit="B")
         with ExitStack() as stack:

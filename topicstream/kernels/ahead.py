@@ -102,13 +102,7 @@ class Child:
         path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", *job, self.folder.name],  # -P: nothing is imported from where the user is
-            env={
-                **os.environ,
-                INSIDE: "1",
-                TOGETHER: beside or self.folder.name,
-                BACK: "1" if beside else "",
-                "PYTHONPATH": path,
-            },
+            env={**os.environ, INSIDE: "1", TOGETHER: beside or self.folder.name, BACK: "1" if beside else "", "PYTHONPATH": path},
             stdin=subprocess.PIPE,  # which ends with this process, however it ends
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

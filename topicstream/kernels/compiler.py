@@ -79,11 +79,7 @@ class KernelCache(_Cache):
                 continue
             try:
                 parts = pickle.loads(body)
-                return (
-                    _called_again(target_context, *parts)
-                    if self._called
-                    else CompileResult._rebuild(target_context, *parts)
-                )
+                return _called_again(target_context, *parts) if self._called else CompileResult._rebuild(target_context, *parts)
             except Exception as e:  # whatever is in it, a cache must not end a command
                 folder.drop(str(name), type(e).__name__)
         return None
@@ -101,14 +97,7 @@ class KernelCache(_Cache):
             if self._called:
                 module = data.library._get_module_for_linking().as_bitcode()
                 data.fndesc.typemap = data.fndesc.calltypes = None  # as numba's own, which are not pickled
-                parts = (
-                    data.library.name,
-                    module,
-                    data.fndesc,
-                    data.environment,
-                    data.signature,
-                    data._find_referenced_environments(),
-                )
+                parts = data.library.name, module, data.fndesc, data.environment, data.signature, data._find_referenced_environments()
                 cache.folders()[0].write(name, dumps(parts))
             else:
                 parts = data._reduce()
@@ -169,19 +158,12 @@ def _known(target_context: Any, result: Any) -> Any:
     return result._replace(entry_point=token)
 
 
-def _called_again(
-    context: Any, name: str, module: bytes, fndesc: Any, env: Any, signature: Any, envs: Sequence[Any]
-) -> Any:
+def _called_again(context: Any, name: str, module: bytes, fndesc: Any, env: Any, signature: Any, envs: Sequence[Any]) -> Any:
     """A kernel that others call, out of the cache."""
     library = _finished(context.codegen().create_library(name))
     library._final_module = library._shared_module = llvm.parse_bitcode(module)
     library._finalized = True
-    given = {
-        "target_context": context,
-        "typing_context": context.typing_context,
-        "library": library,
-        "environment": env,
-    }
+    given = {"target_context": context, "typing_context": context.typing_context, "library": library, "environment": env}
     about = {"fndesc": fndesc, "signature": signature, "lifted": (), "reload_init": (), "referenced_envs": envs}
     return _known(context, CompileResult(**{**dict.fromkeys(CR_FIELDS), "objectmode": False, **given, **about}))
 

@@ -22,6 +22,7 @@ CHUNK_BYTES = 1 << 20
 MOST_CHUNK = 1 << 26  # of a model that others wrote
 
 
+
 def chunk_rows(columns: int) -> int:
     """Rows of a chunk: about 1 MiB."""
     return max(1, CHUNK_BYTES // (4 * columns))

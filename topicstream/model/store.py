@@ -39,14 +39,7 @@ from topicstream.model.vocabulary import Vocabulary
 SCHEMA = 1
 TOPICS = ("topics", "topics-2")
 VOCABS = ("vocab.parquet", "vocab-2.parquet")
-MEASURED = (
-    "running_perplexity",
-    "train_perplexity",
-    "heldout_perplexity",
-    "cells_per_second",
-    "seconds",
-    "rss_peak_bytes",
-)
+MEASURED = ("running_perplexity", "train_perplexity", "heldout_perplexity", "cells_per_second", "seconds", "rss_peak_bytes")
 NAME = r"[a-z]{1,20}"  # of a table beside the topics
 
 

@@ -105,9 +105,7 @@ class TopicModel(ModelViews):
             folder = folder.resolve()
         manifest = read_manifest(folder)
         if manifest.get("vectors") and not vectors:
-            raise UsageError(
-                f"{folder}: a model of vectors, which has no topics; `topics show`, `infer` and `eval` take it"
-            )
+            raise UsageError(f"{folder}: a model of vectors, which has no topics; `topics show`, `infer` and `eval` take it")
         files, words, topics = manifest["files"], int(manifest["words"]), int(manifest["topics"])
         array = folder / files["topics"]["name"]
         refuse_linked_folders(folder, [array.name, f"{array.name}/c", "checkpoints", "work"])

@@ -24,15 +24,9 @@ def as_words(words: Any) -> Any:
         words = pa.concat_arrays(words.chunks) if words.num_chunks else pa.array([], pa.string())
     if not isinstance(words, pa.Array):
         words = pa.array(list(words) if isinstance(words, Iterable) else words, pa.large_string())
-    if (
-        words.type == pa.string() and not words.null_count
-    ):  # as a cast does, which would import all of Arrow's functions
+    if words.type == pa.string() and not words.null_count:  # as a cast does, which would import all of Arrow's functions
         _, ends, data = words.buffers()
-        wide = (
-            np.frombuffer(ends, np.int32, len(words) + 1, 4 * words.offset).astype(np.int64)
-            if ends
-            else np.zeros(1, np.int64)
-        )
+        wide = np.frombuffer(ends, np.int32, len(words) + 1, 4 * words.offset).astype(np.int64) if ends else np.zeros(1, np.int64)
         words = pa.Array.from_buffers(pa.large_string(), len(words), [None, pa.py_buffer(wide), data])
     elif words.type != pa.large_string():
         words = words.cast(pa.large_string())

@@ -18,7 +18,9 @@ class RetrainConfig:
 
     config: str | Path | Config = option("retrain.toml", "the config file", env="TOPICS_RETRAIN", show=True)
     _: KW_ONLY
-    init: bool = option(False, "write a commented config file (and the folder raw beside it) and stop")
+    init: bool = option(
+        False, "write a commented config file (and the folder raw beside it) and stop"
+    )
     if_new_docs: bool = option(False, "act when there are new documents")
     if_drift: bool = option(False, "act when new documents have drifted")
     at_least_every: str | float | None = option(

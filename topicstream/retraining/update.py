@@ -173,9 +173,7 @@ def update(config: UpdateConfig) -> Updated:
             return done
     check_place(old, "--model", [corpus])
     if os.path.ismount(old):  # the new model is made beside it and changes names with it
-        raise UsageError(
-            f"--model {old}: is the root of a disk or a mount, which no model can replace; give --out FOLDER"
-        )
+        raise UsageError(f"--model {old}: is the root of a disk or a mount, which no model can replace; give --out FOLDER")
     run = old.with_name(old.name + ".update")
     with lock(old, "training", kind="model"):
         for path in strangers(old, "model"):

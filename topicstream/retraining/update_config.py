@@ -29,7 +29,9 @@ class UpdateConfig:
         "tol",
         help="stop when running perplexity changes by less, as of train [default: 0.3 of the engine's]",
     )
-    max_time: float | str | None = like(TrainConfig, "max_time", help="stop after the pass in which this time is over")
+    max_time: float | str | None = like(
+        TrainConfig, "max_time", help="stop after the pass in which this time is over"
+    )
     eval_every: int = like(TrainConfig, "eval_every", show=False)
     threads: int | None = like(TrainConfig, "threads")
     mem_limit: str | int | None = like(

@@ -416,9 +416,7 @@ class Session:
     def _least(self) -> int:
         """Passes before a run can have settled: twenty from the random start, which lingers near the uniform point."""
         least = 20 if self.record.settings["start"] == "random" else 5
-        if (
-            self.engine.unsettled
-        ):  # what is learned then moves perplexity, up as like as down: a window that begins behind it
+        if self.engine.unsettled:  # what is learned then moves perplexity, up as like as down: a window that begins behind it
             least = max(least, self.engine.unsettled + 2 * SPAN)
         return least
 
@@ -518,9 +516,7 @@ class Session:
             moved = {"tol_params": self._stopping.tol_params}
             self._settled.remove()
         made = {"made": self.made} if self.made > self.passes else {}
-        write_json(
-            self.folder / "finished.json", {"passes": self.passes, "reason": reason, "tol": told, **made, **moved}
-        )
+        write_json(self.folder / "finished.json", {"passes": self.passes, "reason": reason, "tol": told, **made, **moved})
         return reason
 
     def _go_back(self, best: int) -> bool:

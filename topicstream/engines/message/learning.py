@@ -75,9 +75,7 @@ def learn(
         return {}
     a, b = float(first["alpha"][0]), float(first["beta"][0])
     bins = stats["topic_bins"], stats["length_bins"]
-    params["alpha"][:] = learn_alpha(
-        params["alpha"], *bins, *bounds(a, reach), pull, min(a, MOST / len(params["alpha"]))
-    )
+    params["alpha"][:] = learn_alpha(params["alpha"], *bins, *bounds(a, reach), pull, min(a, MOST / len(params["alpha"])))
     sampled, lam = float(stats["sampled"][0]), totals[: len(params["alpha"])]
     params["beta"][0] = learn_beta(float(params["beta"][0]), stats["row_bins"], sampled, lam, words, *bounds(b, reach))
     at_bounds = held(params["alpha"], a, reach) + held(params["beta"], b, reach)

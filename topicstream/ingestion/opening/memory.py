@@ -91,12 +91,7 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
     if isinstance(documents, (list, tuple)) and not documents:
         return []
     if isinstance(documents, str):
-        if (
-            len(documents) < 256
-            and os.path.splitext(documents)[1]
-            and "\0" not in documents
-            and os.path.exists(documents)
-        ):
+        if len(documents) < 256 and os.path.splitext(documents)[1] and "\0" not in documents and os.path.exists(documents):
             raise InputError(f"documents: {documents!r} is a file, and a str a document: give Path({documents!r})")
         documents = [documents]
     elif isinstance(documents, Iterator) and not isinstance(documents, pa.RecordBatchReader):

@@ -42,9 +42,7 @@ def check_header(name: str, line: int, header: MatrixHeader) -> None:
         raise BadFile(name, line, f"{header.documents} documents for {header.cells} cells; is the header right?")
 
 
-def split_triples(
-    source: Source, options: ReadOptions, header: MatrixHeader, rest: bytes, line: int
-) -> Iterator[Piece]:
+def split_triples(source: Source, options: ReadOptions, header: MatrixHeader, rest: bytes, line: int) -> Iterator[Piece]:
     """Pieces that end where the document changes, each knowing its documents; the number of cells is checked."""
     done, cells = 0, 0
     found = (0, 0)  # of the piece about to come: its last document, its cells

@@ -265,9 +265,7 @@ class Reading:
         state = self.journal.state
         if done.docs and state.setdefault("vectors", done.vectors) != done.vectors:
             what = [f"vectors of {n} numbers" if n else "documents" for n in (done.vectors, state["vectors"])]
-            raise InputError(
-                f"{task.name}: {what[0]}, where those before are {what[1]}; ingest them into another store"
-            )
+            raise InputError(f"{task.name}: {what[0]}, where those before are {what[1]}; ingest them into another store")
 
     def _words_of(self, task: Task) -> _SourceWords:
         assert task.words is not None

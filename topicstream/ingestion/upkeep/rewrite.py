@@ -165,9 +165,7 @@ class Rewrite:
     def _merge(self, part: str, group: list[int], row: int, entries: list[dict[str, Any]], marker: np.ndarray) -> None:
         """One block of several, or of what is left of one; none where nothing is left."""
         before = len(entries)
-        writer = BlockWriter(
-            self._store, self._folders[part], row, self._base.weighted, entries.append, vectors=self._base.vectors > 0
-        )
+        writer = BlockWriter(self._store, self._folders[part], row, self._base.weighted, entries.append, vectors=self._base.vectors > 0)
         heldout = part == "heldout"
         for number in group:
             raw = self._base.decode(number, heldout)
@@ -287,7 +285,9 @@ def without(lists: pa.ChunkedArray, values: pa.Array) -> pa.Array:
     stay = pc.invert(pc.is_in(flat, value_set=values)).to_numpy(zero_copy_only=False)
     if stay.all():
         return column
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False), np.int64)
+    lengths = np.asarray(
+        pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False), np.int64
+    )
     edges = np.concatenate((np.zeros(1, np.int64), np.cumsum(stay)))[
         np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
     ]

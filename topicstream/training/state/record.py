@@ -99,8 +99,7 @@ def same_or_refuse(
     if before.get("corpus") != now["corpus"]:
         differ.append(
             "the corpus was compacted since, and this run's state is of the blocks that it had"
-            + f" (`--start warm --warm {folder} --model OTHER` goes on from its topics)"
-            * (folder / "manifest.json").exists()
+            + f" (`--start warm --warm {folder} --model OTHER` goes on from its topics)" * (folder / "manifest.json").exists()
             if compacted(str(before.get("corpus")))
             else "the corpus has changed (another fingerprint)"
         )
