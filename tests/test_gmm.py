@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import pickle
-import signal
 import zipfile
 from itertools import pairwise
 from pathlib import Path
@@ -23,16 +22,14 @@ from topicstream.cli.main import run as command
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.mixtures import gaussians
 from topicstream.engines.mixtures.gmm import KAPPA, nearest_means
-from topicstream.errors import DoesNotFit, InputError, Interrupted, UsageError
+from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.inference.infer import infer
 from topicstream.ingestion.pipeline import ingest
 from topicstream.kernels.gaussian_density import NOTHING, best_density, densities, log_density
 from topicstream.model.gaussians import GaussianModel
 from topicstream.progress import Shown as Progress
-from topicstream.training import passes
 from topicstream.training.loop import train
-from topicstream.training.state.checkpoint import content_hash
 
 QUIET = Progress(-1)
 
@@ -174,34 +171,6 @@ def test_points_without_rank_constant_columns_and_more_components_than_points(es
     one = tmp_path / "one"
     one.mkdir()
     run(stored(one, x[:1]), one / "m", components=2, estimate=estimate)
-
-
-def test_threads_disk_stops_and_resumes_leave_no_trace(tmp_path, monkeypatch):
-    x, _ = points(5, docs=1000)
-    path = stored(tmp_path, x)
-    run(path, tmp_path / "a", passes=3)
-    expected = content_hash(tmp_path / "a")
-    run(path, tmp_path / "b", passes=3, threads=3, tables="disk")
-    assert content_hash(tmp_path / "b") == expected
-    run(path, tmp_path / "c", passes=1)
-    run(path, tmp_path / "c", passes=3)
-    assert content_hash(tmp_path / "c") == expected
-    enter, rounds = passes.PassRunner._apply, [0]
-
-    def stop(self, *a):
-        enter(self, *a)
-        rounds[0] += 1
-        if rounds[0] == 6:
-            signal.raise_signal(signal.SIGTERM)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(passes.PassRunner, "_apply", stop)
-        with pytest.raises(Interrupted):
-            run(path, tmp_path / "d", passes=3)
-    run(path, tmp_path / "d", passes=3)
-    assert content_hash(tmp_path / "d") == expected
-    with pytest.raises(DoesNotFit, match=r"smallest limit that would do is \d+M"):
-        run(path, tmp_path / "e", mem_limit="20M")
 
 
 def test_a_store_of_vectors_is_the_file_and_takes_more(tmp_path):
