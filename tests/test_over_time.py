@@ -18,7 +18,7 @@ from topicstream.evaluation.keys import documents
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting import periods
 from topicstream.reporting.doc_topics import shares, shares_and_tokens
-from topicstream.reporting.effects import Groups, posterior_variance
+from topicstream.reporting.effects import Groups
 from topicstream.reporting.over_time import over_time
 from topicstream.reporting.similar import hierarchy, similar
 
@@ -53,12 +53,11 @@ def drawn(theta, concentration, design, draws, rng):
 
 
 def sums(theta, concentration, codes, groups):
-    v = posterior_variance(theta, concentration)
     by = Groups(groups, theta.shape[1])
     for first in range(0, len(theta), 70):  # in pieces, as a stream comes
         piece = slice(first, first + 70)
         docs = np.arange(len(codes[piece]))
-        by.add(docs, codes[piece], theta[piece], v[piece])
+        by.add(docs, codes[piece], theta[piece], theta[piece] ** 2, concentration[piece])
     return by
 
 

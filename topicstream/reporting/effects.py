@@ -17,11 +17,6 @@ from __future__ import annotations
 import numpy as np
 
 
-def posterior_variance(mean: np.ndarray, concentration: np.ndarray) -> np.ndarray:
-    """Variance of p(k|d) under Dirichlet(concentration[d] * mean[d]): m (1 - m) / (c + 1), of mean's dtype [D, K]."""
-    return np.asarray(mean * (1.0 - mean) / (concentration + 1.0)[:, None].astype(mean.dtype))
-
-
 class Groups:
     """Sums by group.  docs: float64[G]; mean, var: float64[G, K], sums of m and of v; squares: float64[K], sum of m^2 over
     all entries."""
@@ -31,17 +26,26 @@ class Groups:
         self.mean, self.var = np.zeros((groups, topics)), np.zeros((groups, topics))
         self.squares = np.zeros(topics)
 
-    def add(self, docs: np.ndarray, codes: np.ndarray, m: np.ndarray, v: np.ndarray) -> None:
-        """Entries: document docs[i] (a row of m and v, float[D, K]) is in group codes[i], in each at most once."""
+    def add(
+        self, docs: np.ndarray, codes: np.ndarray, m: np.ndarray, square: np.ndarray, concentration: np.ndarray
+    ) -> None:
+        """Entries: document docs[i] (a row of m, float[D, K]) is in group codes[i], in each at most once.
+
+        square  m * m; the Dirichlet's variance is v = (m - m^2) / (concentration + 1), so its sums need no array of their own
+        """
         if not len(docs):
             return
         groups, place = np.unique(codes, return_inverse=True)
-        member = np.zeros((len(groups), len(m)), m.dtype)
-        member[place, docs] = 1
+        g = len(groups)
+        rows = np.zeros((2 * g + 1, len(m)), m.dtype)  # members, their weights in v, entries of each document
+        rows[place, docs] = 1
+        np.divide(rows[:g], concentration + 1.0, out=rows[g : 2 * g], casting="same_kind")
+        rows[2 * g] = np.bincount(docs, minlength=len(m))
+        first, second = rows[: 2 * g] @ m, rows[g:] @ square
         self.docs[groups] += np.bincount(place)
-        self.mean[groups] += member @ m
-        self.var[groups] += member @ v
-        self.squares += np.bincount(docs, minlength=len(m)).astype(m.dtype) @ (m * m)
+        self.mean[groups] += first[:g]
+        self.var[groups] += first[g:] - second[:g]
+        self.squares += second[g]
 
     def shares(self) -> tuple[np.ndarray, np.ndarray]:
         """(share float64[G, K], standard error float64[G, K]); NaN for groups without documents."""

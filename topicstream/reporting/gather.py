@@ -20,7 +20,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Told, listener
 from topicstream.reporting import periods
 from topicstream.reporting.doc_topics import shares_and_tokens
-from topicstream.reporting.effects import Groups, posterior_variance
+from topicstream.reporting.effects import Groups
 from topicstream.reporting.metadata import Metadata, check_columns, codes_of, columns_of
 
 DATE = "date"
@@ -197,19 +197,19 @@ def gather(
             out.product += used.T @ used
             out.linked += len(used)
         if wanted:
-            v = posterior_variance(m, concentration)
+            square = m * m
             dates = None
             if time and out.over is not None:
                 dates = _dates(columns[date], time.grain, place)
                 dated = np.flatnonzero(dates >= 0)
-                out.over.add(dated, dates[dated], m, v)
+                out.over.add(dated, dates[dated], m, square, concentration)
             for c in found.columns:
                 entries, codes = codes_of(columns[c.name], known[c.name])
-                out.by[c.name].add(entries, codes, m, v)
+                out.by[c.name].add(entries, codes, m, square, concentration)
                 if c.name in out.by_over and dates is not None:
                     period = dates[entries]
                     both = period >= 0
-                    out.by_over[c.name].add(entries[both], (codes * n_periods + period)[both], m, v)
+                    out.by_over[c.name].add(entries[both], (codes * n_periods + period)[both], m, square, concentration)
         listener(progress).step("topics of documents", first + len(m), corpus.n_docs, "documents")
     return out
 
