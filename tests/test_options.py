@@ -52,6 +52,7 @@ def test_a_function_takes_the_fields_of_its_config_or_the_config():
     [
         ({"sweep": 1}, "make has no option 'sweep'; did you mean 'sweeps'?"),
         ({"sweeps": 0}, "sweeps must be at least 1, not 0"),
+        ({"sweeps": "many"}, "sweeps must be a number, not 'many'"),
         ({"sweeps": 10}, "sweeps must be at most 9, not 10"),
         ({"sweeps": float("nan")}, "sweeps must be a number that can be meant"),
         ({"order": "left"}, "order must be one of up, down, not left"),

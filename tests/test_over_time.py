@@ -146,6 +146,28 @@ def test_the_command_and_its_plot(stored, tmp_path, capsys):
     assert {r["group"] for r in json.loads(capsys.readouterr().out)} == {"red", "blue"}
 
 
+def test_what_cannot_be_shown_is_said_before_the_documents_are_read(stored, tmp_path, monkeypatch, capsys):
+    folder, corpus, _, rows = stored
+    base = ["show", "--model", str(folder / "model"), "--corpus", str(corpus.path)]
+    assert run([*base, "--by", "date"]) == 2 and "--over-time" in capsys.readouterr().err
+    bare = tmp_path / "bare.zarr"
+    topicstream.ingest(
+        [{"text": r["text"], "mood": None, "date": "1999"} for r in rows],
+        out=bare,
+        meta=["mood", "date"],
+        min_df=1,
+        progress=False,
+    )
+    empty = ["show", "--model", str(folder / "model"), "--corpus", str(bare), "--by", "mood"]
+    for more in ([], ["--over-time", "--plot", str(tmp_path / "a.svg")]):
+        assert run([*empty, *more]) == 3 and "no document has a value of mood" in capsys.readouterr().err
+    assert not list(tmp_path.glob("a.*"))
+    monkeypatch.setattr("topicstream.reporting.over_time.gather", None)
+    for option, name in (("--out", "x.txt"), ("--plot", "x.txt"), ("--out", "none/x.csv"), ("--plot", "none/x.svg")):
+        assert run([*base, "--over-time", option, str(tmp_path / name)]) == 2
+    assert run(["show", str(folder / "model")]) == 2 and "--model and --corpus say where" in capsys.readouterr().err
+
+
 def test_no_dates_say_what_to_do(tmp_path):
     corpus, _ = made(tmp_path, 100, meta=False)
     model = planted_model(corpus)

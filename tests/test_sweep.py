@@ -88,6 +88,18 @@ def test_the_command(corpus, tmp_path, capsys):
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 2 and (tmp_path / "p.svg").exists()
     assert run([*args, "--force", "-q"]) == 0
     assert "topics (atbp)" in capsys.readouterr().out
+    args[args.index("--out") + 1] = str(tmp_path / "lists")
+    assert run([*args, "--force", "-q", "--option", "alpha=0.1,0.5"]) == 0
+    shown, drawn = capsys.readouterr().out.splitlines(), (tmp_path / "p.svg").read_text()
+    assert [line.split()[-1] for line in shown[:5]] == [
+        "alpha",
+        "0.1",
+        "0.1",
+        "0.5",
+        "0.5",
+    ] and "atbp alpha 0.5" in drawn
+    assert run([*args, "--force", "-q", "--option", "alpha=high"]) == 2
+    assert run(["sweep", "--corpus", str(corpus), "-K", "0"]) == 2
     assert run(["sweep", "--corpus", str(corpus), "-K", "two"]) == 2
     assert run(["sweep", "--corpus", str(corpus), "-K", "2", "--option", "alpha"]) == 2
 

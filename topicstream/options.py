@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import numbers
 import re
 import textwrap
 from collections.abc import Callable, Mapping
@@ -120,6 +121,10 @@ def checked(fields: Mapping[str, Any], given: Mapping[str, Any], whose: str) -> 
         if isinstance(value, (int, float)) and not abs(value) < 1 << 62:
             raise UsageError(f"{name} must be a number that can be meant, not {value}")
         each = value if isinstance(value, (tuple, list, range)) else (value,)
+        if any(about.get(bound) is not None for bound in ("min", "max", "above")):
+            for one in each:
+                if not isinstance(one, numbers.Real):
+                    raise UsageError(f"{name} must be a number, not {one!r}")
         if about.get("min") is not None and any(one < about["min"] for one in each):
             raise UsageError(f"{name} must be at least {about['min']}, not {value}")
         if "above" in about and not value > about["above"]:

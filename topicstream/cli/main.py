@@ -123,6 +123,15 @@ MOST = {"threads": 1 << 12, "workers": 1 << 12, "block_cells": 1 << 30, "round_b
 SIGNED = {"phrase_threshold"}
 
 
+def hint_of_place(error: click.ClickException) -> str:
+    """Where an argument is too many, the options that take a model and a corpus: half of the commands take one without."""
+    ctx = getattr(error, "ctx", None)
+    if ctx is None or not error.message.startswith("Got unexpected extra argument"):
+        return ""
+    taken = [f"--{p.name}" for p in ctx.command.params if p.name in ("model", "corpus") and isinstance(p, click.Option)]
+    return f"; here {' and '.join(taken)} say{'s' if len(taken) == 1 else ''} where it is" if taken else ""
+
+
 def check_numbers(ctx: click.Context) -> None:
     """BadParameter (exit 2) where an option is a number that nobody means: not finite, negative, or past all measure."""
     for param in ctx.command.get_params(ctx):
@@ -182,6 +191,7 @@ def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
         e.show()
         return e.exit_code
     except click.ClickException as e:
+        e.message += hint_of_place(e)
         e.show()
         return e.exit_code
     except (TopicsError, Stopped) as e:

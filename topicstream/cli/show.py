@@ -228,12 +228,15 @@ def _over_time(
     width: int,
     limits: dict[str, Any],
 ) -> None:
-
     from topicstream.cli.verbosity import verbosity
-    from topicstream.evaluation.table_file import write_table
+    from topicstream.evaluation.table_file import check_table_file, write_table
     from topicstream.progress import Shown
     from topicstream.reporting import over_time as view
 
+    if out is not None:  # both places, before the documents are read
+        check_table_file(out, "--out", force=force)
+    if plot is not None:
+        view.figure_file(plot, force=force)
     progress = Shown(verbosity())
     try:
         table = view.over_time(
@@ -287,7 +290,9 @@ def _components(
     said = {n for n in ctx.params if ctx.get_parameter_source(n) is click.core.ParameterSource.COMMANDLINE} - VECTORS
     if said:
         name = min(said).replace("_", "-")
-        raise click.UsageError(f"{model}: a model of vectors; --{name} is for topics (-k, -n and --plot FILE.png or FILE.svg go)")
+        raise click.UsageError(
+            f"{model}: a model of vectors; --{name} is for topics (-k, -n and --plot FILE.png or FILE.svg go)"
+        )
     if plot is not None:
         rows = sheet(model, plot, force=force)
         click.echo(json_line({"plot": plot, "components": rows}, 1) if as_json else f"{plot}: {rows} components")

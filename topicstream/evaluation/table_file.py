@@ -10,19 +10,19 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from topicstream.errors import InputError, json_line
+from topicstream.errors import UsageError, json_line
 from topicstream.files.outputs import check_output, written
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 
 
 def check_table_file(path: str | Path, option: str, *, force: bool = False) -> Path:
-    """InputError for another name or a missing folder, TopicsError where the file exists."""
+    """UsageError for another name or a missing folder, TopicsError where the file exists."""
     place = Path(path)
     if place.suffix not in SUFFIXES:
-        raise InputError(f"{option} {path}: the name must end in {', '.join(SUFFIXES)}")
+        raise UsageError(f"{option} {path}: the name must end in {', '.join(SUFFIXES)}")
     if not place.parent.is_dir():
-        raise InputError(f"{option} {path}: no such folder {place.parent}")
+        raise UsageError(f"{option} {path}: no such folder {place.parent}")
     check_output(place, option, force=force, reads=partial(_reads_as_ours, place.suffix))
     return place
 

@@ -14,6 +14,7 @@ from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
+from topicstream.machine import one_blas_thread
 from topicstream.model.edits import View
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
@@ -161,6 +162,7 @@ def gather(
 
     docs   typical documents a topic;  cross: every column's values by period too;  links: the products of shares
     """
+    one_blas_thread()  # a second one mostly waits on products this thin, and would decide their last bits
     k = len(view)
     time = found.time
     known = {c.name: {v: i for i, v in enumerate(c.values)} for c in found.columns}

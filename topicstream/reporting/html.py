@@ -58,7 +58,7 @@ def report(config: ReportConfig) -> dict[str, Any]:
     if path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {path}: a report is an .html file")
     if not (path.parent if str(path.parent) else Path(".")).is_dir():
-        raise InputError(f"--out {path}: no such folder")
+        raise UsageError(f"--out {path}: no such folder")
     check_output(
         path, "--out", [p for p in (_place(model), _place(corpus)) if p is not None], force=force, reads=our_page
     )

@@ -18,7 +18,7 @@ from topicstream.files.outputs import check_output, written
 from topicstream.model.edits import seen, view_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Told
-from topicstream.reporting.gather import gather, need_time, survey
+from topicstream.reporting.gather import DATE, gather, need_time, survey
 from topicstream.reporting.labels import propose
 from topicstream.reporting.sparkline import sparkline
 
@@ -53,11 +53,15 @@ def over_time(
     strangers(opened, store)
     if not time and by is None:
         raise InputError("shares over what? give --over-time, --by COLUMN or both")
+    if by == DATE:
+        raise UsageError(f"--by {DATE}: shares over dates are --over-time (--period says how long a period is)")
     found = survey(store, by=[by] if by else [], grain=period, most=groups)
     if time:
         need_time(found, store)
     else:
         found.time = None
+    if by is not None and not any(c.values for c in found.columns):
+        raise InputError(f"{store.path}: no document has a value of {by}")
     chosen = list(range(len(view))) if topics is None else [view.column_of(k) for k in topics]
     sums = gather(
         opened,
@@ -77,8 +81,7 @@ def over_time(
     else:
         names = [None]
         of = sums.by[by] if by is not None else None
-    if of is None:
-        raise InputError(f"{store.path}: no document has a value of {by}")
+    assert of is not None
     share, error = of.shares()
     slope = slope_error = np.full(len(view), np.nan)
     if found.time is not None and sums.over is not None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, TopicsError
+from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.evaluation.assignment import assign
 from topicstream.evaluation.coherence import coherence, diversity
 from topicstream.evaluation.keys import hash_strings
@@ -71,7 +71,7 @@ def grid(
     settings = [tuple(zip(names, v, strict=True)) for v in itertools.product(*(options[n] for n in names))]
     runs = [Run(k, s, a, o) for a in algo for o in settings for k in topics for s in listed]
     if not runs or min(topics) < 1:
-        raise InputError("a sweep needs topics, seeds and an engine: -K 20,50,100 --seeds 3")
+        raise UsageError("a sweep needs topics, seeds and an engine: -K 20,50,100 --seeds 3")
     return list(dict.fromkeys(runs))
 
 
@@ -272,16 +272,24 @@ def _write(rows: list[dict[str, Any]], path: Path) -> None:
     write_bytes(path, out.getvalue())
 
 
+OWN = {"topics", "seed", "algo", "engine", "passes", "stopped", "seconds", "npmi", "diversity", "stability"}
+
+
+def _options(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The options that a sweep ran over."""
+    return [n for n in rows[0] if n not in OWN and not n.startswith("perplexity")]
+
+
 def lines(result: dict[str, Any]) -> list[str]:
     """For people: a line a run, then the choice."""
-    out = [
-        f"{'algo':10} {'topics':>6} {'seed':>4}  {'choosing':>9} {'reported':>9}  {'NPMI':>6} {'divers.':>7} {'stable':>6}"
-    ]
+    names = _options(result["runs"])
+    head = f"{'algo':10} {'topics':>6} {'seed':>4}  {'choosing':>9} {'reported':>9}  {'NPMI':>6} {'divers.':>7} {'stable':>6}"
+    out = ["  ".join([head, *names])]
     for r in result["runs"]:
         stable = f"{r['stability']:6.2f}" if r.get("stability") is not None else "     –"
         out.append(
             f"{r['algo']:10} {r['topics']:>6} {r['seed']:>4}  {r['perplexity_choosing']:9.1f} {r['perplexity_reported']:9.1f}  "
-            f"{r['npmi']:6.3f} {r['diversity']:7.2f} {stable}"
+            f"{r['npmi']:6.3f} {r['diversity']:7.2f} {stable}" + "".join(f"  {r.get(n)!s:>{len(n)}}" for n in names)
         )
     return [*out, result["why"]]
 
@@ -292,8 +300,7 @@ def plot(result: dict[str, Any], path: str | Path, *, force: bool = False) -> No
 
     place, pyplot = figure_file(path, force=force)
     rows = result["runs"]
-    own = {"topics", "seed", "algo", "engine", "passes", "stopped", "seconds", "npmi", "diversity", "stability"}
-    options = [n for n in rows[0] if n not in own and not n.startswith("perplexity")]
+    options = _options(rows)
     kinds = list(dict.fromkeys((r["algo"], *(r.get(n) for n in options)) for r in rows))
     figure, axes = pyplot.subplots(1, 3, figsize=(11, 3))
     panels = (
@@ -307,7 +314,14 @@ def plot(result: dict[str, Any], path: str | Path, *, force: bool = False) -> No
             at = sorted({r["topics"] for r in mine})
             if at:
                 means = [float(np.mean([r[name] for r in mine if r["topics"] == k])) for k in at]
-                (line,) = axis.plot(at, means, marker="o", ms=3, lw=1.2, label=" ".join(map(str, kind)))
+                (line,) = axis.plot(
+                    at,
+                    means,
+                    marker="o",
+                    ms=3,
+                    lw=1.2,
+                    label=" ".join([kind[0], *(f"{n} {v}" for n, v in zip(options, kind[1:]))]),
+                )
                 axis.scatter(
                     [r["topics"] for r in mine], [r[name] for r in mine], s=6, color=line.get_color(), alpha=0.5
                 )
