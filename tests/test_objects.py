@@ -33,6 +33,8 @@ def test_a_corpus_is_a_sequence_of_its_documents(made):
     assert len(corpus) == 300 and corpus.ids.to_pylist() == [*(d["id"] for d in docs[:10] + docs[20:] + docs[10:20])]
     assert sorted(corpus.words.to_pylist()) == sorted(WORDS)
     assert repr(corpus).startswith("Corpus(") and "300 documents" in repr(corpus) and "held out" in repr(corpus)
+    page = corpus._repr_html_()
+    assert "<td>heldout</td>" in page and page.count("<tr>") == 3 and "metadata: " in page
     wanted = cells_by_id(folder / "c.zarr")
     by_id = {d["id"]: d for d in docs}
     for document in corpus:

@@ -6,6 +6,9 @@ import dataclasses
 import inspect
 import io
 import logging
+import sys
+from types import SimpleNamespace
+from typing import ClassVar
 
 import click
 import pytest
@@ -14,7 +17,7 @@ import topicstream
 from topicstream.cli.options import click_option, spelt_now
 from topicstream.errors import UsageError
 from topicstream.options import checked, configured, like, option, seconds
-from topicstream.progress import Calls, Progress, Shown, Silent, listener
+from topicstream.progress import Calls, Progress, Shown, Silent, in_notebook, listener
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +138,37 @@ def test_plain_lines_come_every_ten_seconds(monkeypatch):
         "joining",
         "topics of documents: 2,000 of 2,000 documents",
     ]
+
+
+class Bar:
+    """Stands for tqdm's; keeps how far it was moved."""
+
+    made: ClassVar[list[Bar]] = []
+
+    def __init__(self, **about):
+        self.n, self.total, self.closed = about["initial"], about["total"], False
+        self.made.append(self)
+
+    def update(self, more):
+        self.n += more
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_notebook_gets_one_bar_that_ends_by_itself(monkeypatch):
+    assert not Shown()._bars and not in_notebook()
+    shell = SimpleNamespace(config={"IPKernelApp": {}})
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr("topicstream.progress._bars", lambda terminal: Bar)
+    assert in_notebook() and not Shown(stream=io.StringIO())._bars
+    shown = listener(True)
+    for what, unit in (("topics of documents", "documents"), ("pass 1/9", "cell")):  # a pass is over before a second is
+        for done in (100, 200, 300):
+            shown.step(what, done, 300, unit)
+    assert [(b.n, b.closed) for b in Bar.made] == [(300, True)]
+    shell.config = {}
+    assert not in_notebook()
 
 
 def test_quiet_says_nothing():

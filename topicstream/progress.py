@@ -10,6 +10,7 @@ import logging
 import sys
 import textwrap
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Protocol, TextIO, runtime_checkable
@@ -21,6 +22,8 @@ LOG.addHandler(logging.NullHandler())
 WIDTH = 80
 EVERY = 10.0
 """Seconds between two plain lines."""
+DELAY = {"cell": 1.0, "B": 0.5, "piece": 0.5}
+"""Seconds before there is a bar, by unit."""
 
 
 @runtime_checkable
@@ -64,9 +67,27 @@ class Silent(Progress):
     """Only logs."""
 
 
+def in_notebook() -> bool:
+    """Whether a Jupyter kernel runs us: its stderr is no terminal, but shows bars."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "IPKernelApp" in getattr(shell, "config", ())
+
+
+def _bars(terminal: bool) -> Any:
+    """tqdm's class of bars for a terminal or a notebook."""
+    if terminal:
+        from tqdm import tqdm
+
+        return tqdm
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without ipywidgets a notebook, too, gets the bar of text
+        from tqdm.auto import tqdm as auto
+    return auto
+
+
 class Shown(Progress):
-    """On a stream (default: stderr): a bar on a terminal, else a plain line at least every 10 s.  ``verbose`` < 0: nothing; > 0:
-    every line with the time."""
+    """On a stream (default: stderr): a bar on a terminal and in a notebook, else a plain line at least every 10 s.
+    ``verbose`` < 0: nothing; > 0: every line with the time."""
 
     def __init__(self, verbose: int = 0, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -75,6 +96,7 @@ class Shown(Progress):
         self._what = ""
         self._began = self._last = time.monotonic()
         self._terminal = self._stream.isatty()
+        self._bars = self._terminal or (stream is None and in_notebook())
 
     def say(self, line: str) -> None:
         Progress.say(self, line)
@@ -93,7 +115,7 @@ class Shown(Progress):
             self.close()
             if self._terminal or due:
                 self._line(what)
-        elif self._terminal:
+        elif self._bars:
             self._show(done, total, unit, documents)
         elif due and (unit != "cell" or done < (total or 0)):
             self._line(self._text(done, total, unit, documents))
@@ -147,9 +169,9 @@ class Shown(Progress):
 
     def _show(self, done: int, total: int | None, unit: str, documents: int) -> None:
         if self._bar is None:
-            from tqdm import tqdm
-
-            self._bar = tqdm(
+            if time.monotonic() - self._began < DELAY.get(unit, 0.0):
+                return  # over soon: no bar
+            self._bar = _bars(self._terminal)(
                 total=total or None,
                 initial=done,
                 desc=self._what,
@@ -157,12 +179,13 @@ class Shown(Progress):
                 unit_scale=unit != "piece",
                 leave=False,
                 file=self._stream,
-                delay={"cell": 1.0, "B": 0.5, "piece": 0.5}.get(unit, 0.0),
             )
         self._bar.total = total or None
         if unit == "B":
             self._bar.set_postfix_str(f"{documents:,} documents", refresh=False)
         self._bar.update(done - self._bar.n)
+        if total and done >= total:
+            self.close()
 
 
 def listener(told: Told, default: Callable[[], Progress] = Silent) -> Progress:

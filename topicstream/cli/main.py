@@ -123,13 +123,14 @@ MOST = {"threads": 1 << 12, "workers": 1 << 12, "block_cells": 1 << 30, "round_b
 SIGNED = {"phrase_threshold"}
 
 
-def hint_of_place(error: click.ClickException) -> str:
-    """Where an argument is too many, the options that take a model and a corpus: half of the commands take one without."""
+def hinted(error: click.ClickException) -> click.ClickException:
+    """Where an argument is too many, with the options that take a model and a corpus: half of the commands take one without."""
     ctx = getattr(error, "ctx", None)
     if ctx is None or not error.message.startswith("Got unexpected extra argument"):
-        return ""
+        return error
     taken = [f"--{p.name}" for p in ctx.command.params if p.name in ("model", "corpus") and isinstance(p, click.Option)]
-    return f"; here {' and '.join(taken)} say{'s' if len(taken) == 1 else ''} where it is" if taken else ""
+    more = f"; here {' and '.join(taken)} say{'s' if len(taken) == 1 else ''} where it is" if taken else ""
+    return click.UsageError(error.message + more, ctx)
 
 
 def check_numbers(ctx: click.Context) -> None:
@@ -191,8 +192,7 @@ def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
         e.show()
         return e.exit_code
     except click.ClickException as e:
-        e.message += hint_of_place(e)
-        e.show()
+        hinted(e).show()
         return e.exit_code
     except (TopicsError, Stopped) as e:
         return _fail(e, str(e), e.exit_code)

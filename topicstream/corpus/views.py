@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -55,6 +56,19 @@ class Views(Sequence["Document"]):
         cells = sum(p["cells"] for p in parts.values())
         aside = f" ({held:,} held out)" if held else ""
         return f"Corpus({str(self.path)!r}: {len(self):,} documents{aside}, {self.n_words:,} words, {cells:,} cells)"
+
+    def _repr_html_(self) -> str:
+        """What the corpus holds, as a table of its parts."""
+        parts, kinds = self.manifest["parts"], ("docs", "tokens", "cells")
+        rows = "".join(
+            f"<tr><td>{part}</td>{''.join(f'<td>{parts[part].get(k, 0):,.0f}</td>' for k in kinds)}</tr>"
+            for part in PARTS
+            if parts[part]["docs"]
+        )
+        head = "<tr><th>part</th><th>documents</th><th>tokens</th><th>cells</th></tr>"
+        columns = ", ".join(sorted({*(self.manifest.get("columns") or ())} - {"id", "source"}))
+        more = f"<p>metadata: {escape(columns)}</p>" if columns else ""
+        return f"<p>{escape(repr(self))}</p><table><thead>{head}</thead><tbody>{rows}</tbody></table>{more}"
 
     @cached_property
     def words(self) -> pa.LargeStringArray:

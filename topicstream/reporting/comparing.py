@@ -62,10 +62,10 @@ def compare_methods(config: MethodsConfig) -> dict[str, Any]:
     seen, rest = parts_of(docs, opened, parse_split(config.split))
     trial = _Trial(config, opened, docs, seen, rest)
     left_out: dict[str, str] = {}
-    total = len(names) + 2
+    total, tell = len(names) + 2, listener(config.progress)
 
     def say(done: int) -> None:
-        listener(config.progress).step("methods", done, total, "methods")
+        tell.step("methods", done, total, "methods")
 
     say(0)
     reference, record = trial.run(config.reference, config.seed)

@@ -95,7 +95,7 @@ def write_theta(
     first; else all, by number.  Edits are honoured.  The file appears when it is complete; ``force`` replaces one of
     ours that is there.
     """
-    done, view, types = 0, view_of(model), columns_within(corpus, with_columns)
+    done, view, types, tell = 0, view_of(model), columns_within(corpus, with_columns), listener(progress)
     total = sum(corpus.part(p == "heldout")["docs"] for p in parts)
     whole = corpus.manifest.get("ids") == "integer"
     given = {**({"id": pa.int64()} if whole else {}), **types}
@@ -116,6 +116,6 @@ def write_theta(
                 more = {n: rows[n] for n in types}
                 file.format.write(file.format.encode(typed_ids(rows["id"], whole), lists, None, more))
                 done += len(theta)
-                listener(progress).step("topics of documents", done, total, "documents")
+                tell.step("topics of documents", done, total, "documents")
         file.commit()
     return done

@@ -75,9 +75,9 @@ def drift(config: DriftConfig) -> dict[str, Any]:
         index = opened.vocabulary.find(vocabulary.words)
         periods = _gathered(corpus, parts, config, index, len(vocabulary))
     rows = TopicRows(opened)
-    records = []
+    records, tell = [], listener(config.progress)
     for done, p in enumerate(periods):
-        listener(config.progress).step("periods", done, len(periods), "periods")
+        tell.step("periods", done, len(periods), "periods")
         record: dict[str, Any] = {
             "period": p.name,
             "documents": p.docs,

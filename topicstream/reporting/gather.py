@@ -177,6 +177,7 @@ def gather(
         {c.name: Groups(len(c.values) * n_periods, k) for c in found.columns} if time and cross else {},
         np.zeros((k, k)) if links else None,
     )
+    tell = listener(progress)
     wanted = [c.name for c in found.columns] + ([date] if time else [])
     table = Metadata(corpus, wanted)
     alpha = float(model.alpha.sum())
@@ -212,7 +213,7 @@ def gather(
                     period = dates[entries]
                     both = period >= 0
                     out.by_over[c.name].add(entries[both], (codes * n_periods + period)[both], m, square, concentration)
-        listener(progress).step("topics of documents", first + len(m), corpus.n_docs, "documents")
+        tell.step("topics of documents", first + len(m), corpus.n_docs, "documents")
     return out
 
 

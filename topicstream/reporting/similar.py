@@ -51,7 +51,7 @@ def similar(
     kept = with_columns if with_columns is not None else [c for c in ("title",) if c in columns_of(store)]
     part, number = find_document(store, document, "--similar")
     own = _theta(opened, view, store, part, number, workers)
-    root = np.sqrt(own)
+    root, tell = np.sqrt(own), listener(progress)
     found: list[tuple[float, bool, int]] = []
     for heldout in (False, True):
         if not store.part(heldout)["docs"]:
@@ -59,7 +59,7 @@ def similar(
         best = Best(min(n + 1, store.part(heldout)["docs"]), 1)
         for first, theta in shares(opened, store, heldout=heldout, threads=workers):
             best.add(first, (np.sqrt(view.shares(theta)).astype(np.float64) @ root)[:, None])
-            listener(progress).step("topics of documents", first + len(theta), store.part(heldout)["docs"], "documents")
+            tell.step("topics of documents", first + len(theta), store.part(heldout)["docs"], "documents")
         good = np.isfinite(best.scores[:, 0])
         found += [(-float(s), heldout, int(d)) for s, d in zip(best.scores[good, 0], best.ids[good, 0], strict=True)]
     found = sorted(f for f in found if (f[1], f[2]) != (part, number))[:n]
