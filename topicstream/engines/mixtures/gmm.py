@@ -260,7 +260,7 @@ class GaussianMixture(ClusterEngine):
         rest = sample[1::2]
         scores = best_density(rest, self.components(stats, params), self.most, None)
         most = np.empty((len(rest), self.most), np.uint16), np.empty((len(rest), self.most), np.float32)
-        return respond(scores, np.ones(len(rest), np.bool_), self.shape.topics, self.most, *most)[1]
+        return float(respond(scores, np.ones(len(rest), np.bool_), self.shape.topics, self.most, *most)[1])
 
     def _grouped(self, points: np.ndarray, group: np.ndarray) -> Statistics:
         """Statistics of points in hard groups."""
