@@ -16,7 +16,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topicstream.errors import StoreError
+from topicstream.errors import StoreError, TopicsError
 from topicstream.files.durable import read_json, write_json
 from topicstream.model import arrays as model_arrays
 from topicstream.model import store as model_store
@@ -141,6 +141,19 @@ def test_a_full_disk_leaves_the_old_model(saved, phi, monkeypatch):
             with pytest.raises(OSError, match="No space"):
                 TopicModel.from_arrays(phi * 3, [f"v{i}" for i in range(W)], 0.1, 0.01).save(saved)
         assert TopicModel.open(saved).content_hash() == before
+
+
+def test_what_zarr_had_begun_to_write_does_not_stop_a_save(saved, phi):
+    for folder in (saved / "topics", saved / "topics" / "c" / "0"):
+        (folder / f"{'zarr' if folder.name == 'topics' else 0}.1e97c455264945f288b393f22739dcd8.partial").write_bytes(b"")
+    other = TopicModel.from_arrays(phi * 2, NAMES, 0.1, 0.01)
+    for _ in range(3):
+        other.save(saved)
+    assert not list(saved.rglob("*.partial")) and TopicModel.open(saved).content_hash() == other.content_hash()
+    (next(p for p in saved.glob("topics*") if p.is_dir()) / "mine.partial").write_bytes(b"")
+    with pytest.raises(TopicsError, match="is not ours"):
+        for _ in range(3):
+            other.save(saved)
 
 
 def test_killed_while_saving_it_is_one_of_the_two(saved, phi, tmp_path):

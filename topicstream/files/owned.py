@@ -213,7 +213,7 @@ def discard(path: Where) -> None:
 
 def sweep(folder: Path, *patterns: str) -> None:
     """Remove the files of ours in a folder of ours that match; the caller holds its lock."""
-    for pattern in patterns or (".*.tmp",):
+    for pattern in patterns or (".*.tmp", "*.partial"):
         for path in sorted(folder.glob(pattern)):
             if owns(path):
                 discard(path)

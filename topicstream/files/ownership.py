@@ -31,6 +31,7 @@ Where = str | os.PathLike[str]
 
 # -- the names within each kind of folder ------------------------------------------------------------------------------
 _OWN = r"\.topicstream|\.lock|\.[^/]+\.(?:[0-9a-f]{16}|\d+)\.tmp"  # 0.1.0 named temporary files by its process
+_OWN += r"|(?:zarr|\d+)\.[0-9a-f]{32}\.partial"  # what zarr renames to zarr.json or a chunk, left by a kill
 _RUNS = r"(?:generation-\d+|merged)\.[a-z]+"
 _AXIS = r"axes/(?:authors|labels|links)(?:-\d{4,})?"
 _PART = r"(?:train|heldout)(?:-\d+)?"  # train-2 once it was compacted

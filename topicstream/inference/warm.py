@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.errors import TopicsError
+from topicstream.files.durable import write_bytes
 from topicstream.inference.documents import Documents
 from topicstream.inference.infer import infer, make
 from topicstream.inference.keep import keep
@@ -41,7 +42,7 @@ def answering(folder: Path) -> None:
     docs = {"docs.jsonl": f'{{"id": "1", "text": "{TEXT}"}}\n', "docs.txt": f"{TEXT}\n", "docs.csv": f"id,text\n1,{TEXT}\n"}
     paths = [folder / name for name in docs if name != "docs.csv" or "csv" in MORE]
     for path in paths:
-        path.write_text(docs[path.name])
+        write_bytes(path, docs[path.name].encode(), durable=False)
     infer(model(), paths, out=BytesIO(), method=METHOD, progress=False)
 
 
