@@ -21,7 +21,7 @@ from fuzz_values import chunks_of, reseal_block, reseal_file, reseal_model, writ
 
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
-from topicstream.cli.main import run
+from tests.refusing import refused
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
@@ -55,15 +55,6 @@ def store(made, tmp_path):
 def model(made, tmp_path):
     shutil.copytree(made / "m", tmp_path / "m")
     return tmp_path / "m"
-
-
-def refused(*args: object, capsys: pytest.CaptureFixture[str], code: int = 3) -> str:
-    """The one line of a command that is refused."""
-    capsys.readouterr()
-    assert run([*map(str, args), "-q"]) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1, lines
-    return lines[0]
 
 
 # -- values -----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
-from topicstream.cli.main import run
+from tests.refusing import refused
 from topicstream.errors import StoreError
 from topicstream.files.durable import sealed_line
 from topicstream.model.edits import LOG, view_of
@@ -29,15 +29,6 @@ def made(tmp_path_factory):
     topicstream.ingest(place / "a.jsonl", place / "c.zarr", min_df=1, max_df=1.0, heldout="0", progress=False)
     topicstream.train(place / "c.zarr", place / "m", algo="sparse-bp", topics=3, passes=2, tol=0.0, progress=False)
     return place
-
-
-def refused(*args: object, capsys: pytest.CaptureFixture[str], code: int = 3) -> str:
-    """The one line of a command that is refused."""
-    capsys.readouterr()
-    assert run([*map(str, args), "-q"]) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1, lines
-    return lines[0]
 
 
 # -- Parquet -----------------------------------------------------------------------------------------------------------
@@ -78,7 +69,7 @@ def test_footers_of_every_shape_are_read(tmp_path):
     for options in ({}, {"data_page_version": "2.0"}, {"write_page_index": True}, {"version": "1.0", "use_compliant_nested_type": False}):
         pq.write_table(table, tmp_path / "x.parquet", row_group_size=2, **options)
         with open(tmp_path / "x.parquet", "rb") as file:
-            refuse_odd_columns(file)
+            refuse_odd_columns(file)  # ValueError where it misreads one
 
 
 def test_a_dictionary_that_is_imported_is_weighed_first(tmp_path, capsys):
@@ -87,7 +78,8 @@ def test_a_dictionary_that_is_imported_is_weighed_first(tmp_path, capsys):
     table = pa.table({"word": words, "topic_0": ones, "topic": ones.astype(np.int32), "count": ones})
     pq.write_table(table, tmp_path / "x.parquet", compression="zstd", store_schema=False)
     for kind in ("parquet", "parquet-long"):
-        refused("import", tmp_path / "x.parquet", "--format", kind, "--model", tmp_path / "m", capsys=capsys)
+        said = refused("import", tmp_path / "x.parquet", "--format", kind, "--model", tmp_path / "m", capsys=capsys)
+        assert "x.parquet" in said and "bytes" in said and not (tmp_path / "m").exists()
 
 
 # -- others ------------------------------------------------------------------------------------------------------------
