@@ -119,6 +119,7 @@ def read(path: Path, folder: Path, *, words: Any, alpha: Any, beta: float | None
         raise InputError(f"{path}: no column {(missing or ['topic_0'])[0]!r}{hint}")
     check_size(str(path), file.metadata.num_rows, topics)
     said = said_by(file, path)
+    del file  # what it knows of a thousand columns takes tens of megabytes, and more while the words are read
     if said and len(said["alpha"]) != topics:
         raise InputError(f"{path}: {topics} columns of topics and {len(said['alpha'])} priors")
     try:
@@ -128,7 +129,7 @@ def read(path: Path, folder: Path, *, words: Any, alpha: Any, beta: float | None
     listed = checked_words(own["word"], str(path))
 
     def rows() -> Iterator[np.ndarray]:
-        step = max(1, GROUP_BYTES // (4 * topics))
+        step, file = max(1, GROUP_BYTES // (4 * topics)), opened(path)
         try:
             for group in range(file.num_row_groups):
                 for batch in file.iter_batches(step, row_groups=[group], columns=wanted):

@@ -32,15 +32,17 @@ def read_words(path: str | os.PathLike[str], columns: list[str]) -> Any:
     import pyarrow.parquet as pq
 
     with open(open_plain(path), "rb") as file:
-        rows, repeated = _weigh(path, file, columns)
-        with pq.ParquetFile(file, read_dictionary=columns[:1] if repeated else None) as parquet:
+        refuse_odd_columns(file)
+        about = pq.read_metadata(file)  # once: of a file of a thousand columns it takes tens of megabytes
+        repeated = _weigh(path, file, about, columns)
+        with pq.ParquetFile(file, metadata=about, read_dictionary=columns[:1] if repeated else None) as parquet:
             table = parquet.read(columns=columns)
     words = table.column(columns[0])
     if pa.types.is_dictionary(words.type):  # once in the file, a thousand times in memory
         total = 0
         for piece in words.chunks:
             total += int(np.diff(_offsets(piece.dictionary))[places(piece)].sum(dtype=np.int64))
-        _within(path, rows, total)
+        _within(path, about.num_rows, total)
         table = table.set_column(0, columns[0], words.cast(pa.large_string()))
     return table
 
@@ -50,19 +52,17 @@ def stream_words(path: str | os.PathLike[str], columns: list[str], rows: int = 1
     import pyarrow.parquet as pq
 
     with open(open_plain(path), "rb") as file:
-        if _weigh(path, file, columns)[1]:
+        refuse_odd_columns(file)
+        about = pq.read_metadata(file)
+        if _weigh(path, file, about, columns):
             raise StoreError(f"{path}: words of a dictionary, which topicstream does not write; ingest again")
-        with pq.ParquetFile(file) as parquet:
+        with pq.ParquetFile(file, metadata=about) as parquet:
             yield from parquet.iter_batches(rows, columns=columns)
 
 
-def _weigh(path: str | os.PathLike[str], file: Any, columns: list[str]) -> tuple[int, bool]:
-    """Rows, and whether words stand in a dictionary; StoreError where rows or pages are more than can be."""
-    import pyarrow.parquet as pq
-
+def _weigh(path: str | os.PathLike[str], file: Any, about: Any, columns: list[str]) -> bool:
+    """Whether words stand in a dictionary, by the file's metadata; StoreError where rows or pages are more than can be."""
     size, decoded, repeated = os.fstat(file.fileno()).st_size, 0, False
-    about = pq.read_metadata(file)
-    refuse_odd_columns(file)
     if not 0 <= about.num_rows <= most_words(size):
         raise StoreError(f"{path}: {about.num_rows} words in a file of {size} bytes cannot be; restore the file")
     for group in map(about.row_group, range(about.num_row_groups)):
@@ -79,7 +79,7 @@ def _weigh(path: str | os.PathLike[str], file: Any, columns: list[str]) -> tuple
             repeated |= chunk.has_dictionary_page and texts
     _within(path, about.num_rows, decoded)
     file.seek(0)
-    return about.num_rows, repeated
+    return repeated
 
 
 def _within(path: str | os.PathLike[str], rows: int, decoded: int) -> None:
