@@ -6,12 +6,14 @@ squared length.  Its first numbers, those of the narrowest directions, are most 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 LOG_2PI = float(np.log(2 * np.pi))
 TILE = 64  # points whose first numbers are looked at together
+NEAR = 1 << 14  # numbers that stay in the cache while they are worked with
 NOTHING = 20.0  # nats below the best: a share of 2e-9, which float32 shares of 1 do not see
 
 
@@ -47,10 +49,16 @@ def point_densities(means: np.ndarray, covariance: np.ndarray) -> Densities:
 def log_density(x: np.ndarray, of: Densities) -> np.ndarray:
     """Of every component, float64[D, K]; x: float64[D, n]."""
     out = np.empty((len(x), len(of.plus)))
-    for k in range(len(of.plus)):
-        y = (x * of.turn[k] if of.turn.ndim == 2 else x @ of.turn[k]) - of.shift[k]
-        out[:, k] = of.plus[k] - of.half[k] * np.einsum("ij,ij->i", y, y)
+    for points in near_parts(len(x), x.shape[1]) if of.turn.ndim == 2 else (slice(None),):
+        for k in range(len(of.plus)):
+            out[points, k] = _of_one(x[points], of, k)
     return out
+
+
+def near_parts(points: int, n: int) -> Iterator[slice]:
+    """Points of n numbers, so many at a time that what is made of them stays in the cache."""
+    step = max(NEAR // n, 1)
+    return (slice(at, at + step) for at in range(0, points, step))
 
 
 def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | None) -> np.ndarray:
@@ -84,7 +92,8 @@ def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | Non
 
 
 def _of_one(x: np.ndarray, of: Densities, k: int) -> np.ndarray:
-    y = x @ of.turn[k] - of.shift[k]
+    y = x * of.turn[k] if of.turn.ndim == 2 else x @ of.turn[k]
+    y -= of.shift[k]
     found: np.ndarray = of.plus[k] - of.half[k] * np.einsum("ij,ij->i", y, y)
     return found
 

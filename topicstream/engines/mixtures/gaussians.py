@@ -16,7 +16,7 @@ import numpy as np
 
 from topicstream.kernels.arrays import Doubles
 from topicstream.kernels.digamma import digamma, lgamma
-from topicstream.kernels.gaussian_density import LOG_2PI, Densities, densities
+from topicstream.kernels.gaussian_density import LOG_2PI, Densities, densities, near_parts
 from topicstream.kernels.jit import kernel
 
 
@@ -184,8 +184,10 @@ def summed(
     point, component, share = point[order], component[order], share[order]
     edges = np.searchsorted(component, np.arange(topics + 1))
     for k in np.flatnonzero(np.diff(edges)).tolist():
-        part = slice(edges[k], edges[k + 1])
-        own, weight = x[point[part]], share[part]
-        sizes[k], sums[k] = weight.sum(), weight @ own
-        squares[k] = weight @ (own * own) if diagonal else (own * weight[:, None]).T @ own
+        which_ones, weights = point[edges[k] : edges[k + 1]], share[edges[k] : edges[k + 1]]
+        sizes[k] = weights.sum()
+        for part in near_parts(len(weights), n) if diagonal else (slice(None),):
+            own, weight = x[which_ones[part]], weights[part]
+            sums[k] += weight @ own
+            squares[k] += weight @ (own * own) if diagonal else (own * weight[:, None]).T @ own
     return Statistics(sizes, sums, squares)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from topicstream.tables.table import Table
 
 LLOYD = 10  # steps of k-means on the sample
+WIDE = 1 << 20  # numbers of a block, at most, where covariances are diagonal
 KAPPA = 0.01  # points that the prior of a mean is worth
 
 
@@ -111,13 +112,15 @@ class GaussianMixture(ClusterEngine):
 
     def block_cells(self) -> int:
         points = min(max(self.shape.docs // 64, 512), 8192)
+        if self.diagonal:  # a full one's factors are made anew a round: the fewer rounds, the better
+            points = min(points, max(WIDE // self.n, 512))
         return points * self.n
 
     def scratch_bytes(self, block: BlockShape) -> int:
         points, k = block.docs, self.shape.topics
         # of a visit, and of a start and a pass' end: tables, posteriors and what a checkpoint copies
         components = 8 * k * (20 * self.squares + 4 * self.n)
-        return self.scratch_bytes_of(points) + 8 * points * (5 * self.n + 2 * k) + components
+        return self.scratch_bytes_of(points) + 8 * points * ((2 if self.diagonal else 5) * self.n + 2 * k) + components
 
     # -- what a visit does -----------------------------------------------------------------------------------------
     def prior(self, params: Mapping[str, np.ndarray]) -> Prior:
@@ -193,8 +196,10 @@ class GaussianMixture(ClusterEngine):
         out: Out,
     ) -> None:
         there = np.diff(block.indptr) > 0
-        x = np.zeros((block.n_docs, self.n))
-        x[there] = block.counts.reshape(-1, self.n) - params["mean"]
+        x = block.counts.reshape(-1, self.n) - params["mean"]
+        if len(x) < block.n_docs:
+            given, x = x, np.zeros((block.n_docs, self.n))
+            x[there] = given
         near = memory["cluster"].reshape(-1, self.most) if memory else None
         scores = best_density(x, self.components(stats, params), self.most, near)
         count, which, by = self.respond(scores, there, memory, out)
