@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -181,6 +182,7 @@ def browser():
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
     if not Path(CHROMIUM).exists():
         pytest.skip(f"no {CHROMIUM} (apt-get install chromium; or name one in CHROMIUM)")
+    api.expect.set_options(timeout=60_000)
     with api.sync_playwright() as p:
         opened = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield opened
@@ -188,13 +190,24 @@ def browser():
 
 
 @pytest.fixture
+def expect(browser):
+    from playwright.sync_api import expect
+
+    return expect
+
+
+@pytest.fixture
 def visit(browser):
-    """Open a page; afterwards anything asked for but that file, and anything on the console, fails the test."""
+    """Open a page; afterwards anything asked for but that file, and anything on the console, fails the test.
+
+    What a test then asks of the page it asks through ``expect``, which waits: events reach the page when they reach it.
+    """
     wrong: list[str] = []
     contexts = []
 
     def go(path: Path, anchor: str = "", width: int = 1300):
         context = browser.new_context(viewport={"width": width, "height": 800}, offline=True)
+        context.set_default_timeout(120_000)
         contexts.append(context)
         tab = context.new_page()
         tab.on("console", lambda m: wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
@@ -203,7 +216,7 @@ def visit(browser):
         allowed = ("file://", "data:", "blob:")
         tab.on("request", lambda r: wrong.append(f"request: {r.url}") if not r.url.startswith(allowed) else None)
         tab.goto(path.as_uri() + anchor)
-        tab.wait_for_selector("html[data-ready]", timeout=60_000)
+        tab.wait_for_selector("html[data-ready]")
         return tab
 
     yield go
@@ -212,64 +225,69 @@ def visit(browser):
     assert not wrong
 
 
-def test_page_search_sort_slider_map_and_anchor(written, visit):
+def test_page_search_sort_slider_map_and_anchor(written, visit, expect):
     path, _, values, _ = written
     tab = visit(path)
-    assert tab.title() == "<b>A & B</b>" and tab.locator("h1").inner_text() == "<b>A & B</b>"
-    assert tab.locator(".topics tbody tr").count() == 5
+    expect(tab).to_have_title("<b>A & B</b>")
+    expect(tab.locator("h1")).to_have_text("<b>A & B</b>")
+    rows, first = tab.locator(".topics tbody tr"), tab.locator(".topics tbody tr td:first-child")
+    expect(rows).to_have_count(5)
     tab.fill("#search", "harbour")
-    assert tab.locator(".topics tbody tr:visible").count() == 1
-    assert tab.locator(".topics tbody tr:visible td").first.inner_text() == "1"
+    expect(tab.locator(".topics tbody tr:visible")).to_have_count(1)
+    expect(tab.locator(".topics tbody tr:visible td").first).to_have_text("1")
     tab.fill("#search", "")
     tab.get_by_role("button", name="#", exact=True).click()
-    assert tab.locator(".topics tbody tr td:first-child").all_inner_texts() == ["0", "1", "2", "3", "4"]
+    expect(first).to_have_text(["0", "1", "2", "3", "4"])
     tab.get_by_role("button", name="#", exact=True).click()
-    assert tab.locator(".topics tbody tr td:first-child").all_inner_texts() == ["4", "3", "2", "1", "0"]
-    tab.locator(".topics tbody tr").nth(3).click()
-    assert tab.url.endswith("#topic-1") and tab.locator("#topic h2").inner_text().startswith("1 ")
-    before = tab.locator(".words td:first-child").all_inner_texts()
+    expect(first).to_have_text(["4", "3", "2", "1", "0"])
+    rows.nth(3).click()
+    expect(tab).to_have_url(re.compile("#topic-1$"))
+    expect(tab.locator("#topic h2")).to_have_text(re.compile("^1 "))
+    words = tab.locator(".words td:first-child")
+    expect(words).to_have_count(20)
     tab.locator("#lambda").fill("0")
-    assert tab.locator("output").first.inner_text() == "λ = 0.0"
-    after = tab.locator(".words td:first-child").all_inner_texts()
-    assert len(after) == len(before) == 20 and set(after[:6]) <= set(THEMES[1].split())
+    expect(tab.locator("output").first).to_have_text("λ = 0.0")
+    expect(words).to_have_count(20)
+    assert set(words.all_inner_texts()[:6]) <= set(THEMES[1].split())
     tab.get_by_role("tab", name="Map", exact=True).click()
     tab.locator("circle[data-topic='2']").click()
-    assert tab.url.endswith("#topic-2")
+    expect(tab).to_have_url(re.compile("#topic-2$"))
+    expect(tab.locator("#topic h2")).to_have_text(re.compile("^2 "))
     tab.get_by_role("tab", name="Heat map").click()
-    assert tab.locator(".heat canvas").is_visible()
+    expect(tab.locator(".heat canvas")).to_be_visible()
     tab.get_by_role("tab", name="Time and groups").click()
-    assert "ships" in tab.locator("#view-time tr").first.inner_text()
+    expect(tab.locator("#view-time tr").first).to_contain_text("ships")
     tab.get_by_role("tab", name="Model", exact=True).click()
-    assert "planted" in tab.locator("#view-model").inner_text()
+    expect(tab.locator("#view-model")).to_contain_text("planted")
+    tab.go_back()
+    expect(tab.locator("#view-time")).to_be_visible()
     assert values["heldout"]["perplexity"] > 1
-    anchored = visit(path, "#topic-3")
-    assert anchored.locator("#topic h2").inner_text().startswith("3 ")
-    assert visit(path, "#topic-4").locator("#topic .note").inner_text().startswith("This topic is empty")
+    expect(visit(path, "#topic-3").locator("#topic h2")).to_have_text(re.compile("^3 "))
+    expect(visit(path, "#topic-4").locator("#topic .note")).to_have_text(re.compile("^This topic is empty"))
 
 
-def test_page_by_keyboard_and_on_a_phone(written, visit):
+def test_page_by_keyboard_and_on_a_phone(written, visit, expect):
     path = written[0]
     tab = visit(path)
     tab.keyboard.press("/")
-    assert tab.evaluate("document.activeElement.id") == "search"
+    expect(tab.locator("#search")).to_be_focused()
     tab.keyboard.press("Escape")
-    first = tab.url
+    expect(tab.locator("#search")).not_to_be_focused()
     tab.keyboard.press("j")
-    tab.wait_for_function("location.hash.startsWith('#topic-')")
-    assert tab.url != first
+    expect(tab).to_have_url(re.compile("#topic-"))
     phone = visit(path, "", 390)
+    narrow = "document.documentElement.scrollWidth <= innerWidth"
     for view in ("topics", "map", "heat", "time", "model"):
         phone.evaluate(f"location.hash = '{view}'")
         phone.wait_for_selector(f"#view-{view}", state="visible")
-        assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        phone.wait_for_function(narrow)
         if view == "map":  # its labels can be read
-            label = phone.locator("#view-map text").first.bounding_box()
-            assert label is not None and label["height"] > 9
+            phone.wait_for_function("document.querySelector('#view-map text').getBoundingClientRect().height > 9")
     phone.evaluate("location.hash = 'topic-1'")
-    phone.wait_for_selector("#topic h2")
-    assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    expect(phone.locator("#topic h2")).to_have_text(re.compile("^1 "))
+    phone.wait_for_function(narrow)
     phone.emulate_media(media="print")
-    assert not phone.locator("#tabs").is_visible()
+    expect(phone.locator("#tabs")).not_to_be_visible()
 
 
 ACCESSIBLE = """() => {
@@ -299,12 +317,12 @@ def test_everything_has_a_name_and_can_be_read(written, visit, dark):
     tab.evaluate("dark => { document.documentElement.dataset.theme = dark ? 'dark' : 'light'; }", dark)
     for anchor in ("topics", "map", "heat", "time", "model", "topic-1"):
         tab.evaluate(f"location.hash = '{anchor}'")
-        tab.wait_for_timeout(100)
+        tab.wait_for_selector("body.reading" if anchor == "topic-1" else f"#view-{anchor}", state="visible")
         assert tab.evaluate(ACCESSIBLE) == [], anchor
 
 
 @pytest.mark.parametrize("kind", ["words", "topics"])
-def test_a_sheet_of_intruders_is_filled_in_and_saved(stored, visit, tmp_path, kind):
+def test_a_sheet_of_intruders_is_filled_in_and_saved(stored, visit, expect, tmp_path, kind):
     folder, corpus, _ = stored
     model = folder / "model"
     table = word_intrusion(model) if kind == "words" else topic_intrusion(model, corpus, questions=6, topics=2)
@@ -314,7 +332,7 @@ def test_a_sheet_of_intruders_is_filled_in_and_saved(stored, visit, tmp_path, ki
     assert tab.evaluate("document.querySelectorAll('img').length") == 0
     first = table.to_pylist()[0]
     tab.get_by_label(first["intruder"], exact=True).first.check()
-    assert tab.locator("#said").inner_text() == f"1 of {len(table)} answered"
+    expect(tab.locator("#said")).to_have_text(f"1 of {len(table)} answered")
     with tab.expect_download() as saving:
         tab.locator("#save").click()
     lines = Path(saving.value.path()).read_text().splitlines()

@@ -25,7 +25,7 @@ function heatView() {
       const still = Math.abs(end[0] - start[0]) + Math.abs(end[1] - start[1]) < 2;
       const chosen = start[1];
       start = null;
-      if (still) location.hash = `topic-${D.ids[D.a.order[chosen]]}`;
+      if (still) go(`topic-${D.ids[D.a.order[chosen]]}`);
       else if (b - a >= 3) show(a, b + 1);
     },
     ondblclick: () => show(0, D.K),

@@ -21,8 +21,15 @@ function mark() {
   T.rows.forEach((tr, k) => tr && tr.classList.toggle("on", k === S.topic));
   M.dots.forEach((dot, k) => dot && dot.classList.toggle("on", k === S.topic));
 }
-// The address says what is shown: #topic-17 is a topic's own page, #map a view.
+// The address says what is shown: #topic-17 is a topic's own page, #map a view. What the page itself asks for is shown
+// at once; the browser's event comes later, and is for links, the address line and going back.
+function go(name) {
+  location.hash = name;
+  route(false);
+}
 function route(first) {
+  if (location.hash === S.hash) return;
+  S.hash = location.hash;
   const hash = decodeURIComponent(location.hash.slice(1)), topic = /^topic-(\d+)$/.exec(hash);
   if (topic && D.at.has(+topic[1])) {
     S.topic = D.at.get(+topic[1]);
@@ -65,7 +72,7 @@ function keys(e) {
   if (e.key === "/") { e.preventDefault(); open("topics"); $("search").focus(); }
   else if (e.key === "j" || e.key === "n") step(1);
   else if (e.key === "k" || e.key === "p") step(-1);
-  else if (e.key === "Escape") location.hash = S.view;
+  else if (e.key === "Escape") go(S.view);
 }
 async function main() {
   theme(false);
@@ -84,7 +91,7 @@ async function main() {
   for (const [key, name] of VIEWS) {
     if (key === "time" && !D.a.over && !D.columns.length) continue;
     const box = el("section", { id: "view-" + key, role: "tabpanel", "aria-label": name, hidden: true });
-    const tab = el("button", { type: "button", role: "tab", "aria-controls": "view-" + key, onclick: () => { location.hash = key; open(key); } }, name);
+    const tab = el("button", { type: "button", role: "tab", "aria-controls": "view-" + key, onclick: () => { go(key); open(key); } }, name);
     panes[key] = { box, tab, made: false };
     $("tabs").append(tab);
     $("views").append(box);

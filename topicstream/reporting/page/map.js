@@ -22,7 +22,7 @@ function mapView() {
   for (const k of bySize) {
     M.dots[k] = svg("circle", {
       class: "dot", cx: X(k).toFixed(1), cy: Y(k).toFixed(1), r: r(k).toFixed(1), css: { fill: colour(k) }, "data-topic": D.ids[k],
-      onclick: () => { location.hash = `topic-${D.ids[k]}`; },
+      onclick: () => go(`topic-${D.ids[k]}`),
       onpointermove: e => tip(e, `${D.ids[k]} ${D.labels[k]} (${percent(D.size[k])}): ${D.top[k].slice(0, 7).join(" ")}`),
       onpointerleave: e => tip(e, ""),
     });

@@ -38,7 +38,7 @@ function row(k) {
     if (c.key === "npmi") return el("td", { class: cls }, D.a.npmi[k] < -1 ? "–" : D.a.npmi[k].toFixed(2));
     return el("td", { class: cls }, spark(column("over", k).value, T.known));
   });
-  const tr = el("tr", { onclick: e => { if (!e.target.closest("a")) location.hash = `topic-${D.ids[k]}`; } }, cells);
+  const tr = el("tr", { onclick: e => { if (!e.target.closest("a")) go(`topic-${D.ids[k]}`); } }, cells);
   tr.dataset.text = [D.ids[k], D.labels[k], ...D.top[k], ...words(k, 0.6, 30).filter(w => D.a.tokens[k] >= 1 && w.p > w.all).map(w => w.text)].join(" ").toLowerCase();
   return T.rows[k] = tr;
 }
@@ -82,5 +82,5 @@ function step(by) {
   const shown = T.order.filter(k => T.rows[k] && !T.rows[k].hidden);
   if (!shown.length) return;
   const at = shown.indexOf(S.topic);
-  location.hash = `topic-${D.ids[shown[at < 0 ? 0 : Math.max(0, Math.min(shown.length - 1, at + by))]]}`;
+  go(`topic-${D.ids[shown[at < 0 ? 0 : Math.max(0, Math.min(shown.length - 1, at + by))]]}`);
 }
