@@ -19,6 +19,6 @@ def memory_cgroup(limit: int) -> Iterator[MemoryGroup]:
         yield group
 
 
-def run_in(group: MemoryGroup, command: list[str], timeout: float = 300) -> subprocess.CompletedProcess[str]:
+def run_in(group: MemoryGroup, command: list[str], timeout: float = 1800) -> subprocess.CompletedProcess[str]:
     """Run ``command`` inside the group."""
     return subprocess.run(group.command(command), capture_output=True, text=True, timeout=timeout, check=False)

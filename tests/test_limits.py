@@ -171,4 +171,4 @@ def test_info_streams_tables_and_blocks(tmp_path):
 
 
 def run_bare(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)

@@ -116,6 +116,7 @@ def test_progress_is_a_listener_a_function_or_silence(caplog):
 
 def test_plain_lines_come_every_ten_seconds(monkeypatch):
     now, stream = [0.0], io.StringIO()
+    monkeypatch.setattr("topicstream.progress.EVERY", 10.0)
     monkeypatch.setattr("topicstream.progress.time.monotonic", lambda: now[0])
     shown = Shown(stream=stream)
     for now[0], done in ((0.0, 0), (5.0, 10), (10.0, 20), (12.0, 50), (21.0, 99), (22.0, 100)):
@@ -161,6 +162,7 @@ def test_a_notebook_gets_one_bar_that_ends_by_itself(monkeypatch):
     shell = SimpleNamespace(config={"IPKernelApp": {}})
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     monkeypatch.setattr("topicstream.progress._bars", lambda terminal: Bar)
+    monkeypatch.setattr("topicstream.progress.time.monotonic", lambda: 0.0)
     assert in_notebook() and not Shown(stream=io.StringIO())._bars
     shown = listener(True)
     for what, unit in (("topics of documents", "documents"), ("pass 1/9", "cell")):  # a pass is over before a second is

@@ -352,5 +352,5 @@ def test_a_pipe_with_a_name_is_refused_not_waited_for(tmp_path):
     with pytest.raises(InputError, match=r"pipe\.jsonl: no regular file .* standard input: -"):
         survey(str(fifo), ReadOptions())
     args = [sys.executable, "-m", "topicstream.cli.main", "ingest", str(fifo), "--out", str(tmp_path / "c.zarr")]
-    done = subprocess.run(args, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(args, capture_output=True, text=True, timeout=600)
     assert done.returncode == 3 and "pipe.jsonl: no regular file" in done.stderr

@@ -54,12 +54,12 @@ def test_kill_9_at_twenty_instants(corpus, tmp_path):
     rng = random.Random(5)
     model = tmp_path / "model"
     kills = 0
-    for _ in range(40):
+    for _ in range(100):
         if kills == 20:
             break
         process = subprocess.Popen(command(corpus, model), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         before = (model / "training.json").stat().st_mtime_ns if (model / "training.json").exists() else 0
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while time.monotonic() < end and process.poll() is None:
             if (model / "training.json").exists() and (model / "training.json").stat().st_mtime_ns != before:
                 break
@@ -70,10 +70,12 @@ def test_kill_9_at_twenty_instants(corpus, tmp_path):
             process.send_signal(signal.SIGKILL)
             process.wait()
             kills += 1
+        else:
+            length *= 0.7  # the machine is faster than it was
         if (model / "finished.json").exists():
             assert content_hash(model) == expected
             shutil.rmtree(model)
-    assert kills >= 15
+    assert kills == 20
     done = subprocess.run(command(corpus, model), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert content_hash(model) == expected
@@ -90,7 +92,7 @@ def test_kill_9_with_packed_tables_on_disk(corpus, tmp_path, name):
     for _ in range(5):
         (model / "work" / "phi-table.rows").unlink(missing_ok=True)  # of the run before
         process = subprocess.Popen(command(corpus, model, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(model / "work" / "phi-table.rows", 60)
+        wait_for(model / "work" / "phi-table.rows", 600)
         try:
             process.wait(rng.uniform(0.1, 0.6) * length)
         except subprocess.TimeoutExpired:
@@ -131,16 +133,16 @@ def test_block_memory_that_was_altered_is_named(corpus, tmp_path):
 def test_a_second_training_on_one_model_exits_4(corpus, tmp_path):
     model = tmp_path / "model"
     first = subprocess.Popen(
-        command(corpus, model, "--passes", "4000"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command(corpus, model, "--passes", "1000000"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        wait_for(model / "history.jsonl", 60)
+        wait_for(model / "history.jsonl", 600)
         second = subprocess.run(command(corpus, model), capture_output=True, text=True)
         assert second.returncode == 4
         assert "another process is training" in second.stderr
     finally:
         first.send_signal(signal.SIGTERM)
-        assert first.wait(60) == 143
+        assert first.wait(600) == 143
 
 
 def test_a_full_disk_leaves_the_last_checkpoint(corpus, tmp_path):
@@ -187,7 +189,14 @@ def test_block_memory_is_written_over_a_file_that_nothing_needs(corpus, tmp_path
         return taken[-1]
 
     monkeypatch.setattr(Saver, "take_spare", counted)
-    monkeypatch.setattr(saving, "SHARE", 1e9)  # a checkpoint whenever the one before is written
+    monkeypatch.setattr(saving, "SHARE", 1e9)
+    soon = Saver.soon
+
+    def each(self, *given, **named):
+        self.wait()  # a checkpoint of every pass, however slow the disk
+        soon(self, *given, **named)
+
+    monkeypatch.setattr(Saver, "soon", each)
     given = {"algo": "sparse-bp", "topics": 20, "tol": 0.0, "block_cells": 9000, "threads": 2, "passes": 12}
     train(corpus, tmp_path / "over", **given, progress=Progress(-1))
     assert sum(taken) >= 3

@@ -56,7 +56,7 @@ def job(folder):
     (folder / "inner").mkdir()
     (folder / "inner" / "file").write_text("x")
     Path(sys.argv[0]).with_name("began").write_text(str(folder))
-    time.sleep(120)
+    time.sleep(1200)
 leave(job, folder=sys.argv[1])
 """
 
@@ -75,7 +75,7 @@ def test_a_parent_that_is_killed_leaves_neither_child_nor_folder(tmp_path):
     parent = subprocess.Popen([sys.executable, "-c", PARENT], env=env, stdout=subprocess.DEVNULL)
 
     def wait(until):
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while not until() and time.monotonic() < end:
             time.sleep(0.05)
         assert until()

@@ -41,7 +41,7 @@ from numcodecs import blosc
 from topicstream import machine
 from topicstream.errors import StoreError, TopicsError
 
-HANG = 5.0
+HANG = 5.0  # seconds of CPU, --hang
 MOST_MEMORY = 1 << 30  # bytes beyond what the process had before
 A_CHILD = 10_000  # inputs; Arrow's zstd stream loses 5 to 20 kB at each damaged file, which a real run meets once
 
@@ -165,8 +165,11 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--only", nargs="*", default=[], help="targets whose name begins so")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--hang", type=float, default=HANG, help="seconds of CPU that an input may take (default 5)")
     parser.add_argument("--save", type=Path, help="where the inputs that failed are put")
     args = parser.parse_args()
+    global HANG
+    HANG = args.hang
     pa.set_cpu_count(1)  # an input is small: handing it to threads costs more than reading it
     blosc.set_nthreads(1)
     shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -201,7 +204,7 @@ def main() -> int:
     heading(
         "Fuzz campaign",
         f"Mutated inputs from number {args.first:,} on, seed {args.seed}.  accepted: read; rejected: an error of topicstream, one "
-        "line; failed: anything else, a hang of more than 5 s, or more than 1 GB.",
+        f"line; failed: anything else, a hang of more than {HANG:g} s, or more than 1 GB.",
     )
     table(["target", "inputs", "accepted", "rejected", "failed", "slowest ms", "peak MB more", "inputs/s"], rows)
     alike: dict[str, list[str]] = {}

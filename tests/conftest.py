@@ -1,0 +1,15 @@
+"""No test may pass or fail by chance: property tests draw the same examples in every run (``--hypothesis-profile=default``
+draws others), however slow the machine is, and no line of progress comes for the time alone."""
+
+from math import inf
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
+
+
+@pytest.fixture(autouse=True)
+def _no_line_for_the_time_alone(monkeypatch):
+    monkeypatch.setattr("topicstream.progress.EVERY", inf)
