@@ -203,6 +203,35 @@ def test_an_update_gives_new_authors_rows(tmp_path):
     assert (table.gather(np.arange(len(names))).sum(1) > 1).all()
 
 
+@pytest.mark.parametrize("no_author", ["own", "skip"])
+def test_rounding_leaves_no_count_below_zero(no_author, tmp_path):
+    """Words of topics that all documents leave again: what is left is zero, and the model can be read."""
+    records = [
+        {"id": f"d{i}", "text": " ".join((["apple pear plum"], ["stone iron ore"])[i % 2] * 6), "authors": [["bob", "ann"][i % 2]] if i % 5 else []}
+        for i in range(60)
+    ]  # fmt: skip
+    topicstream.ingest(
+        str(write_jsonl(tmp_path / "in.jsonl", records)),
+        tmp_path / "c.zarr",
+        meta={"authors": "authors"},
+        **PLAIN,
+        heldout="20%",
+    )
+    train(
+        tmp_path / "c.zarr",
+        tmp_path / "m",
+        algo="atm",
+        topics=2,
+        passes=5,
+        tol=0,
+        options={"no_author": no_author},
+        **QUIET,
+    )
+    model = TopicModel.open(tmp_path / "m")
+    assert min(rows.min() for _, rows in model.spans()) >= 0
+    assert len(infer(model, records[:3])) == 3
+
+
 def test_the_command_line(made, tmp_path, capsys):
     def typed(*args):
         code = run([str(a) for a in args])

@@ -1,6 +1,6 @@
 """Relational topics: link prediction and perplexity of ``rtm`` against ``bp`` and a Gibbs sampler; a large corpus with links.
 
-    python scripts/benchmarks/bench_links.py cora [--data ../shared/data/cora] [--topics 10,30,50] [--folds 5] [--passes 60]
+    python scripts/benchmarks/bench_links.py cora [--data ../shared/data/cora] [--topics 10,30,50] [--folds 5] [--passes 60] [--only 0,1]
     python scripts/benchmarks/bench_links.py scale [--docs 100000] [--links 1000000] [--topics 20] [--limit 1G]
 
 ``cora``: folds over documents; links of the test documents are unknown in training.  Each row is a model; the columns are
@@ -130,7 +130,9 @@ def gibbs(
     return TopicModel.from_arrays(c_wk, names, np.full(topics, alpha), beta), c_dk
 
 
-def cora(data: Path, topics: list[int], folds: int, passes: int, work: Path, kept: Path | None) -> None:
+def cora(
+    data: Path, topics: list[int], folds: int, passes: int, work: Path, kept: Path | None, only: list[int]
+) -> None:
     rng = np.random.default_rng(0)
     documents = 2410
     (work / "folds.tsv").write_text(
@@ -161,7 +163,7 @@ def cora(data: Path, topics: list[int], folds: int, passes: int, work: Path, kep
     rows, raw = [], {}
     for k in topics:
         base: dict[Any, np.ndarray] = {}
-        for label, algo, options in MODELS:
+        for label, algo, options in [MODELS[n] for n in only]:
             began = time.process_time()
             found = np.array([one(stores[f], algo, k, passes, f, options, work / "model") for f in range(folds)])
             spent = (time.process_time() - began) / folds
@@ -297,6 +299,9 @@ def main() -> None:
     one.add_argument("--topics", default="10,30,50")
     one.add_argument("--folds", type=int, default=5)
     one.add_argument("--passes", type=int, default=60)
+    one.add_argument(
+        "--only", default=",".join(map(str, range(len(MODELS)))), help="numbers of the models, with their xi 0"
+    )
     one.add_argument("--raw", type=Path, help="also write the figures of every fold, as JSON")
     large = kinds.add_parser("scale")
     large.add_argument("--docs", type=int, default=100_000)
@@ -307,9 +312,8 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-links-") as work:
         if given.kind == "cora":
-            cora(
-                given.data, [int(k) for k in given.topics.split(",")], given.folds, given.passes, Path(work), given.raw
-            )
+            topics, only = ([int(n) for n in value.split(",")] for value in (given.topics, given.only))
+            cora(given.data, topics, given.folds, given.passes, Path(work), given.raw, only)
         else:
             scale(given.docs, given.links, given.topics, given.limit, given.passes, Path(work))
 

@@ -4,23 +4,32 @@
     python scripts/benchmarks/bench_mixtures.py sweep --work DIR -K 200 -L 1 -L 8 -L 200 --passes 4 [--schedule stochastic]
     python scripts/benchmarks/bench_mixtures.py peer --work DIR -K 50 --seconds 150 [--init kmeans]      (has scikit-learn)
     python scripts/benchmarks/bench_mixtures.py bnpy --work DIR -K 50 --passes 8      (has bnpy)
+    python scripts/benchmarks/bench_mixtures.py wide --work DIR -K 4 --passes 1 [--gib 20] [--limit 1G]
 
 ``sweep`` prints a line a run: seconds of the processor for each part of a pass (one thread), of each pass (the start within the
 first; what is held out is judged within every --every th), held-out nats a patch by pass, peak memory in MB.
 ``peer`` goes on where it was stopped; it prints a line an iteration.
+``wide`` makes a store of GiB of vectors of 512 numbers (four ingests, each file deleted when read) and trains diagonal components in a
+memory cgroup; it prints the seconds of the processor, and the largest resident memory in each tenth of the run.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import resource
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+from measure import MemoryGroup
 
 
 def patches(images: Path, work: Path, test: int) -> None:
@@ -184,9 +193,44 @@ def bnpy(work: Path, components: int, laps: int) -> None:
              ECovMat="covdata", initname="bregmankmeans", saveEvery=1, printEvery=laps, output_path=str(work / "bnpy"))  # fmt: skip
 
 
+def wide(work: Path, components: int, passes: int, gib: float, limit: str, n: int = 512) -> None:
+    draw = np.random.default_rng(0)
+    means = draw.normal(0, 2, (8, n)).astype(np.float32)
+    pool = draw.standard_normal((1 << 16, n), dtype=np.float32) + means[draw.integers(0, 8, 1 << 16)]
+    store, rows = work / "wide.zarr", int(gib * 2**28 / n) // len(pool) // 4  # a quarter's pools
+    spent = lambda: sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])  # noqa: E731
+    topics = [sys.executable, "-m", "topicstream"]
+    for part in range(0 if store.exists() else 4):
+        file = work / f"wide-{part}.npy"
+        x = np.lib.format.open_memmap(file, "w+", np.float32, (rows * len(pool), n))
+        for i in range(rows):
+            x[i * len(pool) : (i + 1) * len(pool)] = np.roll(pool, i, axis=1)  # other vectors of the same kind
+        del x
+        subprocess.run(
+            [*topics, "ingest", file, "--out", store, "--heldout", "0", "-q", *["--append"] * (part > 0)], check=True
+        )
+        file.unlink()
+        print(json.dumps({"files": part + 1, "ingest cpu": round(spent(), 1)}), flush=True)
+    size, before = sum(f.stat().st_size for f in store.rglob("*") if f.is_file()), spent()
+    command = ["train", "--corpus", store, "--model", work / "wide-model", "--algo", "gmm", "-K", components, "--covariance", "diag",
+               "--passes", passes, "--tol", 0, "--threads", 1, "--mem-limit", limit, "--force"]  # fmt: skip
+    seen: list[int] = []
+    with MemoryGroup(limit) as group:
+        process = subprocess.Popen(group.command([*topics, *map(str, command)]))
+        while process.poll() is None:
+            fields = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text()))
+            seen.append(int(fields.get("VmRSS", 0)) >> 10)
+            time.sleep(1)
+        print(json.dumps({
+            "vectors": 4 * rows * len(pool), "store GB": round(size / 1e9, 1), "code": process.returncode, "cpu": round(spent() - before, 1),
+            "MB by tenth": [max(part.tolist(), default=0) for part in np.array_split(seen, 10)],
+            "cgroup peak MB, page cache too": group.peak() >> 20,
+        }))  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("patches", "sweep", "peer", "bnpy"))
+    parser.add_argument("what", choices=("patches", "sweep", "peer", "bnpy", "wide"))
     parser.add_argument("images", nargs="?", type=Path)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--test", type=int, default=20)
@@ -197,11 +241,15 @@ def main() -> None:
     parser.add_argument("--schedule", default="memoized")
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--init", default="kmeans")
+    parser.add_argument("--gib", type=float, default=20)
+    parser.add_argument("--limit", default="1G")
     a = parser.parse_args()
     if a.what == "patches":
         patches(a.images, a.work, a.test)
     elif a.what == "sweep":
         sweep(a.work, a.K, a.L or [8], a.passes, a.schedule, a.every)
+    elif a.what == "wide":
+        wide(a.work, a.K, a.passes, a.gib, a.limit)
     elif a.what == "bnpy":
         bnpy(a.work, a.K, a.passes)
     else:

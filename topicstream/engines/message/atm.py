@@ -81,7 +81,7 @@ class AuthorTopicModel(Engine):
     def tables(self) -> Mapping[str, TableSpec]:
         rule = Rule.ADD if self._asynchronous else Rule.REPLACE
         # documents left out have words too: their counts are not a row's mass then
-        whole = "row" if self.options.no_author == "own" else "none"
+        whole = "row" if self.options.no_author == "own" else "part"
         return {"phi": TableSpec(mass=whole, rule=rule), AXIS: TableSpec(rows=AXIS, rule=rule)}
 
     @property
