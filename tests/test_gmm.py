@@ -173,6 +173,22 @@ def test_points_without_rank_constant_columns_and_more_components_than_points(es
     run(stored(one, x[:1]), one / "m", components=2, estimate=estimate)
 
 
+@pytest.mark.parametrize("estimate", ["posterior", "map", "ml"])
+def test_many_points_without_full_rank_leave_a_model_that_can_be_read(estimate, tmp_path):
+    """A covariance whose smallest eigenvalue float32 cannot hold."""
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(3000, 2)) @ rng.normal(size=(2, 8))).astype(np.float32)
+    run(stored(tmp_path, x), tmp_path / "m", components=3, estimate=estimate)
+    fit = GaussianModel(tmp_path / "m").answer(np.concatenate([x, x + rng.normal(size=x.shape)]))[0]
+    assert np.isfinite(fit).all() and np.median(fit[:3000]) > 20 + np.median(fit[3000:])
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_numbers_whose_squares_float32_does_not_hold_are_refused(scale, tmp_path):
+    with pytest.raises(InputError, match=r"too (large|small) .* nearer to 1"):
+        run(stored(tmp_path, points(1, docs=60)[0] * np.float32(scale)), tmp_path / "m")
+
+
 def test_a_store_of_vectors_is_the_file_and_takes_more(tmp_path):
     x, _ = points(6, docs=700)
     path = stored(tmp_path, x, heldout="10%")
@@ -399,7 +415,10 @@ def test_patches_of_a_large_image_come_in_pieces(tmp_path):
     image.fromarray(pixels).save(tmp_path / "a.png")
 
     def read(**options):
-        runs = [task.run()[0] for task in pieces(tmp_path / "a.png", ReadOptions(format="images", patches=4, stride=3, **options))]
+        runs = [
+            task.run()[0]
+            for task in pieces(tmp_path / "a.png", ReadOptions(format="images", patches=4, stride=3, **options))
+        ]
         return [i for r in runs for i in r.about.ids.to_pylist()], np.concatenate([r.counts for r in runs]), len(runs)
 
     whole, (ids, counts, several), (same, each, many) = read(), read(piece_bytes=1 << 15), read(piece_bytes=1 << 10)

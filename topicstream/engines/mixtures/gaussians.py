@@ -124,6 +124,18 @@ def covariances(post: Posterior, prior: Prior, how: str) -> np.ndarray:
     return np.asarray(post.scale / by.reshape(-1, *[1] * (post.scale.ndim - 1)))
 
 
+def storable(covariance: np.ndarray) -> np.ndarray:
+    """Covariances that are ones in float32, too, as a model holds them: where rounding would take an eigenvalue below zero (data
+    without full rank), variances grow by what it may take, n 2^-24 of the largest, twice."""
+    for found in covariance if covariance.ndim == 3 else ():
+        try:
+            np.linalg.cholesky(found.astype(np.float32).astype(np.float64))
+        except np.linalg.LinAlgError:
+            n = len(found)
+            found[np.arange(n), np.arange(n)] += n * 2.0**-23 * np.diagonal(found).max()
+    return covariance
+
+
 def most_likely(stats: Statistics, prior: Prior, floor: float) -> tuple[np.ndarray, np.ndarray]:
     """(means, covariances) of maximum likelihood, ``floor`` times the prior's mean variance added to every variance."""
     sizes = np.maximum(stats.sizes, 1e-10)

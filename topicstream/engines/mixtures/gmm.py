@@ -16,6 +16,7 @@ from topicstream.engines.base import BlockShape, Key, Out, TableSpec, option, pa
 from topicstream.engines.mixtures import gaussians
 from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, log_shares, respond
 from topicstream.engines.mixtures.gaussians import Prior, Statistics
+from topicstream.errors import InputError
 from topicstream.kernels.gaussian_density import Densities, best_density, point_densities
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 LLOYD = 10  # steps of k-means on the sample
 WIDE = 1 << 20  # numbers of a block, at most, where covariances are diagonal
+LARGEST = 1e24  # mean square of a coordinate: float32 holds that of 1e14 points
 KAPPA = 0.01  # points that the prior of a mean is worth
 
 
@@ -228,9 +230,14 @@ class GaussianMixture(ClusterEngine):
         """Prior and first statistics from some points, float64[S, n]: the best of ``tries``."""
         o: Any = self.options
         params["mean"][:] = sample.mean(axis=0) if o.mean == "free" else 0.0
+        given = float((sample * sample).mean())
         centred = sample = sample - params["mean"]
         variance = (centred * centred).mean(axis=0)
-        least = 1e-6 * max(float(variance.mean()), 1e-30)  # a coordinate that never changes
+        size = float(variance.mean())
+        if size > LARGEST or 0 < given < 1 / LARGEST:
+            what = f"of about {max(size, given) ** 0.5:.0e} are too {'large' if size > 1 else 'small'}"
+            raise InputError(f"gmm sums squares in float32, and numbers {what} for it; bring the vectors nearer to 1")
+        least = 1e-6 * max(size, 1e-30)  # a coordinate that never changes
         if self.diagonal:
             params["covariance"][:] = o.spread * (variance + least)
         else:
@@ -286,7 +293,8 @@ class GaussianMixture(ClusterEngine):
             covariance = gaussians.covariances(post, prior, "map")
         elif self.options.estimate == "ml":
             means, covariance = gaussians.most_likely(found, prior, self.options.floor)
-        params["means"][:], params["covariances"][:] = means + params["mean"], covariance.reshape(k, -1)
+        params["means"][:] = means + params["mean"]
+        params["covariances"][:] = gaussians.storable(covariance).reshape(k, -1)
         if self.stochastic or self.options.estimate != "posterior":
             return {}
         return self.bound_of(params, stats, gaussians.data_bound(post, prior, float(stats["docs"][0])))
