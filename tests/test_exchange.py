@@ -169,30 +169,6 @@ def test_files_as_ldac_writes_them(tmp_path):
     assert np.allclose(model.topic_word, [[0.5, 0.5, 0], [0, 0, 1]], atol=1e-6) and model.alpha.tolist() == [0.7, 0.7]
 
 
-def test_topics_of_pyldavis_keep_their_numbers(tmp_path):
-    """A page that pyLDAvis has sorted: its topic 1 was the model's third."""
-    page = {
-        "mdsDat": {"x": [0, 1, 2], "y": [0, 0, 0], "topics": [1, 2, 3], "cluster": [1, 1, 1], "Freq": [50, 30, 20]},
-        "tinfo": {
-            "Term": ["a", "a", "b", "c"],
-            "Freq": [5.0, 5.0, 3.0, 2.0],
-            "Total": [5.0, 5.0, 3.0, 2.0],
-            "Category": ["Default", "Topic1", "Topic2", "Topic3"],
-            "logprob": [30, 0.0, 0.0, 0.0],
-            "loglift": [30, 0.1, 0.1, 0.1],
-        },
-        "token.table": {"Topic": [1], "Freq": [1.0], "Term": ["a"]},
-        "R": 1,
-        "lambda.step": 0.01,
-        "plot.opts": {"xlab": "PC1", "ylab": "PC2"},
-        "topic.order": [3, 1, 2],
-    }
-    (tmp_path / "p.json").write_text(json.dumps(page))
-    topicstream.import_model(tmp_path / "p.json", tmp_path / "m")
-    model = TopicModel.open(tmp_path / "m")
-    assert model.words.to_pylist() == ["a", "b", "c"] and model.phi.T.tolist() == [[0, 3, 0], [0, 0, 2], [5, 0, 0]]
-
-
 GOOD = "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n1\tdog\t2.01\n"
 
 

@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from topicstream.errors import InputError
-from topicstream.exchange.common import Imported, checked_words, prior
+from topicstream.arrow import pc
+from topicstream.errors import InputError, one_line
+from topicstream.exchange.common import BUDGET, Imported, checked_words, prior
+from topicstream.exchange.json_parts import read_lists
 from topicstream.files.outputs import written
 from topicstream.model.top import Best, top_words
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.views import ROWS, probabilities_of
 
 LAMBDAS = np.linspace(0.0, 1.0, 11)
-MOST_BYTES = 1 << 30
 
 
 def write(model: TopicModel, corpus: Any, path: Path, *, force: bool, words: int = 30) -> dict[str, Any]:
@@ -142,43 +143,84 @@ def _coordinates(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def read(path: Path, folder: Path, *, words: Any, alpha: Any, beta: float | None) -> Imported:
     """Topics over the words that the page shows; topics numbered from 0 in the order of the page's original model."""
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path}: more than {MOST_BYTES >> 20} MiB; pyLDAvis writes no such file")
     try:
-        page = json.loads(path.read_bytes())
-        info, order = page["tinfo"], [int(k) for k in page["topic.order"]]
-        terms, freq, category = (info[k] for k in ("Term", "Freq", "Category"))
-        shares = np.asarray(page["mdsDat"]["Freq"], np.float64)
-        numbers = [int(k) for k in page["mdsDat"]["topics"]]
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as e:
-        raise InputError(f"{path}: not the JSON of pyLDAvis ({type(e).__name__}: {e})") from None
+        with open(path, "rb") as file:
+            page = read_lists(file, COLUMNS)
+        (terms, term), (names, name) = (_coded(page["tinfo", k]) for k in ("Term", "Category"))
+        freq = np.concatenate([np.zeros(0), *page["tinfo", "Freq"]])
+        order, numbers = (
+            [int(k) for part in page[at] for k in part] for at in (("topic.order",), ("mdsDat", "topics"))
+        )
+        shares = sum(map(len, page["mdsDat", "Freq"]))
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as e:
+        raise InputError(f"{path}: not the JSON of pyLDAvis ({type(e).__name__}: {one_line(e)[:200]})") from None
     topics = len(order)
     first = min(order, default=0)
-    if sorted(order) != list(range(first, first + topics)) or len(numbers) != topics or len(shares) != topics:
+    if sorted(order) != list(range(first, first + topics)) or len(numbers) != topics or shares != topics:
         raise InputError(f"{path}: its topics are not numbered one by one")
-    if not len(terms) == len(freq) == len(category) or not all(isinstance(t, str) for t in terms):
+    if not len(term) == len(freq) == len(name):
         raise InputError(f"{path}: its words are damaged")
-    listed = words if words is not None else checked_words(list(dict.fromkeys(terms)), str(path))
-    ids = {w: i for i, w in enumerate(listed.to_pylist())}
+    listed = words if words is not None else checked_words(terms, str(path))
     # the page's topic n (in mdsDat) was topic order[n - first] of the model
     column = {f"Topic{n}": order[i] - first for i, n in enumerate(sorted(numbers))}
-    phi = np.zeros((len(listed), topics), np.float32)
-    for term, count, name in zip(terms, freq, category):
-        if name == "Default":
-            continue
-        if name not in column or term not in ids:
-            raise InputError(f"{path}: {name!r} or {term[:80]!r} is not listed")
-        if not isinstance(count, (int, float)) or not 0 <= count < 3e38:
-            raise InputError(f"{path}: the frequency of {term[:80]!r} is {count!r}")
-        phi[ids[term], column[name]] = count
-    kept = float(phi.sum())
-    if not kept > 0:
+    topic = np.array([column.get(n, -1) for n in names.to_pylist()], np.int32)[name]
+    word = pc.fill_null(pc.index_in(terms, listed), -1).to_numpy()[term]
+    shown = np.flatnonzero(np.array([n != "Default" for n in names.to_pylist()], bool)[name])
+    word, topic, freq = word[shown], topic[shown], freq[shown]
+    wrong = (word < 0) | (topic < 0) | ~((freq >= 0) & (freq < 3e38))
+    if wrong.any():
+        i = int(wrong.argmax())
+        what, of = terms[term[shown[i]]].as_py()[:80], names[name[shown[i]]].as_py()[:80]
+        if word[i] < 0 or topic[i] < 0:
+            raise InputError(f"{path}: {of!r} or {what!r} is not listed")
+        raise InputError(f"{path}: the frequency of {what!r} is {freq[i]}")
+    if not freq.sum() > 0:
         raise InputError(f"{path}: every frequency is zero")
     return Imported(
         words=listed,
         topics=topics,
-        rows=[phi],
+        rows=_rows(len(listed), topics, word, topic, freq),
         alpha=prior(1.0 / topics if alpha is None else alpha, topics, "--alpha"),
         beta=0.0 if beta is None else beta,
         notes=(f"the page shows {len(listed):,} words; a topic's other words are not in it and are not in the model",),
     )
+
+
+def _texts(part: list[Any]) -> Any:
+    if not all(isinstance(t, str) for t in part):
+        raise ValueError("a word or category that is no string")
+    return pa.array(part, pa.large_string())
+
+
+def _numbers(part: list[Any]) -> np.ndarray:
+    if not all(isinstance(v, (int, float)) for v in part):
+        raise ValueError("a frequency that is no number")
+    return np.array(part, np.float64)
+
+
+COLUMNS: dict[tuple[str, ...], Any] = {
+    ("tinfo", "Term"): _texts,
+    ("tinfo", "Category"): _texts,
+    ("tinfo", "Freq"): _numbers,
+    ("mdsDat", "Freq"): _numbers,
+    ("mdsDat", "topics"): list,
+    ("topic.order",): list,
+}
+
+
+def _coded(parts: list[Any]) -> tuple[Any, np.ndarray]:
+    """The different strings of a column in the order of their first appearance, and for each row which one stands there."""
+    coded = pa.chunked_array(parts, pa.large_string()).combine_chunks().dictionary_encode()
+    return coded.dictionary, coded.indices.to_numpy()
+
+
+def _rows(words: int, topics: int, word: np.ndarray, topic: np.ndarray, freq: np.ndarray) -> Iterator[np.ndarray]:
+    """float32[n, K] over all words; of two entries of one cell the last counts."""
+    order = np.argsort(word, kind="stable")
+    word, topic, freq = word[order], topic[order], freq[order]
+    step = max(1, BUDGET // 8 // (4 * topics))
+    for at in range(0, words, step):
+        held = np.zeros((min(step, words - at), topics), np.float32)
+        some = slice(*np.searchsorted(word, [at, at + step]))
+        held[word[some] - at, topic[some]] = freq[some]
+        yield held

@@ -1,0 +1,92 @@
+"""Pages of pyLDAvis, read in parts: whole ones however they are cut, damaged ones in one line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import topicstream
+from topicstream.errors import InputError
+from topicstream.exchange import json_parts
+from topicstream.model.topic_model import TopicModel
+
+PAGE = {
+    "mdsDat": {"x": [0, 1, 2], "y": [0, 0, 0], "topics": [1, 2, 3], "cluster": [1, 1, 1], "Freq": [50, 30, 20]},
+    "tinfo": {
+        "Term": ["a", "a", "b", "c", 'q"\\,]'],
+        "Freq": [5.0, 5.0, 3.0, 2.0, 1],
+        "Total": [5.0, 5.0, 3.0, 2.0, 1],
+        "Category": ["Default", "Topic1", "Topic2", "Topic3", "Topic1"],
+        "logprob": [30, 0.0, 0.0, 0.0, 0.0],
+        "loglift": [30, 0.1, 0.1, 0.1, 0.1],
+    },
+    "token.table": {"Topic": [1], "Freq": [1.0], "Term": ["a"]},
+    "R": 1,
+    "lambda.step": 0.01,
+    "plot.opts": {"xlab": "PC1", "ylab": [{"axis": [2, ["]"]]}, {}]},
+    "topic.order": [3, 1, 2],
+}
+
+
+def changed(*at, to):
+    """PAGE as text, with another value at a place; None: without it."""
+    page = json.loads(json.dumps(PAGE))
+    inner = page
+    for name in at[:-1]:
+        inner = inner[name]
+    inner[at[-1]] = to
+    return json.dumps(page) if to is not None else json.dumps({k: v for k, v in page.items() if k != at[-1]})
+
+
+@pytest.mark.parametrize("part", [1, 7, 1 << 20])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_topics_of_pyldavis_keep_their_numbers(tmp_path, monkeypatch, part, encoding):
+    """A page that pyLDAvis has sorted: its topic 1 was the model's third.  However small the parts that it is read in."""
+    monkeypatch.setattr(json_parts, "PART", max(part, 4))
+    for indent in (None, 2):
+        (tmp_path / "p.json").write_text(json.dumps(PAGE, indent=indent), encoding=encoding)
+        topicstream.import_model(tmp_path / "p.json", tmp_path / "m", force=True)
+        model = TopicModel.open(tmp_path / "m")
+        assert model.words.to_pylist() == ["a", "b", "c", 'q"\\,]']
+        assert model.phi.T.tolist() == [[0, 3, 0, 0], [0, 0, 2, 0], [5, 0, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("page", "match"),
+    [
+        *[(json.dumps(PAGE)[:cut], "cut short") for cut in (0, 1, 9, 200, 400, -1)],
+        (json.dumps(PAGE) + "]", "more follows its end"),
+        (changed("tinfo", "Term", to=["a", "a", "b", "c"]), "words are damaged"),
+        (changed("tinfo", "Freq", to=[5.0]), "words are damaged"),
+        (changed("tinfo", "Category", to=[]), "words are damaged"),
+        (changed("mdsDat", "Freq", to=[50]), "not numbered one by one"),
+        (changed("topic.order", to=[3, 1, 1]), "not numbered one by one"),
+        (changed("topic.order", to=[1 << 70, 1, 2]), "not numbered one by one"),
+        (changed("topic.order", to=None), "topic.order"),
+        (changed("tinfo", "Term", to=["a", "a", "b", ["c"], "d"]), "tinfo/Term holds a list"),
+        (changed("tinfo", "Term", to="aabcd"), "not the JSON of pyLDAvis .KeyError"),
+        (changed("tinfo", "Term", to=["a", "a", "b", None, "d"]), "no string"),
+        (changed("tinfo", "Term", to=["a", "a", "b", "\ud800", "d"]), "not the JSON of pyLDAvis .Unicode"),
+        (changed("tinfo", "Freq", to=[5, 5, 3, "2", 1]), "no number"),
+        (changed("tinfo", "Freq", to=[5, 5, 3, 10**400, 1]), "not the JSON of pyLDAvis .OverflowError"),
+        (changed("tinfo", "Freq", to=[5, 5, 3, float("nan"), 1]), "frequency of 'c' is nan"),
+        (changed("tinfo", "Freq", to=[5, 5, 3, -1, 1]), "frequency of 'c' is -1"),
+        (changed("tinfo", "Freq", to=[5, 0, 0, 0, 0]), "every frequency is zero"),
+        (changed("tinfo", "Category", to=["Default", *["Topic4"] * 4]), "'Topic4' or 'a' is not listed"),
+        (changed("plot.opts", to="x" * 3000), "a string of more than"),
+        (changed("R", to=0).replace('"R": 0', '"R": ' + "7" * 5000), "not the JSON of pyLDAvis .ValueError"),
+        (changed("R", to=0).replace('"R": 0', '"R": ' + "[" * 50_000), "not the JSON of pyLDAvis .RecursionError"),
+        (changed("R", to=0).replace('"R": 0', '"R": ' + '{"a":' * 50_000), "not the JSON of pyLDAvis .RecursionError"),
+        *[(changed("R", to=0).replace('"R": 0', f'"R": {bad}'), "not the JSON of pyLDAvis .(JSONDecode|Value)Error")
+          for bad in ("", "[1,]", "[1 2]", "[,1]", "{1: 2}", '{"a" 1}', '{"a": 1,}', "[1}", "nul", '"\\x"', '"\n"')],
+    ],
+)  # fmt: skip
+def test_damaged_pages_of_pyldavis_are_one_clear_line(tmp_path, monkeypatch, page, match):
+    monkeypatch.setattr(json_parts, "MOST", 2000)
+    monkeypatch.setattr(json_parts, "PART", 100)
+    (tmp_path / "p.json").write_text(page)
+    with pytest.raises(InputError, match=match) as told:
+        topicstream.import_model(tmp_path / "p.json", tmp_path / "m")
+    assert "\n" not in str(told.value) and len(str(told.value)) < 500
+    assert [p.name for p in tmp_path.iterdir()] == ["p.json"]
