@@ -13,7 +13,7 @@ import topicstream
 from tests.ingest_tools import cells_by_id
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
+from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.opening.memory import as_inputs
 from topicstream.progress import Shown as Progress
 
@@ -159,11 +159,12 @@ def test_matrices_of_counts(tmp_path):
         (np.ones((2, 3)), {"vocabulary": ["a", "b"]}, "2 words for 3 columns"),
         (np.ones((2, 2)), {"vocabulary": ["a", "a"]}, "a word of its own"),
         (np.ones((2, 2)), {"vocabulary": {"a": 0, "b": 2}}, "one by one"),
+        (np.ones((2, 2)), {"words": ["a", "b"]}, "given as vocabulary="),
         (np.ones((2, 2)), {"ids": [1]}, "1 for 2 documents"),
     ],
 )
 def test_what_cannot_be_meant_is_said(tmp_path, documents, more, match):
-    with pytest.raises(InputError, match=match):
+    with pytest.raises((InputError, UsageError), match=match):
         topicstream.ingest(documents, tmp_path / "c.zarr", **ALL, **more)
     assert not (tmp_path / "c.zarr").exists()
 

@@ -55,9 +55,11 @@ def test_a_function_takes_the_fields_of_its_config_or_the_config():
     [
         ({"sweep": 1}, "make has no option 'sweep'; did you mean 'sweeps'?"),
         ({"sweeps": 0}, "sweeps must be at least 1, not 0"),
-        ({"sweeps": "many"}, "sweeps must be a number, not 'many'"),
+        ({"sweeps": "many"}, "sweeps must be a whole number, not 'many'"),
+        ({"sweeps": [2]}, "sweeps must be a whole number, not"),
+        ({"sweeps": 1e30}, "sweeps must be a number that can be meant"),
         ({"sweeps": 10}, "sweeps must be at most 9, not 10"),
-        ({"sweeps": float("nan")}, "sweeps must be a number that can be meant"),
+        ({"sweeps": float("nan")}, "sweeps must be a whole number, not nan"),
         ({"order": "left"}, "order must be one of up, down, not left"),
         ({"time": "soon"}, "'soon' is not a time"),
     ],

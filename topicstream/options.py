@@ -8,6 +8,7 @@ import difflib
 import functools
 import inspect
 import numbers
+import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping
@@ -26,8 +27,8 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 def option(default: Any, help: str, **about: Any) -> Any:
     """A field of a config or of an engine's or method's Options: becomes ``--name-with-dashes`` with this help.
 
-    Checked, in the library and on the command line: ``min``, ``max`` (inclusive), ``above`` (exclusive), ``choices`` (and ``more``:
-    whether a value is one more of them), ``parse`` (text -> value).
+    Checked, in the library and on the command line: the kind (``instead``: said beside a wrong one), ``min``, ``max`` (inclusive),
+    ``above`` (exclusive), ``choices`` (and ``more``: whether a value is one more of them), ``parse`` (text -> value).
     Shown by the command line: ``flags`` (("-K", "--topics")), ``metavar``, ``show`` (the default), ``env``, ``path`` (True,
     "exists" or "file"), ``pair`` (--x/--no-x), ``required``, ``old`` (spellings of before, which go on working with a note), ``cli`` (False:
     a keyword of the library alone; names of commands: those alone), ``help_COMMAND`` (another help there), ``after`` (comes
@@ -105,6 +106,24 @@ def renamed(fields: Mapping[str, Any]) -> dict[str, str]:
     return {old: name for name, field in fields.items() for old in field.metadata.get("old", ()) if old not in fields}
 
 
+_KINDS: dict[str, tuple[Any, str]] = {
+    "None": (type(None), ""),
+    "str": (str, "a string"),
+    "Path": (os.PathLike, "a path"),
+    "Place": ((str, os.PathLike), "a path"),
+    "int": (numbers.Integral, "a whole number"),
+    "float": (numbers.Real, "a number"),
+}
+
+
+def _meant(annotation: str, value: Any) -> str:
+    """What a value of a field so annotated must be; nothing where it is that, or the annotation has more than plain kinds."""
+    kinds = [_KINDS.get(name) for name in annotation.split(" | ")]
+    if any(kind is None or isinstance(value, kind[0]) for kind in kinds):
+        return ""
+    return " or ".join(kind[1] for kind in kinds if kind and kind[1])
+
+
 def checked(fields: Mapping[str, Any], given: Mapping[str, Any], whose: str) -> dict[str, Any]:
     """The values by their present names; UsageError naming an option there is not, or a value that cannot be meant."""
     values = {renamed(fields).get(name, name): value for name, value in given.items()}
@@ -118,6 +137,10 @@ def checked(fields: Mapping[str, Any], given: Mapping[str, Any], whose: str) -> 
             continue
         if "parse" in about:
             value = values[name] = about["parse"](value)
+        elif wanted := _meant(kind := str(fields[name].type), value):
+            if not (isinstance(value, float) and value.is_integer() and "int" in kind):
+                raise UsageError(f"{name} must be {wanted}, not {repr(value)[:60]}{about.get('instead', '')}")
+            value = values[name] = int(value)
         if isinstance(value, (int, float)) and not abs(value) < 1 << 62:
             raise UsageError(f"{name} must be a number that can be meant, not {value}")
         each = value if isinstance(value, (tuple, list, range)) else (value,)

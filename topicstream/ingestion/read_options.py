@@ -96,6 +96,7 @@ class ReadOptions:
         help_infer="The words of a bag-of-words file, where not beside it.",
         path=True,
         old=("vocab",),
+        instead="; the words of a matrix's columns are given as vocabulary=",
     )
     vector_field: str | None = option(
         None,
