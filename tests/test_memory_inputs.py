@@ -104,7 +104,7 @@ def test_a_generator_is_not_read_ahead_of_the_pieces(tmp_path):
                 yield 7
 
     with pytest.raises(InputError, match=r"documents\[2600\]: is int"):
-        topicstream.ingest(endless(), tmp_path / "c.zarr", piece_bytes=2048, **ALL)
+        topicstream.ingest(endless(), tmp_path / "c.zarr", piece_bytes=2048, workers=2, **ALL)
     assert made < 2700
 
 
