@@ -71,6 +71,11 @@ class DoesNotFit(TopicsError):
 
     exit_code = 5
 
+    def __init__(self, message: str, *, least: int = 0) -> None:
+        """``least``: megabytes that would do, where that is known."""
+        super().__init__(message)
+        self.least = least
+
 
 class DiskTooSmall(DoesNotFit):
     """What the work would write does not fit the disk (exit 5)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from topicstream.files.outputs import written
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
 from topicstream.inference.output import AnswersFile, AnswerTable
+from topicstream.machine import format_bytes
 from topicstream.model.topic_model import TopicModel
 
 HEAD = b"#doc name topic proportion ...\n"
-READ = 8 << 20
+READ = 8 << 20  # bytes of lines at a time
+MOST_LINE = 8 << 20  # of one: some 300,000 topics with all digits
 
 
 def write(
@@ -68,10 +71,7 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Any]:
     with stream, AnswersFile(out, about=False, option="--model", force=force) as file:
         pairs = False
         try:
-            while True:
-                piece = stream.readlines(READ)
-                if not piece:
-                    break
+            for piece in _runs(path, stream):
                 ids, offsets, topics, shares = [], [0], [], []
                 for raw in piece:
                     number += 1
@@ -125,3 +125,20 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Any]:
             raise InputError(f"{path}: holds no document")
         file.commit()
     return {"documents": docs, "out": str(out), "layout": "pairs" if pairs else "dense"}
+
+
+def _runs(path: Path, stream: Any) -> Iterator[list[bytes]]:
+    """The lines, about ``READ`` bytes at a time, however long one would be."""
+    found: list[bytes] = []
+    size = number = 0
+    while line := stream.readline(MOST_LINE):
+        number += 1
+        if len(line) == MOST_LINE and not line.endswith(b"\n"):
+            raise InputError(f"{path}:{number}: a line of more than {format_bytes(MOST_LINE)}")
+        found.append(line)
+        size += len(line)
+        if size >= READ:
+            yield found
+            found, size = [], 0
+    if found:
+        yield found

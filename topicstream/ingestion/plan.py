@@ -33,7 +33,11 @@ class MemoryPlan:
     @property
     def room(self) -> Room:
         """What is left for a piece that is in work alone."""
-        return Room(self.limit, self.limit - WITHOUT_PIECES - self.vocabulary)
+
+        def free(limit: int) -> int:
+            return limit - WITHOUT_PIECES - MemoryPlan.of(limit, self.workers).vocabulary
+
+        return Room(self.limit, self.limit - WITHOUT_PIECES - self.vocabulary, free)
 
     @classmethod
     def of(cls, limit: int | None, workers: int | None) -> MemoryPlan:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,17 +21,21 @@ RAW = "Format of raw input (default: told from name and content)."
 
 @dataclass(frozen=True)
 class Room:
-    """What the memory limit leaves for one piece that is larger than most, in bytes."""
+    """What the memory limit leaves for one piece that is larger than most, in bytes; ``at``: what another limit would leave."""
 
     limit: int
     free: int
+    at: Callable[[int], int] | None = None
 
     def ask(self, needed: int, what: str, whole: int = 0) -> None:
         """DoesNotFit when ``what`` takes more than there is; ``whole``: what it will take to its end, where that is more."""
         if needed > self.free:
             needed = max(needed, whole)
-            # a larger limit gives half of what it has more to the vocabulary
+            # a larger limit gives half of what it has more to the vocabulary, at most
             enough = -(-(self.limit + 2 * (needed - self.free)) // (1 << 20))
+            if self.at is not None:
+                at, first = self.at, self.limit >> 20
+                enough = first + bisect_left(range(first, enough), needed, key=lambda m: at(m << 20))
             raise DoesNotFit(
                 f"{what} takes about {format_bytes(needed)} of memory, {format_bytes(max(self.free, 0))} are left of "
                 f"--mem-limit {format_bytes(self.limit)}; {enough}M would do (the same command then carries on)"

@@ -146,7 +146,14 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
                     f"{e}; or pass --algo {SMALLEST}, which keeps less, or --allow-smaller to let auto take it"
                 ) from None
             progress.say(f"algo auto: {SMALLEST} instead: {e}")
-            return go(smallest(choice))
+            try:
+                return go(smallest(choice))
+            except DoesNotFit as other:
+                if 0 < e.least <= other.least:
+                    raise e from None
+                if e.least:
+                    raise DoesNotFit(f"{other}; {choice.algo}, which auto would take, needs {e.least}M") from None
+                raise
     kind = find(algo)
     if store.weights is not None and not kind.accepts_weights:
         raise InputError(

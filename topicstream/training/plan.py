@@ -259,7 +259,9 @@ def make_plan(
                 )
             return plan
     forced = " with --tables memory" if tables == "memory" else ""
+    least = -(-smallest // (1 << 20)) + 8
     raise DoesNotFit(
         f"{engine.name} with {engine.shape.topics} topics does not fit {format_bytes(limit)}{forced}: the smallest limit that "
-        f"would do is {-(-smallest // (1 << 20)) + 8}M; raise --mem-limit, lower -K, or choose another engine (`topics engines`)"
+        f"would do is {least}M; raise --mem-limit, lower -K, or choose another engine (`topics engines`)",
+        least=least,
     )
