@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from topicstream.engines.moments.adam import Arrays, Mixture
 from topicstream.errors import InputError, TopicsError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.evaluation.pair_entropy import pair_entropy, second_moment
+from topicstream.kernels import word_pairs
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting.pairs import lines, topic_pairs
 from topicstream.training.loop import train
@@ -128,6 +131,32 @@ def test_the_gradient_is_that_of_the_loss():
             assert got[i, j] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-7)
 
 
+def test_weights_make_up_for_pairs_drawn_evenly():
+    rng = np.random.default_rng(1)
+    drawn = np.floor(rng.exponential(3.0, (50, 16))).astype(np.float32)
+    some = np.flatnonzero(rng.random(50) < 0.8)
+    u, v = drawn[some, 0::2].ravel(), drawn[some, 1::2].ravel()
+    ends = np.zeros(len(u))
+    word_pairs.even_chances(drawn, some, 0.5, np.zeros(word_pairs.BUCKETS, np.int64), ends)
+    chance = np.diff(ends, prepend=0.0)
+    assert ends[-1] == pytest.approx(1.0)
+    keys, which, many = np.unique(np.sort([u, v], axis=0), axis=1, return_inverse=True, return_counts=True)
+    wanted = 0.5 / len(u) + 0.5 / (keys.shape[1] * many[which.ravel()])
+    np.testing.assert_allclose(chance, wanted, rtol=1e-12)  # no two pairs of these fall into one bucket
+    value = rng.normal(size=len(u))
+    weights = 1 / (len(u) * chance)
+    assert (chance * weights * value).sum() == pytest.approx(value.mean())
+
+
+def test_adam_with_importance_sampling_finds_what_it_finds_without(planted, tmp_path):
+    found = []
+    for share in (0.0, 0.5):
+        model, _ = run(planted[1], tmp_path / str(share), passes=2, options={"solver": "adam", "importance": share})
+        found.append((distance(model, planted[0]).mean(), entropies(tmp_path / str(share))[-1]))
+    assert found[1][0] < found[0][0] + 0.1 and found[1][1] == pytest.approx(found[0][1], rel=0.02)
+    assert found[1] != found[0]
+
+
 def test_more_topics_than_the_rank(planted, tmp_path):
     model, _ = run(planted[1], tmp_path / "m", topics=20, passes=5, start="random")
     assert np.isfinite(model.totals).all() and np.isfinite(model.alpha).all()
@@ -141,7 +170,45 @@ def test_a_gpu_that_is_not_there_is_told(planted, tmp_path):
         run(planted[1], tmp_path / "m", options={"solver": "adam", "device": "gpu"})
 
 
-def test_eval_scores_pairs_of_any_model(tmp_path):
+class _Cupy(types.ModuleType):
+    """NumPy under CuPy's name: one device, arrays that come back by ``get``."""
+
+    cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDeviceCount=lambda: 1))
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+
+def test_the_code_of_the_gpu_finds_what_the_processor_finds(planted, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "cupy", _Cupy("cupy"))
+    models = [
+        run(planted[1], tmp_path / device, passes=2, options={"solver": "adam", "device": device, "importance": 0.3})[0]
+        for device in ("cpu", "gpu")
+    ]
+    for one, two in zip(*map(parts, models), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_pytorch_steps_as_numpy_does(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, device: self)  # its own arithmetic, on the processor
+    rng = np.random.default_rng(0)
+    values = {n: rng.normal(size=s).astype(np.float32) for n, s in (("logits", (90, 6)), ("pair_logits", (6, 6)))}
+    values |= {f"{n}_{m}": np.zeros_like(values[n]) for n in list(values) for m in ("first", "second")}
+    both = [Mixture(Arrays(device), values, 0) for device in ("cpu", "gpu")]
+    assert both[1].arrays.torch
+    for _ in range(30):
+        u, v, weights = rng.integers(0, 90, 64), rng.integers(0, 90, 64), rng.random(64)
+        losses = [float(mixture.step(u, v, 0.01, weights)) for mixture in both]
+        assert losses[1] == pytest.approx(losses[0], abs=1e-4)
+    for name in values:
+        one, two = (m.arrays.get(m.values[name]) for m in both)
+        np.testing.assert_allclose(two, one, atol=1e-4)
+
+
+def test_eval_scores_pairs_of_any_model(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     x = np.stack([rng.multinomial(30, p) for p in rng.dirichlet(np.full(4, 0.3), 200) @ rng.dirichlet(np.full(25, 0.3), 4)])
     ingest(x, tmp_path / "c.zarr", vocabulary=[f"w{v}" for v in range(25)], heldout=50, progress=False)
@@ -152,7 +219,7 @@ def test_eval_scores_pairs_of_any_model(tmp_path):
         mu = model.probabilities(np.arange(model.n_words)).astype(float)
         a = parts(model)[1] if algo == "fdm" else second_moment(model.alpha)
         assert a.sum() == pytest.approx(1)
-        loss, n = 0.0, 0
+        loss, n, whole = 0.0, 0, 0.0
         for block in Corpus.open(tmp_path / "c.zarr").blocks(heldout=True):
             for d in range(block.n_docs):
                 c = np.zeros(model.n_words)
@@ -160,8 +227,13 @@ def test_eval_scores_pairs_of_any_model(tmp_path):
                 c[block.vocab[block.words[at]]] = block.counts[at]
                 m = (np.outer(c, c) - np.diag(c)) / (c.sum() * (c.sum() - 1))
                 loss -= (m * np.log(mu @ a @ mu.T)).sum()
-                n += 1
+                whole, n = whole + m, n + 1
         assert (found["documents"], n) == (50, 50) and found["cross_entropy"] == pytest.approx(loss / n, abs=1e-5)
+        m = whole[whole > 0] / n
+        assert found["kl"] == pytest.approx(loss / n + (m * np.log(m)).sum(), abs=1e-5)
+        monkeypatch.setattr("topicstream.evaluation.pair_entropy.STRIPE", 8 * 25 * 7)  # stripes of 7 rows
+        assert pair_entropy(tmp_path / algo, tmp_path / "c.zarr", smooth=True)["kl"] == pytest.approx(found["kl"], abs=1e-9)
+        assert pair_entropy(tmp_path / algo, tmp_path / "c.zarr", mem_limit=8 * model.n_words**2 - 1)["kl"] is None
         given = ["eval", "--model", str(tmp_path / algo), "--corpus", str(tmp_path / "c.zarr"), "--pairs"]
         done = CliRunner().invoke(topics, given)
         assert done.exit_code == 0 and by in done.output and "nats a pair" in done.output

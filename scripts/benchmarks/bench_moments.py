@@ -80,7 +80,7 @@ def train(
     }
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps({**told, "threads": 1, **given})], capture_output=True, text=True
+        [sys.executable, "-c", code, json.dumps(told | {"threads": 1} | given)], capture_output=True, text=True
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
@@ -108,8 +108,8 @@ def synthetic(args: argparse.Namespace) -> None:
         ("anchors --min-docs 500", "anchors", {"min_docs": 500}, {}),
         ("fdm (defaults)", "fdm", {}, {}),
         ("fdm --start documents", "fdm", {}, {"start": "documents", "passes": 200, "tol": 0}),
-        ("fdm --solver adam", "fdm", {"solver": "adam"}, {"passes": args.adam}),
-        ("fdm --solver adam --start documents", "fdm", {"solver": "adam"}, {"passes": args.adam, "start": "documents"}),
+        ("fdm --solver adam", "fdm", {"solver": "adam"}, {"passes": args.adam[-1]}),
+        ("fdm --solver adam --start documents", "fdm", {"solver": "adam"}, {"passes": args.adam[-1], "start": "documents"}),
         ("sparse-bp", "sparse-bp", {"alpha": 0.05}, {}),
     ]:
         model = args.work / "model"
@@ -143,7 +143,7 @@ def recovery(args: argparse.Namespace) -> None:
         ),
         ("sparse-bp", "sparse-bp", {"alpha": 1 / args.topics, "beta": beta}, {}),
         ("anchors", "anchors", {"beta": beta}, {}),
-        ("fdm", "fdm", {"beta": beta}, {"passes": args.em}),
+        ("fdm", "fdm", {"beta": beta}, {"passes": args.em[-1]}),
     ]:
         folder = args.work / "model"
         seconds, _ = train(corpus, folder, algo, args.topics, options, **given)
@@ -152,15 +152,21 @@ def recovery(args: argparse.Namespace) -> None:
 
 
 def solvers(args: argparse.Namespace) -> None:
-    print("| solver | start | passes | cross-entropy of held-out pairs | processor s |\n|---|---|---|---|---|")
+    """Held-out cross-entropy against processor seconds: each run is gone on with, to ever more passes."""
+    print("| solver | start | passes | cross-entropy of held-out pairs, with beta | without | processor s |\n|---|---|---|---|---|---|")
     for solver, start, passes in [
-        ("em", "anchors", args.em), ("em", "documents", args.em), ("adam", "documents", args.adam), ("adam", "anchors", args.adam)
+        ("em", "documents", args.em), ("em", "anchors", args.em), ("adam", "documents", args.adam), ("adam", "anchors", args.adam)
     ]:  # fmt: skip
-        model = args.work / "model"
-        options = {"solver": solver}
-        seconds, last = train(args.corpus, model, "fdm", args.topics, options, start=start, passes=passes, tol=0)
-        found = pair_entropy(model, args.corpus, smooth=True)["cross_entropy"]
-        print(f"| {solver} | {start} | {last['passes']} | {found:.4f} | {seconds:.0f} |", flush=True)
+        if f"{solver}-{start}" not in (args.only or [f"{solver}-{start}"]):
+            continue
+        model, spent = args.work / f"{solver}-{start}", 0.0
+        for i, n in enumerate(passes):
+            more = {"start": start, "passes": n, "tol": 0, "force": i == 0, "seed": args.seed}
+            options = {"solver": solver} | ({"importance": args.importance} if solver == "adam" else {})
+            seconds, last = train(args.corpus, model, "fdm", args.topics, options, **more)
+            spent += seconds
+            found = [pair_entropy(model, args.corpus, smooth=smooth)["cross_entropy"] for smooth in (True, False)]
+            print(f"| {solver} | {start} | {last['passes']} | {found[0]:.4f} | {found[1]:.4f} | {spent:.0f} |", flush=True)
 
 
 def size(args: argparse.Namespace) -> None:
@@ -244,8 +250,10 @@ if __name__ == "__main__":
     parser.add_argument("-K", "--topics", type=int, default=100)
     parser.add_argument("--docs", type=int, default=100_000)
     parser.add_argument("--passes", type=int, default=200, help="of sparselda")
-    parser.add_argument("--em", type=int, default=20, help="passes of em")
-    parser.add_argument("--adam", type=int, default=40, help="passes of adam, 500 steps each")
+    parser.add_argument("--em", type=int, nargs="+", default=[20], help="passes of em")
+    parser.add_argument("--adam", type=int, nargs="+", default=[100], help="passes of adam, 500 steps each")
+    parser.add_argument("--only", nargs="+", metavar="SOLVER-START", help="of `solvers`, e.g. em-documents")
+    parser.add_argument("--importance", type=float, default=0.0, help="adam: --importance")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)

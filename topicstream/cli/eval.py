@@ -88,7 +88,8 @@ def lines(result: dict[str, Any]) -> list[str]:
             out += [f"{title:22}{r['perplexity']:.1f}   ({r['nats_per_token']:.4f} nats a token)", f"  {r['measured']}"]
     if "pairs" in result:
         r = result["pairs"]
-        out.append(f"{'pairs of words':22}{r['cross_entropy']:.4f} nats a pair")
+        apart = f"   ({r['kl']:.4f} from the pairs' own distribution)" if r["kl"] is not None else ""
+        out.append(f"{'pairs of words':22}{r['cross_entropy']:.4f} nats a pair{apart}")
         out.append(f"  {r['measured']}; {r['documents']:,} documents")
     if "coherence" in result:
         r = result["coherence"]

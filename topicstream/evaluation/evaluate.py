@@ -163,7 +163,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         result["whole"] = _as_dict(score("whole", store, None, ("heldout",)), "documents set aside")
     if config.pairs:
         assert store is not None
-        result["pairs"] = pair_entropy(topics, store, smooth=True)
+        result["pairs"] = pair_entropy(topics, store, smooth=True, mem_limit=config.mem_limit)
     if training:
         result["training"] = _as_dict(score("training", store, None, ("train",)), "training documents")
     shown = seen(topics, view_of(topics)) if coherent or diverse else topics

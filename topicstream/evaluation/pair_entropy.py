@@ -11,6 +11,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import match_words
 from topicstream.kernels import word_pairs
+from topicstream.machine import memory_limit
 from topicstream.model.topic_model import TopicModel
 
 
@@ -20,6 +21,22 @@ def second_moment(alpha: np.ndarray) -> np.ndarray:
     return np.asarray((np.outer(alpha, alpha) + np.diag(alpha)) / (total * (total + 1)))
 
 
+STRIPE = 32 << 20
+"""Bytes of the rows of the pairs' own matrix that are held at a time."""
+
+
+def own_entropy(store: Corpus, heldout: bool, documents: float) -> float:
+    """Entropy in nats of the pairs themselves, the least that any model's cross-entropy can be: M by stripes of rows."""
+    total, rows = 0.0, max(1, STRIPE // (8 * store.n_words))
+    for first in range(0, store.n_words, rows):
+        m = np.zeros((min(rows, store.n_words - first), store.n_words))
+        for block in store.blocks(heldout=heldout):
+            word_pairs.add_stripe(block.indptr, block.words, block.counts, block.vocab, first, m)
+        there = m[m > 0] / documents
+        total -= float((there * np.log(there)).sum())
+    return total
+
+
 def pair_entropy(
     model: str | Path | TopicModel,
     corpus: str | Path | Corpus,
@@ -27,13 +44,15 @@ def pair_entropy(
     heldout: bool = True,
     smooth: bool = False,
     a: np.ndarray | None = None,
+    mem_limit: str | int | None = None,
 ) -> dict[str, Any]:
     """Cross-entropy in nats of the pairs of words of a part's documents, all pairs of every document of two tokens or more, each
     document the same weight (Fisher, Kozdoba & Mannor, eq. 3).
 
     smooth  with the model's beta (its topics as they are inferred with); else as they were learned
     a       float[K, K]; None: the model's matrix of topic pairs, or what its alpha makes of them where it has none
-    The whole table of topics is held.  Returns ``cross_entropy``, ``documents``, ``measured``.
+    Returns ``cross_entropy``, ``kl`` (from the pairs' own distribution; None where words x words float64 do not fit
+    ``mem_limit``, default what the machine allows), ``documents``, ``measured``.
     """
     opened = model if isinstance(model, TopicModel) else TopicModel.open(model)
     store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
@@ -67,4 +86,6 @@ def pair_entropy(
         raise InputError(f"{store.path}: no document of that part has two words")
     part = "documents set aside" if heldout else "training documents"
     measured = f"cross-entropy of all pairs of words of a document, topics' pairs {by}; {part}"
-    return {"cross_entropy": float(-total[0] / total[1]), "documents": int(total[2]), "measured": measured}
+    cross, limit = float(-total[0] / total[1]), memory_limit(mem_limit)
+    kl = cross - own_entropy(store, heldout, total[2]) if 8 * store.n_words**2 <= limit else None
+    return {"cross_entropy": cross, "kl": kl, "documents": int(total[2]), "measured": measured}

@@ -59,6 +59,14 @@ class MixtureOptions(Options):
         min=0.0,
         max=1.0,
     )
+    importance: float = option(
+        0.0,
+        "adam: share of a batch that is drawn evenly over the different pairs, weighed so that the loss stays what it is; 0: "
+        "pairs as they come",
+        min=0.0,
+        max=1.0,
+        was=0.0,
+    )
     decay_steps: int = option(50_000, "adam: steps over which --rate-decay is reached", min=1)
     device: str = option(
         "cpu", "adam: cpu (NumPy) or gpu (PyTorch or CuPy, extra gpu)", choices=("cpu", "gpu"), run_time=True
@@ -133,6 +141,8 @@ class FullDependenceMixture(Engine):
         width = padded(self.shape.topics)
         resident = 6 * 4 * self.shape.words * width if self._adam else 0  # what a step of Adam takes beside the tables
         drawn = 8 * block.docs * self._drawn if self._adam else 0
+        if self._adam and self.options.importance:
+            drawn += 8 * (self.shape.rows or self.shape.docs) * self._drawn + 8 * pairs.BUCKETS
         return 16 * block.words * width + 24 * width * width + 8 * block.longest + resident + drawn
 
     # -- visits ----------------------------------------------------------------------------------------------------
@@ -253,11 +263,14 @@ class FullDependenceMixture(Engine):
         rng = np.random.Generator(np.random.Philox(key=[key.seed, key.pass_number]))
         batch, losses = self.options.batch, []
         n_steps = STEPS if words == self.shape.words else 1
+        ends = None
+        if self.options.importance:
+            ends = np.zeros(len(some) * self._drawn)
+            pairs.even_chances(drawn, some, self.options.importance, np.zeros(pairs.BUCKETS, np.int64), ends)
         for _ in range(n_steps):
-            rows = some[rng.integers(0, len(some), batch)]
-            at = 2 * rng.integers(0, self._drawn, batch)
+            rows, at, weights = self._batch(some, ends, rng)
             u, v = drawn[rows, at].astype(np.int64), drawn[rows, at + 1].astype(np.int64)
-            losses.append(mixture.step(u, v, self._rate(mixture.step_number)))
+            losses.append(mixture.step(u, v, self._rate(mixture.step_number), weights))
         got = {name: mixture.arrays.get(value) for name, value in mixture.values.items()}
         logits[:, :k], first[:, :k], second[:, :k] = got["logits"], got["logits_first"], got["logits_second"]
         for name in SMALL:
@@ -278,6 +291,17 @@ class FullDependenceMixture(Engine):
         stats["cross"][0] += float(np.mean([float(loss) for loss in losses])) * n_steps * batch
         stats["mass"][0] += n_steps * batch
         stats["same"][0] += float(np.trace(a)) * n_steps * batch
+
+    def _batch(
+        self, some: np.ndarray, ends: np.ndarray | None, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Where a batch's pairs stand in the table of drawn ones, and their weights: all alike, or by chances cumulated."""
+        n = self.options.batch
+        if ends is None:
+            return some[rng.integers(0, len(some), n)], 2 * rng.integers(0, self._drawn, n), None
+        one = np.searchsorted(ends, ends[-1] * rng.random(n), "right")
+        chance = ends[one] - np.where(one > 0, ends[one - 1], 0.0)
+        return some[one // self._drawn], 2 * (one % self._drawn), 1.0 / (len(ends) * chance)
 
     def _rate(self, step: int) -> float:
         """Constant, and over the last fifth of the decay's steps falling by a power: an early fall ruins it."""
