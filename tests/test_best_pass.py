@@ -9,8 +9,9 @@ import pytest
 from tests.planted import draw, store
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Progress
-from topicstream.training import session as sessions
+from topicstream.training.course import Course
 from topicstream.training.loop import train
+from topicstream.training.session import Session
 from topicstream.training.state.checkpoint import checkpoints, content_hash
 
 MADE = {2: 900.0, 4: 800.0, 6: 780.0, 8: 790.0, 10: 795.0, 12: 799.0, 14: 798.0, 16: 785.0, 18: 781.0, 20: 770.0}
@@ -25,10 +26,15 @@ def corpus(tmp_path_factory):
 @pytest.fixture
 def made(monkeypatch):
     """Held-out perplexity as above; ``made`` counts what is measured."""
-    asked = []
-    monkeypatch.setattr(
-        sessions.Session, "_heldout", property(lambda s: type("Made", (), {"perplexity": lambda *a: told(s, asked)})())
-    )
+    asked, measure = [], Course.measure
+
+    def after(course, number, *rest):
+        asked.append(number)
+        return measure(course, number, *rest)
+
+    documents = type("Made", (), {"perplexity": lambda *_: MADE[asked[-1]]})()
+    monkeypatch.setattr(Course, "measure", after)
+    monkeypatch.setattr(Course, "_documents", documents)
     return asked
 
 
@@ -40,11 +46,6 @@ class Said(Progress):
 
     def say(self, line):
         self.lines.append(line)
-
-
-def told(session, asked):
-    asked.append(session.passes + 1)
-    return MADE[asked[-1]]
 
 
 def go(corpus, model, passes=16, tol=0.0, **more):
@@ -79,17 +80,17 @@ def test_the_same_command_does_nothing_and_more_passes_go_on(corpus, tmp_path, m
 
 def test_a_run_that_was_stopped_finds_its_best_pass_again(corpus, tmp_path, made, monkeypatch):
     whole, model = go(corpus, tmp_path / "whole"), tmp_path / "model"
-    real = sessions.Session.run_pass
+    real = Session.run_pass
 
     def stops(session, stopping, pause):
         if session.passes == 11:
             raise KeyboardInterrupt
         return real(session, stopping, pause)
 
-    monkeypatch.setattr(sessions.Session, "run_pass", stops)
+    monkeypatch.setattr(Session, "run_pass", stops)
     with pytest.raises(KeyboardInterrupt):
         go(corpus, model)
-    monkeypatch.setattr(sessions.Session, "run_pass", real)
+    monkeypatch.setattr(Session, "run_pass", real)
     assert go(corpus, model).reason == whole.reason
     assert content_hash(model) == content_hash(whole.model)
 
@@ -109,14 +110,14 @@ def test_a_stop_by_the_topics_own_change_keeps_the_best_pass_too(corpus, tmp_pat
 
 
 def test_a_damaged_best_pass_is_told_and_the_last_one_kept(corpus, tmp_path, made, monkeypatch):
-    real, said = sessions.Session.finish, Said()
+    real, said = Session.finish, Said()
 
     def finish(session, reason):
         session.saver.wait()
         (session.folder / "checkpoints" / "000006-000000" / "phi.rows").write_bytes(b"")
         return real(session, reason)
 
-    monkeypatch.setattr(sessions.Session, "finish", finish)
+    monkeypatch.setattr(Session, "finish", finish)
     done = train(
         corpus, tmp_path / "m", algo="sparse-bp", topics=8, passes=16, tol=0.0, eval_every=2, threads=1, progress=said
     )

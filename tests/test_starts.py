@@ -115,7 +115,7 @@ def test_of_short_documents_the_mean_is_split_over_the_topics(tmp_path, monkeypa
     seeds = seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w)
     table = starts.seed_table(seeds, WORDS)
     np.testing.assert_allclose(table.sum(0, dtype=np.float64), seeds.totals, rtol=1e-5)
-    monkeypatch.setattr(starts, "FEW", 0)
+    monkeypatch.setattr(starts, "FEW_TOKENS", 0)
     even = starts.seed_table(seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w), WORDS)
     np.testing.assert_allclose(table.sum(1), even.sum(1), rtol=1e-5)
     unseen = even[:, :TOPICS].std(1) < 1e-6 * even[:, 0]  # words of no seed document: all topics were equal
@@ -132,14 +132,14 @@ def test_draws_prefer_long_documents_and_never_take_empty_ones(made):
     corpus, documents = made
     sizes = np.array([len(d) for d in documents])
     chosen = starts.draw_documents(corpus, 150, 0)
-    assert len(set(chosen.tolist())) == 150 and sizes[chosen].min() >= starts.SHORT
+    assert len(set(chosen.tolist())) == 150 and sizes[chosen].min() >= starts.FEW_WORDS
     every = starts.draw_documents(corpus, 1000, 0)
     assert sorted(every.tolist()) == [d for d in range(200) if sizes[d]]
-    assert (sizes[every[-10:]] < starts.SHORT).all()
+    assert (sizes[every[-10:]] < starts.FEW_WORDS).all()
     hits = np.zeros(200)
     for seed in range(200):
         hits[starts.draw_documents(corpus, 20, seed)] += 1
-    long = hits[sizes >= starts.SHORT]
+    long = hits[sizes >= starts.FEW_WORDS]
     assert abs(long.mean() - 20 * 200 / len(long)) < 1e-9 and long.min() > 5 and long.max() < 45
 
 

@@ -16,7 +16,7 @@ BEST, SMALLEST = "sparse-bp", "atbp"
 # 32 active topics: topics read better (NPMI 0.01 to 0.02 on four corpora) and none dies where there are fewer than K.  Of a
 # large corpus of documents with fewer different words than this 16 give the same perplexity or a lower one (acl, 60, and 20news,
 # 73; articles of 516: 0.7 % worse at 100 topics, 1.7 % at 500), in three quarters of the time and half the disk
-SHORT, LARGE = 128, 5_000_000
+FEW_DISTINCT, LARGE = 128, 5_000_000
 # learned from the first pass on, alpha follows topics that are not there yet: some die, one grows; without a pull it is
 # fitted to the training documents, and too small for short ones (docs/decisions/defaults.md)
 PRIORS = {"learn_after": 20, "prior_pull": 3.0, "prior_reach": 100.0}
@@ -47,7 +47,7 @@ def choose(shape: Shape, given: Mapping[str, Any]) -> Choice:
     sparse = dict(options)
     length = shape.cells / shape.docs
     if sparse.get("sparsity") is None:
-        sparse["sparsity"] = 16 if length < SHORT and shape.cells >= LARGE else 32
+        sparse["sparsity"] = 16 if length < FEW_DISTINCT and shape.cells >= LARGE else 32
     if learn:
         few = {"prior_pull": HELD} if shape.docs < 2 * shape.topics else {}
         sparse |= {name: value for name, value in (PRIORS | few).items() if sparse.get(name) is None}

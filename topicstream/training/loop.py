@@ -401,8 +401,8 @@ def _passes(
                 f"stopped by a signal after {session.passes} passes; a checkpoint is written. Run the same command again to go on",
                 signals.asked,
             )
-        if session.converged(stopping.tol):
-            reason = session.settled(stopping.tol)
+        if session.course.converged(stopping.tol, session.passes):
+            reason = session.course.settled(stopping.tol)
             break
         if session.unmoved(stopping.tol_params):
             reason = f"no probability of a word moved by more than {stopping.tol_params:g}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +19,12 @@ from topicstream.files import owned
 from topicstream.files.durable import read_json, write_json
 from topicstream.parallel.rounds import Workers
 from topicstream.progress import Progress
+from topicstream.training.course import Course
 from topicstream.training.executor import Executor, Threads
 from topicstream.training.invariants import check_pass, duplicate_topics
 from topicstream.training.passes import PassRunner
 from topicstream.training.plan import Plan
 from topicstream.training.starts.carry import CARRIED, carry_over, first_new_block
-from topicstream.training.starts.seeded import SeededStart
 from topicstream.training.starts.vectors import vector_sample
 from topicstream.training.state.checkpoint import State, checkpoints, read_checkpoint
 from topicstream.training.state.history import History
@@ -33,10 +33,7 @@ from topicstream.training.state.record import Record
 from topicstream.training.state.saver import Saver
 from topicstream.training.state.settled_topics import SettledTopics
 from topicstream.training.state.workspace import new_rounds, new_tables, sweep
-from topicstream.training.stopping import SPAN, Share, Stopping, converged, risen, settled, tolerance
-
-if TYPE_CHECKING:
-    from topicstream.training.heldout import HeldOut, HeldOutPoints
+from topicstream.training.stopping import Share, Stopping, tolerance
 
 
 class Session:
@@ -83,8 +80,7 @@ class Session:
         self.old: BlockMemory | None = None
         self.new: BlockMemory | None = None
         self._history = History(folder / "history.jsonl")
-        self._perplexities: list[float] = []
-        self._measured: list[tuple[int, float]] = []  # held-out perplexity after these passes
+        self.course = Course(engine, corpus, plan.threads, record.settings["start"])
         self.made = 0  # passes, those behind the one that was kept among them
         self._pass_seconds = 0.0
         self.saver = Saver(self._checkpoints, self._work, self._memory_names, not self.plan.behind)
@@ -124,8 +120,8 @@ class Session:
                 self.made = max(self.passes, int(value.get("made", 0)))
                 self._finished_tol = tolerance(value.get("tol", 0.0))
                 self._finished_params = float(value.get("tol_params", 0.0))
-        best = self._checkpoints / State(self.best, 0).name
-        if self.best and best.is_dir():
+        best = self._checkpoints / State(self.course.best, 0).name
+        if self.course.best and best.is_dir():
             self.saver.pin(best.name, set(read_json(best / "state.json")["facts"]["memory"].values()))
         if reason is None:
             self._progress.say(
@@ -155,8 +151,8 @@ class Session:
                 table.clear()
         self.params = self._params(path, state)
         self.stats = {k[5:]: v.copy() for k, v in state.arrays.items() if k.startswith("stat.")}
-        self._perplexities = list(state.facts["perplexities"])
-        self._measured = [(int(n), float(value)) for n, value in state.facts.get("heldout", [])]
+        self.course.running = list(state.facts["perplexities"])
+        self.course.measured = [(int(n), float(value)) for n, value in state.facts.get("heldout", [])]
         self._pass_seconds = float(state.facts["pass_seconds"])
         for memory in (self.old, self.new):
             if memory is not None:
@@ -266,44 +262,20 @@ class Session:
         return done
 
     def _seeds(self) -> Any:
-        found, how = self._start_topics(), self.record.settings["start"]
-        words = self.engine.shape.seeds
-        if words is None or found is None or how == "warm":
-            return found
-        return SeededStart(found, words, self._n_w, learned=how in ("best", "anchors"))
+        from topicstream.training.starts.choosing import start_topics  # its kernels are loaded by runs that begin
 
-    def _start_topics(self) -> Any:
-        if self.engine.on_vectors:
-            return None
-        from topicstream.training.starts.initial import RandomSeeds, make_seeds
-        from topicstream.training.starts.tries import best_seeds
-
-        topics = self.engine.shape.topics
-        if self.record.settings["start"] == "best":
-            return best_seeds(self.corpus, self.grid, topics, self._seed, self._n_w, self.plan.threads)
-        if self.record.settings["start"] == "anchors":
-            from topicstream.training.starts.anchor_start import anchor_seeds
-
-            shape = self.engine.shape
-            return anchor_seeds(self.corpus, self.grid, shape, self._seed, self._n_w, self.workers, self._progress.say)
-        if self.record.settings["start"] == "kmeans" and (tries := getattr(self.engine.options, "tries", 1)) > 1:
-            from topicstream.training.starts.cluster_start import best_clusters
-
-            return best_clusters(self.corpus, self.grid, topics, self._seed, self._n_w, tries)
-        if self.record.settings["start"] == "random" and self.engine.random_topics:
-            return RandomSeeds(self._n_w, topics, self._seed)
-        axis = self.engine.topics_axis
-        return make_seeds(
+        return start_topics(
+            self.record.settings["start"],
+            self.engine,
             self.corpus,
             self.grid,
-            self.record.settings["start"],
-            topics,
             self._seed,
             self._n_w,
+            plan=self.plan,
+            workers=self.workers,
+            say=self._progress.say,
             warm=self._warm,
             warm_share=self._warm_share,
-            room=max(0, self.plan.limit - self.plan.total),
-            names=self.corpus.axes[axis].names() if axis else None,
         )
 
     def _fill_from(self, seeds: Any) -> None:
@@ -336,27 +308,17 @@ class Session:
                 self._progress.say(f"warning: {warning}")
             value = self.engine.objective.value(self.stats)
             if value is not None:
-                self._perplexities = [*self._perplexities[-SPAN:], value]
+                self.course.note(value)
             if last_of_phase or number >= stopping.passes:
                 self.runner.executor.rest()
             if last_of_phase:
                 for line in self.engine.end_phase(phase, self.tables, self.params) or ():
                     self._progress.say(line)
-                self._perplexities, self._measured = [], []  # another phase may have another objective
+                self.course.forget()
         seconds = self._pass_seconds + time.monotonic() - began
-        heldout, judging = None, time.monotonic()
-        low = None
+        heldout, low, judging = None, None, time.monotonic()
         if number > 0 and stopping.eval_every and (number % stopping.eval_every == 0 or number >= stopping.passes):
-            if self.engine.judged_by_completion:
-                table = self.tables["phi"]
-                heldout = low = self._heldout.perplexity(table, self.params["alpha"], float(self.params["beta"][0]))
-            else:
-                own |= self._heldout_points.score(self.tables, self.params)
-                heldout = low = own.pop("heldout_perplexity", None)
-                if heldout is None and "heldout" in own:
-                    low = -own["heldout"]["nats a point"]
-            if low is not None and self.engine.needs_passes is None:
-                self._measured.append((number, low))
+            heldout, low = self.course.measure(number, self.tables, self.params, own)
         cells = int(self.grid.cells.sum())
         record: dict[str, Any] = {
             "pass": number,
@@ -385,59 +347,20 @@ class Session:
         self._progress.end_pass(record, stopping.passes)
         if stale is not None:
             stale.close()
-        pin = low is not None and self.best == number
+        pin = low is not None and self.course.best == number
         self.saver.soon(self._state, self.tables, final=number >= stopping.passes, pin=pin)
         if stale is not None:
             self.saver.let_go(stale.path)
-
-    @cached_property
-    def _heldout_points(self) -> HeldOutPoints:
-        from topicstream.training.heldout import HeldOutPoints
-
-        return HeldOutPoints(self.engine, self.corpus, self.plan.threads)
-
-    @cached_property
-    def _heldout(self) -> HeldOut:
-        from topicstream.training.heldout import HeldOut  # its kernels are loaded by runs that ask for it
-
-        return HeldOut(self.corpus, self.plan.threads)
 
     @property
     def last(self) -> Mapping[str, Any]:
         """The latest history record."""
         return self._history.last
 
-    @property
-    def best(self) -> int:
-        """The pass of the lowest held-out perplexity; 0 where none was measured."""
-        return min(self._measured, key=lambda m: m[1], default=(0, 0.0))[0]
-
-    @property
-    def _least(self) -> int:
-        """Passes before a run can have settled: twenty from the random start, which lingers near the uniform point."""
-        least = 20 if self.record.settings["start"] == "random" else 5
-        if self.engine.unsettled:  # what is learned then moves perplexity, up as like as down: a window that begins behind it
-            least = max(least, self.engine.unsettled + 2 * SPAN)
-        return least
-
-    def converged(self, tol: float) -> bool:
-        """Whether perplexity has settled, held-out where it is measured."""
-        if self._measured:
-            return self._measured[-1][0] == self.passes >= self._least and risen(self._measured, tol)
-        return converged(self._perplexities, tol, self.passes, self._least)
-
     def unmoved(self, tol: float) -> bool:
         """Whether the last pass moved no probability of a word by more than that."""
         moved = self.last.get("topics_moved")
-        return moved is not None and moved <= tol and self.passes >= self._least
-
-    def settled(self, tol: float) -> str:
-        """What is said of that."""
-        name = self.engine.objective.name
-        if not self._measured:
-            return settled(tol, name)
-        least = tol if isinstance(tol, Share) else format(tol, "g")
-        return f"no new low of held-out perplexity by {least} in {SPAN} passes"
+        return moved is not None and moved <= tol and self.passes >= self.course.least
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
     def _state(self) -> State:
@@ -453,8 +376,8 @@ class Session:
         facts = {
             "needs_start": self.needs_start,
             "scales": {name: table.scale for name, table in self.tables.items()},
-            "perplexities": self._perplexities,
-            **({"heldout": self._measured} if self._measured else {}),
+            "perplexities": self.course.running,
+            **({"heldout": self.course.measured} if self.course.measured else {}),
             "pass_seconds": self._pass_seconds,
             "memory": memory,
             "memory_digest": self.old.digest() if self.old is not None else "",
@@ -491,7 +414,7 @@ class Session:
         self.saver.wait()
         self.executor.release()
         self.made = self.passes
-        if self.best not in (0, self.passes) and self._go_back(self.best):
+        if self.course.best not in (0, self.passes) and self._go_back(self.course.best):
             reason = f"the best of {self.made} by held-out perplexity; {reason}"
             self.saver.now(self._state(), self.tables, {})
         elif not self.saver.is_durable(State(self.passes, 0).name):

@@ -28,7 +28,7 @@ from topicstream.kernels.rng import bits
 
 LOWEST, OCTAVES = -16, 48
 BINS = OCTAVES * 4
-SHORT = 35.0  # tokens a document
+SAYS_LITTLE = 35.0  # tokens a document
 _SHIFT, _FIRST = 21, (127 + LOWEST) * 4
 SAMPLE = np.uint64(16)
 
@@ -130,13 +130,13 @@ def learn_alpha(
 
     pull: of a gamma prior on every alpha_k, with this ``mean``: its rate is ``pull`` a document, so the maximum of the
     posterior adds pull * D * mean above and pull * D below.  Short documents say little of alpha each: of those that ask
-    for less than ``mean`` the rate falls with the square of their mean length below SHORT tokens.
+    for less than ``mean`` the rate falls with the square of their mean length below SAYS_LITTLE tokens.
     """
     counts, values = topic_bins.reshape(len(alpha), BINS), bin_values()
     used = np.flatnonzero(counts.sum(0))
     docs = length_bins.sum()
     alpha, rate = alpha.copy(), pull * docs
-    least = rate * min(1.0, (length_bins @ values / max(docs, 1.0) / SHORT) ** 2)
+    least = rate * min(1.0, (length_bins @ values / max(docs, 1.0) / SAYS_LITTLE) ** 2)
     for _ in range(20):
         total = alpha.sum()
         below = length_bins @ risen(values, np.array([total]))

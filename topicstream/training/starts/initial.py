@@ -35,9 +35,9 @@ from topicstream.training.starts.seeding import divergences, fill_rows, own_entr
 SHARE = 0.5  # of a seed topic that is its documents' words; the rest is the corpus mean
 MERGED = 1  # documents of a seed topic
 SAMPLE = 2000  # documents among which kmeans chooses and nearest documents are looked for
-FEW = 20  # tokens a document, in the mean, below which the mean's part of the seed topics is split at random
+FEW_TOKENS = 20  # tokens a document, in the mean, below which the mean's part of the seed topics is split at random
 FREQUENT = 4096  # words whose split counts in the column sums
-SHORT = 10  # documents with fewer distinct words are drawn only when there are not enough others
+FEW_WORDS = 10  # documents with fewer distinct words are drawn only when there are not enough others
 _PASS = 2**32 - 1  # pass number under which starts draw
 
 
@@ -76,7 +76,7 @@ def draw_documents(corpus: Corpus, n: int, seed: int, draw: int = _PASS) -> np.n
         gone = corpus.removed()
         lengths[gone[(gone[:, 1] == 0) & (gone[:, 2] == s), 3]] = 0  # removed documents keep their row, without words
         keys = np.empty(len(lengths))
-        _draw_keys(seed, draw, first, lengths, SHORT, keys)
+        _draw_keys(seed, draw, first, lengths, FEW_WORDS, keys)
         there = np.flatnonzero(keys >= 0)
         if len(there) > n:
             there = there[np.argpartition(keys[there], n)[:n]]
@@ -184,7 +184,7 @@ class DocumentSeeds:
         tokens = float(n_w.sum())
         self._mean, self._share, self._topics = n_w / tokens, share, topics
         self._scale = tokens / topics
-        self._seed, self._split = seed, 0
+        self._seed, self._split = seed, _PASS - 1 if split else 0
         owners: dict[tuple[int, ...], int] = {}
         words, topic, value = [], [], []
         for t, group in enumerate(groups):
@@ -210,16 +210,18 @@ class DocumentSeeds:
         self.totals[:topics] = self._scale
         if split:  # the frequent words' shares differ from topic to topic; those of the others come to the same
             frequent = np.argsort(-n_w, kind="stable")[:FREQUENT].astype(np.int32)
-            for split_now, sign in ((0, -1.0), (_PASS - 1, 1.0)):
-                self._split = split_now
+            for split_by, sign in ((0, -1.0), (self._split, 1.0)):
                 for at in _pieces(len(frequent), max(1, 2**20 // topics)):
-                    self.totals += sign * self.rows(frequent[at]).sum(axis=0, dtype=np.float64)
+                    self.totals += sign * self._rows(frequent[at], split_by).sum(axis=0, dtype=np.float64)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """float32[U, padded(K)]: see the class."""
+        return self._rows(ids, self._split)
+
+    def _rows(self, ids: np.ndarray, split_by: int) -> np.ndarray:
         out = np.empty((len(ids), padded(self._topics)), np.float32)
         cells = (self._ptr, self._topic, self._value)
-        fill_rows(ids, *cells, self._mean, self._share, self._scale, self._topics, self._seed, self._split, out)
+        fill_rows(ids, *cells, self._mean, self._share, self._scale, self._topics, self._seed, split_by, out)
         return out
 
 
@@ -250,7 +252,7 @@ class RandomSeeds:
 
 def compile_starts() -> None:
     """Compile the kernels of the starts that draw documents, on two made ones."""
-    _draw_keys(0, _PASS, 0, np.ones(2, np.uint32), SHORT, np.empty(2))
+    _draw_keys(0, _PASS, 0, np.ones(2, np.uint32), FEW_WORDS, np.empty(2))
     sample = Sample(np.array([0, 1, 2]), np.arange(2, dtype=np.int32), np.ones(2))
     n_w = np.ones(2)
     centres = far_apart(sample, n_w / 2, 2, 0, SHARE)
@@ -381,7 +383,7 @@ def make_seeds(
     centres = far_apart(sample, mean, topics, seed, share) if how == "kmeans" else np.arange(min(topics, len(sample)))
     groups = join_nearest(sample, mean, centres, merged, share)
     groups = [groups[t % len(groups)] for t in range(topics)]
-    split = float(n_w.sum()) < FEW * corpus.part()["docs"]
+    split = float(n_w.sum()) < FEW_TOKENS * corpus.part()["docs"]
     return DocumentSeeds(sample, groups, n_w, share, seed, split)
 
 

@@ -1,0 +1,84 @@
+"""How well the passes of a run did, one after another, and whether that has come to rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from topicstream.corpus.reader import Corpus
+from topicstream.engines.base import Engine
+from topicstream.tables.table import Table
+from topicstream.training.stopping import SPAN, Share, converged, risen, settled
+
+if TYPE_CHECKING:
+    from topicstream.training.heldout import HeldOut, HeldOutPoints
+
+
+class Course:
+    """``running``: perplexities of the latest passes; ``measured``: held-out ones, each with its pass."""
+
+    def __init__(self, engine: Engine, corpus: Corpus, threads: int, start: str) -> None:
+        self._engine, self._corpus, self._threads = engine, corpus, threads
+        self.running: list[float] = []
+        self.measured: list[tuple[int, float]] = []
+        # passes before a run can have settled: twenty from the random start, which lingers near the uniform point
+        self.least = 20 if start == "random" else 5
+        if engine.unsettled:  # what is learned then moves perplexity, up as like as down: a window that begins behind it
+            self.least = max(self.least, engine.unsettled + 2 * SPAN)
+
+    def note(self, value: float) -> None:
+        """The running perplexity of one more pass."""
+        self.running = [*self.running[-SPAN:], value]
+
+    def forget(self) -> None:
+        """Another phase may have another objective."""
+        self.running, self.measured = [], []
+
+    def measure(
+        self, number: int, tables: Mapping[str, Table], params: Mapping[str, np.ndarray], own: dict[str, Any]
+    ) -> tuple[float | None, float | None]:
+        """What the documents set aside say after this pass: their perplexity, and what is lowest for the best pass (None: there
+        are none).  More than that goes into ``own``, for the record of the pass."""
+        if self._engine.judged_by_completion:
+            perplexity = low = self._documents.perplexity(tables["phi"], params["alpha"], float(params["beta"][0]))
+        else:
+            own |= self._points.score(tables, params)
+            perplexity = low = own.pop("heldout_perplexity", None)
+            if perplexity is None and "heldout" in own:
+                low = -own["heldout"]["nats a point"]
+        if low is not None and self._engine.needs_passes is None:
+            self.measured.append((number, low))
+        return perplexity, low
+
+    @cached_property
+    def _points(self) -> HeldOutPoints:
+        from topicstream.training.heldout import HeldOutPoints
+
+        return HeldOutPoints(self._engine, self._corpus, self._threads)
+
+    @cached_property
+    def _documents(self) -> HeldOut:
+        from topicstream.training.heldout import HeldOut  # its kernels are loaded by runs that ask for it
+
+        return HeldOut(self._corpus, self._threads)
+
+    @property
+    def best(self) -> int:
+        """The pass of the lowest held-out perplexity; 0 where none was measured."""
+        return min(self.measured, key=lambda m: m[1], default=(0, 0.0))[0]
+
+    def converged(self, tol: float, passes: int) -> bool:
+        """Whether perplexity has settled, held-out where it is measured."""
+        if self.measured:
+            return self.measured[-1][0] == passes >= self.least and risen(self.measured, tol)
+        return converged(self.running, tol, passes, self.least)
+
+    def settled(self, tol: float) -> str:
+        """What is said of that."""
+        if not self.measured:
+            return settled(tol, self._engine.objective.name)
+        least = tol if isinstance(tol, Share) else format(tol, "g")
+        return f"no new low of held-out perplexity by {least} in {SPAN} passes"
