@@ -266,7 +266,7 @@ def test_a_read_only_target(home, tmp_path):
             cycle(mounted / "retrain.toml")
         assert "\n" not in str(caught.value)
     finally:
-        subprocess.run(["umount", str(mounted)], check=True)
+        subprocess.run(["umount", "-l", str(mounted)], check=True)
 
 
 def test_a_file_that_changes_while_it_is_read(home, monkeypatch):

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topicstream.errors import InputError
+from topicstream.tokens import scan
 from topicstream.tokens.documents import Provenance, TextRun
 from topicstream.tokens.phrases import learn_phrases
 from topicstream.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
@@ -226,6 +227,15 @@ def test_many_words_make_the_table_grow():
     ]
     tokenizer = Tokenizer(PLAIN)
     assert counters(tokenizer.count(run_of(*texts))) == [Counter(text.split()) for text in texts]
+
+
+def test_a_table_that_grows_foretells_what_it_will_have_taken(monkeypatch):
+    monkeypatch.setattr(scan, "_LARGE_TABLE", 1 << 20)
+    for most in (150_000, 200_000, 290_000):
+        asked = []
+        Tokenizer(PLAIN).count(run_of(" ".join(f"q{i:x}" for i in range(most))), lambda *both, asked=asked: asked.append(both))
+        assert len(asked) > 1 and asked[-1][0] == max(now for now, _ in asked)
+        assert all(asked[-1][0] <= whole < 1.1 * asked[-1][0] for _, whole in asked), asked
 
 
 def test_a_run_is_cut_anywhere_and_counts_add_up():

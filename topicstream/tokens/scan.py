@@ -330,7 +330,7 @@ def scan_run(
     text: np.ndarray, offsets: np.ndarray, rules: Rules, ask: Callable[[int, int], None] | None = None
 ) -> ScannedText:
     """Count (or list) the words of ``text`` (uint8, valid UTF-8) cut into documents by ``offsets`` (int64).  ``ask``: called
-    before a large table grows with what all of it takes then, and about at the end."""
+    before a large table grows with what all of it takes then, and about when it grows last."""
     size, documents = int(offsets[-1] - offsets[0]), offsets.size - 1
     stops = rules.stop_ends.size - 1
     # The most there can be: a word takes two bytes with what parts it (three and more where nothing does), a lower case
@@ -357,11 +357,11 @@ def scan_run(
         indptr, words, counts, queue,
     ):  # fmt: skip
         if ask is not None and table.nbytes >= _LARGE_TABLE:
-            # text and words, the old table and the new one; then what is made of the words.  To the end, as it went so far
-            found, at = int(state[TYPES]), max(int(state[AT]) - int(offsets[0]), 1)
-            now = 2 * size + int(state[TAIL]) + 12 * int(state[CELLS]) + max(3 * table.nbytes, _A_TYPE * found)
-            to_come = size / at * found
-            ask(now, int(3 * size + (_A_TYPE + 12) * to_come))
+            # the text and its words, the old table and the new one; then what is made of the words
+            words_now = int(state[TAIL]) + 12 * int(state[CELLS]) + max(3 * table.nbytes, _A_TYPE * int(state[TYPES]))
+            # it doubles so often until the end, if the rest is as what was seen
+            doublings = int(np.log2(max(1.05 * size / max(int(state[AT]) - int(offsets[0]), 1), 1.0)))
+            ask(2 * size + words_now, 2 * size + int(1.03 * (words_now << doublings)))
         table = doubled(table, shift)
         shift = np.uint64(shift - _ONE)
     cells = int(state[CELLS])
