@@ -153,7 +153,7 @@ class Chain(Engine):
     def _changes(self, block: Block, before: np.ndarray | None, after: np.ndarray, out: Out) -> SparseDelta:
         """What the counts by word and topic change by when the tokens' topics go from ``before`` (None: no topics yet) to
         ``after``, both uint[tokens]."""
-        n = int(block.tokens) if before is None else 2 * count_moved(before, after)
+        n = int(block.tokens) if before is None else 2 * count_moved(before, after) + 2
         ptr = out.keep.array("ptr", block.n_words + 1, np.int64)
         topic, value = out.scratch.array("topic", n, np.int32), out.scratch.array("value", n, np.int32)
         first = out.scratch.array("first", block.n_words, np.int64)

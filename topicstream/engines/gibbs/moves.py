@@ -45,11 +45,10 @@ def _tally(first: Longs, work: Ints, ptr: Longs, topic: Ints, value: Ints) -> In
             t = topic[j]
             if t < 0:
                 t = ~t
-            if work[t] != 0:
-                topic[w] = t
-                value[w] = work[t]
-                work[t] = 0
-                w += 1
+            topic[w] = t
+            value[w] = work[t]
+            w += work[t] != 0
+            work[t] = 0
         begin = end
         ptr[u + 1] = w
     return w
@@ -87,25 +86,26 @@ def count_moves(
     value: Ints,
 ) -> int:
     """Change of the counts by word and topic when the tokens' topics go from ``before`` to ``after``; topic, value:
-    int32[2 * tokens that moved].  Returns the entries written."""
-    first[:] = 0
-    i = 0
-    for c in range(len(words)):
-        for _ in range(counts[c]):
-            if before[i] != after[i]:
-                first[words[c]] += 2
-            i += 1
-    _places(first)
+    int32[2 * tokens that moved + 2].  Returns the entries written."""
+    n = 0
     i = 0
     for c in range(len(words)):
         u = words[c]
-        for _ in range(counts[c]):
-            if before[i] != after[i]:
-                at = first[u]
-                topic[at] = ~np.int32(before[i])
-                topic[at + 1] = after[i]
-                first[u] = at + 2
+        for _ in range(counts[c]):  # word and number of each token that moved, written without a branch
+            value[n] = u
+            value[n + 1] = i
+            n += 2 * (before[i] != after[i])
             i += 1
+    first[:] = 0
+    for j in range(0, n, 2):
+        first[value[j]] += 2
+    _places(first)
+    for j in range(0, n, 2):
+        u, i = value[j], value[j + 1]
+        at = first[u]
+        topic[at] = ~np.int32(before[i])
+        topic[at + 1] = after[i]
+        first[u] = at + 2
     return _tally(first, work, ptr, topic, value)  # type: ignore[no-any-return]
 
 
