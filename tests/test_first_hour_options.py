@@ -98,6 +98,12 @@ def test_an_impossible_value_is_a_usage_error(store, line, monkeypatch, capsys):
     assert [n for n in sorted(p.name for p in store.iterdir()) if n not in before] in ([], ["other.zarr.wip"])
 
 
+def test_a_model_that_is_no_option_is_told_of_as_the_argument(capsys):
+    for command, place in (("report", "MODEL"), ("edit", "MODEL"), ("compare", "A"), ("info", "PATH")):
+        assert run([command, "--model", "m"]) == 2
+        assert f"it is {place}, without a name, here" in capsys.readouterr().err
+
+
 def test_names_of_other_programs_are_known(capsys):
     for given, ours in (("-k", "-K"), ("--iterations", "--passes"), ("--num-topics", "-K"), ("--epochs", "--passes")):
         assert run(["train", given, "5"]) == 2

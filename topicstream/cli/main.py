@@ -133,6 +133,12 @@ def hinted(error: click.ClickException) -> click.ClickException:
     return click.UsageError(error.message + more, ctx)
 
 
+def _argument(error: click.NoSuchOption) -> str | None:
+    """What to give instead of --model where a command takes it without a name: the other half of ``hinted``."""
+    params = error.ctx.command.params if error.ctx is not None and error.option_name == "--model" else []
+    return next((f"{p.name.upper()}, without a name," for p in params if isinstance(p, click.Argument) and p.name), None)
+
+
 def check_numbers(ctx: click.Context) -> None:
     """BadParameter (exit 2) where an option is a number that nobody means: not finite, negative, or past all measure."""
     for param in ctx.command.get_params(ctx):
@@ -187,7 +193,7 @@ def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
     except click.exceptions.Exit as e:
         return e.exit_code
     except click.NoSuchOption as e:
-        if (ours := ELSEWHERE.get(e.option_name)) is not None:
+        if (ours := ELSEWHERE.get(e.option_name) or _argument(e)) is not None:
             e = click.NoSuchOption(e.option_name, f"No such option: {e.option_name}; it is {ours} here", ctx=e.ctx)
         e.show()
         return e.exit_code
