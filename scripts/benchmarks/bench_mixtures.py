@@ -28,9 +28,6 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
-from measure import MemoryGroup
-
 
 def patches(images: Path, work: Path, test: int) -> None:
     """DIR/all.zarr: patches of all images but the last ``test``, which are held out; DIR/train.npy, test.npy."""
@@ -194,6 +191,9 @@ def bnpy(work: Path, components: int, laps: int) -> None:
 
 
 def wide(work: Path, components: int, passes: int, gib: float, limit: str, n: int = 512) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+    from measure import MemoryGroup
+
     draw = np.random.default_rng(0)
     means = draw.normal(0, 2, (8, n)).astype(np.float32)
     pool = draw.standard_normal((1 << 16, n), dtype=np.float32) + means[draw.integers(0, 8, 1 << 16)]
