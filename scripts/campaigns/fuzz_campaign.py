@@ -159,6 +159,7 @@ def campaign(target: Target, seed: int, first: int, inputs: int, seconds: float)
 
 
 def main() -> int:
+    global HANG
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=2000, help="a target (default 2000)")
     parser.add_argument("--seconds", type=float, default=0.0, help="at most, a target (default: no limit)")
@@ -168,7 +169,6 @@ def main() -> int:
     parser.add_argument("--hang", type=float, default=HANG, help="seconds of CPU that an input may take (default 5)")
     parser.add_argument("--save", type=Path, help="where the inputs that failed are put")
     args = parser.parse_args()
-    global HANG
     HANG = args.hang
     pa.set_cpu_count(1)  # an input is small: handing it to threads costs more than reading it
     blosc.set_nthreads(1)
