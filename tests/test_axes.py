@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -27,6 +28,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.verify import verify
 from topicstream.errors import DoesNotFit, StoreError
 from topicstream.files.durable import read_json, write_json
+from topicstream.files.ownership import owns
 
 META = {"authors": "authors", "labels": "labels", "links": "links"}
 NAMES = ["Ann", "Bob", "Zoë", "李雷", "Ó Cadhain", "naïve", "x" * 300]
@@ -222,6 +224,19 @@ def test_killed_on_the_way_nothing_is_seen_and_the_next_one_does_it(tmp_path, mo
     monkeypatch.undo()
     check(Corpus.open(path))
     assert not list(path.glob(".axes-*"))
+
+
+def test_an_append_that_was_killed_leaves_chunks_of_axes_that_stop_nothing(tmp_path):
+    ingest(tmp_path, docs(40))
+    left = [Path(shutil.copytree(p, p.with_name("1"))) for p in (tmp_path / "c.zarr").glob("axes/*/*/*/c/0")]
+    shutil.copytree(left[0], tmp_path / "c.zarr" / ".axes-left" / "authors" / "train" / "ids" / "c" / "1")
+    assert len(left) > 4 and all(owns(p / "0") for p in left)
+    ingest(tmp_path, docs(30, 2, "e"), "b.jsonl", append=True)
+    appended = digest(tmp_path / "c.zarr")
+    shutil.rmtree(tmp_path / "c.zarr")
+    ingest(tmp_path, docs(40))
+    ingest(tmp_path, docs(30, 2, "e"), "b.jsonl", append=True)
+    assert digest(tmp_path / "c.zarr") == appended
 
 
 def test_a_dangling_link_comes_alive_and_dies_again(tmp_path):

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from topicstream.errors import InputError, NotOurs, TopicsError, UsageError
 from topicstream.files import owned
 from topicstream.files.durable import sync_file, sync_folder
-from topicstream.files.ownership import kind_of, temporary, told
+from topicstream.files.ownership import DEEPEST, kind_of, temporary, told
 
 Reads = Callable[[BinaryIO], bool]
 """Whether an open file holds what we would write there."""
@@ -54,7 +54,7 @@ def check_output(path: Path, option: str, inputs: Iterable[Any] = (), *, force: 
             raise UsageError(f"{option} {path}: is the input itself; name another file")
         if source.is_dir() and source in real.parents:
             raise UsageError(f"{option} {path}: lies in the input {given}; name a file outside of it")
-    for folder in list(real.parents)[:6]:
+    for folder in list(real.parents)[:DEEPEST]:
         if (kind := kind_of(folder)) not in (None, "retrain", "sweep"):
             raise UsageError(f"{option} {path}: lies in {folder}, {told(str(kind))}; name a file outside of it")
     if os.path.lexists(path):

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from topicstream.errors import NotOurs
 from topicstream.files.ownership import (
+    DEEPEST,
     MARK,
     Mark,
     Where,
@@ -249,7 +250,7 @@ def remove_within(path: Where, kind: str) -> None:
     path = Path(os.path.abspath(path))
     if not os.path.lexists(path):
         return
-    home = next((p for p in list(path.parents)[:5] if kind_of(p) == kind), None)
+    home = next((p for p in list(path.parents)[:DEEPEST] if kind_of(p) == kind), None)
     below = path.relative_to(home).as_posix() if home is not None else ""
     if home is None or path.is_symlink() or not names(kind)[0].fullmatch(below):
         raise NotOurs(f"{path}: is in the way and not ours; move it away and run this again")

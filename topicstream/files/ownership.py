@@ -33,6 +33,8 @@ Where = str | os.PathLike[str]
 _OWN = r"\.topicstream|\.lock|\.[^/]+\.(?:[0-9a-f]{16}|\d+)\.tmp"  # 0.1.0 named temporary files by its process
 _OWN += r"|(?:zarr|\d+)\.[0-9a-f]{32}\.partial"  # what zarr renames to zarr.json or a chunk, left by a kill
 _RUNS = r"(?:generation-\d+|merged)\.[a-z]+"
+DEEPEST = 7
+"""Names that the path of a file of ours has below the folder whose mark says so: axes/authors/train/lengths/c/1/0."""
 _AXIS = r"axes/(?:authors|labels|links)(?:-\d{4,})?"
 _PART = r"(?:train|heldout)(?:-\d+)?"  # train-2 once it was compacted
 _CORPUS = (
@@ -319,7 +321,7 @@ def owns(path: Where) -> bool:
         return False
     if made.get(str(path)) == (about.st_dev, about.st_ino):
         return True
-    for folder in list(path.parents)[:6]:
+    for folder in list(path.parents)[:DEEPEST]:
         kind = kind_of(folder)
         if kind is not None:
             return bool(names(kind)[1].fullmatch(path.relative_to(folder).as_posix()))
