@@ -37,13 +37,14 @@ def engine_options(options: type, priors: tuple[str, str] = ("", "")) -> list[cl
     made = []
     for field in fields(options):
         default: Any = field.default
-        shown: bool | str = default is not None
-        if "bool" in str(field.type) and (default is None or options is Options):  # by rule: not said
-            default, shown = None, "where neither alpha nor beta is given"
-        changes: dict[str, Any] = {"default": default, "show": shown}
-        if field.name in ("alpha", "beta") and all(priors):
-            number = priors[field.name == "beta"]
-            changes["help"] = re.sub(r" \(default.*\)$", "", field.metadata["help"]) + f" (default: {number})"
+        told = ""
+        if "bool" in str(field.type) and (default is None or options is Options):  # by rule
+            default, told = None, "where neither alpha nor beta is given"
+        elif field.name in ("alpha", "beta"):
+            told = priors[field.name == "beta"]
+        changes: dict[str, Any] = {"default": default, "show": default is not None}
+        if told:
+            changes["help"] = re.sub(r" \(default.*\)$", "", field.metadata["help"]) + f" (default: {told})"
         made.append(click_option(field, ranged=False, pair=True, **changes))
     return made
 
