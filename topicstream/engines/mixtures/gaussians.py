@@ -191,7 +191,7 @@ def summed(
     sums, sizes = np.zeros((topics, n)), np.zeros(topics)
     taken = np.arange(which.shape[1])[None, :] < count[:, None]
     point, slot = np.nonzero(taken)
-    component, share = which[point, slot].astype(np.int64), by[point, slot].astype(np.float64)
+    component, share = which[point, slot], by[point, slot].astype(np.float64)  # 16 bits are sorted by their digits
     order = np.argsort(component, kind="stable")
     point, component, share = point[order], component[order], share[order]
     edges = np.searchsorted(component, np.arange(topics + 1))
