@@ -2,6 +2,7 @@
 
     python scripts/benchmarks/bench_moments.py synthetic --work WORK        T = 20, V = 250, 50,000 documents of 30 tokens (published test)
     python scripts/benchmarks/bench_moments.py recovery --work WORK         Fisher, Kozdoba & Mannor, Table 1, at a reduced scale
+    python scripts/benchmarks/bench_moments.py tables --work WORK --corpus acl.zarr       the same, Tables 2 and 3
     python scripts/benchmarks/bench_moments.py solvers --work WORK --corpus acl.zarr      em against adam, held-out pairs, processor time
     python scripts/benchmarks/bench_moments.py size --work WORK --corpus big.zarr -K 100  anchors on a corpus of make_corpus.py
     python scripts/benchmarks/bench_moments.py dense --work WORK --corpus kos.zarr -K 20   anchors beside the dense matrix's
@@ -151,6 +152,26 @@ def recovery(args: argparse.Namespace) -> None:
         print(f"| {name} | {mean:.3f} | {missed} | {seconds:.0f} |", flush=True)
 
 
+def tables(args: argparse.Namespace) -> None:
+    """Log-likelihood a token of the documents set aside (whole, and by completion of 80/20), UMass and NPMI of ten words."""
+    print("| engine | whole documents | completion | UMass | NPMI | processor s |\n|---|---|---|---|---|---|")
+    beta, mean = 0.01, None
+    for name, algo, options, given in [
+        ("sparselda", "sparselda", {}, {"passes": args.passes}),
+        ("sparse-bp", "sparse-bp", {}, {}),
+        ("anchors", "anchors", {}, {}),
+        ("fdm (em)", "fdm", {}, {"passes": args.em[-1]}),
+    ]:
+        model = args.work / "model"
+        seconds, _ = train(args.corpus, model, algo, args.topics, {"beta": beta, **options}, seed=args.seed, **given)
+        r = topicstream.evaluate(model, args.corpus, heldout=True, whole=True, coherent=True, threads=1, progress=False)
+        mean = mean or r["coherence"]
+        told = [-r["whole"]["nats_per_token"], -r["heldout"]["nats_per_token"], r["coherence"]["umass"], r["coherence"]["npmi"]]
+        print(f"| {name} | {' | '.join(f'{x:.3f}' for x in told)} | {seconds:.0f} |", flush=True)
+    assert mean is not None
+    print(f"| the mean topic | | | {mean['umass_mean_topic']:.3f} | {mean['npmi_mean_topic']:.3f} | |")
+
+
 def solvers(args: argparse.Namespace) -> None:
     """Held-out cross-entropy against processor seconds: each run is gone on with, to ever more passes."""
     print("| solver | start | passes | cross-entropy of held-out pairs, with beta | without | processor s |\n|---|---|---|---|---|---|")
@@ -244,7 +265,7 @@ def dense(args: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["synthetic", "recovery", "solvers", "size", "dense", "growth"])
+    parser.add_argument("what", choices=["synthetic", "recovery", "solvers", "size", "dense", "growth", "tables"])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--corpus", type=Path)
     parser.add_argument("-K", "--topics", type=int, default=100)
@@ -257,4 +278,5 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
-    {"synthetic": synthetic, "recovery": recovery, "solvers": solvers, "size": size, "dense": dense, "growth": growth}[given.what](given)
+    made = {f.__name__: f for f in (synthetic, recovery, solvers, size, dense, growth, tables)}
+    made[given.what](given)

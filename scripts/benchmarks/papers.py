@@ -2,10 +2,20 @@
 
     python scripts/benchmarks/papers.py streaming --data ../shared/data --work FOLDER [--topics 70 --passes 300 --burn 50 --sweeps 30 --documents 130]
     python scripts/benchmarks/papers.py drift     --data ../shared/data --work FOLDER [--until 2010 --most 60]
-    python scripts/benchmarks/papers.py engines   --data ../shared/data --work FOLDER [--corpus kos --topics 50]
+    python scripts/benchmarks/papers.py windows   --data ../shared/data --work FOLDER [--each 1800 --most 150]
+    python scripts/benchmarks/papers.py months    --data ../shared/data --work FOLDER [--most 150]
+    python scripts/benchmarks/papers.py share     --data ../shared/data --work FOLDER [--most 150]
+    python scripts/benchmarks/papers.py features  --data ../shared/data --work FOLDER
+    python scripts/benchmarks/papers.py engines   --data ../shared/data --work FOLDER [--corpus kos --topics 50 --only atbp bp]
+    python scripts/benchmarks/papers.py folds     --data ../shared/data --work FOLDER [--corpus cora --folds 5]
 
 streaming: Yao, Mimno and McCallum 2009, Figs. 3, 4 and 6: NIPS, 7:3, every method of inference against Gibbs2.
 drift:     the same, Fig. 9: abstracts of the ACL Anthology up to a year, the classifier on the years after it.
+windows:   the same, Fig. 9: so many abstracts of a year from 2016 on, alone and with the years up to 2022; asked about 2023.
+months:    the same on Reuters-21578: trained up to 15 March 1987, asked month by month.
+share:     the same, Fig. 8: 10 to 70 % of the abstracts, asked about the same others.
+features:  the classifier on counts, on frequencies and on counts of words and of pairs of neighbours, one optimiser for all.
+folds:     Zeng, Cheung and Liu, Figs. 9 and 10: folds of a tenth, BP, VB and Gibbs sampling, alpha = beta = 0.01.
 engines:   Zeng, Liu and Cao: halves of a corpus, every engine with alpha = 2/K and beta = 0.01 and the papers' own flags.
 
 What is there in FOLDER is used again.  Seconds are of the process on one thread.
@@ -16,13 +26,20 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import random
+import re
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy.sparse import csr_matrix, diags, vstack
+
 import topicstream
 from topicstream.cli.compare import method_lines
 from topicstream.cli.info import drift_lines
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.likeness import cosine, divergence, f1
 
 
 def streaming(a: argparse.Namespace) -> None:
@@ -66,6 +83,159 @@ def drift(a: argparse.Namespace) -> None:
     print("\n".join(drift_lines(result)))
 
 
+YEARS = range(2016, 2023)
+
+
+def dated(a: argparse.Namespace, name: str) -> list[dict[str, Any]]:
+    """The documents of a corpus that have a date."""
+    with gzip.open(a.data / name / "docs.jsonl.gz", "rt") as f:
+        return [d for d in map(json.loads, f) if d.get("date")]
+
+
+def answers(
+    a: argparse.Namespace, name: str, docs: list[dict[str, Any]], asked: list[dict[str, Any]], period: str, **kept: Any
+) -> list[dict[str, Any]]:
+    """A model and its classifier of these documents, and how they answer others, period by period."""
+    old, new, corpus, model = (a.work / f"{name}{end}" for end in ("-old.jsonl", "-new.jsonl", ".zarr", ""))
+    for path, part in ((old, docs), (new, asked)):
+        path.write_text("".join(json.dumps(d) + "\n" for d in part))
+    topicstream.ingest([old], corpus, meta={"date": "date"}, force=True, progress=False, **kept)
+    topicstream.train(corpus, model, algo="sparse-bp", topics=a.topics, passes=20, threads=1, force=True, progress=False)
+    topicstream.train_classifier(model, corpus, passes=60, threads=1, progress=False)
+    found = topicstream.drift(
+        model, new, by="date", period=period, corpus=corpus, most=a.most, burn=30, sweeps=20, progress=False
+    )
+    rows: list[dict[str, Any]] = found["periods"]
+    return rows
+
+
+def row(name: str, trained: int, r: dict[str, Any]) -> str:
+    """A line of the table of ``answers``."""
+    numbers = f"{r['seen']:.1%} | {r['unknown_tokens']:.1%} | {r['cosine']:.3f} | {r['f1']:.3f} | {r['perplexity']:.0f}"
+    return f"| {name} | {trained:,} | {numbers} |"
+
+
+HEAD = "| {} | documents | distinct words seen | tokens unknown | cosine | F1 at 0.8 | perplexity |\n|---|---|---|---|---|---|---|"
+
+
+def windows(a: argparse.Namespace) -> None:
+    """Abstracts of 2023 under models of earlier years."""
+    years: dict[int, list[dict[str, Any]]] = {}
+    for d in dated(a, "acl"):
+        years.setdefault(int(d["date"][:4]), []).append(d)
+    some = {y: years[y][:: max(1, len(years[y]) // a.each)][: a.each] for y in (*YEARS, 2023)}
+    print(HEAD.format("trained on"))
+    for span in [[y] for y in YEARS] + [[*range(y, 2023)] for y in reversed(YEARS[:-1])]:
+        docs = [d for y in span for d in some[y]]
+        name = f"{span[0]}" + (f" to {span[-1]}" if len(span) > 1 else "")
+        print(row(name, len(docs), answers(a, "window", docs, some[2023], "year", max_vocab=20_000)[0]), flush=True)
+
+
+def months(a: argparse.Namespace) -> None:
+    """News of the months after the model."""
+    docs = dated(a, "reuters21578")
+    for d in docs:
+        day = re.search(r"(\d+)-([A-Z]{3})-(\d{4})", d["date"])
+        d["date"] = time.strftime("%Y-%m-%d", time.strptime("-".join(day.groups()), "%d-%b-%Y")) if day else ""
+    old = [d for d in docs if "" < d["date"] <= "1987-03-15"]
+    print(HEAD.format("month"))
+    for r in answers(a, "months", old, [d for d in docs if d["date"] > "1987-03-15"], "month", max_vocab=20_000):
+        print(row(r["period"], r["documents"], r))
+
+
+def share(a: argparse.Namespace) -> None:
+    """Ever more training documents, the same asked."""
+    docs = dated(a, "acl")
+    random.Random(0).shuffle(docs)
+    asked = [d | {"date": "2000"} for d in docs[int(0.7 * len(docs)) :]]
+    print(HEAD.format("share"))
+    for percent in (10, 20, 40, 70):
+        part = docs[: percent * len(docs) // 100]
+        print(row(f"{percent} %", len(part), answers(a, "share", part, asked, "year", max_vocab=20_000)[0]), flush=True)
+
+
+def features(a: argparse.Namespace) -> None:
+    """Kinds of features of the classifier, each fitted by the same optimiser (L-BFGS, a Gaussian prior of variance 1)."""
+    from scipy.optimize import minimize
+
+    docs = dated(a, "acl")
+    random.Random(0).shuffle(docs)
+    texts = [d["text"] for d in docs[:8000]]
+    stores = {}
+    for n in (1, 2):
+        out = a.work / f"features-{n}.zarr"
+        topicstream.ingest(texts, out, ngrams=n, min_df=5, force=True, progress=False)
+        stores[n] = _matrix(out)
+    topicstream.train(a.work / "features-1.zarr", a.work / "features", algo="sparse-bp", topics=a.topics, passes=20, threads=1,
+                      force=True, progress=False)  # fmt: skip
+    answers = topicstream.infer(a.work / "features", a.work / "features-1.zarr", top=a.topics, progress=False)
+    theta = np.zeros((len(answers), a.topics))
+    for each, names, shares in zip(theta, answers["topics"].to_pylist(), answers["shares"].to_pylist(), strict=True):
+        each[names] = shares
+    x = stores[1]
+    often = np.asarray(x.sum(1)) / np.asarray(x.sum(1)).mean()
+    kinds = {"counts": x, "frequencies": diags(1 / np.maximum(often.ravel(), 1e-9)) @ x, "counts and pairs of neighbours": stores[2]}
+    print("| features | number | cosine | KL | F1 at 0.8 |\n|---|---|---|---|---|")
+    cut = len(texts) * 3 // 4
+    for name, kind in kinds.items():
+        seen, y = kind[:cut].tocsr(), theta[:cut]
+        shape = (kind.shape[1], y.shape[1])
+
+        def loss(flat: np.ndarray, seen: Any = seen, shape: Any = shape, y: np.ndarray = y) -> tuple[float, np.ndarray]:
+            w = flat.reshape(shape)
+            z = seen @ w
+            z -= z.max(1, keepdims=True)
+            log = z - np.log(np.exp(z).sum(1, keepdims=True))
+            return float(-(y * log).sum() + (w * w).sum() / 2), (seen.T @ (np.exp(log) - y) + w).ravel()
+
+        best = minimize(loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 60})
+        z = kind[cut:] @ best.x.reshape(shape)
+        p = np.exp(z - z.max(1, keepdims=True))
+        p /= p.sum(1, keepdims=True)
+        q = theta[cut:]
+        print(f"| {name} | {shape[0]:,} | " + " | ".join(f"{m(q, p).mean():.3f}" for m in (cosine, divergence, f1)) + " |", flush=True)
+
+
+def _matrix(store: Path) -> Any:
+    """Counts of the training documents [D, W]."""
+    corpus = Corpus.open(store)
+    parts = [(b.indptr, b.vocab[b.words], b.counts.astype(np.float64)) for b in corpus.blocks(prefetch=0)]
+    return vstack([csr_matrix((c, w, p), (len(p) - 1, corpus.n_words)) for p, w, c in parts]).tocsr()
+
+
+FOLDS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "bp": ("bp", 100, {}), "vb": ("vb", 100, {}), "vb point": ("vb", 100, {"phi": "point"}), "gs": ("gs", 300, {})
+}  # fmt: skip
+
+
+def folds(a: argparse.Namespace) -> None:
+    """Held-out perplexity (document completion, 80/20, folded in by BP) by number of topics, mean and spread over folds."""
+    whole = a.work / f"{a.corpus}-whole.zarr"
+    topicstream.ingest([a.data / a.corpus / "docword.txt.gz"], whole, force=True, progress=False)
+    x = _matrix(whole)
+    fold = np.random.default_rng(0).permutation(x.shape[0]) % 10
+    print("| engine | " + " | ".join(f"K = {k}" for k in a.by) + " | processor s |\n|---|" + "---|" * (len(a.by) + 1))
+    found: dict[tuple[str, int], list[float]] = {}
+    spent = dict.fromkeys(FOLDS, 0.0)
+    words = [f"w{v}" for v in range(x.shape[1])]
+    for n in range(a.folds):
+        train, test, model = a.work / "fold.zarr", a.work / "fold-test.zarr", a.work / "fold-model"
+        topicstream.ingest(x[fold != n], train, vocabulary=words, force=True, progress=False)
+        topicstream.ingest(x[fold == n], test, vocabulary=words, force=True, progress=False)
+        for name, (algo, passes, options) in FOLDS.items():
+            for k in a.by:
+                begin = time.process_time()
+                given = {"alpha": 0.01, "beta": 0.01, **options} | ({"learn_priors": False} if algo in ("bp", "gs") else {})
+                topicstream.train(train, model, algo=algo, topics=k, options=given, threads=1, tol=1.0 if algo != "gs" else 0.0,
+                                  passes=passes, force=True, progress=False)  # fmt: skip
+                spent[name] += time.process_time() - begin
+                score = topicstream.evaluate(model, train, heldout=test, threads=1, progress=False)["heldout"]["perplexity"]
+                found.setdefault((name, k), []).append(score)
+    for name in FOLDS:
+        cells = [f"{np.mean(found[name, k]):.0f} ± {np.std(found[name, k]):.0f}" for k in a.by]
+        print(f"| {name} | {' | '.join(cells)} | {spent[name]:.0f} |", flush=True)
+
+
 ENGINES: dict[str, dict[str, Any]] = {
     "bp sync": {"algo": "bp", "schedule": "sync"},
     "bp async": {"algo": "bp"},
@@ -87,9 +257,11 @@ def engines(a: argparse.Namespace) -> None:
     """Held-out perplexity of halves."""
     corpus = a.work / f"{a.corpus}-halves.zarr"
     if not corpus.exists():
-        topicstream.ingest([a.data / a.corpus / "docword.txt.gz"], corpus, heldout="50%")
+        files = [a.data / a.corpus / name for name in ("docword.txt.gz", "docs.jsonl.gz")]
+        topicstream.ingest([next(file for file in files if file.exists())], corpus, heldout="50%")
     print("| engine | passes | held-out perplexity, folded in by BP | by VB | processor s |\n|---|---|---|---|---|")
-    for name, options in ENGINES.items():
+    for name in a.only or ENGINES:
+        options = ENGINES[name]
         model, begin = a.work / f"{a.corpus}-{name.replace(' ', '-')}", time.process_time()
         given = {k: v for k, v in options.items() if k != "algo"} | {"alpha": 2 / a.topics, "beta": 0.01}
         if options["algo"] == "sparse-bp" and "step" in options:
@@ -116,7 +288,8 @@ def engines(a: argparse.Namespace) -> None:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("streaming", "drift", "engines"))
+    made = {f.__name__: f for f in (streaming, drift, windows, months, share, features, engines, folds)}
+    parser.add_argument("what", choices=tuple(made))
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--methods", default="all")
@@ -128,10 +301,14 @@ def main() -> None:
     parser.add_argument("--until", type=int, default=2010)
     parser.add_argument("--most", type=int, default=60)
     parser.add_argument("--corpus", default="kos")
+    parser.add_argument("--only", nargs="+", choices=tuple(ENGINES), help="of `engines`")
+    parser.add_argument("--each", type=int, default=1800, help="documents of a window")
+    parser.add_argument("--folds", type=int, default=5, help="of ten")
+    parser.add_argument("--by", type=int, nargs="+", default=[10, 20, 30, 40, 50], metavar="K", help="of `folds`")
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
     given.topics = given.topics or (70 if given.what == "streaming" else 50)
-    {"streaming": streaming, "drift": drift, "engines": engines}[given.what](given)
+    made[given.what](given)
 
 
 if __name__ == "__main__":
