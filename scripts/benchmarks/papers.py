@@ -168,7 +168,7 @@ def features(a: argparse.Namespace) -> None:
         stores[n] = _matrix(out)
     topicstream.train(a.work / "features-1.zarr", a.work / "features", algo="sparse-bp", topics=a.topics, passes=20, threads=1,
                       force=True, progress=False)  # fmt: skip
-    answers = topicstream.infer(a.work / "features", a.work / "features-1.zarr", top=a.topics, progress=False)
+    answers = topicstream.infer(a.work / "features", a.work / "features-1.zarr", parts=("train",), top=a.topics, progress=False)
     theta = np.zeros((len(answers), a.topics))
     for each, names, shares in zip(theta, answers["topics"].to_pylist(), answers["shares"].to_pylist(), strict=True):
         each[names] = shares
@@ -176,7 +176,7 @@ def features(a: argparse.Namespace) -> None:
     often = np.asarray(x.sum(1)) / np.asarray(x.sum(1)).mean()
     kinds = {"counts": x, "frequencies": diags(1 / np.maximum(often.ravel(), 1e-9)) @ x, "counts and pairs of neighbours": stores[2]}
     print("| features | number | cosine | KL | F1 at 0.8 |\n|---|---|---|---|---|")
-    cut = len(texts) * 3 // 4
+    cut = len(theta) * 3 // 4
     for name, kind in kinds.items():
         seen, y = kind[:cut].tocsr(), theta[:cut]
         shape = (kind.shape[1], y.shape[1])
