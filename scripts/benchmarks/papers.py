@@ -276,6 +276,7 @@ def engines(a: argparse.Namespace) -> None:
             tol=1.0,
             passes=200,
             force=True,
+            **({"start": a.start} if a.start else {}),
         )
         seconds = time.process_time() - begin
         scores = [
@@ -302,6 +303,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=60)
     parser.add_argument("--corpus", default="kos")
     parser.add_argument("--only", nargs="+", choices=tuple(ENGINES), help="of `engines`")
+    parser.add_argument("--start", help="of `engines`: the same start for all, as random")
     parser.add_argument("--each", type=int, default=1800, help="documents of a window")
     parser.add_argument("--folds", type=int, default=5, help="of ten")
     parser.add_argument("--by", type=int, nargs="+", default=[10, 20, 30, 40, 50], metavar="K", help="of `folds`")

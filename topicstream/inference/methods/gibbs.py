@@ -161,12 +161,12 @@ def together(
 ) -> None:
     """All documents at once -> shares float32[D, K], sums over the sweeps in place.
 
-    base: float32[U, K], the rows of the words that occur; extra: float64[U, K] and totals: float64[K] (the sizes of the
-    topics) gain the new tokens; width: W beta; key: uint64 of the stream of draws.  z: int32[tokens], the topics of those
-    that have one, which extra and totals hold already; -1: to be drawn.
+    base: float32[U, K], the rows of the words that occur; extra: float64[U, K] gains base and beta, then with totals:
+    float64[K] (the sizes of the topics) the new tokens; width: W beta; key: uint64 of the stream of draws.  z:
+    int32[tokens], the topics of those that have one, which extra and totals hold already; -1: to be drawn.
     """
     topics = len(alpha)
-    n, p = np.zeros((len(indptr) - 1, topics), np.float32), np.zeros(topics)
+    n, coef, p = np.zeros((len(indptr) - 1, topics), np.float32), np.zeros(topics), np.zeros(topics)
     shares[:, :] = 0
     state = stream(seed, 1, key)
     at = 0
@@ -178,9 +178,14 @@ def together(
                     n[d, z[at]] += min(left, 1.0)
                 at += 1
                 left -= 1.0
+    for w in range(len(extra)):
+        for k in range(topics):
+            extra[w, k] += base[w, k] + beta
     for turn in range(burn + sweeps + 1):
         at = 0
         for d in range(len(indptr) - 1):
+            for k in range(topics):
+                coef[k] = (n[d, k] + alpha[k]) / (totals[k] + width)
             for i in range(indptr[d], indptr[d + 1]):
                 left, w = np.float64(x[i]), rows[i]
                 while left > 0.0:
@@ -194,9 +199,10 @@ def together(
                         n[d, was] = max(n[d, was] - unit, 0.0)
                         extra[w, was] = max(extra[w, was] - unit, 0.0)
                         totals[was] -= unit
+                        coef[was] = (n[d, was] + alpha[was]) / (totals[was] + width)
                     cumulated = 0.0
                     for k in range(topics):
-                        cumulated += (base[w, k] + extra[w, k] + beta) / (totals[k] + width) * (n[d, k] + alpha[k])
+                        cumulated += extra[w, k] * coef[k]
                         p[k] = cumulated
                     k = draw(p, topics, state)
                     state = step(state)
@@ -205,6 +211,7 @@ def together(
                         n[d, k] += unit
                         extra[w, k] += unit
                         totals[k] += unit
+                        coef[k] = (n[d, k] + alpha[k]) / (totals[k] + width)
                     at += 1
                     left -= unit
             if turn > burn:
