@@ -12,6 +12,7 @@ import pytest
 from tests.small_store import planted, store
 from tests.test_infer import ALPHA, BETA, K, W, documents
 from topicstream.errors import InputError, StoreError
+from topicstream.files.durable import read_json, write_json
 from topicstream.files.ownership import strangers
 from topicstream.inference.classifier import take, train_classifier
 from topicstream.inference.examples import Examples, Likelihood, temperature
@@ -207,6 +208,41 @@ def test_maxent_is_its_formula_and_near_the_truth(made):
     from_disk = TopicModel.open(folder / "m", memory_limit=-1)
     for name in ("maxent", "hybrid"):
         assert (make(name, TopicRows(model)).shares(docs) == make(name, TopicRows(from_disk)).shares(docs)).all()
+
+
+def test_frequencies_leave_the_length_out_and_counts_do_not(made, tmp_path):
+    folder, matrix, corpus, facts = made
+    assert facts["features"] == "frequency"  # the default
+    model = TopicModel.open(folder / "m")
+    method, length = make("maxent", TopicRows(model)), float(matrix[:360].sum() / 360)
+    assert method.classifier.length == pytest.approx(length)
+    once, thrice = method.shares(documents(matrix)), method.shares(documents(3 * matrix))
+    assert np.abs(once - thrice).max() < 1e-5
+    x = 3 * matrix * length / (3 * matrix).sum(1, keepdims=True)
+    z = np.exp((x @ method.classifier.weights.astype(float) + method.classifier.bias) / method.temperature)
+    assert np.abs(thrice - z / z.sum(1, keepdims=True)).max() < 1e-5
+
+    shutil.copytree(folder / "m", tmp_path / "m")
+    learned = train_classifier(tmp_path / "m", corpus, features="counts", passes=5)
+    assert learned["features"] == "counts"
+    method = make("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
+    method.load()
+    z = np.exp((3 * matrix @ method.classifier.weights.astype(float) + method.classifier.bias) / method.temperature)
+    counted = method.shares(documents(3 * matrix))
+    assert method.classifier.length is None and np.abs(counted - z / z.sum(1, keepdims=True)).max() < 1e-5
+    assert np.abs(method.shares(documents(matrix)) - counted).max() > 0.05
+
+    record = tmp_path / "m" / "classifier.json"  # as earlier versions wrote it: counts, and no word of them
+    said = read_json(record)
+    write_json(record, {k: v for k, v in (said | {"schema": 1}).items() if k != "length"})
+    old = make("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
+    assert (old.shares(documents(3 * matrix)) == counted).all()
+    for wrong in ({"schema": 3}, {"length": -1.0}, {"length": "long"}):
+        write_json(record, said | wrong)
+        with pytest.raises(StoreError, match="incomplete or of another version"):
+            make("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
+    with pytest.raises(InputError, match="features"):
+        train_classifier(tmp_path / "m", corpus, features="pairs")
 
 
 def test_hybrid_draws_by_its_formula(made):

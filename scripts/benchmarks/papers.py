@@ -6,6 +6,10 @@
     python scripts/benchmarks/papers.py months    --data ../shared/data --work FOLDER [--most 150]
     python scripts/benchmarks/papers.py share     --data ../shared/data --work FOLDER [--most 150]
     python scripts/benchmarks/papers.py features  --data ../shared/data --work FOLDER
+    python scripts/benchmarks/papers.py inputs    --data ../shared/data --work FOLDER [--corpora kos nips12 --most 200]
+    python scripts/benchmarks/papers.py topics    --data ../shared/data --work FOLDER [--by 10 20 50 100 200]
+    python scripts/benchmarks/papers.py passes    --data ../shared/data --work FOLDER [--by 50 100 200 400 800]
+    python scripts/benchmarks/papers.py document  --data ../shared/data --work FOLDER
     python scripts/benchmarks/papers.py engines   --data ../shared/data --work FOLDER [--corpus kos --topics 50 --only atbp bp]
     python scripts/benchmarks/papers.py folds     --data ../shared/data --work FOLDER [--corpus cora --folds 5]
 
@@ -15,6 +19,10 @@ windows:   the same, Fig. 9: so many abstracts of a year from 2016 on, alone and
 months:    the same on Reuters-21578: trained up to 15 March 1987, asked month by month.
 share:     the same, Fig. 8: 10 to 70 % of the abstracts, asked about the same others.
 features:  the classifier on counts, on frequencies and on counts of words and of pairs of neighbours, one optimiser for all.
+inputs:    `topics classifier --features counts` and `frequency` on several corpora, against Gibbs2.
+topics:    the same, Fig. 7: every method against the number of topics (--passes, --burn, --sweeps, --documents as for streaming).
+passes:    the same, Fig. 2: seconds a pass and memory of sparselda over the run and by the number of topics, and gs.
+document:  the same, Table 1: the five largest topics of one document, by Gibbs1, MaxEnt and bp (after streaming).
 folds:     Zeng, Cheung and Liu, Figs. 9 and 10: folds of a tenth, BP, VB and Gibbs sampling, alpha = beta = 0.01.
 engines:   Zeng, Liu and Cao: halves of a corpus, every engine with alpha = 2/K and beta = 0.01 and the papers' own flags.
 
@@ -40,26 +48,33 @@ from topicstream.cli.compare import method_lines
 from topicstream.cli.info import drift_lines
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.likeness import cosine, divergence, f1
+from topicstream.progress import Silent
+
+
+def nips(a: argparse.Namespace, model: Path, topics: int) -> Path:
+    """The store of NIPS, 7:3, and a model of it with its classifier, made where they are not there."""
+    corpus, begin = a.work / "nips.zarr", time.process_time()
+    if not corpus.exists():
+        topicstream.ingest([a.data / "nips12" / "docword.txt.gz"], corpus, heldout="30%", progress=False)
+    if not (model / "finished.json").exists():
+        topicstream.train(corpus, model, algo="sparselda", topics=topics, passes=a.passes, tol=0.0, threads=1, progress=False)
+        print(f"training: {a.passes} sweeps of {topics} topics, {time.process_time() - begin:.0f} s of processor")
+    if not (model / "classifier.json").exists():
+        found = topicstream.train_classifier(model, corpus, threads=1, progress=False)
+        print(
+            f"classifier: {json.dumps({k: found[k] for k in ('passes', 'converged', 'divergence', 'temperature', 'seconds')})}"
+        )
+    return corpus
 
 
 def streaming(a: argparse.Namespace) -> None:
     """The table of methods."""
-    corpus, model = a.work / "nips.zarr", a.work / f"nips{a.topics}"
-    if not corpus.exists():
-        topicstream.ingest([a.data / "nips12" / "docword.txt.gz"], corpus, heldout="30%")
-    begin = time.process_time()
-    if not (model / "finished.json").exists():
-        topicstream.train(corpus, model, algo="sparselda", topics=a.topics, passes=a.passes, threads=1)
-        print(f"training: {a.passes} sweeps, {time.process_time() - begin:.0f} s of processor")
-    if not (model / "classifier.json").exists():
-        found = topicstream.train_classifier(model, corpus, threads=1)
-        print(
-            f"classifier: {json.dumps({k: found[k] for k in ('passes', 'converged', 'divergence', 'temperature', 'seconds')})}"
-        )
+    model = a.work / f"nips{a.topics}"
     result = topicstream.compare_methods(
-        model, corpus, methods=a.methods, documents=a.documents, burn=a.burn, sweeps=a.sweeps
-    )
-    (a.work / "streaming.json").write_text(json.dumps(result, indent=1))
+        model, nips(a, model, a.topics), methods=a.methods, reference=a.reference, documents=a.documents, burn=a.burn, sweeps=a.sweeps,
+        progress=False,
+    )  # fmt: skip
+    (a.work / f"streaming-{a.reference}.json").write_text(json.dumps(result, indent=1))
     print("\n".join(method_lines(result)))
 
 
@@ -196,6 +211,91 @@ def features(a: argparse.Namespace) -> None:
         print(f"| {name} | {shape[0]:,} | " + " | ".join(f"{m(q, p).mean():.3f}" for m in (cosine, divergence, f1)) + " |", flush=True)
 
 
+def inputs(a: argparse.Namespace) -> None:
+    """The classifier's two kinds of features, and the fast methods beside it."""
+    print("| corpus | documents, mean length | features | nats | temperature | maxent: cosine, KL, F1 | hybrid | gibbs2.s | bp |")
+    print("|---" * 9 + "|")
+    for name in a.corpora:
+        store, model = a.work / f"inputs-{name}.zarr", a.work / f"inputs-{name}"
+        files = [a.data / name / f for f in ("docword.txt.gz", "docs.jsonl.gz")]
+        if not (model / "finished.json").exists():
+            topicstream.ingest([next(f for f in files if f.exists())], store, heldout="20%", max_vocab=20_000, force=True, progress=False)
+            topicstream.train(store, model, algo="sparse-bp", topics=a.topics, passes=30, threads=1, progress=False)
+        corpus = Corpus.open(store)
+        for kind in ("counts", "frequency"):
+            learned = topicstream.train_classifier(model, corpus, features=kind, documents=20_000, threads=1, progress=False)
+            found = topicstream.compare_methods(model, corpus, methods="maxent,hybrid,gibbs2.s,bp", documents=a.most, burn=a.burn,
+                                                sweeps=a.sweeps, progress=False)  # fmt: skip
+            rows = {r["name"]: f"{r['cosine']:.3f}, {r['divergence']:.3f}, {r['f1']:.3f}" for r in found["methods"]}
+            print(f"| {name} | {corpus.n_docs:,}, {corpus.n_tokens / corpus.n_docs:.0f} | {kind} | {learned['divergence']:.3f} | "
+                  f"{learned['temperature']:.2f} | {rows['maxent']} | {rows['hybrid']} | {rows['gibbs2.s']} | {rows['bp']} |", flush=True)  # fmt: skip
+
+
+def topics(a: argparse.Namespace) -> None:
+    """Every method's likeness to Gibbs2 by the number of topics."""
+    found: dict[int, dict[str, Any]] = {}
+    for k in a.by:
+        model = a.work / f"nips{k}"
+        result = topicstream.compare_methods(
+            model, nips(a, model, k), methods=a.methods, documents=a.documents, burn=a.burn, sweeps=a.sweeps, progress=False
+        )
+        found[k] = {r["name"]: r for r in [*result["methods"], {**result["ceiling"], "name": "gibbs2, next seed"}]}
+    for what, digits in (("f1", 2), ("cosine", 2), ("seconds", 3)):
+        print(f"\n| {what} | " + " | ".join(f"T = {k}" for k in a.by) + " |\n|---" + "|---" * len(a.by) + "|")
+        for name in found[a.by[0]]:
+            print(f"| {name} | " + " | ".join(f"{found[k][name][what]:.{digits}f}" for k in a.by) + " |", flush=True)
+
+
+class Clock(Silent):
+    """Processor seconds of every pass."""
+
+    def __init__(self) -> None:
+        self.at = [time.process_time()]
+
+    def end_pass(self, record: Any, passes: int) -> None:
+        self.at.append(time.process_time())
+
+
+def passes(a: argparse.Namespace) -> None:
+    """Processor ms of single passes on one thread (median of those within a tenth), and the table's MB."""
+    marks, corpus = (2, 5, 10, 20, 50, 100), a.work / "nips.zarr"
+    if not corpus.exists():
+        topicstream.ingest([a.data / "nips12" / "docword.txt.gz"], corpus, heldout="30%", progress=False)
+    print("| T | engine | " + " | ".join(f"pass {n}" for n in marks) + " | MB, pass 1 and last |\n|---|---" + "|---" * len(marks) + "|---|")
+    for k in a.by:
+        for algo, most in (("sparselda", 100), ("gs", 10)):
+            model, clock = a.work / "passes", Clock()
+            topicstream.train(corpus, model, algo=algo, topics=k, passes=most, tol=0.0, threads=1, force=True, progress=clock,
+                              options={"alpha": a.alpha or 5 / k, "beta": 0.01, "learn_priors": False})  # fmt: skip
+            spent = np.diff(clock.at) * 1000
+            rows = [r for r in map(json.loads, (model / "history.jsonl").read_text().splitlines()) if r["pass"] > 0]
+            near = [f"{np.median(spent[int(0.9 * n) : int(1.1 * n) + 1]):.0f}" if n <= most else "" for n in marks]
+            size = " and ".join(f"{rows[i]['table_bytes'] / 2**20:.2f}" for i in (0, -1))
+            print(f"| {k} | {algo} | {' | '.join(near)} | {size} |", flush=True)
+
+
+def document(a: argparse.Namespace) -> None:
+    """The five largest topics of one document, by name, as Gibbs1 has them, and what other methods give these."""
+    model = a.work / f"nips{a.topics}"
+    corpus = Corpus.open(nips(a, model, a.topics))
+    ways: dict[str, dict[str, Any]] = {
+        "Gibbs1": {"method": "gibbs1", "trained_on": corpus.path},
+        "Gibbs2": {"method": "gibbs", "joint": True},
+        "bp": {},
+        "MaxEnt": {"method": "maxent"},
+        "hybrid": {"method": "hybrid"},
+    }
+    most: list[int] = []
+    for name, options in ways.items():
+        if name.startswith("Gibbs"):
+            options |= {"burn": a.burn, "sweeps": a.sweeps}
+        theta = topicstream.infer(model, corpus, parts=("heldout",), progress=False, **options)["shares"][a.which].as_py()
+        if not most:
+            most = np.argsort(theta)[::-1][:5].tolist()
+            print("| method | " + " | ".join(f"topic {k}" for k in most) + " |\n|---|" + "---|" * 5)
+        print(f"| {name} | " + " | ".join(f"{theta[k]:.4f}" for k in most) + " |", flush=True)
+
+
 def _matrix(store: Path) -> Any:
     """Counts of the training documents [D, W]."""
     corpus = Corpus.open(store)
@@ -289,7 +389,8 @@ def engines(a: argparse.Namespace) -> None:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made = {f.__name__: f for f in (streaming, drift, windows, months, share, features, engines, folds)}
+    known = (streaming, drift, windows, months, share, features, inputs, topics, passes, document, engines, folds)
+    made = {f.__name__: f for f in known}
     parser.add_argument("what", choices=tuple(made))
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
@@ -305,11 +406,15 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=tuple(ENGINES), help="of `engines`")
     parser.add_argument("--start", help="of `engines`: the same start for all, as random")
     parser.add_argument("--each", type=int, default=1800, help="documents of a window")
+    parser.add_argument("--corpora", nargs="+", default=["kos", "nips12", "reuters21578", "20news", "acl"], help="of `inputs`")
+    parser.add_argument("--reference", default="gibbs2", help="of `streaming`")
+    parser.add_argument("--alpha", type=float, help="of `passes`: a topic [default: 5/T]")
+    parser.add_argument("--which", type=int, default=0, help="of `document`: the number of the document set aside")
     parser.add_argument("--folds", type=int, default=5, help="of ten")
-    parser.add_argument("--by", type=int, nargs="+", default=[10, 20, 30, 40, 50], metavar="K", help="of `folds`")
+    parser.add_argument("--by", type=int, nargs="+", default=[10, 20, 30, 40, 50], metavar="K", help="of `folds`, `topics`, `passes`")
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
-    given.topics = given.topics or (70 if given.what == "streaming" else 50)
+    given.topics = given.topics or (70 if given.what in ("streaming", "document") else 50)
     made[given.what](given)
 
 

@@ -34,7 +34,7 @@ def command(as_json: bool, **values: Any) -> None:
         return
     end = "" if found["converged"] else " (not converged: more --passes go further)"
     click.echo(
-        f"{found['model']}: classifier of {found['documents']:,} documents in {found['passes']} passes{end}, temperature "
+        f"{found['model']}: classifier of {found['documents']:,} documents by {found['features']} in {found['passes']} passes{end}, temperature "
         f"{found['temperature']:.3g}, {found['divergence']:.3f} nats from theta on documents set aside, "
         f"{found['seconds']:.1f} s"
     )

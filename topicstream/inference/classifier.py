@@ -1,6 +1,6 @@
 """``topicstream.train_classifier``: learn to name a document's topics by one sparse product (Yao, Mimno and McCallum 2009).
 
-Multinomial logistic regression on raw word counts; what it learns to say of each training document is theta as ``infer``
+Multinomial logistic regression on word counts, of every document over its length; what it learns to say of each training document is theta as ``infer``
 finds it by belief propagation.  Documents and shares are written once to a scratch file and read again every pass, so the
 corpus may be larger than memory, and so may weights and the optimiser's vectors, which then lie in files too.
 
@@ -10,6 +10,7 @@ fitted to (every 20th), by the Kullback-Leibler divergence from theta.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import Any
 
@@ -31,7 +32,7 @@ from topicstream.inference.methods.bp import BP
 from topicstream.inference.vectors import Space, Vector
 from topicstream.kernels.linear import products
 from topicstream.machine import default_memory_limit, default_threads, format_bytes, parse_bytes, trim
-from topicstream.model.classifier import save
+from topicstream.model.classifier import features, save
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.parallel.order import in_order
@@ -51,7 +52,7 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
     Multinomial logistic regression with a Gaussian prior; what does not fit ``mem_limit`` lies in files in the model's
     folder meanwhile.
 
-    Returns plain values: documents, passes, converged, loss (nats a document, penalty included), divergence (KL from theta
+    Returns plain values: features, documents, passes, converged, loss (nats a document, penalty included), divergence (KL from theta
     on the documents set aside), temperature, variance, on_disk, seconds.
 
     Raises InputError (a model in memory; no document with a known word), DoesNotFit, StoreError, Busy.
@@ -74,7 +75,8 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
         try:
             if place.load:
                 opened.load()
-            aside = _examples(opened, store, place, examples, config.documents, tell)
+            length = store.n_tokens / max(store.n_docs, 1) if config.features == "frequency" else None
+            aside = _examples(opened, store, place, examples, config.documents, length, tell)
             if opened is not model:
                 opened.phi = None
                 trim()
@@ -90,6 +92,7 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
             chosen = float(config.temperature) if config.temperature is not None else temperature(logits, theta)
             facts = {
                 "method": "maxent",
+                "features": config.features,
                 "documents": examples.docs,
                 "passes": found.passes,
                 "converged": found.converged,
@@ -99,7 +102,7 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
                 "variance": float(variance),
                 "on_disk": on_disk,
             }
-            save(opened, weights.row_pieces(1 << 12), chosen, facts)
+            save(opened, weights.row_pieces(1 << 12), chosen, length, facts)
         finally:
             space.close()
             examples.close()
@@ -134,6 +137,7 @@ def _examples(
     place: Any,
     examples: Examples,
     documents: int,
+    length: float | None,
     progress: Progress,
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """Fill the scratch file; what was set aside of it."""
@@ -144,7 +148,8 @@ def _examples(
     spared, seen, taken = 0, 0, 0
 
     def label(docs: Documents) -> tuple[Documents, np.ndarray]:
-        return docs, method.shares(docs)
+        theta = method.shares(docs)
+        return dataclasses.replace(docs, counts=features(docs.indptr, docs.counts, length)), theta
 
     def chosen() -> Any:
         nonlocal seen

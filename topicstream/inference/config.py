@@ -131,6 +131,12 @@ class ClassifierConfig:
     corpus: str | Path | Corpus = option("corpus.zarr", "corpus store", env="TOPICS_CORPUS", show=True)
     _: KW_ONLY
     documents: int = option(200_000, "training documents at most, evenly spaced; 0: all", min=0, show=True)
+    features: str = option(
+        "frequency",
+        "of a document: its counts, or frequency, its counts over its length",
+        choices=("counts", "frequency"),
+        show=True,
+    )
     variance: float = option(1.0, "of the weights' prior", above=0, show=True)
     passes: int = option(100, "passes at most", min=1, show=True)
     tol: float = option(1e-4, "stop when the loss falls by less than this share, twice running", min=0, show=True)

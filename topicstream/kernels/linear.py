@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from topicstream.kernels import simd
 from topicstream.kernels.arrays import Doubles, Floats, Longs
 from topicstream.kernels.jit import kernel
@@ -82,6 +84,18 @@ def products(indptr: Longs, rows: Longs, counts: Floats, weights: Floats, bias: 
                 _add4(weights, rows, counts, i, sums)
         for i in range(four, indptr[d + 1]):
             _add(weights[rows[i]], counts[i], sums)
+
+
+@kernel
+def frequencies(indptr: Longs, counts: Floats, length: float, out: Floats) -> None:
+    """out = counts as they would be were every document ``length`` long; a document without mass keeps its own."""
+    for d in range(len(indptr) - 1):
+        total = 0.0
+        for i in range(indptr[d], indptr[d + 1]):
+            total += counts[i]
+        scale = np.float32(length / total if total > 0.0 else 1.0)
+        for i in range(indptr[d], indptr[d + 1]):
+            out[i] = counts[i] * scale
 
 
 @kernel

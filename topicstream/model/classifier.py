@@ -2,6 +2,8 @@
 
     p(k|d)  ~  exp((sum_w weights[w, k] x_wd + bias[k]) / temperature)
 
+x: the counts, or, where the record has a ``length``, the counts over the document's length times that.
+
 In the model's folder: ``classifier`` (or ``classifier-2``), an array like the topics' whose last row is the bias, and
 ``classifier.json``, which names it, holds its checksum and says which topics it was learned for.  A classifier of other
 topics is refused.
@@ -20,6 +22,7 @@ import numpy as np
 from topicstream.errors import InputError, NotOurs, StoreError
 from topicstream.files import owned
 from topicstream.files.durable import read_json, sync_folder, write_json
+from topicstream.kernels.linear import frequencies
 from topicstream.model.arrays import ArrayWriter, ChunkedRows
 from topicstream.model.manifest import number
 from topicstream.model.store import check_file, file_crc
@@ -27,7 +30,8 @@ from topicstream.model.topic_model import TopicModel
 
 RECORD = "classifier.json"
 NAMES = ("classifier", "classifier-2")
-SCHEMA = 1
+SCHEMA = 2
+"""1: had counts alone, and no ``length``."""
 
 
 def topics_of(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -56,10 +60,13 @@ def described(model: TopicModel) -> dict[str, Any] | None:
 
 
 class Classifier:
-    """A stored classifier.  bias: float32[K]; temperature; facts: how it was learned; weights: float32[W, K] once loaded."""
+    """A stored classifier.  bias: float32[K]; temperature; length: see the module's head, None: counts; facts: how it was
+    learned; weights: float32[W, K] once loaded."""
 
-    def __init__(self, rows: ChunkedRows, bias: np.ndarray, temperature: float, facts: dict[str, Any]) -> None:
-        self._stored, self.bias, self.temperature, self.facts = rows, bias, temperature, facts
+    def __init__(
+        self, rows: ChunkedRows, bias: np.ndarray, temperature: float, length: float | None, facts: dict[str, Any]
+    ) -> None:
+        self._stored, self.bias, self.temperature, self.length, self.facts = rows, bias, temperature, length, facts
         self.weights: np.ndarray | None = None
 
     @classmethod
@@ -76,7 +83,9 @@ class Classifier:
         try:
             name, crc, temperature = said["array"]["name"], said["array"]["crc32c"], float(said["temperature"])
             learned, facts = said["topics"], dict(said["facts"])
-            known = said["schema"] == SCHEMA and name in NAMES and isinstance(crc, int) and isinstance(learned, dict)
+            length = None if said["schema"] == 1 or said["length"] is None else float(said["length"])
+            known = said["schema"] in (1, SCHEMA) and (length is None or 0 < length < math.inf)
+            known = known and name in NAMES and isinstance(crc, int) and isinstance(learned, dict)
         except (KeyError, TypeError, ValueError):
             known = False
         if not known or not (0 < temperature < math.inf):
@@ -96,7 +105,7 @@ class Classifier:
             raise StoreError(f"{array}: is of another shape than the topics; {again}")
         bias = np.empty((1, topics), np.float32)
         stored.gather(np.array([rows - 1]), bias)
-        return cls(stored, bias[0], temperature, facts)
+        return cls(stored, bias[0], temperature, length, facts)
 
     def load(self) -> None:
         """Bring the weights into memory (4 W K bytes)."""
@@ -117,7 +126,18 @@ class Classifier:
         return at.astype(np.int64), rows
 
 
-def save(model: TopicModel, rows: Iterable[np.ndarray], temperature: float, facts: dict[str, Any]) -> None:
+def features(indptr: np.ndarray, counts: np.ndarray, length: float | None) -> np.ndarray:
+    """x of documents, float32[nnz], of their counts: see the module's head."""
+    if length is None:
+        return counts
+    out = np.empty(len(counts), np.float32)
+    frequencies(indptr, counts, length, out)
+    return out
+
+
+def save(
+    model: TopicModel, rows: Iterable[np.ndarray], temperature: float, length: float | None, facts: dict[str, Any]
+) -> None:
     """Store a classifier in a model's folder: rows in order, W words then the bias, float [n, K] each.  The old one, where
     there is one, serves until the record is replaced.  The caller holds the folder's lock."""
     folder = model.path
@@ -140,6 +160,7 @@ def save(model: TopicModel, rows: Iterable[np.ndarray], temperature: float, fact
         "array": {"name": name, "crc32c": file_crc(folder / name / "zarr.json")},
         "topics": topics_of(model.manifest),
         "temperature": float(temperature),
+        "length": length,
         "facts": facts,
     }
     write_json(folder / RECORD, record)

@@ -78,7 +78,7 @@ def lines(info: dict[str, Any]) -> list[str]:
         state = "; STALE: the topics have changed since" if learned["stale"] else ""
         say(
             "classifier",
-            f"{learned.get('documents', 0):,} documents, {learned.get('divergence', math.nan):.3f} nats from theta{state}",
+            f"{learned.get('documents', 0):,} documents by {learned.get('features', 'counts')}, {learned.get('divergence', math.nan):.3f} nats from theta{state}",
         )
     say("size", f"{info['bytes'] / 2**20:.1f} MB")
     if info["empty_topics"]:

@@ -15,7 +15,7 @@ from topicstream.errors import UsageError
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows
 from topicstream.kernels.linear import products
-from topicstream.model.classifier import Classifier
+from topicstream.model.classifier import Classifier, features
 
 
 class MaxEnt(Method):
@@ -41,7 +41,8 @@ class MaxEnt(Method):
     def shares(self, docs: Documents) -> np.ndarray:
         at, weights = self.classifier.of(docs.words)
         z = np.empty((len(docs), len(self.classifier.bias)), np.float32)
-        products(docs.indptr, at, docs.counts, weights, self.classifier.bias, z)
+        x = features(docs.indptr, docs.counts, self.classifier.length)
+        products(docs.indptr, at, x, weights, self.classifier.bias, z)
         z /= np.float32(self.temperature)
         z -= z.max(axis=1, keepdims=True)
         np.exp(z, out=z)
