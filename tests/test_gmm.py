@@ -227,7 +227,7 @@ def test_vectors_of_parquet_and_of_memory_are_those_of_a_file(tmp_path):
     for i in range(5):
         table = table.append_column(f"c{i}", pa.array(x[:, i]))
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=190)
-    for fields in ("one", "lists", "c0,c1,c2,c3,c4", "c0, c1,c2 ,c3,c4"):
+    for fields in ("one", "lists", "c0,c1,c2,c3,c4", "c0, c1,c2 ,c3,c4", ("c0,c1", "c2,c3,c4")):
         out = tmp_path / "p.zarr"
         ingest(
             tmp_path / "x.parquet",

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import topicstream
 from tests.small_store import planted, store
 from topicstream.cli.main import run
+from topicstream.errors import StoreError
 from topicstream.inference.keep import Lists, keep
 from topicstream.inference.text import csv_lines, json_lines
 from topicstream.model.topic_model import TopicModel
@@ -149,6 +150,12 @@ def test_a_file_is_not_replaced_without_being_asked(made, tmp_path, capsys):
     for _ in range(2):
         assert topics(folder, folder / "d.jsonl", "-o", out, "--force") == 0
     assert len(read(out)) == D
+
+
+def test_a_model_that_there_is_not_is_said_before_anything_is_compiled(tmp_path, monkeypatch):
+    monkeypatch.setattr("topicstream.inference.infer.elsewhere", lambda *_: pytest.fail("compiled"))
+    with pytest.raises(StoreError, match="no model here"):
+        topicstream.infer(tmp_path / "missing", ["some text"], progress=False)
 
 
 def test_the_library_writes_to_a_stream(made, tmp_path):

@@ -7,10 +7,12 @@ import inspect
 import io
 import logging
 import sys
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import ClassVar
 
 import click
+import numpy as np
 import pytest
 
 import topicstream
@@ -27,6 +29,8 @@ class Made:
     sweeps: int = option(3, "how often", min=1, max=9, old=("turns",))
     order: str | None = option(None, "in which", choices=("up", "down"))
     time: float | str | None = option(None, "how long", parse=seconds, cli=False)
+    names: Sequence[str] | None = option(None, "of what", cli=False)
+    weights: Mapping[str, float] | None = option(None, "how much", cli=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +48,7 @@ def test_a_function_takes_the_fields_of_its_config_or_the_config():
     assert make("there", sweeps=2) == make(Made("there", sweeps=2)) == Made("there", sweeps=2)
     assert make(turns=4, time="2h") == Made(sweeps=4, time=7200.0)
     shown = inspect.signature(make)
-    assert list(shown.parameters) == ["place", "sweeps", "order", "time"]
+    assert list(shown.parameters) == ["place", "sweeps", "order", "time", "names", "weights"]
     assert shown.parameters["sweeps"].default == 3 and shown.return_annotation == "Made"
     assert shown.parameters["order"].kind is inspect.Parameter.KEYWORD_ONLY
     assert make.__doc__.startswith("Make it.") and "how often" in make.__doc__
@@ -60,6 +64,13 @@ def test_a_function_takes_the_fields_of_its_config_or_the_config():
         ({"sweeps": 1e30}, "sweeps must be a number that can be meant"),
         ({"sweeps": 10}, "sweeps must be at most 9, not 10"),
         ({"sweeps": float("nan")}, "sweeps must be a whole number, not nan"),
+        ({"sweeps": True}, "sweeps must be a whole number, not True"),
+        ({"names": 5}, "names must be a list, not 5"),
+        ({"names": ["a", 5]}, "names must be a list, not"),
+        ({"names": "ab"}, "names must be a list, not 'ab'"),
+        ({"weights": {"a": "b"}}, "weights must be a mapping, not"),
+        ({"time": [1]}, "time must be a number or a string, not"),
+        ({"order": 5}, "order must be a string, not 5"),
         ({"order": "left"}, "order must be one of up, down, not left"),
         ({"time": "soon"}, "'soon' is not a time"),
     ],
@@ -70,6 +81,13 @@ def test_what_cannot_be_meant_is_refused_in_a_line(given, said):
     if "time" not in given:
         with pytest.raises(UsageError):
             checked(Made.__dataclass_fields__, given, "make")
+
+
+def test_values_of_the_right_kind_are_taken_by_place_too():
+    assert make("there", names=("a", "b"), weights={"a": 2}).names == ("a", "b")
+    assert make("x", names=np.array(["a"]), sweeps=np.int64(2)).sweeps == 2
+    with pytest.raises(UsageError, match="place must be a string, not 5"):
+        make(5)
 
 
 def test_an_option_of_the_command_line_is_a_field(capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def test_parts_are_what_re_split_leaves(pattern):
     letters = ["a", "B", "é", "x", "—", "\n", " ", "𝄞"]
     texts = ["".join(rng.choice(letters, rng.integers(0, 30))) for _ in range(200)]
     run = run_of(texts)
-    parts = in_parts(run, ReadOptions(split=pattern))
+    parts = in_parts(run, ReadOptions(split=pattern), notes := Counter())
     assert isinstance(parts, TextRun) and (run.text == run_of(texts).text).all()
     found = [bytes(parts.text[a:b]).decode().strip() for a, b in zip(parts.offsets, parts.offsets[1:])]
     ids, dates, expected = [], [], []
@@ -49,11 +50,13 @@ def test_parts_are_what_re_split_leaves(pattern):
     assert [f.strip(" \n") for f in found] == expected
     assert parts.about.ids.to_pylist() == ids and parts.about.meta["date"].to_pylist() == dates
     assert parts.about.meta["document"].to_pylist() == [i.split("#")[0] for i in ids]
+    whole = Counter(i.split("#")[0] for i in ids)
+    assert [*notes.values()] == [sum(n == 1 for n in whole.values())]  # said in the summary
 
 
 def test_paragraphs_and_sections():
     def texts(split, text):
-        parts = in_parts(run_of([text]), ReadOptions(split=split))
+        parts = in_parts(run_of([text]), ReadOptions(split=split), Counter())
         return [bytes(parts.text[a:b]).decode().split() for a, b in zip(parts.offsets, parts.offsets[1:])]
 
     assert texts("paragraph", "a\nb\r\n \r\n\r\nc\n\n") == [["a", "b"], ["c"]]

@@ -11,8 +11,8 @@ import numbers
 import os
 import re
 import textwrap
-from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload, runtime_checkable
 
 from topicstream.errors import UsageError
 
@@ -106,22 +106,49 @@ def renamed(fields: Mapping[str, Any]) -> dict[str, str]:
     return {old: name for name, field in fields.items() for old in field.metadata.get("old", ()) if old not in fields}
 
 
+@runtime_checkable
+class _Stream(Protocol):
+    def write(self, data: Any, /) -> Any: ...
+
+
 _KINDS: dict[str, tuple[Any, str]] = {
     "None": (type(None), ""),
+    "bool": ("bool bool_", "True or False"),
     "str": (str, "a string"),
     "Path": (os.PathLike, "a path"),
     "Place": ((str, os.PathLike), "a path"),
     "int": (numbers.Integral, "a whole number"),
     "float": (numbers.Real, "a number"),
+    "BinaryIO": (_Stream, "a stream to write to"),
+    "Sequence": (Iterable, "a list"),
+    "Mapping": (Mapping, "a mapping"),
+    "TopicModel": ("TopicModel", "a model"),
+    "Corpus": ("Corpus", "a corpus"),
+    "Heldout": ("Heldout", "a Heldout"),
 }
 
 
+def _is(kind: str, value: Any) -> bool:
+    """Whether a value is of one kind of an annotation; a list or a mapping: with all its members."""
+    name, _, inner = kind.partition("[")
+    wanted, member = _KINDS[name][0], inner.rstrip("]").split(", ")[-1]
+    if isinstance(wanted, str):
+        return any(c.__name__ in wanted.split() for c in type(value).__mro__)
+    if not isinstance(value, wanted) or (name in ("int", "float") and isinstance(value, bool)):
+        return False
+    if name == "Sequence" and isinstance(value, (str, bytes, Mapping)):
+        return False
+    members = value.values() if name == "Mapping" else value if isinstance(value, (list, tuple, set)) else ()
+    return member not in _KINDS or all(_is(member, one) for one in members)
+
+
 def _meant(annotation: str, value: Any) -> str:
-    """What a value of a field so annotated must be; nothing where it is that, or the annotation has more than plain kinds."""
-    kinds = [_KINDS.get(name) for name in annotation.split(" | ")]
-    if any(kind is None or isinstance(value, kind[0]) for kind in kinds):
+    """What a value of a field so annotated must be; nothing where it is that, or the annotation has kinds of its own."""
+    kinds = re.split(r" \| (?![^\[]*\])", annotation)
+    names = [kind.partition("[")[0] for kind in kinds]
+    if not all(name in _KINDS for name in names) or any(_is(kind, value) for kind in kinds):
         return ""
-    return " or ".join(kind[1] for kind in kinds if kind and kind[1])
+    return " or ".join(dict.fromkeys(said for name in names if (said := _KINDS[name][1])))
 
 
 def checked(fields: Mapping[str, Any], given: Mapping[str, Any], whose: str) -> dict[str, Any]:
@@ -135,9 +162,13 @@ def checked(fields: Mapping[str, Any], given: Mapping[str, Any], whose: str) -> 
         about = fields[name].metadata
         if value is None:
             continue
+        kind = str(fields[name].type)
         if "parse" in about:
-            value = values[name] = about["parse"](value)
-        elif wanted := _meant(kind := str(fields[name].type), value):
+            try:
+                value = values[name] = about["parse"](value)
+            except (TypeError, AttributeError):
+                raise UsageError(f"{name} cannot be {repr(value)[:60]}: {about['help']}") from None
+        if wanted := _meant(kind, value):
             if not (isinstance(value, float) and value.is_integer() and "int" in kind):
                 raise UsageError(f"{name} must be {wanted}, not {repr(value)[:60]}{about.get('instead', '')}")
             value = values[name] = int(value)
@@ -176,6 +207,7 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
     kind = cast(Any, config)
     signature = inspect.signature(config)
     fields = {f.name: f for f in dataclasses.fields(kind)}
+    placed = [f.name for f in fields.values() if not f.kw_only]
 
     def wrap(function: Callable[[C], R]) -> Verb[P, C, R]:
         @functools.wraps(function)
@@ -183,7 +215,8 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
             if len(args) == 1 and isinstance(args[0], kind) and not given:
                 (settings,) = args
             else:
-                settings = kind(*args, **checked(fields, given, function.__name__))
+                said = checked(fields, dict(zip(placed, args, strict=False)), function.__name__)
+                settings = kind(*said.values(), *args[len(said) :], **checked(fields, given, function.__name__))
             return function(settings)
 
         returns = inspect.signature(function).return_annotation

@@ -183,7 +183,21 @@ def folds(arguments: argparse.Namespace, figures: Figures) -> None:
 
 def limited(store: Path, folder: Path, topics: int, passes: int, limit: str) -> dict[str, Any]:
     """A training in a process of its own, in a memory cgroup where one can be made."""
-    command = ["train", "--corpus", store, "--model", folder, "--algo", "atm", "-K", topics, "--passes", passes, "--tol", 0]
+    command = [
+        "train",
+        "--corpus",
+        store,
+        "--model",
+        folder,
+        "--algo",
+        "atm",
+        "-K",
+        topics,
+        "--passes",
+        passes,
+        "--tol",
+        0,
+    ]
     command += ["--threads", 1, "--mem-limit", limit, "--force"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with MemoryGroup(limit) as group:
@@ -198,7 +212,11 @@ def limited(store: Path, folder: Path, topics: int, passes: int, limit: str) -> 
 def show_limited(what: str, record: dict[str, Any]) -> None:
     columns = ["CPU s", "peak MB", "cgroup peak MB, page cache too", "author perplexity"]
     heading(*what.split(": ", 1))
-    shown = [f"{record['cpu']:.0f}", *(f"{record[k] / 2**20:.0f}" for k in ("peak", "cgroup")), f"{record['perplexity']:.0f}"]
+    shown = [
+        f"{record['cpu']:.0f}",
+        *(f"{record[k] / 2**20:.0f}" for k in ("peak", "cgroup")),
+        f"{record['perplexity']:.0f}",
+    ]
     table(columns, [shown])
 
 
@@ -210,7 +228,10 @@ def acl(arguments: argparse.Namespace, figures: Figures) -> None:
 
     def make() -> dict[str, Any]:
         found = limited(store, folder, 100, arguments.acl_passes, "1G")
-        return {**found, "perplexity": author_perplexity(TopicModel.open(folder), Corpus.open(store), split=0.9).perplexity}
+        return {
+            **found,
+            "perplexity": author_perplexity(TopicModel.open(folder), Corpus.open(store), split=0.9).perplexity,
+        }
 
     record = figures.get({"section": "acl", "passes": arguments.acl_passes}, make)
     show_limited(f"acl: K = 100, {arguments.acl_passes} passes, 32 pairs, 1 thread, limit 1G", record)
@@ -236,7 +257,10 @@ def million(arguments: argparse.Namespace, figures: Figures) -> None:
 
     def make() -> dict[str, Any]:
         found = limited(store, folder, 100, 2, "512M")
-        return {**found, "perplexity": author_perplexity(TopicModel.open(folder), Corpus.open(store), split=0.9).perplexity}
+        return {
+            **found,
+            "perplexity": author_perplexity(TopicModel.open(folder), Corpus.open(store), split=0.9).perplexity,
+        }
 
     show_limited("A million authors: K = 100, 2 passes, limit 512M", figures.get({"section": "million"}, make))
 

@@ -110,7 +110,12 @@ def synthetic(args: argparse.Namespace) -> None:
         ("fdm (defaults)", "fdm", {}, {}),
         ("fdm --start documents", "fdm", {}, {"start": "documents", "passes": 200, "tol": 0}),
         ("fdm --solver adam", "fdm", {"solver": "adam"}, {"passes": args.adam[-1]}),
-        ("fdm --solver adam --start documents", "fdm", {"solver": "adam"}, {"passes": args.adam[-1], "start": "documents"}),
+        (
+            "fdm --solver adam --start documents",
+            "fdm",
+            {"solver": "adam"},
+            {"passes": args.adam[-1], "start": "documents"},
+        ),
         ("sparse-bp", "sparse-bp", {"alpha": 0.05}, {}),
     ]:
         model = args.work / "model"
@@ -166,7 +171,12 @@ def tables(args: argparse.Namespace) -> None:
         seconds, _ = train(args.corpus, model, algo, args.topics, {"beta": beta, **options}, seed=args.seed, **given)
         r = topicstream.evaluate(model, args.corpus, heldout=True, whole=True, coherent=True, threads=1, progress=False)
         mean = mean or r["coherence"]
-        told = [-r["whole"]["nats_per_token"], -r["heldout"]["nats_per_token"], r["coherence"]["umass"], r["coherence"]["npmi"]]
+        told = [
+            -r["whole"]["nats_per_token"],
+            -r["heldout"]["nats_per_token"],
+            r["coherence"]["umass"],
+            r["coherence"]["npmi"],
+        ]
         print(f"| {name} | {' | '.join(f'{x:.3f}' for x in told)} | {seconds:.0f} |", flush=True)
     assert mean is not None
     print(f"| the mean topic | | | {mean['umass_mean_topic']:.3f} | {mean['npmi_mean_topic']:.3f} | |")
@@ -174,7 +184,9 @@ def tables(args: argparse.Namespace) -> None:
 
 def solvers(args: argparse.Namespace) -> None:
     """Held-out cross-entropy against processor seconds: each run is gone on with, to ever more passes."""
-    print("| solver | start | passes | cross-entropy of held-out pairs, with beta | without | processor s |\n|---|---|---|---|---|---|")
+    print(
+        "| solver | start | passes | cross-entropy of held-out pairs, with beta | without | processor s |\n|---|---|---|---|---|---|"
+    )
     for solver, start, passes in [
         ("em", "documents", args.em), ("em", "anchors", args.em), ("adam", "documents", args.adam), ("adam", "anchors", args.adam)
     ]:  # fmt: skip
@@ -187,7 +199,9 @@ def solvers(args: argparse.Namespace) -> None:
             seconds, last = train(args.corpus, model, "fdm", args.topics, options, **more)
             spent += seconds
             found = [pair_entropy(model, args.corpus, smooth=smooth)["cross_entropy"] for smooth in (True, False)]
-            print(f"| {solver} | {start} | {last['passes']} | {found[0]:.4f} | {found[1]:.4f} | {spent:.0f} |", flush=True)
+            print(
+                f"| {solver} | {start} | {last['passes']} | {found[0]:.4f} | {found[1]:.4f} | {spent:.0f} |", flush=True
+            )
 
 
 def size(args: argparse.Namespace) -> None:

@@ -115,7 +115,9 @@ def answers(
     for path, part in ((old, docs), (new, asked)):
         path.write_text("".join(json.dumps(d) + "\n" for d in part))
     topicstream.ingest([old], corpus, meta={"date": "date"}, force=True, progress=False, **kept)
-    topicstream.train(corpus, model, algo="sparse-bp", topics=a.topics, passes=20, threads=1, force=True, progress=False)
+    topicstream.train(
+        corpus, model, algo="sparse-bp", topics=a.topics, passes=20, threads=1, force=True, progress=False
+    )
     topicstream.train_classifier(model, corpus, passes=60, threads=1, progress=False)
     found = topicstream.drift(
         model, new, by="date", period=period, corpus=corpus, most=a.most, burn=30, sweeps=20, progress=False
@@ -183,13 +185,19 @@ def features(a: argparse.Namespace) -> None:
         stores[n] = _matrix(out)
     topicstream.train(a.work / "features-1.zarr", a.work / "features", algo="sparse-bp", topics=a.topics, passes=20, threads=1,
                       force=True, progress=False)  # fmt: skip
-    answers = topicstream.infer(a.work / "features", a.work / "features-1.zarr", parts=("train",), top=a.topics, progress=False)
+    answers = topicstream.infer(
+        a.work / "features", a.work / "features-1.zarr", parts=("train",), top=a.topics, progress=False
+    )
     theta = np.zeros((len(answers), a.topics))
     for each, names, shares in zip(theta, answers["topics"].to_pylist(), answers["shares"].to_pylist(), strict=True):
         each[names] = shares
     x = stores[1]
     often = np.asarray(x.sum(1)) / np.asarray(x.sum(1)).mean()
-    kinds = {"counts": x, "frequencies": diags(1 / np.maximum(often.ravel(), 1e-9)) @ x, "counts and pairs of neighbours": stores[2]}
+    kinds = {
+        "counts": x,
+        "frequencies": diags(1 / np.maximum(often.ravel(), 1e-9)) @ x,
+        "counts and pairs of neighbours": stores[2],
+    }
     print("| features | number | cosine | KL | F1 at 0.8 |\n|---|---|---|---|---|")
     cut = len(theta) * 3 // 4
     for name, kind in kinds.items():
@@ -208,7 +216,12 @@ def features(a: argparse.Namespace) -> None:
         p = np.exp(z - z.max(1, keepdims=True))
         p /= p.sum(1, keepdims=True)
         q = theta[cut:]
-        print(f"| {name} | {shape[0]:,} | " + " | ".join(f"{m(q, p).mean():.3f}" for m in (cosine, divergence, f1)) + " |", flush=True)
+        print(
+            f"| {name} | {shape[0]:,} | "
+            + " | ".join(f"{m(q, p).mean():.3f}" for m in (cosine, divergence, f1))
+            + " |",
+            flush=True,
+        )
 
 
 def inputs(a: argparse.Namespace) -> None:
@@ -325,11 +338,15 @@ def folds(a: argparse.Namespace) -> None:
         for name, (algo, passes, options) in FOLDS.items():
             for k in a.by:
                 begin = time.process_time()
-                given = {"alpha": 0.01, "beta": 0.01, **options} | ({"learn_priors": False} if algo in ("bp", "gs") else {})
+                given = {"alpha": 0.01, "beta": 0.01, **options} | (
+                    {"learn_priors": False} if algo in ("bp", "gs") else {}
+                )
                 topicstream.train(train, model, algo=algo, topics=k, options=given, threads=1, tol=1.0 if algo != "gs" else 0.0,
                                   passes=passes, force=True, progress=False)  # fmt: skip
                 spent[name] += time.process_time() - begin
-                score = topicstream.evaluate(model, train, heldout=test, threads=1, progress=False)["heldout"]["perplexity"]
+                score = topicstream.evaluate(model, train, heldout=test, threads=1, progress=False)["heldout"][
+                    "perplexity"
+                ]
                 found.setdefault((name, k), []).append(score)
     for name in FOLDS:
         cells = [f"{np.mean(found[name, k]):.0f} ± {np.std(found[name, k]):.0f}" for k in a.by]

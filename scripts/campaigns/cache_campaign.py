@@ -152,7 +152,9 @@ KINDS = {
     ),
     "numba's half lost": Kind(lambda p: p.unlink(), only="!.code-", says=""),
     "object code that others may write": Kind(lambda p: p.chmod(0o666), only=".code-"),
-    "object code that a group may write": Kind(lambda p: (os.chown(p, -1, 12345), p.chmod(0o664)), only=".code-", root=True),
+    "object code that a group may write": Kind(
+        lambda p: (os.chown(p, -1, 12345), p.chmod(0o664)), only=".code-", root=True
+    ),
     "another user's object code": Kind(lambda p: os.chown(p, 12345, -1), only=".code-", root=True),
     "a folder that a group may write": Kind(
         whole=lambda p: (os.chown(p, -1, 12345), p.chmod(0o775)), says="warning", mended=False, root=True
@@ -201,7 +203,9 @@ def ingest(place: Path, room: int | None = None) -> tuple[int, list[str], str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[], help="kinds whose name begins so")
-    parser.add_argument("--begin", type=Path, help="a cache (NUMBA_CACHE_DIR) to begin with: nothing is compiled at first")
+    parser.add_argument(
+        "--begin", type=Path, help="a cache (NUMBA_CACHE_DIR) to begin with: nothing is compiled at first"
+    )
     args = parser.parse_args()
     rows, failed, left_out = [], 0, []
     with tempfile.TemporaryDirectory() as temporary:
@@ -210,7 +214,9 @@ def main() -> int:
         folder = place / "cache" / "topicstream" / "kernels"
         if args.begin is not None:
             folder.mkdir(parents=True)
-            for path in (args.begin / "topicstream" / "kernels").glob("topicstream.[ckit]*.nbc"):  # corpus, kernels, ingestion, tokens
+            for path in (args.begin / "topicstream" / "kernels").glob(
+                "topicstream.[ckit]*.nbc"
+            ):  # corpus, kernels, ingestion, tokens
                 if "inference" not in path.name and "training" not in path.name:
                     shutil.copy(path, folder)
         code, lines, wanted = ingest(place)

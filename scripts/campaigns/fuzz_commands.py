@@ -27,7 +27,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "llda": {"algo": "llda"},
     "rtm": {"algo": "rtm", "topics": 3},
     "mixture": {"algo": "mixture", "topics": 3},
-    "seeds": {"algo": "sparse-bp", "topics": 3, "seed_words": {"first": ["wa", "wb"], "second": {"words": ["wc"], "strength": 5}}},
+    "seeds": {
+        "algo": "sparse-bp",
+        "topics": 3,
+        "seed_words": {"first": ["wa", "wb"], "second": {"words": ["wc"], "strength": 5}},
+    },
     "gmm": {"algo": "gmm", "topics": 3},
 }
 """What each model is trained with."""
@@ -116,7 +120,9 @@ def command_targets(folder: Path, resealed: Callable[[random.Random, str], bytes
         def run(data: bytes, _: random.Random) -> None:
             rng = random.Random(data)
             restored(folder / name, spoilt)
-            files = sorted(p for p in spoilt.rglob("*") if p.suffix in (".json", ".jsonl") and p.name != "history.jsonl")
+            files = sorted(
+                p for p in spoilt.rglob("*") if p.suffix in (".json", ".jsonl") and p.name != "history.jsonl"
+            )
             path = rng.choice(files)
             if path.suffix == ".jsonl":
                 lines = [json.loads(line) for line in path.read_text().splitlines()]

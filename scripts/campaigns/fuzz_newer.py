@@ -93,7 +93,9 @@ def import_targets(folder: Path, store: Path) -> list[Target]:
                     out.mkdir()
                     save(out, found, {"engine": "imported", "options": {}, "passes": 0, **found.about})
                 else:
-                    assert len(Vocabulary.of(checked_words(found.words, "w"), found.counts, found.df)) == len(found.words)
+                    assert len(Vocabulary.of(checked_words(found.words, "w"), found.counts, found.df)) == len(
+                        found.words
+                    )
                     list(checked_rows(path, found))
                     assert np.shape(found.alpha) == (found.topics,) and found.beta >= 0, "priors"
             finally:
@@ -206,7 +208,25 @@ def own_targets(folder: Path, resealed: Callable[[random.Random, str], bytes]) -
         axis.find(pa.array(["a1", "l1"], pa.large_string()))
 
     def edits(rng: random.Random) -> None:
-        pool: tuple[Any, ...] = (None, -1, 0, 1, 2, 3, 2**63, 0.5, "", "x" * 2000, "\x1b]0;x\x07", [], [0, 1], [0, 0], [1], {}, True)
+        pool: tuple[Any, ...] = (
+            None,
+            -1,
+            0,
+            1,
+            2,
+            3,
+            2**63,
+            0.5,
+            "",
+            "x" * 2000,
+            "\x1b]0;x\x07",
+            [],
+            [0, 1],
+            [0, 0],
+            [1],
+            {},
+            True,
+        )
         log = []
         for _ in range(rng.randrange(1, 6)):
             record: dict[str, Any] = rng.choice((
@@ -255,7 +275,9 @@ def own_targets(folder: Path, resealed: Callable[[random.Random, str], bytes]) -
     trained, of_classes = TopicModel.open(rtm), TopicModel.open(classified)
     points = np.random.default_rng(3).normal(size=(5, 4)).astype(np.float32)
     axes = [p for p in (store / "axes").rglob("*") if p.is_file()]
-    files = [*axes, store / "manifest.json"] + [store / manifest["axes"][a]["names"]["file"] for a in ("authors", "labels")]
+    files = [*axes, store / "manifest.json"] + [
+        store / manifest["axes"][a]["names"]["file"] for a in ("authors", "labels")
+    ]
     values("axes, lists", list(dict.fromkeys(files)), lists)
     values("axes, names", list(dict.fromkeys(files)), names)
     values("edits", [rtm / "edits.jsonl"], edits)
@@ -267,5 +289,7 @@ def own_targets(folder: Path, resealed: Callable[[random.Random, str], bytes]) -
     values("Gaussian components", [*tables, gmm / "manifest.json"], gaussians)
     toml = folder / "seeds.toml"
     toml.write_bytes(SEEDS_TOML)
-    mutated("seed words", toml, lambda: read_seeds(toml), [b"[[a]]", b'words = [""]', b"strength = inf", b"[a.b]", b'"""'])
+    mutated(
+        "seed words", toml, lambda: read_seeds(toml), [b"[[a]]", b'words = [""]', b"strength = inf", b"[a.b]", b'"""']
+    )
     return made

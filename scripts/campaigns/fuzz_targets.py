@@ -191,9 +191,23 @@ def readers(folder: Path) -> list[Target]:
     ]  # fmt: skip
     vectors = vector_seeds()
     marks = [b"descr", b"|O", b"<f8", b"(7, 4)", b"(99999999, 4)", b"True", b"PK\x03\x04"]
-    made += [reader(folder, kind, f"f.{kind}", vectors[kind], marks, format=kind, encoding=None) for kind in ("npy", "npz")]
+    made += [
+        reader(folder, kind, f"f.{kind}", vectors[kind], marks, format=kind, encoding=None) for kind in ("npy", "npz")
+    ]
     if vectors["images"]:
-        made.append(reader(folder, "images", "f.png", vectors["images"], [b"IHDR", b"IDAT"], format="images", patches=4, piece_bytes=1 << 17, encoding=None))
+        made.append(
+            reader(
+                folder,
+                "images",
+                "f.png",
+                vectors["images"],
+                [b"IHDR", b"IDAT"],
+                format="images",
+                patches=4,
+                piece_bytes=1 << 17,
+                encoding=None,
+            )
+        )
     made += [reader(folder, "vectors", "v.parquet", vectors["vectors"], [b"PAR1"], format="vectors", vector_field="v", encoding=None),
              reader(folder, "paragraphs", "g.txt", [lines.replace(b"\n", b"\n\n")], [b"\n\n", b"\r\n\r\n"], format="lines",
                     split="paragraph", min_tokens=1)]  # fmt: skip

@@ -1,12 +1,12 @@
-"""Kill -9 at random instants of ingest, training with every engine, update, retrain, compact and forget; carry on; compare.
+"""Kill -9 at random instants of every command that writes, training with every engine included; carry on; compare.
 
-    python scripts/campaigns/kill_campaign.py --kills 100 [--only ingest append atbp update retrain ...]
+    python scripts/campaigns/kill_campaign.py --kills 100 [--only ingest append atbp update retrain ...] [--save FILE]
 
 For each subject the undisturbed run is made twice first; then the same command is started again and again, killed at
 random instants until its share of the kills is spent, and left to end.  Every result must be the same bits: the store's
 chunks, tables and fingerprint, or the training state's content hash, or the published model with its ids.  After every
-kill what readers see must be whole: the old store or model, or the new one.  Prints a Markdown table; exit 1 when anything
-differs.
+kill what readers see must be whole: the old store or model, or the new one; of a file that is named, all or nothing, and
+in the end nothing beside it.  Prints a Markdown table (--save: each row as soon as it is there); exit 1 when anything differs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
@@ -31,6 +32,7 @@ from measure import heading, table
 
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
+from topicstream.model.edits import view_of
 from topicstream.model.gaussians import GaussianModel
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.align import read_ids
@@ -148,12 +150,13 @@ class Subject:
 def subjects(work: Path, only: list[str]) -> list[Subject]:
     """Those asked for, with what they start from."""
     source, more = text(work / "text.jsonl"), text(work / "more.jsonl", 1500, 6000)
+    other = text(work / "other.jsonl", 1500, 3000)
     corpus, model, base = work / "corpus.zarr", work / "model", work / "base"
     kept_fields = [f"--meta={name}={name}" for name in ("authors", "labels", "links")]
     ingest = [*TOPICS, "ingest", str(source), "--out", str(corpus), *kept_fields]
 
-    def adding(path: Path) -> list[str]:
-        return [*TOPICS, "ingest", str(path), "--out", str(corpus), "--append", "--grow-vocab", *kept_fields]
+    def adding(path: Path, *more: str) -> list[str]:
+        return [*TOPICS, "ingest", str(path), "--out", str(corpus), "--append", "--grow-vocab", *more, *kept_fields]
 
     append = adding(more)
     named = ["--corpus", str(corpus), "--model", str(model)]
@@ -194,12 +197,12 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
     def ingesting() -> Subject:
         return Subject("ingest", ingest, clear, lambda: store_hash(corpus), lambda: store_done(None), store_seen)
 
-    def appending() -> Subject:
+    def appending(name: str, command: list[str]) -> Subject:
         place = ingested()
         before = Corpus.open(place / "corpus.zarr").fingerprint
         return Subject(
-            "append",
-            append,
+            name,
+            command,
             lambda: back(place),
             lambda: store_hash(corpus),
             lambda: store_seen() != before,
@@ -272,11 +275,65 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
         command, done = [*TOPICS, name, *options], lambda: store_seen() != before
         return Subject(name, command, lambda: back(place), digest, done, store_seen, again=True)
 
+    def trained() -> Path:
+        return kept("trained", lambda: (run(*ingest), run(*TOPICS, "train", *named, "--algo", "sparse-bp", *TRAIN)))
+
+    def naming(name: str, out: str, *line: str) -> Subject:
+        """A command that writes what a user names: it alone may lie in its folder in the end."""
+        place, folder = trained(), work / "answers"
+        target = folder / out
+
+        def prepare() -> None:
+            back(place)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+
+        def seen() -> str | None:
+            if not target.exists() or (target.is_dir() and not list(target.rglob("manifest.json"))):
+                return None  # what is begun and not committed is no model yet
+            if target.is_dir():
+                models = sorted(p.parent for p in target.rglob("manifest.json"))
+                return "".join(f"{p.relative_to(target)} {model_hash(p)}" for p in models)
+            data = target.read_bytes()  # a page holds the time it was made, compressed
+            return str(data[-8:]) if out.endswith(".html") else hashlib.sha256(data).hexdigest()
+
+        def digest() -> str:
+            return f"{sorted(p.name for p in folder.iterdir())} {seen()}"
+
+        return Subject(name, [*TOPICS, *line, str(target)], prepare, digest, lambda: seen() is not None, seen)
+
+    def phi() -> Path:
+        back(trained())
+        run(*TOPICS, "export", *named[2:], "--out", str(work / "phi.parquet"))
+        return work / "phi.parquet"
+
+    def changing(name: str, look: Callable[[Path], str], *line: str) -> Subject:
+        """A command that changes a model."""
+        place = trained()
+        before = look(place / model.name)
+        digest = partial(look, model)
+        return Subject(name, [*TOPICS, *line], lambda: back(place), digest, lambda: digest() != before, digest)
+
+    def classified(path: Path) -> str:
+        file = path / "classifier.json"
+        return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else ""
+
     make = {
         "ingest": ingesting,
+        "replace": lambda: appending("replace", adding(other, "--on-duplicate", "replace")),
+        "infer": lambda: naming("infer", "a.parquet", "infer", str(source), named[2], named[3], "--out"),
+        "show": lambda: naming("show", "a.csv", "show", *named, "--theta"),
+        "eval": lambda: naming("eval", "a.parquet", "eval", *named, "--heldout", "--per-document"),
+        "report": lambda: naming("report", "a.html", "report", str(model), *named[:2], "--out"),
+        "export": lambda: naming("export", "a.parquet", "export", named[2], named[3], "--out"),
+        "import": lambda: naming("import", "m", "import", str(phi()), "--model"),
+        "edit": lambda: changing(
+            "edit", lambda p: str(view_of(TopicModel.open(p)).labels), "edit", str(model), "--label", "0=x"
+        ),
+        "classifier": lambda: changing("classifier", classified, "classifier", *named),
         "compact": lambda: rewriting("compact", str(corpus)),
         "forget": lambda: rewriting("forget", "d5", "d6100", "d9007", *named),
-        "append": appending,
+        "append": lambda: appending("append", append),
         "update": updating,
         "gmm": gaussians,
         "retrain": lambda: retraining(work, source, more),
@@ -314,14 +371,21 @@ def retraining(work: Path, source: Path, more: Path) -> Subject:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     counting = [n for n, kind in engines().items() if not kind.on_vectors]
-    every = ["ingest", "append", *counting, "gmm", "update", "retrain", "compact", "forget"]
+    writing = ["infer", "show", "eval", "report", "export", "import", "edit", "classifier"]
+    every = ["ingest", "append", "replace", *counting, "gmm", "update", "retrain", "compact", "forget", *writing]
     parser.add_argument("--kills", type=int, default=20, help="shared by the subjects, rounded up")
     parser.add_argument("--only", nargs="*", default=every, choices=every)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--save", type=Path, help="a file that each row is added to")
     args = parser.parse_args()
     share = -(-args.kills // len(args.only))
     with tempfile.TemporaryDirectory() as temporary:
-        rows = [s.campaign(share, random.Random(f"{args.seed}-{s.name}")) for s in subjects(Path(temporary), args.only)]
+        rows = []
+        for subject in subjects(Path(temporary), args.only):
+            rows.append(subject.campaign(share, random.Random(f"{args.seed}-{subject.name}")))
+            if args.save is not None:
+                with args.save.open("a") as out:
+                    out.write("| " + " | ".join(map(str, rows[-1])) + " |\n")
     heading(
         "Killed and carried on",
         "kill -9 at random instants. torn: kills after which a reader found neither the old store or model nor the new one; "

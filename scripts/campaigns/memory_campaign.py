@@ -156,7 +156,12 @@ def main() -> int:
         corpus = args.corpus
         if corpus is None:
             corpus = work / "corpus.zarr"
-            make = [sys.executable, str(Path(__file__).parents[1] / "tools" / "make_corpus.py"), "--cells", str(args.cells)]
+            make = [
+                sys.executable,
+                str(Path(__file__).parents[1] / "tools" / "make_corpus.py"),
+                "--cells",
+                str(args.cells),
+            ]
             subprocess.run([*make, "--out", str(corpus)], check=True)
         names = args.only or [n for n, kind in engines().items() if not kind.on_vectors]
         for topics in sorted(args.topics):

@@ -58,7 +58,15 @@ def hash_of(model: Path) -> str:
         h.update(json.dumps([array.attrs.get("alpha"), array.attrs.get("beta")]).encode())
     for line in (model / "history.jsonl").read_text().splitlines():
         record = json.loads(line)
-        h.update(json.dumps([record.get("pass"), record.get("running_perplexity", record.get("train_perplexity")), record.get("bound")]).encode())
+        h.update(
+            json.dumps(
+                [
+                    record.get("pass"),
+                    record.get("running_perplexity", record.get("train_perplexity")),
+                    record.get("bound"),
+                ]
+            ).encode()
+        )
     states = sorted((model / "checkpoints").glob("*/state.json"))
     if states:
         h.update(json.loads(states[-1].read_text())["facts"]["memory_digest"].encode())
@@ -95,7 +103,9 @@ def corpus_files(work: Path) -> tuple[list[str], Path, list[str]]:
         made = random.Random(0)
         for d in range(2000):
             low = 100 * made.randrange(10)
-            lines.append(json.dumps({"id": str(d), "text": " ".join(f"w{low + made.randrange(200)}x" for _ in range(80))}))
+            lines.append(
+                json.dumps({"id": str(d), "text": " ".join(f"w{low + made.randrange(200)}x" for _ in range(80))})
+            )
     first, second = work / "first.jsonl", work / "second.jsonl"
     cut = len(lines) * 9 // 10
     first.write_text("\n".join(lines[:cut]) + "\n")
@@ -129,7 +139,9 @@ def record(where: Path, only: list[str]) -> dict[str, str]:
         topics("ingest", str(second), "--out", corpus, *append, where=where)
         topics("update", "--corpus", corpus, "--model", str(base), "--passes", "3", "-q", where=where)
         found["update after an append"] = hash_of(base)
-        topics("train", "--corpus", corpus, "--model", str(work / "grown"), "--algo", "atbp", *COMMON, "-q", where=where)
+        topics(
+            "train", "--corpus", corpus, "--model", str(work / "grown"), "--algo", "atbp", *COMMON, "-q", where=where
+        )
         found["atbp on the appended corpus"] = hash_of(work / "grown")
     return found
 
@@ -137,7 +149,11 @@ def record(where: Path, only: list[str]) -> dict[str, str]:
 def checkout(commit: str, work: Path) -> Path:
     """A worktree of that commit."""
     place = work / commit.replace("/", "-")
-    subprocess.run(["git", "-C", str(ROOT), "worktree", "add", "--detach", "-f", str(place), commit], check=True, capture_output=True)
+    subprocess.run(
+        ["git", "-C", str(ROOT), "worktree", "add", "--detach", "-f", str(place), commit],
+        check=True,
+        capture_output=True,
+    )
     return place
 
 

@@ -24,7 +24,19 @@ def cases(corpus: str, raw: str, work: Path) -> dict[str, list[str]]:
 
     def train(algo: str, topics: int, passes: int, *more: str) -> list[str]:
         given = ["train", "--algo", algo, "-K", str(topics), "--passes", str(passes), *more, "--corpus", corpus]
-        return [*given, "--model", str(work / "m"), "--tol", "0", "--threads", "2", "--mem-limit", "8G", "--force", "-q"]
+        return [
+            *given,
+            "--model",
+            str(work / "m"),
+            "--tol",
+            "0",
+            "--threads",
+            "2",
+            "--mem-limit",
+            "8G",
+            "--force",
+            "-q",
+        ]
 
     return {
         "atbp K = 10, tables on disk": train("atbp", 10, 4, "--tables", "disk"),

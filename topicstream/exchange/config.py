@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,8 +52,8 @@ class ImportConfig:
     model: str | Path = option("model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True)
     _: KW_ONLY
     format: str | None = option(None, "One of the list (default: told from the name of PATH).", metavar="NAME")
-    words: Any = option(None, "The words, one a line, where the format does not hold them.", metavar="FILE")
-    alpha: float | Any = option(
+    words: str | Path | Sequence[str] | None = option(None, "The words, one a line, where the format does not hold them.", metavar="FILE")
+    alpha: float | Sequence[float] | None = option(
         None, "Prior of a topic in a document, where the format does not hold it (one number, or K)."
     )
     beta: float | None = option(None, "Prior of a word in a topic, where the format does not hold it.")

@@ -39,9 +39,12 @@ def is_ours(path: Path, reads: Reads = never) -> bool:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
+    about = os.fstat(fd)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(fd)
+        return False
     with open(fd, "rb") as f:
-        about = os.fstat(fd)
-        return stat.S_ISREG(about.st_mode) and (about.st_size == 0 or reads(f))
+        return about.st_size == 0 or reads(f)
 
 
 def check_output(path: Path, option: str, inputs: Iterable[Any] = (), *, force: bool, reads: Reads = never) -> None:

@@ -27,6 +27,7 @@ from topicstream.kernels.jit import compiling_seconds, say_before_compiling
 from topicstream.machine import calm_malloc, default_threads, give_back, memory_limit, trim
 from topicstream.model.edits import view_of
 from topicstream.model.gaussians import is_of_vectors
+from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.options import configured
@@ -105,6 +106,8 @@ class Answers:
         self.compiled = compiling_seconds()  # before: what waits for the compiler is no part of a rate
         say_before_compiling(listener(config.progress).say)
         limit = memory_limit(config.mem_limit)
+        if not isinstance(model, TopicModel):
+            read_manifest(model)  # a model that there is not is said before anything is compiled
         with elsewhere(_compiling(config), 5, listener(config.progress).say, limit):
             fresh = load_compiler()
         self.model = opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)

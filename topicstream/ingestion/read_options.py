@@ -55,6 +55,11 @@ def columns(given: Mapping[str, str] | tuple[str, ...]) -> Mapping[str, str]:
     return meta
 
 
+def joined(given: str | Collection[str]) -> str:
+    """Names that were given apart, between commas."""
+    return given if isinstance(given, str) else ",".join(given)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """What the user said about the input: options of ingest, and of infer on raw documents.
@@ -107,6 +112,8 @@ class ReadOptions:
         None,
         "Parquet, vectors: the column of lists of numbers, or columns of a number each, between commas (`*`: all that are numbers).",
         metavar="COLUMN",
+        multiple=True,
+        parse=joined,
     )
     vectors: bool = option(False, "a NumPy array: its rows are vectors (known by itself of one below 0)", cli=False)
     patches: int | None = option(
@@ -132,6 +139,8 @@ class ReadOptions:
     """What one piece may take where it is larger; None: anything."""
 
     def __post_init__(self) -> None:
+        if not self.id_field:
+            object.__setattr__(self, "id_field", None)
         if self.patches and self.format is None:
             object.__setattr__(self, "format", "images")
 

@@ -71,7 +71,9 @@ def main() -> None:
         seconds = time.process_time() - began
 
         def score(rows: object, by: object = rest, there: np.ndarray = known) -> np.ndarray:
-            out = np.full((rows.shape[0], n), -1e9)  # log odds: probabilities of naive Bayes are 0 and 1 to the last bit
+            out = np.full(
+                (rows.shape[0], n), -1e9
+            )  # log odds: probabilities of naive Bayes are 0 and 1 to the last bit
             for k, one in zip(np.flatnonzero(there), by.estimators_, strict=True):
                 if hasattr(one, "predict_joint_log_proba"):
                     out[:, k] = np.diff(one.predict_joint_log_proba(rows)).ravel()
@@ -85,9 +87,7 @@ def main() -> None:
         rules = {
             "at even odds": (0.0, False),
             "threshold by a tenth of training, as ours": chosen(y["train"][tenth], score(x["train"][tenth])),
-            "threshold by a tenth kept from training": chosen(
-                y["train"][tenth], score(x["train"][tenth], apart, nine)
-            ),
+            "threshold by a tenth kept from training": chosen(y["train"][tenth], score(x["train"][tenth], apart, nine)),
         }
         for rule, (t, one) in rules.items():
             said = decided(test, t, one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -35,9 +36,9 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str]:
         raise UsageError(f"--split {split}: give paragraph, section or a regular expression ({e})") from None
 
 
-def in_parts(run: Run, options: ReadOptions) -> Run:
+def in_parts(run: Run, options: ReadOptions, notes: Counter[str]) -> Run:
     """The parts of a run's documents, as documents ``id#1``, ``id#2``, ...; parts of white space alone are left out, but a
-    document has one part at least."""
+    document has one part at least.  ``notes`` counts those that have one."""
     assert options.split is not None
     if "links" in options.meta or run.about.deleted is not None or DOCUMENT in options.meta:
         raise InputError(
@@ -59,6 +60,7 @@ def in_parts(run: Run, options: ReadOptions) -> Run:
         some = [b for (_, b), (a, _) in pairwise(gaps) if raw[b:a].strip()]
         starts += [begin, *(begin + b for b in some[1:])]
         owner += [d] * max(len(some), 1)
+        notes[f"documents in which --split {options.split} found nothing to cut"] += len(some) < 2
     offsets = np.array([*starts, run.offsets[-1]], np.int64)
     return replace(run, about=_about(run.about, np.array(owner, np.int64)), text=text, offsets=offsets)
 

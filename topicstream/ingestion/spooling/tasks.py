@@ -60,7 +60,7 @@ class Task:
             if self.path_fields:
                 run = with_fields(run, self.path_fields, self.meta)
             if self.options.split is not None:
-                run = in_parts(run, self.options)
+                run = in_parts(run, self.options, rejects.notes)
         rejects.records[:0] = self.piece.rejects
         rejects.notes.update(self.piece.notes)
         if len({r.file for r in rejects.records}) == 1:  # what a reader looks at twice it reports behind the rest
