@@ -34,9 +34,10 @@ def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int) 
             group = file.metadata.row_group(number)
             chunks = [c for c in map(group.column, range(group.num_columns)) if c.path_in_schema.split(".")[0] in wanted]
             most = max(MOST, TIMES * sum(max(0, c.total_compressed_size) for c in chunks))
-            repeated, step = _repeated(raw, chunks, group.num_rows, size, most, path)
+            repeated, heavy = _repeated(raw, chunks, group.num_rows, size, most, path)
+            step = min([group.num_rows, *(most // _longest(raw, file.metadata, number, c) for c in heavy)])
             if not repeated:
-                plain = file.iter_batches(min(rows, step), row_groups=[number], columns=wanted)
+                plain = file.iter_batches(max(1, min(rows, step)), row_groups=[number], columns=wanted)
                 yield from _joined(plain, rows, most, path) if step < group.num_rows else plain
                 continue
             with pq.ParquetFile(raw, read_dictionary=repeated, metadata=file.metadata) as known:
@@ -49,14 +50,14 @@ def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int) 
 def _joined(batches: Iterator[pa.RecordBatch], rows: int, most: int, path: Any) -> Iterator[pa.RecordBatch]:
     """The batches of a group, together again up to ``rows``."""
     held: list[pa.RecordBatch] = []
-    total = 0
+    total = given = count = 0
     for batch in batches:
-        total += batch.nbytes
+        total, count = total + batch.nbytes, count + len(batch)
         _within(path, total, most)
         held.append(batch)
-        if sum(map(len, held)) >= rows or sum(b.nbytes for b in held) > most // 16:
+        if count >= rows or total - given > most // 16:
             yield _one(held)
-            held = []
+            held, given, count = [], total, 0
     if held:
         yield _one(held)
 
@@ -65,10 +66,25 @@ def _one(held: list[pa.RecordBatch]) -> pa.RecordBatch:
     return held[0] if len(held) == 1 else pa.Table.from_batches(held).combine_chunks().to_batches()[0]
 
 
-def _repeated(raw: Any, chunks: list[Any], rows: int, size: int, most: int, path: Any) -> tuple[list[str], int]:
-    """Columns of lists whose texts could be more, written out, than a group may hold, and how many rows at once cannot be
-    more whatever other columns repeat; StoreError where the pages are already."""
-    found, decoded, step = [], 0, max(1, rows)
+def _longest(raw: Any, metadata: Any, number: int, column: str) -> int:
+    """Bytes of the longest text of a column of a group, read as its dictionaries and places in them."""
+    import pyarrow.compute as pc  # slow to import
+
+    most = 1
+    with pq.ParquetFile(raw, read_dictionary=[column], metadata=metadata) as known:
+        for batch in known.iter_batches(1 << 16, row_groups=[number], columns=[column]):
+            texts = _values(batch.column(0))
+            texts = texts.dictionary if pa.types.is_dictionary(texts.type) else texts
+            most = max(most, pc.max(pc.binary_length(texts)).as_py() or 0)
+    return most
+
+
+def _repeated(
+    raw: Any, chunks: list[Any], rows: int, size: int, most: int, path: Any
+) -> tuple[list[str], list[str]]:
+    """Columns whose texts could be more, written out, than a group may hold: of lists, and of others; StoreError where the
+    pages are already."""
+    found, others, decoded = [], [], 0
     for chunk in chunks:
         starts = [p for p in (chunk.dictionary_page_offset, chunk.data_page_offset) if p]
         first, values = min(starts, default=0), chunk.num_values
@@ -82,24 +98,27 @@ def _repeated(raw: Any, chunks: list[Any], rows: int, size: int, most: int, path
         decoded += VALUE * max(0, values)
         _within(path, decoded, most)
         if chunk.physical_type == "BYTE_ARRAY" and dictionary * values > most:
-            if values > rows:
-                found.append(chunk.path_in_schema)
-            else:
-                step = min(step, max(1, most // dictionary))
+            (found if values > rows else others).append(chunk.path_in_schema)
     raw.seek(0)
-    return found, step
+    return found, others
 
 
 def _text_bytes(column: pa.Array) -> int:
     """Bytes of the texts that stand in a dictionary, written out."""
-    import pyarrow.compute as pc  # slow to import, and seldom needed here
+    import pyarrow.compute as pc  # seldom needed here
 
-    while pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-        column = column.values
+    column = _values(column)
     if not pa.types.is_dictionary(column.type) or not len(places(column)):
         return 0
     lengths = pc.fill_null(pc.binary_length(column.dictionary), 0).to_numpy(zero_copy_only=False)
     return int(lengths[places(column)].sum(dtype=np.int64))
+
+
+def _values(column: pa.Array) -> pa.Array:
+    """What lists hold; other columns as they are."""
+    while pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        column = column.values
+    return column
 
 
 def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:

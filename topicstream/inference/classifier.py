@@ -30,9 +30,9 @@ from topicstream.inference.memory import A_THREAD, A_WORD, FLOOR, fit
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods.bp import BP
 from topicstream.inference.vectors import Space, Vector
-from topicstream.kernels.linear import products
+from topicstream.kernels.linear import frequencies, products
 from topicstream.machine import default_memory_limit, default_threads, format_bytes, parse_bytes, trim
-from topicstream.model.classifier import features, save
+from topicstream.model.classifier import save
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.parallel.order import in_order
@@ -149,7 +149,11 @@ def _examples(
 
     def label(docs: Documents) -> tuple[Documents, np.ndarray]:
         theta = method.shares(docs)
-        return dataclasses.replace(docs, counts=features(docs.indptr, docs.counts, length)), theta
+        if length is not None:
+            x = np.empty(len(docs.counts), np.float32)
+            frequencies(docs.indptr, docs.counts, length, x)
+            docs = dataclasses.replace(docs, counts=x)
+        return docs, theta
 
     def chosen() -> Any:
         nonlocal seen

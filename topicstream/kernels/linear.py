@@ -87,6 +87,22 @@ def products(indptr: Longs, rows: Longs, counts: Floats, weights: Floats, bias: 
 
 
 @kernel
+def logits(
+    indptr: Longs, rows: Longs, counts: Floats, weights: Floats, bias: Floats, length: float, temperature: float, out: Floats
+) -> None:
+    """out[d] = (bias + the sum of ``products``) / temperature, of counts as ``frequencies`` makes them; length 0: as they are."""
+    products(indptr, rows, counts, weights, np.zeros(len(bias), np.float32), out)
+    for d in range(len(indptr) - 1):
+        total = 0.0
+        for i in range(indptr[d], indptr[d + 1]):
+            total += counts[i]
+        scale = np.float32((length / total if length > 0.0 and total > 0.0 else 1.0) / temperature)
+        inverse = np.float32(1.0 / temperature)
+        for k in range(len(bias)):
+            out[d, k] = out[d, k] * scale + bias[k] * inverse
+
+
+@kernel
 def frequencies(indptr: Longs, counts: Floats, length: float, out: Floats) -> None:
     """out = counts as they would be were every document ``length`` long; a document without mass keeps its own."""
     for d in range(len(indptr) - 1):

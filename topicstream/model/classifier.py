@@ -22,7 +22,6 @@ import numpy as np
 from topicstream.errors import InputError, NotOurs, StoreError
 from topicstream.files import owned
 from topicstream.files.durable import read_json, sync_folder, write_json
-from topicstream.kernels.linear import frequencies
 from topicstream.model.arrays import ArrayWriter, ChunkedRows
 from topicstream.model.manifest import number
 from topicstream.model.store import check_file, file_crc
@@ -124,15 +123,6 @@ class Classifier:
         rows = np.empty((len(ids), self._stored.columns), np.float32)
         self._stored.gather(ids, rows)
         return at.astype(np.int64), rows
-
-
-def features(indptr: np.ndarray, counts: np.ndarray, length: float | None) -> np.ndarray:
-    """x of documents, float32[nnz], of their counts: see the module's head."""
-    if length is None:
-        return counts
-    out = np.empty(len(counts), np.float32)
-    frequencies(indptr, counts, length, out)
-    return out
 
 
 def save(

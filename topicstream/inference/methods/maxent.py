@@ -14,8 +14,8 @@ import numpy as np
 from topicstream.errors import UsageError
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows
-from topicstream.kernels.linear import products
-from topicstream.model.classifier import Classifier, features
+from topicstream.kernels.linear import logits
+from topicstream.model.classifier import Classifier
 
 
 class MaxEnt(Method):
@@ -41,9 +41,8 @@ class MaxEnt(Method):
     def shares(self, docs: Documents) -> np.ndarray:
         at, weights = self.classifier.of(docs.words)
         z = np.empty((len(docs), len(self.classifier.bias)), np.float32)
-        x = features(docs.indptr, docs.counts, self.classifier.length)
-        products(docs.indptr, at, x, weights, self.classifier.bias, z)
-        z /= np.float32(self.temperature)
+        length, bias = self.classifier.length or 0.0, self.classifier.bias
+        logits(docs.indptr, at, docs.counts, weights, bias, length, self.temperature, z)
         z -= z.max(axis=1, keepdims=True)
         np.exp(z, out=z)
         z /= z.sum(axis=1, keepdims=True)
