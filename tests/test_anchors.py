@@ -12,11 +12,12 @@ from tests.listening import Listening
 from tests.planted import store
 from tests.reference.dense_anchors import anchors_of, cooccurrence, topics_of
 from topicstream.corpus.reader import Corpus
+from topicstream.engines.base import Shape
 from topicstream.engines.moments import cooccurrence as co
 from topicstream.engines.moments import picking
-from topicstream.engines.moments.anchors import PROJECTION, apart_of, dirichlet_of
+from topicstream.engines.moments.anchors import PROJECTION, AnchorOptions, Anchors, apart_of, dirichlet_of
 from topicstream.engines.moments.simplex import simplex_weights
-from topicstream.errors import DoesNotFit, InputError, TopicsError
+from topicstream.errors import DoesNotFit, InputError, TopicsError, UsageError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
@@ -173,6 +174,14 @@ def test_alpha_of_exact_moments():
     np.testing.assert_allclose(dirichlet_of(apart_of(second / np.outer(sizes, sizes), sizes, 1.0), sizes), alpha)
 
 
+def test_an_anchor_is_in_enough_documents_and_in_no_more_than_a_topic_has():
+    def least(docs, topics):
+        return Anchors(Shape(docs, 10_000, 30 * docs, 30.0 * docs, topics), AnchorOptions()).least_docs
+
+    assert [least(20, 3), least(400, 3), least(3_000, 20), least(50_000, 100)] == [2, 20, 50, 250]
+    assert [least(100_000, 500), least(100_000, 5_000)] == [100, 50]
+
+
 def test_too_few_candidates_and_too_short_documents(tmp_path):
     _, path = planted(tmp_path / "c.zarr", 0)
     with pytest.raises(InputError, match="only 0 words are in 10,000 documents or more"):
@@ -243,6 +252,10 @@ def test_the_mean_topic_is_judged_and_whole_documents_are_scored(tmp_path):
     _, path = planted(tmp_path / "c.zarr", 0)
     run(path, tmp_path / "m", 6)
     found = evaluate(tmp_path / "m", path, coherent=True, top=5, progress=False)["coherence"]
+    one = evaluate(tmp_path / "m", path, coherent="umass", top=5, progress=False)["coherence"]
+    assert one == {name: value for name, value in found.items() if "npmi" not in name}
+    with pytest.raises(UsageError, match="either umass or npmi"):
+        evaluate(tmp_path / "m", path, coherent="both", progress=False)
     there = dense(path) > 0
     first = np.argsort(-there.sum(0), kind="stable")[:5]
     both = there[:, first].T.astype(int) @ there[:, first].astype(int)

@@ -244,11 +244,14 @@ def test_pairs_are_shown_and_scored(planted, tmp_path):
     found = topic_pairs(tmp_path / "m", n=3)
     mu, a = parts(model)
     assert found["apart"] == pytest.approx(1 - np.trace(a), abs=1e-6)
-    p = a.sum(0)
+    q = a - np.diag(np.diag(a))
+    q /= q.sum()
+    chance = np.outer(q.sum(0), q.sum(0)) * (1 - np.eye(len(q)))
+    chance /= chance.sum()
     for pair in found["pairs"]:
         k, j = (t["topic"] for t in pair["topics"])
         assert pair["share"] == pytest.approx(2 * a[k, j], rel=1e-4)
-        assert pair["lift"] == pytest.approx(a[k, j] / (p[k] * p[j]), rel=1e-4)
+        assert pair["lift"] == pytest.approx(q[k, j] / chance[k, j], rel=1e-4)
     assert len(lines(found)) == 4
     done = CliRunner().invoke(topics, ["show", "--model", str(tmp_path / "m"), "--pairs", "-n", "2"])
     assert done.exit_code == 0 and len(done.output.splitlines()) == 3

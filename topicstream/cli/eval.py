@@ -93,12 +93,12 @@ def lines(result: dict[str, Any]) -> list[str]:
         out.append(f"  {r['measured']}; {r['documents']:,} documents")
     if "coherence" in result:
         r = result["coherence"]
-        npmi, umass = (f"{r[k]:.4f}" if r[k] is not None else "none" for k in ("npmi", "umass"))
-        out += [f"{'coherence (NPMI)':22}{npmi}", f"{'coherence (UMass)':22}{umass}", f"  {r['measured']}"]
-        if r["umass_mean_topic"] is not None:
-            out.append(
-                f"  the mean topic (the words in the most documents): NPMI {r['npmi_mean_topic']:.4f}, UMass {r['umass_mean_topic']:.4f}"
-            )
+        asked = {name: title for name, title in (("npmi", "NPMI"), ("umass", "UMass")) if name in r}
+        out += [f"{f'coherence ({t})':22}" + ("none" if r[k] is None else f"{r[k]:.4f}") for k, t in asked.items()]
+        out.append(f"  {r['measured']}")
+        means = [f"{title} {r[f'{name}_mean_topic']:.4f}" for name, title in asked.items() if r[f"{name}_mean_topic"] is not None]
+        if means:
+            out.append(f"  the mean topic (the words in the most documents): {', '.join(means)}")
         if r["unknown"]:
             out.append(f"  {r['unknown']} of these words are not in the corpus")
     if "diversity" in result:

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from topicstream.errors import UsageError
 from topicstream.options import option
 from topicstream.progress import Told
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 def asked(value: Any) -> Any:
     """``--heldout`` without a value: the corpus' own."""
     return value if value != "" else True
+
+
+def which_coherence(value: Any) -> Any:
+    """``--coherence`` without a value: both."""
+    if value not in ("", True, False, "umass", "npmi"):
+        raise UsageError(f"{value}: either umass or npmi, or nothing for both")
+    return asked(value)
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,15 @@ class EvalConfig:
         "cross-entropy of the pairs of words of the documents set aside; without a matrix of topic pairs (fdm has one) under"
         " the model's alpha",
     )
-    coherent: bool = option(False, "UMass and NPMI coherence of the topics' first words", flags=("--coherence",))
+    coherent: bool | str = option(
+        False,
+        "UMass and NPMI coherence of the topics' first words, or one of them",
+        flags=("--coherence",),
+        metavar="[umass|npmi]",
+        is_flag=False,
+        flag_value="",
+        parse=which_coherence,
+    )
     diverse: bool = option(False, "share of distinct words among the topics' first 25", flags=("--diversity",))
     authors: str | None = option(
         None,

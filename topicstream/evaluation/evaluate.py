@@ -17,7 +17,7 @@ from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.clusters import ClusterScore, clusters_of, score_agreement, score_clusters
 from topicstream.evaluation.coherence import TOP_DIVERSITY, coherence, diversity
 from topicstream.evaluation.completion import Score, score_model
-from topicstream.evaluation.config import EvalConfig
+from topicstream.evaluation.config import EvalConfig, which_coherence
 from topicstream.evaluation.labels import score_labels
 from topicstream.evaluation.memory import open_all_within
 from topicstream.evaluation.pair_entropy import pair_entropy
@@ -74,7 +74,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     """
     if is_of_vectors(config.model):
         return evaluate_vectors(config)
-    heldout, training, coherent, diverse = config.heldout, config.training, config.coherent, config.diverse
+    heldout, training, coherent, diverse = config.heldout, config.training, which_coherence(config.coherent), config.diverse
     links = config.links
     corpus, per_document, force = config.corpus, config.per_document, config.force
     share = parse_split(config.split)
@@ -169,7 +169,9 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     shown = seen(topics, view_of(topics)) if coherent or diverse else topics
     if coherent:
         words = coherence(shown, store, top=config.top, threads=workers)
-        result["coherence"] = {**_finite(words.as_dict()), "measured": words.measured}
+        scores = {**_finite(words.as_dict()), "measured": words.measured}
+        left = {"umass": "npmi", "npmi": "umass"}.get(coherent, " ")
+        result["coherence"] = {name: value for name, value in scores.items() if left not in name}
     if diverse:
         result["diversity"] = {
             "share": diversity(shown),

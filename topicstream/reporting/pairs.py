@@ -20,9 +20,10 @@ def topic_pairs(
     """The n pairs of different topics that go together most beyond chance, by the matrix a that the engine ``fdm`` learned.
 
     a_kj is the probability that the first of two tokens of a document is of topic k and the second of topic j.  Of each
-    pair: topics, share (of pairs of tokens, both orders), lift a_kj / (p_k p_j), and what it adds to the topics' mutual
-    information in nats, by which pairs are ordered; words: the first words of both.  ``apart``: the share of pairs of tokens
-    that are of different topics.  Edits are honoured.  InputError for a model of another engine.
+    pair: topics, share (of pairs of tokens, both orders), and, among pairs of different topics alone (nearly every topic goes
+    best with itself), lift q_kj / e_kj, e_kj ~ r_k r_j with r the sums of q, and what it adds to the mutual information in
+    nats, by which pairs are ordered; words: the first words of both.  ``apart``: the share of pairs of tokens that are of
+    different topics.  Edits are honoured.  InputError for a model of another engine.
     """
     opened, _ = open_within(model, mem_limit, None)
     if "pairs" not in (opened.manifest.get("tables") or {}):
@@ -31,9 +32,13 @@ def topic_pairs(
     a = view.columns(opened.table("pairs").gather(np.arange(opened.n_topics)).astype(np.float64))
     a = view.columns(np.ascontiguousarray(a.T))
     a /= max(float(a.sum()), 1e-300)
-    p = a.sum(0)
-    lift = np.divide(a, np.outer(p, p), out=np.zeros_like(a), where=np.outer(p, p) > 0)
-    gain = 2 * a * np.log(np.where(lift > 0, lift, 1.0))
+    q = a - np.diag(np.diag(a))
+    q /= max(float(q.sum()), 1e-300)
+    chance = np.outer(q.sum(0), q.sum(0))
+    np.fill_diagonal(chance, 0.0)
+    chance /= max(float(chance.sum()), 1e-300)
+    lift = np.divide(q, chance, out=np.zeros_like(q), where=chance > 0)
+    gain = 2 * q * np.log(np.where(lift > 0, lift, 1.0))
     one, two = np.triu_indices(len(a), 1)
     best = np.argsort(-gain[one, two], kind="stable")[:n]
     looked = seen(opened, view)
@@ -66,5 +71,5 @@ def lines(result: dict[str, Any]) -> list[str]:
             f"{t['topic']} ({shown(t['label']) if t.get('label') else ' '.join(map(shown, t['words']))})"
             for t in pair["topics"]
         ]
-        out.append(f"{100 * pair['share']:5.2f} %  {pair['lift']:6.2f} x chance  {both[0]} + {both[1]}")
+        out.append(f"{100 * pair['share']:6.2g} %  {pair['lift']:6.2f} x chance  {both[0]} + {both[1]}")
     return out

@@ -51,7 +51,10 @@ class AnchorOptions(Options):
     """Options of ``anchors``."""
 
     min_docs: int | None = option(
-        None, "an anchor is in so many documents at least (default: 50 or 0.5 % of them, but no more than 5 %)", min=1
+        None,
+        "an anchor is in so many documents at least (default: 0.5 % of them, no more than half of an average topic's, at least "
+        "50, but no more than 5 %)",
+        min=1,
     )
     recover: str = option(
         "l2",
@@ -247,10 +250,12 @@ class Anchors(Engine):
 
     @property
     def least_docs(self) -> int:
-        """Documents that an anchor is in, at least."""
+        """Documents that an anchor is in, at least: enough that its row is no noise, few enough that a topic's own words have
+        them (with one topic a document each of K has D/K)."""
         if self.options.min_docs is not None:
             return int(self.options.min_docs)
-        return int(max(2, min(max(50, 0.005 * self.shape.docs), 0.05 * self.shape.docs)))
+        share = min(0.005, 0.5 / self.shape.topics)
+        return int(max(2, min(max(50, share * self.shape.docs), 0.05 * self.shape.docs)))
 
     def _number(self, counted: Table) -> None:
         """Number the candidates, by word."""
