@@ -18,26 +18,29 @@ INGEST = """
 import json, sys, topicstream
 from numba.core import event
 with event.install_recorder("numba:compile") as compiled:
-    topicstream.ingest(sys.argv[1], sys.argv[2], min_df=1, meta_files=sys.argv[3] + ":row,authors", key="row")
+    more = {"meta_files": sys.argv[3] + ":row,authors", "key": "row"} if sys.argv[3:] else {}
+    topicstream.ingest(sys.argv[1], sys.argv[2], min_df=1, **more)
 names = {str(e.data["dispatcher"].py_func.__qualname__) for _, e in compiled.buffer if e.is_end}
 print(json.dumps(sorted(names)))
 """
 
 
 @pytest.mark.slow
-def test_ingest_compiles_nothing_itself(tmp_path):
-    docs, side = tmp_path / "a.jsonl", tmp_path / "authors.tsv"
-    docs.write_text("".join(f'{{"id": "{i}", "text": "a few words {i} na\\u00efve"}}\n' for i in range(50)))
+@pytest.mark.parametrize("format", ["jsonl", "txt"])
+def test_ingest_compiles_nothing_itself(tmp_path, format):
+    docs, side = tmp_path / f"a.{format}", tmp_path / "authors.tsv"
+    line = '{{"id": "{i}", "text": "a few words {i} na\\u00efve"}}\n' if format == "jsonl" else "a few words {i} naïve\n"
+    docs.write_text("".join(line.format(i=i) for i in range(50)))
     side.write_text("".join(f"{i + 1}\tA{i}\tB\n" for i in range(50)))
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
 
     def run(out):
-        given = [sys.executable, "-c", INGEST, str(docs), str(tmp_path / out), str(side)]
+        given = [sys.executable, "-c", INGEST, str(docs), str(tmp_path / out), *[str(side)] * (format == "jsonl")]
         return json.loads(subprocess.run(given, env=env, check=True, capture_output=True, text=True).stdout)
 
     assert run("one") == []
     kept = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "cache" / "topicstream" / "kernels").iterdir()}
-    assert sum(name.startswith("topicstream.ready.topicstream.ingestion.warm-") for name in kept) == 1
+    assert sum(name.startswith("topicstream.ready.topicstream.ingestion.warm.") for name in kept) == 1
     assert run("two") == []
     assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "cache" / "topicstream" / "kernels").iterdir()} == kept
 
@@ -170,6 +173,7 @@ def test_what_infer_compiles_follows_from_what_it_reads_and_writes(tmp_path):
     from topicstream.inference.infer import _compiling
 
     model = tmp_path / "m"
-    assert _compiling(InferConfig(model, [Path("-")]))[1] == "bp"
+    assert _compiling(InferConfig(model, [Path("-")]))[1] == "bp,txt,jsonl"
+    assert _compiling(InferConfig(model, [Path("a.txt")]))[1] == "bp,txt"
     assert _compiling(InferConfig(model, [Path("a.csv.gz")], method="vb", top=3))[1] == "vb,csv,lists"
     assert _compiling(InferConfig(model, [Path("-")], format="csv", out="a.csv", min_prob=0.1))[1] == "bp,csv,to-csv,lists"

@@ -208,9 +208,13 @@ class Answers:
 
 def _compiling(config: InferConfig) -> tuple[str, str]:
     """The job that compiles what this inference runs (inference/warm.py)."""
-    read = any({".csv", ".tsv"} & {s.lower() for s in p.suffixes} for p in _places(config.documents, config.model))
+    suffixes = {s.lower() for p in _places(config.documents, config.model) for s in p.suffixes}
+    csv = config.format == "csv" or bool({".csv", ".tsv"} & suffixes)
+    text = config.format == "lines" or ".txt" in suffixes
     does = {
-        "csv": read or config.format == "csv",
+        "csv": csv,
+        "txt": text or not csv,
+        "jsonl": not (text or csv) or ".jsonl" in suffixes,
         "to-csv": isinstance(config.out, (str, Path)) and Path(config.out).suffix == ".csv",
         "lists": (config.top, config.min_prob) != (None, None),
     }

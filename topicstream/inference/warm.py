@@ -1,6 +1,7 @@
 """The tiny inference that leaves an inference's kernels in the cache: ``python -m topicstream.inference.warm WHAT FOLDER``.
 
-WHAT is the method and then, with commas, what else the command does: ``csv`` is read, ``to-csv`` written, ``lists``: some topics.
+WHAT is the method and then, with commas, what else the command does: ``csv``, ``txt`` or ``jsonl`` is read, ``to-csv`` written,
+``lists``: some topics.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ def model() -> TopicModel:
 
 def answering(folder: Path) -> None:
     """Ask it for the topics of a text."""
-    docs = {"docs.jsonl": f'{{"id": "1", "text": "{TEXT}"}}\n', "docs.txt": f"{TEXT}\n", "docs.csv": f"id,text\n1,{TEXT}\n"}
-    paths = [folder / name for name in docs if name != "docs.csv" or "csv" in MORE]
+    docs = {"jsonl": f'{{"id": "1", "text": "{TEXT}"}}\n', "txt": f"{TEXT}\n", "csv": f"id,text\n1,{TEXT}\n"}
+    paths = [folder / f"docs.{name}" for name in docs if name in MORE]
     for path in paths:
-        write_bytes(path, docs[path.name].encode(), durable=False)
+        write_bytes(path, docs[path.suffix[1:]].encode(), durable=False)
     infer(model(), paths, out=BytesIO(), method=METHOD, progress=False)
 
 

@@ -17,8 +17,10 @@ from topicstream.files import durable, owned
 from topicstream.files.ownership import MARK, check_place, claim, refuse_strangers
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.opening import inputs_record
+from topicstream.ingestion.opening.guess import BY_SUFFIX
 from topicstream.ingestion.opening.inputs import places
 from topicstream.ingestion.opening.memory import KEY, InMemory, as_inputs, numbered_from
+from topicstream.ingestion.opening.source import plain_suffix
 from topicstream.ingestion.plan import MemoryPlan
 from topicstream.ingestion.read_options import CUT, REMEMBERED
 from topicstream.ingestion.settings import IngestOptions
@@ -104,7 +106,7 @@ class _Ingest:
             raise NotOurs(f"{self.out}: is a file; choose another --out")
         check_side_files(self.options.side, self.options.read)
         self._refuse_what_is_not_ours()
-        prepare("topicstream.ingestion.warm", ("corpus", "ingestion", "kernels", "tokens"), 10, self.progress.say, self.plan.limit)
+        prepare(f"topicstream.ingestion.warm {self._warmed()}", ("corpus", "ingestion", "kernels", "tokens"), 10, self.progress.say, self.plan.limit)
         give_back(self.plan.limit)
         self.progress.step("reading", unit="B")
         with ExitStack() as stack:
@@ -135,6 +137,14 @@ class _Ingest:
                 raise
             finally:
                 journal.close()
+
+    def _warmed(self) -> str:
+        """What this ingest reads, as its warm-up names it; of what is not known before it is opened, all."""
+        names = self.names if isinstance(self.names, list) else ["memory.txt"]
+        told = BY_SUFFIX | {".txt": "lines"}
+        formats = {self.options.read.format or told.get(plain_suffix(n)) for n in names}
+        known = next(iter(formats)) if len(formats) == 1 else None
+        return f"{known if known in ('csv', 'lines') else 'jsonl'}{',side' * bool(self.options.side)}"
 
     def _left_in_memory(self) -> bool:
         """Whether the unfinished ingest that is here had its documents in memory: nobody can carry it on."""

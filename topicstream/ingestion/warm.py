@@ -1,9 +1,13 @@
-"""The tiny ingest that leaves an ingest's kernels in the cache: ``python -m topicstream.ingestion.warm FOLDER``."""
+"""The tiny ingest that leaves an ingest's kernels in the cache: ``python -m topicstream.ingestion.warm WHAT FOLDER``.
+
+WHAT is the format, ``jsonl``, ``csv`` or ``lines``, and with a comma ``side``, where there are files beside the documents.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,16 +19,21 @@ from topicstream.tokens.documents import Provenance, TextRun
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
 
+LINES = {"jsonl": '{{"id": "{i}", "text": "{escaped}", "year": {i}}}\n', "csv": '{i},"{text}"\n', "lines": "{text}\n"}
 
-def reading(folder: Path) -> None:
+
+def reading(folder: Path, format: str = "jsonl", side: bool = True) -> None:
     """Ingest a few made documents."""
-    few, many = folder / "few.jsonl", folder / "authors.tsv"
+    few, many = folder / "few", folder / "authors.tsv"
     with few.open("w") as docs, many.open("w") as authors:
+        docs.write("id,text\n" if format == "csv" else "")
         for i in range(64):
             words = " ".join(f"word{j}" for j in range(100 * i, 100 * i + 100))
-            docs.write(f'{{"id": "{i}", "text": "caf\\u00e9 na\\u00efve don\'t {words}", "year": {i}}}\n')
+            text, escaped = f"café naïve don't {words}", f"caf\\u00e9 na\\u00efve don't {words}"
+            docs.write(LINES[format].format(i=i, text=text, escaped=escaped))
             authors.write(f"{i + 1}\tone {i}\ttwo {i % 7}\n")
-    ingest(few, folder / "few.zarr", meta_files=f"{many}:row,authors", key="row", min_df=1, workers=1, mem_limit="1G")
+    beside: dict[str, Any] = {"meta_files": f"{many}:row,authors", "key": "row"} if side else {}
+    ingest(few, folder / "few.zarr", format=format, min_df=1, workers=1, mem_limit="1G", **beside)
 
 
 def splitting(folder: Path) -> None:
@@ -46,4 +55,5 @@ def counting(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    leave(reading, counting, splitting, folder=sys.argv[1])
+    format, *more = sys.argv[1].split(",")
+    leave(counting, lambda folder: reading(folder, format, "side" in more), splitting, folder=sys.argv[2])
