@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from topicstream.cli.options import as_json, given, options_of
+from topicstream.cli.verbosity import showing
 from topicstream.inference.config import ClassifierConfig
 
 
@@ -20,15 +21,10 @@ def command(as_json: bool, **values: Any) -> None:
     Multinomial logistic regression on word counts (Yao, Mimno and McCallum 2009); it learns to say what `infer` finds of
     the training documents.  It is stored in the model and refused once the topics have changed.
     """
-    from topicstream.cli.verbosity import verbosity
     from topicstream.inference.classifier import train_classifier
-    from topicstream.progress import Shown
 
-    progress = Shown(verbosity())
-    try:
+    with showing() as progress:
         found = train_classifier(ClassifierConfig(**given(values), progress=progress))
-    finally:
-        progress.close()
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return

@@ -7,7 +7,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from topicstream.cli.options import as_json, options_of
+from topicstream.cli.options import as_json, given, options_of
+from topicstream.cli.verbosity import showing
 from topicstream.errors import json_line
 from topicstream.evaluation.config import CompareConfig
 from topicstream.reporting.config import MethodsConfig
@@ -42,23 +43,18 @@ def command(
     Words are matched by text, so the vocabularies may differ; topics one to one, with the least total distance.
     The time is words times topics of A times topics of B; the memory does not depend on the words beyond their names.
     """
-    given = {p for p in options if ctx.get_parameter_source(p) != ParameterSource.DEFAULT}
+    named = {p for p in options if ctx.get_parameter_source(p) != ParameterSource.DEFAULT}
     if b is None:
-        if "methods" not in given:
+        if "methods" not in named:
             raise click.UsageError("give a second model, or --methods all")
         methods(a, as_json, svg, force, options)
         return
-    if wrong := sorted(given - {"mem_limit"}) + (["svg"] if svg else []):
+    if wrong := sorted(named - {"mem_limit"}) + (["svg"] if svg else []):
         raise click.UsageError(f"--{wrong[0].replace('_', '-')} is for one model and --methods, not for two models")
-    from topicstream.cli.verbosity import verbosity
     from topicstream.evaluation.matching import compare
-    from topicstream.progress import Shown
 
-    told = Shown(verbosity())
-    try:
+    with showing() as told:
         result = compare(a, b, words=words, far=far, mem_limit=options["mem_limit"], progress=told)
-    finally:
-        told.close()
     click.echo(json_line(result, 1) if as_json else "\n".join(lines(result)))
 
 
@@ -66,25 +62,16 @@ def methods(model: str, as_json: bool, svg: str | None, force: bool, options: di
     """Compare methods of inference, print the table, draw the plot."""
     from pathlib import Path
 
-    from topicstream.cli.verbosity import verbosity
-    from topicstream.progress import Shown
     from topicstream.reporting.comparing import compare_methods
 
     if svg is not None:
         from topicstream.reporting.comparison_plot import check, write
 
         check(svg, force=force)
-    told = Shown(verbosity())
     on = options.pop("on")
-    try:
-        result = compare_methods(
-            model=model,
-            on=on if on == "heldout" else Path(on),
-            progress=told,
-            **{k: v for k, v in options.items() if v is not None},
-        )
-    finally:
-        told.close()
+    place = on if on == "heldout" else Path(on)
+    with showing() as told:
+        result = compare_methods(model=model, on=place, progress=told, **given(options))
     if svg is not None:
         write(result, svg, force=force)
     click.echo(json_line(result, 1) if as_json else "\n".join(method_lines(result)))

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from topicstream.cli.eval import CORPUS
+from topicstream.cli.verbosity import showing
 from topicstream.errors import json_line
 
 
@@ -28,15 +29,10 @@ def _labels(given: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def _drop_words(file: str, place: str, corpus: str, dry_run: bool, as_json: bool) -> None:
-    from topicstream.cli.verbosity import verbosity
     from topicstream.ingestion.upkeep.drop_words import drop_words, store_at
-    from topicstream.progress import Shown
 
-    progress = Shown(verbosity())
-    try:
+    with showing() as progress:
         done = drop_words(file, place if store_at(place) else corpus, dry_run=dry_run, progress=progress)
-    finally:
-        progress.close()
     if as_json:
         click.echo(json_line({**done, "dry_run": dry_run}, 1))
         return

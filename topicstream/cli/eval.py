@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from topicstream.cli.options import as_json, given, options_of
+from topicstream.cli.verbosity import showing
 from topicstream.evaluation.config import EvalConfig
-from topicstream.progress import Shown
 
 MODEL = click.option(
     "--model", envvar="TOPICS_MODEL", default="model", show_default=True, help="folder of the model ($TOPICS_MODEL)"
@@ -27,14 +27,10 @@ def command(as_json: bool, **values: Any) -> None:
     With none of --heldout, --whole, --pairs, --training, --coherence, --diversity, --links, --labels: held-out perplexity,
     coherence and diversity.
     """
-    from topicstream.cli.verbosity import verbosity
     from topicstream.evaluation.evaluate import evaluate
 
-    progress = Shown(verbosity())
-    try:
+    with showing() as progress:
         result = evaluate(EvalConfig(**given(values), progress=progress))
-    finally:
-        progress.close()
     if "warning" in result:
         click.echo(f"warning: {result['warning']}", err=True)
     if as_json:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from topicstream.cli.options import as_json, given, options_of
+from topicstream.cli.verbosity import showing
 from topicstream.errors import StoreError, json_line
 from topicstream.files.durable import read_json
 from topicstream.reporting.config import DriftConfig
@@ -34,15 +35,10 @@ def command(path: str, verify: bool, top: int, as_json: bool, **options: Any) ->
     if options["documents"] is not None or options["by"] is not None:
         if kind != "model":
             raise click.UsageError(f"{path} is a corpus store; --drift and --by are of a model")
-        from topicstream.cli.verbosity import verbosity
-        from topicstream.progress import Shown
         from topicstream.reporting.drift import drift
 
-        told = Shown(verbosity())
-        try:
+        with showing() as told:
             found = drift(model=path, progress=told, **given(options))
-        finally:
-            told.close()
         click.echo(json_line(found, 1) if as_json else "\n".join(drift_lines(found)))
         return
     if wrong := sorted(given(options)):

@@ -10,10 +10,9 @@ from typing import Any
 import click
 
 from topicstream.cli.options import as_json, given, options_of
-from topicstream.cli.verbosity import verbosity
+from topicstream.cli.verbosity import showing
 from topicstream.errors import json_line
 from topicstream.ingestion.config import IngestConfig
-from topicstream.progress import Shown
 
 
 @click.command(name="ingest", short_help="Turn raw text or counts of any size into a corpus store.")
@@ -37,11 +36,10 @@ def command(paths: tuple[str, ...], as_json: bool, **values: Any) -> None:
         options["stopwords_from"], options["stopwords"] = read_stopwords(*stopwords)
     stop = Stop()
     before = [(s, signal.signal(s, stop)) for s in (signal.SIGTERM, signal.SIGINT)]
-    progress = Shown(verbosity())
     try:
-        summary = ingest(IngestConfig([Path(p) for p in paths], progress=progress, stop=stop, **options))
+        with showing() as progress:
+            summary = ingest(IngestConfig([Path(p) for p in paths], progress=progress, stop=stop, **options))
     finally:
-        progress.close()
         for signum, handler in before:
             signal.signal(signum, handler)
     if as_json:

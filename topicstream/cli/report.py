@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from topicstream.cli.options import as_json, given, options_of
-from topicstream.progress import Shown
+from topicstream.cli.verbosity import showing
 from topicstream.reporting.config import ReportConfig
 
 
@@ -22,14 +22,10 @@ def command(model: str, as_json: bool, **values: Any) -> None:
 
     It opens from disk, fetches nothing, and holds sums and a few documents, whatever the corpus' size.
     """
-    from topicstream.cli.verbosity import verbosity
     from topicstream.reporting.html import report
 
-    progress = Shown(verbosity())
-    try:
+    with showing() as progress:
         done = report(ReportConfig(model, **given(values), progress=progress))
-    finally:
-        progress.close()
     if as_json:
         click.echo(json.dumps(done, indent=1))
         return

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import click
 
 from topicstream.cli.options import as_json, given, options_of
+from topicstream.cli.verbosity import showing, verbosity
 from topicstream.errors import json_line
 from topicstream.reporting.config import ShowConfig
 
@@ -74,268 +77,211 @@ from topicstream.reporting.config import ShowConfig
 )
 @click.option("--force", is_flag=True, help="replace the file that is written")
 @as_json()
-def command(
-    theta: str | None,
-    top: int | None,
-    part: str,
-    over_time: bool,
-    by: str | None,
-    period: str | None,
-    out: str | None,
-    plot: str | None,
-    similar: str | None,
-    links: str | None,
-    authors: bool,
-    author: str | None,
-    experts: str | None,
-    intrusion: str | None,
-    seed: int,
-    tree: bool,
-    reduce_to: int | None,
-    pairs: bool,
-    force: bool,
-    as_json: bool,
-    **values: Any,
-) -> None:
+def command(as_json: bool, **values: Any) -> None:
     """Print the topics of a model, the largest first: number, share of the tokens, first words.
 
     Instead: --over-time and --by give mean shares with standard errors (regression of documents' shares on the groups, as
     stm's estimateEffect), --similar documents, --tree the topics' hierarchy; --theta FILE writes the topics of every training document (.parquet, .jsonl or .csv), streamed.
     """
-    import json
-    import shutil
-    import sys
-
-    from topicstream.errors import one_line
     from topicstream.model.gaussians import is_of_vectors
-    from topicstream.reporting import show as view
 
-    model, corpus, words, topics = (values[n] for n in ("model", "corpus", "words", "topics"))
-    with_columns, threads, mem_limit = (values[n] for n in ("with_columns", "threads", "mem_limit"))
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    limits = {"threads": threads, "mem_limit": mem_limit}
-    if is_of_vectors(model):
-        _components(click.get_current_context(), model, words, list(topics) or None, plot, force, as_json)
-        return
-    if (
-        sum(
-            (
-                theta is not None,
-                over_time or by is not None,
-                similar is not None,
-                links is not None,
-                tree or reduce_to is not None,
-                pairs,
-                intrusion is not None,
-                authors,
-                author is not None,
-                experts is not None,
-            )
-        )
-        > 1
-    ):
+    asked = [view for view, names in VIEWS.items() if any(values[n] not in (None, False) for n in names)]
+    view = _components if is_of_vectors(values["model"]) else asked[0] if asked else _topics
+    if len(asked) > 1 and view is not _components:
         raise click.UsageError(
             "--theta, --over-time (--by), --similar, --links, --pairs, --tree (--reduce-to), --authors, --author and --experts go one at a time"
         )
-    if authors or author is not None or experts is not None:
-        found, said = _authors(model, author, experts, words, list(topics) or None, mem_limit)
-        click.echo(json_line(found, 1) if as_json else "\n".join(said))
-        return
-    if intrusion is not None:
-        _intrusion(model, corpus, intrusion, seed, out, force, limits)
-        return
-    if (out or plot or period) and not (over_time or by):
+    if any(values[n] for n in ("out", "plot", "period")) and view not in TO_FILES:
         raise click.UsageError("--out, --plot and --period go with --over-time or --by")
-    if over_time or by is not None:
-        _over_time(model, corpus, over_time, by, period, topics, out, plot, force, as_json, width or 80, limits)
-        return
-    if similar is not None or tree or reduce_to is not None:
-        from topicstream.reporting.similar import hierarchy, tree_lines
-        from topicstream.reporting.similar import similar as like
+    if (told := view({**values, "as_json": as_json})) is not None:
+        click.echo(json_line(told[0], 1) if as_json else "\n".join(told[1]))
 
-        if similar is not None:
-            found = like(model, corpus, similar, n=words, with_columns=with_columns, **limits)
-            said = [
-                line
-                for d in found["similar"]
-                for line in view.wrapped(
-                    f"{d['likeness']:.3f}  ", f"{d['id']}  {one_line(d.get('title') or '')}".rstrip(), width
-                )
-            ]
-        else:
-            found = hierarchy(model, reduce_to=reduce_to, mem_limit=mem_limit)
-            said = tree_lines(found)
-            if reduce_to is not None:
-                head = [25 if line[24] == " " else 0 for line in said]  # longer lists of numbers run over
-                said = [
-                    part for n, line in zip(head, said, strict=True) for part in view.wrapped(line[:n], line[n:], width)
-                ]
-        click.echo(json_line(found, 1) if as_json else "\n".join(said))
-        return
-    if pairs:
-        from topicstream.reporting.pairs import lines as pair_lines
-        from topicstream.reporting.pairs import topic_pairs
 
-        found = topic_pairs(model, n=words, mem_limit=mem_limit)
-        click.echo(json_line(found, 1) if as_json else "\n".join(pair_lines(found)))
-        return
-    if links is not None:
-        from topicstream.reporting.links import lines
-        from topicstream.reporting.links import links as candidates
+Said = tuple[Any, list[str]] | None
+"""What a view found, and its lines for people; None where it has said all."""
 
-        found = candidates(model, corpus, links, n=words, with_columns=with_columns, **limits)
-        click.echo(json_line(found, 1) if as_json else "\n".join(lines(found)))
-        return
-    if theta is not None:
-        done = _write(model, corpus, theta, top, part, with_columns or [], threads, mem_limit, force)
-        click.echo(json.dumps({"theta": theta, "documents": done}) if as_json else f"{theta}: {done:,} documents")
-        return
-    if top is not None:
+
+def _width() -> int | None:
+    import shutil
+    import sys
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _limits(v: dict[str, Any]) -> dict[str, Any]:
+    return {"threads": v["threads"], "mem_limit": v["mem_limit"]}
+
+
+def _topics(v: dict[str, Any]) -> Said:
+    from topicstream.reporting import show as view
+
+    if v["top"] is not None:
         raise click.UsageError("--top goes with --theta FILE; -n gives the words a topic")
-    result = view.show(ShowConfig(**given(values)))
-    click.echo(json_line(result, 1) if as_json else "\n".join(view.lines(result, width)))
+    found = view.show(ShowConfig(**given({f.name: v[f.name] for f in fields(ShowConfig) if f.name in v})))
+    return found, view.lines(found, _width())
 
 
-def _authors(
-    model: str, author: str | None, experts: str | None, n: int, topics: list[int] | None, mem_limit: str | None
-) -> tuple[dict[str, Any], list[str]]:
-    """What is asked of an author-topic model, and its lines."""
+def _similar(v: dict[str, Any]) -> Said:
+    from topicstream.errors import one_line
+    from topicstream.reporting.show import wrapped
+    from topicstream.reporting.similar import similar
+
+    found = similar(v["model"], v["corpus"], v["similar"], n=v["words"], with_columns=v["with_columns"], **_limits(v))
+    texts = [f"{d['id']}  {one_line(d.get('title') or '')}".rstrip() for d in found["similar"]]
+    lines = [wrapped(f"{d['likeness']:.3f}  ", text, _width()) for d, text in zip(found["similar"], texts, strict=True)]
+    return found, [line for parts in lines for line in parts]
+
+
+def _tree(v: dict[str, Any]) -> Said:
+    from topicstream.reporting.show import wrapped
+    from topicstream.reporting.similar import hierarchy, tree_lines
+
+    found = hierarchy(v["model"], reduce_to=v["reduce_to"], mem_limit=v["mem_limit"])
+    lines = tree_lines(found)
+    if v["reduce_to"] is not None:
+        heads = [25 if line[24] == " " else 0 for line in lines]  # longer lists of numbers run over
+        lines = [part for n, line in zip(heads, lines, strict=True) for part in wrapped(line[:n], line[n:], _width())]
+    return found, lines
+
+
+def _pairs(v: dict[str, Any]) -> Said:
+    from topicstream.reporting.pairs import lines, topic_pairs
+
+    found = topic_pairs(v["model"], n=v["words"], mem_limit=v["mem_limit"])
+    return found, lines(found)
+
+
+def _links(v: dict[str, Any]) -> Said:
+    from topicstream.reporting.links import lines, links
+
+    found = links(v["model"], v["corpus"], v["links"], n=v["words"], with_columns=v["with_columns"], **_limits(v))
+    return found, lines(found)
+
+
+def _authors(v: dict[str, Any]) -> Said:
+    from topicstream.reporting.authors import top_authors, top_lines
+
+    found = top_authors(v["model"], n=v["words"], topics=list(v["topics"]) or None)
+    return found, top_lines(found)
+
+
+def _author(v: dict[str, Any]) -> Said:
+    from topicstream.reporting.authors import author, author_lines
+
+    found = author(v["model"], v["author"], n=v["words"])
+    return found, author_lines(found)
+
+
+def _experts(v: dict[str, Any]) -> Said:
     from pathlib import Path
 
-    from topicstream.reporting import authors as view
+    from topicstream.reporting.authors import expert_lines, experts
 
-    if author is not None:
-        found = view.author(model, author, n=n)
-        return found, view.author_lines(found)
-    if experts is not None:
-        found = view.experts(model, Path(experts), n=n, mem_limit=mem_limit)
-        return found, view.expert_lines(found)
-    found = view.top_authors(model, n=n, topics=topics)
-    return found, view.top_lines(found)
+    found = experts(v["model"], Path(v["experts"]), n=v["words"], mem_limit=v["mem_limit"])
+    return found, expert_lines(found)
 
 
-def _over_time(
-    model: str,
-    corpus: str,
-    time: bool,
-    by: str | None,
-    period: str | None,
-    topics: tuple[int, ...],
-    out: str | None,
-    plot: str | None,
-    force: bool,
-    as_json: bool,
-    width: int,
-    limits: dict[str, Any],
-) -> None:
-    from topicstream.cli.verbosity import verbosity
+def _over_time(v: dict[str, Any]) -> Said:
     from topicstream.evaluation.table_file import check_table_file, write_table
-    from topicstream.progress import Shown
     from topicstream.reporting import over_time as view
 
+    out, plot, force = v["out"], v["plot"], v["force"]
     if out is not None:  # both places, before the documents are read
         check_table_file(out, "--out", force=force)
     if plot is not None:
         view.figure_file(plot, force=force)
-    progress = Shown(verbosity())
-    try:
-        table = view.over_time(
-            model, corpus, time=time, by=by, period=period, topics=list(topics) or None, progress=progress, **limits
-        )
-    finally:
-        progress.close()
+    asked = {"time": v["over_time"], "by": v["by"], "period": v["period"], "topics": list(v["topics"]) or None}
+    with showing() as progress:
+        table = view.over_time(v["model"], v["corpus"], **asked, progress=progress, **_limits(v))
     if out is not None:
         write_table(table, out, force=force)
         click.echo(f"{out}: {len(table):,} rows", err=True)
     if plot is not None:
         drawn = view.plot(table, plot, force=force)
         click.echo(f"{plot}: {drawn} topics", err=True)
-    if as_json:
-        click.echo(json_line(table.to_pylist(), 1))
-    elif out is None and plot is None:
-        click.echo("\n".join(view.lines(table, width)))
+    quiet = (out is not None or plot is not None) and not v["as_json"]
+    return None if quiet else (table.to_pylist(), view.lines(table, _width() or 80))
 
 
-def _intrusion(
-    model: str, corpus: str, kind: str, seed: int, out: str | None, force: bool, limits: dict[str, Any]
-) -> None:
+def _intrusion(v: dict[str, Any]) -> Said:
     from pathlib import Path
 
     from topicstream.evaluation.table_file import check_table_file, write_table
     from topicstream.reporting.intrusion import check_sheet, sheet_and_key, topic_intrusion, word_intrusion, write_sheet
 
-    if out is None:
+    if v["out"] is None:
         raise click.UsageError("--intrusion goes with --out FILE.html or FILE.csv")
-    key = Path(out).with_suffix(".key.csv")
-    check_sheet(Path(out), force=force)
+    out, force = Path(v["out"]), v["force"]
+    key = out.with_suffix(".key.csv")
+    check_sheet(out, force=force)
     check_table_file(key, "--out", force=force)
-    if kind == "words":
-        table = word_intrusion(model, seed=seed, mem_limit=limits["mem_limit"])
+    if v["intrusion"] == "words":
+        table = word_intrusion(v["model"], seed=v["seed"], mem_limit=v["mem_limit"])
     else:
-        table = topic_intrusion(model, corpus, seed=seed, **limits)
+        table = topic_intrusion(v["model"], v["corpus"], seed=v["seed"], **_limits(v))
     sheet, answers = sheet_and_key(table)
-    write_sheet(sheet, Path(out), force=force)
+    write_sheet(sheet, out, force=force)
     write_table(answers, key, force=force)
-    click.echo(f"{out}: {len(table)} questions; the answers are in {key}", err=True)
+    click.echo(f"{v['out']}: {len(table)} questions; the answers are in {key}", err=True)
+    return None
 
 
-VECTORS = {"model", "corpus", "words", "topics", "plot", "force", "as_json", "mem_limit", "threads"}
+OF_VECTORS = {"model", "corpus", "words", "topics", "plot", "force", "as_json", "mem_limit", "threads"}
 
 
-def _components(
-    ctx: click.Context, model: str, words: int, topics: list[int] | None, plot: str | None, force: bool, as_json: bool
-) -> None:
+def _components(v: dict[str, Any]) -> Said:
     from topicstream.reporting.components import lines, sheet, show_components
 
-    said = {n for n in ctx.params if ctx.get_parameter_source(n) is click.core.ParameterSource.COMMANDLINE} - VECTORS
+    ctx, plot = click.get_current_context(), v["plot"]
+    said = {n for n in ctx.params if ctx.get_parameter_source(n) is click.core.ParameterSource.COMMANDLINE} - OF_VECTORS
     if said:
         name = min(said).replace("_", "-")
         raise click.UsageError(
-            f"{model}: a model of vectors; --{name} is for topics (-k, -n and --plot FILE.png or FILE.svg go)"
+            f"{v['model']}: a model of vectors; --{name} is for topics (-k, -n and --plot FILE.png or FILE.svg go)"
         )
     if plot is not None:
-        rows = sheet(model, plot, force=force)
-        click.echo(json_line({"plot": plot, "components": rows}, 1) if as_json else f"{plot}: {rows} components")
-        return
-    found = show_components(model, words=words, topics=topics)
-    click.echo(json_line(found, 1) if as_json else "\n".join(lines(found)))
+        rows = sheet(v["model"], plot, force=v["force"])
+        return {"plot": plot, "components": rows}, [f"{plot}: {rows} components"]
+    found = show_components(v["model"], words=v["words"], topics=list(v["topics"]) or None)
+    return found, lines(found)
 
 
-def _write(
-    model: str,
-    corpus: str,
-    theta: str,
-    top: int | None,
-    part: str,
-    columns: list[str],
-    threads: int | None,
-    mem_limit: str | None,
-    force: bool,
-) -> int:
+def _theta(v: dict[str, Any]) -> Said:
+    import json
 
-    from topicstream.cli.verbosity import verbosity
     from topicstream.corpus.reader import Corpus
     from topicstream.evaluation.memory import open_within
     from topicstream.inference.output import check_answers
-    from topicstream.progress import Shown
     from topicstream.reporting.doc_topics import write_theta
 
-    check_answers(theta, "--theta", [corpus, model], force=force)
-    opened, workers = open_within(model, mem_limit, threads)
-    progress, store = Shown(verbosity()), Corpus.open(corpus)
+    check_answers(v["theta"], "--theta", [v["corpus"], v["model"]], force=v["force"])
+    opened, workers = open_within(v["model"], v["mem_limit"], v["threads"])
+    store, part = Corpus.open(v["corpus"]), v["part"]
     if part == "train" and (left := store.part(True)["docs"]) and verbosity() >= 0:
         click.echo(f"{left:,} documents set aside are left out; --part all writes them too", err=True)
-    try:
-        return write_theta(
-            theta,
-            opened,
-            store,
-            top=top,
-            parts=("train", "heldout") if part == "all" else (part,),
-            with_columns=columns,
-            threads=workers,
-            force=force,
-            progress=progress,
-        )
-    finally:
-        progress.close()
+    parts = ("train", "heldout") if part == "all" else (part,)
+    with showing() as progress:
+        done = write_theta(
+            v["theta"], opened, store, top=v["top"], parts=parts, with_columns=v["with_columns"] or [],
+            threads=workers, force=v["force"], progress=progress,
+        )  # fmt: skip
+    said = json.dumps({"theta": v["theta"], "documents": done})
+    click.echo(said if v["as_json"] else f"{v['theta']}: {done:,} documents")
+    return None
+
+
+VIEWS: dict[Callable[[dict[str, Any]], Said], tuple[str, ...]] = {
+    _theta: ("theta",),
+    _over_time: ("over_time", "by"),
+    _similar: ("similar",),
+    _links: ("links",),
+    _tree: ("tree", "reduce_to"),
+    _pairs: ("pairs",),
+    _intrusion: ("intrusion",),
+    _authors: ("authors",),
+    _author: ("author",),
+    _experts: ("experts",),
+}
+"""View -> the options that ask for it."""
+TO_FILES = (_over_time, _intrusion, _authors, _author, _experts, _components)
+"""Views that --out, --plot or --period are for, or mean nothing to."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from topicstream.progress import Shown
 
 QUIET = -1
 _level = 0
@@ -19,6 +24,15 @@ def set_verbosity(level: int) -> None:
     """Set it for the process."""
     global _level
     _level = level
+
+
+@contextmanager
+def showing() -> Iterator[Shown]:
+    """What a command tells on stderr while it runs, as -q and -v ask; a bar is gone before the result is printed."""
+    from topicstream.progress import Shown
+
+    with closing(Shown(_level)) as progress:
+        yield progress
 
 
 def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
