@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from topicstream.kernels.arrays import Array, Bytes, Int, Ints, Longs, Words
+from topicstream.kernels.arrays import Bytes, Int, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
+from topicstream.kernels.spans import gather
 from topicstream.tokens.wordtable import doubled, find, slot_of, table_for, tags_for
 
 _S32, _ONE = np.uint64(32), np.uint64(1)
@@ -196,18 +197,9 @@ def _count(sequence: Ints, indptr: Longs, same: Ints, types: int) -> tuple[Longs
     return starts, words[:n], counts[:n], order[:known]
 
 
-@kernel
-def gathered(types: Bytes, offsets: Longs, order: Array) -> tuple[Bytes, Longs]:
+def gathered(types: np.ndarray, offsets: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bytes and offsets of the types in ``order``."""
-    ends = np.empty(order.size + 1, np.int64)
-    ends[0] = 0
-    for k in range(order.size):
-        ends[k + 1] = ends[k] + offsets[order[k] + 1] - offsets[order[k]]
-    data = np.empty(ends[order.size], np.uint8)
-    for k in range(order.size):
-        start = offsets[order[k]]
-        for i in range(ends[k + 1] - ends[k]):
-            data[ends[k] + i] = types[start + i]
+    data, ends = gather(types, offsets[order], offsets[order + 1])
     return data, ends
 
 

@@ -12,8 +12,9 @@ from typing import BinaryIO
 import numpy as np
 
 from topicstream.files import owned
-from topicstream.kernels.arrays import Bytes, Int, Ints, Longs, Words
+from topicstream.kernels.arrays import Bytes, Int, Longs, Words
 from topicstream.kernels.jit import kernel
+from topicstream.kernels.spans import gather
 
 PIECE = 1 << 20
 """Rows gathered or read at once."""
@@ -96,17 +97,6 @@ def byte_order(data: np.ndarray, offsets: np.ndarray, total: int) -> np.ndarray:
     return order
 
 
-@kernel
-def _gather(data: Bytes, offsets: Longs, order: Longs, out: Bytes, lengths: Ints) -> None:
-    at = 0
-    for k in range(order.size):
-        start, stop = offsets[order[k]], offsets[order[k] + 1]
-        for i in range(start, stop):
-            out[at] = data[i]
-            at += 1
-        lengths[k] = stop - start
-
-
 def append_array(file: BinaryIO, values: np.ndarray) -> None:
     """Write an array's bytes.  (Not ``tofile``, which says nothing of a full disk but how much it wrote.)"""
     file.write(np.ascontiguousarray(values).view(np.uint8).data)
@@ -126,11 +116,9 @@ def write_run(
     ):
         for at in range(0, total, PIECE):
             part = order[at : at + PIECE]
-            lengths = np.empty(part.size, np.int32)
-            out = np.empty(int((offsets[part + 1] - offsets[part]).sum()), np.uint8)
-            _gather(data, offsets, part, out, lengths)
+            out, ends = gather(data, offsets[part], offsets[part + 1])
             append_array(words_file, out)
-            append_array(lengths_file, lengths)
+            append_array(lengths_file, np.diff(ends).astype(np.int32))
             append_array(counts_file, counts[part])
             append_array(df_file, df[part])
             append_array(ids_file, part.astype(np.int32))

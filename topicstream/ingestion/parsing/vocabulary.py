@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from topicstream.errors import InputError
 from topicstream.ingestion.opening.source import SUFFIXES, Source
-from topicstream.ingestion.parsing.cut import as_array, gather, lines_of, not_utf8, strings
+from topicstream.ingestion.parsing.cut import as_array, lines_of, not_utf8, strings
 from topicstream.ingestion.read_options import ReadOptions
+from topicstream.kernels.spans import gather
 
 MOST_BYTES = 4 << 30
 MOST_NUMBERED = 50_000_000

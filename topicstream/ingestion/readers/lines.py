@@ -11,7 +11,6 @@ from topicstream.ingestion.opening.western import western_records
 from topicstream.ingestion.parsing.cut import (
     as_array,
     cut,
-    gather,
     last_line_break,
     lines_of,
     not_utf8,
@@ -21,6 +20,7 @@ from topicstream.ingestion.parsing.cut import (
 from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.ingestion.read_options import ReadOptions
+from topicstream.kernels.spans import gather
 from topicstream.tokens.documents import Provenance, TextRun
 
 

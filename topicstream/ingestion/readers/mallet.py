@@ -11,7 +11,6 @@ from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cut import (
     as_array,
     cut,
-    gather,
     last_line_break,
     lines_of,
     not_utf8,
@@ -24,6 +23,7 @@ from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.kernels.arrays import Bytes, Longs
 from topicstream.kernels.jit import kernel
+from topicstream.kernels.spans import gather
 from topicstream.tokens.documents import Provenance, TextRun
 
 

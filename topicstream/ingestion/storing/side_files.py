@@ -26,7 +26,6 @@ from topicstream.ingestion.parsing.columns import LISTS, as_lists
 from topicstream.ingestion.parsing.cut import (
     as_array,
     cut,
-    gather,
     last_line_break,
     lines_of,
     not_utf8,
@@ -36,6 +35,7 @@ from topicstream.ingestion.parsing.cut import (
 from topicstream.ingestion.parsing.reader import reader_named
 from topicstream.ingestion.parsing.rejects import BadFile, Reject
 from topicstream.ingestion.read_options import ReadOptions
+from topicstream.kernels.spans import gather
 
 FORMATS = {
     ".tsv": "tsv", ".tab": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
