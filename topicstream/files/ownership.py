@@ -61,9 +61,9 @@ _WIP_FOLDERS = rf"words|side|phrases-\w+|(?:store|old)(?:/(?:{_CORPUS_FOLDERS}))
 _HOME = r"\.topicstream|\.lock|(?:journal|state)\.json|\.(?:journal|state)\.json\.(?:[0-9a-f]{16}|\d+)\.tmp"
 
 
-def _inside(folders: str, names: str, more: str = "") -> tuple[str, str]:
+def _inside(folders: str, files: str, more: str = "") -> tuple[str, str]:
     """(folders, files): a mark, a lock and temporary files may lie in every folder of ours."""
-    return folders, rf"{names}|(?:(?:{folders}{more})/)?(?:{_OWN})"
+    return folders, rf"{files}|(?:(?:{folders}{more})/)?(?:{_OWN})"
 
 
 _NAMES: dict[str, tuple[str, str]] = {

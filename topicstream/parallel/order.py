@@ -23,14 +23,21 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int
             yield work(item)
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="topics") as pool:
-        ahead: deque[Future[Result]] = deque()
-        try:
-            for item in source:
-                ahead.append(pool.submit(work, item))
-                if len(ahead) > threads:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
-        finally:
-            for future in ahead:
-                future.cancel()
+        yield from pooled(pool, work, source, threads)
+
+
+def pooled(
+    pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int
+) -> Iterator[Result]:
+    """``map`` in a pool, in order, at most ``ahead`` results waiting."""
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +16,7 @@ from topicstream.ingestion.settings import Heldout
 from topicstream.ingestion.spooling.journal import Journal
 from topicstream.ingestion.spooling.prepare import sum_types
 from topicstream.ingestion.storing.identity import DELETED, DUPLICATE, EVENT_BYTES, REPLACED, Events, deletion_orders
+from topicstream.parallel.order import pooled
 from topicstream.tokens.builder import VocabularyBuilder
 from topicstream.tokens.sequences import gathered
 
@@ -162,7 +161,7 @@ def correct(
 ) -> None:
     """Make the builder's counts those of the training documents exactly."""
     shared: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    found = in_order(pool, range(len(journal.docs)), lambda i: _piece_correction(journal, decision, i), ahead)
+    found = pooled(pool, lambda i: _piece_correction(journal, decision, i), range(len(journal.docs)), ahead)
     for i, correction in enumerate(found):
         if correction is None:
             continue
@@ -185,18 +184,3 @@ def _add(builder: VocabularyBuilder, arrays: dict[str, np.ndarray], sums: np.nda
     used = np.flatnonzero((sums != 0) | (df != 0))  # as many documents in as out, of other counts
     types, ends = gathered(arrays["types"], offsets, used)
     builder.add(types, ends, sums[used], df[used])
-
-
-def in_order(pool: ThreadPoolExecutor, items: Any, work: Any, ahead: int) -> Iterator[Any]:
-    """``map`` in a pool, in order, at most ``ahead`` results waiting."""
-    waiting: deque[Any] = deque()
-    try:
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()

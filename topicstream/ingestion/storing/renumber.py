@@ -11,9 +11,10 @@ import numpy as np
 
 from topicstream.corpus.writer import BlockWriter
 from topicstream.ingestion.spooling.journal import Journal
-from topicstream.ingestion.storing.decide import DROPPED, HELDOUT, TRAIN, Decision, in_order
+from topicstream.ingestion.storing.decide import DROPPED, HELDOUT, TRAIN, Decision
 from topicstream.kernels.arrays import Array, Bytes, Ints, Longs
 from topicstream.kernels.jit import kernel
+from topicstream.parallel.order import pooled
 from topicstream.progress import Progress
 from topicstream.tokens.builder import GenerationMap
 
@@ -198,7 +199,7 @@ def write_blocks(
 
     items = ((i, finals(i)) for i in range(len(journal.cells)))
     empty = 0
-    for i, done in enumerate(in_order(pool, items, work, ahead)):
+    for i, done in enumerate(pooled(pool, work, items, ahead)):
         n = done.training
         empty += int((np.diff(done.indptr) == 0).sum())
         writers[TRAIN].add(done.indptr[: n + 1], done.words, done.counts)
