@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from topicstream.evaluation.assignment import assign
+from topicstream.evaluation.assignment import least_cost
 
 SHAPES = [(1, 1), (1, 7), (7, 1), (2, 2), (5, 5), (12, 30), (30, 12), (60, 60), (40, 41)]
 KINDS = {
@@ -29,7 +29,7 @@ def test_the_total_is_scipys(kind):
     for shape in SHAPES:
         for _ in range(20):
             cost = KINDS[kind](rng, shape)
-            rows, columns = assign(cost)
+            rows, columns = least_cost(cost)
             assert rows.dtype == columns.dtype == np.int64 and len(rows) == min(shape)
             assert (np.diff(rows) > 0).all() and len(set(columns.tolist())) == len(columns)
             total = cost[linear_sum_assignment(cost)].sum(dtype=np.float64)
@@ -40,25 +40,25 @@ def test_the_total_is_scipys(kind):
 def test_a_single_best_assignment_is_found_and_the_same_one_among_many():
     rng = np.random.default_rng(1)
     cost = rng.random((50, 80))
-    assert np.array_equal(assign(cost)[1], linear_sum_assignment(cost)[1])
+    assert np.array_equal(least_cost(cost)[1], linear_sum_assignment(cost)[1])
     tied = rng.integers(0, 3, (50, 50)).astype(float)
-    assert np.array_equal(assign(tied)[1], assign(tied.copy(order="F"))[1])
+    assert np.array_equal(least_cost(tied)[1], least_cost(tied.copy(order="F"))[1])
 
 
 def test_a_thousand_topics():
     """Integer ties, and topics that are alike in pairs."""
     rng = np.random.default_rng(3)
     for cost in (rng.integers(0, 50, (1000, 1000)).astype(float), rng.random((1000, 1000))):
-        rows, columns = assign(cost)
+        rows, columns = least_cost(cost)
         assert cost[rows, columns].sum() == pytest.approx(cost[linear_sum_assignment(cost)].sum(), rel=1e-12)
 
 
 def test_nothing_and_what_is_no_number():
     for shape in ((0, 0), (0, 3), (3, 0)):
-        assert [len(a) for a in assign(np.zeros(shape))] == [0, 0]
+        assert [len(a) for a in least_cost(np.zeros(shape))] == [0, 0]
     for bad in (np.nan, np.inf, -np.inf, 1e308):
         with pytest.raises(ValueError, match="finite"):
-            assign(np.array([[0.0, bad], [1.0, 2.0]]))
+            least_cost(np.array([[0.0, bad], [1.0, 2.0]]))
 
 
 def test_nothing_of_the_package_asks_for_scipy():

@@ -13,7 +13,7 @@ from tests.small_store import planted, store
 from tests.test_infer import ALPHA, BETA, K, W, documents
 from topicstream.errors import InputError, StoreError
 from topicstream.files.durable import read_json, write_json
-from topicstream.files.ownership import strangers
+from topicstream.files.ownership import not_ours
 from topicstream.inference.classifier import take, train_classifier
 from topicstream.inference.examples import Examples, Likelihood, temperature
 from topicstream.inference.infer import infer, make
@@ -154,7 +154,7 @@ def test_training_is_deterministic_and_leaves_nothing(made, tmp_path):
     assert (a.weights == b.weights).all() and (a.bias == b.bias).all()
     names = {p.name for p in (tmp_path / "m").iterdir()}
     assert "work" not in names and len({"classifier", "classifier-2"} & names) == 1
-    assert not list(strangers(tmp_path / "m", "model"))
+    assert not list(not_ours(tmp_path / "m", "model"))
     small = train_classifier(tmp_path / "m", corpus, documents=50)
     assert small["documents"] == 43  # every eighth of 360, less those set aside
 
@@ -365,6 +365,6 @@ def test_retrain_publishes_a_classifier_with_every_version_when_asked(tmp_path):
     second = topicstream.retrain(config, stream=io.StringIO())
     assert (second["decision"], second["published"]) == ("update", 2)
     for version in ("0001", "0002"):
-        assert not list(strangers(tmp_path / "versions" / version, "version"))
+        assert not list(not_ours(tmp_path / "versions" / version, "version"))
         answers = topicstream.infer(tmp_path / "versions" / version, ["aaxko bbxko"], method="maxent")
         assert len(answers["shares"][0]) == 4

@@ -10,7 +10,7 @@ from tests.reference.completion import split_of, text_key
 from tests.small_store import planted, store
 from topicstream.errors import InputError
 from topicstream.evaluation import completion, memory
-from topicstream.evaluation.completion import heldout_perplexity, prepare, score_blocks, score_model
+from topicstream.evaluation.completion import heldout_perplexity, prepare_heldout, score_blocks, score_model
 from topicstream.evaluation.keys import document_keys, hash_strings, word_keys
 from topicstream.model.topic_model import TopicModel
 
@@ -97,7 +97,7 @@ def test_padded_table_in_memory_equals_rows_from_disk(tmp_path, corpus, matrix):
     model.save(tmp_path / "model")
     padded = np.zeros((W, 16), np.float32)
     padded[:, :K] = phi
-    in_memory = score_blocks(padded, ALPHA, BETA, np.append(lam(phi), np.zeros(11)), prepare(corpus))
+    in_memory = score_blocks(padded, ALPHA, BETA, np.append(lam(phi), np.zeros(11)), prepare_heldout(corpus))
     on_disk = score_model(TopicModel.open(tmp_path / "model", memory_limit=0), corpus, threads=3)
     assert same(in_memory, on_disk)
     assert same(score_model(model, corpus), on_disk)
@@ -147,7 +147,7 @@ def test_nothing_to_score_is_an_error(tmp_path, matrix, corpus):
     counts, phi = matrix
     empty = store(tmp_path / "e.zarr", counts[:20], counts[:0])
     with pytest.raises(InputError, match="no documents set aside"):
-        prepare(empty)
+        prepare_heldout(empty)
     foreign = TopicModel.from_arrays(phi, [f"other{i}" for i in range(W)], ALPHA, BETA)
     with pytest.raises(InputError, match="no document could be scored"):
         score_model(foreign, corpus)

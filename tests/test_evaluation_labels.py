@@ -16,7 +16,7 @@ from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.evaluation.labels import Predicted, _rows, lost_without, predict
 from topicstream.model.topic_model import TopicModel
-from topicstream.retraining.config import load
+from topicstream.retraining.config import load_config
 from topicstream.training.loop import train
 
 
@@ -169,7 +169,7 @@ def test_retrain_refuses_it(tmp_path):
     config = tmp_path / "retrain.toml"
     config.write_text('[train]\nalgo = "llda"\n')
     with pytest.raises(TopicsError, match="its topics are the labels"):
-        load(config)
+        load_config(config)
 
 
 def test_an_update_gives_new_labels_topics_and_old_ones_keep_theirs(trained, tmp_path):

@@ -184,14 +184,14 @@ def test_a_header_that_is_not_utf8(tmp_path: Path) -> None:
 
 
 def test_every_word_list_we_write_is_read_back(tmp_path: Path) -> None:
-    from topicstream.exchange.common import write_words
-    from topicstream.ingestion.parsing.vocabulary import read_words
+    from topicstream.exchange.common import write_word_list
+    from topicstream.ingestion.parsing.vocabulary import read_vocabulary_file
     from topicstream.tokens.vocabulary import TokenVocabulary
 
     words = ["plain", "\u00a0", "new\u00a0york", "a\u2028b", "c\x85d", "e\x1cf", "\u3000", "über"]
-    write_words(tmp_path / "vocab.txt", pa.array(words, pa.large_string()), force=False)
+    write_word_list(tmp_path / "vocab.txt", pa.array(words, pa.large_string()), force=False)
     assert TokenVocabulary.read(tmp_path / "vocab.txt").words.to_pylist() == words
-    assert read_words(tmp_path / "vocab.txt").to_pylist() == words
+    assert read_vocabulary_file(tmp_path / "vocab.txt").to_pylist() == words
     assert TokenVocabulary.read(write(tmp_path / "w.txt", b"\xef\xbb\xbfone\r\ntwo\r\n")).words.to_pylist() == ["one", "two"]
     TokenVocabulary.of(words).save(tmp_path / "vocab.parquet")
     assert TokenVocabulary.read(tmp_path / "vocab.parquet").words.to_pylist() == words

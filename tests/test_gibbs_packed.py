@@ -17,7 +17,7 @@ from topicstream.engines.gibbs.moves import count_assigned, count_moves
 from topicstream.errors import StoreError, TopicsError
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.packed import rise, sink, sort_by_count, topic_bits
-from topicstream.kernels.packed_simd import READ_PAST, find, passing, row_mass
+from topicstream.kernels.packed_simd import READ_PAST, find_lane, passing, row_mass
 from topicstream.tables import packed_rows
 from topicstream.tables.packed import PackedTable
 
@@ -32,7 +32,7 @@ def serial(work, n):
 
 @kernel
 def _find(arena, at, n, topic, m):
-    return find(arena, at, n, topic, m)
+    return find_lane(arena, at, n, topic, m)
 
 
 @kernel
@@ -48,7 +48,7 @@ def _passing(arena, at, n, coef, m, x):
 @kernel
 def _take(arena, n, topic, m):
     """Take one of a topic out of the row; returns its length."""
-    p = find(arena, 0, n, topic, m)
+    p = find_lane(arena, 0, n, topic, m)
     e = np.int64(arena[p])
     arena[p] = e - (np.int64(1) << m)
     sink(arena, 0, n, p, m)
@@ -58,7 +58,7 @@ def _take(arena, n, topic, m):
 @kernel
 def _put(arena, n, topic, m):
     """Put one of a topic into the row; returns its length."""
-    p = find(arena, 0, n, topic, m)
+    p = find_lane(arena, 0, n, topic, m)
     if p < 0:
         arena[n] = (np.int64(1) << m) | topic
         return n + 1

@@ -15,7 +15,7 @@ from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, known
 from topicstream.inference.infer import DocumentSource, infer, make
 from topicstream.inference.memory import fit
 from topicstream.inference.method import TopicRows
-from topicstream.inference.methods import find, names
+from topicstream.inference.methods import find_method, method_names
 from topicstream.model.topic_model import TopicModel
 
 W, K, D = 120, 7, 90
@@ -302,5 +302,5 @@ def test_what_cannot_be_meant_is_said(made, tmp_path):
     with pytest.raises(InputError, match=r"must end in \.parquet"):
         infer(model, corpus, out=tmp_path / "t.txt")
     assert [p.name for p in tmp_path.iterdir()] == ["c.zarr"]
-    assert names() == ["authors", "bp", "gibbs", "gibbs1", "hybrid", "maxent", "mixture", "naive-bayes", "vb"]
-    assert all(find(name).name == name and find(name).cites for name in names())
+    assert method_names() == ["authors", "bp", "gibbs", "gibbs1", "hybrid", "maxent", "mixture", "naive-bayes", "vb"]
+    assert all(find_method(name).name == name and find_method(name).cites for name in method_names())

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.reading import Read, write
 from topicstream.errors import InputError
 from topicstream.ingestion.opening.guess import guess, is_vocab_name
-from topicstream.ingestion.opening.inputs import survey
+from topicstream.ingestion.opening.inputs import survey_inputs
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing import csv_scan
 from topicstream.ingestion.parsing.reader import ReadOptions, readers
@@ -350,7 +350,7 @@ def test_a_pipe_with_a_name_is_refused_not_waited_for(tmp_path):
     fifo = tmp_path / "pipe.jsonl"
     os.mkfifo(fifo)
     with pytest.raises(InputError, match=r"pipe\.jsonl: no regular file .* standard input: -"):
-        survey(str(fifo), ReadOptions())
+        survey_inputs(str(fifo), ReadOptions())
     args = [sys.executable, "-m", "topicstream.cli.main", "ingest", str(fifo), "--out", str(tmp_path / "c.zarr")]
     done = subprocess.run(args, capture_output=True, text=True, timeout=600)
     assert done.returncode == 3 and "pipe.jsonl: no regular file" in done.stderr

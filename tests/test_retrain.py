@@ -162,7 +162,7 @@ def test_the_gate_refuses_and_the_old_model_stays(home, capsys):
     summary = json.loads(out)
     assert out.count("\n") == 1 and summary["published"] is None and "perplexity" in summary["refused"][0]
     assert err.rstrip().splitlines()[-1].startswith("topics: the gate refused")
-    assert publish.current(home) == 1 and publish.versions(home) == [1]
+    assert publish.current(home) == 1 and publish.published_versions(home) == [1]
     assert not (home / "journal.json").exists()
     assert cycle(home / "retrain.toml")["decision"] == "nothing"  # not the same again tomorrow
     (home / "retrain.toml").write_text(text.replace("-0.9", "0.5"))
@@ -221,7 +221,7 @@ def test_only_so_many_versions_are_kept(home):
     for n in range(4):
         write(home / "raw" / f"n{n}.jsonl", made(12, seed=10 + n, prefix=f"n{n}-"))
         cycle(home / "retrain.toml")
-    assert publish.versions(home) == [3, 4, 5] and publish.current(home) == 5
+    assert publish.published_versions(home) == [3, 4, 5] and publish.current(home) == 5
 
 
 def test_two_at_once(home, capsys):
@@ -361,7 +361,7 @@ def test_decisions():
 def test_init_writes_a_config_that_says_the_defaults(tmp_path, capsys):
     config = tmp_path / "r.toml"
     assert run(["retrain", "--init", "--config", str(config)]) == 0
-    read = settings.load(config)
+    read = settings.load_config(config)
     assert read == settings.Config(folder=tmp_path, raw=tmp_path / "raw", ingest={"grow_vocab": True})
     assert run(["retrain", "--init", "--config", str(config)]) == 1
     capsys.readouterr()
@@ -379,7 +379,7 @@ def test_init_writes_a_config_that_says_the_defaults(tmp_path, capsys):
 
 
 def test_the_example_config_is_one():
-    assert settings.load(ROOT / "examples" / "cron" / "retrain.toml").train.topics >= 2
+    assert settings.load_config(ROOT / "examples" / "cron" / "retrain.toml").train.topics >= 2
 
 
 def test_a_cycle_compacts_when_it_pays(tmp_path):

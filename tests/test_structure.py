@@ -19,7 +19,7 @@ ALLOWED = {
     "corpus": {"kernels", "tokens"},
     "model": {"kernels", "inference.infer", "exchange"},  # the last two when a method is called: they import the model
     "tokens": {"kernels"},
-    "ingestion": {"tokens", "corpus", "kernels"},
+    "ingestion": {"tokens", "corpus", "kernels", "parallel"},
     "tables": {"kernels"},
     "engines": {"kernels", "corpus.block", "tables.spec", "tables.table"},
     "evaluation": {"model", "corpus", "tokens", "ingestion", "kernels", "parallel"},
@@ -213,6 +213,22 @@ SAME_CLASS = {"TopicModel"}
 
 def test_no_two_public_classes_share_a_name():
     assert {name for name, where in public(ast.ClassDef).items() if len(where) > 1} <= SAME_CLASS
+
+
+def test_a_function_imported_by_its_name_is_the_only_one_of_it():
+    """Whoever reads a call finds one function, wherever it was imported.  ``lines``: what a view says to people."""
+    taken: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    if alias.asname is None:
+                        taken.setdefault(alias.name, set()).add(str(node.module).removeprefix("topicstream."))
+    doubles = {}
+    for name, modules in public(ast.FunctionDef).items():
+        if len(found := taken.get(name, set()) & {m.removeprefix("topicstream.") for m in modules}) > 1:
+            doubles[name] = found
+    assert set(doubles) <= {"lines"}, doubles
 
 
 def test_parts_of_arrow_are_imported_where_they_are_used():

@@ -217,7 +217,7 @@ def test_learned_priors_find_the_planted_ones():
     rng = np.random.default_rng(3)
     docs, topics = 3000, 6
     alpha = np.array([1.5, 0.8, 0.4, 0.2, 0.1, 0.1])
-    from topicstream.engines.message.priors import BINS, bin_values, count_documents, learn_alpha, learn_beta
+    from topicstream.engines.message.priors import BINS, bin_values, count_documents, fit_alpha, fit_beta
 
     lengths = rng.integers(40, 200, docs)
     theta = np.array([rng.multinomial(n, rng.dirichlet(alpha)) for n in lengths])
@@ -226,12 +226,12 @@ def test_learned_priors_find_the_planted_ones():
     assert topic_bins.sum() == (theta > 0).sum() and length_bins.sum() == docs
     found = np.full(topics, 0.5)
     for _ in range(30):
-        found = learn_alpha(found, topic_bins, length_bins, 1e-3, 10.0)
+        found = fit_alpha(found, topic_bins, length_bins, 1e-3, 10.0)
     np.testing.assert_allclose(found, alpha, rtol=0.15)
-    assert (learn_alpha(np.full(topics, 0.5), topic_bins, length_bins, 0.45, 0.55) >= 0.45).all()
-    held = learn_alpha(alpha, topic_bins, length_bins, 1e-3, 10.0, 2.0, 0.3)
+    assert (fit_alpha(np.full(topics, 0.5), topic_bins, length_bins, 0.45, 0.55) >= 0.45).all()
+    held = fit_alpha(alpha, topic_bins, length_bins, 1e-3, 10.0, 2.0, 0.3)
     for _ in range(30):
-        held = learn_alpha(held, topic_bins, length_bins, 1e-3, 10.0, 2.0, 0.3)
+        held = fit_alpha(held, topic_bins, length_bins, 1e-3, 10.0, 2.0, 0.3)
     # the gradient of the penalised likelihood, from the counts themselves
     many = np.array([[sum(1 / (a + i) for i in range(n)) for n in column] for a, column in zip(held, theta.T)])
     below = sum(sum(1 / (held.sum() + i) for i in range(n)) for n in theta.sum(1))
@@ -241,10 +241,10 @@ def test_learned_priors_find_the_planted_ones():
     few = np.array([rng.multinomial(2, rng.dirichlet(np.full(topics, 0.05))) for _ in range(docs)])
     bins = np.zeros(topics * BINS), np.zeros(BINS)
     count_documents(wide(few), topics, *bins)
-    free, loose = (learn_alpha(np.full(topics, 0.3), *bins, 1e-3, 10.0, pull, 0.3) for pull in (0.0, 1.0))
+    free, loose = (fit_alpha(np.full(topics, 0.3), *bins, 1e-3, 10.0, pull, 0.3) for pull in (0.0, 1.0))
     assert (loose < 0.1).all() and np.abs(loose / free - 1).max() < 0.2
-    raised = learn_alpha(np.full(topics, 0.01), *bins, 1e-3, 10.0, 1.0, 0.01)
-    assert (raised < learn_alpha(np.full(topics, 0.01), *bins, 1e-3, 10.0, 0.0, 0.01)).all()
+    raised = fit_alpha(np.full(topics, 0.01), *bins, 1e-3, 10.0, 1.0, 0.01)
+    assert (raised < fit_alpha(np.full(topics, 0.01), *bins, 1e-3, 10.0, 0.0, 0.01)).all()
     words, beta = 2000, 0.2
     phi = np.array([rng.multinomial(50_000, rng.dirichlet(np.full(words, beta))) for _ in range(topics)]).T
     bins = np.zeros(BINS)
@@ -253,7 +253,7 @@ def test_learned_priors_find_the_planted_ones():
         bins[np.abs(np.log(values / v)).argmin()] += 1
     b = 0.05
     for _ in range(20):
-        b = learn_beta(b, bins, float(words), phi.sum(0).astype(float), words, 1e-4, 1.0)
+        b = fit_beta(b, bins, float(words), phi.sum(0).astype(float), words, 1e-4, 1.0)
     assert b == pytest.approx(beta, rel=0.15)
 
 

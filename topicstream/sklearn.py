@@ -19,7 +19,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
 from topicstream.errors import TopicsError
 from topicstream.evaluation.completion import score_model
-from topicstream.inference.documents import cut, known
+from topicstream.inference.documents import cut_cells, known
 from topicstream.inference.infer import make
 from topicstream.inference.method import TopicRows
 from topicstream.ingestion.opening.memory import InMemory
@@ -327,7 +327,7 @@ def _documents(X: Any) -> Iterator[Any]:
     """The rows of a CSR matrix as inference takes them, in blocks."""
     index = np.arange(X.shape[1], dtype=np.int64)
     indptr = np.asarray(X.indptr, np.int64)
-    for first, last in cut(indptr):
+    for first, last in cut_cells(indptr):
         at, end = indptr[first], indptr[last]
         ids = pa.nulls(last - first, pa.large_string())
         words, counts = X.indices[at:end].astype(np.int32), X.data[at:end].astype(np.float32)

@@ -68,7 +68,7 @@ def vector_seeds() -> dict[str, list[bytes]]:
 def import_targets(folder: Path, store: Path) -> list[Target]:
     """Each file that `topics import` reads, mutated."""
     import topicstream
-    from topicstream.exchange.common import checked_rows, checked_words, save
+    from topicstream.exchange.common import checked_rows, checked_words, save_model
     from topicstream.exchange.formats import FORMATS
     from topicstream.model.vocabulary import Vocabulary
     from topicstream.progress import Shown as Progress
@@ -91,7 +91,7 @@ def import_targets(folder: Path, store: Path) -> list[Target]:
                 if rng.random() < SAVED:
                     shutil.rmtree(out)
                     out.mkdir()
-                    save(out, found, {"engine": "imported", "options": {}, "passes": 0, **found.about})
+                    save_model(out, found, {"engine": "imported", "options": {}, "passes": 0, **found.about})
                 else:
                     assert len(Vocabulary.of(checked_words(found.words, "w"), found.counts, found.df)) == len(
                         found.words

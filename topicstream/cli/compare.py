@@ -65,9 +65,9 @@ def methods(model: str, as_json: bool, svg: str | None, force: bool, options: di
     from topicstream.reporting.comparing import compare_methods
 
     if svg is not None:
-        from topicstream.reporting.comparison_plot import check, write
+        from topicstream.reporting.comparison_plot import check_plot, write
 
-        check(svg, force=force)
+        check_plot(svg, force=force)
     on = options.pop("on")
     place = on if on == "heldout" else Path(on)
     with showing() as told:

@@ -12,7 +12,7 @@ from topicstream.exchange.config import ExportConfig
 from topicstream.exchange.formats import FORMATS
 
 
-def listed(way: str) -> str:
+def formats_listed(way: str) -> str:
     """The formats of one way, a line each, for the help."""
     return "\b\n" + "\n".join(f"  {f.name:18} {f.about}" for f in FORMATS.values() if way in f.ways.split())
 
@@ -21,7 +21,7 @@ def listed(way: str) -> str:
     "export",
     short_help="Write a model, its documents' topics or its corpus for other programs.",
     help="Write a model, its documents' topics or its corpus in another program's format; nothing is held in memory whole."
-    f"\n\n{listed('out')}\n\nFormats of several files take a folder. Not offered: pickles (gensim, scikit-learn: in"
+    f"\n\n{formats_listed('out')}\n\nFormats of several files take a folder. Not offered: pickles (gensim, scikit-learn: in"
     " Python, to_gensim() and to_sklearn()) and serialised Java (MALLET's own model).",
 )
 @options_of(ExportConfig)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from topicstream.cli.export import listed
+from topicstream.cli.export import formats_listed
 from topicstream.cli.options import as_json, given, options_of
 from topicstream.exchange.config import ImportConfig
 
@@ -16,7 +16,7 @@ from topicstream.exchange.config import ImportConfig
     "import",
     short_help="Read another program's model, to show, score, compare, infer with and start from.",
     help="Read another program's model. It is shown, scored, compared and inferred with like one of ours, and a training"
-    f" can start from it (--start warm --warm MODEL).\n\n{listed('in')}\n\nmallet-doc-topics makes no model: it is read"
+    f" can start from it (--start warm --warm MODEL).\n\n{formats_listed('in')}\n\nmallet-doc-topics makes no model: it is read"
     " into a table (--model x.parquet). gensim, scikit-learn and tomotopy models come over in Python:"
     " TopicModel.from_gensim(m).save('model').",
 )

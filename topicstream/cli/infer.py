@@ -15,7 +15,7 @@ from topicstream.cli import startup
 from topicstream.cli.eval import MODEL
 from topicstream.cli.options import Depending, as_json, click_option, given, options_of, said
 from topicstream.inference.config import InferConfig
-from topicstream.inference.methods import find, foreign
+from topicstream.inference.methods import find_method, foreign
 from topicstream.options import ordered
 from topicstream.progress import Shown
 
@@ -25,7 +25,7 @@ class InferCommand(Depending):
 
     def own_options(self, ctx: click.Context, args: list[str]) -> tuple[Mapping[str, Any], Sequence[click.Option]]:
         method = said(args, "--method", "bp")
-        more = find(method).Options if foreign(method) else None
+        more = find_method(method).Options if foreign(method) else None
         own = [click_option(f) for f in ordered(more)] if more is not None else []
         return InferConfig.__dataclass_fields__, [o for o in own if o.name not in InferConfig.__dataclass_fields__]
 
@@ -59,7 +59,7 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], as_json: bool, **valu
     config = InferConfig(
         documents=[Path(p) for p in paths], out=sys.stdout.buffer if out is None else out, progress=told, options=own, **options
     )
-    has = find(config.method).options()
+    has = find_method(config.method).options()
     if other := sorted(set(config.of_method()) - set(has)):
         takes = ", ".join("--" + o.replace("_", "-") for o in has)
         raise click.UsageError(f"--{other[0].replace('_', '-')} is not for --method {config.method}; it takes {takes}")

@@ -134,7 +134,7 @@ def links_text(a: dict[str, Any]) -> str:
 
 
 def _text(f: dict[str, Any], verified: bool) -> str:
-    from topicstream.corpus.figures import sparkline
+    from topicstream.corpus.figures import histogram_line
     from topicstream.machine import format_bytes
 
     train, heldout, s = f["parts"]["train"], f["parts"]["heldout"], f["summary"]
@@ -156,7 +156,7 @@ def _text(f: dict[str, Any], verified: bool) -> str:
         *(f"    {w['word']}  {w['count']:,}  {w['df']:,}" for w in f["top_words"]),
     ]
     h = f["lengths"]
-    lines.append(f"  distinct words a document, 1 to {h['longest']:,} by powers of two: |{sparkline(h['documents'])}|")
+    lines.append(f"  distinct words a document, 1 to {h['longest']:,} by powers of two: |{histogram_line(h['documents'])}|")
     curve = ", ".join(f"{c['words']:,}: {100 * c['share']:.1f} %" for c in f["vocabulary_curve"])
     lines.append(f"  tokens in the most frequent words: {curve}")
     if verified:

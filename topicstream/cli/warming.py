@@ -21,7 +21,7 @@ def job(folder: Path, every: bool) -> None:
     from topicstream.engines import engines
     from topicstream.evaluation.evaluate import evaluate
     from topicstream.inference.infer import infer
-    from topicstream.inference.methods import names
+    from topicstream.inference.methods import method_names
     from topicstream.ingestion.pipeline import ingest
     from topicstream.training.loop import train
 
@@ -40,7 +40,7 @@ def job(folder: Path, every: bool) -> None:
             train(store, model, algo=name, **common)
             evaluate(model, store, heldout=True, coherent=True, progress=False)
     model = folder / f"{USUAL[0]}.model"
-    for method in names() if every else ("bp",):
+    for method in method_names() if every else ("bp",):
         for source in (docs, store):
             with suppress(TopicsError):
                 infer(model, [source], out=BytesIO(), method=method, mem_limit="1G", progress=False)

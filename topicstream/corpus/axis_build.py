@@ -33,7 +33,7 @@ from topicstream.corpus.runs import distinct
 from topicstream.errors import DoesNotFit, StoreError
 from topicstream.files import owned
 from topicstream.files.durable import sync_file, sync_folder
-from topicstream.files.ownership import names as names_of
+from topicstream.files.ownership import kind_names as names_of
 from topicstream.files.ownership import owns
 from topicstream.files.row_groups import batches
 from topicstream.machine import trim

@@ -72,7 +72,7 @@ def figures(corpus: Corpus, top: int = 20) -> dict[str, Any]:
     }
 
 
-def sparkline(values: list[int]) -> str:
+def histogram_line(values: list[int]) -> str:
     """One character a value, its height the value's share of the largest."""
     top = max(values, default=0)
     return "".join(BARS[0 if v == 0 else 1 + round(7 * v / top)] for v in values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 
-def assign(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def least_cost(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """cost: finite float[R, C] -> rows (ascending) and their columns, int64[min(R, C)] each, of least total cost.
 
     Of several assignments of the same total the same one is found every time.  O(min(R, C)^2 max(R, C)).
@@ -22,7 +22,7 @@ def assign(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if not cost.size:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     if cost.shape[0] > cost.shape[1]:
-        columns, rows = assign(cost.T)
+        columns, rows = least_cost(cost.T)
         order = np.argsort(rows)
         return rows[order], columns[order]
     row_of = _augment(np.ascontiguousarray(cost))

@@ -25,7 +25,7 @@ from topicstream.errors import DoesNotFit, InputError
 from topicstream.evaluation.completion import Half, halves, rows_of, score_cells
 from topicstream.evaluation.keys import document_keys, match_words, word_keys
 from topicstream.evaluation.memory import LANES, block_cells, block_docs
-from topicstream.kernels.author_step import spread
+from topicstream.kernels.author_step import spread_authors
 from topicstream.kernels.local_step import INNER, TOLERANCE, inverse_norms
 from topicstream.machine import default_memory_limit, format_bytes
 from topicstream.model.topic_model import TopicModel
@@ -187,7 +187,7 @@ def author_perplexity(
         gained, explained = np.zeros((len(mine), topics)), np.zeros(len(piece.local))
         # ids of documents that are not scored are in no row: whatever stands there, nobody looks
         own = theta[np.minimum(mine, len(used) - 1)]
-        spread(piece.seen.indptr, cells, piece.seen.counts, base, model.beta, inverse, piece.aptr, piece.local, own, gained, explained)  # fmt: skip
+        spread_authors(piece.seen.indptr, cells, piece.seen.counts, base, model.beta, inverse, piece.aptr, piece.local, own, gained, explained)  # fmt: skip
         if not final:
             return piece, mine, gained, None
         total = np.zeros(len(piece.aptr) - 1)

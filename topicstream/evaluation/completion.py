@@ -190,7 +190,7 @@ class PreparedPart:
     docs: int
 
 
-def prepare(
+def prepare_heldout(
     corpus: Any, parts: Sequence[str] = ("heldout",), *, split: bool = True, topics: int | None = None
 ) -> PreparedPart:
     """Make parts (``heldout``, ``train``) of an open ``Corpus`` ready.  InputError when they hold no documents.
@@ -367,9 +367,9 @@ def heldout_perplexity(
 ) -> Score:
     """Document completion on the held-out part of an open ``Corpus`` (arguments as ``score_blocks``).
 
-    Who scores again and again (training) calls ``prepare`` once and ``score_blocks`` each time.
+    Who scores again and again (training) calls ``prepare_heldout`` once and ``score_blocks`` each time.
     """
-    prepared = prepare(corpus, parts, split=split is not None, topics=len(alpha))
+    prepared = prepare_heldout(corpus, parts, split=split is not None, topics=len(alpha))
     return score_blocks(
         rows,
         alpha,

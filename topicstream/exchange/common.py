@@ -45,11 +45,11 @@ class Imported:
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
-def write_words(path: Path, words: Any, *, force: bool) -> None:
+def write_word_list(path: Path, words: Any, *, force: bool) -> None:
     """One word a line."""
     with written(path, force=force) as file:
         for at in range(0, len(words), 1 << 16):
-            file.write(lines(words.slice(at, 1 << 16)))
+            file.write(text_lines(words.slice(at, 1 << 16)))
 
 
 def fit_for_text(words: Any, blanks: str, what: str) -> None:
@@ -61,15 +61,15 @@ def fit_for_text(words: Any, blanks: str, what: str) -> None:
 
 
 # -- text ------------------------------------------------------------------------------------------------------------
-def text(values: Any) -> Any:
+def as_text_array(values: Any) -> Any:
     """Numbers or strings as Arrow strings."""
     array = values if isinstance(values, (pa.Array, pa.Scalar)) else pa.array(values)
     return array if array.type == _TEXT else array.cast(_TEXT)
 
 
-def lines(*columns: Any, separator: str = "\t") -> memoryview:
+def text_lines(*columns: Any, separator: str = "\t") -> memoryview:
     """Columns of equal length (or one value for all) as lines of text."""
-    joined = pc.binary_join_element_wise(*(text(c) for c in columns), pa.scalar(separator, _TEXT))
+    joined = pc.binary_join_element_wise(*(as_text_array(c) for c in columns), pa.scalar(separator, _TEXT))
     ended = pc.binary_join_element_wise(joined, pa.scalar("", _TEXT), pa.scalar("\n", _TEXT))
     _, offsets, data = ended.buffers()
     if data is None or not len(ended):
@@ -80,7 +80,7 @@ def lines(*columns: Any, separator: str = "\t") -> memoryview:
 
 def join_lists(offsets: Any, values: Any, separator: str) -> Any:
     """Lists of values, one string a list.  offsets: int32[n+1]."""
-    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), text(values).cast(pa.string()))
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), as_text_array(values).cast(pa.string()))
     return pc.binary_join(lists, separator)
 
 
@@ -199,7 +199,7 @@ class EntrySpool:
         self._file.close()
 
 
-def save(path: Path, found: Imported, manifest: Mapping[str, Any]) -> None:
+def save_model(path: Path, found: Imported, manifest: Mapping[str, Any]) -> None:
     """Stream an imported model into its folder and commit it."""
     vocabulary = Vocabulary.of(found.words, found.counts, found.df)
     seeds = of_manifest(manifest, vocabulary, found.topics, path)

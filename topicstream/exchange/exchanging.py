@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError
-from topicstream.exchange.common import BUDGET, check_size, checked_words, save
+from topicstream.exchange.common import BUDGET, check_size, checked_words, save_model
 from topicstream.exchange.config import ExportConfig, ImportConfig
 from topicstream.exchange.formats import find_format
 from topicstream.files.durable import lock
@@ -120,7 +120,7 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
         }
         if recipe is not None or not manifest.get("tokenizer"):
             manifest["tokenizer"] = recipe if recipe is not None else _plain_recipe()
-        save(folder, found, manifest)
+        save_model(folder, found, manifest)
     notes = list(found.notes)
     if recipe is None and not found.about.get("tokenizer"):
         notes.append(f"raw text will be read by the default tokenizer ({said}); --tokenizer names a store or model")
@@ -162,9 +162,9 @@ def _plain_recipe() -> Any:
 def _listed(words: Any) -> Any:
     if words is None or not isinstance(words, (str, Path)):
         return None if words is None else checked_words(words, "words")
-    from topicstream.ingestion.parsing.vocabulary import read_words
+    from topicstream.ingestion.parsing.vocabulary import read_vocabulary_file
 
     path = Path(words)
     if not path.is_file():
         raise InputError(f"--words {path}: no such file")
-    return checked_words(read_words(path), str(path))
+    return checked_words(read_vocabulary_file(path), str(path))

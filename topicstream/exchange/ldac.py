@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
-from topicstream.exchange.common import fit_for_text, join_lists, lines, text, write_words
+from topicstream.exchange.common import as_text_array, fit_for_text, join_lists, text_lines, write_word_list
 from topicstream.files.outputs import written
 
 
@@ -22,11 +22,11 @@ def write(model: Any, corpus: Corpus, path: Path, *, force: bool) -> dict[str, A
         for batch in corpus.documents([]):
             words, counts = batch.column("words"), batch.column("counts")
             cells = pc.binary_join_element_wise(
-                text(words.values), text(counts.values), pa.scalar(":", pa.large_string())
+                as_text_array(words.values), as_text_array(counts.values), pa.scalar(":", pa.large_string())
             )
             joined = join_lists(words.offsets, cells, " ")
             lengths = np.diff(words.offsets.to_numpy())
-            file.write(lines(pa.array(lengths), joined, separator=" "))
+            file.write(text_lines(pa.array(lengths), joined, separator=" "))
             docs += len(batch)
-    write_words(path / "vocab.txt", corpus.words, force=force)
+    write_word_list(path / "vocab.txt", corpus.words, force=force)
     return {"documents": docs, "words": corpus.n_words}

@@ -16,10 +16,10 @@ from topicstream.exchange.common import (
     checked_words,
     fit_for_text,
     join_lists,
-    lines,
     prior,
+    text_lines,
     topic_rows,
-    write_words,
+    write_word_list,
 )
 from topicstream.files.outputs import written
 from topicstream.model.topic_model import TopicModel
@@ -37,11 +37,11 @@ def write(model: TopicModel, corpus: Any, path: Path, *, force: bool) -> dict[st
         for topic, counts in topic_rows(model):
             with np.errstate(divide="ignore"):
                 logs = np.maximum(np.log(counts.astype(np.float64) + model.beta) - norms[topic], LEAST)
-            file.write(lines(join_lists([0, len(logs)], pa.array(logs), " ")))
+            file.write(text_lines(join_lists([0, len(logs)], pa.array(logs), " ")))
     with written(path / OTHER, force=force) as file:
         alpha = float(model.alpha.mean())
         file.write(f"num_topics {model.n_topics}\nnum_terms {model.n_words}\nalpha {alpha!r}\n".encode())
-    write_words(path / WORDS, model.words, force=force)
+    write_word_list(path / WORDS, model.words, force=force)
     return {"topics": model.n_topics, "words": model.n_words, "alpha": float(model.alpha.mean())}
 
 
@@ -51,11 +51,11 @@ def read(path: Path, folder: Path, *, words: Any, alpha: Any, beta: float | None
     if beta:
         raise UsageError("--beta: LDA-C's topics hold no prior; leave it out")
     if words is None:
-        from topicstream.ingestion.parsing.vocabulary import read_words
+        from topicstream.ingestion.parsing.vocabulary import read_vocabulary_file
 
         if not (beside := path.with_name(WORDS)).is_file():
             raise InputError(f"{path}: the words are not in it; give --words FILE, a word a line")
-        words = checked_words(read_words(beside), str(beside))
+        words = checked_words(read_vocabulary_file(beside), str(beside))
     spool, number = TopicSpool(folder, len(words)), 0
     check_size(str(path), len(words), 1)
     with open(path, "rb") as file:

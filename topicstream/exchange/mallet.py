@@ -19,10 +19,10 @@ from topicstream.exchange.common import (
     TopicSpool,
     checked_words,
     fit_for_text,
-    lines,
     numbers_of,
     prior,
     read_table,
+    text_lines,
     topic_rows,
 )
 from topicstream.files.outputs import written
@@ -40,7 +40,7 @@ def write(model: TopicModel, corpus: Any, path: Path, *, force: bool, words: int
     fit_for_text(model.words, "\\t", "--format mallet")
     with written(path / WEIGHTS, force=force) as file:
         for topic, counts in topic_rows(model):
-            file.write(lines(pa.scalar(topic), model.words, pa.array(counts.astype(np.float64) + model.beta)))
+            file.write(text_lines(pa.scalar(topic), model.words, pa.array(counts.astype(np.float64) + model.beta)))
     top = model.top_words(words)["words"]
     with written(path / KEYS, force=force) as file:
         for topic in range(model.n_topics):

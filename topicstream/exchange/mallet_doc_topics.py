@@ -18,7 +18,7 @@ import pyarrow as pa
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
-from topicstream.exchange.common import join_lists, lines, text
+from topicstream.exchange.common import as_text_array, join_lists, text_lines
 from topicstream.files.outputs import written
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
@@ -47,14 +47,14 @@ def write(
             if batch is None:
                 continue
             topics, shares = batch.column("topics"), batch.column("shares")
-            values = text(pc.cast(shares.values, pa.float64()))
+            values = as_text_array(pc.cast(shares.values, pa.float64()))
             if top is not None:
                 values = pc.binary_join_element_wise(
-                    text(position[topics.values.to_numpy()]), values, pa.scalar("\t", pa.large_string())
+                    as_text_array(position[topics.values.to_numpy()]), values, pa.scalar("\t", pa.large_string())
                 )
             joined = join_lists(shares.offsets, values, "\t")
             names = pc.replace_substring_regex(batch.column("id"), r"\s", "_")
-            file.write(lines(pa.array(np.arange(done, done + len(batch))), names, joined))
+            file.write(text_lines(pa.array(np.arange(done, done + len(batch))), names, joined))
             done += len(batch)
     return {"documents": done, "topics": len(numbers), "layout": "dense" if top is None else "pairs"}
 

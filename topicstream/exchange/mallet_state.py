@@ -13,7 +13,7 @@ import pyarrow as pa
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
-from topicstream.exchange.common import EntrySpool, Imported, check_size, fit_for_text, lines, prior, read_table
+from topicstream.exchange.common import EntrySpool, Imported, check_size, fit_for_text, prior, read_table, text_lines
 from topicstream.files.outputs import written
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.state.token_topics import token_topics
@@ -49,7 +49,7 @@ def write(model: TopicModel, corpus: Corpus, path: Path, *, force: bool) -> dict
                 s = slice(at, at + (1 << 18))
                 names = corpus.words.take(pa.array(words[s]))
                 columns = (pa.array(docs[s]), pa.scalar("NA"), pa.array(pos[s]), pa.array(words[s]), names)
-                file.write(lines(*columns, pa.array(z[s]), separator=" "))
+                file.write(text_lines(*columns, pa.array(z[s]), separator=" "))
             tokens += len(z)
     return {"tokens": tokens, "topics": topics}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
-from topicstream.exchange.common import fit_for_text, lines, write_words
+from topicstream.exchange.common import fit_for_text, text_lines, write_word_list
 from topicstream.files.outputs import written
 
 
@@ -32,7 +32,7 @@ def triples(corpus: Corpus, path: Path, name: str, head: str, force: bool) -> di
             numbers = np.repeat(np.arange(docs + 1, docs + 1 + len(batch)), lengths)
             if len(numbers):
                 ids = pa.array(words.values.to_numpy() + 1)
-                file.write(lines(pa.array(numbers), ids, counts.values, separator=" "))
+                file.write(text_lines(pa.array(numbers), ids, counts.values, separator=" "))
             docs, cells = docs + len(batch), cells + len(numbers)
-    write_words(path / "vocab.txt", corpus.words, force=force)
+    write_word_list(path / "vocab.txt", corpus.words, force=force)
     return {"documents": docs, "words": corpus.n_words, "cells": cells}

@@ -23,11 +23,11 @@ from topicstream.files.ownership import (
     Mark,
     Where,
     bare,
+    kind_names,
     kind_of,
     made,
     mark_of,
     must_own,
-    names,
     owns,
     refuse_strangers,
     temporary,
@@ -252,7 +252,7 @@ def remove_within(path: Where, kind: str) -> None:
         return
     home = next((p for p in list(path.parents)[:DEEPEST] if kind_of(p) == kind), None)
     below = path.relative_to(home).as_posix() if home is not None else ""
-    if home is None or path.is_symlink() or not names(kind)[0].fullmatch(below):
+    if home is None or path.is_symlink() or not kind_names(kind)[0].fullmatch(below):
         raise NotOurs(f"{path}: is in the way and not ours; move it away and run this again")
     _take_down(path, kind, below, ())
     with contextlib.suppress(OSError):
@@ -290,7 +290,7 @@ def _take_down(folder: Path, kind: str, below: str, keep: tuple[str, ...]) -> No
 
 
 def _take_down_at(fd: int, kind: str, below: str, keep: tuple[str, ...]) -> None:
-    folders, files = names(kind)
+    folders, files = kind_names(kind)
     with os.scandir(fd) as entries:
         found = sorted((e.name, e.is_dir(follow_symlinks=False), e.is_file(follow_symlinks=False)) for e in entries)
     found.sort(key=lambda e: _LAST.index(e[0]) if e[0] in _LAST else -1)

@@ -88,7 +88,7 @@ _NAMES: dict[str, tuple[str, str]] = {
 
 
 @cache
-def names(kind: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+def kind_names(kind: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """What the folders and the files (paths within it) of a folder of ours are called."""
     folders, files = _NAMES[kind]
     return re.compile(folders), re.compile(files)
@@ -233,7 +233,7 @@ def _may_become(path: Path, kind: str) -> bool:
                 raise NotOurs(f"{path / name}: is in the way and not ours; name another folder in the config")
         return True
     inside = kind == "grids" or kind_of(path.parent) is not None
-    return inside and not any(True for _ in strangers(path, kind))
+    return inside and not any(True for _ in not_ours(path, kind))
 
 
 def _stranger(path: Path, kind: str, others: list[str]) -> str:
@@ -289,9 +289,9 @@ def temporary(target: Where) -> Path:
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
 
 
-def strangers(folder: Where, kind: str) -> Iterator[Path]:
+def not_ours(folder: Where, kind: str) -> Iterator[Path]:
     """What lies in a folder of ours and is not ours."""
-    folders, files = names(kind)
+    folders, files = kind_names(kind)
     stack = [""]
     while stack:
         below = stack.pop()
@@ -306,7 +306,7 @@ def strangers(folder: Where, kind: str) -> Iterator[Path]:
 
 def refuse_strangers(folder: Where, kind: str) -> None:
     """NotOurs naming the first thing in a folder of ours that is not ours."""
-    for path in strangers(folder, kind):
+    for path in not_ours(folder, kind):
         raise NotOurs(f"{path}: is not ours, and {folder} is to be replaced; move it out and run this again")
 
 
@@ -324,7 +324,7 @@ def owns(path: Where) -> bool:
     for folder in list(path.parents)[:DEEPEST]:
         kind = kind_of(folder)
         if kind is not None:
-            return bool(names(kind)[1].fullmatch(path.relative_to(folder).as_posix()))
+            return bool(kind_names(kind)[1].fullmatch(path.relative_to(folder).as_posix()))
         if folder.is_symlink():
             return False
     return False

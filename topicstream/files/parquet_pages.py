@@ -171,7 +171,7 @@ def _levels(schema: list[dict[int, Any]]) -> list[tuple[int, int, bool]]:
     return found
 
 
-def places(column: Any) -> Any:
+def page_places(column: Any) -> Any:
     """Where the values of a dictionary's column stand in the dictionary, without nulls; ValueError where one stands beyond it,
     which Arrow does not look at as it reads."""
     found = column.indices.drop_null().to_numpy(zero_copy_only=False)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topicstream.errors import StoreError
-from topicstream.files.parquet_pages import DICTIONARY, pages, places, refuse_odd_columns
+from topicstream.files.parquet_pages import DICTIONARY, page_places, pages, refuse_odd_columns
 from topicstream.files.plain import open_plain
 
 MOST, TIMES = 256 << 20, 64
@@ -84,7 +84,7 @@ def _repeated(
 ) -> tuple[list[str], list[str]]:
     """Columns whose texts could be more, written out, than a group may hold: of lists, and of others; StoreError where the
     pages are already."""
-    found, others, decoded = [], [], 0
+    found, others, decoded = list[str](), list[str](), 0
     for chunk in chunks:
         starts = [p for p in (chunk.dictionary_page_offset, chunk.data_page_offset) if p]
         first, values = min(starts, default=0), chunk.num_values
@@ -108,10 +108,10 @@ def _text_bytes(column: pa.Array) -> int:
     import pyarrow.compute as pc  # seldom needed here
 
     column = _values(column)
-    if not pa.types.is_dictionary(column.type) or not len(places(column)):
+    if not pa.types.is_dictionary(column.type) or not len(page_places(column)):
         return 0
     lengths = pc.fill_null(pc.binary_length(column.dictionary), 0).to_numpy(zero_copy_only=False)
-    return int(lengths[places(column)].sum(dtype=np.int64))
+    return int(lengths[page_places(column)].sum(dtype=np.int64))
 
 
 def _values(column: pa.Array) -> pa.Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.errors import StoreError
-from topicstream.files.parquet_pages import pages, places, refuse_odd_columns
+from topicstream.files.parquet_pages import page_places, pages, refuse_odd_columns
 from topicstream.files.plain import open_plain
 
 WORDS_OF_BYTE = 16
@@ -41,7 +41,7 @@ def read_words(path: str | os.PathLike[str], columns: list[str]) -> Any:
     if pa.types.is_dictionary(words.type):  # once in the file, a thousand times in memory
         total = 0
         for piece in words.chunks:
-            total += int(np.diff(_offsets(piece.dictionary))[places(piece)].sum(dtype=np.int64))
+            total += int(np.diff(_offsets(piece.dictionary))[page_places(piece)].sum(dtype=np.int64))
         _within(path, about.num_rows, total)
         table = table.set_column(0, columns[0], words.cast(pa.large_string()))
     return table

@@ -32,7 +32,7 @@ from topicstream.inference.methods.bp import BP
 from topicstream.inference.vectors import Space, Vector
 from topicstream.kernels.linear import frequencies, products
 from topicstream.machine import default_memory_limit, default_threads, format_bytes, parse_bytes, trim
-from topicstream.model.classifier import save
+from topicstream.model.classifier import save_classifier
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.parallel.order import in_order
@@ -102,7 +102,7 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
                 "variance": float(variance),
                 "on_disk": on_disk,
             }
-            save(opened, weights.row_pieces(1 << 12), chosen, length, facts)
+            save_classifier(opened, weights.row_pieces(1 << 12), chosen, length, facts)
         finally:
             space.close()
             examples.close()

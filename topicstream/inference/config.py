@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from topicstream.inference.methods import foreign, names
+from topicstream.inference.methods import foreign, method_names
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.options import option, share
 from topicstream.progress import Told
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PARTS = ("train", "heldout")
 
 
-def listed(value: str | Sequence[str]) -> Sequence[str]:
+def as_names(value: str | Sequence[str]) -> Sequence[str]:
     """``a,b`` -> [a, b]."""
     return [c.strip() for c in value.split(",") if c.strip()] if isinstance(value, str) else value
 
@@ -82,7 +82,7 @@ class InferConfig(MethodOptions, ReadOptions):
         "bp: deterministic fixed point (of a model of clusters: mixture); vb: variational; gibbs: sampled, each document alone, the topics held still; "
         "gibbs1: sampled with the training documents; maxent: the model's classifier (`topics classifier`), the fastest; hybrid: maxent, then sampled; authors: by the document's authors, of an author-topic model; naive-bayes: one "
         "sum, a yardstick; mixture: p(cluster | document) of a model of --algo mixture.",
-        choices=names(),
+        choices=method_names(),
         more=foreign,
         show=True,
     )
@@ -94,7 +94,7 @@ class InferConfig(MethodOptions, ReadOptions):
         "all", "Of a corpus store.", choices=("all", *PARTS), flags=("--part",), show=True
     )
     with_columns: str | Sequence[str] = option(
-        (), "Write metadata of the documents too, as date,title.", flags=("--with",), metavar="COLUMN,...", parse=listed
+        (), "Write metadata of the documents too, as date,title.", flags=("--with",), metavar="COLUMN,...", parse=as_names
     )
     follow: bool = option(False, "Standard input: answer each line as soon as it is complete.")
     threads: int | None = option(

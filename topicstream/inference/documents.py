@@ -134,7 +134,7 @@ def known(
     return Documents(ids, out_indptr, out_words[:kept], out_counts[:kept], tokens, unknown, whole)
 
 
-def cut(indptr: np.ndarray, most_docs: int = BLOCK_DOCS, cells: int = BLOCK_CELLS) -> list[tuple[int, int]]:
+def cut_cells(indptr: np.ndarray, most_docs: int = BLOCK_DOCS, cells: int = BLOCK_CELLS) -> list[tuple[int, int]]:
     """Runs of at most so many documents and cells (a longer document is a run alone)."""
     runs, first, docs = [], 0, len(indptr) - 1
     while first < docs:

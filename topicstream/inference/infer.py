@@ -17,8 +17,8 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.inference import keep as choice
 from topicstream.inference import methods
-from topicstream.inference.config import InferConfig, listed
-from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, apart, compiled, cut, known
+from topicstream.inference.config import InferConfig, as_names
+from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, apart, compiled, cut_cells, known
 from topicstream.inference.memory import Fit, fit
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.output import AnswerFormat, AnswersFile, AnswerTable, JsonAnswers, check_answers
@@ -100,7 +100,7 @@ class Answers:
     def __init__(self, config: InferConfig) -> None:
         choice.check(config.top, config.min_prob)
         model, follow = config.model, config.follow
-        methods.find(config.method)  # a name that there is not is said before anything is opened
+        methods.find_method(config.method)  # a name that there is not is said before anything is opened
         calm_malloc(mapped=MAPPED, kept=KEPT)
         pa.set_memory_pool(pa.system_memory_pool())  # what is freed goes back; mimalloc would keep 40 MB
         self.compiled = compiling_seconds()  # before: what waits for the compiler is no part of a rate
@@ -112,7 +112,7 @@ class Answers:
             fresh = load_compiler()
         self.model = opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
         name = methods.of_model(opened, config.method)
-        own = methods.find(name)
+        own = methods.find_method(name)
         # a caller's own model stays where the caller has it
         wanted = 1 if follow else config.threads or default_threads()
         self.fit = fit(opened, config.mem_limit, wanted, own=opened is not model, tables=own.tables)
@@ -126,7 +126,7 @@ class Answers:
         if follow and self.method.needs_all:
             raise UsageError("--follow: joint sampling needs all documents before it answers; leave --joint out")
         self.top, self.min_prob, self.progress = config.top, config.min_prob, listener(config.progress)
-        wanted_columns = listed(config.with_columns)
+        wanted_columns = as_names(config.with_columns)
         more = [c for c in self.method.columns if c not in wanted_columns]
         config = replace(config, with_columns=[*wanted_columns, *more])
         self.source = DocumentSource(config, opened, self.fit)
@@ -247,7 +247,7 @@ def load_compiler() -> bool:
 
 def make(name: str, rows: TopicRows, **options: Any) -> Method:
     """A method by its name; InputError for a name or an option it does not have."""
-    method = methods.find(name)
+    method = methods.find_method(name)
     if rows.model.weights is not None and name not in WEIGHING:
         raise InputError(
             f"--method {name}: the model weighs cells ({rows.model.weights.kind}); choose {' or '.join(WEIGHING)}"
@@ -305,7 +305,7 @@ class DocumentSource:
 
     def __init__(self, config: InferConfig, model: TopicModel, fit: Fit) -> None:
         documents, follow, reading = config.documents, config.follow, config.given()
-        with_columns: Sequence[str] = listed(config.with_columns)
+        with_columns: Sequence[str] = as_names(config.with_columns)
         self.model, self.fit, self.threads = model, fit, fit.threads
         self.total, self._reading, self._follow = 0, None, follow
         names: Any = [documents] if isinstance(documents, Corpus) else None
@@ -368,7 +368,7 @@ class DocumentSource:
         index = self.model.vocabulary.find(Vocabulary.read(corpus.file("vocab")).words)
         for cells in stored(corpus, self.parts, list(self.columns)):
             self.fit.ask(cells.indptr, self.model.n_topics, self.model.phi is not None or self.fit.load)
-            for first, last in cut(cells.indptr, self.fit.docs, self.fit.cells):
+            for first, last in cut_cells(cells.indptr, self.fit.docs, self.fit.cells):
                 at, end = cells.indptr[first], cells.indptr[last]
                 yield known(
                     cells.ids.slice(first, last - first),

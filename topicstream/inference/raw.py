@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.errors import InputError, StoreError
-from topicstream.inference.documents import Documents, cut, known, with_columns
+from topicstream.inference.documents import Documents, cut_cells, known, with_columns
 from topicstream.inference.memory import Fit
 from topicstream.ingestion.opening.guess import guess
 from topicstream.ingestion.opening.source import to_utf8
@@ -72,7 +72,7 @@ class RawReading:
         none = pa.nulls(len(run.about.ids), pa.large_string())
         every = with_columns(run.about.ids, {c: run.about.meta.get(c, none) for c in self._columns})
         self._fit.ask(indptr, self._model.n_topics, self._model.phi is not None or self._fit.load)
-        for first, last in cut(indptr, self._fit.docs, self._fit.cells):
+        for first, last in cut_cells(indptr, self._fit.docs, self._fit.cells):
             at, end = indptr[first], indptr[last]
             ids = every.slice(first, last - first)
             blocks.append(

@@ -18,7 +18,7 @@ from topicstream.files.ownership import MARK, check_place, claim, refuse_strange
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.opening.guess import BY_SUFFIX
-from topicstream.ingestion.opening.inputs import places
+from topicstream.ingestion.opening.inputs import input_places
 from topicstream.ingestion.opening.memory import KEY, InMemory, as_inputs, numbered_from
 from topicstream.ingestion.opening.source import plain_suffix
 from topicstream.ingestion.plan import MemoryPlan
@@ -128,7 +128,7 @@ class _Ingest:
             journal = Journal(self.wip, self._key(), force=self.options.force or self._left_in_memory())
             journal.state.setdefault("inputs", _stamps(self.names))
             journal.state.setdefault("record", record)
-            journal.state.setdefault("places", [] if isinstance(self.names, InMemory) else places(self.names))
+            journal.state.setdefault("places", [] if isinstance(self.names, InMemory) else input_places(self.names))
             try:
                 return self._run(journal)
             except InputError:

@@ -11,7 +11,7 @@ from topicstream.kernels.jit import fast_kernel
 
 
 @fast_kernel
-def spread(
+def spread_authors(
     indptr: Longs,
     rows: Longs,
     counts: Floats,

@@ -153,7 +153,7 @@ def take_counts(counts: Array, first: int, cells: int, x: Floats) -> None:
 
 
 @kernel
-def sweep(cells: int, x: Floats, own: Floats, width: int, t: Floats, least: float, z: Floats, acc: Floats) -> None:
+def sweep_cells(cells: int, x: Floats, own: Floats, width: int, t: Floats, least: float, z: Floats, acc: Floats) -> None:
     """acc[k] += sum_j (x[j] / z[j]) own[j, k] over the cells with z > least; writes z[j] = sum_k own[j, k] t[k].
 
     Eight rows at a time: t and acc are read once for the eight, and the rows are still near for their second use.
@@ -253,7 +253,7 @@ def fixed_point(
             if cells > most:
                 fill(rows[first : first + piece], base, beta, inverse, own)
                 take_counts(counts, first, piece, x)
-            sweep(piece, x, own, width, t, LEAST, z, acc)
+            sweep_cells(piece, x, own, width, t, LEAST, z, acc)
         moved = splat(np.float32(0))
         for k in range(0, width, WIDTH):
             here, there = load(t, k) * load(acc, k), load(n, k)

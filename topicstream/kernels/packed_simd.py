@@ -83,7 +83,7 @@ def _match16(b: Builder, arena: Value, at: Value, left: Value, topic: Value, m: 
 
 
 @kernel(inline="always")
-def find(arena: Array, at: int, n: int, topic: int, m: int) -> Int:
+def find_lane(arena: Array, at: int, n: int, topic: int, m: int) -> Int:
     """See the module's head."""
     i = np.int64(0)
     found = np.int64(-1)

@@ -9,7 +9,7 @@ from topicstream.kernels.jit import kernel
 
 
 @kernel
-def gather(data: Bytes, starts: Longs, ends: Longs) -> tuple[Bytes, Longs]:
+def copy_spans(data: Bytes, starts: Longs, ends: Longs) -> tuple[Bytes, Longs]:
     """data uint8[n], starts and ends int64[D] -> (uint8[B], offsets int64[D+1]): the spans one after the other."""
     offsets = np.empty(len(starts) + 1, np.int64)
     offsets[0] = 0

@@ -125,7 +125,7 @@ class Classifier:
         return at.astype(np.int64), rows
 
 
-def save(
+def save_classifier(
     model: TopicModel, rows: Iterable[np.ndarray], temperature: float, length: float | None, facts: dict[str, Any]
 ) -> None:
     """Store a classifier in a model's folder: rows in order, W words then the bias, float [n, K] each.  The old one, where

@@ -18,7 +18,7 @@ LINE = 14
 MARK = "<!-- made by topicstream compare -->"
 
 
-def check(path: str | Path, *, force: bool = False) -> Path:
+def check_plot(path: str | Path, *, force: bool = False) -> Path:
     """TopicsError where the file is there, NotOurs where it is not of our making, InputError for another name."""
     place = Path(path)
     if place.suffix != ".svg":
@@ -30,8 +30,8 @@ def check(path: str | Path, *, force: bool = False) -> Path:
 
 
 def write(result: dict[str, Any], path: str | Path, *, force: bool = False) -> None:
-    """Draw the result of ``compare_methods`` into a file; errors as ``check``."""
-    with written(check(path, force=force), force=force, option="--svg", reads=_reads_as_ours) as file:
+    """Draw the result of ``compare_methods`` into a file; errors as ``check_plot``."""
+    with written(check_plot(path, force=force), force=force, option="--svg", reads=_reads_as_ours) as file:
         file.write(svg(result).encode())
 
 

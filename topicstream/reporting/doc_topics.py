@@ -45,7 +45,7 @@ def shares_and_tokens(
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """As ``shares``, with the known tokens of each document, float64[D]."""
     ids_of_words = match_words(model.vocabulary, corpus)
-    means = methods.find(methods.of_model(model))(TopicRows(model))
+    means = methods.find_method(methods.of_model(model))(TopicRows(model))
 
     def visit(block: Block) -> tuple[int, np.ndarray, np.ndarray]:
         ids = block.vocab.astype(np.int64) if ids_of_words is None else ids_of_words[block.vocab]

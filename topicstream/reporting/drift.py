@@ -37,7 +37,7 @@ from topicstream.options import configured
 from topicstream.progress import listener
 from topicstream.reporting.comparing import completion, joined, parts_of
 from topicstream.reporting.config import METHODS, DriftConfig
-from topicstream.reporting.periods import Day, choose, number_of, parse
+from topicstream.reporting.periods import Day, choose, parse, period_number
 
 MOST_PERIODS = 200
 
@@ -181,7 +181,7 @@ def _gathered(
         if found is None or len(found[1]) > MOST_PERIODS:
             raise InputError(f"--by {config.by}: the dates make too many periods; give a longer --period")
         grain = found[0]
-        number = {t: number_of(t, grain) if t else None for t in texts}
+        number = {t: period_number(t, grain) if t else None for t in texts}
         names = {n: grain.name(n) for n in found[1]}
         sizes = Counter[int]()
         for t, n in texts.items():

@@ -145,7 +145,7 @@ def survey(
     return Survey(Time(*chosen) if chosen else None, columns)
 
 
-def gather(
+def gather_report(
     model: TopicModel,
     view: View,
     corpus: Corpus,
@@ -222,7 +222,7 @@ def _dates(column: Any, grain: periods.Grain, place: dict[int, int]) -> np.ndarr
     words = column.dictionary_encode()
     table = np.full(len(words.dictionary) + 1, -1, np.int64)
     for i, text in enumerate(words.dictionary.to_pylist()):
-        number = periods.number_of(text, grain) if text else None
+        number = periods.period_number(text, grain) if text else None
         table[i] = place.get(number, -1) if number is not None else -1
     return np.asarray(table[words.indices.fill_null(len(words.dictionary)).to_numpy(zero_copy_only=False)])
 

@@ -23,7 +23,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.reporting import geometry, relevance
 from topicstream.reporting.config import ReportConfig
-from topicstream.reporting.gather import Gathered, Survey, describe_documents, gather, survey
+from topicstream.reporting.gather import Gathered, Survey, describe_documents, gather_report, survey
 from topicstream.reporting.labels import propose
 from topicstream.reporting.metadata import columns_of
 from topicstream.reporting.payload import our_page, pack, page, quantised
@@ -72,7 +72,7 @@ def report(config: ReportConfig) -> dict[str, Any]:
         strangers(trained, store)
         per_topic = config.docs if config.docs is not None else (5 if len(view) <= 300 else 3)
         found = survey(store, by=config.by, grain=config.period)
-        sums = gather(trained, view, store, found, docs=per_topic, threads=workers, progress=progress)
+        sums = gather_report(trained, view, store, found, docs=per_topic, threads=workers, progress=progress)
         of_documents(values, arrays, view, store, found, sums)
         typical(values, arrays, store, sums, config.text, config.text_field, 280 if len(view) <= 300 else 180)
         if config.scores:

@@ -18,7 +18,7 @@ from topicstream.files.outputs import check_output, written
 from topicstream.model.edits import seen, view_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Told
-from topicstream.reporting.gather import DATE, gather, need_time, survey
+from topicstream.reporting.gather import DATE, gather_report, need_time, survey
 from topicstream.reporting.labels import propose
 from topicstream.reporting.sparkline import sparkline
 
@@ -63,7 +63,7 @@ def over_time(
     if by is not None and not any(c.values for c in found.columns):
         raise InputError(f"{store.path}: no document has a value of {by}")
     chosen = list(range(len(view))) if topics is None else [view.column_of(k) for k in topics]
-    sums = gather(
+    sums = gather_report(
         opened,
         view,
         store,

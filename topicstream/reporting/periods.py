@@ -107,7 +107,7 @@ def choose(counts: Counter[Day], grain: str | None = None) -> tuple[Grain, list[
     return best
 
 
-def number_of(text: str, grain: Grain) -> int | None:
+def period_number(text: str, grain: Grain) -> int | None:
     """The number of the period that a date lies in; None where it does not say."""
     d = parse(text)
     return grain.number(d) if d is not None and usable(d, grain) else None

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.evaluation.assignment import assign
+from topicstream.evaluation.assignment import least_cost
 from topicstream.evaluation.matching import l1_distances
 from topicstream.files.durable import read_json, write_json
 from topicstream.model.topic_model import TopicModel
@@ -49,7 +49,7 @@ def align(old: TopicModel, new: TopicModel, ids: list[int], following: int, far:
     """The record of the new model: ``ids`` (one a topic), ``next`` free one, ``kept``, ``born``, ``died`` (ids), ``split``
     ([parent, born] ids), ``merged`` ([died, survivor] ids) and the mean l1 ``distance`` of the kept ones."""
     distances = l1_distances(old, new)
-    rows, columns = assign(distances)
+    rows, columns = least_cost(distances)
     near = distances[rows, columns] < far
     given = [-1] * new.n_topics
     for i, j in zip(rows[near].tolist(), columns[near].tolist(), strict=True):

@@ -205,7 +205,7 @@ def _table(kind: Any, given: Any, name: str, path: Path) -> Any:
     return kind(**values)
 
 
-def load(path: str | Path) -> Config:
+def load_config(path: str | Path) -> Config:
     """Read a config file; UsageError (one line) naming what is wrong in it."""
     path = Path(path)
     try:

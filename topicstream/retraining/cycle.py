@@ -40,7 +40,7 @@ from topicstream.progress import Shown
 from topicstream.retraining import decide as rules
 from topicstream.retraining import publish, survey
 from topicstream.retraining.align import align, first_ids, read_ids
-from topicstream.retraining.config import Config, When, load, write_template
+from topicstream.retraining.config import Config, When, load_config, write_template
 from topicstream.retraining.drift import verdict
 from topicstream.retraining.files import remove_copies, scan
 from topicstream.retraining.gate import ask_room, judge, open_models
@@ -70,7 +70,7 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
             summary = retrain(replace(config, metrics=None))
             tell({**summary, "refused": float(bool(summary["refused"]))})
         return summary
-    settings = config.config if isinstance(config.config, Config) else load(config.config)
+    settings = config.config if isinstance(config.config, Config) else load_config(config.config)
     if config.if_new_docs or config.if_drift or config.at_least_every is not None:
         when = When(config.if_new_docs, config.if_drift, seconds(config.at_least_every))
         settings = replace(settings, when=when)
@@ -178,7 +178,7 @@ class Cycle:
             files=found.new | found.changed | found.touched,
             groups=[{"name": name, "rule": rule} for name, files, rule in groups if files],
             base=present,
-            version=max([0, *publish.versions(self.folder), int(self.state.get("version", 0))]) + 1,
+            version=max([0, *publish.published_versions(self.folder), int(self.state.get("version", 0))]) + 1,
             summary=told,
         )
         return None

@@ -36,7 +36,7 @@ from topicstream.ingestion.upkeep.rewrite import Rewrite
 from topicstream.model.store import drop_tables
 from topicstream.progress import Progress, Told, listener
 from topicstream.retraining.forget_words import blanked, more_than, own_words
-from topicstream.retraining.publish import version_path, versions
+from topicstream.retraining.publish import published_versions, version_path
 from topicstream.retraining.scan_ids import Scan
 from topicstream.tokens.vocabulary import TokenVocabulary, write_words
 
@@ -115,7 +115,7 @@ def _forget(ids: list[str], store: Path, runs: list[Path], home: Path | None, pr
     commit.sweep(store, base.manifest)
     found = _find(base, pa.array(ids, pa.large_string()))
     cleared = [run for run in runs if _clear(run, base, always=bool(len(found.numbers)))]
-    for model in [*runs, *(version_path(home, n) for n in versions(home))] if home is not None else runs:
+    for model in [*runs, *(version_path(home, n) for n in published_versions(home))] if home is not None else runs:
         if len(found.numbers) and (model / "manifest.json").exists():
             drop_tables(model, "documents")
     told = {"documents": len(found.ids), "rows": len(found.numbers), "cells": 0, "words_left": 0}
@@ -244,10 +244,10 @@ def _forget_files(home: Path, ids: set[str]) -> list[str]:
 
 def _raw(home: Path) -> Path:
     """The folder that raw files come into, by the config that lies in the home, if one does."""
-    from topicstream.retraining.config import load
+    from topicstream.retraining.config import load_config
 
     with contextlib.suppress(TopicsError):
-        return load(home / "retrain.toml").raw
+        return load_config(home / "retrain.toml").raw
     return home / "raw"
 
 

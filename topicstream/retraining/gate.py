@@ -17,7 +17,7 @@ import numpy as np
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
 from topicstream.errors import InputError, TopicsError
-from topicstream.evaluation.completion import counted_topics, prepare, score_blocks
+from topicstream.evaluation.completion import counted_topics, prepare_heldout, score_blocks
 from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.matching import A_PAIR
 from topicstream.evaluation.memory import A_WORD, ask_limit, bytes_of_thread, open_all_within
@@ -90,7 +90,7 @@ def shared_perplexity(models: list[TopicModel], corpus: Corpus, threads: int) ->
     ids = [m.vocabulary.find(words) for m in models]
     common = np.all([i >= 0 for i in ids], axis=0)
     try:
-        prepared = prepare(corpus, topics=max(m.n_topics for m in models))
+        prepared = prepare_heldout(corpus, topics=max(m.n_topics for m in models))
         return [
             score_blocks(
                 m,

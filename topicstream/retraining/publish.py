@@ -14,7 +14,7 @@ from typing import Any
 from topicstream.errors import TopicsError
 from topicstream.files import owned
 from topicstream.files.durable import lock, sync_file, sync_folder
-from topicstream.files.ownership import claim, strangers
+from topicstream.files.ownership import claim, not_ours
 from topicstream.model.classifier import RECORD, array_of
 from topicstream.model.store import read_manifest
 from topicstream.retraining.align import write_ids
@@ -23,7 +23,7 @@ CURRENT = "current"
 _HIDDEN = re.compile(r"\.\d{4,}\.(tmp|old)")
 
 
-def versions(folder: Path) -> list[int]:
+def published_versions(folder: Path) -> list[int]:
     """Numbers of the versions that are there, ascending."""
     place = folder / "versions"
     if not place.is_dir():
@@ -91,13 +91,13 @@ def point_to(folder: Path, number: int) -> None:
 def prune(folder: Path, keep: int) -> list[int]:
     """Remove the oldest versions but ``keep``; never the current one or the one before it, nor one that others have put
     something into.  Returns those removed."""
-    present = versions(folder)
+    present = published_versions(folder)
     now = current(folder)
     held = {n for n in present if now is not None and n <= now}
     spared = set(sorted(held)[-2:]) | set(present[-keep:])
     place = folder / "versions"
     gone = [
-        n for n in present if n not in spared and not any(True for _ in strangers(version_path(folder, n), "version"))
+        n for n in present if n not in spared and not any(True for _ in not_ours(version_path(folder, n), "version"))
     ]
     if place.is_dir():
         claim(place, "versions")
@@ -117,10 +117,10 @@ def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = Fa
     The versions themselves stay.  Raises TopicsError when there is no such version, Busy while a retrain runs.
     """
     folder = Path(folder)
-    if not versions(folder):
+    if not published_versions(folder):
         raise TopicsError(f"{folder}: no versions here; name the folder that `topics retrain` publishes to")
     with lock(folder, "retraining", kind="retrain", wait=wait):
-        present = versions(folder)
+        present = published_versions(folder)
         link = folder / CURRENT
         name = Path(os.readlink(link)).name if link.is_symlink() else ""
         before = int(name) if name.isdigit() else None

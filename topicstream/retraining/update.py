@@ -23,15 +23,15 @@ from topicstream.engines import find
 from topicstream.errors import NotOurs, TopicsError, UsageError
 from topicstream.files import durable, owned
 from topicstream.files.durable import lock, read_json, sync_folder
-from topicstream.files.ownership import check_place, claim, kind_of, mark_of, strangers
+from topicstream.files.ownership import check_place, claim, kind_of, mark_of, not_ours
 from topicstream.metrics import recorded
 from topicstream.model import edits
 from topicstream.model.store import read_manifest
 from topicstream.options import configured
 from topicstream.progress import Shown, Told, listener
 from topicstream.retraining.update_config import UpdateConfig
-from topicstream.training.loop import figures_of, forget, make_engine, make_options, train
-from topicstream.training.starts.carry import check
+from topicstream.training.loop import figures_of, forget_runs, make_engine, make_options, train
+from topicstream.training.starts.carry import check_carried
 from topicstream.training.stopping import tolerance
 
 PASSES, WARM_PASSES = 15, 20
@@ -124,7 +124,7 @@ def not_carried(store: Corpus, manifest: Mapping[str, Any], earlier: str | Path 
     if earlier is None or not Path(earlier).exists():
         return "the model's own run is not there"
     topics = None if kind.topics_axis else int(manifest["topics"])
-    return check(earlier, store, make_engine(kind, store, make_options(kind, manifest["options"]), topics)) or ""
+    return check_carried(earlier, store, make_engine(kind, store, make_options(kind, manifest["options"]), topics)) or ""
 
 
 def _started(run: Path) -> bool:
@@ -166,7 +166,7 @@ def update(config: UpdateConfig) -> Updated:
             raise UsageError(f"--out {out}: is the model that is updated; leave --out out to replace it")
         elif force:
             with lock(run, "training", kind="model"):
-                forget(run)
+                forget_runs(run)
         with lock(old, "training", kind="model"):
             done = train_on(corpus, old, run, earlier=old, passes=config.passes, progress=progress, **config.limits())
             edits.carry(old, run)
@@ -176,7 +176,7 @@ def update(config: UpdateConfig) -> Updated:
         raise UsageError(f"--model {old}: is the root of a disk or a mount, which no model can replace; give --out FOLDER")
     run = old.with_name(old.name + ".update")
     with lock(old, "training", kind="model"):
-        for path in strangers(old, "model"):
+        for path in not_ours(old, "model"):
             if path.parent != old:
                 raise NotOurs(f"{path}: is not ours, and its folder is to be replaced; move it out and run this again")
         mark, left = owned.claim_existing(old, "model"), _left(run, old)
@@ -225,7 +225,7 @@ def _warm(run: Path) -> str | None:
 
 def _remove_replaced(run: Path, model: Path) -> None:
     """Remove the model that was replaced; what others had put into it goes over into the new one."""
-    for path in list(strangers(run, "model")):
+    for path in list(not_ours(run, "model")):
         if path.parent == run:
             owned.move(path, model / path.name)
     owned.remove(run, "model")

@@ -21,7 +21,7 @@ import pyarrow as pa
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError, UsageError
-from topicstream.evaluation.assignment import assign
+from topicstream.evaluation.assignment import least_cost
 from topicstream.evaluation.coherence import coherence, diversity
 from topicstream.evaluation.keys import hash_strings
 from topicstream.evaluation.matching import l1_distances
@@ -213,7 +213,7 @@ def _stability(runs: Sequence[Run], folder: Path, mem_limit: str | int | None) -
 
 def _matched(a: TopicModel, b: TopicModel) -> float:
     distances = l1_distances(a, b)
-    rows, columns = assign(distances)
+    rows, columns = least_cost(distances)
     return float(1.0 - distances[rows, columns].mean() / 2.0)
 
 

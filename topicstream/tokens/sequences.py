@@ -12,8 +12,8 @@ import numpy as np
 
 from topicstream.kernels.arrays import Bytes, Int, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.spans import gather
-from topicstream.tokens.wordtable import doubled, find, slot_of, table_for, tags_for
+from topicstream.kernels.spans import copy_spans
+from topicstream.tokens.wordtable import doubled, find_word, slot_of, table_for, tags_for
 
 _S32, _ONE = np.uint64(32), np.uint64(1)
 _ZERO = np.uint64(0)
@@ -25,7 +25,7 @@ def same_words(types: Bytes, offsets: Longs, tags: Words) -> Ints:
     total = offsets.size - 1
     first = np.empty(total, np.int32)
     for t in range(total):
-        slot, found, tag = find(tags, types, offsets, types, offsets[t], offsets[t + 1] - offsets[t])
+        slot, found, tag = find_word(tags, types, offsets, types, offsets[t], offsets[t + 1] - offsets[t])
         if found < 0:
             tags[slot] = (tag << _S32) | np.uint64(t + 1)
             found = t
@@ -199,7 +199,7 @@ def _count(sequence: Ints, indptr: Longs, same: Ints, types: int) -> tuple[Longs
 
 def gathered(types: np.ndarray, offsets: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bytes and offsets of the types in ``order``."""
-    data, ends = gather(types, offsets[order], offsets[order + 1])
+    data, ends = copy_spans(types, offsets[order], offsets[order + 1])
     return data, ends
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from topicstream.files import owned
 from topicstream.kernels.arrays import Bytes, Int, Longs, Words
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.spans import gather
+from topicstream.kernels.spans import copy_spans
 
 PIECE = 1 << 20
 """Rows gathered or read at once."""
@@ -116,7 +116,7 @@ def write_run(
     ):
         for at in range(0, total, PIECE):
             part = order[at : at + PIECE]
-            out, ends = gather(data, offsets[part], offsets[part + 1])
+            out, ends = copy_spans(data, offsets[part], offsets[part + 1])
             append_array(words_file, out)
             append_array(lengths_file, np.diff(ends).astype(np.int32))
             append_array(counts_file, counts[part])

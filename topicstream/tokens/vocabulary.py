@@ -23,7 +23,7 @@ from topicstream.files.ownership import temporary
 from topicstream.files.word_file import read_words, stream_words
 from topicstream.kernels.arrays import Bytes, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
-from topicstream.tokens.wordtable import find, tags_for
+from topicstream.tokens.wordtable import find_word, tags_for
 
 _S32 = np.uint64(32)
 ROWS = 1 << 20
@@ -36,7 +36,7 @@ SCHEMA = pa.schema([("word", pa.large_string()), ("count", pa.int64()), ("df", p
 def _fill(types: Bytes, offsets: Longs, tags: Words) -> int:
     """Enter the words into the empty table; the first word that stands there already, or -1."""
     for t in range(offsets.size - 1):
-        slot, found, tag = find(tags, types, offsets, types, offsets[t], offsets[t + 1] - offsets[t])
+        slot, found, tag = find_word(tags, types, offsets, types, offsets[t], offsets[t + 1] - offsets[t])
         if found >= 0:
             return t
         tags[slot] = (tag << _S32) | np.uint64(t + 1)
@@ -46,7 +46,7 @@ def _fill(types: Bytes, offsets: Longs, tags: Words) -> int:
 @kernel
 def _look_up(types: Bytes, offsets: Longs, tags: Words, queries: Bytes, ends: Longs, ids: Ints) -> None:
     for q in range(ends.size - 1):
-        _, ids[q], _ = find(tags, types, offsets, queries, ends[q], ends[q + 1] - ends[q])
+        _, ids[q], _ = find_word(tags, types, offsets, queries, ends[q], ends[q + 1] - ends[q])
 
 
 def word_buffers(words: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -164,7 +164,7 @@ def find_keyed(
 
 
 @kernel
-def find(tags: Words, data: Bytes, offsets: Longs, word: Bytes, start: int, length: int) -> tuple[Int, Int, Int]:
+def find_word(tags: Words, data: Bytes, offsets: Longs, word: Bytes, start: int, length: int) -> tuple[Int, Int, Int]:
     """Look for ``word[start : start + length]`` among the words of ``data`` and ``offsets`` (int64).
 
     ``tags`` is the lean form of the table, for words that stay: uint64[slots], tag << 32 | word id + 1, 0 when empty.  The

@@ -74,7 +74,7 @@ def smallest(choice: Choice) -> Choice:
     return Choice(SMALLEST, choice.why, kept)
 
 
-def resolve(folder: Path, force: bool, shape: Shape, given: Mapping[str, Any]) -> Choice:
+def resolve_engine(folder: Path, force: bool, shape: Shape, given: Mapping[str, Any]) -> Choice:
     """The engine of the run that ``folder`` holds, if it holds one that ``auto`` may carry on; else a fresh choice."""
     if not force and (folder / "training.json").exists():
         run = read_json(folder / "training.json")

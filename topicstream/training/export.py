@@ -19,7 +19,7 @@ from topicstream.tables.table import Table
 from topicstream.training.state.record import Record
 
 
-def export_model(
+def write_model(
     folder: Path,
     record: Record,
     corpus: Corpus,

@@ -10,7 +10,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine, padded
-from topicstream.evaluation.completion import PreparedPart, prepare, score_blocks
+from topicstream.evaluation.completion import PreparedPart, prepare_heldout, score_blocks
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.model.clusters import ClusterView
 from topicstream.model.gaussians import POINTS, answer, joint
@@ -32,7 +32,7 @@ class HeldOut:
         if self._corpus.part(heldout=True)["docs"] == 0:
             return None
         if self._prepared is None:
-            self._prepared = prepare(self._corpus)
+            self._prepared = prepare_heldout(self._corpus)
         plain, constants = table.array is not None and table.constants is None, table.constants
         rows = table.array if plain else TableRows(table)
         totals = table.shown_totals if constants is None else table.shown_totals + constants.totals

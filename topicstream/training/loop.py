@@ -30,19 +30,19 @@ from topicstream.metrics import recorded as recorded_metrics
 from topicstream.model.store import read_manifest
 from topicstream.options import checked, configured, seconds
 from topicstream.progress import Progress, Shown, listener
-from topicstream.training.auto import SMALLEST, Choice, resolve, smallest
+from topicstream.training.auto import SMALLEST, Choice, resolve_engine, smallest
 from topicstream.training.config import TrainConfig
 from topicstream.training.plan import make_plan, memory_bytes
 from topicstream.training.rehearsal import PlanOnly, rehearse
 from topicstream.training.session import Session
 from topicstream.training.starts.anchor_start import anchor_bytes, anchor_engine
-from topicstream.training.starts.carry import CARRIED, check
+from topicstream.training.starts.carry import CARRIED, check_carried
 from topicstream.training.starts.cluster_start import cluster_start_bytes
 from topicstream.training.starts.initial import warm_bytes
 from topicstream.training.starts.seeded import with_seeds
 from topicstream.training.starts.tries import pays, tries_bytes
 from topicstream.training.starts.vectors import sample_bytes
-from topicstream.training.state.record import Record, left_open, recorded, remember, same_or_refuse
+from topicstream.training.state.record import Record, left_open, read_record, remember, same_or_refuse
 from topicstream.training.state.settled_topics import settled_bytes
 from topicstream.training.stopping import Signals, Stopping, tolerance
 from topicstream.training.warm import spec
@@ -128,7 +128,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
     options = {**given, **({} if force else left_open(folder, algo, given))}
     if algo == "auto":
         shape = shape_of(store, config.topics or TOPICS)
-        choice = resolve(folder, force, shape, options)
+        choice = resolve_engine(folder, force, shape, options)
         if not begun_anew():
             progress.say(f"algo auto: {choice.algo}, {choice.why}")
 
@@ -191,7 +191,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
     if chosen == "anchors":
         anchor_engine(shape)  # refused now, not after the memory plan
     layout = engine.layout()
-    if carry is not None and (why := check(carry, store, engine)) is not None:
+    if carry is not None and (why := check_carried(carry, store, engine)) is not None:
         raise TopicsError(f"{carry}: cannot be gone on from: {why}")
     layout = Layout(
         config.block_cells or layout.block_cells, layout.block_docs, config.round_blocks or layout.round_blocks
@@ -200,7 +200,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
         engine=engine.name,
         cites=engine.cites,
         options={**asdict(engine.options)},
-        settings=recorded(
+        settings=read_record(
             config,
             topics=topics,
             start=chosen,
@@ -277,7 +277,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
         for line in plan.lines():
             progress.say(line)
         if force:  # not before it is known that the new run can be made
-            forget(folder)
+            forget_runs(folder)
         remember(folder, record)
         carried = Path(carry) if carry is not None else None
         session = Session(
@@ -423,14 +423,14 @@ def _passes(
 
 
 def free_disk(folder: Path, force: bool) -> int:
-    """Bytes that are free where the folder lies, and with ``force`` those that ``forget`` will set free."""
+    """Bytes that are free where the folder lies, and with ``force`` those that ``forget_runs`` will set free."""
     free = shutil.disk_usage(next(p for p in (folder, *folder.absolute().parents) if p.exists())).free
     if force:
         free += sum(512 * p.stat().st_blocks for name in RUN_FOLDERS for p in (folder / name).rglob("*") if p.is_file())
     return free
 
 
-def forget(folder: Path) -> None:
+def forget_runs(folder: Path) -> None:
     """Remove what a run left in a model folder, but not the model itself (the new one replaces it when it is done)."""
     there = [name for name in RUN_FOLDERS if os.path.lexists(folder / name)]
     for name in there:

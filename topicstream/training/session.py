@@ -32,7 +32,7 @@ from topicstream.training.state.memory import BlockMemory, check_memory
 from topicstream.training.state.record import Record
 from topicstream.training.state.saver import Saver
 from topicstream.training.state.settled_topics import SettledTopics
-from topicstream.training.state.workspace import new_rounds, new_tables, sweep
+from topicstream.training.state.workspace import clean_work, new_rounds, new_tables
 from topicstream.training.stopping import Share, Stopping, tolerance
 
 
@@ -60,7 +60,7 @@ class Session:
         self.plan, self._progress, self._warm, self._seed, self._carry = plan, progress, warm, seed, carry
         self._warm_share = warm_share
         self._work, self._checkpoints = folder / "work", folder / "checkpoints"
-        sweep(self._work)
+        clean_work(self._work)
         # the words as they are now: an append that ends while this run goes on puts a longer file in their place
         self._vocab = self._work / "vocab.parquet"
         owned.copy_file(corpus.file("vocab"), self._vocab)
@@ -419,9 +419,9 @@ class Session:
             self.saver.now(self._state(), self.tables, {})
         elif not self.saver.is_durable(State(self.passes, 0).name):
             self.saver.now(self._state(), self.tables, {})
-        from topicstream.training.export import export_model
+        from topicstream.training.export import write_model
 
-        export_model(
+        write_model(
             self.folder,
             self.record,
             self.corpus,

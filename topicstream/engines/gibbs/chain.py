@@ -22,7 +22,7 @@ from topicstream.engines.base import (
     option,
     padded,
 )
-from topicstream.engines.gibbs.draws import random_topics, seeded_topics
+from topicstream.engines.gibbs.draws import draw_topics, seeded_topics
 from topicstream.engines.gibbs.moves import count_assigned, count_moved, count_moves
 from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.kernels.count_priors import BINS, learn_alpha, learn_beta, words_loglik
@@ -147,7 +147,7 @@ class Chain(Engine):
                 z,
             )
         else:
-            random_topics(block.indptr, block.counts, k, key.seed, key.pass_number, block.first_doc, z)
+            draw_topics(block.indptr, block.counts, k, key.seed, key.pass_number, block.first_doc, z)
         out.delta["phi"] = self._changes(block, None, z, out)
 
     def _changes(self, block: Block, before: np.ndarray | None, after: np.ndarray, out: Out) -> SparseDelta:

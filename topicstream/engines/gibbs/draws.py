@@ -10,7 +10,7 @@ from topicstream.kernels.rng import below, bits, step, stream, uniform
 
 
 @kernel
-def random_topics(
+def draw_topics(
     indptr: Longs, counts: Ints, topics: int, seed: int, pass_number: int, first_doc: int, z: Array
 ) -> None:
     """z[token] = a uniform topic 0..topics-1, from the document's stream.  indptr: int64[D+1]; counts: int32[nnz]."""

@@ -37,7 +37,7 @@ from topicstream.kernels.arrays import Array, Doubles, Int, Ints, Longs
 from topicstream.kernels.count_priors import close_document
 from topicstream.kernels.jit import fast_kernel, kernel
 from topicstream.kernels.packed import count_tokens, entry_bytes, rise, sink, slack_starts
-from topicstream.kernels.packed_simd import READ_PAST, find, passing, row_mass
+from topicstream.kernels.packed_simd import READ_PAST, find_lane, passing, row_mass
 from topicstream.kernels.rng import bits, step, stream, uniform
 from topicstream.kernels.simd import fetch
 
@@ -124,7 +124,7 @@ def sweep(
                 old = np.int64(z[i])
                 p = np.int64(0)  # most often it is the first
                 if (np.int64(arena[at]) & mask) != old:
-                    p = find(arena, at, n, old, bits_m)
+                    p = find_lane(arena, at, n, old, bits_m)
                 if p < 0:
                     return i
                 # take the token out
@@ -219,7 +219,7 @@ def sweep(
                 # the new one comes
                 n_t[new] += 1.0
                 if pn < 0:
-                    pn = find(arena, at, n, new, bits_m)
+                    pn = find_lane(arena, at, n, new, bits_m)
                 cn = 0.0
                 if pn < 0:
                     arena[at + n] = one | new

@@ -9,7 +9,7 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import Out, Rows, option
-from topicstream.engines.message.priors import BINS, count_words, learn_alpha, learn_beta
+from topicstream.engines.message.priors import BINS, count_words, fit_alpha, fit_beta
 
 REACH = 10.0
 
@@ -75,8 +75,8 @@ def learn(
         return {}
     a, b = float(first["alpha"][0]), float(first["beta"][0])
     bins = stats["topic_bins"], stats["length_bins"]
-    params["alpha"][:] = learn_alpha(params["alpha"], *bins, *bounds(a, reach), pull, min(a, MOST / len(params["alpha"])))
+    params["alpha"][:] = fit_alpha(params["alpha"], *bins, *bounds(a, reach), pull, min(a, MOST / len(params["alpha"])))
     sampled, lam = float(stats["sampled"][0]), totals[: len(params["alpha"])]
-    params["beta"][0] = learn_beta(float(params["beta"][0]), stats["row_bins"], sampled, lam, words, *bounds(b, reach))
+    params["beta"][0] = fit_beta(float(params["beta"][0]), stats["row_bins"], sampled, lam, words, *bounds(b, reach))
     at_bounds = held(params["alpha"], a, reach) + held(params["beta"], b, reach)
     return {"alpha_sum": float(params["alpha"].sum()), "beta": float(params["beta"][0]), "priors_held": at_bounds}

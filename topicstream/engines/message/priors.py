@@ -117,7 +117,7 @@ def risen(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return np.asarray(rise)
 
 
-def learn_alpha(
+def fit_alpha(
     alpha: np.ndarray,
     topic_bins: np.ndarray,
     length_bins: np.ndarray,
@@ -153,7 +153,7 @@ def learn_alpha(
     return alpha
 
 
-def learn_beta(
+def fit_beta(
     beta: float, row_bins: np.ndarray, sampled: float, lam: np.ndarray, words: int, low: float, high: float
 ) -> float:
     """beta after up to 20 fixed-point steps, held within [low, high].  lam: float64[K] column sums of phi."""

@@ -18,7 +18,7 @@ from topicstream.corpus.block import Block
 from topicstream.engines.base import BlockShape, Key, Out, SparseDelta, TableSpec, option, padded
 from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, log_shares
 from topicstream.engines.variational.bounds import rows_bound, totals_bound
-from topicstream.engines.variational.statistics import by_word
+from topicstream.engines.variational.statistics import entries_by_word
 from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs, Shorts
 from topicstream.kernels.digamma import digamma, log
 from topicstream.kernels.jit import kernel
@@ -185,7 +185,7 @@ class DocumentMixture(ClusterEngine):
         topics, words, width = self.shape.topics, self.shape.words, padded(self.shape.topics)
         start = out.scratch.array("cells of words", block.n_words + 1, np.int64)
         order = out.scratch.array("cells by word", block.n_cells, np.int32)
-        by_word(block.words, block.n_words, start, order)
+        entries_by_word(block.words, block.n_words, start, order)
         owner = out.scratch.array("documents of cells", block.n_cells, np.int32)
         owners(block.indptr, owner)
         beta = float(params["beta"][0])

@@ -29,7 +29,7 @@ from topicstream.kernels import simd
 from topicstream.kernels.arrays import Array, Bytes, Doubles, Floats, Ints, Longs
 from topicstream.kernels.digamma import digamma, exp, exp_digamma, lgamma, log
 from topicstream.kernels.jit import fast_kernel, kernel
-from topicstream.kernels.local_step import fill, sweep, take_counts
+from topicstream.kernels.local_step import fill, sweep_cells, take_counts
 
 LEAST_T = 1e-37
 
@@ -102,7 +102,7 @@ def _inner(
     """One inner iteration: from t to n (float64[P]).  n_used: N_dk behind t.  Returns (max |change|, hard cells)."""
     for k in range(0, width, simd.WIDTH):
         simd.store(acc, k, simd.splat(np.float32(0)))
-    sweep(cells, x, own, width, t, LEAST_Z, z, acc)
+    sweep_cells(cells, x, own, width, t, LEAST_Z, z, acc)
     hard, change = 0, 0.0
     for j in range(cells):
         hard += 1 if not z[j] > np.float32(LEAST_Z) else 0

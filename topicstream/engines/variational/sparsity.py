@@ -118,8 +118,8 @@ class Sparse(Variational):
         return src, cell_topic, cell_value
 
     def cells_by_word(self, block: Block, out: Out) -> tuple[np.ndarray, np.ndarray]:
-        """start and order of ``statistics.by_word``."""
+        """start and order of ``statistics.entries_by_word``."""
         start = out.scratch.array("cells of words", block.n_words + 1, np.int64)
         order = out.scratch.array("cells by word", block.n_cells, np.int32)
-        statistics.by_word(block.words, block.n_words, start, order)
+        statistics.entries_by_word(block.words, block.n_words, start, order)
         return start, order

@@ -20,7 +20,7 @@ FULL_LISTS = 16  # shorter lists are zeros to their end (choice.collect): no bra
 
 
 @kernel
-def by_word(words: Ints, n_words: int, start: Longs, order: Ints) -> None:
+def entries_by_word(words: Ints, n_words: int, start: Longs, order: Ints) -> None:
     """Cells ordered by word, in their own order within: start int64[U+1], order int32[nnz]."""
     start[:] = 0
     for i in range(len(words)):
@@ -45,7 +45,7 @@ def _ask_for(i: int, topic_: int, value_: int) -> None:
 
 @kernel
 def sum_cells(start: Longs, order: Ints, most: int, cell_topic: Shorts, cell_value: Floats, delta: Floats) -> None:
-    """delta[u, k] = the sum of the values of word u's cells (``by_word``, sparse.sparse_step); delta: float32[U, P].
+    """delta[u, k] = the sum of the values of word u's cells (``entries_by_word``, sparse.sparse_step); delta: float32[U, P].
 
     Word by word, so that a row is cleared and summed while it is in the first cache.
     """

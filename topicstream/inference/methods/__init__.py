@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 def foreign(name: str) -> bool:
     """Whether another package has a method of that name."""
-    return name not in names() and name in plugins.entries(plugins.METHODS)
+    return name not in method_names() and name in plugins.entries(plugins.METHODS)
 
 
-def names() -> list[str]:
+def method_names() -> list[str]:
     """The names of our methods; none of them is loaded."""
     return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__))
 
@@ -30,15 +30,15 @@ def of_model(model: TopicModel, name: str = "bp") -> str:
     return "mixture" if name == "bp" and model.cluster_sizes is not None else name
 
 
-def find(name: str) -> type[Method]:
+def find_method(name: str) -> type[Method]:
     """The method of that name; InputError with the names that there are otherwise."""
     from topicstream.inference.method import Method  # not needed to list the names
 
     if foreign(name):
         found: type[Method] = plugins.load(plugins.METHODS, name)
         return found
-    if name not in names():
-        known = [*names(), *plugins.entries(plugins.METHODS)]
+    if name not in method_names():
+        known = [*method_names(), *plugins.entries(plugins.METHODS)]
         raise UsageError(f"--method {name}: choose one of {', '.join(known)}")
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
     (found,) = (

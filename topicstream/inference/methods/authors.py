@@ -18,7 +18,7 @@ from topicstream.errors import InputError, StoreError
 from topicstream.inference.documents import Documents, apart
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.bp import BP
-from topicstream.kernels.author_step import spread
+from topicstream.kernels.author_step import spread_authors
 from topicstream.kernels.local_step import INNER, TOLERANCE
 
 AXIS = "authors"
@@ -62,7 +62,7 @@ class Authors(Method):
             cells, mine = slice(docs.indptr[d], docs.indptr[d + 1]), local[ends[d] : ends[d + 1]]
             gained, one = np.zeros((len(mine), self.rows.topics)), np.arange(len(mine))
             ptr, own = np.array([0, cells.stop - cells.start]), np.array([0, len(mine)])
-            spread(ptr, at[cells], docs.counts[cells], base, beta, inverse, own, one, theta[mine], gained, np.zeros(len(mine)))  # fmt: skip
+            spread_authors(ptr, at[cells], docs.counts[cells], base, beta, inverse, own, one, theta[mine], gained, np.zeros(len(mine)))  # fmt: skip
             share = gained.sum(0)
             if share.sum() > 0:
                 out[d] = share / share.sum()

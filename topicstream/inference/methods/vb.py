@@ -33,7 +33,7 @@ from topicstream.kernels.local_step import (
     fill,
     local_step,
     padded_floats,
-    sweep,
+    sweep_cells,
     take_counts,
 )
 from topicstream.kernels.select import SMALLEST, keep_top, where
@@ -103,7 +103,7 @@ def sparse_step(
             if step <= ALWAYS or step % EVERY == 0:
                 _select(cells, x, own, t, most, p, work, kept, acc)
             else:
-                sweep(cells, x, kept, width, t, LEAST, z, acc)
+                sweep_cells(cells, x, kept, width, t, LEAST, z, acc)
             sweeps += 1
             moved = splat(np.float32(0))
             for k in range(0, width, WIDTH):

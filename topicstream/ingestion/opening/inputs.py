@@ -66,7 +66,7 @@ class TreeSource(Source):
 
 @dataclass
 class Inputs:
-    """What ``survey`` found; ``sources`` may be walked more than once."""
+    """What ``survey_inputs`` found; ``sources`` may be walked more than once."""
 
     parts: list[Tree | tuple[str, str, Path | None]]
     options: ReadOptions
@@ -100,7 +100,7 @@ class Inputs:
                 yield reader_named(fmt), ready
 
 
-def survey(paths: Any, options: ReadOptions) -> Inputs:
+def survey_inputs(paths: Any, options: ReadOptions) -> Inputs:
     """Look at every input once: it exists, its format is known, its size.  Nothing but names and counts is kept."""
     check_encoding(options.encoding)
     if options.format is not None:
@@ -168,7 +168,7 @@ def tree_prefix(name: str, names: list[str]) -> str:
     return Path(name).resolve().name + "/" if several else ""
 
 
-def places(names: list[str]) -> list[str]:
+def input_places(names: list[str]) -> list[str]:
     """What paths of files lose when they are stored: the places of the inputs, as given and absolute."""
     keys, found = file_keys([n for n in names if n != "-" and not os.path.isdir(n)]), set()
     for name in names:

@@ -11,7 +11,7 @@ from topicstream.errors import InputError
 from topicstream.ingestion.opening.source import SUFFIXES, Source
 from topicstream.ingestion.parsing.cut import as_array, lines_of, not_utf8, strings
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.kernels.spans import gather
+from topicstream.kernels.spans import copy_spans
 
 MOST_BYTES = 4 << 30
 MOST_NUMBERED = 50_000_000
@@ -48,7 +48,7 @@ def beside(path: Path) -> Path | None:
     return None
 
 
-def read_words(path: Path, encoding: str | None = None) -> pa.LargeStringArray:
+def read_vocabulary_file(path: Path, encoding: str | None = None) -> pa.LargeStringArray:
     """The lines of a file as an Arrow array; InputError with the line of a word that is not UTF-8."""
     with Source(str(path), path, encoding=encoding) as source:
         parts, size = [], 0
@@ -59,7 +59,7 @@ def read_words(path: Path, encoding: str | None = None) -> pa.LargeStringArray:
                 raise InputError(f"{path}: more than {MOST_BYTES >> 30} GiB of words; is it the vocabulary?")
     data = as_array(b"".join(parts))
     starts, ends = lines_of(data)
-    text, offsets = gather(data, starts, ends)
+    text, offsets = copy_spans(data, starts, ends)
     for at, why in not_utf8(text, offsets).items():
         raise InputError(f"{path}:{at + 1}: {why}")
     return strings(text, offsets)
@@ -80,7 +80,7 @@ def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.Larg
         raise InputError(f"--vocab {path}: no such file")
     if size is not None:
         _ask(size, source.name, options)
-    words = read_words(path, options.encoding)
+    words = read_vocabulary_file(path, options.encoding)
     if size is not None and len(words) != size:
         raise InputError(f"{path}: {len(words)} words where {source.name} says {size}; give the right --vocab")
     _ask(len(words), source.name, options)

@@ -71,7 +71,7 @@ class Files:
                 reason = f"a document of more than {options.record_bytes >> 20} MiB; split it or raise the limit"
                 rejects.add(printable(path), 0, reason, texts.pop())
                 del names[-1], keys[-1]
-        run = documents(names, keys, keys, texts, rejects, guess=options.encoding is None)
+        run = documents_of_files(names, keys, keys, texts, rejects, guess=options.encoding is None)
         if options.meta:  # a text file has no fields but those of its path
             found = [partitions(key) for key in run.about.ids.to_pylist()]
             meta = {c: column(c, _listed(c, [f.get(n) for f in found])) for c, n in options.meta.items()}
@@ -94,7 +94,7 @@ def _content(path: str, options: ReadOptions) -> bytes:
         return source.read(options.record_bytes + 1)
 
 
-def documents(
+def documents_of_files(
     names: list[str], keys: list[str], sources: list[str], texts: list[bytes], rejects: Rejects, *, guess: bool
 ) -> TextRun:
     """Whole files as a run (names: for messages); those that are not UTF-8 are read as windows-1252 where they look like it

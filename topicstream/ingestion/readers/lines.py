@@ -20,7 +20,7 @@ from topicstream.ingestion.parsing.cut import (
 from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.kernels.spans import gather
+from topicstream.kernels.spans import copy_spans
 from topicstream.tokens.documents import Provenance, TextRun
 
 
@@ -37,7 +37,7 @@ class Lines:
         data = as_array(piece.data)
         starts, ends = lines_of(data)
         numbers = piece.line + np.arange(len(starts), dtype=np.int64)
-        text, offsets = gather(data, starts, ends)
+        text, offsets = copy_spans(data, starts, ends)
         if bad := not_utf8(text, offsets):
             spans = [(int(starts[d]), int(ends[d])) for d in sorted(bad)]
             if (mended := western_records(piece, spans, options, rejects)) is not None:
@@ -46,7 +46,7 @@ class Lines:
                 return run, more
             keep = reject_lines(rejects, piece, data, starts, ends, bad)
             numbers = numbers[keep]
-            text, offsets = gather(data, starts[keep], ends[keep])
+            text, offsets = copy_spans(data, starts[keep], ends[keep])
         about = Provenance(ids=positions(piece.key, numbers), source=positions(piece.key, numbers))
         return TextRun(about, text, offsets), rejects
 

@@ -23,7 +23,7 @@ from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.kernels.arrays import Bytes, Longs
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.spans import gather
+from topicstream.kernels.spans import copy_spans
 from topicstream.tokens.documents import Provenance, TextRun
 
 
@@ -61,9 +61,9 @@ class Mallet:
         filled = spans[:, 0, 0] >= 0
         short = np.flatnonzero(filled & (spans[:, 1, 0] < 0)).tolist()
         bad = {i: "not 'id label text'; give --format lines for text alone" for i in short}
-        bad.update(not_utf8(*gather(data, starts, ends)))
+        bad.update(not_utf8(*copy_spans(data, starts, ends)))
         keep = np.flatnonzero(filled & reject_lines(rejects, piece, data, starts, ends, bad))
-        ids, labels, text = (gather(data, spans[keep, part, 0], spans[keep, part, 1]) for part in range(3))
+        ids, labels, text = (copy_spans(data, spans[keep, part, 0], spans[keep, part, 1]) for part in range(3))
         one_each = pa.array(np.arange(len(keep) + 1, dtype=np.int32))
         about = Provenance(
             ids=strings(*ids),

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from topicstream.arrow import pc
 from topicstream.errors import InputError
-from topicstream.files.parquet_pages import DICTIONARY, pages, places, refuse_odd_columns
+from topicstream.files.parquet_pages import DICTIONARY, page_places, pages, refuse_odd_columns
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.columns import LISTS, as_list, as_lists, column, without_empty
 from topicstream.ingestion.parsing.cut import RECORD_BYTES, most_records, not_utf8, positions
@@ -52,11 +52,11 @@ class Parquet:
         batch: pa.RecordBatch = piece.data
         rows = np.arange(len(batch), dtype=np.int64) + piece.record + 1
         bad: dict[int, str] = {}
-        texts = [strings(batch[name], name, piece, "--text-field") for name in options.text_fields]
+        texts = [as_strings(batch[name], name, piece, "--text-field") for name in options.text_fields]
         id_name = options.id_column(batch.schema.names)
         ids = None
         if id_name:
-            ids = strings(batch[id_name], id_name, piece, "--id-field")
+            ids = as_strings(batch[id_name], id_name, piece, "--id-field")
             for at in np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False)).tolist():
                 bad[at] = f"field '{id_name}' is null, not an id"
         for array in [*texts, *([ids] if ids is not None else [])]:
@@ -182,7 +182,7 @@ def _value_bytes(array: pa.Array) -> np.ndarray:
     if pa.types.is_dictionary(kind):
         each = _value_bytes(array.dictionary)
         sizes = np.zeros(len(array), np.int64)
-        sizes[array.is_valid().to_numpy(zero_copy_only=False)] = each[places(array)]
+        sizes[array.is_valid().to_numpy(zero_copy_only=False)] = each[page_places(array)]
         return sizes
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         sums = np.concatenate(([0], np.cumsum(_value_bytes(array.values) + ITEM_BYTES)))
@@ -192,7 +192,7 @@ def _value_bytes(array: pa.Array) -> np.ndarray:
     return np.full(len(array), max(16, array.nbytes // max(len(array), 1)), np.int64)
 
 
-def strings(array: pa.Array, name: str, piece: Piece, option: str) -> pa.Array:
+def as_strings(array: pa.Array, name: str, piece: Piece, option: str) -> pa.Array:
     """A column as large_string; InputError when its values are neither strings nor whole numbers."""
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if pa.types.is_dictionary(array.type):

@@ -12,7 +12,7 @@ from topicstream.ingestion.opening.source import Source, printable, to_utf8
 from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Reject, Rejects
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.readers.files import MOST_FILES, documents
+from topicstream.ingestion.readers.files import MOST_FILES, documents_of_files
 from topicstream.tokens.documents import TextRun
 
 
@@ -61,7 +61,7 @@ class Tar:
         keys = [name for name, _ in piece.data]
         texts = [to_utf8(data, options.encoding) for _, data in piece.data]
         names, sources = ([f"{where}/{key}" for key in keys] for where in (piece.name, piece.key))
-        return documents(names, keys, sources, texts, rejects, guess=options.encoding is None), rejects
+        return documents_of_files(names, keys, sources, texts, rejects, guess=options.encoding is None), rejects
 
 
 READER = Tar()

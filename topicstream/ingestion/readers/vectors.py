@@ -17,7 +17,7 @@ from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.npy import MOST, names_of, vectors_run
-from topicstream.ingestion.readers.parquet import Parquet, buffers, column_meta, is_plain, strings
+from topicstream.ingestion.readers.parquet import Parquet, as_strings, buffers, column_meta, is_plain
 from topicstream.tokens.documents import CountRun
 
 
@@ -75,7 +75,7 @@ class Vectors(Parquet):
         if id_name is None:
             ids = positions(piece.key, piece.record + np.arange(len(batch)))
         else:
-            ids = strings(batch[id_name], id_name, piece, "--id-field")
+            ids = as_strings(batch[id_name], id_name, piece, "--id-field")
             nulls = np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False)).tolist()
             wrong = not_utf8(*buffers(ids)) | dict.fromkeys(nulls, f"field '{id_name}' is null, not an id")
             for row, reason in sorted(wrong.items()):

@@ -133,7 +133,7 @@ def long_enough(
     return np.concatenate(([0], np.cumsum(lengths[kept]))), words[cells], counts[cells], about
 
 
-def prepare(task: Task, tokenizer: Tokenizer, line: int) -> Prepared:
+def prepare_piece(task: Task, tokenizer: Tokenizer, line: int) -> Prepared:
     """Parse, tokenise and count one piece.  Documents whose id hashes below ``line`` are left out of the type counts
     for now (they may become held-out documents)."""
     crc, room = raw_crc(task.piece.data), task.options.room

@@ -18,7 +18,7 @@ import pyarrow as pa
 from topicstream.errors import InputError, Interrupted
 from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.ingestion.spooling.journal import Journal
-from topicstream.ingestion.spooling.prepare import Prepared, prepare, raw_crc, totals_of
+from topicstream.ingestion.spooling.prepare import Prepared, prepare_piece, raw_crc, totals_of
 from topicstream.ingestion.spooling.spool import encode_frame
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.progress import Progress
@@ -156,7 +156,7 @@ def chain(crc: int, piece: int) -> int:
 
 def _prepare(task: list[Task], tokenizer: Tokenizer, line: int) -> Prepared:
     """``prepare`` of the one task of a list, which the pool then does not hold."""
-    return prepare(task.pop(), tokenizer, line)
+    return prepare_piece(task.pop(), tokenizer, line)
 
 
 class Reading:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.errors import InputError
-from topicstream.ingestion.opening.inputs import survey
+from topicstream.ingestion.opening.inputs import survey_inputs
 from topicstream.ingestion.opening.names import partitions
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.columns import LISTS, column
@@ -97,7 +97,7 @@ def pieces(paths: Any, options: ReadOptions) -> Iterator[Task]:
     if hasattr(paths, "tasks"):  # documents in memory (memory.py)
         yield from paths.tasks(options)
         return
-    inputs = survey(paths, options)
+    inputs = survey_inputs(paths, options)
     number, before = 0, 0
 
     def task(reader: Reader, source: Source, piece: Piece, used: int, **more: Any) -> Task:

@@ -35,7 +35,7 @@ from topicstream.ingestion.parsing.cut import (
 from topicstream.ingestion.parsing.reader import reader_named
 from topicstream.ingestion.parsing.rejects import BadFile, Reject
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.kernels.spans import gather
+from topicstream.kernels.spans import copy_spans
 
 FORMATS = {
     ".tsv": "tsv", ".tab": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
@@ -255,7 +255,7 @@ class SideFile:
                     raise _wrong(piece.rejects[0])
                 data = as_array(piece.data)
                 starts, ends = lines_of(data)
-                lines = gather(data, starts, ends)
+                lines = copy_spans(data, starts, ends)
                 for at, why in not_utf8(*lines).items():
                     raise BadFile(self.path, piece.line + at, why)
                 where = positions(self.path, np.arange(len(starts)) + piece.line)

@@ -2,7 +2,7 @@
 
 The blocks of the earlier run keep their numbers, their memory and their part of the tables; only the new blocks are
 started, from the topics of the earlier run.  That holds while the storage blocks of the earlier run are as they were,
-the grid cuts them the same way and the words of the earlier run have the same ids; where it does not, ``check`` says
+the grid cuts them the same way and the words of the earlier run have the same ids; where it does not, ``check_carried`` says
 why and the whole corpus is started from the model instead.
 """
 
@@ -48,7 +48,7 @@ def storage_of(run: Path, corpus: Corpus) -> int | None:
     return None
 
 
-def check(run: str | Path, corpus: Corpus, engine: Engine) -> str | None:
+def check_carried(run: str | Path, corpus: Corpus, engine: Engine) -> str | None:
     """None when ``run`` can be carried over to ``corpus``, else why not, in words."""
     run = Path(run)
     if not (run / "finished.json").exists() or not checkpoints(run / "checkpoints"):

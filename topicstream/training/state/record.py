@@ -41,7 +41,7 @@ RECORDED = {f.name: f for f in fields(TrainConfig) if f.metadata.get("recorded")
 _FLAGS = {"engine": "--algo", **{name: flags(f)[0] for name, f in RECORDED.items()}, "layout": "block layout"}
 
 
-def recorded(config: TrainConfig, **resolved: Any) -> dict[str, Any]:
+def read_record(config: TrainConfig, **resolved: Any) -> dict[str, Any]:
     """The settings that the result depends on, some as they were resolved."""
     return {name: getattr(config, name) for name in RECORDED} | resolved
 

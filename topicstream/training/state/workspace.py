@@ -18,7 +18,7 @@ from topicstream.tables.table import Table
 from topicstream.training.plan import Plan
 
 
-def sweep(work: Path) -> None:
+def clean_work(work: Path) -> None:
     """Make the folder, and remove what a run that was killed left in it; block memory stays."""
     claim(work, "work")
     owned.sweep(work, "*.scratch", "*.rows", ".*.tmp")
