@@ -1,12 +1,14 @@
 """The defaults against what they replaced: held-out perplexity, coherence, diversity, dead topics, passes, seconds.
 
-    python scripts/benchmarks/bench_defaults.py --work FOLDER CORPUS.zarr ... [--topics 20,100] [--seeds 0,1,2] [--only new,fixed]
-        [--peers PYTHON]
+    python scripts/benchmarks/bench_defaults.py --work FOLDER CORPUS.zarr ... [--topics 20,100] [--seeds 0,1,2]
+        [--only new,fixed,sparselda@documents:50] [--peers PYTHON]
 
 Corpora are stores with documents set aside (``topics ingest --heldout 10%``).  One thread, so that several may run side by
 side.  A row a run is kept in FOLDER/defaults.jsonl as soon as it is there and not run again; at the end the table of all rows.
 Seconds are of the processor.  ``best`` keeps the best pass by the documents set aside, which then judge it, too; ``tomotopy``
 makes 1,000 iterations and learns alpha (--peers: a Python that has it).  ``dead`` counts topics below a thousandth of an even share of the tokens; ``200`` makes 200 passes under the new defaults.
+``ENGINE@START`` and ``ENGINE@START:PASSES`` take that engine and start; the last figure is then the share of the processor's
+seconds of ENGINE@random after which the run has the likelihood that that ends with (running perplexity where it has none).
 """
 
 from __future__ import annotations
@@ -41,8 +43,38 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no pull": {"options": {"prior_pull": 0.0}},
     "at once": {"options": {"learn_after": 0}},
     "16 active": {"options": {"sparsity": 16}},
+    "reading": {"aim": "reading"},
 }
-FIGURES = ("passes", "seconds", "perplexity", "npmi", "diversity", "dead", "largest", "alpha", "beta")
+FIGURES = ("passes", "seconds", "perplexity", "npmi", "diversity", "dead", "largest", "alpha", "beta", "sooner")
+
+
+def settings(variant: str) -> dict[str, Any]:
+    """Arguments of ``train``."""
+    if "@" not in variant:
+        return VARIANTS[variant]
+    algo, _, rest = variant.partition("@")
+    start, _, passes = rest.partition(":")
+    return {"algo": algo, "start": start} | ({"passes": int(passes), "tol": 0.0} if passes else {})
+
+
+def curve(model: Path) -> list[tuple[float, float]]:
+    """(share of the run's time, log likelihood a token) after each pass."""
+    records = [json.loads(line) for line in (model / "history.jsonl").read_text().splitlines()]
+    ends = np.cumsum([r["seconds"] for r in records])
+    found = [r.get("joint_loglik_per_token", -np.log(r["running_perplexity"] or np.inf)) for r in records]
+    return [(round(float(e / ends[-1]), 4), round(float(f), 5)) for e, f, r in zip(ends, found, records) if r["pass"]]
+
+
+def sooner(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """See the head; -: never, or nothing to compare with."""
+    algo, at, rest = row["variant"].partition("@")
+    same = ("corpus", "topics", "seed")
+    twin = f"{algo}@random{rest[rest.index(':') :] if ':' in rest else ''}"
+    other = [r for r in rows if r["variant"] == twin and all(r[s] == row[s] for s in same)]
+    if not at or not other or other[0] is row:
+        return "-"
+    reached = [share for share, value in row["curve"] if value >= other[0]["curve"][-1][1]]
+    return f"{reached[0] * row['seconds'] / other[0]['seconds']:.2f}" if reached else "-"
 
 
 def tomotopy(corpus: Path, model: Path, topics: int, seed: int, python: str) -> tuple[int, float]:
@@ -66,7 +98,7 @@ def one(corpus: Path, model: Path, topics: int, seed: int, variant: str, python:
     else:
         began = time.process_time()
         passes = topicstream.train(
-            corpus, model, topics=topics, seed=seed, threads=1, force=True, progress=False, **VARIANTS[variant]
+            corpus, model, topics=topics, seed=seed, threads=1, force=True, progress=False, **settings(variant)
         ).passes
         seconds = time.process_time() - began
     found = topicstream.evaluate(model, corpus, threads=1, progress=False)
@@ -82,6 +114,7 @@ def one(corpus: Path, model: Path, topics: int, seed: int, variant: str, python:
         "largest": round(float(share.max()), 3),
         "alpha": f"{alpha.min():.3g} .. {alpha.max():.3g}",
         "beta": round(float(opened.beta), 4),
+        "curve": curve(model) if "@" in variant else [],
     }
 
 
@@ -118,6 +151,8 @@ def main() -> None:
             f.write(json.dumps(row) + "\n")
     print("| corpus | K | seed | defaults | " + " | ".join(FIGURES) + " |")
     print("|---|---|---|---|" + "---|" * len(FIGURES))
+    for r in rows:
+        r["sooner"] = sooner(r, rows)
     for r in sorted(rows, key=lambda r: (r["topics"], r["corpus"], r["seed"])):
         print(
             f"| {r['corpus']} | {r['topics']} | {r['seed']} | {r['variant']} | {' | '.join(str(r[f]) for f in FIGURES)} |"

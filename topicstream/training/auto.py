@@ -20,6 +20,10 @@ FEW_DISTINCT, LARGE = 128, 5_000_000
 # learned from the first pass on, alpha follows topics that are not there yet: some die, one grows; without a pull it is
 # fitted to the training documents, and too small for short ones (docs/decisions/defaults.md)
 PRIORS = {"learn_after": 20, "prior_pull": 3.0, "prior_reach": 100.0}
+# A background topic takes the words that otherwise stand first in many topics; with 48 active ones topics share fewer words yet
+# (docs/decisions/defaults.md).  Its alpha grows as the root of K; of documents of a few words it would be most.
+READING = {"sparsity": 48}
+BACKGROUND, OF_DOCUMENT = 0.7, 0.05
 HELD = 100.0  # the pull where documents are hardly more than topics: alpha learned there ends most of them
 
 
@@ -32,7 +36,7 @@ class Choice:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def choose(shape: Shape, given: Mapping[str, Any]) -> Choice:
+def choose(shape: Shape, given: Mapping[str, Any], aim: str = "prediction") -> Choice:
     """By the corpus, K and what the user says, never by what the machine has free: the same command gives the same model.
     Stored messages reach a lower perplexity than any engine without, and sooner (scripts/benchmarks/bench_quality.md).
 
@@ -46,6 +50,11 @@ def choose(shape: Shape, given: Mapping[str, Any]) -> Choice:
         return Choice(SMALLEST, f"the cells are real-valued{learned}", options)
     sparse = dict(options)
     length = shape.cells / shape.docs
+    if aim == "reading":
+        alpha = min(BACKGROUND * shape.topics**0.5, OF_DOCUMENT * shape.tokens / shape.docs)
+        own = READING | {"background": round(alpha, 3) if shape.topics > 1 else 0.0}
+        sparse |= {name: value for name, value in own.items() if sparse.get(name) is None}
+        learned += f", with a background topic (alpha {sparse['background']:g})"
     if sparse.get("sparsity") is None:
         sparse["sparsity"] = 16 if length < FEW_DISTINCT and shape.cells >= LARGE else 32
     if learn:
@@ -74,10 +83,10 @@ def smallest(choice: Choice) -> Choice:
     return Choice(SMALLEST, choice.why, kept)
 
 
-def resolve_engine(folder: Path, force: bool, shape: Shape, given: Mapping[str, Any]) -> Choice:
+def resolve_engine(folder: Path, force: bool, shape: Shape, given: Mapping[str, Any], aim: str) -> Choice:
     """The engine of the run that ``folder`` holds, if it holds one that ``auto`` may carry on; else a fresh choice."""
     if not force and (folder / "training.json").exists():
         run = read_json(folder / "training.json")
         name = str(run.get("engine")) if isinstance(run, dict) else ""
         return Choice(name, "the run in this folder uses it", given)
-    return choose(shape, given)
+    return choose(shape, given, aim)

@@ -27,6 +27,15 @@ class TrainConfig:
         metavar="NAME",
         show=True,
     )
+    aim: str = option(
+        "prediction",
+        "what auto's choice is for. reading: topics that differ more and read better, for up to 5 % of held-out perplexity; "
+        "the last topic is then the background, words that all documents share",
+        choices=("prediction", "reading"),
+        show=True,
+        recorded=True,
+        was="prediction",
+    )
     topics: int | None = option(
         None, "number of topics [default: 100; llda: one a label]", flags=("-K", "--topics"), min=1, recorded=True
     )

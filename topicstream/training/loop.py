@@ -88,6 +88,8 @@ def train(config: TrainConfig) -> Trained:
             done = train(replace(config, metrics=None))
             tell({"passes": done.passes, **figures_of(done.last)})
         return done
+    if config.aim == "reading" and config.algo != "auto":
+        raise UsageError("--aim reading: says what auto is to choose; --algo sparse-bp has --background and --sparsity")
     if config.dry_run:
         return _dry_run(config)
     return _train(config, None)
@@ -128,7 +130,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
     options = {**given, **({} if force else left_open(folder, algo, given))}
     if algo == "auto":
         shape = shape_of(store, config.topics or TOPICS)
-        choice = resolve_engine(folder, force, shape, options)
+        choice = resolve_engine(folder, force, shape, options, config.aim)
         if not begun_anew():
             progress.say(f"algo auto: {choice.algo}, {choice.why}")
 
@@ -138,7 +140,7 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
         try:
             return go(choice)
         except DoesNotFit as e:
-            if choice.algo == SMALLEST or (not force and (folder / "training.json").exists()):
+            if choice.algo == SMALLEST or config.aim == "reading" or (not force and (folder / "training.json").exists()):
                 raise
             stated = config.mem_limit is not None and not isinstance(e, DiskTooSmall)
             if not (config.allow_smaller or stated):  # what is free now does not decide which model a command makes

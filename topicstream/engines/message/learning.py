@@ -69,14 +69,19 @@ def learn(
     words: int,
     reach: float = REACH,
     pull: float = 0.0,
+    fixed: int = 0,
 ) -> dict[str, Any]:
-    """Move alpha (per topic) and beta in place; returns what goes into the history.  A no-op before the first pass."""
+    """Move alpha (per topic, but of the ``fixed`` last ones) and beta in place; returns what goes into the history.  A no-op
+    before the first pass."""
     if not stats["length_bins"].any():
         return {}
     a, b = float(first["alpha"][0]), float(first["beta"][0])
     bins = stats["topic_bins"], stats["length_bins"]
-    params["alpha"][:] = fit_alpha(params["alpha"], *bins, *bounds(a, reach), pull, min(a, MOST / len(params["alpha"])))
-    sampled, lam = float(stats["sampled"][0]), totals[: len(params["alpha"])]
+    topics = len(params["alpha"])
+    low, high = (np.full(topics, bound) for bound in bounds(a, reach))
+    low[topics - fixed :] = high[topics - fixed :] = first["alpha"][topics - fixed :]
+    params["alpha"][:] = fit_alpha(params["alpha"], *bins, low, high, pull, min(a, MOST / topics))
+    sampled, lam = float(stats["sampled"][0]), totals[:topics]
     params["beta"][0] = fit_beta(float(params["beta"][0]), stats["row_bins"], sampled, lam, words, *bounds(b, reach))
-    at_bounds = held(params["alpha"], a, reach) + held(params["beta"], b, reach)
+    at_bounds = held(params["alpha"][: topics - fixed], a, reach) + held(params["beta"], b, reach)
     return {"alpha_sum": float(params["alpha"].sum()), "beta": float(params["beta"][0]), "priors_held": at_bounds}

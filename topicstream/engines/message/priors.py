@@ -121,8 +121,8 @@ def fit_alpha(
     alpha: np.ndarray,
     topic_bins: np.ndarray,
     length_bins: np.ndarray,
-    low: float,
-    high: float,
+    low: float | np.ndarray,
+    high: float | np.ndarray,
     pull: float = 0.0,
     mean: float = 0.0,
 ) -> np.ndarray:

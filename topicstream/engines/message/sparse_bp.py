@@ -63,7 +63,7 @@ from topicstream.engines.message import active_topics
 from topicstream.engines.message import sparse_messages as kernels
 from topicstream.engines.message.learning import Learning, count_rows, learn, prior_stats, reach_option
 from topicstream.engines.message.logs import sum_x_log
-from topicstream.errors import InputError
+from topicstream.errors import InputError, UsageError
 
 FLAT = (
     1e4  # first messages follow the document's mixture alone: 1 to 3 % better after 20 passes than following the words
@@ -119,6 +119,15 @@ class SparseOptions(Options):
         was=0.0,
         decided=True,
     )
+    background: float = option(
+        0.0,
+        "alpha of the last topic, which begins as the corpus' mean and keeps that alpha: it takes the words that all documents "
+        "share; 0: there is none",
+        min=0.0,
+        max=1e6,
+        was=0.0,
+        decided=True,
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "learn_priors", learns_priors(self.alpha, self.beta, self.learn_priors))
@@ -140,12 +149,20 @@ class SparseBeliefPropagation(Learning, Engine):
         super().__init__(shape, options)
         if padded(shape.topics) > 1 << 16:
             raise InputError(f"sparse-bp stores topics in 16 bits: at most 65,536 topics, not {shape.topics}")
+        if options.background and shape.topics < 2:
+            raise UsageError("--background: is a topic beside others; ask for two topics or more (-K)")
         self.columns = padded(shape.topics)
         self.width = min(padded(options.sparsity), self.columns)
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
         return {"phi": TableSpec(mass="row", delta="sparse")}
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        params = super().initial_params()
+        if self.options.background:
+            params["alpha"][-1] = self.options.background
+        return params
 
     @property
     def memory(self) -> Mapping[str, ArraySpec]:
@@ -269,7 +286,8 @@ class SparseBeliefPropagation(Learning, Engine):
             return found
         first = self.initial_params()
         o = self.options
-        return found | learn(params, first, stats, totals["phi"], self.shape.words, o.prior_reach, o.prior_pull)
+        fixed = int(o.background > 0)
+        return found | learn(params, first, stats, totals["phi"], self.shape.words, o.prior_reach, o.prior_pull, fixed)
 
     @property
     def unsettled(self) -> int:

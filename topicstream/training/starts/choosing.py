@@ -14,7 +14,7 @@ from topicstream.engines.base import Engine
 from topicstream.parallel.rounds import Workers
 from topicstream.training.plan import Plan
 from topicstream.training.starts.initial import RandomSeeds, make_seeds
-from topicstream.training.starts.seeded import SeededStart
+from topicstream.training.starts.seeded import Background, SeededStart
 
 
 def start_topics(
@@ -63,6 +63,8 @@ def start_topics(
             room=max(0, plan.limit - plan.total),
             names=corpus.axes[axis].names() if axis else None,
         )
+    if found is not None and how != "warm" and getattr(engine.options, "background", None):
+        found = Background(found, shape.topics, n_w)
     if words is None or found is None or how == "warm":
         return found
     return SeededStart(found, words, n_w, learned=how in ("best", "anchors"))

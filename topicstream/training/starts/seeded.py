@@ -1,4 +1,5 @@
-"""Where a run with seed words starts: its first topics from their words, so that numbers and names follow the file."""
+"""Where a run with seed words starts: its first topics from their words, so that numbers and names follow the file; and one with a
+background topic, the last."""
 
 from __future__ import annotations
 
@@ -81,4 +82,18 @@ class SeededStart:
         own *= self.totals
         part = 0.5 if self._learned else 0.0
         out[:, seeded] = part * out[:, seeded] + (1 - part) * own[:, seeded]
+        return out
+
+
+class Background:
+    """Another start's seed table, but for the last topic: that is the corpus' mean, as heavy as it was."""
+
+    def __init__(self, inner: Seeds, topics: int, n_w: np.ndarray) -> None:
+        self._inner, self.totals, self._last = inner, inner.totals, topics - 1
+        self._mean = n_w / n_w.sum()
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """float32[U, padded(K)]: see the class."""
+        out = self._inner.rows(ids)
+        out[:, self._last] = self.totals[self._last] * self._mean[ids]
         return out
