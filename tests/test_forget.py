@@ -156,6 +156,19 @@ def test_the_state_of_runs_goes_and_the_model_stays(stored, tmp_path):
     topicstream.train(store, model, algo="sparse-bp", topics=3, passes=2, force=True)
 
 
+def test_a_model_of_another_corpus_keeps_its_state(stored, tmp_path, monkeypatch):
+    store, other, model = Path(shutil.copytree(stored, tmp_path / "c.zarr")), tmp_path / "o.zarr", tmp_path / "model"
+    topicstream.ingest([" ".join(f"alien{(7 * i + j) % 30}" for j in range(9)) for i in range(60)], other, min_df=1)
+    topicstream.train(other, model, algo="bp", topics=2, passes=1)
+    before = digest(model)
+    with pytest.raises(InputError, match="has other words than"):
+        forget("doc-number-3", store, models=[model])
+    monkeypatch.chdir(tmp_path)  # where the model is the one that is meant if none is named
+    done = CliRunner().invoke(topics, ["forget", "doc-number-3", "--corpus", str(store)])
+    assert done.exit_code == 0 and "1 document forgotten" in done.output
+    assert digest(model) == before
+
+
 def test_what_is_left_is_found(stored, tmp_path):
     store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
     (store / "docs" / "note.txt").write_text("about doc-number-3")

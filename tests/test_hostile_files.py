@@ -159,3 +159,43 @@ main()
 def test_an_interrupt_while_the_commands_are_imported_is_one_line():
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "topics: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("ingest {made}/a.jsonl --out x.zarr --min-df 1 --vocab pipe", 3),
+        ("ingest {made}/a.jsonl --out x.zarr --drop-words pipe", 3),
+        ("ingest {made}/a.jsonl --out x.zarr --stopwords pipe", 3),
+        ("ingest {made}/a.jsonl --out x.zarr --meta-file pipe", 3),
+        ("edit {made}/c.zarr --drop-words pipe", 3),
+        ("import pipe --format pyldavis --model x", 3),
+        ("import folder --format mallet --model x", 3),
+    ],
+)
+def test_a_pipe_in_the_place_of_a_file_keeps_no_command(made, tmp_path, monkeypatch, capsys, line, code):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    os.mkfifo("pipe")
+    os.mkfifo("folder/topic-keys.txt")
+    assert "pipe" in refused(*line.format(made=made).split(), capsys=capsys, code=code)
+
+
+def test_lists_of_words_that_are_none(made, tmp_path, capsys):
+    (tmp_path / "long").write_bytes(b"x " * (5 << 20))  # they become Python strings, and members of a manifest
+    for option in ("--stopwords", "--drop-words"):
+        said = refused("ingest", made / "a.jsonl", "--out", tmp_path / "x.zarr", option, tmp_path / "long", capsys=capsys)
+        assert "a list of words has 8,388,608 at most" in said
+    (tmp_path / "many").write_text("".join(f"w{i}\n" for i in range(2_000_000)))
+    given = ("--out", tmp_path / "y.zarr", "--vocab", tmp_path / "many", "--mem-limit", "350M")
+    assert "vocabulary of 2,000,001 words takes" in refused("ingest", made / "a.jsonl", *given, capsys=capsys, code=5)
+
+
+def test_what_does_not_belong_together_is_said(made, tmp_path, capsys):
+    np.save(tmp_path / "v.npy", np.random.default_rng(1).normal(size=(9, 4)))
+    assert "holds vectors" in refused("infer", tmp_path / "v.npy", "--model", made / "m", capsys=capsys, code=2)
+    topicstream.ingest([f"alien{i % 5} other{i % 7}" for i in range(60)], tmp_path / "o.zarr", min_df=1, progress=False)
+    for form in ("mallet-doc-topics", "parquet-theta"):
+        given = ("--corpus", tmp_path / "o.zarr", "--format", form, "--out", tmp_path / "out")
+        said = refused("export", "--model", made / "m", *given, capsys=capsys, code=2)
+        assert "do not belong together" in said and not (tmp_path / "out").exists()

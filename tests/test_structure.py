@@ -39,6 +39,7 @@ ALLOWED = {
         "model",
         "corpus",
         "inference",
+        "evaluation.belonging",
         "ingestion.parsing.vocabulary",
         "tokens.recipe",
         "engines",

@@ -75,6 +75,8 @@ def test_grid_and_refusals(corpus, tmp_path):
     assert len(runs) == 16 and len({r.name for r in runs}) == 16
     with pytest.raises(InputError):
         grid([], 2, ["vb"], {})
+    with pytest.raises(InputError, match="cannot be meant"):
+        grid([5], 10**11, ["vb"], {})
     retrain_tools.write(tmp_path / "a.jsonl", retrain_tools.made(60, seed=1))
     topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c", stopwords="none", heldout=0, min_df=2)
     with pytest.raises(InputError, match="set aside"):

@@ -57,7 +57,9 @@ def nips(a: argparse.Namespace, model: Path, topics: int) -> Path:
     if not corpus.exists():
         topicstream.ingest([a.data / "nips12" / "docword.txt.gz"], corpus, heldout="30%", progress=False)
     if not (model / "finished.json").exists():
-        topicstream.train(corpus, model, algo="sparselda", topics=topics, passes=a.passes, tol=0.0, threads=1, progress=False)
+        topicstream.train(
+            corpus, model, algo="sparselda", topics=topics, passes=a.passes, tol=0.0, threads=1, progress=False
+        )
         print(f"training: {a.passes} sweeps of {topics} topics, {time.process_time() - begin:.0f} s of processor")
     if not (model / "classifier.json").exists():
         found = topicstream.train_classifier(model, corpus, threads=1, progress=False)
@@ -226,17 +228,28 @@ def features(a: argparse.Namespace) -> None:
 
 def inputs(a: argparse.Namespace) -> None:
     """The classifier's two kinds of features, and the fast methods beside it."""
-    print("| corpus | documents, mean length | features | nats | temperature | maxent: cosine, KL, F1 | hybrid | gibbs2.s | bp |")
+    print(
+        "| corpus | documents, mean length | features | nats | temperature | maxent: cosine, KL, F1 | hybrid | gibbs2.s | bp |"
+    )
     print("|---" * 9 + "|")
     for name in a.corpora:
         store, model = a.work / f"inputs-{name}.zarr", a.work / f"inputs-{name}"
         files = [a.data / name / f for f in ("docword.txt.gz", "docs.jsonl.gz")]
         if not (model / "finished.json").exists():
-            topicstream.ingest([next(f for f in files if f.exists())], store, heldout="20%", max_vocab=20_000, force=True, progress=False)
+            topicstream.ingest(
+                [next(f for f in files if f.exists())],
+                store,
+                heldout="20%",
+                max_vocab=20_000,
+                force=True,
+                progress=False,
+            )
             topicstream.train(store, model, algo="sparse-bp", topics=a.topics, passes=30, threads=1, progress=False)
         corpus = Corpus.open(store)
         for kind in ("counts", "frequency"):
-            learned = topicstream.train_classifier(model, corpus, features=kind, documents=20_000, threads=1, progress=False)
+            learned = topicstream.train_classifier(
+                model, corpus, features=kind, documents=20_000, threads=1, progress=False
+            )
             found = topicstream.compare_methods(model, corpus, methods="maxent,hybrid,gibbs2.s,bp", documents=a.most, burn=a.burn,
                                                 sweeps=a.sweeps, progress=False)  # fmt: skip
             rows = {r["name"]: f"{r['cosine']:.3f}, {r['divergence']:.3f}, {r['f1']:.3f}" for r in found["methods"]}
@@ -250,7 +263,13 @@ def topics(a: argparse.Namespace) -> None:
     for k in a.by:
         model = a.work / f"nips{k}"
         result = topicstream.compare_methods(
-            model, nips(a, model, k), methods=a.methods, documents=a.documents, burn=a.burn, sweeps=a.sweeps, progress=False
+            model,
+            nips(a, model, k),
+            methods=a.methods,
+            documents=a.documents,
+            burn=a.burn,
+            sweeps=a.sweeps,
+            progress=False,
         )
         found[k] = {r["name"]: r for r in [*result["methods"], {**result["ceiling"], "name": "gibbs2, next seed"}]}
     for what, digits in (("f1", 2), ("cosine", 2), ("seconds", 3)):
@@ -274,7 +293,13 @@ def passes(a: argparse.Namespace) -> None:
     marks, corpus = (2, 5, 10, 20, 50, 100), a.work / "nips.zarr"
     if not corpus.exists():
         topicstream.ingest([a.data / "nips12" / "docword.txt.gz"], corpus, heldout="30%", progress=False)
-    print("| T | engine | " + " | ".join(f"pass {n}" for n in marks) + " | MB, pass 1 and last |\n|---|---" + "|---" * len(marks) + "|---|")
+    print(
+        "| T | engine | "
+        + " | ".join(f"pass {n}" for n in marks)
+        + " | MB, pass 1 and last |\n|---|---"
+        + "|---" * len(marks)
+        + "|---|"
+    )
     for k in a.by:
         for algo, most in (("sparselda", 100), ("gs", 10)):
             model, clock = a.work / "passes", Clock()
@@ -302,7 +327,9 @@ def document(a: argparse.Namespace) -> None:
     for name, options in ways.items():
         if name.startswith("Gibbs"):
             options |= {"burn": a.burn, "sweeps": a.sweeps}
-        theta = topicstream.infer(model, corpus, parts=("heldout",), progress=False, **options)["shares"][a.which].as_py()
+        theta = topicstream.infer(model, corpus, parts=("heldout",), progress=False, **options)["shares"][
+            a.which
+        ].as_py()
         if not most:
             most = np.argsort(theta)[::-1][:5].tolist()
             print("| method | " + " | ".join(f"topic {k}" for k in most) + " |\n|---|" + "---|" * 5)
@@ -423,12 +450,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=tuple(ENGINES), help="of `engines`")
     parser.add_argument("--start", help="of `engines`: the same start for all, as random")
     parser.add_argument("--each", type=int, default=1800, help="documents of a window")
-    parser.add_argument("--corpora", nargs="+", default=["kos", "nips12", "reuters21578", "20news", "acl"], help="of `inputs`")
+    parser.add_argument(
+        "--corpora", nargs="+", default=["kos", "nips12", "reuters21578", "20news", "acl"], help="of `inputs`"
+    )
     parser.add_argument("--reference", default="gibbs2", help="of `streaming`")
     parser.add_argument("--alpha", type=float, help="of `passes`: a topic [default: 5/T]")
     parser.add_argument("--which", type=int, default=0, help="of `document`: the number of the document set aside")
     parser.add_argument("--folds", type=int, default=5, help="of ten")
-    parser.add_argument("--by", type=int, nargs="+", default=[10, 20, 30, 40, 50], metavar="K", help="of `folds`, `topics`, `passes`")
+    parser.add_argument(
+        "--by", type=int, nargs="+", default=[10, 20, 30, 40, 50], metavar="K", help="of `folds`, `topics`, `passes`"
+    )
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
     given.topics = given.topics or (70 if given.what in ("streaming", "document") else 50)

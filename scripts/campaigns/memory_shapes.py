@@ -355,6 +355,10 @@ def shapes() -> Iterator[Shape]:
             limit,
             codes=(0, 5),
         )
+        yield model(
+            f"report {limit}", limit, "report", "{}/model", "--corpus", "{}/corpus.zarr", "--out", "{out}.html",
+            "--mem-limit", limit, codes=(0, 5),
+        )  # fmt: skip
         yield model(f"compare {limit}", limit, "compare", "{}/model", "{}/other", "--mem-limit", limit, codes=(0, 5))
     yield model(
         "infer with --mem-limit 1",

@@ -19,7 +19,7 @@ from topicstream.errors import Busy, TopicsError, json_line
     "--model",
     "models",
     multiple=True,
-    help="a model trained on it; may be given several times [default: TOPICS_MODEL or model, if it is there]",
+    help="a model trained on it; may be given several times [default: TOPICS_MODEL or model, if it is one of it]",
 )
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON")
 def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...], as_json: bool) -> None:
@@ -34,14 +34,15 @@ def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...
     """
     from topicstream.cli.verbosity import verbosity
     from topicstream.progress import Shown
-    from topicstream.retraining.forget import forget
+    from topicstream.retraining.forget import forget, trained_on
 
     wanted = [*ids, *([line.rstrip("\r\n") for line in file if line.strip()] if file is not None else [])]
     if not wanted or not all(wanted):
         raise click.UsageError("name ids, or a file of ids with --ids FILE")
     if not models:
         default = os.environ.get("TOPICS_MODEL", "model")
-        models = (default,) if any((Path(default) / n).exists() for n in ("manifest.json", "training.json")) else ()
+        there = any((Path(default) / n).exists() for n in ("manifest.json", "training.json"))
+        models = (default,) if there and trained_on(Path(default), corpus) else ()
     done = forget(wanted, corpus, models=models, progress=Shown(verbosity()))
     click.echo(json_line(done) if as_json else "\n".join(lines(done)))
     if done["left"]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError
+from topicstream.evaluation.belonging import strangers
 from topicstream.exchange.common import BUDGET, check_size, checked_words, save_model
 from topicstream.exchange.config import ExportConfig, ImportConfig
 from topicstream.exchange.formats import find_format
@@ -48,6 +49,8 @@ def export_model(config: ExportConfig) -> dict[str, Any]:
     store: Any = None
     if "corpus" in kind.of:
         store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+        if opened is not None:
+            strangers(opened, store)
     if kind.files:
         if path.exists() and not path.is_dir():
             raise TopicsError(f"{path}: is a file; {kind.name} is several files, give a folder")
@@ -100,6 +103,9 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     kind = find_format(config.format, source, "in")
     if not source.exists():
         raise InputError(f"{source}: no such file or folder")
+    for part in [source, *(source / name for name in kind.files)]:
+        if part.exists() and not (part.is_file() or part.is_dir()):
+            raise InputError(f"{part}: no regular file (a pipe, a socket or a device)")
     if kind.name == "mallet-doc-topics":  # documents' topics make no model: they become a table
         return {"format": kind.name, **kind.code.to_parquet(source, folder, force=force)}
     if (folder / "manifest.json").exists() and not force:

@@ -64,6 +64,20 @@ def read_plain(path: _Where, most: int = MOST_TEXT) -> bytes:
         return f.read()
 
 
+MOST_LISTED = 1 << 23
+"""Bytes of a list of words that are left out: they become Python strings, and stand in the manifest."""
+
+
+def read_given(path: _Where, most: int = MOST_LISTED) -> bytes:
+    """The bytes of a file that a user names; OSError too for a pipe or a device, which may never end, and beyond ``most``."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError("no regular file, but a folder, a pipe or a device")
+    if os.path.exists(path) and (size := os.path.getsize(path)) > most:
+        raise OSError(f"{size:,} bytes, where a list of words has {most:,} at most")
+    with open(path, "rb") as f:
+        return f.read()
+
+
 def refuse_links(folder: _Where, *, but: Iterable[str] = ()) -> None:
     """StoreError naming the first link or special file below ``folder`` (itself it may be a link), or a folder that cannot
     be listed.  ``but``: names directly in the folder that are not looked into.  Before anything is written or removed."""

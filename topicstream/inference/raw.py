@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.inference.documents import Documents, cut_cells, known, with_columns
 from topicstream.inference.memory import Fit
 from topicstream.ingestion.opening.guess import guess
@@ -64,6 +64,8 @@ class RawReading:
             index = self._words.lookup(found.types, found.type_offsets).astype(np.int64)
             indptr, cells, counts = found.indptr, found.words, found.counts
         else:
+            if run.vectors:
+                raise UsageError(f"{name}: holds vectors, and the model is of words; a model of --algo gmm takes vectors")
             if self._index is None or self._index[0] is not words:
                 self._index = (words, self._model.vocabulary.find(words))
             index = self._index[1]

@@ -34,6 +34,8 @@ from topicstream.ingestion.upkeep.compact import refuse_unfinished, write_anew
 from topicstream.ingestion.upkeep.removal import Removal
 from topicstream.ingestion.upkeep.rewrite import Rewrite
 from topicstream.model.store import drop_tables
+from topicstream.model.topic_model import TopicModel
+from topicstream.model.vocabulary import Vocabulary
 from topicstream.progress import Progress, Told, listener
 from topicstream.retraining.forget_words import blanked, more_than, own_words
 from topicstream.retraining.publish import published_versions, version_path
@@ -73,13 +75,16 @@ def forget(
     ``words_left`` (words that only they had and that stay: those of a vocabulary given as a file), ``files`` (searched at the end), ``left`` (file and
     what: ids that still stand there; empty is the proof), ``waiting`` (a reader holds old files: call again when it has
     ended), ``elsewhere`` (sentences: what this cannot reach).
-    Raises InputError, StoreError, Busy, DoesNotFit, TopicsError (an unfinished ingest or cycle).
+    Raises InputError (a model of another corpus, too), StoreError, Busy, DoesNotFit, TopicsError (an unfinished ingest or
+    cycle).
     """
     wanted = sorted({ids} if isinstance(ids, str) else set(ids))
     if not wanted or not all(isinstance(i, str) and i for i in wanted):
         raise InputError("name the ids of the documents to forget; none is empty")
     store = Path(corpus)
     Corpus.open(store).let_go()
+    if strange := next((m for m in models if not trained_on(Path(m), store)), None):
+        raise InputError(f"{strange}: has other words than {store}, so it was not trained on it; leave it out")
     home = store.parent if (store.parent / "versions").is_dir() and (store.parent / "state.json").is_file() else None
     runs = _runs(models, home)
     with contextlib.ExitStack() as stack:
@@ -95,6 +100,18 @@ def forget(
             refuse_links(place)
         refuse_unfinished(store)
         return _forget(wanted, store, runs, home, listener(progress))
+
+
+def trained_on(model: Path, store: str | Path) -> bool:
+    """Whether a model's words are those of a store: the most of them there, and in the store's order, as words that came or
+    went since leave it.  True where there is no model yet."""
+    if not (model / "manifest.json").exists():
+        return True
+    corpus, opened = Corpus.open(store), TopicModel.open(model, memory_limit=-1, vectors=True)
+    corpus.let_go()
+    there = Vocabulary.read(corpus.file("vocab")).find(opened.words)
+    there = there[there >= 0]
+    return bool(2 * len(there) >= opened.n_words and (np.diff(there) > 0).all())
 
 
 def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:

@@ -37,6 +37,7 @@ from topicstream.progress import Told
 from topicstream.selection.config import SweepConfig, names, numbers, values
 from topicstream.training.loop import train
 
+MOST_RUNS = 100_000
 RECORD = "sweep.json"
 TABLE = "sweep.parquet"
 
@@ -66,6 +67,9 @@ def grid(
     topics: Sequence[int], seeds: int | Sequence[int], algo: Sequence[str], options: Mapping[str, Sequence[Any]]
 ) -> list[Run]:
     """All runs, in the order they are made: seeds last."""
+    n_seeds = seeds if isinstance(seeds, int) else len(seeds)
+    if (many := len(topics) * n_seeds * len(algo) * math.prod(map(len, options.values()))) > MOST_RUNS:
+        raise UsageError(f"a sweep of {many:,} runs cannot be meant; {MOST_RUNS:,} at most")
     listed = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     names = sorted(options)
     settings = [tuple(zip(names, v, strict=True)) for v in itertools.product(*(options[n] for n in names))]

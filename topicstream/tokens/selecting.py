@@ -148,6 +148,16 @@ class Chosen:
             append_array(file, ids)
 
 
+def ask_for_words(words: int, room: int | None) -> None:
+    """DoesNotFit where the words of a vocabulary take more than ``room`` bytes (None: anything)."""
+    if room is not None and words * KEPT_BYTES > room:
+        short = format_bytes(words * KEPT_BYTES - room)
+        raise DoesNotFit(
+            f"a vocabulary of {words:,} words takes about {format_bytes(words * KEPT_BYTES)}, {short} more than there "
+            "is: raise --mem-limit by as much, or keep fewer words (--min-df, --max-vocab)"
+        )
+
+
 def select(
     folder: Path,
     rows: int,
@@ -183,13 +193,7 @@ def select(
     small_next = base + times.sum() + above
     kept = max(0, min(int(small.sum() + times.sum()), limits.most_words - base))
     words = base + kept
-    if room is not None and words * KEPT_BYTES > room:
-        short = format_bytes(words * KEPT_BYTES - room)
-        raise DoesNotFit(
-            f"a vocabulary of {words:,} words takes about {format_bytes(words * KEPT_BYTES)}, {short} more than there "
-            "is: raise --mem-limit by as much, or keep fewer words (--min-df, --max-vocab)"
-        )
-
+    ask_for_words(words, room)
     path = folder / "merged.final"
     counts, df, sizes = np.zeros(words, np.int64), np.zeros(words, np.int64), np.zeros(kept, np.int64)
     distinct = tokens = left_out = left_tokens = 0

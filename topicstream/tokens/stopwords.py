@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from topicstream.errors import InputError, UsageError
+from topicstream.files.plain import read_given
 
 _ARTICLES = "a an the this that these those such same other others another each every either neither both all any some"
 _AMOUNTS = """no none nor not only own few fewer less least more most much many several enough lot lots one ones two
@@ -96,7 +97,7 @@ def read_stopwords(*choices: str) -> tuple[str, tuple[str, ...]]:
 
 def _of_file(path: str) -> set[str]:
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        lines = read_given(path).decode("utf-8-sig").splitlines()
     except FileNotFoundError:
         near = get_close_matches(path.lower(), LANGUAGES.values(), 1)
         hint = f"did you mean {near[0]}? " if near else ""

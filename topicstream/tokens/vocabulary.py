@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -16,10 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from topicstream.arrow import pc
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.files import owned
 from topicstream.files.durable import sync_folder
 from topicstream.files.ownership import temporary
+from topicstream.files.plain import read_given
 from topicstream.files.word_file import read_words, stream_words
 from topicstream.kernels.arrays import Bytes, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
@@ -152,27 +154,38 @@ class TokenVocabulary:
         return cls(columns[0], columns[1].to_numpy(), columns[2].to_numpy())
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> TokenVocabulary:
+    def read(cls, path: str | os.PathLike[str], ask: Callable[[int], None] = lambda words: None) -> TokenVocabulary:
         """A vocabulary given by a user: ``vocab.parquet`` or UTF-8 text with a word a line (empty lines and a repeated word
-        are errors that name the line).  InputError."""
+        are errors that name the line).  ``ask`` is told how many words there are before they take memory.  InputError."""
         if Path(path).suffix == ".parquet":
             return cls.load(path)
         try:
-            lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")
+            data = read_given(path, 1 << 31).removeprefix(b"\xef\xbb\xbf")
         except FileNotFoundError:
             raise InputError(f"{path}: no such vocabulary file") from None
-        except (OSError, UnicodeDecodeError) as e:
+        except OSError as e:
             raise InputError(f"{path}: cannot be read as UTF-8 text with a word a line ({e})") from None
-        where: dict[str, int] = {}
-        if lines[-1] == "":
-            del lines[-1]
-        for number, line in enumerate(lines, 1):
-            word = line.strip(" \t\r")  # not of what else counts as white space: U+00A0 is a word of some vocabularies
-            if not word:
-                raise InputError(f"{path}:{number}: an empty line; give a word a line")
-            if where.setdefault(word, number) != number:
-                raise InputError(f"{path}:{number}: {word!r} stands in line {where[word]} already; words must differ")
-        return cls.of(list(where))
+        ask(data.count(b"\n") + 1)
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
+        if not data.endswith(b"\n"):
+            ends = np.append(ends, len(data))
+        offsets = pa.py_buffer(np.concatenate(([0], ends)))
+        lines = pa.Array.from_buffers(pa.large_string(), len(ends), [None, offsets, pa.py_buffer(data)])
+        try:
+            lines.validate(full=True)
+        except pa.ArrowInvalid as e:
+            raise InputError(f"{path}: cannot be read as UTF-8 text with a word a line ({e})") from None
+        # not of what else counts as white space: U+00A0 is a word of some vocabularies
+        words = pc.utf8_trim(lines, " \t\r\n")
+        if (empty := pc.index(words, "").as_py()) >= 0:
+            raise InputError(f"{path}:{empty + 1}: an empty line; give a word a line")
+        zeros = np.zeros(len(words), np.int64)
+        found = cls(words, zeros, zeros.copy())
+        if (twice := _fill(found._data, found._offsets, tags_for(len(found)))) >= 0:
+            word = words[twice].as_py()
+            first = pc.index(words, word).as_py() + 1
+            raise InputError(f"{path}:{twice + 1}: {word!r} stands in line {first} already; words must differ")
+        return found
 
 
 def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
@@ -181,7 +194,7 @@ def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
     if Path(path).suffix == ".parquet":
         return set(TokenVocabulary.load(path).words.to_pylist())
     try:
-        lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")
+        lines = read_given(path).decode("utf-8-sig").split("\n")
     except FileNotFoundError:
         raise UsageError(f"--drop-words {path}: no such file; give one with a word a line") from None
     except (OSError, UnicodeDecodeError) as e:

@@ -97,7 +97,7 @@ def _grey(data: bytes, source: Source, options: ReadOptions, rejects: Rejects) -
     except (DoesNotFit, MemoryError):
         raise
     except Exception as e:  # Pillow raises whatever comes of a damaged file
-        rejects.add(source.name, 0, f"not an image that can be read ({one_line(e)})")
+        rejects.add(source.name, 0, f"not an image that can be read ({one_line(e).partition(' <')[0]})")
         return np.zeros((0, 0), np.uint8)
 
 

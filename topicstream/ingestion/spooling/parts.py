@@ -28,6 +28,8 @@ NAMED = {
 
 def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str]:
     """What ``--split`` says as a pattern of what lies between parts.  UsageError."""
+    if not split:
+        raise UsageError("--split: give paragraph, section or a regular expression; it is empty")
     if split in NAMED:
         return NAMED[split]
     try:

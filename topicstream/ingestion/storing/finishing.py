@@ -33,6 +33,7 @@ from topicstream.machine import give_back, peak_bytes, trim
 from topicstream.progress import Progress
 from topicstream.tokens.builder import Finished, VocabularyBuilder
 from topicstream.tokens.language import unfit
+from topicstream.tokens.selecting import ask_for_words
 from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words
 
 Blocks = tuple[list[dict[str, Any]], list[dict[str, Any]]]
@@ -159,7 +160,7 @@ class Finishing:
             self.builder.seed(fixed)
             self.builder.seed_pruned(self.base.file("pruned"))
         elif self.options.vocab is not None:
-            fixed = TokenVocabulary.read(self.options.vocab)
+            fixed = TokenVocabulary.read(self.options.vocab, lambda n: ask_for_words(n, self.plan.words))
         dropped = set((self.old or {}).get("vocabulary", {}).get("dropped", []))
         if self.options.drop_words is not None:
             dropped |= read_drop_words(self.options.drop_words)
