@@ -141,6 +141,11 @@ def test_planted_anchors_are_found(seed, tmp_path):
     assert not any("warning" in line for line in said)
 
 
+def test_many_distances_are_told_by_their_ends():
+    said = picking.lines(picking.Picked(np.arange(100), np.linspace(1, 0.2, 100)), 500)[0]
+    assert said.startswith("100 anchor words of 500 candidates") and said.endswith("0.208 0.2") and said.count(" 0.") == 29 and " ... " in said
+
+
 def test_more_topics_than_the_rank_are_told(tmp_path):
     rng = np.random.default_rng(1)
     phi = rng.dirichlet(np.full(60, 0.2), 2)

@@ -162,6 +162,11 @@ def test_more_topics_than_the_rank(planted, tmp_path):
     assert np.isfinite(model.totals).all() and np.isfinite(model.alpha).all()
 
 
+def test_em_is_not_for_a_gpu(planted, tmp_path):
+    with pytest.raises(TopicsError, match="--device gpu goes with --solver adam"):
+        run(planted[1], tmp_path / "m", options={"device": "gpu"})
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("torch") is not None or importlib.util.find_spec("cupy") is not None, reason="may have one"
 )

@@ -93,6 +93,8 @@ class FullDependenceMixture(Engine):
         if options.learn_priors:
             raise TopicsError("fdm takes its priors from the moments; leave --learn-priors out")
         self._adam = options.solver == "adam"
+        if options.device == "gpu" and not self._adam:
+            raise TopicsError("--device gpu goes with --solver adam; em computes on the processor")
         self._drawn = int(min(max(ALL_DRAWN // max(shape.rows or shape.docs, 1), DRAWN), MOST_DRAWN)) // 8 * 8
         if self._adam and shape.words >= 1 << 24:
             raise TopicsError("--solver adam takes 16 million words at most; use --solver em")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 Pieces = Callable[[], Iterator[tuple[int, np.ndarray]]]
+TOLD = 30  # distances that are printed; the model has all
 NOISE = 0.1  # of the first distance: a row that is no further from the span is a mixture of the others, but for noise
 
 
@@ -76,7 +77,8 @@ def pick(pieces: Pieces, columns: int, row_sums: np.ndarray, candidates: int, to
 
 def lines(picked: Picked, words: int) -> list[str]:
     """What to say of the picks."""
-    told = " ".join(f"{d:.3g}" for d in picked.distances)
+    all_told = [f"{d:.3g}" for d in picked.distances]
+    told = " ".join(all_told if len(all_told) <= TOLD else [*all_told[: TOLD // 2], "...", *all_told[-TOLD // 2 :]])
     said = [f"{len(picked.anchors)} anchor words of {words:,} candidates, each chosen at a distance of {told}"]
     base = float(picked.distances[1]) if len(picked.distances) > 1 else 0.0
     noise = int(np.count_nonzero(picked.distances[1:] < NOISE * base))
