@@ -92,6 +92,9 @@ def method_lines(r: dict[str, Any]) -> list[str]:
             said = f"{'reference':>24}"
         out.append(f"{name:16} {said} {m['seconds']:9.3f} {m['documents_per_second']:12,.0f} {m['perplexity']:11.1f}")
     out.append(f"  {r['measured']}; again: another seed, nobody comes nearer")
+    if any(r["envelope"].values()):
+        best = "; by ".join(f"{what}: {', '.join(r['envelope'][k])}" for what, k in (("cosine", "cosine"), ("F1", "f1")))
+        out.append(f"  none is faster and nearer, by {best}")
     out += [f"  left out {name}: {why}" for name, why in r["left_out"].items()]
     return out
 

@@ -78,10 +78,11 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], as_json: bool, **valu
 
 def summary_text(s: dict[str, Any]) -> str:
     """The summary for people, one line."""
-    notes = [f"{s['documents']:,} documents"]
+    notes = [f"{s['documents']:,} document{'s' * (s['documents'] != 1)}"]
     for name, what in (("empty", "empty"), ("unknown", "without a known word"), ("rejected", "records rejected")):
         if s[name]:
             notes.append(f"{s[name]:,} {what}")
     notes.append(f"{100 * s['oov_rate']:.2f} % of {s['tokens']:,.0f} tokens unknown")
-    notes.append(f"{s['seconds']:.1f} s, {s['documents_per_second']:,.0f} documents/s")
+    rate = s["documents_per_second"]
+    notes.append(f"{s['seconds']:.1f} s, {rate:,.{0 if rate >= 10 else 1}f} documents/s")
     return (f"{s['out']}: " if s["out"] else "") + ", ".join(notes)

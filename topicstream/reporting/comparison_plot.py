@@ -39,16 +39,14 @@ def _reads_as_ours(file: BinaryIO) -> bool:
     return MARK.encode() in file.read(4096)
 
 
-def envelope(records: list[dict[str, Any]]) -> set[str]:
-    """Names of the methods that no other beats in both time and F1."""
-    return {
-        r["name"]
-        for r in records
-        if not any(
-            o["seconds"] <= r["seconds"] and o["f1"] >= r["f1"] and (o["seconds"] < r["seconds"] or o["f1"] > r["f1"])
-            for o in records
-        )
-    }
+def envelope(records: list[dict[str, Any]], what: str = "f1") -> list[str]:
+    """Names of the methods that no other beats in both time and this measure of nearness, the fastest first."""
+    out, best = [], -math.inf
+    for r in sorted(records, key=lambda r: (r["seconds"], -r[what])):
+        if r[what] > best:
+            out.append(r["name"])
+            best = r[what]
+    return out
 
 
 def svg(result: dict[str, Any]) -> str:

@@ -77,7 +77,7 @@ def drift(config: DriftConfig) -> dict[str, Any]:
     rows = TopicRows(opened)
     records, tell = [], listener(config.progress)
     for done, p in enumerate(periods):
-        tell.step("periods", done, len(periods), "periods")
+        tell.step("drift", done, len(periods), "periods")
         record: dict[str, Any] = {
             "period": p.name,
             "documents": p.docs,
@@ -176,7 +176,8 @@ def _gathered(
             if t and (day := parse(t)) is not None:
                 days[day] += n
         if not days:
-            raise InputError(f"--by {config.by}: no document of {corpus.path} has a date there")
+            given = config.documents if isinstance(config.documents, (str, Path)) else corpus.path
+            raise InputError(f"--by {config.by}: no document of {given} has a date there")
         found = choose(days, config.period)
         if found is None or len(found[1]) > MOST_PERIODS:
             raise InputError(f"--by {config.by}: the dates make too many periods; give a longer --period")
