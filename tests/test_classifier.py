@@ -194,13 +194,14 @@ def test_maxent_is_its_formula_and_near_the_truth(made):
     docs = documents(matrix[360:])
     found = method.shares(docs)
     weights, bias, t = method.classifier.weights, method.classifier.bias, method.temperature
-    z = np.exp((matrix[360:] @ weights.astype(float) + bias) / t)
+    x = matrix[360:] ** 0.5  # all of one length
+    z = np.exp((x @ weights.astype(float) + bias) / t)
     assert np.abs(found - z / z.sum(1, keepdims=True)).max() < 1e-5
     truth = make("bp", TopicRows(model)).shares(docs)
     cosine = (found * truth).sum(1) / np.sqrt((found**2).sum(1) * (truth**2).sum(1))
     assert cosine.mean() > 0.8
     plain = make("maxent", TopicRows(model), temperature=1.0).shares(docs)
-    z = np.exp(matrix[360:] @ weights.astype(float) + bias)
+    z = np.exp(x @ weights.astype(float) + bias)
     assert np.abs(plain - z / z.sum(1, keepdims=True)).max() < 1e-5
     hybrid = make("hybrid", TopicRows(model), resamples=3).shares(docs)
     better = (hybrid * truth).sum(1) / np.sqrt((hybrid**2).sum(1) * (truth**2).sum(1))
@@ -210,34 +211,37 @@ def test_maxent_is_its_formula_and_near_the_truth(made):
         assert (make(name, TopicRows(model)).shares(docs) == make(name, TopicRows(from_disk)).shares(docs)).all()
 
 
-def test_frequencies_leave_the_length_out_and_counts_do_not(made, tmp_path):
+def test_features_leave_the_length_out_and_counts_do_not(made, tmp_path):
     folder, matrix, corpus, facts = made
-    assert facts["features"] == "frequency"  # the default
-    model = TopicModel.open(folder / "m")
-    method, length = make("maxent", TopicRows(model)), float(matrix[:360].sum() / 360)
-    assert method.classifier.length == pytest.approx(length)
-    once, thrice = method.shares(documents(matrix)), method.shares(documents(3 * matrix))
-    assert np.abs(once - thrice).max() < 1e-5
-    x = 3 * matrix * length / (3 * matrix).sum(1, keepdims=True)
-    z = np.exp((x @ method.classifier.weights.astype(float) + method.classifier.bias) / method.temperature)
-    assert np.abs(thrice - z / z.sum(1, keepdims=True)).max() < 1e-5
-
+    assert facts["features"] == "root"  # the default
     shutil.copytree(folder / "m", tmp_path / "m")
+    for kind in ("root", "frequency"):
+        if kind != "root":
+            train_classifier(tmp_path / "m", corpus, features=kind, passes=5)
+        method, length = make("maxent", TopicRows(TopicModel.open(tmp_path / "m"))), float(matrix[:360].sum() / 360)
+        method.load()
+        assert method.classifier.features == kind and method.classifier.length == pytest.approx(length)
+        once, thrice = method.shares(documents(matrix)), method.shares(documents(3 * matrix))
+        assert np.abs(once - thrice).max() < 1e-5
+        x = (3 * matrix * length / (3 * matrix).sum(1, keepdims=True)) ** (0.5 if kind == "root" else 1)
+        z = np.exp((x @ method.classifier.weights.astype(float) + method.classifier.bias) / method.temperature)
+        assert np.abs(thrice - z / z.sum(1, keepdims=True)).max() < 1e-5
+
     learned = train_classifier(tmp_path / "m", corpus, features="counts", passes=5)
     assert learned["features"] == "counts"
     method = make("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
     method.load()
     z = np.exp((3 * matrix @ method.classifier.weights.astype(float) + method.classifier.bias) / method.temperature)
     counted = method.shares(documents(3 * matrix))
-    assert method.classifier.length is None and np.abs(counted - z / z.sum(1, keepdims=True)).max() < 1e-5
+    assert method.classifier.length == 0 and np.abs(counted - z / z.sum(1, keepdims=True)).max() < 1e-5
     assert np.abs(method.shares(documents(matrix)) - counted).max() > 0.05
 
     record = tmp_path / "m" / "classifier.json"  # as earlier versions wrote it: counts, and no word of them
     said = read_json(record)
-    write_json(record, {k: v for k, v in (said | {"schema": 1}).items() if k != "length"})
+    write_json(record, {k: v for k, v in (said | {"schema": 1}).items() if k not in ("features", "length")})
     old = make("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
     assert (old.shares(documents(3 * matrix)) == counted).all()
-    for wrong in ({"schema": 3}, {"length": -1.0}, {"length": "long"}):
+    for wrong in ({"schema": 3}, {"length": -1.0}, {"length": "long"}, {"features": "pairs"}):
         write_json(record, said | wrong)
         with pytest.raises(StoreError, match="incomplete or of another version"):
             make("maxent", TopicRows(TopicModel.open(tmp_path / "m")))

@@ -19,7 +19,7 @@ windows:   the same, Fig. 9: so many abstracts of a year from 2016 on, alone and
 months:    the same on Reuters-21578: trained up to 15 March 1987, asked month by month.
 share:     the same, Fig. 8: 10 to 70 % of the abstracts, asked about the same others.
 features:  the classifier on counts, on frequencies and on counts of words and of pairs of neighbours, one optimiser for all.
-inputs:    `topics classifier --features counts` and `frequency` on several corpora, against Gibbs2.
+inputs:    `topics classifier --features counts`, `frequency` and `root` on several corpora, against Gibbs2.
 topics:    the same, Fig. 7: every method against the number of topics (--passes, --burn, --sweeps, --documents as for streaming).
 passes:    the same, Fig. 2: seconds a pass and memory of sparselda over the run and by the number of topics, and gs.
 document:  the same, Table 1: the five largest topics of one document, by Gibbs1, MaxEnt and bp (after streaming).
@@ -246,7 +246,7 @@ def inputs(a: argparse.Namespace) -> None:
             )
             topicstream.train(store, model, algo="sparse-bp", topics=a.topics, passes=30, threads=1, progress=False)
         corpus = Corpus.open(store)
-        for kind in ("counts", "frequency"):
+        for kind in ("counts", "frequency", "root"):
             learned = topicstream.train_classifier(
                 model, corpus, features=kind, documents=20_000, threads=1, progress=False
             )

@@ -1,6 +1,6 @@
 """``topicstream.train_classifier``: learn to name a document's topics by one sparse product (Yao, Mimno and McCallum 2009).
 
-Multinomial logistic regression on word counts, of every document over its length; what it learns to say of each training document is theta as ``infer``
+Multinomial logistic regression on a document's words (``model/classifier.py``); what it learns to say of each training document is theta as ``infer``
 finds it by belief propagation.  Documents and shares are written once to a scratch file and read again every pass, so the
 corpus may be larger than memory, and so may weights and the optimiser's vectors, which then lie in files too.
 
@@ -30,7 +30,7 @@ from topicstream.inference.memory import A_THREAD, A_WORD, FLOOR, fit
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods.bp import BP
 from topicstream.inference.vectors import Space, Vector
-from topicstream.kernels.linear import frequencies, products
+from topicstream.kernels.linear import even, products
 from topicstream.machine import default_memory_limit, default_threads, format_bytes, parse_bytes, trim
 from topicstream.model.classifier import save_classifier
 from topicstream.model.topic_model import TopicModel
@@ -75,8 +75,8 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
         try:
             if place.load:
                 opened.load()
-            length = store.n_tokens / max(store.n_docs, 1) if config.features == "frequency" else None
-            aside = _examples(opened, store, place, examples, config.documents, length, tell)
+            length = 0.0 if config.features == "counts" else float(store.n_tokens / max(store.n_docs, 1))
+            aside = _examples(opened, store, place, examples, config, length, tell)
             if opened is not model:
                 opened.phi = None
                 trim()
@@ -136,24 +136,22 @@ def _examples(
     corpus: Corpus,
     place: Any,
     examples: Examples,
-    documents: int,
-    length: float | None,
+    config: ClassifierConfig,
+    length: float,
     progress: Progress,
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """Fill the scratch file; what was set aside of it."""
     source = DocumentSource(InferConfig(model, corpus, parts=("train",)), model, place)
-    method, total = BP(TopicRows(model)), source.total
-    every = max(1, -(-total // documents)) if documents else 1
+    method, total, root = BP(TopicRows(model)), source.total, config.features == "root"
+    every = max(1, -(-total // config.documents)) if config.documents else 1
     aside: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
     spared, seen, taken = 0, 0, 0
 
     def label(docs: Documents) -> tuple[Documents, np.ndarray]:
         theta = method.shares(docs)
-        if length is not None:
-            x = np.empty(len(docs.counts), np.float32)
-            frequencies(docs.indptr, docs.counts, length, x)
-            docs = dataclasses.replace(docs, counts=x)
-        return docs, theta
+        x = np.sqrt(docs.counts) if root else docs.counts.copy()
+        even(docs.indptr, x, length, root)
+        return dataclasses.replace(docs, counts=x), theta
 
     def chosen() -> Any:
         nonlocal seen

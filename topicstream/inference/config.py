@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from topicstream.inference.methods import foreign, method_names
 from topicstream.ingestion.read_options import ReadOptions
+from topicstream.model.classifier import FEATURES
 from topicstream.options import option, share
 from topicstream.progress import Told
 
@@ -132,9 +133,9 @@ class ClassifierConfig:
     _: KW_ONLY
     documents: int = option(200_000, "training documents at most, evenly spaced; 0: all", min=0, show=True)
     features: str = option(
-        "frequency",
-        "of a document: its counts, or frequency, its counts over its length",
-        choices=("counts", "frequency"),
+        "root",
+        "of a document: its counts; frequency, its counts over its length; or root, the square roots of these",
+        choices=FEATURES,
         show=True,
     )
     variance: float = option(1.0, "of the weights' prior", above=0, show=True)

@@ -87,31 +87,36 @@ def products(indptr: Longs, rows: Longs, counts: Floats, weights: Floats, bias: 
 
 
 @kernel
+def evened(x: Floats, first: int, last: int, length: float, root: bool) -> float:
+    """What brings the cells of a document to those of one ``length`` long (0: to none); ``root``: they are square roots."""
+    total = 0.0
+    for i in range(first, last):
+        total += x[i] * x[i] if root else x[i]
+    if not (length > 0.0 and total > 0.0):
+        return 1.0
+    return np.sqrt(length / total) if root else length / total
+
+
+@kernel
 def logits(
-    indptr: Longs, rows: Longs, counts: Floats, weights: Floats, bias: Floats, length: float, temperature: float, out: Floats
+    indptr: Longs, rows: Longs, x: Floats, weights: Floats, bias: Floats, length: float, root: bool, temperature: float, out: Floats
 ) -> None:
-    """out[d] = (bias + the sum of ``products``) / temperature, of counts as ``frequencies`` makes them; length 0: as they are."""
-    products(indptr, rows, counts, weights, np.zeros(len(bias), np.float32), out)
+    """out[d] = (bias + the sum of ``products``) / temperature, of x ``evened``."""
+    products(indptr, rows, x, weights, np.zeros(len(bias), np.float32), out)
     for d in range(len(indptr) - 1):
-        total = 0.0
-        for i in range(indptr[d], indptr[d + 1]):
-            total += counts[i]
-        scale = np.float32((length / total if length > 0.0 and total > 0.0 else 1.0) / temperature)
+        scale = np.float32(evened(x, indptr[d], indptr[d + 1], length, root) / temperature)
         inverse = np.float32(1.0 / temperature)
         for k in range(len(bias)):
             out[d, k] = out[d, k] * scale + bias[k] * inverse
 
 
 @kernel
-def frequencies(indptr: Longs, counts: Floats, length: float, out: Floats) -> None:
-    """out = counts as they would be were every document ``length`` long; a document without mass keeps its own."""
+def even(indptr: Longs, x: Floats, length: float, root: bool) -> None:
+    """x of all documents ``evened``, in place."""
     for d in range(len(indptr) - 1):
-        total = 0.0
+        scale = np.float32(evened(x, indptr[d], indptr[d + 1], length, root))
         for i in range(indptr[d], indptr[d + 1]):
-            total += counts[i]
-        scale = np.float32(length / total if total > 0.0 else 1.0)
-        for i in range(indptr[d], indptr[d + 1]):
-            out[i] = counts[i] * scale
+            x[i] *= scale
 
 
 @kernel

@@ -2,7 +2,8 @@
 
     p(k|d)  ~  exp((sum_w weights[w, k] x_wd + bias[k]) / temperature)
 
-x: the counts, or, where the record has a ``length``, the counts over the document's length times that.
+x by the record's ``features``: the ``counts``; by ``frequency``, the counts over the document's length, times ``length``;
+by ``root``, the square roots of these.
 
 In the model's folder: ``classifier`` (or ``classifier-2``), an array like the topics' whose last row is the bias, and
 ``classifier.json``, which names it, holds its checksum and says which topics it was learned for.  A classifier of other
@@ -30,7 +31,8 @@ from topicstream.model.topic_model import TopicModel
 RECORD = "classifier.json"
 NAMES = ("classifier", "classifier-2")
 SCHEMA = 2
-"""1: had counts alone, and no ``length``."""
+"""1: had counts alone, and no word of features and length."""
+FEATURES = ("root", "frequency", "counts")
 
 
 def topics_of(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -59,13 +61,14 @@ def described(model: TopicModel) -> dict[str, Any] | None:
 
 
 class Classifier:
-    """A stored classifier.  bias: float32[K]; temperature; length: see the module's head, None: counts; facts: how it was
-    learned; weights: float32[W, K] once loaded."""
+    """A stored classifier.  bias: float32[K]; temperature; features, length: see the module's head, 0 with counts; facts: how
+    it was learned; weights: float32[W, K] once loaded."""
 
     def __init__(
-        self, rows: ChunkedRows, bias: np.ndarray, temperature: float, length: float | None, facts: dict[str, Any]
+        self, rows: ChunkedRows, bias: np.ndarray, temperature: float, features: str, length: float, facts: dict[str, Any]
     ) -> None:
-        self._stored, self.bias, self.temperature, self.length, self.facts = rows, bias, temperature, length, facts
+        self._stored, self.bias, self.temperature, self.facts = rows, bias, temperature, facts
+        self.features, self.length = features, length
         self.weights: np.ndarray | None = None
 
     @classmethod
@@ -82,8 +85,8 @@ class Classifier:
         try:
             name, crc, temperature = said["array"]["name"], said["array"]["crc32c"], float(said["temperature"])
             learned, facts = said["topics"], dict(said["facts"])
-            length = None if said["schema"] == 1 or said["length"] is None else float(said["length"])
-            known = said["schema"] in (1, SCHEMA) and (length is None or 0 < length < math.inf)
+            features, length = ("counts", 0.0) if said["schema"] == 1 else (said["features"], float(said["length"]))
+            known = said["schema"] in (1, SCHEMA) and features in FEATURES and 0 <= length < math.inf
             known = known and name in NAMES and isinstance(crc, int) and isinstance(learned, dict)
         except (KeyError, TypeError, ValueError):
             known = False
@@ -104,7 +107,7 @@ class Classifier:
             raise StoreError(f"{array}: is of another shape than the topics; {again}")
         bias = np.empty((1, topics), np.float32)
         stored.gather(np.array([rows - 1]), bias)
-        return cls(stored, bias[0], temperature, length, facts)
+        return cls(stored, bias[0], temperature, features, length, facts)
 
     def load(self) -> None:
         """Bring the weights into memory (4 W K bytes)."""
@@ -126,7 +129,7 @@ class Classifier:
 
 
 def save_classifier(
-    model: TopicModel, rows: Iterable[np.ndarray], temperature: float, length: float | None, facts: dict[str, Any]
+    model: TopicModel, rows: Iterable[np.ndarray], temperature: float, length: float, facts: dict[str, Any]
 ) -> None:
     """Store a classifier in a model's folder: rows in order, W words then the bias, float [n, K] each.  The old one, where
     there is one, serves until the record is replaced.  The caller holds the folder's lock."""
@@ -150,6 +153,7 @@ def save_classifier(
         "array": {"name": name, "crc32c": file_crc(folder / name / "zarr.json")},
         "topics": topics_of(model.manifest),
         "temperature": float(temperature),
+        "features": facts["features"],
         "length": length,
         "facts": facts,
     }

@@ -41,8 +41,10 @@ class MaxEnt(Method):
     def shares(self, docs: Documents) -> np.ndarray:
         at, weights = self.classifier.of(docs.words)
         z = np.empty((len(docs), len(self.classifier.bias)), np.float32)
-        length, bias = self.classifier.length or 0.0, self.classifier.bias
-        logits(docs.indptr, at, docs.counts, weights, bias, length, self.temperature, z)
+        has = self.classifier
+        root = has.features == "root"
+        x = np.sqrt(docs.counts) if root else docs.counts
+        logits(docs.indptr, at, x, weights, has.bias, has.length, root, self.temperature, z)
         z -= z.max(axis=1, keepdims=True)
         np.exp(z, out=z)
         z /= z.sum(axis=1, keepdims=True)
