@@ -82,13 +82,13 @@ def test_it_takes_the_words_that_all_documents_share(corpus, tmp_path, start):
     model = TopicModel.open(done.model)
     shared = model.probabilities(np.arange(model.n_words))[:SHARED].sum(0)
     assert shared[-1] > 0.9 and model.sizes[-1] > 0.1 * model.sizes.sum()
-    assert model.alpha[-1] == pytest.approx(0.7 * 12**0.5, abs=1e-3) and max(model.alpha[:-1]) < model.alpha[-1]
+    assert model.alpha[-1] == 5.0 and max(model.alpha[:-1]) < model.alpha[-1]
 
 
 def test_what_is_chosen():
     long, titles = Shape(1000, 5000, 100_000, 2e5, 100), Shape(1000, 5000, 7000, 8e3, 100)
     plain, found = choose(long, {}), choose(long, {}, "reading")
-    assert "background" not in plain.options and "a background topic (alpha 7)" in found.why
+    assert "background" not in plain.options and "a background topic (alpha 10)" in found.why
     assert {**found.options, "background": None, "sparsity": 32} == {**plain.options, "background": None}
     assert found.options["sparsity"] == 48
     assert choose(titles, {}, "reading").options["background"] == 0.4  # not most of a document of eight words
@@ -101,7 +101,7 @@ def test_it_is_the_runs_own_and_needs_its_engine(corpus, tmp_path, capsys, monke
     line = ["train", "--corpus", str(corpus), "--model", str(tmp_path / "m"), "-K", "6", "--tol", "0", "--passes"]
     assert run([*line, "1", "--aim", "reading"]) == 0 == run([*line, "2", "--aim", "reading"])
     record = json.loads((tmp_path / "m/training.json").read_text())
-    assert record["aim"] == "reading" and record["options"]["background"] == 1.715
+    assert record["aim"] == "reading" and record["options"]["background"] == 5.0
     assert run([*line, "3"]) == 1 and "--aim reading -> prediction" in capsys.readouterr().err
     for algo in ("sparse-bp", "gs"):
         assert run([*line, "1", "--aim", "reading", "--algo", algo]) == 2 and "--background" in capsys.readouterr().err

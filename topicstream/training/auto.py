@@ -21,9 +21,9 @@ FEW_DISTINCT, LARGE = 128, 5_000_000
 # fitted to the training documents, and too small for short ones (docs/decisions/defaults.md)
 PRIORS = {"learn_after": 20, "prior_pull": 3.0, "prior_reach": 100.0}
 # A background topic takes the words that otherwise stand first in many topics; with 48 active ones topics share fewer words yet
-# (docs/decisions/defaults.md).  Its alpha grows as the root of K; of documents of a few words it would be most.
+# (docs/decisions/defaults.md).  Its alpha, in tokens, is this part of a mean document
 READING = {"sparsity": 48}
-BACKGROUND, OF_DOCUMENT = 0.7, 0.05
+BACKGROUND = 0.05
 HELD = 100.0  # the pull where documents are hardly more than topics: alpha learned there ends most of them
 
 
@@ -51,7 +51,7 @@ def choose(shape: Shape, given: Mapping[str, Any], aim: str = "prediction") -> C
     sparse = dict(options)
     length = shape.cells / shape.docs
     if aim == "reading":
-        alpha = min(BACKGROUND * shape.topics**0.5, OF_DOCUMENT * shape.tokens / shape.docs)
+        alpha = BACKGROUND * shape.tokens / shape.docs
         own = READING | {"background": round(alpha, 3) if shape.topics > 1 else 0.0}
         sparse |= {name: value for name, value in own.items() if sparse.get(name) is None}
         learned += f", with a background topic (alpha {sparse['background']:g})"

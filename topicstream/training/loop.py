@@ -140,7 +140,8 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
         try:
             return go(choice)
         except DoesNotFit as e:
-            if choice.algo == SMALLEST or config.aim == "reading" or (not force and (folder / "training.json").exists()):
+            begun = not force and (folder / "training.json").exists()
+            if choice.algo == SMALLEST or config.aim == "reading" or begun:
                 raise
             stated = config.mem_limit is not None and not isinstance(e, DiskTooSmall)
             if not (config.allow_smaller or stated):  # what is free now does not decide which model a command makes
