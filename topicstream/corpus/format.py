@@ -179,14 +179,11 @@ def read_chunk(path: Path, size: int, crc: int, out: np.ndarray, what: str, room
         raise StoreError(f"{path}: {what} cannot be decoded ({e}); restore the file or ingest again") from None
 
 
-@kernel
-def to_gaps(indptr: Longs, words: Ints, out: Array) -> None:
+def to_gaps(indptr: np.ndarray, words: np.ndarray, out: np.ndarray) -> None:
     """words: int32[nnz], ascending within each document -> out: uint32[nnz]."""
-    for d in range(len(indptr) - 1):
-        last = 0
-        for i in range(indptr[d], indptr[d + 1]):
-            out[i] = np.uint32(words[i] - last)
-            last = words[i]
+    np.subtract(words[1:], words[:-1], out=out[1:], casting="unsafe")
+    starts = indptr[:-1][indptr[1:] > indptr[:-1]]
+    out[starts] = words[starts]
 
 
 @kernel

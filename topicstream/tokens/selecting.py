@@ -56,23 +56,6 @@ class PruningLimits:
 
 
 @kernel
-def _candidates(
-    counts: Longs, df: Longs, known: Ints, least_df: int, most_df: int, least_count: int, small: Longs, large: Longs
-) -> int:
-    """Add the counts of the words that pass to the histogram; large ones are listed. Number listed."""
-    listed = 0
-    for i in range(counts.size):
-        c = counts[i]
-        if known[i] < 0 and c >= least_count and least_df <= df[i] <= most_df:
-            if c < small.size:
-                small[c] += 1
-            else:
-                large[listed] = c
-                listed += 1
-    return listed
-
-
-@kernel
 def _number(
     counts: Longs,
     df: Longs,
@@ -169,7 +152,7 @@ def select(
 ) -> Chosen:
     """Choose among the merged words of ``folder`` (see ``VocabularyBuilder.finish``)."""
     base = 0 if fixed is None else len(fixed)
-    rules = (limits.least_df, limits.most_df if limits.grow else -1, limits.least_count)
+    least_df, most_df, least_count = rules = (limits.least_df, limits.most_df if limits.grow else -1, limits.least_count)
 
     def known(piece: SpillPiece) -> np.ndarray:
         if fixed is None:
@@ -184,9 +167,10 @@ def select(
     small = np.zeros(_SMALL, np.int64)
     large = np.empty(0, np.int64)
     for piece in merged_pieces(folder, rows, words=fixed is not None or drop is not None):
-        found = np.empty(piece.counts.size, np.int64)
-        n = _candidates(piece.counts, df_of(piece), known(piece), *rules, small, found)
-        large = np.concatenate((large, found[:n]))
+        df = df_of(piece)
+        counts = piece.counts[(known(piece) < 0) & (piece.counts >= least_count) & (least_df <= df) & (df <= most_df)]
+        np.add.at(small, counts[counts < _SMALL], 1)
+        large = np.concatenate((large, counts[counts >= _SMALL]))
     large, times = np.unique(large, return_counts=True)
     large_next = base + times.sum() - np.cumsum(times)
     above = np.concatenate((np.cumsum(small[::-1])[::-1][1:], np.zeros(1, np.int64)))
