@@ -204,12 +204,13 @@ def assign(
     seen: Bytes,
     work: Floats,
     p: Doubles,
+    give: bool,
 ) -> tuple[float, float, int]:
-    """Every document of a block: (fold theta in,) then one sweep that writes theta and delta.
+    """Every document of a block: (fold theta in,) then, with ``give``, one sweep that writes theta and delta.
 
     theta    in: where the documents stand (``keep_theta``), else anything; out: theta'
     inner    sweeps before the writing one; from the even spread when not ``keep_theta``
-    seen     uint8[U], zeroed here; delta is written whole, whatever it held
+    seen     uint8[U], zeroed here; delta is written whole, whatever it held (without ``give``: of no word each)
     work     float32[>= 4 KP]; p: float64[most cells of a document]
     -> (sum of x log(s / (n_d + sum alpha)) in nats: the words' probability before the last sweep, tokens, sweeps)
     """
@@ -239,56 +240,18 @@ def assign(
             for k in range(width):
                 theta[d, k] = 0.0
             continue
-        sweeps += 1 + fold_in(
+        all_tokens += tokens
+        sweeps += fold_in(
             first, last, words, counts, base, index, beta, alpha, inverse, theta, d, new, g, u, p, inner, tol
         )
+        if not give:
+            continue
+        sweeps += 1
         _give(first, last, words, counts, base, index, beta, alpha, inverse, theta, at, new, g, u, p, delta, seen)
         for k in range(0, width, WIDTH):
             store(theta, at + k, load(new, k))
         loglik += sum_x_log(p, counts, first, last - first, tokens + alpha_sum, 0.0)
-        all_tokens += tokens
     return loglik, all_tokens, sweeps
-
-
-@kernel
-def fold_block(
-    indptr: Longs,
-    words: Ints,
-    counts: Ints,
-    base: Floats,
-    index: Longs,
-    beta: float,
-    alpha: Floats,
-    inverse: Floats,
-    theta: Floats,
-    inner: int,
-    tol: float,
-    work: Floats,
-    p: Doubles,
-) -> int:
-    """theta of every document of a block from the even spread, at most ``inner`` sweeps, topics left alone.
-
-    Arrays as for ``assign``; returns the sweeps made over all documents.
-    """
-    width = base.shape[1]
-    new, g, u, flat = work[:width], work[width : 2 * width], work[2 * width : 3 * width], work[3 * width : 4 * width]
-    real = 0
-    for k in range(width):
-        real += inverse[k] > 0.0
-    sweeps = 0
-    for d in range(len(indptr) - 1):
-        first, last = indptr[d], indptr[d + 1]
-        tokens = 0.0
-        for i in range(first, last):
-            tokens += counts[i]
-        for k in range(width):
-            flat[k] = tokens / real if inverse[k] > 0.0 else 0.0
-        even(theta, d, flat)
-        if last > first:
-            sweeps += fold_in(
-                first, last, words, counts, base, index, beta, alpha, inverse, theta, d, new, g, u, p, inner, tol
-            )
-    return sweeps
 
 
 @kernel

@@ -69,6 +69,7 @@ class STBP(TinyEngine):
             out.scratch.array("seen", block.n_words, np.uint8),
             out.scratch.array("work", 4 * kp, np.float32),
             self.cell_probabilities(block, out),
+            True,
         )
         out.stats["loglik"][0] += loglik
         out.stats["tokens"][0] += tokens

@@ -10,7 +10,7 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Options, Out, Rows, option, padded
-from topicstream.engines.message.frozen import assign, fold_block, random_topics
+from topicstream.engines.message.frozen import assign, random_topics
 from topicstream.engines.message.learning import Learning, learn, reach_option
 from topicstream.engines.message.priors import BINS, count_documents, count_words
 
@@ -118,7 +118,7 @@ class TinyEngine(Learning, Engine):
             return out.memory["theta"]
         theta = out.scratch.array("theta", (block.n_docs, kp), np.float32)
         alpha, beta = self.priors(params, out)
-        fold_block(
+        assign(
             block.indptr,
             block.words,
             block.counts,
@@ -128,10 +128,14 @@ class TinyEngine(Learning, Engine):
             alpha,
             self.inverse(totals, self.shape.words * beta, out),
             theta,
+            False,
             self.options.fold_sweeps,
             self.options.fold_tol,
+            np.zeros((0, kp), np.float32),
+            np.zeros(0, np.uint8),
             out.scratch.array("work", 4 * kp, np.float32),
             self.cell_probabilities(block, out),
+            False,
         )
         return theta
 
@@ -194,6 +198,7 @@ class TinyEngine(Learning, Engine):
             out.scratch.array("seen", block.n_words, np.uint8),
             out.scratch.array("work", 4 * kp, np.float32),
             self.cell_probabilities(block, out),
+            True,
         )
         out.stats["loglik"][0] += loglik
 
