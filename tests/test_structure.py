@@ -244,3 +244,9 @@ def test_parts_of_arrow_are_imported_where_they_are_used():
                 if node.attr in ("compute", "csv", "parquet", "json", "dataset", "fs") and name not in imported:
                     wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno}: {name}")
     assert wrong == []
+
+
+def test_the_headlines_are_one_page_without_a_section_twice():
+    lines = (PACKAGE.parent / "scripts" / "BENCHMARKS.md").read_text().splitlines()
+    titles = [line for line in lines if line.startswith("#")]
+    assert len(lines) <= 200 and len(titles) == len(set(titles))

@@ -29,7 +29,7 @@ FLOW = {
 
 def compiled(cache: Path) -> Counter[str]:
     """Function -> signatures of it in a cache, of numba's own or of ours."""
-    names = (p.name for p in cache.rglob("*.nbc") if ".code-" not in p.name)
+    names = (p.name for p in cache.rglob("*.nbc") if ".code-" not in p.name and ".ready." not in p.name)
     return Counter(name.rsplit("-", 1)[0] for name in names)
 
 
