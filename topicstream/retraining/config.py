@@ -213,7 +213,9 @@ def load_config(path: str | Path) -> Config:
             value = tomllib.load(f)
     except FileNotFoundError:
         raise UsageError(f"{path}: not found; `topics retrain --init --config {path}` writes one") from None
-    except tomllib.TOMLDecodeError as e:
+    except OSError as e:
+        raise UsageError(f"{path}: cannot be read ({e.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise UsageError(f"{path}: not TOML: {e}") from None
     names = [f.name for f in dataclasses.fields(Config)]
     if unknown := [k for k in value if k not in names]:

@@ -68,12 +68,11 @@ class Finishing:
             raise InputError(
                 f"{self.out}: holds counts, the new documents have weights; ingest them into another store"
             )
-        self.vectors = int(state.get("vectors", 0)) or (self.base.vectors if self.base is not None else 0)
-        if self.base is not None and self.base.vectors != self.vectors:
-            there = f"vectors of {self.base.vectors} numbers" if self.base.vectors else "documents"
-            raise InputError(
-                f"{self.out}: holds {there}, the input vectors of {self.vectors}; ingest it into another store"
-            )
+        given: int | None = state.get("vectors")  # None: nothing was read
+        self.vectors = self.base.vectors if self.base is not None else given or 0
+        if given is not None and given != self.vectors:
+            there, here = (f"vectors of {n} numbers" if n else "documents" for n in (self.vectors, given))
+            raise InputError(f"{self.out}: holds {there}, the input {here}; ingest it into another store")
         give_back(self.plan.limit)  # what reading took, the compiler's pages too
         self._attach()
         rule = self.options.on_duplicate or ("replace" if state["pubmed"] else "skip")
