@@ -8,6 +8,7 @@ import random
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -154,6 +155,18 @@ def test_the_state_of_runs_goes_and_the_model_stays(stored, tmp_path):
     assert done.how == "warm"
     assert topicstream.forget("doc-number-3", store, models=[model])["runs"] == []  # it has not seen the document
     topicstream.train(store, model, algo="sparse-bp", topics=3, passes=2, force=True)
+
+
+def test_vectors(tmp_path):
+    x, store = np.random.default_rng(1).normal(size=(200, 6)).astype(np.float32), tmp_path / "v.zarr"
+    topicstream.ingest(x, store, ids=[f"point-{i}-" for i in range(200)], heldout="0", progress=False)
+    topicstream.train(store, tmp_path / "m", algo="gmm", topics=3, passes=2)
+    told = forget(["point-7-", "point-9-"], store, models=[tmp_path / "m"])
+    assert told["left"] == [] and told["documents"] == 2 and told["runs"] == [str(tmp_path / "m")]
+    opened = Corpus.open(store, vectors=True)
+    left = np.concatenate([opened.decode(b).counts.reshape(-1, 6) for b in range(len(opened.part()["blocks"]))])
+    np.testing.assert_array_equal(left, np.delete(x, [7, 9], axis=0))
+    assert not list(verify(opened))
 
 
 def test_a_model_of_another_corpus_keeps_its_state(stored, tmp_path, monkeypatch):

@@ -82,7 +82,7 @@ def forget(
     if not wanted or not all(isinstance(i, str) and i for i in wanted):
         raise InputError("name the ids of the documents to forget; none is empty")
     store = Path(corpus)
-    Corpus.open(store).let_go()
+    Corpus.open(store, vectors=True).let_go()
     if strange := next((m for m in models if not trained_on(Path(m), store)), None):
         raise InputError(f"{strange}: has other words than {store}, so it was not trained on it; leave it out")
     home = store.parent if (store.parent / "versions").is_dir() and (store.parent / "state.json").is_file() else None
@@ -107,7 +107,7 @@ def trained_on(model: Path, store: str | Path) -> bool:
     went since leave it.  True where there is no model yet."""
     if not (model / "manifest.json").exists():
         return True
-    corpus, opened = Corpus.open(store), TopicModel.open(model, memory_limit=-1, vectors=True)
+    corpus, opened = Corpus.open(store, vectors=True), TopicModel.open(model, memory_limit=-1, vectors=True)
     corpus.let_go()
     there = Vocabulary.read(corpus.file("vocab")).find(opened.words)
     there = there[there >= 0]
@@ -127,7 +127,7 @@ def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
 
 
 def _forget(ids: list[str], store: Path, runs: list[Path], home: Path | None, progress: Progress) -> dict[str, Any]:
-    base = Corpus.open(store)
+    base = Corpus.open(store, vectors=True)
     base.let_go()  # the writer's lock keeps what it reads
     commit.sweep(store, base.manifest)
     found = _find(base, pa.array(ids, pa.large_string()))
@@ -217,7 +217,7 @@ def _rewrite(base: Corpus, found: _Found, ids: list[str], progress: Progress) ->
     places = gone[np.isin(gone[:, 0], found.numbers)]
     own = own_words(base, places, gone, vocabulary.df)
     words_left = int(own.sum()) if old["vocabulary"].get("fixed") is not None else 0
-    if not words_left:  # else the words are the user's own list
+    if not words_left and not base.vectors:  # else the words are the user's own list, or coordinates
         vocabulary = blanked(vocabulary, own)
     work = Rewrite(base, removal.apply(old["parts"], generation) or {}, gone, progress)
     work.check_room()
