@@ -23,20 +23,22 @@ def _block_problem(corpus: Corpus, block: int, heldout: bool, marker: np.ndarray
         return str(e)
     where = f"{corpus.path}: block {block} of {PARTS[int(heldout)]}"
     try:
-        return _content_problem(raw, entry, gone, marker, where)
+        return _content_problem(raw, entry, gone, marker, where, corpus.vectors > 0)
     finally:
         raw.close()
 
 
-def _content_problem(raw: Any, entry: dict[str, Any], gone: int, marker: np.ndarray, where: str) -> str | None:
+def _content_problem(
+    raw: Any, entry: dict[str, Any], gone: int, marker: np.ndarray, where: str, vectors: bool
+) -> str | None:
     ids = np.empty(len(raw.gaps), np.int32)
     if from_gaps(raw.gaps, raw.lengths, 0, len(raw.lengths), 0, ids, marker) != entry["cells"] - gone:
         return f"{where}: a word id past the vocabulary or cells missing; ingest again"
-    total = raw.counts.sum(dtype=np.float64) + entry.get("removed", {}).get("tokens", 0)
-    sizes = np.abs(raw.counts).sum(dtype=np.float64) + abs(
-        total
-    )  # numbers of vectors have signs: their sum may be next to nothing
-    if not abs(total - entry["tokens"]) <= 1e-12 * sizes:
+    # of vectors, points are counted; their numbers may have any sum
+    total = (len(raw.lengths) if vectors else raw.counts.sum(dtype=np.float64)) + entry.get("removed", {}).get(
+        "tokens", 0
+    )
+    if not np.isclose(total, entry["tokens"], rtol=1e-12, atol=0.0):
         return f"{where}: its counts do not add up to the manifest's; ingest again"
     return None
 
