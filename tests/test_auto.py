@@ -61,6 +61,13 @@ def test_what_is_chosen_for_a_shape(what, numbers, chosen):
     assert choice.options["learn_priors"] and choice.options["learn_after"] == 20 and choice.options["prior_pull"] == 3
 
 
+@pytest.mark.parametrize("algo", ["gs", "sparselda"])
+@pytest.mark.parametrize(("topics", "start"), [(100, "random"), (499, "random"), (500, "documents"), (1000, "documents")])
+def test_the_samplers_begin_at_random_with_few_topics(algo, topics, start):
+    shape = Shape(1000, 5000, 100_000, 2e5, topics)
+    assert loop.default_start(find(algo)(shape, find(algo).Options()), shape) == start
+
+
 def test_real_valued_cells_take_the_engine_that_keeps_least_only_where_the_best_refuses_them():
     shape = Shape(1000, 500, 50_000, 5e4, 20, weighted=True)
     assert choose(shape, {}).algo == ("sparse-bp" if find("sparse-bp").accepts_weights else "atbp")

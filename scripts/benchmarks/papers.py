@@ -304,7 +304,7 @@ def passes(a: argparse.Namespace) -> None:
         for algo, most in (("sparselda", 50), ("gs", 10)):
             model, clock = a.work / "passes", Clock()
             topicstream.train(corpus, model, algo=algo, topics=k, passes=most, tol=0.0, threads=1, force=True, progress=clock,
-                              options={"alpha": a.alpha or 5 / k, "beta": 0.01, "learn_priors": False})  # fmt: skip
+                              start="random", options={"alpha": a.alpha or 5 / k, "beta": 0.01, "learn_priors": False})  # fmt: skip
             spent = np.diff(clock.at) * 1000
             rows = [r for r in map(json.loads, (model / "history.jsonl").read_text().splitlines()) if r["pass"] > 0]
             near = [f"{np.median(spent[int(0.9 * n) : int(1.1 * n) + 1]):.0f}" if n <= most else "" for n in marks]

@@ -249,7 +249,7 @@ class Engine:
     on_vectors     whether it takes a store of vectors, and nothing else; then it begins itself: ``begin``, ``start_rows``
     takes_seeds    whether seed words may be beside its table ``phi``
     judged_by_completion   how held-out documents are judged while it trains (``--eval-every``): by completion, or as whole points
-    starts         starts it can make, the first is the default: ``random`` (a random topic a cell or token),
+    starts         starts it can make, the first is the default (or ``first_start``): ``random`` (a random topic a cell or token),
                    ``documents``, ``kmeans``, ``best``, ``anchors``, ``warm``
     random_topics  whether its ``random`` start takes random topics, as a seed table, and draws nothing itself
     start_from     ``visit``: pass 0 calls ``start`` on every block with REPLACE;  ``table``: the seed table itself,
@@ -296,6 +296,11 @@ class Engine:
         """The number of topics of a run; wanted: as the user says, None: not said.  axes: ids of each of the engine's axes.
         UsageError where an engine whose topics follow from the corpus has another number."""
         return TOPICS if wanted is None else wanted
+
+    @property
+    def first_start(self) -> str:
+        """The start of a run that names none."""
+        return self.starts[0]
 
     @property
     def unsettled(self) -> int:

@@ -366,8 +366,8 @@ def bare_cells(store: Corpus, axis: str) -> int:
 
 
 def default_start(engine: Engine, shape: Shape) -> str:
-    """The engine's first; ``best`` in the place of ``documents`` where it pays."""
-    first = engine.starts[0]
+    """The engine's own; ``best`` in the place of ``documents`` where it pays."""
+    first = engine.first_start
     return "best" if first == "documents" and "best" in engine.starts and pays(shape) else first
 
 

@@ -43,6 +43,10 @@ class GibbsOptions(Options):
     sample_every: int = option(10, "passes from one sample to the next", min=1, advanced=True)
 
 
+# with so many topics 200 passes do not bring the random start to the perplexity of seed documents (docs/decisions/defaults.md)
+MANY = 500
+
+
 def smallest_uint(topics: int) -> str:
     """The smallest unsigned type that holds every topic."""
     return "uint8" if topics <= 1 << 8 else "uint16" if topics <= 1 << 16 else "uint32"
@@ -106,6 +110,10 @@ class Chain(Engine):
         }
 
     default_alpha_sum = 5.0
+
+    @property
+    def first_start(self) -> str:
+        return "documents" if self.shape.topics >= MANY else super().first_start
 
     def initial_params(self) -> dict[str, np.ndarray]:
         return {**super().initial_params(), "passes": np.zeros(1)}
