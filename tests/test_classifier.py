@@ -319,7 +319,7 @@ def test_a_missing_stale_or_damaged_classifier_is_one_clear_line(made, tmp_path)
         make("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
 
 
-def test_the_command(made, tmp_path):
+def test_the_command(made, tmp_path, capsys):
     from topicstream.cli.main import run
 
     folder, _, corpus, _ = made
@@ -329,6 +329,11 @@ def test_the_command(made, tmp_path):
     for extra in (["--method", "maxent"], ["--method", "hybrid", "--resamples", "2", "--force"]):
         assert run(["infer", str(corpus.path), "--model", str(tmp_path / "m"), "-o", out, "-q", *extra]) == 0
     assert run(["infer", str(corpus.path), "--model", str(tmp_path / "m"), "--method", "bp", "--resamples", "2"]) == 2
+    new = ["--model", str(tmp_path / "new"), "--corpus", str(corpus.path), "-q"]
+    capsys.readouterr()
+    assert run(["train", "--classifier", "--algo", "bp", "-K", "3", "--passes", "2", "--json", *new]) == 0
+    assert json.loads(capsys.readouterr().out)["classifier"]["features"] == "root"
+    assert Classifier.open(TopicModel.open(tmp_path / "new")).length > 0
 
 
 def test_gibbs1_has_the_exact_mean_and_keeps_the_topics_numbers(tmp_path):

@@ -18,7 +18,7 @@ from topicstream.inference.config import ClassifierConfig
 def command(as_json: bool, **values: Any) -> None:
     """Learn a classifier of documents beside the topics of a model: `topics infer --method maxent` and `hybrid` use it.
 
-    Multinomial logistic regression on word counts (Yao, Mimno and McCallum 2009); it learns to say what `infer` finds of
+    Multinomial logistic regression on a document's words (Yao, Mimno and McCallum 2009); it learns to say what `infer` finds of
     the training documents.  It is stored in the model and refused once the topics have changed.
     """
     from topicstream.inference.classifier import train_classifier
@@ -28,9 +28,14 @@ def command(as_json: bool, **values: Any) -> None:
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return
+    click.echo(line(found))
+
+
+def line(found: dict[str, Any]) -> str:
+    """What was learned, for people."""
     end = "" if found["converged"] else " (not converged: more --passes go further)"
-    click.echo(
-        f"{found['model']}: classifier of {found['documents']:,} documents by {found['features']} in {found['passes']} passes{end}, temperature "
-        f"{found['temperature']:.3g}, {found['divergence']:.3f} nats from theta on documents set aside, "
+    return (
+        f"{found['model']}: classifier of {found['documents']:,} documents by {found['features']} in {found['passes']} passes{end}, "
+        f"temperature {found['temperature']:.3g}, {found['divergence']:.3f} nats from theta on documents set aside, "
         f"{found['seconds']:.1f} s"
     )

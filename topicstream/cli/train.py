@@ -78,9 +78,10 @@ class TrainCommand(Depending):
 
 @click.command("train", cls=TrainCommand)
 @options_of(TrainConfig)
+@click.option("--classifier", is_flag=True, help="then learn the classifier of `infer --method maxent`, as `topics classifier` does")
 @as_json()
 @click.pass_context
-def command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
+def command(ctx: click.Context, /, as_json: bool, classifier: bool, **values: Any) -> None:
     """Learn topics from a corpus store, pass by pass, within the memory limit.
 
     Interrupted, the same command carries on from the last checkpoint; finished, it says so; with a higher --passes it
@@ -96,12 +97,10 @@ def command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     anew = begin_anew if ctx.obj else None
     config = TrainConfig(**given(values), options=own, progress=Shown(verbosity()), compiled=anew)
     done = train(config)
+    learned = learn(config) if classifier and not config.dry_run else None
     if as_json:
-        click.echo(
-            json.dumps(
-                {"model": str(done.model), "passes": done.passes, "stopped": done.reason, "last": dict(done.last)}
-            )
-        )
+        out = {"model": str(done.model), "passes": done.passes, "stopped": done.reason, "last": dict(done.last)}
+        click.echo(json.dumps(out | ({"classifier": learned} if learned else {})))
         return
     last = done.last
     if config.dry_run:
@@ -118,3 +117,16 @@ def command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
         parts.append(f"held-out perplexity {last['heldout_perplexity']:.1f}")
     parts.append(f"peak memory {last.get('rss_peak_bytes', 0) / 2**20:.0f} MB")
     click.echo(", ".join(parts))
+    if learned:
+        from topicstream.cli.classifier import line
+
+        click.echo(line(learned))
+
+
+def learn(config: TrainConfig) -> dict[str, Any]:
+    """The classifier of a model that was just trained, within the same limits."""
+    from topicstream.inference.classifier import train_classifier
+    from topicstream.inference.config import ClassifierConfig
+
+    limits = {"threads": config.threads, "mem_limit": config.mem_limit, "progress": config.progress}
+    return train_classifier(ClassifierConfig(config.model, config.corpus, **limits))
