@@ -81,7 +81,7 @@ class InferConfig(MethodOptions, ReadOptions):
     method: str = option(
         "bp",
         "bp: deterministic fixed point (of a model of clusters: mixture); vb: variational; gibbs: sampled, each document alone, the topics held still; "
-        "gibbs1: sampled with the training documents; maxent: the model's classifier (`topics classifier`), the fastest; hybrid: maxent, then sampled; authors: by the document's authors, of an author-topic model; naive-bayes: one "
+        "gibbs1: sampled with the training documents, whose run should have settled; maxent: the model's classifier (`topics classifier`), the fastest; hybrid: maxent, then sampled; authors: by the document's authors, of an author-topic model; naive-bayes: one "
         "sum, a yardstick; mixture: p(cluster | document) of a model of --algo mixture.",
         choices=method_names(),
         more=foreign,
