@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import numpy as np
 import pytest
 
+import topicstream
 from tests.planted import store
+from tests.retrain_tools import folder, made, write
 from tests.test_starts import made_documents, word_counts, write_store
 from topicstream.cli.main import run
 from topicstream.engines.base import Shape, padded
@@ -114,3 +117,15 @@ def test_it_is_the_runs_own_and_needs_its_engine(corpus, tmp_path, capsys, monke
     monkeypatch.setattr(loop, "make_plan", plan)  # no other engine has one
     with pytest.raises(TopicsError, match="too large"):
         train(corpus, tmp_path / "n", aim="reading", topics=6, mem_limit="2G", progress=QUIET)
+
+
+def test_a_cycle_trains_for_it_and_an_update_keeps_it(tmp_path):
+    config = folder(tmp_path)
+    config.write_text(config.read_text().replace("[train]\n", '[train]\naim = "reading"\n'))
+    kept = []
+    for name, seed in (("a2", 2), ("a3", 3)):
+        done = topicstream.retrain(config, stream=io.StringIO())
+        model = TopicModel.open(tmp_path / "current")
+        kept.append((done["training"], model.manifest["options"]["background"], float(model.alpha[-1])))
+        write(tmp_path / "raw" / f"{name}.jsonl", made(80, seed=seed, prefix=name))
+    assert [k[0] for k in kept] == ["fresh", "carried"] and kept[0][1:] == kept[1][1:] and kept[0][1] == kept[0][2] > 0

@@ -37,6 +37,7 @@ grow_vocab = true         # new words get ids behind the old ones
 
 [train]
 algo = "auto"             # chosen by corpus, topics and mem_limit; `topics engines` lists them all
+# aim = "reading"         # what auto chooses for; or prediction
 # allow_smaller = true    # auto may take an engine that keeps less where the disk is too small
 topics = 100
 seed = 0
@@ -102,6 +103,7 @@ class Train:
     """[train]; options: the engine's own."""
 
     algo: str = "auto"
+    aim: str = "prediction"
     allow_smaller: bool = False
     topics: int = 100
     seed: int = 0

@@ -278,6 +278,7 @@ class Cycle:
                 self.config.corpus,
                 run,
                 algo=want.algo,
+                aim=want.aim,
                 allow_smaller=want.allow_smaller,
                 topics=want.topics,
                 seed=want.seed,
