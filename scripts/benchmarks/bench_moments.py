@@ -26,6 +26,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_matrix, diags, vstack
 
 import topicstream
+from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.pair_entropy import pair_entropy
 from topicstream.model.topic_model import TopicModel
 
@@ -130,9 +131,11 @@ def synthetic(args: argparse.Namespace) -> None:
 
 
 def tables(args: argparse.Namespace) -> None:
-    """Log-likelihood a token of the documents set aside (whole, and by completion of 80/20), UMass and NPMI of ten words."""
+    """Log-likelihood a token of the documents set aside (whole, and by completion of 80/20), UMass and NPMI of ten words; how far
+    topics of the engines are from each other's and from the mean topic (Fig. 2b)."""
     print("| engine | whole documents | completion | UMass | NPMI | processor s |\n|---|---|---|---|---|---|")
     beta, mean = 0.01, None
+    found = {}
     for name, algo, options, given in [
         ("sparselda", "sparselda", {}, {"passes": args.passes}),
         ("sparse-bp", "sparse-bp", {}, {}),
@@ -143,6 +146,7 @@ def tables(args: argparse.Namespace) -> None:
         seconds, _ = train(args.corpus, model, algo, args.topics, {"beta": beta, **options}, seed=args.seed, **given)
         r = topicstream.evaluate(model, args.corpus, heldout=True, whole=True, coherent=True, threads=1, progress=False)
         mean = mean or r["coherence"]
+        found[name] = probabilities(TopicModel.open(model))
         told = [
             -r["whole"]["nats_per_token"],
             -r["heldout"]["nats_per_token"],
@@ -152,6 +156,15 @@ def tables(args: argparse.Namespace) -> None:
         print(f"| {name} | {' | '.join(f'{x:.3f}' for x in told)} | {seconds:.0f} |", flush=True)
     assert mean is not None
     print(f"| the mean topic | | | {mean['umass_mean_topic']:.3f} | {mean['npmi_mean_topic']:.3f} | |")
+    ours = found["fdm (em)"]
+    empirical = Corpus.open(args.corpus).word_counts()
+    empirical /= empirical.sum()
+    spread = {f"fdm to {name}": matched(ours, p) for name, p in found.items() if p is not ours}
+    spread |= {f"{name} to the mean topic": np.abs(p - empirical).sum(1) for name, p in found.items()}
+    edges = np.arange(0, 2.01, 0.2)
+    print("\n| distance up to | " + " | ".join(f"{edge:.1f}" for edge in edges[1:]) + " | mean |\n" + "|---" * (len(edges) + 1) + "|")
+    for name, distances in spread.items():
+        print(f"| {name} | " + " | ".join(map(str, np.histogram(distances, edges)[0])) + f" | {distances.mean():.2f} |")
 
 
 def solvers(args: argparse.Namespace) -> None:
@@ -201,7 +214,6 @@ def dense(args: argparse.Namespace) -> None:
     """Anchor words with the matrix itself, W x W numbers, step by step as Arora et al. 2013 and ankura have them."""
     from scipy.optimize import nnls
 
-    from topicstream.corpus.reader import Corpus
     from topicstream.engines.moments.anchors import PROJECTION
     from topicstream.engines.moments.cooccurrence import SIGNS, signs
 

@@ -278,7 +278,7 @@ class VocabularyBuilder:
         if len(chosen.vocabulary) == 0:
             raise InputError(
                 f"no word is left: {chosen.distinct} distinct words in {documents} training documents, none passes "
-                "min-df, max-df and min-count; lower them"
+                f"min-df, max-df and min-count{f' after --drop-top {drop_top:,}' if top else ''}; lower them"
             )
         maps, first = [], 0
         for name, size in zip(names, self._generations):
