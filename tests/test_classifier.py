@@ -11,7 +11,7 @@ import pytest
 
 from tests.small_store import planted, store
 from tests.test_infer import ALPHA, BETA, K, W, documents
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import DoesNotFit, InputError, StoreError
 from topicstream.files.durable import read_json, write_json
 from topicstream.files.ownership import not_ours
 from topicstream.inference.classifier import take, train_classifier
@@ -377,3 +377,11 @@ def test_retrain_publishes_a_classifier_with_every_version_when_asked(tmp_path):
         assert not list(not_ours(tmp_path / "versions" / version, "version"))
         answers = topicstream.infer(tmp_path / "versions" / version, ["aaxko bbxko"], method="maxent")
         assert len(answers["shares"][0]) == 4
+
+
+def test_the_limit_that_it_names_does(made, tmp_path):
+    model = shutil.copytree(made[0] / "m", tmp_path / "m")
+    with pytest.raises(DoesNotFit, match="the classifier needs") as e:
+        train_classifier(model, made[2], mem_limit="1M", threads=2, progress=False)
+    named = str(e.value).split("the classifier needs ")[1].split()[0]
+    train_classifier(model, made[2], mem_limit=named, threads=2, passes=2, progress=False)

@@ -64,8 +64,14 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
         raise InputError("a model in memory has no folder for a classifier; save it first")
     store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
     limit = parse_bytes(mem_limit) if mem_limit is not None else default_memory_limit()
+    if mem_limit is not None and _needed(opened, 1) > limit:
+        _plan(opened, limit, True, 1)  # takes more than an inference, which would be asked for its least
     place = fit(opened, mem_limit, config.threads or default_threads(), own=opened is not model)
-    shape, pairs, on_disk, slices = _plan(opened, limit, mem_limit is not None, place.threads)
+    threads = place.threads
+    while threads > 1 and _needed(opened, threads) > limit:
+        threads -= 1
+    place = dataclasses.replace(place, threads=threads)
+    shape, pairs, on_disk, slices = _plan(opened, limit, mem_limit is not None, threads)
     with lock(opened.path, "writing to"):
         work = opened.path / "work"
         claim(work, "work")
@@ -112,6 +118,12 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
     return {"model": str(opened.path), **facts, "seconds": time.perf_counter() - begin}
 
 
+def _needed(model: TopicModel, threads: int) -> int:
+    """Bytes that the classifier takes at least."""
+    fixed = FLOOR + A_WORD * model.n_words + threads * A_THREAD + (1 << 25)
+    return fixed + (SUMS + 4) * 4 * (model.n_words + 1)
+
+
 def _plan(model: TopicModel, limit: int, given: bool, threads: int) -> tuple[tuple[int, int], int, bool, int]:
     """((rows, columns), pairs kept, whether vectors lie on disk, slices)."""
     rows, columns = model.n_words + 1, model.n_topics
@@ -122,7 +134,7 @@ def _plan(model: TopicModel, limit: int, given: bool, threads: int) -> tuple[tup
             return (rows, columns), pairs, False, 1
     slices = -(-(SUMS + 4) * whole // max(room, 1))
     if room <= 0 or slices > columns:
-        needed = -(-(limit - room + (SUMS + 4) * 4 * rows) // (1 << 20))
+        needed = -(-_needed(model, threads) // (1 << 20))
         if given:
             raise DoesNotFit(
                 f"--mem-limit {format_bytes(limit)}: the classifier needs {needed}M at least; give that or more"
