@@ -22,7 +22,7 @@ from topicstream.cli.main import run as command
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.mixtures import gaussians
 from topicstream.engines.mixtures.gmm import KAPPA, nearest_means
-from topicstream.errors import InputError, UsageError
+from topicstream.errors import DoesNotFit, InputError, UsageError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.inference.infer import infer
 from topicstream.ingestion.pipeline import ingest
@@ -252,6 +252,19 @@ def test_vectors_of_parquet_and_of_memory_are_those_of_a_file(tmp_path):
     np.testing.assert_array_equal(infer_rows(Corpus.open(tmp_path / "q.zarr", vectors=True)), expected)
     ingest(np.abs(x).astype(int), tmp_path / "r.zarr", vectors=True, heldout="0", progress=False)
     assert Corpus.open(tmp_path / "r.zarr", vectors=True).vectors == 5
+
+
+def test_infer_and_eval_keep_a_limit_or_name_one(tmp_path):
+    x, _ = points(9, docs=300)
+    stored(tmp_path, x)
+    run(tmp_path / "v.zarr", tmp_path / "m", passes=2)
+    for ask in (
+        lambda limit: infer(tmp_path / "m", x, mem_limit=limit, progress=False),
+        lambda limit: evaluate(tmp_path / "m", tmp_path / "v.zarr", training=True, mem_limit=limit, progress=False),
+    ):
+        with pytest.raises(DoesNotFit, match="needs") as e:
+            ask("1M")
+        ask(str(e.value).split("needs ")[1].split()[0])
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.clusters import score_agreement
 from topicstream.evaluation.config import EvalConfig
-from topicstream.machine import default_threads
-from topicstream.model.gaussians import POINTS, GaussianModel
+from topicstream.model.gaussians import POINTS, GaussianModel, threads_within
 from topicstream.parallel.order import in_order
 
 UNFIT = ("whole", "coherent", "diverse", "authors", "links", "per_document")
@@ -60,7 +59,8 @@ def evaluate_vectors(config: EvalConfig) -> dict[str, Any]:
     """``evaluate`` of a model of vectors: log-likelihood a point, and agreement with a column of the points."""
     if wrong := [name for name in UNFIT if getattr(config, name)]:
         raise UsageError(f"{config.model}: a model of vectors; --{wrong[0].replace('_', '-')} is for topics")
-    model, threads = GaussianModel(config.model), config.threads or default_threads()  # type: ignore[arg-type]
+    threads = threads_within(config.model, config.mem_limit, config.threads)  # type: ignore[arg-type]
+    model = GaussianModel(config.model)  # type: ignore[arg-type]
     result: dict[str, Any] = {"model": str(model.path), "components": len(model.pi), "numbers": model.n}
 
     def opened(path: Any) -> Corpus:

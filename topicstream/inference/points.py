@@ -20,8 +20,7 @@ from topicstream.inference.stored import stored
 from topicstream.ingestion.opening.memory import as_inputs
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.tasks import parse_all
-from topicstream.machine import default_threads
-from topicstream.model.gaussians import POINTS, GaussianModel
+from topicstream.model.gaussians import POINTS, GaussianModel, threads_within
 from topicstream.parallel.order import in_order
 from topicstream.tokens.documents import CountRun
 
@@ -36,6 +35,7 @@ def infer_vectors(config: InferConfig) -> Any:
         raise UsageError(
             f"{config.model}: a model of vectors; --follow, --with and the methods' options are for documents"
         )
+    config = replace(config, threads=threads_within(config.model, config.mem_limit, config.threads))  # type: ignore[arg-type]
     model, done = GaussianModel(config.model), 0  # type: ignore[arg-type]
     out = config.out
     if out is None:
@@ -76,7 +76,7 @@ def _write(model: GaussianModel, config: InferConfig, format: AnswerFormat) -> t
         return points[0], choice.keep(model.answer(points[1])[1], config.top, config.min_prob)
 
     done = 0
-    for ids, lists in in_order(answer, _points(model, config, rejected), config.threads or default_threads()):
+    for ids, lists in in_order(answer, _points(model, config, rejected), config.threads or 1):
         format.write(format.encode(ids, lists, None, {}))
         done += len(ids)
     if not done:
