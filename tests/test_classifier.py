@@ -334,6 +334,9 @@ def test_the_command(made, tmp_path, capsys):
     assert run(["train", "--classifier", "--algo", "bp", "-K", "3", "--passes", "2", "--json", *new]) == 0
     assert json.loads(capsys.readouterr().out)["classifier"]["features"] == "root"
     assert Classifier.open(TopicModel.open(tmp_path / "new")).length > 0
+    (tmp_path / "new" / "classifier.json").unlink()  # with nothing about the training told: the classifier alone
+    assert run(["train", "--classifier", "--json", *new]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"model", "classifier"}
 
 
 def test_gibbs1_has_the_exact_mean_and_keeps_the_topics_numbers(tmp_path):

@@ -8,10 +8,13 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from topicstream.cli.classifier import line
 from topicstream.cli.options import Depending, as_json, click_option, given, options_of, said
 from topicstream.machine import format_bytes
 from topicstream.progress import Shown
@@ -19,6 +22,8 @@ from topicstream.training.config import TrainConfig
 
 DEFAULT_ALGO = "auto"
 BEGUN_ANEW = "TOPICS_BEGUN_ANEW"
+ABOUT = {"classifier", "model", "corpus", "threads", "mem_limit", "as_json"}
+"""With these alone ``--classifier`` trains nothing where there is a model."""
 
 
 def begin_anew() -> None:
@@ -78,7 +83,7 @@ class TrainCommand(Depending):
 
 @click.command("train", cls=TrainCommand)
 @options_of(TrainConfig)
-@click.option("--classifier", is_flag=True, help="then learn the classifier of `infer --method maxent`, as `topics classifier` does")
+@click.option("--classifier", is_flag=True, help="then learn the classifier of `infer --method maxent`, as `topics classifier` does; alone with --model, --corpus: only that")
 @as_json()
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, classifier: bool, **values: Any) -> None:
@@ -96,6 +101,11 @@ def command(ctx: click.Context, /, as_json: bool, classifier: bool, **values: An
     own = {name: values.pop(name) for name in ctx.meta["own"]}
     anew = begin_anew if ctx.obj else None
     config = TrainConfig(**given(values), options=own, progress=Shown(verbosity()), compiled=anew)
+    told = {p for p in ctx.params if ctx.get_parameter_source(p) != ParameterSource.DEFAULT}
+    if classifier and told <= ABOUT and (Path(config.model) / "manifest.json").exists():
+        found = learn(config)
+        click.echo(json.dumps({"model": found["model"], "classifier": found}) if as_json else line(found))
+        return
     done = train(config)
     learned = learn(config) if classifier and not config.dry_run else None
     if as_json:
@@ -118,8 +128,6 @@ def command(ctx: click.Context, /, as_json: bool, classifier: bool, **values: An
     parts.append(f"peak memory {last.get('rss_peak_bytes', 0) / 2**20:.0f} MB")
     click.echo(", ".join(parts))
     if learned:
-        from topicstream.cli.classifier import line
-
         click.echo(line(learned))
 
 
