@@ -136,5 +136,8 @@ def learn(config: TrainConfig) -> dict[str, Any]:
     from topicstream.inference.classifier import train_classifier
     from topicstream.inference.config import ClassifierConfig
 
-    limits = {"threads": config.threads, "mem_limit": config.mem_limit, "progress": config.progress}
-    return train_classifier(ClassifierConfig(config.model, config.corpus, **limits))
+    return train_classifier(
+        ClassifierConfig(
+            config.model, config.corpus, threads=config.threads, mem_limit=config.mem_limit, progress=config.progress
+        )
+    )
