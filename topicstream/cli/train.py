@@ -14,7 +14,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from topicstream.cli.classifier import line
 from topicstream.cli.options import Depending, as_json, click_option, given, options_of, said
 from topicstream.machine import format_bytes
 from topicstream.progress import Shown
@@ -104,7 +103,7 @@ def command(ctx: click.Context, /, as_json: bool, classifier: bool, **values: An
     told = {p for p in ctx.params if ctx.get_parameter_source(p) != ParameterSource.DEFAULT}
     if classifier and told <= ABOUT and (Path(config.model) / "manifest.json").exists():
         found = learn(config)
-        click.echo(json.dumps({"model": found["model"], "classifier": found}) if as_json else line(found))
+        click.echo(json.dumps({"model": found["model"], "classifier": found}) if as_json else _line(found))
         return
     done = train(config)
     learned = learn(config) if classifier and not config.dry_run else None
@@ -128,7 +127,13 @@ def command(ctx: click.Context, /, as_json: bool, classifier: bool, **values: An
     parts.append(f"peak memory {last.get('rss_peak_bytes', 0) / 2**20:.0f} MB")
     click.echo(", ".join(parts))
     if learned:
-        click.echo(line(learned))
+        click.echo(_line(learned))
+
+
+def _line(found: dict[str, Any]) -> str:
+    from topicstream.cli.classifier import line  # brings half of inference with it
+
+    return line(found)
 
 
 def learn(config: TrainConfig) -> dict[str, Any]:
