@@ -46,7 +46,7 @@ from topicstream.training.state.record import Record, left_open, read_record, re
 from topicstream.training.state.settled_topics import settled_bytes
 from topicstream.training.stopping import Signals, Stopping, tolerance
 from topicstream.training.warm import spec
-from topicstream.training.warmup import warm_up
+from topicstream.training.warmup import Warmed, warm_up
 from topicstream.training.weights import TrainingWeights
 
 # what a run leaves in a model folder beside the model
@@ -111,53 +111,110 @@ def _dry_run(config: TrainConfig) -> Trained:
     return replace(done, model=Path(config.model))
 
 
-def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[str, Any]] | None) -> Trained:
-    folder, force, algo = Path(config.model), config.force, config.algo
+Rehearsal = Callable[[Session, Stopping], dict[str, Any]]
+
+
+def _train(config: TrainConfig, rehearsal: Rehearsal | None) -> Trained:
+    folder = Path(config.model)
     machine.memory_limit(config.mem_limit)  # what cannot be meant is said first
     if config.resume and not (folder / "training.json").exists():
         raise TopicsError(f"{config.model}: nothing to resume here")
     progress = listener(config.progress, Shown)
     machine.calm_malloc()
+    store = _opened(config)
+    given = config.options or {}
+    options = {**given, **({} if config.force else left_open(folder, config.algo, given))}
+    if config.algo == "auto":
+        return _train_chosen(config, store, options, progress, rehearsal)
+    n_w = store.word_counts() if store.weights is None else store.weights.n_w
+    engine, seeds = _engine(config, store, options, n_w, progress)
+    start = _start(config, engine)
+    layout = engine.layout()
+    if config.carry is not None and (why := check_carried(config.carry, store, engine)) is not None:
+        raise TopicsError(f"{config.carry}: cannot be gone on from: {why}")
+    layout = Layout(
+        config.block_cells or layout.block_cells, layout.block_docs, config.round_blocks or layout.round_blocks
+    )
+    warm = None if config.warm is None else str(Path(config.warm).resolve())
+    record = Record(
+        engine=engine.name,
+        cites=engine.cites,
+        options={**asdict(engine.options)},
+        settings=read_record(config, topics=engine.shape.topics, start=start, warm=warm, seed_words=seeds),
+        layout=asdict(layout),
+        corpus=store.fingerprint,
+        versions=machine.versions(),
+    )
+    stopping = _stopping(config, engine, progress)
+    if folder.is_dir():
+        refuse_links(folder)
+    with lock(folder, "training", kind="model"), Signals().watched() as signals:
+        if (folder / "manifest.json").exists():
+            read_manifest(folder)  # a model that cannot be replaced is told of now, not after the last pass
+        if not config.force:
+            for warning in same_or_refuse(folder, record, option_fields(type(engine).Options), store.is_of):
+                progress.say(f"warning: {warning}")
+        session = _session(config, store, engine, start, layout, record, stopping, n_w, progress)
+        try:
+            if rehearsal is not None:
+                return Trained(folder, 0, "dry run", rehearsal(session, stopping), engine.shape.topics)
+            return _passes(session, stopping, signals, config.checkpoint_minutes * 60, progress)
+        finally:
+            session.close()
+
+
+def _opened(config: TrainConfig) -> Corpus:
+    """The corpus, where there is something in it that the engine can train on; its cells weighed as asked."""
     store = Corpus.open(config.corpus, vectors=True)
-    if store.vectors and (algo == "auto" or not find(algo).on_vectors):
-        raise UsageError(f"{store.path}: holds vectors; --algo {algo} takes documents, --algo gmm takes vectors")
+    if store.vectors and (config.algo == "auto" or not find(config.algo).on_vectors):
+        raise UsageError(f"{store.path}: holds vectors; --algo {config.algo} takes documents, --algo gmm takes vectors")
     if store.n_cells == 0:
         raise InputError(f"{store.path}: no training documents with words; ingest more, or lower --min-df")
-    if kind_of(folder) != "model":
-        check_place(folder, "--model", [config.corpus])
+    if kind_of(Path(config.model)) != "model":
+        check_place(Path(config.model), "--model", [config.corpus])
     weigh(store, config.weighting)
-    given = config.options or {}
-    options = {**given, **({} if force else left_open(folder, algo, given))}
-    if algo == "auto":
-        shape = shape_of(store, config.topics or TOPICS)
-        choice = resolve_engine(folder, force, shape, options, config.aim)
-        if not begun_anew():
-            progress.say(f"algo auto: {choice.algo}, {choice.why}")
+    return store
 
-        def go(choice: Choice) -> Trained:
-            return _train(replace(config, algo=choice.algo, options=choice.options, progress=progress), rehearsal)
 
+def _train_chosen(
+    config: TrainConfig, store: Corpus, options: dict[str, Any], progress: Progress, rehearsal: Rehearsal | None
+) -> Trained:
+    """Train with the engine that ``auto`` takes; where it does not fit, with the one that keeps least, if that may be."""
+    folder, force = Path(config.model), config.force
+    choice = resolve_engine(folder, force, shape_of(store, config.topics or TOPICS), options, config.aim)
+    if not begun_anew():
+        progress.say(f"algo auto: {choice.algo}, {choice.why}")
+
+    def go(choice: Choice) -> Trained:
+        return _train(replace(config, algo=choice.algo, options=choice.options, progress=progress), rehearsal)
+
+    try:
+        return go(choice)
+    except DoesNotFit as e:
+        begun = not force and (folder / "training.json").exists()
+        if choice.algo == SMALLEST or config.aim == "reading" or begun:
+            raise
+        stated = config.mem_limit is not None and not isinstance(e, DiskTooSmall)
+        if not (config.allow_smaller or stated):  # what is free now does not decide which model a command makes
+            raise type(e)(
+                f"{e}; or pass --algo {SMALLEST}, which keeps less, or --allow-smaller to let auto take it"
+            ) from None
+        progress.say(f"algo auto: {SMALLEST} instead: {e}")
         try:
-            return go(choice)
-        except DoesNotFit as e:
-            begun = not force and (folder / "training.json").exists()
-            if choice.algo == SMALLEST or config.aim == "reading" or begun:
-                raise
-            stated = config.mem_limit is not None and not isinstance(e, DiskTooSmall)
-            if not (config.allow_smaller or stated):  # what is free now does not decide which model a command makes
-                raise type(e)(
-                    f"{e}; or pass --algo {SMALLEST}, which keeps less, or --allow-smaller to let auto take it"
-                ) from None
-            progress.say(f"algo auto: {SMALLEST} instead: {e}")
-            try:
-                return go(smallest(choice))
-            except DoesNotFit as other:
-                if 0 < e.least <= other.least:
-                    raise e from None
-                if e.least:
-                    raise DoesNotFit(f"{other}; {choice.algo}, which auto would take, needs {e.least}M") from None
-                raise
-    kind = find(algo)
+            return go(smallest(choice))
+        except DoesNotFit as other:
+            if 0 < e.least <= other.least:
+                raise e from None
+            if e.least:
+                raise DoesNotFit(f"{other}; {choice.algo}, which auto would take, needs {e.least}M") from None
+            raise
+
+
+def _engine(
+    config: TrainConfig, store: Corpus, options: dict[str, Any], n_w: np.ndarray, progress: Progress
+) -> tuple[Engine, Any]:
+    """The engine on this corpus, and its seed words as a record of the run keeps them."""
+    algo, kind = config.algo, find(config.algo)
     if store.weights is not None and not kind.accepts_weights:
         raise InputError(
             f"--weighting {config.weighting}: {algo} needs whole counts; leave it out or use an engine such as sparse-bp"
@@ -166,7 +223,6 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
         raise InputError(
             f"{store.path} has real-valued cells and {algo} needs whole counts; use a message-passing engine such as atbp"
         )
-    n_w = store.word_counts() if store.weights is None else store.weights.n_w
     if kind.on_vectors and not store.vectors:
         raise UsageError(
             f"{store.path}: holds documents; --algo {algo} takes vectors (.npy), --algo mixture clusters documents"
@@ -179,43 +235,31 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
     engine, seeds, told = with_seeds(engine, config.seed_words, store, n_w)
     for line in told:
         progress.say(f"warning: {line}")
-    shape, topics = engine.shape, engine.shape.topics
-    if topics > shape.docs and not begun_anew():
+    topics, docs = engine.shape.topics, engine.shape.docs
+    if topics > docs and not begun_anew():
         progress.say(
-            f"warning: {topics:,} topics for {shape.docs:,} training documents: most will be empty or say what one document "
+            f"warning: {topics:,} topics for {docs:,} training documents: most will be empty or say what one document "
             "says; fewer (-K) would do"
         )
-    warm, carry = config.warm, config.carry
-    chosen = config.start or ("warm" if warm is not None else default_start(engine, shape))
+    return engine, seeds
+
+
+def _start(config: TrainConfig, engine: Engine) -> str:
+    """How the run starts; UsageError where the engine cannot."""
+    chosen = config.start or ("warm" if config.warm is not None else default_start(engine, engine.shape))
     if chosen not in engine.starts:
-        raise UsageError(f"{algo} cannot start from {chosen!r}; it can from {', '.join(engine.starts)}")
-    if (chosen == "warm") != (warm is not None):
+        raise UsageError(f"{config.algo} cannot start from {chosen!r}; it can from {', '.join(engine.starts)}")
+    if (chosen == "warm") != (config.warm is not None):
         raise UsageError("--start warm and the model to start from go together: --start warm --warm MODEL")
     if chosen == "anchors":
-        anchor_engine(shape)  # refused now, not after the memory plan
-    layout = engine.layout()
-    if carry is not None and (why := check_carried(carry, store, engine)) is not None:
-        raise TopicsError(f"{carry}: cannot be gone on from: {why}")
-    layout = Layout(
-        config.block_cells or layout.block_cells, layout.block_docs, config.round_blocks or layout.round_blocks
-    )
-    record = Record(
-        engine=engine.name,
-        cites=engine.cites,
-        options={**asdict(engine.options)},
-        settings=read_record(
-            config,
-            topics=topics,
-            start=chosen,
-            warm=None if warm is None else str(Path(warm).resolve()),
-            seed_words=seeds,
-        ),
-        layout=asdict(layout),
-        corpus=store.fingerprint,
-        versions=machine.versions(),
-    )
+        anchor_engine(engine.shape)  # refused now, not after the memory plan
+    return chosen
+
+
+def _stopping(config: TrainConfig, engine: Engine, progress: Progress) -> Stopping:
+    """When the run ends."""
     if config.tol_params is not None and ("phi" not in engine.tables or len(engine.phases) > 1):
-        raise UsageError(f"--tol-params: {algo} has no topics that move from pass to pass; leave it out")
+        raise UsageError(f"--tol-params: {config.algo} has no topics that move from pass to pass; leave it out")
     tol = config.tol if config.tol is not None else engine.default_tol if config.tol_params is None else 0.0
     stopping = Stopping(
         config.passes if config.passes is not None else engine.default_passes,
@@ -224,87 +268,85 @@ def _train(config: TrainConfig, rehearsal: Callable[[Session, Stopping], dict[st
         config.eval_every,
         config.tol_params or 0.0,
     )
-    if (needed := engine.needs_passes) is not None:
-        if config.passes not in (None, needed):
-            progress.say(f"{algo} makes {needed} passes, whatever --passes says")
-        stopping = replace(stopping, passes=needed, tol=0.0)
-    if folder.is_dir():
-        refuse_links(folder)
-    with lock(folder, "training", kind="model"), Signals().watched() as signals:
-        if (folder / "manifest.json").exists():
-            read_manifest(folder)  # a model that cannot be replaced is told of now, not after the last pass
-        if not force:
-            for warning in same_or_refuse(folder, record, option_fields(kind.Options), store.is_of):
-                progress.say(f"warning: {warning}")
-        began = time.monotonic()
-        say_before_compiling(progress.say)
-        job = ("topicstream.training.warm", spec(engine, chosen))
-        with nullcontext() if shape.seeds else elsewhere(job, 6, progress.say, machine.memory_limit(config.mem_limit)):
-            warmed = warm_up(engine, shape.weighted, chosen)
-        say_before_compiling(None)
-        if warmed.compiled:
-            progress.say(f"compiled in {time.monotonic() - began:.1f} s")
-            if config.compiled is not None and kept():
-                config.compiled()
-        grid = store.grid(layout.block_cells, layout.block_docs, axes=engine.axes)
-        block = BlockShape(
-            docs=int(grid.docs.max()),
-            cells=int(grid.cells.max()),
-            tokens=int(grid.tokens.max()) if any(s.per == "token" for s in engine.memory.values()) else 0,
-            words=grid.max_words,
-            longest=grid.longest,
-            table_entries=int(np.minimum(n_w, topics).sum()),
-            heaviest=int(n_w.max()),
-            axes=dict(grid.axes),
-        )
-        pass_memory = memory_bytes_of_pass(engine, grid)
-        store.release()
-        machine.give_back()
-        plan = make_plan(
-            engine,
-            layout,
-            block,
-            pass_memory,
-            base=machine.resident_bytes() + warmed.come_back,
-            before=max(warmed.peak, machine.peak_of_ours()),
-            limit=machine.memory_limit(config.mem_limit),
-            threads=config.threads or machine.default_threads(),
-            tables=config.tables,
-            disk_free=free_disk(folder, force) - (settled_bytes(shape.words, topics) if stopping.tol_params else 0),
-            folder=str(folder),
-            seeded=engine.start_from == "visit" and (chosen != "random" or engine.random_topics),
-            start_bytes=start_bytes(chosen, engine, block),
-            beside=0 if warm is None or engine.on_vectors else warm_bytes(warm, shape.words, shape.topics),
-            keeps_best=bool(stopping.eval_every),
-        )
-        for line in plan.lines():
-            progress.say(line)
-        if force:  # not before it is known that the new run can be made
-            forget_runs(folder)
-        remember(folder, record)
-        carried = Path(carry) if carry is not None else None
-        session = Session(
-            folder,
-            record,
-            engine,
-            store,
-            grid,
-            block,
-            plan,
-            config.seed,
-            layout,
-            warm,
-            progress,
-            carried,
-            config.warm_share,
-            n_w,
-        )
-        try:
-            if rehearsal is not None:
-                return Trained(folder, 0, "dry run", rehearsal(session, stopping), topics)
-            return _passes(session, stopping, signals, config.checkpoint_minutes * 60, progress)
-        finally:
-            session.close()
+    if (needed := engine.needs_passes) is None:
+        return stopping
+    if config.passes not in (None, needed):
+        progress.say(f"{config.algo} makes {needed} passes, whatever --passes says")
+    return replace(stopping, passes=needed, tol=0.0)
+
+
+def _compiled(config: TrainConfig, engine: Engine, start: str, progress: Progress) -> Warmed:
+    """Have the kernels of the run compiled, by others where that can be; the process may begin anew then."""
+    began = time.monotonic()
+    say_before_compiling(progress.say)
+    job = ("topicstream.training.warm", spec(engine, start))
+    limit = machine.memory_limit(config.mem_limit)
+    with nullcontext() if engine.shape.seeds else elsewhere(job, 6, progress.say, limit):
+        warmed = warm_up(engine, engine.shape.weighted, start)
+    say_before_compiling(None)
+    if warmed.compiled:
+        progress.say(f"compiled in {time.monotonic() - began:.1f} s")
+        if config.compiled is not None and kept():
+            config.compiled()
+    return warmed
+
+
+def _session(
+    config: TrainConfig,
+    store: Corpus,
+    engine: Engine,
+    start: str,
+    layout: Layout,
+    record: Record,
+    stopping: Stopping,
+    n_w: np.ndarray,
+    progress: Progress,
+) -> Session:
+    """The run within the memory that it may take: kernels, blocks, plan, and what an earlier run left goes or goes on."""
+    folder, shape, warm = Path(config.model), engine.shape, config.warm
+    warmed = _compiled(config, engine, start, progress)
+    grid = store.grid(layout.block_cells, layout.block_docs, axes=engine.axes)
+    block = BlockShape(
+        docs=int(grid.docs.max()),
+        cells=int(grid.cells.max()),
+        tokens=int(grid.tokens.max()) if any(s.per == "token" for s in engine.memory.values()) else 0,
+        words=grid.max_words,
+        longest=grid.longest,
+        table_entries=int(np.minimum(n_w, shape.topics).sum()),
+        heaviest=int(n_w.max()),
+        axes=dict(grid.axes),
+    )
+    pass_memory = memory_bytes_of_pass(engine, grid)
+    store.release()
+    machine.give_back()
+    settled = settled_bytes(shape.words, shape.topics) if stopping.tol_params else 0
+    plan = make_plan(
+        engine,
+        layout,
+        block,
+        pass_memory,
+        base=machine.resident_bytes() + warmed.come_back,
+        before=max(warmed.peak, machine.peak_of_ours()),
+        limit=machine.memory_limit(config.mem_limit),
+        threads=config.threads or machine.default_threads(),
+        tables=config.tables,
+        disk_free=free_disk(folder, config.force) - settled,
+        folder=str(folder),
+        seeded=engine.start_from == "visit" and (start != "random" or engine.random_topics),
+        start_bytes=start_bytes(start, engine, block),
+        beside=0 if warm is None or engine.on_vectors else warm_bytes(warm, shape.words, shape.topics),
+        keeps_best=bool(stopping.eval_every),
+    )
+    for line in plan.lines():
+        progress.say(line)
+    if config.force:  # not before it is known that the new run can be made
+        forget_runs(folder)
+    remember(folder, record)
+    carried = Path(config.carry) if config.carry is not None else None
+    return Session(
+        folder, record, engine, store, grid, block, plan, config.seed, layout, warm, progress, carried,
+        config.warm_share, n_w,
+    )  # fmt: skip
 
 
 def begun_anew() -> bool:
