@@ -14,7 +14,7 @@ from topicstream.engines.base import Shape
 from topicstream.errors import DoesNotFit, TopicsError
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
-from topicstream.training import loop
+from topicstream.training import loop, setup
 from topicstream.training.auto import choose, smallest
 from topicstream.training.loop import train
 
@@ -56,8 +56,8 @@ def test_what_is_chosen_for_a_shape(what, numbers, chosen):
     docs, words, cells, tokens, topics = numbers
     shape = Shape(docs, words, cells, tokens, topics)
     choice = choose(shape, {})
-    engine = find(choice.algo)(shape, loop.make_options(find(choice.algo), choice.options))
-    assert (choice.algo, choice.options["sparsity"], loop.default_start(engine, shape)) == chosen, what
+    engine = find(choice.algo)(shape, setup.make_options(find(choice.algo), choice.options))
+    assert (choice.algo, choice.options["sparsity"], setup.default_start(engine, shape)) == chosen, what
     assert choice.options["learn_priors"] and choice.options["learn_after"] == 20 and choice.options["prior_pull"] == 3
 
 
@@ -65,7 +65,7 @@ def test_what_is_chosen_for_a_shape(what, numbers, chosen):
 @pytest.mark.parametrize(("topics", "start"), [(100, "random"), (499, "random"), (500, "documents"), (1000, "documents")])
 def test_the_samplers_begin_at_random_with_few_topics(algo, topics, start):
     shape = Shape(1000, 5000, 100_000, 2e5, topics)
-    assert loop.default_start(find(algo)(shape, find(algo).Options()), shape) == start
+    assert setup.default_start(find(algo)(shape, find(algo).Options()), shape) == start
 
 
 def test_real_valued_cells_take_the_engine_that_keeps_least_only_where_the_best_refuses_them():

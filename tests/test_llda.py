@@ -19,7 +19,8 @@ from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.model.edits import edit, view_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
-from topicstream.training.loop import make_engine, memory_bytes_of_pass, train
+from topicstream.training.loop import memory_bytes_of_pass, train
+from topicstream.training.setup import make_engine
 
 Engine = find("llda")
 

@@ -12,7 +12,8 @@ from topicstream.errors import TopicsError
 from topicstream.progress import Shown as Progress
 from topicstream.tables.dense import DenseTable
 from topicstream.training.invariants import check_pass
-from topicstream.training.loop import make_options, train
+from topicstream.training.loop import train
+from topicstream.training.setup import make_options
 
 WORDS, TOPICS = 50_000, 10
 

@@ -19,8 +19,9 @@ from topicstream.errors import DoesNotFit
 from topicstream.progress import Shown as Progress
 from topicstream.tables.rounds import SparseRound
 from topicstream.training import plan as planning
-from topicstream.training.loop import make_options, train
+from topicstream.training.loop import train
 from topicstream.training.plan import make_plan, memory_bytes
+from topicstream.training.setup import make_options
 from topicstream.training.state.checkpoint import content_hash
 
 # measured on 787,244 made documents of 51,859,491 cells (scripts/tools/make_corpus.py --cells 52e6): cells of a block -> its words

@@ -16,7 +16,8 @@ from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.keys import document_keys, word_keys
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
-from topicstream.training.loop import train, weigh
+from topicstream.training.loop import train
+from topicstream.training.setup import weigh
 from topicstream.training.state.checkpoint import content_hash
 
 WORDS, TOPICS = 60, 4

@@ -35,8 +35,8 @@ from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Engine, Shape
 from topicstream.errors import DoesNotFit
 from topicstream.machine import format_bytes
-from topicstream.training.loop import default_start
 from topicstream.training.plan import Plan, make_plan, memory_bytes
+from topicstream.training.setup import default_start
 from topicstream.training.warmup import COME_BACK, warm_up
 
 TOOLS = Path(__file__).parents[1] / "tools"

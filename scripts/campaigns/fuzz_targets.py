@@ -378,7 +378,7 @@ def memory_use(model: Path, store: Path, path: Path) -> Callable[[], object]:
     from topicstream.corpus.reader import Corpus
     from topicstream.engines import find
     from topicstream.engines.base import Scratch, Shape
-    from topicstream.training.loop import make_options
+    from topicstream.training.setup import make_options
     from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
     from topicstream.training.state.memory import BlockMemory
 

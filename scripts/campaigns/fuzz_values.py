@@ -280,7 +280,7 @@ def state_targets(folder: Path) -> list[Target]:
     from topicstream.engines.base import Scratch, Shape
     from topicstream.tables.packed_file import PackedFile, write_file
     from topicstream.tables.packed_rows import RowPiece
-    from topicstream.training.loop import make_options
+    from topicstream.training.setup import make_options
     from topicstream.training.state.memory import BlockMemory
 
     docs, words, topics = 6, 8, 5

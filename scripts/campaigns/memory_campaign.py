@@ -95,7 +95,7 @@ def keeps_dense_messages(name: str) -> bool:
     """K numbers a cell on disk."""
     from topicstream.engines import find
     from topicstream.engines.base import Shape
-    from topicstream.training.loop import make_options
+    from topicstream.training.setup import make_options
 
     kind = find(name)
     engine = kind(Shape(1000, 1000, 50_000, 6e4, 1000), make_options(kind, {}))

@@ -24,7 +24,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.tables.rounds import DenseRound, Round
 from topicstream.tables.spec import Scratch
-from topicstream.training import executor, loop
+from topicstream.training import executor, setup
 from topicstream.training.loop import Interrupted, train
 from topicstream.training.state.checkpoint import checkpoints, content_hash, read_checkpoint
 
@@ -34,7 +34,7 @@ OURS = {"linked": Linked, "phased": Phased}
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setattr(loop, "find", lambda name: OURS.get(name) or find(name))
+    monkeypatch.setattr(setup, "find", lambda name: OURS.get(name) or find(name))
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ def faults(model: TopicModel, words: Vocabulary | None = None) -> list[str]:
 
 def _keeps_mass(model: TopicModel) -> bool:
     from topicstream.engines.base import Shape
-    from topicstream.training.loop import make_options
+    from topicstream.training.setup import make_options
 
     try:
         kind = find(str(model.manifest.get("engine")))

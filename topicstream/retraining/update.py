@@ -30,7 +30,8 @@ from topicstream.model.store import read_manifest
 from topicstream.options import configured
 from topicstream.progress import Shown, Told, listener
 from topicstream.retraining.update_config import UpdateConfig
-from topicstream.training.loop import figures_of, forget_runs, make_engine, make_options, train
+from topicstream.training.loop import figures_of, forget_runs, train
+from topicstream.training.setup import make_engine, make_options
 from topicstream.training.starts.carry import check_carried
 from topicstream.training.stopping import tolerance
 
