@@ -13,7 +13,7 @@ import stat
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -36,6 +36,17 @@ def open_plain(path: _Where, flags: int = FLAGS) -> int:
         os.close(fd)
         raise StoreError(f"{path}: {_kind(path)}, where a plain file has to be; restore the file")
     return fd
+
+
+def arrow_file(file: BinaryIO) -> Any:
+    """The open file as Arrow reads it by itself.  What a Python file hands over, Arrow's threads give back under Python's
+    lock, and one that asks for it while the interpreter ends aborts the process (134)."""
+    import pyarrow as pa
+
+    try:
+        return pa.OSFile(f"/dev/fd/{file.fileno()}")
+    except OSError:  # a system without /dev/fd
+        return file
 
 
 def refuse_special(path: _Where) -> None:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from topicstream.errors import StoreError
 from topicstream.files.parquet_pages import DICTIONARY, page_places, pages, refuse_odd_columns
-from topicstream.files.plain import open_plain
+from topicstream.files.plain import arrow_file, open_plain
 
 MOST, TIMES = 256 << 20, 64
 VALUE = 8  # bytes of a place, an offset or a number
@@ -26,7 +26,7 @@ VALUE = 8  # bytes of a place, an offset or a number
 def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
     """Record batches of at most ``rows`` and of one row group; columns that are not there are left out (None: all).
     StoreError where a group is too heavy for its file; FileNotFoundError, OSError, ValueError, KeyError, ArrowException."""
-    with open(open_plain(path), "rb") as raw, pq.ParquetFile(raw) as file:
+    with open(open_plain(path), "rb") as raw, pq.ParquetFile(arrow_file(raw), pre_buffer=False) as file:
         refuse_odd_columns(raw)
         schema, size = file.schema_arrow, os.fstat(raw.fileno()).st_size
         wanted = schema.names if columns is None else [c for c in columns if c in schema.names]
@@ -40,7 +40,9 @@ def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int) 
                 plain = file.iter_batches(max(1, min(rows, step)), row_groups=[number], columns=wanted)
                 yield from _joined(plain, rows, most, path) if step < group.num_rows else plain
                 continue
-            with pq.ParquetFile(raw, read_dictionary=repeated, metadata=file.metadata) as known:
+            with pq.ParquetFile(
+                arrow_file(raw), read_dictionary=repeated, metadata=file.metadata, pre_buffer=False
+            ) as known:
                 for batch in known.iter_batches(rows, row_groups=[number], columns=wanted):
                     _within(path, sum(map(_text_bytes, batch.columns)), most)
                     kinds = [schema.field(name) for name in batch.schema.names]
@@ -71,7 +73,7 @@ def _longest(raw: Any, metadata: Any, number: int, column: str) -> int:
     import pyarrow.compute as pc  # slow to import
 
     most = 1
-    with pq.ParquetFile(raw, read_dictionary=[column], metadata=metadata) as known:
+    with pq.ParquetFile(arrow_file(raw), read_dictionary=[column], metadata=metadata, pre_buffer=False) as known:
         for batch in known.iter_batches(1 << 16, row_groups=[number], columns=[column]):
             texts = _values(batch.column(0))
             texts = texts.dictionary if pa.types.is_dictionary(texts.type) else texts

@@ -10,7 +10,7 @@ import numpy as np
 
 from topicstream.errors import StoreError
 from topicstream.files.parquet_pages import page_places, pages, refuse_odd_columns
-from topicstream.files.plain import open_plain
+from topicstream.files.plain import arrow_file, open_plain
 
 WORDS_OF_BYTE = 16
 """Words that a byte of the file may stand for: words differ, so they do not compress away.  Ours take a byte each at least."""
@@ -35,7 +35,8 @@ def read_words(path: str | os.PathLike[str], columns: list[str]) -> Any:
         refuse_odd_columns(file)
         about = pq.read_metadata(file)  # once: of a file of a thousand columns it takes tens of megabytes
         repeated = _weigh(path, file, about, columns)
-        with pq.ParquetFile(file, metadata=about, read_dictionary=columns[:1] if repeated else None) as parquet:
+        repeats = columns[:1] if repeated else None
+        with pq.ParquetFile(arrow_file(file), metadata=about, read_dictionary=repeats, pre_buffer=False) as parquet:
             table = parquet.read(columns=columns)
     words = table.column(columns[0])
     if pa.types.is_dictionary(words.type):  # once in the file, a thousand times in memory
@@ -56,7 +57,7 @@ def stream_words(path: str | os.PathLike[str], columns: list[str], rows: int = 1
         about = pq.read_metadata(file)
         if _weigh(path, file, about, columns):
             raise StoreError(f"{path}: words of a dictionary, which topicstream does not write; ingest again")
-        with pq.ParquetFile(file, metadata=about) as parquet:
+        with pq.ParquetFile(arrow_file(file), metadata=about, pre_buffer=False) as parquet:
             yield from parquet.iter_batches(rows, columns=columns)
 
 
