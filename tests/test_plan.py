@@ -20,7 +20,7 @@ from topicstream.progress import Shown as Progress
 from topicstream.tables.rounds import SparseRound
 from topicstream.training import plan as planning
 from topicstream.training.loop import train
-from topicstream.training.plan import make_plan, memory_bytes
+from topicstream.training.plan import make_plan, memory_bytes, wider_rounds
 from topicstream.training.setup import make_options
 from topicstream.training.state.checkpoint import content_hash
 
@@ -177,3 +177,12 @@ def test_a_model_to_start_from_is_counted(tmp_path, caplog):
     with caplog.at_level("INFO", "topicstream"):
         topicstream.train(tmp_path / "c.zarr", tmp_path / "n", start="warm", warm=tmp_path / "m", **given)
     assert "model to start from" in caplog.text
+
+
+@pytest.mark.parametrize(("threads", "blocks", "said"), [(16, 128, "--round-blocks 16 "), (64, 128, "--round-blocks 16 "), (4, 128, ""), (16, 32, "")])
+def test_more_threads_than_a_round_has_blocks_are_told_of_wider_rounds(threads, blocks, said):
+    engine, _ = plan_for("sparse-bp", 100, 2 << 30)
+    found = wider_rounds(engine, engine.layout().round_blocks, threads, blocks)
+    assert said in found if said else not found
+    stepping, _ = plan_for("ovb", 100, 2 << 30)
+    assert not wider_rounds(stepping, stepping.layout().round_blocks, 64, 10_000)  # there a round is a step

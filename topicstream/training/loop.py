@@ -31,7 +31,7 @@ from topicstream.options import configured
 from topicstream.progress import Progress, Shown, listener
 from topicstream.training.auto import SMALLEST, Choice, resolve_engine, smallest
 from topicstream.training.config import TrainConfig
-from topicstream.training.plan import make_plan, memory_bytes
+from topicstream.training.plan import make_plan, memory_bytes, wider_rounds
 from topicstream.training.rehearsal import PlanOnly, rehearse
 from topicstream.training.session import Session
 from topicstream.training.setup import begun_anew, corpus_of, engine_of, shape_of, start_of, stopping_of
@@ -254,6 +254,8 @@ def _session(
     )
     for line in plan.lines():
         progress.say(line)
+    if config.round_blocks is None and (wider := wider_rounds(engine, layout.round_blocks, plan.threads, len(grid))):
+        progress.say(wider)
     if config.force:  # not before it is known that the new run can be made
         forget_runs(folder)
     remember(folder, record)

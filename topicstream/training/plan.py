@@ -21,6 +21,7 @@ from topicstream.tables.rounds import SPILL_WINDOW
 from topicstream.tables.table import Sizes
 
 PREFETCH = 2
+ROUNDS_OF_A_PASS = 8  # fewer cost topics (docs/decisions/rounds.md)
 NARROW = (
     8  # blocks of a round up to which their deltas wait for its end: fewer bytes than a copy of the rows they change
 )
@@ -132,6 +133,18 @@ def window_of(threads: int, round_blocks: int) -> int:
     """Deltas that a wide round holds at once, two for each worker, entering them as blocks finish; 0: a round of few blocks
     holds them all."""
     return 2 * threads if round_blocks > NARROW else 0
+
+
+def wider_rounds(engine: Engine, width: int, threads: int, blocks: int) -> str:
+    """What to say where a round, which is as wide on every machine, has fewer blocks than there are threads; "" elsewhere
+    (and where a round is a step of the method)."""
+    better = min(threads, blocks // ROUNDS_OF_A_PASS)
+    if better <= width or any(spec.rule is Rule.BLEND for spec in engine.tables.values()):
+        return ""
+    return (
+        f"note: a round has {width} blocks, so {width} of {threads} threads visit at a time; --round-blocks {better} lets "
+        f"{better} work (other digits, topics as good: docs/decisions/rounds.md)"
+    )
 
 
 def memory_bytes(engine: Engine, block: BlockShape) -> int:
