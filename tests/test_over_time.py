@@ -162,7 +162,7 @@ def test_what_cannot_be_shown_is_said_before_the_documents_are_read(stored, tmp_
     for more in ([], ["--over-time", "--plot", str(tmp_path / "a.svg")]):
         assert run([*empty, *more]) == 3 and "no document has a value of mood" in capsys.readouterr().err
     assert not list(tmp_path.glob("a.*"))
-    monkeypatch.setattr("topicstream.reporting.over_time.gather", None)
+    monkeypatch.setattr("topicstream.reporting.over_time.gather_report", None)
     for option, name in (("--out", "x.txt"), ("--plot", "x.txt"), ("--out", "none/x.csv"), ("--plot", "none/x.svg")):
         assert run([*base, "--over-time", option, str(tmp_path / name)]) == 2
     assert run(["show", str(folder / "model")]) == 2 and "--model and --corpus say where" in capsys.readouterr().err
