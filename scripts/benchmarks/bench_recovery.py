@@ -73,7 +73,7 @@ def truth(args: argparse.Namespace) -> np.ndarray:
     folder = args.work / "truth"
     if not folder.exists():
         options = {"alpha": 1 / args.topics, "beta": 1 / Corpus.open(args.corpus).n_words, "learn_priors": False}
-        train(args.corpus, folder, "sparselda", args.topics, options, passes=args.truth)
+        train(args.corpus, folder, "sparselda", args.topics, options, passes=args.truth, start="random")
     return probabilities(TopicModel.open(folder))
 
 
