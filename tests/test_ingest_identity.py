@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from topicstream.corpus import runs
 from topicstream.corpus.id_hash import hash_ids
-from topicstream.ingestion.storing.identity import DELETED, DUPLICATE, REPLACED, Events, deletion_orders
+from topicstream.corpus.reader import Corpus
+from topicstream.ingestion.pipeline import ingest
+from topicstream.ingestion.storing import identity
+from topicstream.ingestion.storing.identity import DELETED, DUPLICATE, EVENT, REPLACED, Events, deletion_orders
 
 
 def test_the_hash_never_changes():
@@ -83,6 +87,36 @@ def test_duplicates_as_one_by_one_in_any_runs(tmp_path_factory, listed, rule, mo
     assert verdict.smallest.tolist() == alive[:smallest]
     events.close()
     assert not list(folder.iterdir())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=40), min_size=1, max_size=4), st.integers(0, 32), st.data())
+def test_places_in_runs_on_disk(tmp_path_factory, listed, edge, data):
+    """As searchsorted in the run, within any bounds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "SAMPLE", 3)
+        file = runs.RunFile(tmp_path_factory.mktemp("runs") / "some.runs", EVENT, "high")
+        for values in listed:
+            records = np.zeros(len(values), EVENT)
+            records["high"] = records["low"] = np.sort(values)
+            file.append(records)
+        for run, values in enumerate(listed):
+            a = data.draw(st.integers(0, len(values)))
+            b = data.draw(st.integers(a, len(values)))
+            expected = a + int(np.searchsorted(np.sort(values)[a:b], edge))
+            assert file.place(run, edge, a, b) == file.place(run, edge, a, b, "low") == expected
+            assert file.read(run, a, b)["high"].tolist() == sorted(values)[a:b]
+        file.close()
+
+
+def test_more_documents_than_have_their_reasons_in_memory(tmp_path, monkeypatch):
+    """Their reasons lie in a file, which is ours like the rest of the working folder."""
+    (tmp_path / "in.txt").write_text("".join(f"word{i % 7} other{i % 5}\n" for i in range(300)))
+    plain = ingest(tmp_path / "in.txt", tmp_path / "plain.zarr", progress=False)
+    monkeypatch.setattr(identity, "MOST_IN_MEMORY", 10)
+    assert ingest(tmp_path / "in.txt", tmp_path / "many.zarr", progress=False)["cells"] == plain["cells"]
+    assert not (tmp_path / "many.zarr.wip").exists()
+    assert Corpus.open(tmp_path / "many.zarr").fingerprint == Corpus.open(tmp_path / "plain.zarr").fingerprint
 
 
 @pytest.mark.parametrize("rule", ["skip", "replace"])

@@ -30,7 +30,6 @@ ALLOWED = {
         "ingestion",
         "kernels",
         "parallel",
-        "tables.files",
         "training.state.token_topics",
     },
     "reporting": {"model", "corpus", "tokens", "ingestion", "evaluation", "inference", "kernels", "parallel"},

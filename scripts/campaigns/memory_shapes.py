@@ -262,6 +262,45 @@ def big_model(folder: Path, size: float) -> Path:
     return folder
 
 
+RETRAIN = """raw = "raw"
+patterns = {patterns}
+[ingest]
+min_df = 1
+max_df = 1.0
+heldout = 20
+[train]
+algo = "sparse-bp"
+topics = 1000
+passes = 1
+update_passes = 1
+mem_limit = "{limit}"
+[when]
+drift = false
+[gate]
+tolerance = 9.0
+topics = false
+"""
+
+
+def retrained(folder: Path, size: float) -> Path:
+    """Raw texts of 2 M different words, each in one document beside common ones, and a file for the second cycle."""
+    rng, n_words = np.random.default_rng(1), int(2_000_000 * size)
+    (folder / "raw").mkdir()
+    words = [f"w{i}" for i in rng.permutation(int(1.02 * n_words)).tolist()]
+    step = -(-len(words) // 2000)
+    common = [" ".join(f"c{i}" for i in rng.integers(0, 500, 100)) for _ in range(2300)]
+    for name, patterns, numbers, own in (
+        ("first", '["first.jsonl"]', range(2000), step),
+        ("second", '["*.jsonl"]', range(2000, 2300), 50),
+    ):
+        with open(folder / "raw" / f"{name}.jsonl", "w") as out:
+            for d in numbers:
+                rare = words[(at := d % 2000 * step) : at + own]
+                out.write(json.dumps({"id": str(d), "text": f"{common[d]} {' '.join(rare)}"}) + "\n")
+        (folder / f"{name}.toml").write_text(RETRAIN.format(patterns=patterns, limit="2G"))
+    return folder
+
+
 def _tokenizer(folder: Path) -> object:
     """How the store's text was tokenised."""
     from topicstream.corpus.reader import Corpus
@@ -314,6 +353,12 @@ def shapes() -> Iterator[Shape]:
     yield ingest("100,000 files", many_files, "346M", "--max-df", "1.0")
     yield ingest("100,000 JSON files", many_json_files, "346M", "--max-df", "1.0")
     yield ingest("a million labels a document", long_lists, "512M", "--meta", "labels=labels", codes=(0, 5))
+
+    for name in ("first", "second"):  # the second cycle takes the second file in: an update, a gate between two models
+        yield Shape(
+            f"retrain, the {name} cycle, 2 M words x 1000 topics", "2G", retrained,
+            ("retrain", "--config", f"{{}}/{name}.toml"), "retrained",
+        )  # fmt: skip
 
     def model(name: str, limit: str, *command: str, codes: tuple[int, ...] = (0,)) -> Shape:
         return Shape(f"{name}, model of 2 M words x 1000 topics", limit, big_model, command, "big_model", codes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -10,8 +10,71 @@ from pathlib import Path
 import numpy as np
 
 from topicstream.files import owned
+from topicstream.files.whole import read_all, write_all
 
 SAMPLE = 1024
+
+
+class RunFile:
+    """Runs of records of one structured dtype, each sorted by the unsigned field ``key``, one behind the other in a file.
+
+    They are read by position.  A map reads megabytes around every record that is looked at, which a limit of memory throws
+    away again: 33 M ids at 512M took 127 GB of reading.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype, key: str) -> None:
+        self._path, self._dtype, self._key = path, dtype, key
+        self._fd = -1
+        self._starts = [0]
+        self.samples: list[np.ndarray] = []
+
+    @property
+    def lengths(self) -> list[int]:
+        """Records of each run."""
+        return [b - a for a, b in pairwise(self._starts)]
+
+    def append(self, records: np.ndarray) -> None:
+        """One more run, sorted."""
+        if self._fd < 0:
+            self._fd = owned.create_fd(self._path)
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
+        write_all(self._fd, records, self._starts[-1] * self._dtype.itemsize)
+        self._starts.append(self._starts[-1] + len(records))
+        self.samples.append(np.array(records[self._key][::SAMPLE]))
+
+    def read(self, run: int, a: int, b: int) -> np.ndarray:
+        """The records a .. b of a run."""
+        records = np.empty(b - a, self._dtype)
+        read_all(self._fd, records, (self._starts[run] + a) * self._dtype.itemsize, str(self._path))
+        return records
+
+    def place(self, run: int, edge: int, a: int, b: int, field: str | None = None) -> int:
+        """The first position from ``a`` on with ``field`` (the key, or one that ascends within a .. b) of ``edge`` or more,
+        at most ``b``."""
+        if edge >> 64:
+            return b
+        low, high = a, b
+        if field is None:
+            at = int(np.searchsorted(self.samples[run], np.uint64(edge)))
+            low, high = max(a, (at - 1) * SAMPLE), min(b, at * SAMPLE)
+        field = field or self._key
+        while high - low > SAMPLE:
+            middle = (low + high) // 2
+            if int(self.read(run, middle, middle + 1)[field][0]) < edge:
+                low = middle + 1
+            else:
+                high = middle
+        if high <= low:
+            return min(low, b)
+        return low + int(np.searchsorted(self.read(run, low, high)[field], np.uint64(edge)))
+
+    def close(self) -> None:
+        """Remove the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            owned.remove_file(self._path)
+            self._fd = -1
 
 
 class SortedRuns:
@@ -22,14 +85,13 @@ class SortedRuns:
     """
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype, key: str, most: int) -> None:
-        self._folder, self._name, self._dtype, self._key, self._most = folder, name, dtype, key, most
+        self._key, self._most = key, most
         self._waiting: list[np.ndarray] = []
         self._held = 0
-        self._runs: list[np.ndarray] = []
-        self._samples: list[np.ndarray] = []
+        self._runs = RunFile(folder / f"{name}.runs", dtype, key)
 
     def __len__(self) -> int:
-        return sum(len(run) for run in self._runs) + self._held
+        return sum(self._runs.lengths) + self._held
 
     def add(self, records: np.ndarray) -> None:
         """Append records, in any order."""
@@ -43,12 +105,7 @@ class SortedRuns:
         joined = np.concatenate(self._waiting)
         records, rest = joined[: self._most], joined[self._most :]
         self._waiting, self._held = ([rest.copy()] if len(rest) else []), len(rest)
-        records = records[np.argsort(records[self._key], kind="stable")]
-        path = self._folder / f"{self._name}-{len(self._runs)}.npy"
-        with owned.create(path) as f:
-            np.save(f, records)
-        self._samples.append(np.array(records[self._key][::SAMPLE]))
-        self._runs.append(np.load(path, mmap_mode="r"))
+        self._runs.append(records[np.argsort(records[self._key], kind="stable")])
 
     def seal(self) -> None:
         """No more records: the rest becomes the last run."""
@@ -57,23 +114,22 @@ class SortedRuns:
 
     def edges(self, share: float = 1.0) -> np.ndarray:
         """uint64[]: ascending keys that cut all records into ranges of about ``share * most`` records."""
-        keys = np.sort(np.concatenate(self._samples)) if self._samples else np.zeros(0, np.uint64)
-        step = max(1, int(share * self._most) // SAMPLE - len(self._runs))
+        samples = self._runs.samples
+        keys = np.sort(np.concatenate(samples)) if samples else np.zeros(0, np.uint64)
+        step = max(1, int(share * self._most) // SAMPLE - len(samples))
         return np.unique(keys[step::step]).astype(np.uint64)
 
     def between(self, low: int | None, high: int | None) -> Iterator[np.ndarray]:
         """The records with low <= key < high (None: no bound), run by run, each array sorted by the key."""
-        for run in self._runs:
-            keys = run[self._key]
-            start = 0 if low is None else bisect_left(keys, low)
-            stop = len(run) if high is None else bisect_left(keys, high)
+        for run, length in enumerate(self._runs.lengths):
+            start = 0 if low is None else self._runs.place(run, low, 0, length)
+            stop = length if high is None else self._runs.place(run, high, start, length)
             if stop > start:
-                yield np.array(run[start:stop])
+                yield self._runs.read(run, start, stop)
 
     def close(self) -> None:
         """Remove the runs."""
-        self._runs = []
-        owned.sweep(self._folder, f"{self._name}-*.npy")
+        self._runs.close()
 
 
 def distinct(values: np.ndarray) -> np.ndarray:

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from topicstream.files import owned
+from topicstream.files.whole import read_all, write_all
 from topicstream.inference.documents import Documents
 from topicstream.inference.vectors import Vector, inner
 from topicstream.kernels.linear import products, spread
 from topicstream.parallel.order import in_order
-from topicstream.tables.files import read_all, write_all
 
 LANES = 16  # columns of a gradient that one thread adds to
 GROUP = 16  # blocks whose residuals are held at once

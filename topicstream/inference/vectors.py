@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from topicstream.files import owned
-from topicstream.tables.files import read_all, write_all
+from topicstream.files.whole import read_all, write_all
 
 PIECE = 1 << 16
 

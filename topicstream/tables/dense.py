@@ -17,9 +17,9 @@ import numpy as np
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.plain import open_plain
+from topicstream.files.whole import copy_file, read_all, write_all
 from topicstream.kernels.constants import Constants
 from topicstream.kernels.scatter import clip_rows, column_sums, hold_rows, scale_rows, take_shadow
-from topicstream.tables.files import copy_file, read_all, write_all
 from topicstream.tables.folded import FoldedRound
 from topicstream.tables.rounds import DenseRound, Round, SparseRound
 from topicstream.tables.spec import Rows, Scratch, TableSpec, padded

@@ -17,8 +17,8 @@ import numpy as np
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.plain import open_plain
+from topicstream.files.whole import read_all, write_all
 from topicstream.kernels.packed import topic_bits
-from topicstream.tables.files import read_all, write_all
 from topicstream.tables.packed_rows import Held, RowPiece, ranges_of
 
 MAGIC = 0x31_57_4F_52_4B_43_50  # PCKROW1

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from topicstream.files import owned
+from topicstream.files.whole import read_all, write_all
 from topicstream.kernels.file_rows import read_rows, write_rows
 from topicstream.kernels.packed import entry_bytes, topic_bits
 from topicstream.kernels.packed_table import gather_packed
-from topicstream.tables.files import read_all, write_all
 from topicstream.tables.spec import Scratch
 
 RANGES = 64

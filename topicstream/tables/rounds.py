@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from topicstream.files import owned
+from topicstream.files.whole import read_all, write_all
 from topicstream.kernels.scatter import scatter_rows, scatter_sparse
-from topicstream.tables.files import read_all, write_all
 from topicstream.tables.spec import Scratch, SparseDelta
 
 SPILL_WINDOW = 8 << 20  # deltas read back from the scratch file at once

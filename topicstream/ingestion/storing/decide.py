@@ -15,7 +15,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.ingestion.settings import Heldout
 from topicstream.ingestion.spooling.journal import Journal
 from topicstream.ingestion.spooling.prepare import sum_types
-from topicstream.ingestion.storing.identity import DELETED, DUPLICATE, EVENT_BYTES, REPLACED, Events, deletion_orders
+from topicstream.ingestion.storing.identity import DELETED, DUPLICATE, EVENT, REPLACED, Events, deletion_orders
 from topicstream.parallel.order import pooled
 from topicstream.tokens.builder import VocabularyBuilder
 from topicstream.tokens.sequences import gathered
@@ -63,7 +63,7 @@ def decide(
 ) -> Decision:
     """Resolve duplicates and withdrawals, then fix the threshold.  removed: numbers of documents of the old store that
     are gone already.  Raises InputError under the rule ``fail``."""
-    events = Events(journal.folder, min(memory // (8 * EVENT_BYTES), AT_ONCE))
+    events = Events(journal.folder, min(memory // (8 * EVENT.itemsize), AT_ONCE))
     first = 0
     if base is not None:
         for at, ids in old_ids(base):
@@ -85,8 +85,10 @@ def decide(
     def name(number: int) -> str:
         return _name(journal, base, starts, number)
 
-    verdict = events.resolve(rule, max(heldout.documents or 0, 50), name)
-    events.close()
+    try:
+        verdict = events.resolve(rule, max(heldout.documents or 0, 50), name)
+    finally:
+        events.close()
     if base is not None:
         threshold = int(base.manifest["heldout"]["threshold"], 16)
     elif heldout.where is not None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from mmap import MADV_RANDOM, mmap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from topicstream.corpus.runs import RunFile
 from topicstream.errors import InputError
 from topicstream.files import owned
 from topicstream.kernels.arrays import Bools, Bytes, Int, Longs, Words
 from topicstream.kernels.jit import kernel
 
-EVENT_BYTES = 24
+EVENT = np.dtype([("high", "<u8"), ("low", "<u8"), ("order", "<i8")])
 """One event of an id: both halves of its hash and the order, which is the document's number, or ``-1 - number`` for its
 withdrawal just before document ``number``."""
 
@@ -76,6 +79,8 @@ def _resolve(
 
 _Run = tuple[np.ndarray, np.ndarray, np.ndarray]
 """high and low uint64, order int64, of the same length, sorted by (high, low, time)."""
+_Spans = list[tuple[int, int]]
+"""From where to where in each run."""
 
 
 class Events:
@@ -86,7 +91,7 @@ class Events:
         self._folder, self._most = folder, max(most, 1 << 16)
         self._waiting: list[_Run] = []
         self._held = 0
-        self._runs: list[_Run] = []
+        self._runs = RunFile(folder / "ids.spool", EVENT, "high")
         self.documents = 0
 
     def add(self, high: np.ndarray, low: np.ndarray, order: np.ndarray) -> None:
@@ -114,58 +119,54 @@ class Events:
             ordered = high[by_hash]
         return ordered, low[by_hash], order[by_hash]
 
-    def _path(self, run: int) -> Path:
-        return self._folder / f"ids-{run}.npy"
-
     def _spill(self) -> None:
-        high, low, order = self._sorted()
-        path = self._path(len(self._runs))
-        with owned.create(path) as f:
-            np.save(f, np.stack((high, low, order.view(np.uint64))))
-        stored = np.load(path, mmap_mode="r")
-        self._runs.append((stored[0], stored[1], stored[2].view(np.int64)))
+        records = np.empty(self._held, EVENT)
+        records["high"], records["low"], records["order"] = self._sorted()
+        self._runs.append(records)
 
     def _ranges(self) -> Iterator[tuple[bool, _Run]]:
         """All events sorted by (high, low, time), at most ``most`` at a time, and whether a range begins with the id that
         the one before ended with (which is so of an id of more events than that)."""
-        if not self._runs:
+        if not self._runs.lengths:
             yield False, self._sorted()
             return
         if self._held:
             self._spill()
-        total = sum(len(r[0]) for r in self._runs)
-        parts = max(1, -(-2 * total // self._most))
-        edges = [(p << 64) // parts for p in range(parts + 1)]
+        lengths = self._runs.lengths
+        parts = max(1, -(-2 * sum(lengths) // self._most))
+        edges, at = [(p << 64) // parts for p in range(parts + 1)], [0] * len(lengths)
         for first, last in pairwise(edges):
-            yield from self._between([(0, len(r[0])) for r in self._runs], 0, first, last)
+            ends = self._places(last, list(zip(at, lengths)))
+            yield from self._between(list(zip(at, ends)), "high", first, last)
+            at = ends
 
-    def _between(self, spans: list[tuple[int, int]], half: int, first: int, last: int) -> Iterator[tuple[bool, _Run]]:
-        """The events in ``spans`` of the runs whose ``half`` (0: high, 1: low) of the hash lies in [first, last)."""
-        spans = [
-            (a + _place(run[half][a:b], first), a + _place(run[half][a:b], last))
-            for run, (a, b) in zip(self._runs, spans)
-        ]
+    def _places(self, edge: int, spans: _Spans, field: str | None = None) -> list[int]:
+        return [self._runs.place(run, edge, a, b, field) for run, (a, b) in enumerate(spans)]
+
+    def _between(self, spans: _Spans, half: str, first: int, last: int) -> Iterator[tuple[bool, _Run]]:
+        """The events in ``spans`` of the runs, whose ``half`` (high or low) of the hash lies in [first, last)."""
         count = sum(b - a for a, b in spans)
         if count > self._most:
             if last - first > 1:
                 middle = (first + last) // 2
-                yield from self._between(spans, half, first, middle)
-                yield from self._between(spans, half, middle, last)
-            elif half == 0:
-                yield from self._between(spans, 1, 0, 1 << 64)
+                cut = self._places(middle, spans, "low" if half == "low" else None)
+                yield from self._between([(a, c) for (a, _), c in zip(spans, cut)], half, first, middle)
+                yield from self._between([(c, b) for (_, b), c in zip(spans, cut)], half, middle, last)
+            elif half == "high":
+                yield from self._between(spans, "low", 0, 1 << 64)
             else:
                 yield from self._one_id(spans)
         elif count:
-            self._waiting = [tuple(np.array(v[a:b]) for v in run) for run, (a, b) in zip(self._runs, spans)]  # type: ignore[misc]
+            self._waiting = [_fields(self._runs.read(run, a, b)) for run, (a, b) in enumerate(spans) if b > a]
             yield False, self._sorted()
 
-    def _one_id(self, spans: list[tuple[int, int]]) -> Iterator[tuple[bool, _Run]]:
+    def _one_id(self, spans: _Spans) -> Iterator[tuple[bool, _Run]]:
         """The events of one id, in the order of time: run after run."""
         more = False
-        for (high, low, order), (a, b) in zip(self._runs, spans):
+        for run, (a, b) in enumerate(spans):
             for at in range(a, b, self._most):
-                part = slice(at, min(b, at + self._most))
-                yield more, (np.array(high[part]), np.array(low[part]), np.array(order[part]))
+                high, low, order = map(np.ascontiguousarray, _fields(self._runs.read(run, at, min(b, at + self._most))))
+                yield more, (high, low, order)
                 more = True
 
     def resolve(self, on_duplicate: str, smallest: int, name: object = None) -> Verdict:
@@ -203,18 +204,20 @@ class Events:
     def _reasons(self) -> np.ndarray:
         if self.documents <= MOST_IN_MEMORY:
             return np.zeros(self.documents, np.uint8)
-        return np.memmap(self._folder / "reasons.bin", np.uint8, "w+", shape=(self.documents,))
+        fd = owned.create_fd(self._folder / "reasons.spool")
+        os.ftruncate(fd, self.documents)
+        space = mmap(fd, self.documents)
+        os.close(fd)
+        space.madvise(MADV_RANDOM)  # written by hash: what is read around an entry is thrown away again
+        return np.frombuffer(space, np.uint8)
 
     def close(self) -> None:
         """Remove the runs."""
-        for i in range(len(self._runs)):
-            owned.remove_file(self._path(i), missing_ok=True)
-        self._runs = []
+        self._runs.close()
 
 
-def _place(sorted_values: np.ndarray, edge: int) -> int:
-    """How many of them lie below the edge, 0 .. 2^64."""
-    return len(sorted_values) if edge >> 64 else int(np.searchsorted(sorted_values, np.uint64(edge), "left"))
+def _fields(records: np.ndarray) -> _Run:
+    return records["high"], records["low"], records["order"]
 
 
 def deletion_orders(number: int, count: int) -> np.ndarray:

@@ -22,7 +22,7 @@ from topicstream.engines.base import ArraySpec, BlockShape, Scratch
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.plain import open_plain
-from topicstream.tables.files import read_all, write_all
+from topicstream.files.whole import read_all, write_all
 
 WRITE_BEHIND = 16 << 20
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -17,7 +17,7 @@ import numpy as np
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.durable import read_json, write_json
-from topicstream.tables.files import read_all, write_all
+from topicstream.files.whole import read_all, write_all
 from topicstream.tables.table import Table
 
 NONE = -2  # no pass: half of the file may be of one, half of another
