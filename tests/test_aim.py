@@ -97,7 +97,8 @@ def test_what_is_chosen():
     assert choose(titles, {}, "reading").options["background"] == 0.4  # not most of a document of eight words
     own = {"background": 2.0, "sparsity": 16}
     assert own.items() <= choose(long, own, "reading").options.items()
-    assert choose(Shape(10, 9, 50, 60, 1), {}, "reading").options["background"] == 0.0
+    with pytest.raises(UsageError, match="two topics"):
+        choose(Shape(10, 9, 50, 60, 1), {}, "reading")
 
 
 def test_it_is_the_runs_own_and_needs_its_engine(corpus, tmp_path, capsys, monkeypatch):

@@ -9,6 +9,7 @@ from typing import Any
 
 from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Options, Shape, learns_priors
+from topicstream.errors import UsageError
 from topicstream.files.durable import read_json
 from topicstream.machine import format_bytes
 
@@ -51,8 +52,9 @@ def choose(shape: Shape, given: Mapping[str, Any], aim: str = "prediction") -> C
     sparse = dict(options)
     length = shape.cells / shape.docs
     if aim == "reading":
-        alpha = BACKGROUND * shape.tokens / shape.docs
-        own = READING | {"background": round(alpha, 3) if shape.topics > 1 else 0.0}
+        if shape.topics < 2:
+            raise UsageError("--aim reading: gives the last topic to shared words; ask for two topics or more (-K)")
+        own = READING | {"background": round(BACKGROUND * shape.tokens / shape.docs, 3)}
         sparse |= {name: value for name, value in own.items() if sparse.get(name) is None}
         learned += f", with a background topic (alpha {sparse['background']:g})"
     if sparse.get("sparsity") is None:
