@@ -109,6 +109,7 @@ def test_priors_are_learned_late_and_a_run_does_not_end_before(corpus, tmp_path)
     history = [json.loads(line) for line in (done.model / "history.jsonl").read_text().splitlines()]
     assert [r["pass"] for r in history if "alpha_sum" in r] == list(range(21, 41)) and done.passes == 40
     assert done.reason == "perplexity changed by less than 50% over 10 passes"
+    assert train(corpus, tmp_path / "d", topics=4, progress=QUIET).passes >= 100  # while passes are cheap
     plain = train(corpus, tmp_path / "p", algo="sparse-bp", topics=4, passes=1, options={"learn_priors": True})
     assert "alpha_sum" in plain.last  # who names the engine says what it does
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from topicstream.engines import find
+from topicstream.engines.base import Shape
 from topicstream.errors import UsageError
+from topicstream.progress import Shown as Progress
+from topicstream.training.auto import choose
+from topicstream.training.config import TrainConfig
+from topicstream.training.setup import make_options, stopping_of
 from topicstream.training.stopping import SPAN, Share, converged, risen, settled, tolerance
 
 
@@ -44,6 +50,25 @@ def test_a_rising_perplexity_has_not_settled_and_a_flat_one_has():
 def test_a_number_is_as_it_was():
     assert stop([1100.0, 1050.0, 1010.0, 1009.5, 1009.2, 1009.0], 1.0) == 5
     assert not converged([1000.0] * 9, 0.0, 9, 5) and not converged([1000.0] * 30, Share(0), 30, 5)
+
+
+def least(cells: int, algo: str = "", **said: object) -> int:
+    """Passes that a run makes at least, of an engine or as auto chooses."""
+    shape = Shape(1000, 5000, cells, 2.0 * cells, 20)
+    choice = choose(shape, {})
+    kind = find(algo or choice.algo)
+    engine = kind(shape, make_options(kind, {} if algo else choice.options))
+    return stopping_of(TrainConfig(algo=algo or "auto", **said), engine, Progress(-1)).least  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("cells", "passes"), [(8_000, 100), (200_000, 100), (250_000, 80), (2_000_000, 10), (10**8, 0)])
+def test_a_small_corpus_is_not_left_while_passes_are_cheap(cells, passes):
+    assert least(cells) == passes
+
+
+def test_who_says_when_to_stop_or_names_an_engine_is_not_kept_waiting():
+    assert least(8_000, tol=1.0) == least(8_000, tol="0.1%") == least(8_000, eval_every=5) == 0
+    assert least(8_000, "sparse-bp") == least(8_000, "vb") == least(8_000, "gs") == 0
 
 
 def test_how_it_is_spelt_and_told():

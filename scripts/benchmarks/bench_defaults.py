@@ -24,9 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 import topicstream
 from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.model.topic_model import TopicModel
 
 sys.path.append(str(Path(__file__).parents[1] / "tools"))
@@ -91,6 +93,24 @@ def tomotopy(corpus: Path, model: Path, topics: int, seed: int, python: str) -> 
     return 1000, seconds
 
 
+def fold_of(corpus: Path, fold: int, work: Path) -> Path:
+    """The store itself (fold 0), or one of all its documents with another tenth set aside."""
+    place = work / f"{corpus.stem}-{fold}.zarr"
+    if fold == 0 or place.exists():
+        return corpus if fold == 0 else place
+    store, lengths, words, counts = Corpus.open(corpus), [np.zeros(1, np.int64)], [], []
+    for block in (b for part in (False, True) for b in store.blocks(heldout=part)):
+        lengths.append(np.diff(block.indptr))
+        words.append(block.vocab[block.words])
+        counts.append(block.counts)
+    indptr = np.cumsum(np.concatenate(lengths))
+    cells = csr_matrix((np.concatenate(counts), np.concatenate(words), indptr), (len(indptr) - 1, store.n_words))
+    named = corpus_vocabulary(store).words.to_pylist()
+    ids = [f"fold {fold}, {n}" for n in range(len(indptr) - 1)]  # an id decides whether a document is set aside
+    topicstream.ingest(cells, place, vocabulary=named, ids=ids, heldout="10%", progress=False)
+    return place
+
+
 def one(corpus: Path, model: Path, topics: int, seed: int, variant: str, python: str) -> dict[str, Any]:
     """Train and score."""
     if variant == "tomotopy":
@@ -101,12 +121,17 @@ def one(corpus: Path, model: Path, topics: int, seed: int, variant: str, python:
             corpus, model, topics=topics, seed=seed, threads=1, force=True, progress=False, **settings(variant)
         ).passes
         seconds = time.process_time() - began
+    return {"passes": passes, "seconds": round(seconds, 1)} | figures(model, corpus, topics) | {
+        "curve": curve(model) if "@" in variant else []
+    }
+
+
+def figures(model: Path, corpus: Path, topics: int) -> dict[str, Any]:
+    """What a model is worth."""
     found = topicstream.evaluate(model, corpus, threads=1, progress=False)
     opened = TopicModel.open(model)
     share, alpha = opened.sizes / opened.sizes.sum(), np.asarray(opened.alpha)
     return {
-        "passes": passes,
-        "seconds": round(seconds, 1),
         "perplexity": round(found["heldout"]["perplexity"], 1),
         "npmi": round(found["coherence"]["npmi"], 4),
         "diversity": round(found["diversity"]["share"], 3),
@@ -114,7 +139,6 @@ def one(corpus: Path, model: Path, topics: int, seed: int, variant: str, python:
         "largest": round(float(share.max()), 3),
         "alpha": f"{alpha.min():.3g} .. {alpha.max():.3g}",
         "beta": round(float(opened.beta), 4),
-        "curve": curve(model) if "@" in variant else [],
     }
 
 
@@ -125,26 +149,30 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--topics", default="20,100")
     parser.add_argument("--seeds", default="0")
+    parser.add_argument("--folds", default="0", help="0: as the store has it; others set another tenth aside")
     parser.add_argument("--only", default=",".join(VARIANTS))
     parser.add_argument("--peers", default="")
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     file = args.work / "defaults.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    there = {(r["corpus"], r["topics"], r["seed"], r["variant"]) for r in rows}
+    there = {(r["corpus"], r.get("fold", 0), r["topics"], r["seed"], r["variant"]) for r in rows}
     keys = [
-        (corpus, int(k), int(seed), variant)
+        (corpus, int(fold), int(k), int(seed), variant)
         for k in args.topics.split(",")
         for corpus in args.corpora
+        for fold in args.folds.split(",")
         for seed in args.seeds.split(",")
         for variant in args.only.split(",")
     ]
-    for corpus, k, seed, variant in keys:
-        key = (corpus.stem, k, seed, variant)
+    for corpus, fold, k, seed, variant in keys:
+        key = (corpus.stem, fold, k, seed, variant)
         if key in there:
             continue
         model = args.work / "model"
-        row = dict(zip(("corpus", "topics", "seed", "variant"), key)) | one(corpus, model, k, seed, variant, args.peers)
+        store = fold_of(corpus, fold, args.work)
+        row = dict(zip(("corpus", "fold", "topics", "seed", "variant"), key))
+        row |= one(store, model, k, seed, variant, args.peers)
         shutil.rmtree(model)
         rows.append(row)
         with open(file, "a") as f:

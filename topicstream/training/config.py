@@ -43,7 +43,7 @@ class TrainConfig:
     tol: float | str | None = option(
         None,
         "stop when running perplexity changes by less than this share over ten passes; a number: by less than that from pass "
-        "to pass, twice running; 0: never [default: the engine's, 0.1%]",
+        "to pass, twice running; 0: never [default: the engine's, 0.1%; auto makes 100 cheap passes of a small corpus first]",
         min=0,
         metavar="SHARE",
         parse=tolerance,

@@ -311,7 +311,7 @@ def _passes(
                 f"stopped by a signal after {session.passes} passes; a checkpoint is written. Run the same command again to go on",
                 signals.asked,
             )
-        if session.course.converged(stopping.tol, session.passes):
+        if session.passes >= stopping.least and session.course.converged(stopping.tol, session.passes):
             reason = session.course.settled(stopping.tol)
             break
         if session.unmoved(stopping.tol_params):

@@ -22,7 +22,7 @@ from topicstream.training.config import TrainConfig
 from topicstream.training.starts.anchor_start import anchor_engine
 from topicstream.training.starts.seeded import with_seeds
 from topicstream.training.starts.tries import pays
-from topicstream.training.stopping import Stopping, tolerance
+from topicstream.training.stopping import CELLS, LONG, Stopping, tolerance
 from topicstream.training.weights import TrainingWeights
 
 
@@ -147,12 +147,14 @@ def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stop
     if config.tol_params is not None and ("phi" not in engine.tables or len(engine.phases) > 1):
         raise UsageError(f"--tol-params: {config.algo} has no topics that move from pass to pass; leave it out")
     tol = config.tol if config.tol is not None else engine.default_tol if config.tol_params is None else 0.0
+    ours = config.tol is None and not config.eval_every and engine.unsettled
     stopping = Stopping(
         config.passes if config.passes is not None else engine.default_passes,
         tolerance(tol),
         seconds(config.max_time),
         config.eval_every,
         config.tol_params or 0.0,
+        min(LONG, CELLS // engine.shape.cells) if ours else 0,
     )
     if (needed := engine.needs_passes) is None:
         return stopping
