@@ -8,7 +8,8 @@
     python scripts/benchmarks/papers.py features  --data ../shared/data --work FOLDER
     python scripts/benchmarks/papers.py inputs    --data ../shared/data --work FOLDER [--corpora kos nips12 --most 200]
     python scripts/benchmarks/papers.py topics    --data ../shared/data --work FOLDER [--by 10 20 50 100 200]
-    python scripts/benchmarks/papers.py passes    --data ../shared/data --work FOLDER [--by 50 100 200 400 800]
+    python scripts/benchmarks/papers.py passes    --data ../shared/data --work FOLDER [--by 50 100 200 400 800 --runs 5]
+    python scripts/benchmarks/papers.py stream    --data ../shared/data --work FOLDER --store STORE [--topics 100 --time 8m]
     python scripts/benchmarks/papers.py document  --data ../shared/data --work FOLDER
     python scripts/benchmarks/papers.py engines   --data ../shared/data --work FOLDER [--corpus kos --topics 50 --only atbp bp]
     python scripts/benchmarks/papers.py folds     --data ../shared/data --work FOLDER [--corpus cora --folds 5]
@@ -24,6 +25,7 @@ topics:    the same, Fig. 7: every method against the number of topics (--passes
 passes:    the same, Fig. 2: seconds a pass and memory of sparselda over the run and by the number of topics, and gs.
 document:  the same, Table 1: the five largest topics of one document, by Gibbs1, MaxEnt and bp (after streaming).
 folds:     Zeng, Cheung and Liu, Figs. 9 and 10: folds of a tenth, BP, VB and Gibbs sampling, alpha = beta = 0.01.
+stream:    Zeng, Liu and Cao, Fig. 8: aTBP, sTBP and OVB over time on a store with documents set aside.
 engines:   Zeng, Liu and Cao: halves of a corpus, every engine with alpha = 2/K and beta = 0.01 and the papers' own flags.
 
 What is there in FOLDER is used again.  Seconds are of the process on one thread.
@@ -279,37 +281,52 @@ def topics(a: argparse.Namespace) -> None:
 
 
 class Clock(Silent):
-    """Processor seconds of every pass."""
+    """Processor seconds and held-out perplexity of every pass."""
 
     def __init__(self) -> None:
-        self.at = [time.process_time()]
+        self.at, self.heldout = [time.process_time()], []
 
     def end_pass(self, record: Any, passes: int) -> None:
         self.at.append(time.process_time())
+        self.heldout.append(record["heldout_perplexity"])
 
 
 def passes(a: argparse.Namespace) -> None:
-    """Processor ms of single passes on one thread (median of those within a tenth), and the table's MB."""
+    """Processor ms of single passes on one thread (median of those within a tenth), and the table's MB; mean and spread of
+    the runs, each with its own seed."""
     marks, corpus = (2, 5, 10, 20, 50), a.work / "nips.zarr"
     if not corpus.exists():
         topicstream.ingest([a.data / "nips12" / "docword.txt.gz"], corpus, heldout="30%", progress=False)
-    print(
-        "| T | engine | "
-        + " | ".join(f"pass {n}" for n in marks)
-        + " | MB, pass 1 and last |\n|---|---"
-        + "|---" * len(marks)
-        + "|---|"
-    )
+    heads = " | ".join(f"pass {n}" for n in marks)
+    print(f"| T | engine | {heads} | MB, pass 1 and last |\n|---|---{'|---' * len(marks)}|---|")
     for k in a.by:
         for algo, most in (("sparselda", 50), ("gs", 10)):
-            model, clock = a.work / "passes", Clock()
-            topicstream.train(corpus, model, algo=algo, topics=k, passes=most, tol=0.0, threads=1, force=True, progress=clock,
-                              start="random", options={"alpha": a.alpha or 5 / k, "beta": 0.01, "learn_priors": False})  # fmt: skip
-            spent = np.diff(clock.at) * 1000
-            rows = [r for r in map(json.loads, (model / "history.jsonl").read_text().splitlines()) if r["pass"] > 0]
-            near = [f"{np.median(spent[int(0.9 * n) : int(1.1 * n) + 1]):.0f}" if n <= most else "" for n in marks]
-            size = " and ".join(f"{rows[i]['table_bytes'] / 2**20:.2f}" for i in (0, -1))
-            print(f"| {k} | {algo} | {' | '.join(near)} | {size} |", flush=True)
+            near, size = [], []
+            for seed in range(a.runs):
+                model, clock = a.work / "passes", Clock()
+                topicstream.train(corpus, model, algo=algo, topics=k, passes=most, tol=0.0, threads=1, force=True, progress=clock,
+                                  start="random", seed=seed, options={"alpha": a.alpha or 5 / k, "beta": 0.01, "learn_priors": False})  # fmt: skip
+                spent = np.diff(clock.at) * 1000
+                rows = [r for r in map(json.loads, (model / "history.jsonl").read_text().splitlines()) if r["pass"] > 0]
+                near.append([np.median(spent[int(0.9 * n) : int(1.1 * n) + 1]) for n in marks if n <= most])
+                size.append([rows[i]["table_bytes"] / 2**20 for i in (0, -1)])
+            cells = [_spread(column) for column in zip(*near)] + [""] * (len(marks) - len(near[0]))
+            print(f"| {k} | {algo} | {' | '.join(cells)} | {' and '.join(f'{np.mean(m):.2f}' for m in zip(*size))} |", flush=True)  # fmt: skip
+
+
+def _spread(values: Any) -> str:
+    return f"{np.mean(values):.0f}" + (f" ± {np.std(values):.0f}" if len(values) > 1 else "")
+
+
+def stream(a: argparse.Namespace) -> None:
+    """Held-out perplexity against processor seconds, pass by pass, one thread, alpha = 2/K and beta = 0.01."""
+    print("| engine | passes | processor s: held-out perplexity |\n|---|---|---|")
+    for algo in ("atbp", "stbp", "ovb"):
+        clock = Clock()
+        topicstream.train(a.store, a.work / f"stream-{algo}", algo=algo, topics=a.topics, tol=0.0, threads=1, eval_every=1, max_time=a.time,
+                          passes=a.passes, force=True, progress=clock, options={"alpha": 2 / a.topics, "beta": 0.01})  # fmt: skip
+        points = [f"{at - clock.at[0]:.0f}: {low:.0f}" for at, low in zip(clock.at[1:], clock.heldout) if low]
+        print(f"| {algo} | {len(points)} | {', '.join(points)} |", flush=True)
 
 
 def document(a: argparse.Namespace) -> None:
@@ -433,7 +450,7 @@ def engines(a: argparse.Namespace) -> None:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = (streaming, drift, windows, months, share, features, inputs, topics, passes, document, engines, folds)
+    known = (streaming, drift, windows, months, share, features, inputs, topics, passes, document, stream, engines, folds)
     made = {f.__name__: f for f in known}
     parser.add_argument("what", choices=tuple(made))
     parser.add_argument("--data", type=Path, required=True)
@@ -455,6 +472,9 @@ def main() -> None:
     )
     parser.add_argument("--reference", default="gibbs2", help="of `streaming`")
     parser.add_argument("--alpha", type=float, help="of `passes`: a topic [default: 5/T]")
+    parser.add_argument("--store", type=Path, help="of `stream`")
+    parser.add_argument("--time", default="8m", help="of `stream`: of each engine")
+    parser.add_argument("--runs", type=int, default=1, help="of `passes`: seeds")
     parser.add_argument("--which", type=int, default=0, help="of `document`: the number of the document set aside")
     parser.add_argument("--folds", type=int, default=5, help="of ten")
     parser.add_argument(

@@ -163,6 +163,8 @@ def _key(corpus: Corpus, cells: int, docs: int, heldout: bool, axes: Sequence[st
     content = [corpus.part(heldout), gone]  # sizes and checksums of all chunks that are read
     entries = {name: corpus.axis_record(name) for name in axes if name != "words"}
     facts = [1, corpus.n_words, content, cells, docs, heldout, entries]
+    if "sample" in corpus.manifest:
+        facts.append(corpus.manifest["sample"])
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:40] + ".grid"
 
 

@@ -133,6 +133,11 @@ class Corpus(Views):
         """Whether a fingerprint is that of this store, or of the one that was compacted to it: the same documents."""
         return fingerprint == self.fingerprint or fingerprint in self.manifest.get("same_as", [])
 
+    @property
+    def whole(self) -> Corpus:
+        """Of a view of some of the documents: the store."""
+        return self
+
     def part(self, heldout: bool = False) -> dict[str, Any]:
         """The manifest's entry of the training or held-out part: blocks, docs, cells, tokens, rows, bytes."""
         found: dict[str, Any] = self.manifest["parts"]["heldout" if heldout else "train"]
@@ -347,6 +352,14 @@ class Corpus(Views):
             counts += np.bincount(ids, weights=raw.counts, minlength=self.n_words)
             raw.close()
         return counts
+
+    def document_counts(self) -> np.ndarray:
+        """df int64[W]: training documents with each word."""
+        path = self.file("vocab")
+        try:
+            return np.asarray(read_words(path, ["df"])["df"].to_numpy().astype(np.int64))
+        except (OSError, ValueError, KeyError, pa.ArrowException) as e:
+            raise StoreError(f"{path}: cannot be read ({str(e).splitlines()[0]}); restore the file") from None
 
     def grid(self, cells: int = CELLS, docs: int = DOCS, heldout: bool = False, axes: Sequence[str] = ()) -> Grid:
         """Cut the part into blocks of at most ``cells`` cells and ``docs`` documents (a longer document is a block alone).

@@ -184,6 +184,10 @@ class Views(Sequence["Document"]):
         counts = np.concatenate([c.values.to_numpy() for _, c in batches] or [np.zeros(0, kind)])
         return csr_array((counts, words, indptr), shape=(len(indptr) - 1, self.n_words))
 
+    def within(self, part: np.ndarray, block: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of some documents of the store are in this view of it, and their rows here."""
+        return np.arange(len(row)), row
+
     # -- where they lie ----------------------------------------------------------------------------------------------
     @cached_property
     def _gone_numbers(self) -> np.ndarray:

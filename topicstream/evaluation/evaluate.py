@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sample import learned_from
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.clusters import ClusterScore, clusters_of, score_agreement, score_clusters
@@ -165,7 +166,9 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         assert store is not None
         result["pairs"] = pair_entropy(topics, store, smooth=True, mem_limit=config.mem_limit)
     if training:
-        result["training"] = _as_dict(score("training", store, None, ("train",)), "training documents")
+        assert store is not None
+        learned = learned_from(store, topics.manifest, topics.path)
+        result["training"] = _as_dict(score("training", learned, None, ("train",)), "training documents")
     shown = seen(topics, view_of(topics)) if coherent or diverse else topics
     if coherent:
         words = coherence(shown, store, top=config.top, threads=workers)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sample import learned_from
 from topicstream.errors import DoesNotFit, InputError
 from topicstream.files import owned
 from topicstream.files.durable import lock
@@ -63,6 +64,7 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
     if opened.path is None:
         raise InputError("a model in memory has no folder for a classifier; save it first")
     store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
+    store = learned_from(store, opened.manifest, opened.path)
     limit = parse_bytes(mem_limit) if mem_limit is not None else default_memory_limit()
     if mem_limit is not None and _needed(opened, 1) > limit:
         _plan(opened, limit, True, 1)  # takes more than an inference, which would be asked for its least

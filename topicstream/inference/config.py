@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from topicstream.model.topic_model import TopicModel
 
 PARTS = ("train", "heldout")
+SAMPLED = ("sample", "rest")
 
 
 def as_names(value: str | Sequence[str]) -> Sequence[str]:
@@ -92,7 +93,11 @@ class InferConfig(MethodOptions, ReadOptions):
         None, "Only topics with at least this share, 0.05 or 5% [default: all].", min=0, max=1, metavar="P", parse=share
     )
     parts: str | Sequence[str] = option(
-        "all", "Of a corpus store.", choices=("all", *PARTS), flags=("--part",), show=True
+        "all",
+        "Of a corpus store; of a model of `train --sample` also the training documents that it learned from (sample) or the others (rest).",
+        choices=("all", *PARTS, *SAMPLED),
+        flags=("--part",),
+        show=True,
     )
     with_columns: str | Sequence[str] = option(
         (), "Write metadata of the documents too, as date,title.", flags=("--with",), metavar="COLUMN,...", parse=as_names

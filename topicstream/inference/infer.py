@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sample import learned_from, rest_of
 from topicstream.errors import InputError, UsageError
 from topicstream.inference import keep as choice
 from topicstream.inference import methods
-from topicstream.inference.config import InferConfig, as_names
+from topicstream.inference.config import SAMPLED, InferConfig, as_names
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, apart, compiled, cut_cells, known
 from topicstream.inference.memory import Fit, fit
 from topicstream.inference.method import Method, TopicRows
@@ -328,6 +329,10 @@ class DocumentSource:
                 raise InputError(f"{stores[0]}: is a corpus store; {sorted(reading)[0]} is for raw documents")
             self.corpus = stores[0] if isinstance(stores[0], Corpus) else Corpus.open(stores[0])
             self.parts = config.of_parts()
+            if asked := set(self.parts) & set(SAMPLED):
+                view = rest_of if asked == {"rest"} else learned_from
+                self.corpus = view(self.corpus, model.manifest, model.path) if len(asked) == 1 else self.corpus
+                self.parts = tuple(dict.fromkeys("train" if p in asked else p for p in self.parts))
             self.columns = columns_within(self.corpus, with_columns)
             self.total = sum(self.corpus.part(p == "heldout")["docs"] for p in self.parts)
             return

@@ -149,10 +149,12 @@ def stored(corpus: Corpus, parts: tuple[str, ...] = PARTS, columns: Sequence[str
     with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
         readers = [_Part(corpus, heldout, pool) for heldout in (False, True)]
         dtype = np.float32 if corpus.weighted else np.int32
-        for ids, part, block, row in _places(corpus, columns):
+        for ids, part, block, row in _places(corpus.whole, columns):
             wanted = np.flatnonzero(np.isin(part, [PARTS.index(p) for p in parts]))
+            which, row = corpus.within(part[wanted], block[wanted], row[wanted])
+            wanted = wanted[which]
             if len(wanted) < len(part):
-                ids, part, block, row = ids.take(pa.array(wanted)), part[wanted], block[wanted], row[wanted]
+                ids, part, block = ids.take(pa.array(wanted)), part[wanted], block[wanted]
             steps: list[tuple[_Part, int, np.ndarray]] = []
             for p, reader in enumerate(readers):
                 for s in np.unique(block[part == p]).tolist():

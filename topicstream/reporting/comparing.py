@@ -182,9 +182,10 @@ def completion(rows: TopicRows, theta: np.ndarray, rest: Documents) -> float:
 
 def gathered(model: TopicModel, corpus: Any, on: str | Path | Corpus, place: Any, documents: int) -> Documents:
     """The documents to try, evenly spaced, in one; InputError where none has a known word."""
-    wanted: Any = corpus if isinstance(on, str) and on == "heldout" else on
+    own = isinstance(on, str) and on in ("heldout", "rest")
+    wanted: Any = corpus if own else on
     wanted = Path(wanted) if isinstance(wanted, str) else wanted
-    parts = ("heldout",) if isinstance(on, str) and on == "heldout" else ("train", "heldout")
+    parts = (str(on),) if own else ("train", "heldout")
     source = DocumentSource(InferConfig(model, wanted, parts=parts), model, place)
     every = max(1, -(-source.total // documents)) if documents and source.total else 1
     kept, number = [], 0

@@ -61,8 +61,8 @@ class MethodsConfig:
     methods: str = option("all", "methods to compare, by name, separated by commas", metavar="NAMES", show=True)
     on: str | Path = option(
         "heldout",
-        "documents: those set aside at ingest, another store, or raw documents",
-        metavar="heldout|FILE",
+        "documents: those set aside at ingest, those outside of `train --sample`, another store, or raw documents",
+        metavar="heldout|rest|FILE",
         show=True,
     )
     reference: str = option("gibbs2", "method that the others are held against", choices=tuple(METHODS), show=True)

@@ -73,6 +73,8 @@ def drift(config: DriftConfig) -> dict[str, Any]:
         vocabulary = Vocabulary.read(corpus.file("vocab"))
         met = _met(vocabulary.words, opened, training)
         index = opened.vocabulary.find(vocabulary.words)
+        if "sample" in opened.manifest:
+            index[~met] = -1
         periods = _gathered(corpus, parts, config, index, len(vocabulary))
     rows = TopicRows(opened)
     records, tell = [], listener(config.progress)
@@ -146,8 +148,11 @@ def _store(config: DriftConfig, model: TopicModel, training: Corpus | None) -> I
 
 def _met(words: Any, model: TopicModel, training: Corpus | None) -> np.ndarray:
     """bool[U]: which words training has met: the model's, and those that its corpus holds or pruned."""
-    found = model.vocabulary.find(words) >= 0
-    if training is not None:
+    at = model.vocabulary.find(words)
+    found = at >= 0
+    if "sample" in model.manifest:  # the corpus' words are those of all its documents
+        found &= model.vocabulary.counts[at] > 0
+    elif training is not None:
         found |= Vocabulary.read(training.file("vocab")).find(words) >= 0
         if "pruned" in training.manifest.get("files", {}):
             for batch in stream_words(training.file("pruned"), ["word"]):

@@ -69,6 +69,7 @@ def lines(info: dict[str, Any]) -> list[str]:
     say("beta", f"{info['beta']:g} a word")
     corpus = info.get("corpus")
     say("corpus", _pairs(corpus) if isinstance(corpus, dict) else corpus)
+    say("sample", f"{info['sample']:.4g} of the training documents" if info.get("sample") else None)
     say("seed", info.get("seed"))
     passes = info.get("passes")
     say("passes", f"{passes} ({info['stopped']})" if info.get("stopped") else passes)

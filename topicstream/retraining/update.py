@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sample import learned_from
 from topicstream.engines import find
 from topicstream.errors import NotOurs, TopicsError, UsageError
 from topicstream.files import durable, owned
@@ -78,7 +79,8 @@ def train_on(
     limits   ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes`` of ``train``
     """
     progress = listener(progress, Shown)
-    manifest, store = read_manifest(model), Corpus.open(corpus)
+    manifest = read_manifest(model)
+    store = learned_from(Corpus.open(corpus), manifest, model)
     kind = find(manifest["engine"])
     if "warm" not in kind.starts:
         raise TopicsError(f"{kind.name} cannot start from a model; train anew with `topics train`")
@@ -107,6 +109,7 @@ def train_on(
         carry=None if why else earlier,
         warm_share=WARM_SHARE,
         seed_words=manifest.get("seed_words"),
+        sample=manifest.get("sample"),
         weighting=(manifest.get("weighting") or {"kind": "none"})["kind"],
         block_cells=int(manifest["layout"]["block_cells"]),
         round_blocks=int(manifest["layout"]["round_blocks"]),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.model.weighting import KINDS
-from topicstream.options import option, seconds
+from topicstream.options import option, seconds, share
 from topicstream.progress import Told
 from topicstream.training.stopping import tolerance
 
@@ -78,6 +78,16 @@ class TrainConfig:
         "0, 1, ... of that name; in the library also a mapping of what it would hold",
         path="file",
         metavar="FILE",
+        recorded=True,
+        was=None,
+    )
+    sample: float | str | None = option(
+        None,
+        "learn from this share of the training documents, 0.1 or 10% (by a hash of their ids: those of 10% are among those of 20%); "
+        "`infer --part rest` and `compare --on rest` take the others",
+        metavar="SHARE",
+        max=1,
+        parse=share,
         recorded=True,
         was=None,
     )

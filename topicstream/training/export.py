@@ -80,6 +80,9 @@ def write_model(
             manifest["seed_words"] = record.settings["seed_words"]
             manifest["labels"] = labels_of(record.settings["seed_words"]) | manifest.get("labels", {})
         vocabulary = Vocabulary.read(vocab)
+        if record.settings["sample"] is not None:
+            manifest["sample"], df = record.settings["sample"], corpus.document_counts()
+            vocabulary = Vocabulary.of(vocabulary.words, df if corpus.weighted else corpus.word_counts(), df)
         writer.commit(manifest, vocabulary, params["alpha"], float(params["beta"][0]))
 
 

@@ -34,7 +34,7 @@ from topicstream.training.config import TrainConfig
 from topicstream.training.plan import make_plan, memory_bytes, wider_rounds
 from topicstream.training.rehearsal import PlanOnly, rehearse
 from topicstream.training.session import Session
-from topicstream.training.setup import begun_anew, corpus_of, engine_of, shape_of, start_of, stopping_of
+from topicstream.training.setup import begun_anew, corpus_of, engine_of, sample_of, shape_of, start_of, stopping_of
 from topicstream.training.starts.anchor_start import anchor_bytes
 from topicstream.training.starts.carry import CARRIED, check_carried
 from topicstream.training.starts.cluster_start import cluster_start_bytes
@@ -133,7 +133,7 @@ def _train(config: TrainConfig, rehearsal: Rehearsal | None) -> Trained:
         engine=engine.name,
         cites=engine.cites,
         options={**asdict(engine.options)},
-        settings=read_record(config, topics=engine.shape.topics, start=start, warm=warm, seed_words=seeds),
+        settings=read_record(config, topics=engine.shape.topics, start=start, warm=warm, seed_words=seeds, sample=sample_of(config)),
         layout=asdict(layout),
         corpus=store.fingerprint,
         versions=machine.versions(),

@@ -12,12 +12,13 @@ import numpy as np
 
 from topicstream import machine
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sample import sampled
 from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Engine, Shape
 from topicstream.errors import DoesNotFit, InputError, UsageError
 from topicstream.files.ownership import check_place, kind_of
-from topicstream.options import checked, seconds
-from topicstream.progress import Progress
+from topicstream.options import checked, seconds, share
+from topicstream.progress import Progress, Shown, listener
 from topicstream.training.config import TrainConfig
 from topicstream.training.starts.anchor_start import anchor_engine
 from topicstream.training.starts.seeded import with_seeds
@@ -31,12 +32,30 @@ def corpus_of(config: TrainConfig) -> Corpus:
     store = Corpus.open(config.corpus, vectors=True)
     if store.vectors and (config.algo == "auto" or not find(config.algo).on_vectors):
         raise UsageError(f"{store.path}: holds vectors; --algo {config.algo} takes documents, --algo gmm takes vectors")
+    if (part := sample_of(config)) is not None:
+        store = _sample(store, part, config)
     if store.n_cells == 0:
         raise InputError(f"{store.path}: no training documents with words; ingest more, or lower --min-df")
     if kind_of(Path(config.model)) != "model":
         check_place(Path(config.model), "--model", [config.corpus])
     weigh(store, config.weighting)
     return store
+
+
+def sample_of(config: TrainConfig) -> float | None:
+    """The share of the training documents that is asked for."""
+    return None if config.sample is None else float(share(config.sample))
+
+
+def _sample(store: Corpus, part: float, config: TrainConfig) -> Corpus:
+    axes = [] if config.algo == "auto" else find(config.algo).axes
+    if store.vectors or axes:
+        whose = axes[0] if axes else "vectors"
+        raise UsageError(f"--sample: --algo {config.algo} reads {whose}, which cannot be sampled; `topics ingest --heldout` sets documents aside")
+    found = sampled(store, part)
+    if not begun_anew():
+        listener(config.progress, Shown).say(f"sample: {found.n_docs:,} of {store.n_docs:,} training documents")
+    return found
 
 
 def begun_anew() -> bool:

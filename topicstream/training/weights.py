@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from topicstream.corpus.reader import Corpus
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.model.weighting import Weights
 
 
@@ -22,7 +21,7 @@ class TrainingWeights(Weights):
     def of_corpus(cls, kind: str, corpus: Corpus) -> TrainingWeights:
         """Of the training part of a corpus, which is read once more for tf."""
         counts = corpus.word_counts()
-        plain = Weights.of(kind, counts, Vocabulary.read(corpus.file("vocab")).df, corpus.n_docs)
+        plain = Weights.of(kind, counts, corpus.document_counts(), corpus.n_docs)
         n_w = plain.sums(counts, map(plain.block, corpus.blocks()) if plain.per_word is None else ())
         own = {f.name: getattr(plain, f.name) for f in fields(Weights)}
         return cls(**own, n_w=n_w, counts=counts)

@@ -10,6 +10,7 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sample import learned_from
 from topicstream.engines import find
 from topicstream.engines.gibbs.chain import Chain
 from topicstream.errors import InputError, StoreError
@@ -35,7 +36,7 @@ def token_topics(folder: Path | None, corpus: Corpus, topics: int, what: str) ->
     places = checkpoints(folder / "checkpoints")
     if not places:
         raise InputError(f"{folder}: its checkpoints are gone, and with them the topics of the tokens")
-    return _blocks(folder, corpus, topics, places[-1], record["layout"])
+    return _blocks(folder, learned_from(corpus, record, run), topics, places[-1], record["layout"])
 
 
 def _blocks(

@@ -1,0 +1,139 @@
+"""A share of the training documents, seen as a corpus of its own: what ``train --sample`` learns from, and the rest.
+
+A document is in a sample by a hash of its id: the same ones whatever the seed, the order or the length of the store, and those
+of 10 % are among those of 20 %.  To whoever reads blocks it is a store that has these training documents alone; the
+vocabulary and the documents set aside stay the whole store's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.corpus.format import PARTS, drop_rows, from_gaps
+from topicstream.corpus.id_hash import hash_ids
+from topicstream.corpus.reader import Corpus, Decoded
+from topicstream.errors import InputError, StoreError, UsageError
+
+
+class SampledCorpus(Corpus):
+    """``share`` of the training documents of ``whole``, or, with ``rest``, the others.  All of it is read once for its counts."""
+
+    def __init__(self, whole: Corpus, share: float, rest: bool = False) -> None:
+        super().__init__(whole.path, whole.manifest)
+        self._whole, self.weights, self._lease = whole, whole.weights, whole._lease
+        blocks = whole.part()["blocks"]
+        self._first = np.concatenate(([0], np.cumsum([b["docs"] for b in blocks], dtype=np.int64)))
+        self._kept = np.zeros(self._first[-1], bool)
+        threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+        for batch, _, block, row in whole._placed(["id"], ("train",)):
+            inside = hash_ids(batch.column("id"))[1] < threshold  # the first half sets documents aside (`ingest --heldout`)
+            self._kept[self._first[block] + row] = inside ^ rest
+        self._n_w, self._df = np.zeros(whole.n_words), np.zeros(whole.n_words, np.int64)
+        counted = [self._count(s, dict(entry)) for s, entry in enumerate(blocks)]
+        part = whole.part() | {"blocks": counted} | {n: sum(b[n] for b in counted) for n in ("docs", "cells", "tokens")}
+        said = {"share": share, "rest": rest, "of": whole.n_docs}
+        self.manifest = whole.manifest | {"parts": whole.manifest["parts"] | {"train": part}, "sample": said}
+
+    @property
+    def whole(self) -> Corpus:
+        return self._whole
+
+    def _count(self, storage: int, entry: dict[str, Any]) -> dict[str, Any]:
+        raw = self.decode(storage)
+        ids, marker = np.empty(len(raw.gaps), np.int32), np.zeros(self.n_words, np.uint8)
+        if from_gaps(raw.gaps, raw.lengths, 0, len(raw.lengths), 0, ids, marker) < 0:
+            raise StoreError(f"{self.path}: block {storage}: a word id past the vocabulary; ingest again")
+        self._n_w += np.bincount(ids, weights=raw.counts, minlength=self.n_words)
+        self._df += np.bincount(ids, minlength=self.n_words)
+        tokens = raw.counts.sum(dtype=np.float64 if self.weighted else np.int64).item()
+        entry |= {"docs": len(raw.lengths), "cells": len(ids), "tokens": tokens}
+        entry.pop("removed", None)
+        raw.close()
+        return entry
+
+    def _of(self, storage: int) -> np.ndarray:
+        return np.asarray(self._kept[self._first[storage] : self._first[storage + 1]])
+
+    # -- what readers of blocks see ----------------------------------------------------------------------------------
+    def decode(self, storage: int, heldout: bool = False, axes: Sequence[str] = ()) -> Decoded:
+        raw = self.whole.decode(storage, heldout, axes if heldout else ())
+        if not heldout:
+            kept = self._of(storage)
+            n = drop_rows(raw.gaps, raw.counts, raw.lengths, np.flatnonzero(~kept))
+            raw.gaps, raw.counts, raw.lengths = raw.gaps[:n], raw.counts[:n], raw.lengths[kept]
+        return raw
+
+    def lengths(self, storage: int, heldout: bool = False, room: np.ndarray | None = None) -> np.ndarray:
+        found = self.whole.lengths(storage, heldout, room)
+        return found if heldout else found[self._of(storage)]
+
+    def removed(self) -> np.ndarray:
+        """Of the documents set aside: others are in no sample."""
+        listed = self.whole.removed()
+        return np.asarray(listed[listed[:, 1] == 1])
+
+    def word_counts(self) -> np.ndarray:
+        return self._n_w.copy()
+
+    def document_counts(self) -> np.ndarray:
+        return self._df.copy()
+
+    def release(self) -> None:
+        self.whole.release()
+
+    # -- what readers of documents see -------------------------------------------------------------------------------
+    def within(self, part: np.ndarray, block: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        there, rows = part == 1, row.copy()
+        for s in np.unique(block[~there]).tolist():
+            here, kept = np.flatnonzero((part == 0) & (block == s)), self._of(s)
+            there[here] = kept[row[here]]
+            rows[here] = np.cumsum(kept)[row[here]] - 1
+        return np.flatnonzero(there), rows[there]
+
+    def _placed(
+        self, columns: list[str] | None, parts: tuple[str, ...] = PARTS, first: int = 0
+    ) -> Iterator[tuple[pa.RecordBatch, np.ndarray, np.ndarray, np.ndarray]]:
+        for batch, part, block, row in self.whole._placed(columns, parts):
+            which, rows = self.within(part, block, row)
+            passed = min(first, len(which))
+            first -= passed
+            if len(which) > passed:
+                left = which[passed:]
+                yield batch.take(pa.array(left)), part[left], block[left], rows[passed:]
+
+
+def sampled(corpus: Corpus, share: float) -> Corpus:
+    """A share of the training documents; InputError where none has a word."""
+    if not 0 < share <= 1:
+        raise UsageError(f"--sample {share:g}: give a share above 0, as 0.1 or 10%")
+    found = corpus if share == 1 else SampledCorpus(corpus, share)
+    if found.n_cells == 0:
+        raise InputError(f"--sample {share:.3g}: of {corpus.n_docs:,} training documents none with a word is in it; give more")
+    return found
+
+
+def learned_from(corpus: Corpus, said: Mapping[str, Any], where: object) -> Corpus:
+    """The corpus with the training documents that a model or run learned from; said: its manifest or record."""
+    share = said.get("sample")
+    if share is None:
+        return corpus
+    _possible(share, where)
+    return sampled(corpus, share)
+
+
+def rest_of(corpus: Corpus, said: Mapping[str, Any], where: object) -> Corpus:
+    """The corpus with the other training documents; UsageError where there are none."""
+    share = said.get("sample")
+    if share is None or _possible(share, where) == 1:
+        raise UsageError(f"{where}: learned from all training documents; `topics train --sample 10%` leaves a rest")
+    return SampledCorpus(corpus, share, rest=True)
+
+
+def _possible(share: Any, where: object) -> float:
+    if not (isinstance(share, float) and 0 < share <= 1):
+        raise StoreError(f"{where}: a sample that cannot be; the file is damaged, restore it")
+    return share
