@@ -9,6 +9,8 @@ import os
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.ingest_tools import digest, documents, write_jsonl
@@ -209,6 +211,23 @@ def test_answers_replace_answers_only(place):
             assert run(["infer", "in.jsonl", "--model", "m", "-o", out, "-q", *force]) == 0
         assert run(["infer", "in.jsonl", "--model", "m", "-o", out, "-q"]) == 1
     assert not list(place.glob(".*.tmp"))
+
+
+def test_tables_that_begin_as_ours_are_somebodys(place):
+    """What columns a table has does not say who wrote it."""
+    answers = pa.table({"id": ["a"], "topics": [[1]], "shares": [[1.0]], "mine": ["years of work"]})
+    pq.write_table(answers, "own.parquet")
+    (place / "own.jsonl").write_text('{"id": "a", "topics": [1], "shares": [1.0]}\n')
+    (place / "own.csv").write_text("id,topic,share\na,1,1.0\n")
+    (place / "sheet.csv").write_text("question,mine\n1,2\n")
+    names = ["own.parquet", *(["own.jsonl", "own.csv"] if owned.keeps_notes("own.csv") else [])]
+    for name in names:
+        refused("infer", "in.jsonl", "--model", "m", "-o", name, "--force")
+    if len(names) > 1:
+        refused("show", "--model", "m", "--intrusion", "words", "--out", "sheet.csv", "--force")
+    assert run(["infer", "in.jsonl", "--model", "m", "-q", "-o", "a.parquet"]) == 0
+    (place / "b.parquet").write_bytes((place / "a.parquet").read_bytes())  # no note of ours, but our mark
+    assert run(["infer", "in.jsonl", "--model", "m", "-q", "-o", "b.parquet", "--force"]) == 0
 
 
 OUTPUTS = {

@@ -31,6 +31,22 @@ def never(file: BinaryIO) -> bool:
     return False
 
 
+PARQUET_MARK = {b"topicstream": b"written by topicstream, which may replace it"}
+"""In the metadata of every table that we write as Parquet."""
+MOST_FOOTER = 1 << 26
+
+
+def marked_parquet(file: BinaryIO) -> bool:
+    """Whether a Parquet file has our mark in its footer (which is not decoded: it may be a stranger's)."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - 8, 0))
+    length = int.from_bytes(file.read(4), "little")
+    if size < 12 + length or length > MOST_FOOTER or file.read(4) != b"PAR1":
+        return False
+    file.seek(size - 8 - length)
+    return PARQUET_MARK[b"topicstream"] in file.read(length)
+
+
 def is_ours(path: Path, reads: Reads = never) -> bool:
     """Whether a file (no link, nothing special) is empty, was published by us, or reads as ours."""
     if owned.noted(path):

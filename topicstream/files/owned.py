@@ -138,6 +138,15 @@ def noted(path: Where) -> bool:
         return False
 
 
+def keeps_notes(path: Where) -> bool:
+    """Whether the file system of this file keeps such notes: one without is another's there."""
+    try:
+        os.listxattr(path, follow_symlinks=False)
+    except (OSError, AttributeError):
+        return False
+    return True
+
+
 def publish(beside: Where, target: Where, *, force: bool, ours: bool) -> None:
     """Rename a finished file to the name that a user gave it, noted as ours where the file system keeps such notes.
     ``ours``: what is there reads as ours, so ``force`` may replace it; without ``force`` nothing is replaced, whenever it

@@ -363,9 +363,8 @@ class DocumentSource:
         if self._follow:
             yield from follow(self._options, self._reading)
         else:
-            yield from raw(
-                self.names, self._options, self._reading, lambda work, items: in_order(work, items, self.threads)
-            )
+            threads = 1 if self._reading.matches else self.threads
+            yield from raw(self.names, self._options, self._reading, lambda work, items: in_order(work, items, threads))
 
     def _stored(self, corpus: Corpus) -> Iterator[Documents]:
         from topicstream.inference.stored import stored

@@ -15,7 +15,8 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 
 from topicstream.errors import InputError, json_line
-from topicstream.files.outputs import OutputFile, check_output
+from topicstream.files import owned
+from topicstream.files.outputs import PARQUET_MARK, OutputFile, check_output, marked_parquet
 from topicstream.inference.documents import FLAGS
 from topicstream.inference.keep import Lists
 from topicstream.inference.text import csv_head, csv_lines, json_lines
@@ -141,7 +142,7 @@ class ParquetAnswers(AnswerTable):
         self._rows = self._values = 0
         self._writer = pq.ParquetWriter(
             file,
-            self.schema,
+            self.schema.with_metadata(PARQUET_MARK),
             compression="lz4",
             use_dictionary=["topics.list.element", "flag"],
             write_statistics=False,
@@ -168,16 +169,11 @@ FORMATS: dict[str, Any] = {".parquet": ParquetAnswers, ".jsonl": JsonAnswers, ".
 
 
 def _reads_as_ours(path: Path, f: BinaryIO) -> bool:
-    """Whether a file holds topics of documents as we write them: by its schema, or its first line."""
+    """Whether a file holds topics of documents as we write them: by its mark, or its first line where nothing else can say it."""
     if path.suffix == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            names = pq.ParquetFile(f).schema_arrow.names
-        except (pa.ArrowException, ValueError, OSError):
-            return False
-        return bool(names[:3] == ["id", "topics", "shares"])
+        return marked_parquet(f)
+    if owned.keeps_notes(path):
+        return False
     line = f.readline(1 << 26)
     if path.suffix == ".csv":
         return line.startswith(csv_head(False)[:-1])

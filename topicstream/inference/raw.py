@@ -44,6 +44,11 @@ class RawReading:
         if (recipe := model.manifest.get("tokenizer")) is not None:
             self._tokenizer = Tokenizer(Recipe.from_json(recipe))
 
+    @property
+    def matches(self) -> bool:
+        """Whether a pattern of the user's own is at work (parallel/order.py, Here)."""
+        return self._tokenizer is not None and self._tokenizer.matches
+
     def documents(self, task: Task) -> list[Documents]:
         """The documents of one piece, in blocks.  InputError at a bad record; thread-safe."""
         run, rejects = task.run()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -24,6 +24,19 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="topics") as pool:
         yield from pooled(pool, work, source, threads)
+
+
+class Here(Executor):
+    """Runs what is submitted at once, in this thread.
+
+    For patterns of a user's own, which may take for ever: `re` lets no other thread run while it matches, and hears signals
+    in the main thread alone.
+    """
+
+    def submit(self, work: Callable[..., Result], /, *args: Any, **named: Any) -> Future[Result]:
+        done: Future[Result] = Future()
+        done.set_result(work(*args, **named))
+        return done
 
 
 def pooled(

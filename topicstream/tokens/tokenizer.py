@@ -88,8 +88,8 @@ class Tokenizer:
         self._joiner = joiner
         self._stem = _stemmer(recipe.stem)
         self._stems: dict[bytes, bytes] = {}
-        own = recipe.pattern is not None and recipe.pattern != SCIKIT_LEARN_PATTERN
-        self._pattern = re.compile(recipe.pattern) if own and recipe.pattern is not None else None
+        own = recipe.pattern if recipe.pattern != SCIKIT_LEARN_PATTERN else None
+        self._pattern = re.compile(own) if own is not None else None
         self._phrases = [(a.encode(), b.encode()) for a, b in (phrase.split(" ") for phrase in recipe.phrases)]
         stop = set(recipe.stopwords)
         if recipe.lowercase:
@@ -99,6 +99,11 @@ class Tokenizer:
         self._stop = frozenset(stop)
         self._listing = bool(recipe.ngrams > 1 or recipe.phrases or recipe.stem)
         self._rules = self._kernel_rules(sorted(word.encode() for word in stop if word))
+
+    @property
+    def matches(self) -> bool:
+        """Whether words are what a pattern of the user's own matches (parallel/order.py, Here)."""
+        return self._pattern is not None
 
     def _kernel_rules(self, stops: list[bytes]) -> Rules:
         r = self.recipe

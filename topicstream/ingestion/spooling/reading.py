@@ -18,9 +18,11 @@ import pyarrow as pa
 from topicstream.errors import InputError, Interrupted
 from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.ingestion.spooling.journal import Journal
+from topicstream.ingestion.spooling.parts import NAMED
 from topicstream.ingestion.spooling.prepare import Prepared, prepare_piece, raw_crc, totals_of
 from topicstream.ingestion.spooling.spool import encode_frame
 from topicstream.ingestion.spooling.tasks import Task, pieces
+from topicstream.parallel.order import Here
 from topicstream.progress import Progress
 from topicstream.tokens.builder import VocabularyBuilder
 from topicstream.tokens.sequences import gathered
@@ -188,8 +190,9 @@ class Reading:
         cutter = _Cutter(paths, self.options, state["pieces"], ahead=1)
         waiting: deque[tuple[Task, Future[Prepared]]] = deque()
         first = True
-        self.stop.deferring = True
-        with ThreadPoolExecutor(workers, thread_name_prefix="prepare") as pool:
+        here = tokenizer.matches or self.options.read.split not in (None, *NAMED)
+        self.stop.deferring = not here
+        with Here() if here else ThreadPoolExecutor(workers, thread_name_prefix="prepare") as pool:
             try:
                 for task in cutter:
                     if first:
