@@ -120,6 +120,7 @@ def test_it_is_the_runs_own_and_needs_its_engine(corpus, tmp_path, capsys, monke
         train(corpus, tmp_path / "n", aim="reading", topics=6, mem_limit="2G", progress=QUIET)
 
 
+@pytest.mark.slow
 def test_a_cycle_trains_for_it_and_an_update_keeps_it(tmp_path):
     config = folder(tmp_path)
     config.write_text(config.read_text().replace("[train]\n", '[train]\naim = "reading"\n'))

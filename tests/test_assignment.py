@@ -69,7 +69,7 @@ class None_:
         if name.split(".")[0] == "scipy":
             raise ImportError(name)
 sys.meta_path.insert(0, None_())
-import topicstream.evaluation.matching, topicstream.retraining.cycle
+import topicstream.evaluation.matching, topicstream.retraining.retrain
 from topicstream.model.topic_model import TopicModel
 import numpy as np
 from topicstream.evaluation.matching import compare

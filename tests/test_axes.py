@@ -140,6 +140,7 @@ def check_links(corpus: Corpus, rows: list[dict[str, Any]]) -> None:
     assert corpus.axes["links"].names(2, 5).to_pylist() == train[2:5]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.integers(0, 60), st.sampled_from(["0", "30%"]), st.sampled_from([20, 4096]))
 def test_axes_say_what_the_documents_say(tmp_path_factory, seed, n, heldout, most):

@@ -15,6 +15,8 @@ from topicstream.files.durable import lock
 from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import atexit, sys
 from topicstream.cli.main import main

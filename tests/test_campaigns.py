@@ -10,6 +10,8 @@ import pytest
 
 from tests.cgroup import memory_cgroup
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).parents[1] / "scripts" / "campaigns"
 
 

@@ -115,6 +115,7 @@ def test_without_avx512_the_bits_are_the_same(tmp_path):
     assert json.loads(plain) == digest()
 
 
+@pytest.mark.slow
 def test_the_tiles_compile_without_avx512(tmp_path):
     """LLVM ended the process there over a constant: svi's selection, its statistics and the scoring of the model."""
     _, *cells = draw(40, 60, 3, length=30, seed=2)

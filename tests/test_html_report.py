@@ -22,6 +22,8 @@ from topicstream.reporting.html import report
 from topicstream.reporting.intrusion import sheet_and_key, topic_intrusion, word_intrusion, write_sheet
 from topicstream.reporting.payload import data_of, pack, page, unpack
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):

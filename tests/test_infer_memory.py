@@ -21,6 +21,8 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.tokens.recipe import Recipe
 
+pytestmark = pytest.mark.slow
+
 W, K = 20_000, 100
 DOCUMENTS = 600_000
 CHILD = """

@@ -13,6 +13,8 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.verify import verify
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def small(tmp_path):

@@ -13,6 +13,8 @@ from tests.ingest_tools import cells_by_id, digest, documents, write_jsonl
 from tests.killing import Killable
 from topicstream.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 WORK = """
 from pathlib import Path
 from topicstream.ingestion.pipeline import ingest

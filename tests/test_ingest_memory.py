@@ -20,6 +20,8 @@ from topicstream.ingestion.parsing.cut import RECORD_BYTES
 from topicstream.ingestion.read_options import ReadOptions, Room
 from topicstream.ingestion.spooling.tasks import parse_all, pieces
 
+pytestmark = pytest.mark.slow
+
 LARGE, SMALL = 8 << 20, 1 << 12
 
 

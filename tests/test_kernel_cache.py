@@ -18,6 +18,8 @@ from topicstream.errors import Stopped
 from topicstream.kernels import cache_folder, jit
 from topicstream.kernels.cache_folder import HEAD, KernelFolder, distrust
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import sys
 sys.path.insert(0, {there!r})

@@ -23,6 +23,8 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.gate import open_models
 from topicstream.training.state.checkpoint import content_hash
 
+pytestmark = pytest.mark.slow
+
 
 def zipf_corpus(path: Path, docs: int, n_words: int, cells_of_a_doc: int) -> Path:
     """Documents of distinct words drawn with Zipf's weights."""

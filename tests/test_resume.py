@@ -22,6 +22,8 @@ from topicstream.training.state import saver as saving
 from topicstream.training.state.checkpoint import checkpoints, content_hash
 from topicstream.training.state.saver import Saver
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 
 

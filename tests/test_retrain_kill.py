@@ -18,10 +18,12 @@ from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.align import read_ids
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("TOPICS_KILLS", "8"))
 WORK = """
 import io
-from topicstream.retraining.cycle import retrain
+from topicstream.retraining.retrain import retrain
 def work(config):
     return retrain(config, stream=io.StringIO())
 """

@@ -6,7 +6,11 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from topicstream.kernels.cache import own_folder
+
+pytestmark = pytest.mark.slow
 
 CHECK = """
 import sys

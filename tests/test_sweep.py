@@ -19,6 +19,8 @@ from topicstream.files.ownership import mark_of
 from topicstream.selection import sweep as work
 from topicstream.selection.sweep import Run, choose, grid, sweep
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):

@@ -17,6 +17,8 @@ from topicstream.errors import shown
 from topicstream.ingestion.pipeline import ingest
 from topicstream.training.loop import train
 
+pytestmark = pytest.mark.slow
+
 NASTY = ["\x1b[2J\x1b]0;owned\x07", "a\u202eb", "\x9b31m", "plain", "na\u200cme"]
 
 

@@ -14,6 +14,8 @@ import pytest
 from topicstream.kernels.ahead import prepare
 from topicstream.kernels.cache_folder import KernelFolder
 
+pytestmark = pytest.mark.slow
+
 INGEST = """
 import json, sys, topicstream
 from numba.core import event
@@ -25,7 +27,6 @@ print(json.dumps(sorted(names)))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("format", ["jsonl", "txt"])
 def test_ingest_compiles_nothing_itself(tmp_path, format):
     docs, side = tmp_path / f"a.{format}", tmp_path / "authors.tsv"

@@ -236,6 +236,7 @@ def test_commands_keep_the_weights(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, kind in engines().items() if kind.accepts_weights and not kind.on_vectors])
 def test_every_engine_that_takes_weights_trains_on_them(name, tmp_path):
     phi, indptr, words, counts = draw(docs=200, words=WORDS, topics=TOPICS, length=40, seed=5)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from topicstream.reporting.drift import drift
     from topicstream.reporting.html import report
     from topicstream.reporting.show import show
-    from topicstream.retraining.cycle import retrain
     from topicstream.retraining.forget import forget
     from topicstream.retraining.publish import rollback
+    from topicstream.retraining.retrain import retrain
     from topicstream.retraining.update import update
     from topicstream.selection.sweep import sweep
     from topicstream.training.loop import train
@@ -59,7 +59,7 @@ _PUBLIC = {  # name -> module that has it
     "infer": "topicstream.inference.infer",
     "ingest": "topicstream.ingestion.pipeline",
     "report": "topicstream.reporting.html",
-    "retrain": "topicstream.retraining.cycle",
+    "retrain": "topicstream.retraining.retrain",
     "rollback": "topicstream.retraining.publish",
     "show": "topicstream.reporting.show",
     "sweep": "topicstream.selection.sweep",

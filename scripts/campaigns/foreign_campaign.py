@@ -326,7 +326,7 @@ def main() -> int:
     import topicstream.cli.train
     import topicstream.cli.update
     import topicstream.inference.infer
-    import topicstream.retraining.cycle  # noqa: F401
+    import topicstream.retraining.retrain  # noqa: F401
 
     failed = 0
     home = Path.cwd()

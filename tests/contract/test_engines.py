@@ -211,6 +211,7 @@ class TestEveryEngine:
         assert content_hash(folder) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(engines()))
 def test_peak_memory_stays_within_the_plan(name, tmp_path):
     phi, indptr, words, counts = draw(docs=1500, words=3000, topics=8, length=150, seed=5)

@@ -26,7 +26,7 @@ def command(**values: Any) -> None:
     documents stay.  Killed at any instant, the next run carries on.
     """
     from topicstream.cli.verbosity import QUIET, verbosity
-    from topicstream.retraining.cycle import retrain
+    from topicstream.retraining.retrain import retrain
 
     config = RetrainConfig(**given(values), quiet=verbosity() <= QUIET)
     if config.init:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 import google_crc32c
 import numpy as np
 
-from topicstream.corpus.block import AxisRows, AxisShape
+from topicstream.corpus.block import AxisShape
+from topicstream.corpus.cutting import Decoded, cut_axis
 from topicstream.corpus.format import from_gaps, number_words
 from topicstream.errors import NotOurs, StoreError
 from topicstream.files import owned
@@ -29,7 +30,7 @@ from topicstream.kernels.arrays import Array, Longs
 from topicstream.kernels.jit import kernel
 
 if TYPE_CHECKING:
-    from topicstream.corpus.reader import Corpus, Decoded
+    from topicstream.corpus.reader import Corpus
 
 KEPT = 200  # grids that are remembered
 LARGEST = 64 << 20  # bytes of a remembered grid
@@ -133,14 +134,6 @@ def _cut_anew(corpus: Corpus, cells: int, docs: int, heldout: bool, axes: Sequen
     arrays = [np.concatenate(c).astype(np.int64) if c else np.zeros(0, np.int64) for c in columns[:-1]]
     tokens = np.concatenate(columns[-1]) if columns[-1] else np.zeros(0)
     return Grid(heldout, *arrays, tokens, widest, longest, shapes)  # type: ignore[call-arg, arg-type]
-
-
-def cut_axis(raw: Decoded, name: str, first: int, last: int) -> AxisRows:
-    """What documents first .. last - 1 of a storage block have of an axis."""
-    indptr, ids = raw.axes[name]
-    mine = indptr[first : last + 1]
-    found, local = np.unique(ids[mine[0] : mine[-1]], return_inverse=True)
-    return AxisRows(found.astype(np.int32, copy=False), mine - mine[0], local.astype(np.int32).reshape(-1))
 
 
 def _axis_shape(raw: Decoded, name: str, first: int, last: int, words: int) -> AxisShape:

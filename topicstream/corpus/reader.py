@@ -20,6 +20,7 @@ import pyarrow as pa
 from topicstream.corpus.axes import Axes, entries_of
 from topicstream.corpus.block import Block
 from topicstream.corpus.buffers import Buffers
+from topicstream.corpus.cutting import Cutter, Decoded
 from topicstream.corpus.format import (
     CELLS,
     DOCS,
@@ -29,13 +30,11 @@ from topicstream.corpus.format import (
     chunk_path,
     drop_rows,
     from_gaps,
-    localise,
-    number_words,
     part_folder,
     read_chunk,
     wrong_document,
 )
-from topicstream.corpus.grid import Grid, cut_axis, cut_grid
+from topicstream.corpus.grid import Grid, cut_grid
 from topicstream.corpus.lease import Lease
 from topicstream.corpus.manifest import check_manifest
 from topicstream.corpus.ragged import read_ragged
@@ -56,29 +55,6 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         )
     check_manifest(folder / "manifest.json", manifest)
     return manifest
-
-
-class Decoded:
-    """One storage block's raw arrays: gaps uint32[cells], counts[cells], lengths uint32[docs]; axes: name -> (indptr
-    int64[docs + 1], ids int32[entries]).
-
-    gaps and counts are lent by ``buffers``: ``close`` gives them back, when nobody looks at them any more.
-    """
-
-    def __init__(
-        self, gaps: np.ndarray, counts: np.ndarray, lengths: np.ndarray, lent: tuple[np.ndarray, ...], buffers: Buffers
-    ) -> None:
-        self.gaps, self.counts, self.lengths = gaps, counts, lengths
-        self.axes: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        self._lent, self._buffers = lent, buffers
-
-    def close(self) -> None:
-        """Give the buffers back, once."""
-        lent, self._lent = self._lent, ()
-        if lent:
-            self.gaps = self.counts = np.zeros(0, np.uint32)
-        for array in lent:
-            self._buffers.give_back(array)
 
 
 class Corpus(Views):
@@ -414,35 +390,3 @@ class Corpus(Views):
             finally:
                 for future in ahead:
                     future.cancel()
-
-
-class Cutter:
-    """Cuts decoded storage blocks into blocks with local ids through W-sized marker arrays (no sort).  One thread at a
-    time may use it; it takes 5 bytes a vocabulary word."""
-
-    def __init__(self, n_words: int) -> None:
-        self._marker = np.zeros(n_words, np.uint8)
-        self._local = np.empty(n_words, np.int32)
-        self._lock = threading.Lock()
-
-    def block(self, corpus: Corpus, grid: Grid, number: int, raw: Decoded) -> Block:
-        """Block ``number`` of ``grid`` out of its decoded storage block; it owns its arrays."""
-        first, last = int(grid.row_start[number]), int(grid.row_stop[number])
-        start, n = int(grid.cell_start[number]), int(grid.cells[number])
-        ids = np.empty(n, np.int32)
-        with self._lock:
-            if from_gaps(raw.gaps, raw.lengths, first, last, start, ids, self._marker) != n:
-                self._marker[:] = 0
-                raise StoreError(
-                    f"{corpus.path}: block {int(grid.storage[number])}: a word id past the vocabulary; ingest again"
-                )
-            vocab = np.empty(min(n, len(self._marker)), np.int32)
-            u = number_words(self._marker, vocab, self._local)
-            localise(ids, self._local)
-        indptr = np.zeros(last - first + 1, np.int64)
-        np.cumsum(raw.lengths[first:last], out=indptr[1:])
-        counts = raw.counts[start : start + n].copy()  # the block outlives what it is cut from
-        tokens = counts.sum(dtype=np.float64 if corpus.weighted else np.int64)
-        axes = {name: cut_axis(raw, name, first, last) for name in raw.axes}
-        block = Block(number, int(grid.first_doc[number]), indptr, ids, counts, vocab[:u].copy(), float(tokens), axes)
-        return block if corpus.weights is None else corpus.weights.block(block)

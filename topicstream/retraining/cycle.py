@@ -1,4 +1,4 @@
-"""``topics retrain``: scan, measure, decide, append, train, judge, publish.  One cycle, written down as it goes.
+"""A cycle of ``topics retrain``: scan, measure, decide, append, train, judge, publish.  One cycle, written down as it goes.
 
     journal.json   the cycle at work: its stage (append, train, gate, publish) and all that the stages need; replaced
                    atomically, removed last.  Each stage may be run again from its beginning.
@@ -17,78 +17,37 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from topicstream import machine
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, NotOurs, StoreError, TopicsError
+from topicstream.errors import InputError, NotOurs, StoreError
 from topicstream.files import owned
-from topicstream.files.durable import lock, read_json, sync_folder, write_json
+from topicstream.files.durable import read_json, sync_folder, write_json
 from topicstream.files.ownership import claim
 from topicstream.inference.classifier import train_classifier
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.upkeep.compact import compact
-from topicstream.metrics import recorded
 from topicstream.model import edits
 from topicstream.model.seeds import read_seeds
 from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import configured, seconds
 from topicstream.progress import Shown
 from topicstream.retraining import decide as rules
 from topicstream.retraining import publish, survey
 from topicstream.retraining.align import align, first_ids, read_ids
-from topicstream.retraining.config import Config, When, load_config, write_template
+from topicstream.retraining.config import Config
 from topicstream.retraining.drift import verdict
 from topicstream.retraining.files import remove_copies, scan
 from topicstream.retraining.gate import ask_room, judge, open_models
 from topicstream.retraining.log import Log
-from topicstream.retraining.run_config import RetrainConfig
 from topicstream.retraining.update import train_on
 from topicstream.retraining.upkeep import worth
 from topicstream.training.loop import train
 
 SCHEMA = 1
-
-
-@configured(RetrainConfig)
-def retrain(config: RetrainConfig) -> dict[str, Any]:
-    """One cycle; the summary as plain values.
-
-    The conditions (``if_new_docs``, ``if_drift``, ``at_least_every``) stand in the place of the config's [when].
-
-    The summary's ``refused`` lists why the gate refused the new model (the command exits 6 then); empty otherwise.
-    Raises InputError (a raw file that cannot be read), Busy, DoesNotFit, Interrupted, TopicsError.
-    """
-    if config.init:
-        return write_template(Path(str(config.config)))
-    if config.metrics is not None:
-        name = config.config.folder if isinstance(config.config, Config) else config.config
-        with recorded(config.metrics, "retrain", config=name) as tell:
-            summary = retrain(replace(config, metrics=None))
-            tell({**summary, "refused": float(bool(summary["refused"]))})
-        return summary
-    settings = config.config if isinstance(config.config, Config) else load_config(config.config)
-    if config.if_new_docs or config.if_drift or config.at_least_every is not None:
-        when = When(config.if_new_docs, config.if_drift, seconds(config.at_least_every))
-        settings = replace(settings, when=when)
-    changes: dict[str, Any] = {} if config.max_time is None else {"max_time": seconds(config.max_time)}
-    if config.mem_limit is not None:
-        changes["mem_limit"] = machine.parse_bytes(config.mem_limit)
-    settings = replace(settings, train=replace(settings.train, **changes))
-    cycle = Cycle(settings, Log(config.stream, config.quiet))
-    try:
-        settings.folder.mkdir(parents=True, exist_ok=True)
-        with lock(settings.folder, "retraining", kind="retrain", wait=config.wait):
-            return cycle.run(config.full, config.dry_run)
-    except PermissionError as e:
-        raise TopicsError(f"{e.filename or settings.folder}: {e.strerror}; retrain writes to {settings.folder}") from e
-    except OSError as e:
-        if e.errno == 30:
-            raise TopicsError(f"{settings.folder}: is read-only; retrain writes there, name another folder") from e
-        raise
 
 
 class Cycle:

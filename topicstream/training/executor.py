@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from topicstream.corpus.block import Block
+from topicstream.corpus.cutting import Cutter
 from topicstream.corpus.grid import Grid
-from topicstream.corpus.reader import Corpus, Cutter
+from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine, Key, Out, Rows, Scratch
 from topicstream.parallel.rounds import Workers
 from topicstream.tables.rounds import Round

@@ -56,6 +56,16 @@ def check_pass(
             )
 
 
+def worth_a_warning(engine: Engine, tables: Mapping[str, Any], params: Mapping[str, np.ndarray]) -> list[str]:
+    """What a user should hear of the topics of a run that has ended: empty and identical ones."""
+    if engine.topics_axis:  # a name without documents has a topic all the same
+        return []
+    if "phi" in tables:
+        return duplicate_topics(tables["phi"], engine.shape.topics)
+    empty = int((params["sizes"] < 0.5).sum())
+    return [f"{empty} of {len(params['sizes'])} components are empty: fewer (-K) would do"] if empty else []
+
+
 def duplicate_topics(table: Any, topics: int, budget: int = 8 << 20) -> list[str]:
     """Warnings for empty topics and for topics that are the same (l1 distance of p(w|k) over the most frequent words below
     0.02; as many words as ``budget`` bytes of rows hold, 20,000 at most)."""

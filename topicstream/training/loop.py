@@ -289,12 +289,12 @@ def _passes(
         progress.say(
             f"{session.folder}: finished already, {session.passes} passes; a higher --passes continues, --force starts anew"
         )
-        return Trained(session.folder, session.passes, finished, session.last, session.engine.shape.topics)
-    if finished is not None and finished != "all passes done" and session.made_with(stopping):
+        return Trained(session.folder, session.passes, finished.reason, session.last, session.engine.shape.topics)
+    if finished is not None and finished.reason != "all passes done" and finished.covers(stopping):
         progress.say(
-            f"{session.folder}: finished already ({finished}, {session.passes} passes); --tol 0 continues, --force starts anew"
+            f"{session.folder}: finished already ({finished.reason}, {session.passes} passes); --tol 0 continues, --force starts anew"
         )
-        return Trained(session.folder, session.passes, finished, session.last, session.engine.shape.topics)
+        return Trained(session.folder, session.passes, finished.reason, session.last, session.engine.shape.topics)
     session.note_stopping(stopping)
 
     def pause(rounds: int) -> bool:

@@ -16,24 +16,25 @@ from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import BlockShape, Engine, Key, Layout, Phase
 from topicstream.errors import StoreError, TopicsError
 from topicstream.files import owned
-from topicstream.files.durable import read_json, write_json
+from topicstream.files.durable import read_json
 from topicstream.parallel.rounds import Workers
 from topicstream.progress import Progress
 from topicstream.training.course import Course
 from topicstream.training.executor import Executor, Threads
-from topicstream.training.invariants import check_pass, duplicate_topics
+from topicstream.training.invariants import check_pass, worth_a_warning
 from topicstream.training.passes import PassRunner
 from topicstream.training.plan import Plan
 from topicstream.training.starts.carry import CARRIED, carry_over, first_new_block
 from topicstream.training.starts.vectors import vector_sample
 from topicstream.training.state.checkpoint import State, checkpoints, read_checkpoint
+from topicstream.training.state.finished import Finished, unfinish
 from topicstream.training.state.history import History
-from topicstream.training.state.memory import BlockMemory, check_memory
+from topicstream.training.state.memory import Memories
 from topicstream.training.state.record import Record
 from topicstream.training.state.saver import Saver
 from topicstream.training.state.settled_topics import SettledTopics
 from topicstream.training.state.workspace import clean_work, new_rounds, new_tables
-from topicstream.training.stopping import Share, Stopping, tolerance
+from topicstream.training.stopping import Stopping
 
 
 class Session:
@@ -77,21 +78,18 @@ class Session:
         self.passes, self.rounds = 0, 0
         self.needs_start = True
         self.stats = self.engine.new_stats()
-        self.old: BlockMemory | None = None
-        self.new: BlockMemory | None = None
+        self.memories = Memories(self._work, engine.memory, len(grid), plan.behind)
         self._history = History(folder / "history.jsonl")
         self.course = Course(engine, corpus, plan.threads, record.settings["start"])
         self.made = 0  # passes, those behind the one that was kept among them
         self._pass_seconds = 0.0
-        self.saver = Saver(self._checkpoints, self._work, self._memory_names, not self.plan.behind)
+        self.saver = Saver(self._checkpoints, self._work, lambda: self.memories.names, not plan.behind)
         self._stopping: Any = None
-        self._finished_tol, self._finished_params = 0.0, 0.0
         self._settled: SettledTopics | None = None
-        self._creating = ""
 
     # -- resume ------------------------------------------------------------------------------------------------------
-    def resume(self) -> str | None:
-        """Load the latest checkpoint that is whole.  Returns why the run had finished, or None when it had not."""
+    def resume(self) -> Finished | None:
+        """Load the latest checkpoint that is whole.  Returns how the run had finished, or None when it had not."""
         found = checkpoints(self._checkpoints)
         state = None
         while found and state is None:
@@ -111,23 +109,18 @@ class Session:
             return None
         for problem in self._history.rewind(self.passes, self.needs_start):
             self._progress.say(f"warning: {problem}")
-        finished = self.folder / "finished.json"
-        reason = None
-        if finished.exists():
-            value = read_json(finished)
-            if value.get("passes") == self.passes and self.rounds == 0:
-                reason = value["reason"]
-                self.made = max(self.passes, int(value.get("made", 0)))
-                self._finished_tol = tolerance(value.get("tol", 0.0))
-                self._finished_params = float(value.get("tol_params", 0.0))
+        finished = Finished.read(self.folder)
+        if finished is not None and (finished.passes != self.passes or self.rounds):
+            finished = None
+        self.made = self.made if finished is None else finished.made
         best = self._checkpoints / State(self.course.best, 0).name
         if self.course.best and best.is_dir():
             self.saver.pin(best.name, set(read_json(best / "state.json")["facts"]["memory"].values()))
-        if reason is None:
+        if finished is None:
             self._progress.say(
                 f"going on after {self.passes} passes" + (f" and {self.rounds} rounds" if self.rounds else "")
             )
-        return reason
+        return finished
 
     def _load(self, path: Path, state: State) -> None:
         try:
@@ -149,54 +142,24 @@ class Session:
                 table.totals[:] = state.arrays[f"next.{name}"]
             else:
                 table.clear()
-        self.params = self._params(path, state)
+        self.params = state.checked_params(path, self.engine.initial_params())
         self.stats = {k[5:]: v.copy() for k, v in state.arrays.items() if k.startswith("stat.")}
         self.course.running = list(state.facts["perplexities"])
         self.course.measured = [(int(n), float(value)) for n, value in state.facts.get("heldout", [])]
         self._pass_seconds = float(state.facts["pass_seconds"])
-        for memory in (self.old, self.new):
-            if memory is not None:
-                memory.close()
-        self.old = self._reopen(state, "old")
-        self.new = self._reopen(state, "new")
-
-    def _params(self, path: Path, state: State) -> dict[str, np.ndarray]:
-        """The parameters of a checkpoint; StoreError where they are not those that the engine begins with, in other values."""
-        found = {k[6:]: v.copy() for k, v in state.arrays.items() if k.startswith("param.")}
-        for name, wanted in self.engine.initial_params().items():
-            value = found.get(name)
-            if value is not None and name in ("alpha", "beta") and not ((value >= 0) & (value < np.inf)).all():
-                value = None
-            if value is None or value.shape != wanted.shape or np.isnan(value).any():
-                raise StoreError(f"{path}: parameter {name} is not what it must be; start anew with --force")
-        return found
+        self.memories.reopen(state)
 
     def _take_over(self) -> None:
         owned.remove_file(self.folder / CARRIED, missing_ok=True)
         if self._carry is None:
             return
         state = carry_over(self._carry, self.folder, self.engine, self.corpus, self.grid, self.tables)
-        self.params = {k[6:]: v.copy() for k, v in state.arrays.items() if k.startswith("param.")}
-        self.new = self._reopen(state, "new")
+        self.params = state.params
+        self.memories.new = self.memories.opened(state, "new")
 
     def _order(self, number: int) -> np.ndarray:
         order = self.grid.order(self.engine.order, self._seed, number)
         return order[order >= first_new_block(self.folder)] if number == 0 else order
-
-    def _reopen(self, state: State, which: str) -> BlockMemory | None:
-        name = state.facts["memory"].get(which)
-        if name is None:
-            return None
-        path = self._work / name
-        if not path.exists():
-            raise StoreError(f"{path}: the block memory of checkpoint {state.name} is missing; start anew with --force")
-        index = state.arrays[f"memory.{which}"]
-        if not self.plan.behind:
-            # files are written over there: should the power fail, perhaps before the disk has heard of a newer checkpoint
-            check_memory(path, index, "restore the file, or start anew with --force")
-        memory = BlockMemory(path, self.engine.memory, len(self.grid), create=False, behind=self.plan.behind)
-        memory.resume(index)
-        return memory
 
     # -- passes ------------------------------------------------------------------------------------------------------
     def run_pass(self, stopping: Stopping, pause: Callable[[int], bool]) -> bool:
@@ -229,11 +192,7 @@ class Session:
             done = True
         else:
             seeds = self._seeds() if number == 0 else None
-            if self.new is None and self.engine.memory:
-                path = self._work / f"memory-{number:06d}.bin"
-                self._creating = path.name  # before it is there: the saver removes files that nobody holds
-                fresh = not self.saver.take_spare(path)
-                self.new = BlockMemory(path, self.engine.memory, len(self.grid), create=fresh, behind=self.plan.behind)
+            self.memories.begin(number, self.saver.take_spare)
 
             def after(rounds: int, cells: int) -> bool:
                 self.rounds = rounds
@@ -249,8 +208,8 @@ class Session:
                 self.stats,
                 self.params,
                 seeds,
-                self.old,
-                self.new,
+                self.memories.old,
+                self.memories.new,
                 self.saver.tables_free,
                 after,
                 following,
@@ -342,7 +301,7 @@ class Session:
         self.passes, self.rounds, self.needs_start = number, 0, False
         self._pass_seconds = 0.0
         self.stats = self.engine.new_stats()
-        stale, self.old, self.new = self.old, (self.new if self.engine.memory else None), None
+        stale = self.memories.end_pass()
         self._history.append(record)
         self._progress.end_pass(record, stopping.passes)
         if stale is not None:
@@ -369,10 +328,9 @@ class Session:
         arrays |= {f"param.{name}": value.copy() for name, value in self.params.items()}
         arrays |= {f"stat.{name}": figure.copy() for name, figure in self.stats.items()}
         memory: dict[str, str] = {}
-        for which, held in (("old", self.old), ("new", self.new)):
-            if held is not None:
-                arrays[f"memory.{which}"] = held.index.copy()
-                memory[which] = held.path.name
+        for which, held in self.memories.held:
+            arrays[f"memory.{which}"] = held.index.copy()
+            memory[which] = held.path.name
         facts = {
             "needs_start": self.needs_start,
             "scales": {name: table.scale for name, table in self.tables.items()},
@@ -380,12 +338,9 @@ class Session:
             **({"heldout": self.course.measured} if self.course.measured else {}),
             "pass_seconds": self._pass_seconds,
             "memory": memory,
-            "memory_digest": self.old.digest() if self.old is not None else "",
+            "memory_digest": "" if self.memories.old is None else self.memories.old.digest(),
         }
         return State(self.passes, self.rounds, arrays, facts)
-
-    def _memory_names(self) -> set[str]:
-        return {self._creating, *(m.path.name for m in (self.old, self.new) if m is not None)}
 
     def checkpoint_between_rounds(self, rounds: int) -> None:
         """A checkpoint inside a pass, written before going on."""
@@ -401,12 +356,7 @@ class Session:
             self._settled = SettledTopics(self._work, words, topics)
             if not self.needs_start and self.rounds == 0:
                 self._settled.resumed(self.passes, self.tables["phi"], float(self.params["beta"][0]))
-        owned.remove_file(self.folder / "finished.json", missing_ok=True)
-
-    def made_with(self, stopping: Stopping) -> bool:
-        """Whether a run that converged had converged under this tolerance too."""
-        same = type(stopping.tol) is type(self._finished_tol) and stopping.tol >= self._finished_tol > 0
-        return same or stopping.tol_params >= self._finished_params > 0
+        unfinish(self.folder)
 
     def finish(self, reason: str) -> str:
         """Make the last checkpoint durable and store the model; returns the reason, with what was kept.  The buffers of the
@@ -432,14 +382,11 @@ class Session:
             self.passes,
             reason,
         )
-        tol = self._stopping.tol
-        told = str(tol) if isinstance(tol, Share) else tol
-        moved = {}
+        moved = 0.0
         if self._settled is not None:
-            moved = {"tol_params": self._stopping.tol_params}
+            moved = self._stopping.tol_params
             self._settled.remove()
-        made = {"made": self.made} if self.made > self.passes else {}
-        write_json(self.folder / "finished.json", {"passes": self.passes, "reason": reason, "tol": told, **made, **moved})
+        Finished(self.passes, reason, self.made, self._stopping.tol, moved).write(self.folder)
         return reason
 
     def _go_back(self, best: int) -> bool:
@@ -451,21 +398,13 @@ class Session:
             self._progress.say(f"warning: {e}; the last pass is kept, not pass {best}")
             return False
         self._load(path, state)
-        self._creating = ""
         for problem in self._history.rewind(best, False):
             self._progress.say(f"warning: {problem}")
         return True
 
     def warnings(self) -> list[str]:
-        """Empty and identical topics."""
-        if self.engine.topics_axis:  # a name without documents has a topic all the same
-            return []
-        if "phi" not in self.tables:
-            empty = int((self.params["sizes"] < 0.5).sum())
-            return (
-                [f"{empty} of {len(self.params['sizes'])} components are empty: fewer (-K) would do"] if empty else []
-            )
-        return duplicate_topics(self.tables["phi"], self.engine.shape.topics)
+        """What a user should hear of the topics."""
+        return worth_a_warning(self.engine, self.tables, self.params)
 
     def close(self) -> None:
         """End threads, close files."""
@@ -473,9 +412,7 @@ class Session:
             self.saver.close()
         finally:
             self.workers.close()
-            for memory in (self.old, self.new):
-                if memory is not None:
-                    memory.close()
+            self.memories.close()
             self.executor.release()
             for table in [*self.tables.values(), *self.nexts.values()]:
                 table.close()

@@ -50,6 +50,22 @@ class State:
         """Folder name; sorts in the order of work done."""
         return f"{self.passes:06d}-{self.rounds:06d}"
 
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        """The parameters by name."""
+        return {k[6:]: v.copy() for k, v in self.arrays.items() if k.startswith("param.")}
+
+    def checked_params(self, path: Path, like: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """``params``; StoreError naming ``path`` where they are not those of ``like``, in other values."""
+        found = self.params
+        for name, wanted in like.items():
+            value = found.get(name)
+            if value is not None and name in ("alpha", "beta") and not ((value >= 0) & (value < np.inf)).all():
+                value = None
+            if value is None or value.shape != wanted.shape or np.isnan(value).any():
+                raise StoreError(f"{path}: parameter {name} is not what it must be; start anew with --force")
+        return found
+
 
 def _crc(path: Path) -> int:
     crc = 0

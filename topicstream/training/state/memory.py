@@ -11,7 +11,7 @@ import hashlib
 import math
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import google_crc32c
@@ -23,6 +23,7 @@ from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.plain import open_plain
 from topicstream.files.whole import read_all, write_all
+from topicstream.training.state.checkpoint import State
 
 WRITE_BEHIND = 16 << 20
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -148,3 +149,65 @@ class BlockMemory:
             self._fd = -1
         if remove:
             owned.remove_file(self.path, missing_ok=True)
+
+
+class Memories:
+    """The block memory of a run: ``old``, of the last pass, and ``new``, of the one under way; None where there is none."""
+
+    def __init__(self, work: Path, specs: Mapping[str, ArraySpec], blocks: int, behind: bool) -> None:
+        self._work, self._specs, self._blocks, self._behind = work, specs, blocks, behind
+        self._creating = ""
+        self.old: BlockMemory | None = None
+        self.new: BlockMemory | None = None
+
+    @property
+    def held(self) -> list[tuple[str, BlockMemory]]:
+        """Those that are there, by name."""
+        return [(which, m) for which, m in (("old", self.old), ("new", self.new)) if m is not None]
+
+    @property
+    def names(self) -> set[str]:
+        """Files in use."""
+        return {self._creating, *(m.path.name for _, m in self.held)}
+
+    def begin(self, number: int, take_spare: Callable[[Path], bool]) -> None:
+        """The memory of a pass, unless it has begun or the engine keeps none.  take_spare: whether a file that is not needed
+        any more was moved there, to be written over."""
+        if self.new is None and self._specs:
+            path = self._work / f"memory-{number:06d}.bin"
+            self._creating = path.name  # before it is there: the saver removes files that nobody holds
+            fresh = not take_spare(path)
+            self.new = BlockMemory(path, self._specs, self._blocks, create=fresh, behind=self._behind)
+
+    def end_pass(self) -> BlockMemory | None:
+        """What was new is old; returns what was old."""
+        stale, self.old, self.new = self.old, (self.new if self._specs else None), None
+        return stale
+
+    def reopen(self, state: State) -> None:
+        """Be as a checkpoint says."""
+        self.close()
+        self._creating = ""
+        self.old, self.new = self.opened(state, "old"), self.opened(state, "new")
+
+    def opened(self, state: State, which: str) -> BlockMemory | None:
+        """One memory as a checkpoint names it; StoreError where its file is missing or damaged."""
+        name = state.facts["memory"].get(which)
+        if name is None:
+            return None
+        path = self._work / name
+        if not path.exists():
+            raise StoreError(f"{path}: the block memory of checkpoint {state.name} is missing; start anew with --force")
+        index = state.arrays[f"memory.{which}"]
+        if not self._behind:
+            # files are written over there: should the power fail, perhaps before the disk has heard of a newer checkpoint
+            check_memory(path, index, "restore the file, or start anew with --force")
+        memory = BlockMemory(path, self._specs, self._blocks, create=False, behind=self._behind)
+        memory.resume(index)
+        return memory
+
+    def close(self) -> None:
+        """Close the files."""
+        for _, memory in self.held:
+            memory.close()
+        self.old = self.new = None

@@ -1,0 +1,122 @@
+"""What an engine is told of the problem: its shape, that of its blocks, and that of the memory it keeps of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from topicstream.corpus.block import AxisShape, Block
+from topicstream.kernels.constants import Constants
+from topicstream.tables.spec import DOCUMENTS, WORDS
+
+__all__ = ["ArraySpec", "BlockShape", "Shape"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The training problem: sizes of the training part, number of topics K, whether cells are real-valued.
+
+    axes   ids of the other axes of the corpus: authors, labels, ...; ``bare``: of an axis that topics are named after, the
+           cells of documents that have no id (not there: not counted); ``rows`` documents with a row in a table over
+           documents (removed and empty ones keep theirs; 0: as many as ``docs``)
+    seeds  pseudo-counts of seed words: constants of the table ``phi``, which rows and totals of a visit have in them
+    """
+
+    docs: int
+    words: int
+    cells: int
+    tokens: float
+    topics: int
+    weighted: bool = False
+    axes: Mapping[str, int] = field(default_factory=dict)
+    rows: int = 0
+    bare: Mapping[str, int] = field(default_factory=dict)
+    seeds: Constants | None = None
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Ids of every axis."""
+        return {WORDS: self.words, DOCUMENTS: self.rows or self.docs, **self.axes}
+
+
+@dataclass(frozen=True)
+class BlockShape:
+    """The largest of each over the blocks of a grid: what buffers must hold.
+
+    axes           of each other axis (``Corpus.grid(axes=...).axes``): most rows of a block, most entries, of a document
+    longest        cells of the longest document; 0: not known
+    table_entries  most non-zero entries that a packed table of the whole corpus can have; 0: not known
+    heaviest       tokens of the most frequent word; 0: not known
+    """
+
+    docs: int
+    cells: int
+    tokens: int
+    words: int
+    longest: int = 0
+    table_entries: int = 0
+    heaviest: int = 0
+    axes: Mapping[str, AxisShape] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, block: Block) -> BlockShape:
+        """The shape of one block."""
+        axes = {
+            name: AxisShape(len(rows.ids), len(rows.local), int(np.diff(rows.indptr).max(initial=0)))
+            for name, rows in block.axes.items()
+        }
+        return cls(block.n_docs, block.n_cells, int(block.tokens), block.n_words, axes=axes)
+
+    def most_rows(self, axis: str | int | None) -> int:
+        """Rows of a table over ``axis`` (or of a fixed number) that a block touches at most."""
+        if axis is None or isinstance(axis, int):
+            return int(axis or 0)
+        if axis in (WORDS, DOCUMENTS):
+            return self.words if axis == WORDS else self.docs
+        return self.axes[axis].rows
+
+    @property
+    def document(self) -> int:
+        """Cells of the longest document there can be."""
+        return self.longest or min(self.words, self.cells)
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Block memory: what the engine keeps of a block on disk between its visits.
+
+    per     ``document`` [D, width], ``cell`` [nnz, width] or ``token`` [tokens, width] (width 1: one-dimensional); or
+            ``block``: one-dimensional, of any length up to ``limit`` entries for a block of that shape (ragged state, such as
+            a message over the authors of each cell's document).
+    dtype   of an entry
+    below   of numbers that a kernel indexes by: each is less; looked at when they are read back (0: any value will do)
+    ends    the numbers are ends of rows: from 0, ascending, to the length of the arrays of the same block that follow
+    """
+
+    per: str
+    dtype: str
+    width: int = 1
+    limit: Any = None  # per "block": callable (BlockShape) -> most entries
+    below: int = 0
+    ends: bool = False
+
+    def holds(self, array: np.ndarray, before: Mapping[str, np.ndarray]) -> bool:
+        """Whether what was read back may be indexed by; ``before``: the arrays of the block already read."""
+        if not len(array):
+            return not self.ends
+        if self.below and int(array.max()) >= self.below:
+            return False
+        if self.ends and not (array[0] == 0 and bool((np.diff(array) >= 0).all())):
+            return False
+        ptr = before.get("ptr")
+        return ptr is None or len(array) == int(ptr[-1])
+
+    def shape(self, block: BlockShape) -> tuple[int, ...]:
+        """Array shape for a block of that shape."""
+        if self.per == "block":
+            return (int(self.limit(block)),)
+        n = {"document": block.docs, "cell": block.cells, "token": block.tokens}[self.per]
+        return (n,) if self.width == 1 else (n, self.width)
