@@ -27,9 +27,9 @@ from topicstream.training.plan import Plan
 from topicstream.training.starts.carry import CARRIED, carry_over, first_new_block
 from topicstream.training.starts.vectors import vector_sample
 from topicstream.training.state.checkpoint import State, checkpoints, read_checkpoint
-from topicstream.training.state.finished import Finished, unfinish
 from topicstream.training.state.history import History
 from topicstream.training.state.memory import Memories
+from topicstream.training.state.outcome import Outcome, unfinish
 from topicstream.training.state.record import Record
 from topicstream.training.state.saver import Saver
 from topicstream.training.state.settled_topics import SettledTopics
@@ -88,7 +88,7 @@ class Session:
         self._settled: SettledTopics | None = None
 
     # -- resume ------------------------------------------------------------------------------------------------------
-    def resume(self) -> Finished | None:
+    def resume(self) -> Outcome | None:
         """Load the latest checkpoint that is whole.  Returns how the run had finished, or None when it had not."""
         found = checkpoints(self._checkpoints)
         state = None
@@ -109,7 +109,7 @@ class Session:
             return None
         for problem in self._history.rewind(self.passes, self.needs_start):
             self._progress.say(f"warning: {problem}")
-        finished = Finished.read(self.folder)
+        finished = Outcome.read(self.folder)
         if finished is not None and (finished.passes != self.passes or self.rounds):
             finished = None
         self.made = self.made if finished is None else finished.made
@@ -386,7 +386,7 @@ class Session:
         if self._settled is not None:
             moved = self._stopping.tol_params
             self._settled.remove()
-        Finished(self.passes, reason, self.made, self._stopping.tol, moved).write(self.folder)
+        Outcome(self.passes, reason, self.made, self._stopping.tol, moved).write(self.folder)
         return reason
 
     def _go_back(self, best: int) -> bool:

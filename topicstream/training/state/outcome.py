@@ -15,7 +15,7 @@ NAME = "finished.json"
 
 
 @dataclass(frozen=True)
-class Finished:
+class Outcome:
     """passes: of the model; made: those behind the best one counted too; tol, tol_params: 0 where no change stopped it."""
 
     passes: int
@@ -25,7 +25,7 @@ class Finished:
     tol_params: float = 0.0
 
     @classmethod
-    def read(cls, folder: Path) -> Finished | None:
+    def read(cls, folder: Path) -> Outcome | None:
         """What the run in ``folder`` left when it ended; None: it has not."""
         path = folder / NAME
         if not path.exists():
