@@ -61,6 +61,20 @@ def test_what_is_chosen_for_a_shape(what, numbers, chosen):
     assert choice.options["learn_priors"] and choice.options["learn_after"] == 20 and choice.options["prior_pull"] == 3
 
 
+@pytest.mark.parametrize("algo", ["vb", "mvi"])
+@pytest.mark.parametrize(
+    ("tokens", "topics", "start"),
+    [(57, 20, "best"), (20, 64, "best"), (57, 65, "documents"), (19, 20, "documents"), (6, 20, "documents")],
+)
+def test_variational_engines_begin_with_the_best_of_tries_unless_documents_are_short_or_topics_many(
+    algo, tokens, topics, start
+):
+    shape = Shape(1000, 5000, 800 * tokens, 1000.0 * tokens, topics)
+    assert setup.default_start(find(algo)(shape, find(algo).Options()), shape) == start
+    for other in ("ovb", "svi", "bp", "sparse-bp"):
+        assert setup.default_start(find(other)(shape, find(other).Options()), shape) == "documents"
+
+
 @pytest.mark.parametrize("algo", ["gs", "sparselda"])
 @pytest.mark.parametrize(("topics", "start"), [(100, "random"), (499, "random"), (500, "documents"), (1000, "documents")])
 def test_the_samplers_begin_at_random_with_few_topics(algo, topics, start):

@@ -386,7 +386,8 @@ def folds(a: argparse.Namespace) -> None:
                     {"learn_priors": False} if algo in ("bp", "gs") else {}
                 )
                 topicstream.train(train, model, algo=algo, topics=k, options=given, threads=1, tol=1.0 if algo != "gs" else 0.0,
-                                  passes=passes, force=True, progress=False)  # fmt: skip
+                                  passes=passes, start="documents" if algo == "vb" else None,
+                                  force=True, progress=False)  # fmt: skip
                 spent[name] += time.process_time() - begin
                 score = topicstream.evaluate(model, train, heldout=test, threads=1, progress=False)["heldout"][
                     "perplexity"
@@ -437,7 +438,7 @@ def engines(a: argparse.Namespace) -> None:
             tol=1.0,
             passes=200,
             force=True,
-            **({"start": a.start} if a.start else {}),
+            start=a.start or ("documents" if options["algo"] in ("vb", "mvi") else None),
         )
         seconds = time.process_time() - begin
         scores = [

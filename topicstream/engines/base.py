@@ -143,6 +143,7 @@ class Engine:
     judged_by_completion   how held-out documents are judged while it trains (``--eval-every``): by completion, or as whole points
     starts         starts it can make, the first is the default (or ``first_start``): ``random`` (a random topic a cell or token),
                    ``documents``, ``kmeans``, ``best``, ``anchors``, ``warm``
+    best_from      tokens of a mean document from which on it begins with ``best`` where topics are few, in the place of ``documents``
     random_topics  whether its ``random`` start takes random topics, as a seed table, and draws nothing itself
     start_from     ``visit``: pass 0 calls ``start`` on every block with REPLACE;  ``table``: the seed table itself,
                    scaled to the corpus, is the first table and no pass 0 is made;  ``empty``: tables begin at zero
@@ -158,6 +159,7 @@ class Engine:
 
     name: ClassVar[str] = ""
     prior_defaults: ClassVar[tuple[str, str]] = ("", "")
+    best_from: ClassVar[float] = np.inf
     random_topics: ClassVar[bool] = False
     cites: ClassVar[str] = ""
     Options: ClassVar[type[Options]] = Options

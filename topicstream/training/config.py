@@ -68,7 +68,8 @@ class TrainConfig:
     seed: int = option(0, "seed of every random choice", min=0, show=True, recorded=True)
     start: str | None = option(
         None,
-        "random, documents, kmeans, best, anchors or warm [default: the engine's first; best for few topics of a big corpus]",
+        "random, documents, kmeans, best, anchors or warm [default: the engine's first; best for few topics of a big corpus, and "
+        "for those of vb and mvi unless documents are very short]",
         recorded=True,
     )
     warm: str | Path | None = option(None, "model to start from (with --start warm)", path="exists", recorded=True)

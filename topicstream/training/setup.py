@@ -146,7 +146,7 @@ def engine_of(
 def default_start(engine: Engine, shape: Shape) -> str:
     """The engine's own; ``best`` in the place of ``documents`` where it pays."""
     first = engine.first_start
-    return "best" if first == "documents" and "best" in engine.starts and pays(shape) else first
+    return "best" if first == "documents" and "best" in engine.starts and pays(shape, engine.best_from) else first
 
 
 def start_of(config: TrainConfig, engine: Engine) -> str:

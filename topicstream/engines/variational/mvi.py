@@ -15,7 +15,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.engines.base import ArraySpec, BlockShape, Key, Out, Shape, SparseDelta, TableSpec, option, padded
 from topicstream.engines.variational import check, statistics
-from topicstream.engines.variational.family import COLD
+from topicstream.engines.variational.family import COLD, LONG_ENOUGH
 from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
 from topicstream.errors import TopicsError
 
@@ -47,6 +47,7 @@ class Memoized(Sparse):
     cites = "Hughes & Sudderth 2016, section 3.4 and Alg. 2 LSparseStepForDoc"
     starts = ("documents", "kmeans", "best", "anchors", "warm", "random")
     random_topics = True
+    best_from: ClassVar[float] = LONG_ENOUGH
     tracks_bound: ClassVar[bool] = True
 
     def __init__(self, shape: Shape, options: Any) -> None:

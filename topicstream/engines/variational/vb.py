@@ -9,7 +9,7 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import Key, Out, Rule, TableSpec
-from topicstream.engines.variational.family import Variational
+from topicstream.engines.variational.family import LONG_ENOUGH, Variational
 
 
 class VariationalBayes(Variational):
@@ -19,6 +19,7 @@ class VariationalBayes(Variational):
     cites = "Zeng, Liu & Cao 2012, eq. 8-10; Hughes & Sudderth 2016, Alg. 2 DenseStepForDoc; Blei, Ng & Jordan 2003"
     starts = ("documents", "kmeans", "best", "anchors", "warm", "random")
     random_topics = True
+    best_from: ClassVar[float] = LONG_ENOUGH
     default_alpha_sum: ClassVar[float] = 2.0  # Zeng, Liu & Cao 2012: alpha = 2 / K, beta = 0.01
     default_beta: ClassVar[float] = 0.01
     prior_defaults = ("2/K", "0.01")

@@ -26,14 +26,15 @@ ALPHA, BETA = 0.1, 0.01
 SHARE = 0.9  # of a seed topic that was learned on the sample; the rest, and all of a word not in it, is the corpus mean
 MOST_TOPICS, LEAST_CELLS, MOST_BYTES = 64, 20_000_000, 80 << 20
 """``best`` is the default where it costs little: up to so many topics, from so many cells on (the passes it saves make up for
-it), and when one thread's tries fit beside the rest in the smallest limits (a start decides the result, so it may not
-depend on the limit)."""
+it) or where documents are long enough for the engine, and when one thread's tries fit beside the rest in the smallest limits
+(a start decides the result, so it may not depend on the limit)."""
 
 
-def pays(shape: Shape) -> bool:
-    """Whether the tries cost little beside the passes to come."""
-    few = shape.topics <= MOST_TOPICS and shape.cells >= LEAST_CELLS
-    return few and tries_bytes(shape, 1) <= MOST_BYTES
+def pays(shape: Shape, long: float = np.inf) -> bool:
+    """Whether the tries cost little beside the passes to come, or documents have ``long`` tokens, from which on the engine ends
+    better for them."""
+    worth = shape.cells >= LEAST_CELLS or shape.tokens >= long * shape.docs
+    return worth and shape.topics <= MOST_TOPICS and tries_bytes(shape, 1) <= MOST_BYTES
 
 
 def sample_size(docs: int, cells: int) -> int:
