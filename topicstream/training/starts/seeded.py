@@ -63,7 +63,7 @@ class SeededStart:
         row = np.repeat(np.arange(len(c)), np.diff(c.ptr))
         np.add.at(likely, c.topic, p[row] * (c.weight / c.totals[c.topic])[:, None])
         for i, k in enumerate(self._seeded):
-            left = np.append(k, [j for j in range(c.columns) if j not in self._seeded[: i + 1]])
+            left = np.array([k, *(j for j in range(c.columns) if j not in self._seeded[: i + 1])])
             at = left[np.argmax(likely[k, order[left]])]
             order[[k, at]] = order[[at, k]]
         return order
