@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from topicstream.corpus.cutting import Decoded
 from topicstream.corpus.format import PARTS, drop_rows, from_gaps
 from topicstream.corpus.id_hash import hash_ids
-from topicstream.corpus.reader import Corpus, Decoded
+from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, UsageError
 
 
