@@ -9,7 +9,7 @@
     python scripts/benchmarks/papers.py inputs    --data ../shared/data --work FOLDER [--corpora kos nips12 --most 200]
     python scripts/benchmarks/papers.py topics    --data ../shared/data --work FOLDER [--by 10 20 50 100 200]
     python scripts/benchmarks/papers.py passes    --data ../shared/data --work FOLDER [--by 50 100 200 400 800 --runs 5]
-    python scripts/benchmarks/papers.py stream    --data ../shared/data --work FOLDER --store STORE [--topics 100 --time 8m]
+    python scripts/benchmarks/papers.py stream    --data ../shared/data --work FOLDER --store STORE [--topics 100 --seconds 480]
     python scripts/benchmarks/papers.py document  --data ../shared/data --work FOLDER
     python scripts/benchmarks/papers.py engines   --data ../shared/data --work FOLDER [--corpus kos --topics 50 --only atbp bp]
     python scripts/benchmarks/papers.py folds     --data ../shared/data --work FOLDER [--corpus cora --folds 5]
@@ -34,6 +34,7 @@ What is there in FOLDER is used again.  Seconds are of the process on one thread
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import json
 import random
@@ -50,6 +51,7 @@ from topicstream.cli.compare import method_lines
 from topicstream.cli.info import drift_lines
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.likeness import cosine, divergence, f1
+from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Silent
 
 
@@ -165,14 +167,23 @@ def months(a: argparse.Namespace) -> None:
 
 
 def share(a: argparse.Namespace) -> None:
-    """Ever more training documents, the same asked."""
-    docs = dated(a, "acl")
-    random.Random(0).shuffle(docs)
-    asked = [d | {"date": "2000"} for d in docs[int(0.7 * len(docs)) :]]
-    print(HEAD.format("share"))
+    """`train --sample`: ever more of the training documents, the same ones asked (and the rest)."""
+    corpus = a.work / "acl.zarr"
+    if not corpus.exists():
+        topicstream.ingest([d["text"] for d in dated(a, "acl")], corpus, heldout="30%", max_vocab=20_000, progress=False)
+    names = ("maxent", "hybrid", "bp", "vb-point", "gibbs2.s")
+    print("| share | documents | asked | " + " | ".join(f"{n}: cosine, KL, F1" for n in names) + " | perplexity (bp) |\n|---" + "|---" * (len(names) + 3) + "|")
     for percent in (10, 20, 40, 70):
-        part = docs[: percent * len(docs) // 100]
-        print(row(f"{percent} %", len(part), answers(a, "share", part, asked, "year", max_vocab=20_000)[0]), flush=True)
+        model = a.work / f"share-{percent}"
+        topicstream.train(corpus, model, algo="sparselda", topics=a.topics, passes=a.passes, tol=0.0, threads=1, sample=percent / 70,
+                                 force=True, progress=False)  # fmt: skip
+        topicstream.train_classifier(model, corpus, threads=1, progress=False)
+        docs = TopicModel.open(model, memory_limit=-1).manifest["corpus"]["docs"]
+        for on in ("heldout", "rest") if percent < 70 else ("heldout",):
+            found = topicstream.compare_methods(model, corpus, methods=",".join(names), on=on, documents=a.most, burn=60, sweeps=40, progress=False)
+            rows = {r["name"]: r for r in [*found["methods"], {**found["ceiling"], "name": "ceiling"}]}
+            cells = [f"{rows[n]['cosine']:.3f}, {rows[n]['divergence']:.2f}, {rows[n]['f1']:.3f}" for n in names]
+            print(f"| {percent} % | {docs:,} | {on} | {' | '.join(cells)} | {rows['bp']['perplexity']:.0f} |", flush=True)
 
 
 def features(a: argparse.Namespace) -> None:
@@ -280,15 +291,21 @@ def topics(a: argparse.Namespace) -> None:
             print(f"| {name} | " + " | ".join(f"{found[k][name][what]:.{digits}f}" for k in a.by) + " |", flush=True)
 
 
+class Enough(Exception):
+    """So many processor seconds are over."""
+
+
 class Clock(Silent):
     """Processor seconds and held-out perplexity of every pass."""
 
-    def __init__(self) -> None:
-        self.at, self.heldout = [time.process_time()], []
+    def __init__(self, most: float = np.inf) -> None:
+        self.at, self.heldout, self.most = [time.process_time()], [], most
 
     def end_pass(self, record: Any, passes: int) -> None:
         self.at.append(time.process_time())
         self.heldout.append(record["heldout_perplexity"])
+        if self.at[-1] - self.at[0] > self.most:
+            raise Enough
 
 
 def passes(a: argparse.Namespace) -> None:
@@ -322,9 +339,10 @@ def stream(a: argparse.Namespace) -> None:
     """Held-out perplexity against processor seconds, pass by pass, one thread, alpha = 2/K and beta = 0.01."""
     print("| engine | passes | processor s: held-out perplexity |\n|---|---|---|")
     for algo in ("atbp", "stbp", "ovb"):
-        clock = Clock()
-        topicstream.train(a.store, a.work / f"stream-{algo}", algo=algo, topics=a.topics, tol=0.0, threads=1, eval_every=1, max_time=a.time,
-                          passes=a.passes, force=True, progress=clock, options={"alpha": 2 / a.topics, "beta": 0.01})  # fmt: skip
+        clock = Clock(a.seconds)
+        with contextlib.suppress(Enough):
+            topicstream.train(a.store, a.work / f"stream-{algo}", algo=algo, topics=a.topics, tol=0.0, threads=1, eval_every=1, passes=500,
+                              force=True, progress=clock, options={"alpha": 2 / a.topics, "beta": 0.01})  # fmt: skip
         points = [f"{at - clock.at[0]:.0f}: {low:.0f}" for at, low in zip(clock.at[1:], clock.heldout) if low]
         print(f"| {algo} | {len(points)} | {', '.join(points)} |", flush=True)
 
@@ -474,7 +492,7 @@ def main() -> None:
     parser.add_argument("--reference", default="gibbs2", help="of `streaming`")
     parser.add_argument("--alpha", type=float, help="of `passes`: a topic [default: 5/T]")
     parser.add_argument("--store", type=Path, help="of `stream`")
-    parser.add_argument("--time", default="8m", help="of `stream`: of each engine")
+    parser.add_argument("--seconds", type=float, default=480, help="of `stream`: of a processor, for each engine")
     parser.add_argument("--runs", type=int, default=1, help="of `passes`: seeds")
     parser.add_argument("--which", type=int, default=0, help="of `document`: the number of the document set aside")
     parser.add_argument("--folds", type=int, default=5, help="of ten")

@@ -100,7 +100,7 @@ def _known(
     n = 0
     out_indptr[0] = 0
     for d in range(len(indptr) - 1):
-        all_tokens, lost, begin = 0.0, 0.0, n
+        all_tokens, lost, begin, last, tidy = 0.0, 0.0, n, np.int64(-1), True
         for i in range(indptr[d], indptr[d + 1]):
             x = np.float64(counts[i])
             all_tokens += x
@@ -111,7 +111,10 @@ def _known(
                 out_words[n] = w
                 out_counts[n] = x
                 n += 1
-        sort_cells(out_words, out_counts, begin, n)
+                tidy &= last <= w
+                last = w
+        if not tidy:
+            sort_cells(out_words, out_counts, begin, n)
         out_indptr[d + 1] = n
         tokens[d] = all_tokens
         unknown[d] = lost

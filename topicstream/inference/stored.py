@@ -137,7 +137,9 @@ def _places(corpus: Corpus, columns: Sequence[str]) -> Iterator[tuple[pa.Array, 
         for i in range(0, len(placed), BLOCK_DOCS):
             some = placed[i : i + BLOCK_DOCS]
             ids = with_columns(batch.column("id"), {c: batch.column(c) for c in columns})
-            yield ids.take(pa.array(some)), held[some], block[some], row[some]
+            in_a_row = some[-1] - some[0] == len(some) - 1
+            ids = ids.slice(some[0], len(some)) if in_a_row else ids.take(pa.array(some))
+            yield ids, held[some], block[some], row[some]
 
 
 def stored(corpus: Corpus, parts: tuple[str, ...] = PARTS, columns: Sequence[str] = ()) -> Iterator[Cells]:
