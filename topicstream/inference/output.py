@@ -184,8 +184,16 @@ def _reads_as_ours(path: Path, f: BinaryIO) -> bool:
     return isinstance(first, dict) and list(first)[:3] == ["id", "topics", "shares"]  # metadata may follow
 
 
+def _named(path: Path, option: str) -> Any:
+    """The format that the name tells."""
+    if path.suffix not in FORMATS:
+        raise InputError(f"{option} {path}: the name must end in {', '.join(FORMATS)}")
+    return FORMATS[path.suffix]
+
+
 def check_answers(path: str | Path, option: str, inputs: Iterable[Any], *, force: bool) -> None:
-    """``check_output`` for topics of documents."""
+    """``check_output`` for topics of documents, and of the name."""
+    _named(Path(path), option)
     check_output(Path(path), option, inputs, force=force, reads=partial(_reads_as_ours, Path(path)))
 
 
@@ -203,10 +211,9 @@ class AnswersFile:
         columns: Columns | None = None,
     ) -> None:
         place = Path(path)
-        if place.suffix not in FORMATS:
-            raise InputError(f"{option} {path}: the name must end in {', '.join(FORMATS)}")
+        make = _named(place, option)
         self._out = OutputFile(place, option, force=force, inputs=inputs, reads=partial(_reads_as_ours, place))
-        self.format: AnswerFormat = FORMATS[place.suffix](self._out.file, about, columns)
+        self.format: AnswerFormat = make(self._out.file, about, columns)
 
     def __enter__(self) -> AnswersFile:
         return self
