@@ -202,3 +202,8 @@ def test_refused_in_a_line(whole, model, tmp_path):
     finally:
         path.write_text(text)
     assert run(["infer", str(whole.path), "--model", str(model), "--part", "rest", "-o", str(tmp_path / "r.jsonl")]) == 0
+    words = ["compare", str(model), "--corpus", str(whole.path), "--on", "rest", "--methods", "bp,vb"]
+    assert run([*words, "--reference", "bp"]) == 0
+    raw = tmp_path / "raw.jsonl"
+    raw.write_text('{"text": "w1 w2"}\n')
+    assert run(["infer", str(raw), "--model", str(model), "--part", "rest", "-o", str(tmp_path / "q.jsonl")]) == 2

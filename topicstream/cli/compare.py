@@ -69,7 +69,7 @@ def methods(model: str, as_json: bool, svg: str | None, force: bool, options: di
 
         check_plot(svg, force=force)
     on = options.pop("on")
-    place = on if on == "heldout" else Path(on)
+    place = on if on in ("heldout", "rest") else Path(on)
     with showing() as told:
         result = compare_methods(model=model, on=place, progress=told, **given(options))
     if svg is not None:

@@ -18,7 +18,7 @@ from topicstream.corpus.sample import learned_from, rest_of
 from topicstream.errors import InputError, UsageError
 from topicstream.inference import keep as choice
 from topicstream.inference import methods
-from topicstream.inference.config import SAMPLED, InferConfig, as_names
+from topicstream.inference.config import PARTS, SAMPLED, InferConfig, as_names
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, apart, compiled, cut_cells, known
 from topicstream.inference.memory import Fit, fit
 from topicstream.inference.method import Method, TopicRows
@@ -336,6 +336,8 @@ class DocumentSource:
             self.columns = columns_within(self.corpus, with_columns)
             self.total = sum(self.corpus.part(p == "heldout")["docs"] for p in self.parts)
             return
+        if set(config.of_parts()) != set(PARTS):
+            raise UsageError("--part is of a corpus store, and these are raw documents")
         from topicstream.inference.raw import RawReading
         from topicstream.ingestion.parsing.columns import LISTS
         from topicstream.ingestion.read_options import ReadOptions
