@@ -13,6 +13,8 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import SampledCorpus
 from topicstream.engines import engines
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError
+from topicstream.evaluation.completion import score_model
+from topicstream.evaluation.keys import document_keys
 from topicstream.files.durable import read_json
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.state.checkpoint import content_hash
@@ -137,10 +139,15 @@ def test_what_asks_for_the_training_documents_gets_the_sample(whole, alone, mode
     assert found["on"] == "rest" and found["documents"] <= 50
 
 
-def perplexity_of_all(model, store) -> float:
-    from topicstream.evaluation.completion import score_model
+def perplexity_of_all(model, store, split=None) -> float:
+    return score_model(TopicModel.open(model), store, split=split, parts=("train",)).as_dict()["perplexity"]
 
-    return score_model(TopicModel.open(model), store, split=None, parts=("train",)).as_dict()["perplexity"]
+
+def test_the_halves_of_a_document_are_by_its_id(whole, model):
+    sample, keys = SampledCorpus(whole, 0.4), document_keys(whole, False)
+    np.testing.assert_array_equal(document_keys(sample, False), keys[number(ids_of(sample))])
+    np.testing.assert_array_equal(document_keys(sample, True), document_keys(whole, True))
+    assert perplexity_of_all(model, sample, 0.8) > 1
 
 
 def test_words_outside_of_the_sample_are_not_seen(counts, whole, model):

@@ -31,6 +31,8 @@ class SampledCorpus(Corpus):
         self._kept = np.zeros(self._first[-1], bool)
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
         for batch, _, block, row in whole._placed(["id"], ("train",)):
+            if (row >= np.diff(self._first)[block]).any():
+                raise StoreError(f"{whole.path}/docs: a document lies past its block; ingest again")
             inside = hash_ids(batch.column("id"))[1] < threshold  # the first half sets documents aside (`ingest --heldout`)
             self._kept[self._first[block] + row] = inside ^ rest
         self._n_w, self._df = np.zeros(whole.n_words), np.zeros(whole.n_words, np.int64)

@@ -96,7 +96,7 @@ def documents(corpus: Any, heldout: bool, columns: list[str]) -> Iterator[tuple[
 
     from topicstream.arrow import pc
 
-    first = first_documents(corpus, heldout)
+    first, whole = first_documents(corpus, heldout), first_documents(corpus.whole, heldout)
     name = "heldout" if heldout else "train"
     wanted = [*columns, "part", "block", "row"]
     for batch in read_documents(Path(corpus.path), corpus.manifest.get("docs", []), wanted):
@@ -107,10 +107,11 @@ def documents(corpus: Any, heldout: bool, columns: list[str]) -> Iterator[tuple[
         placed = (block >= 0) & (row >= 0)
         if (block[placed] >= len(first) - 1).any():
             raise StoreError(f"{corpus.path}/docs: a document lies past the blocks of the store; ingest again")
-        numbers = first[block[placed]] + row[placed]
-        if (numbers >= first[block[placed] + 1]).any():
+        at = np.flatnonzero(placed)
+        if (whole[block[at]] + row[at] >= whole[block[at] + 1]).any():
             raise StoreError(f"{corpus.path}/docs: a document lies past its block; ingest again")
-        yield numbers, mine.filter(pa.array(placed)).select(columns)
+        which, row = corpus.within(np.full(len(at), int(heldout)), block[at], row[at])
+        yield first[block[at[which]]] + row, mine.take(pa.array(at[which])).select(columns)
 
 
 def match_words(vocabulary: Vocabulary, corpus: Any) -> np.ndarray | None:
