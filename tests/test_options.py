@@ -83,6 +83,16 @@ def test_what_cannot_be_meant_is_refused_in_a_line(given, said):
             checked(Made.__dataclass_fields__, given, "make")
 
 
+@pytest.mark.parametrize("verb", ["compare", "compare_methods", "drift", "retrain", "train_classifier"])
+def test_what_every_function_is_asked_is_of_its_kind(verb):
+    """Said before anything is opened: no model and no corpus is there."""
+    function = getattr(topicstream, verb)
+    for name, value in {"mem_limit": {1: 2}, "progress": 5, "model": 7, "a": 1, "words": None, "config": 3, "corpus": b"c"}.items():
+        if name in inspect.signature(function).parameters:
+            with pytest.raises(UsageError, match=rf"^{name} (must|cannot) be [^\n]*$"):
+                function(**{name: value})
+
+
 def test_values_of_the_right_kind_are_taken_by_place_too():
     assert make("there", names=("a", "b"), weights={"a": 2}).names == ("a", "b")
     assert make("x", names=np.array(["a"]), sweeps=np.int64(2)).sweeps == 2

@@ -111,6 +111,11 @@ class _Stream(Protocol):
     def write(self, data: Any, /) -> Any: ...
 
 
+@runtime_checkable
+class _Listener(Protocol):
+    def step(self, what: str, /) -> Any: ...
+
+
 _KINDS: dict[str, tuple[Any, str]] = {
     "None": (type(None), ""),
     "bool": ("bool bool_", "True or False"),
@@ -125,6 +130,8 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "TopicModel": ("TopicModel", "a model"),
     "Corpus": ("Corpus", "a corpus"),
     "Heldout": ("Heldout", "a Heldout"),
+    "Config": ("Config", "a Config"),
+    "Told": ((type(None), bool, Callable, _Listener), "True, False or a function"),
 }
 
 
@@ -160,9 +167,9 @@ def checked(fields: Mapping[str, Any], given: Mapping[str, Any], whose: str) -> 
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(fields)}"
             raise UsageError(f"{whose} has no option {name!r}; {hint}")
         about = fields[name].metadata
-        if value is None:
-            continue
         kind = str(fields[name].type)
+        if value is None and (kind not in ("int", "float") or fields[name].default is None):
+            continue
         if "parse" in about:
             try:
                 value = values[name] = about["parse"](value)

@@ -56,8 +56,8 @@ METHODS = {
 class MethodsConfig:
     """What ``compare_methods`` is asked."""
 
-    model: Any = option("model", "the model's folder, or an open TopicModel", cli=False)
-    corpus: Any = option("corpus.zarr", "corpus store that the model was trained on", show=True, env="TOPICS_CORPUS")
+    model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False)
+    corpus: str | Path | Corpus = option("corpus.zarr", "corpus store that the model was trained on", show=True, env="TOPICS_CORPUS")
     methods: str = option("all", "methods to compare, by name, separated by commas", metavar="NAMES", show=True)
     on: str | Path = option(
         "heldout",
@@ -71,7 +71,7 @@ class MethodsConfig:
     sweeps: int = option(50, "sweeps of the samplers that are averaged", min=1, show=True)
     seed: int = option(0, "seed; the ceiling has the next one", min=0, show=True)
     split: str = option("80/20", "observed and scored shares of a document's words", show=True)
-    mem_limit: Any = option(None, "memory of the whole process, as 2G or 512M", metavar="SIZE")
+    mem_limit: str | int | None = option(None, "memory of the whole process, as 2G or 512M", metavar="SIZE")
     progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
 
 
@@ -79,13 +79,13 @@ class MethodsConfig:
 class DriftConfig:
     """What ``drift`` is asked."""
 
-    model: Any = option("model", "the model's folder, or an open TopicModel", cli=False)
-    documents: Any = option(
+    model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False)
+    documents: str | Path | Corpus | None = option(
         None, "how well the model still fits these documents: a store or raw files", flags=("--drift",), metavar="PATH"
     )
     by: str | None = option(None, "by the periods of this column of dates; without --drift: of the documents set aside")
     period: str | None = option(None, "length of a period (default: by the dates)", choices=tuple(GRAINS))
-    corpus: Any = option("corpus.zarr", "corpus store that the model was trained on", env="TOPICS_CORPUS")
+    corpus: str | Path | Corpus = option("corpus.zarr", "corpus store that the model was trained on", env="TOPICS_CORPUS")
     method: str | None = option(
         None,
         "fast method that is judged (default: maxent where there is a classifier, else bp)",
@@ -98,7 +98,7 @@ class DriftConfig:
     )
     burn: int = option(60, "sweeps of a sampler before those that are averaged", min=0)
     sweeps: int = option(40, "sweeps of a sampler that are averaged", min=1)
-    mem_limit: Any = option(None, "memory of the whole process, as 2G or 512M", metavar="SIZE")
+    mem_limit: str | int | None = option(None, "memory of the whole process, as 2G or 512M", metavar="SIZE")
     progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
 
 

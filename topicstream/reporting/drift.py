@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from topicstream import machine
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
@@ -140,7 +141,7 @@ def _store(config: DriftConfig, model: TopicModel, training: Corpus | None) -> I
             min_df=1,
             max_df=1.0,
             heldout=Heldout.of(0),
-            mem_limit=config.mem_limit,
+            mem_limit=None if config.mem_limit is None else machine.parse_bytes(config.mem_limit),
         )
         ingest([Path(given)], out, options=options)
         yield Corpus.open(out), ("train",)
