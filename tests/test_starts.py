@@ -11,9 +11,10 @@ from topicstream.corpus import format as layout
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.writer import BlockWriter
 from topicstream.engines.base import padded
-from topicstream.errors import InputError
-from topicstream.files.durable import write_json
+from topicstream.errors import InputError, TopicsError
+from topicstream.files.durable import read_json, write_json
 from topicstream.model.topic_model import TopicModel
+from topicstream.training.loop import train
 from topicstream.training.starts import initial as starts
 
 WORDS, TOPICS = 300, 5
@@ -220,3 +221,15 @@ def test_warm_start_maps_by_word(made, tmp_path):
     with pytest.raises(InputError, match="needs the model"):
         seeds_of(corpus, corpus.grid(), "warm", TOPICS, 0, n_w)
     assert starts.make_seeds(corpus, corpus.grid(), "random", TOPICS, 0, n_w) is None
+
+
+def test_a_run_goes_on_from_the_start_that_it_has(tmp_path):
+    """An unsaid start is the run's, not a default that another version may have changed."""
+    write_store(tmp_path / "c", [{0: 2, 1: 1}, {2: 3, 3: 1}, {0: 1, 1: 2}, {2: 1, 3: 2}], words=4)
+    given = {"algo": "vb", "topics": 2, "tol": 0.0, "progress": False}
+    train(tmp_path / "c", tmp_path / "m", passes=1, start="random", **given)
+    assert train(tmp_path / "c", tmp_path / "m", passes=2, **given).passes == 2
+    with pytest.raises(TopicsError, match="--start random -> documents"):
+        train(tmp_path / "c", tmp_path / "m", passes=3, start="documents", **given)
+    train(tmp_path / "c", tmp_path / "m", passes=1, force=True, **given)
+    assert read_json(tmp_path / "m" / "training.json")["start"] != "random"

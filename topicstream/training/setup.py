@@ -23,6 +23,7 @@ from topicstream.training.config import TrainConfig
 from topicstream.training.starts.anchor_start import anchor_engine
 from topicstream.training.starts.seeded import with_seeds
 from topicstream.training.starts.tries import pays
+from topicstream.training.state.record import begun_from
 from topicstream.training.stopping import CELLS, LONG, Stopping, tolerance
 from topicstream.training.weights import TrainingWeights
 
@@ -151,7 +152,10 @@ def default_start(engine: Engine, shape: Shape) -> str:
 
 def start_of(config: TrainConfig, engine: Engine) -> str:
     """How the run starts; UsageError where the engine cannot."""
-    chosen = config.start or ("warm" if config.warm is not None else default_start(engine, engine.shape))
+    chosen = config.start or ("warm" if config.warm is not None else None)
+    if chosen is None and not config.force:
+        chosen = begun_from(Path(config.model), engine.name)
+    chosen = chosen or default_start(engine, engine.shape)
     if chosen not in engine.starts:
         raise UsageError(f"{config.algo} cannot start from {chosen!r}; it can from {', '.join(engine.starts)}")
     if (chosen == "warm") != (config.warm is not None):

@@ -67,6 +67,15 @@ def left_open(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, An
     return {k: options[k] for k in decided if k in options and given.get(k) is None}
 
 
+def begun_from(folder: Path, engine: str) -> str | None:
+    """The start of the run in the folder, if it is one of this engine: what a command means that names none, whatever the
+    default is by now."""
+    file = folder / "training.json"
+    run = read_json(file) if file.exists() else {}
+    start = run.get("start") if isinstance(run, dict) and run.get("engine") == engine else None
+    return start if isinstance(start, str) and start != "warm" else None
+
+
 def same_or_refuse(
     folder: Path,
     record: Record,
