@@ -53,6 +53,20 @@ def state_of(place: Path) -> dict[str, bytes]:
     return {str(p.relative_to(place)): p.read_bytes() for p in sorted(place.rglob("*")) if p.is_file()}
 
 
+def test_what_is_no_plain_file_among_the_raw_ones_is_left_alone(home):
+    os.mkfifo(home / "raw" / "pipe.jsonl")  # would be waited for without end
+    (home / "raw" / "gone.jsonl").symlink_to("nowhere")
+    assert [*files.raw_files(home / "raw", ("*",))] == [*files.raw_files(home / "raw", ("[!pg]*",))]
+
+
+@pytest.mark.parametrize("journal", ["{}", "[]", '{"stage": "run", "began": "today"}'])
+def test_a_journal_that_no_cycle_wrote_is_told(home, journal):
+    (home / "journal.json").write_text(journal)
+    with pytest.raises(StoreError, match=r"journal\.json"):
+        cycle(home / "retrain.toml")
+    assert (home / "journal.json").read_text() == journal
+
+
 def test_a_first_cycle_publishes_a_bare_copy(home):
     names = {p.name for p in (home / "versions" / "0001").iterdir()}
     assert names == {".topicstream", "manifest.json", "vocab.parquet", "topics", "history.jsonl", "topics.json"}

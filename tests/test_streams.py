@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,22 @@ TOPICS = f"{sys.executable} -m topicstream.cli.main"
 
 def run(line):
     return subprocess.run(["sh", "-c", f"{TOPICS} {line}"], capture_output=True, text=True)
+
+
+def test_names_that_are_not_utf8_and_files_that_may_not_grow_are_one_line(tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"id": "a", "text": "some words"}\n' * 3)
+    ingest = [sys.executable, "-m", "topicstream", "ingest", "in.jsonl", "--min-df", "1", "--out"]
+
+    def said(out, **more):
+        done = subprocess.run([*ingest, out], cwd=tmp_path, capture_output=True, text=True, check=False, **more)
+        return done.returncode, ["", *done.stderr.strip().splitlines()][-1]
+
+    code, line = said(b"\xff.zarr")
+    assert code == 2 and "a name that is not UTF-8" in line and line.isascii()
+    assert said("warm.zarr")[0] == 0  # its kernels are compiled
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1024, 1024))
+    code, line = said("c.zarr", preexec_fn=limit)
+    assert code == 5 and "ulimit -f" in line
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")

@@ -45,11 +45,11 @@ def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...
         models = (default,) if there and trained_on(Path(default), corpus) else ()
     done = forget(wanted, corpus, models=models, progress=Shown(verbosity()))
     click.echo(json_line(done) if as_json else "\n".join(lines(done)))
+    if done["waiting"]:  # then what is left may be in these alone
+        raise Busy(f"{corpus}: a process that reads it holds old files; run this again when it has ended")
     if done["left"]:
         first = done["left"][0]
         raise TopicsError(f"{first['file']}: still holds what was to be forgotten ({first['what']})")
-    if done["waiting"]:
-        raise Busy(f"{corpus}: a process that reads it holds old files; run this again when it has ended")
 
 
 def lines(done: dict[str, Any]) -> list[str]:

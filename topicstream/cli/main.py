@@ -218,8 +218,13 @@ def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
             named = "standard output" if _output_full() else fullest(sys.argv[1:] if args is None else args)
         where = f"{named}: " if named else ""
         rest = "; make room and run the same command again" if full else ""
+        if e.errno == errno.EFBIG:
+            full, rest = True, "; files may not be larger here (ulimit -f): raise that and run the same command again"
         return _fail(e, f"{where}{e.strerror or e}{rest}", 5 if full else 1)
     except Exception as e:
+        if isinstance(e, UnicodeEncodeError) and e.reason == "surrogates not allowed":  # a name that the system gave us
+            name = ascii(e.object[max(0, e.start - 40) : e.end + 40])
+            return _fail(e, f"a name that is not UTF-8 ({name}); rename the file or the folder", 2)
         return _fail(e, f"internal error: {type(e).__name__}: {e} (-vv shows where)", 1)
 
 

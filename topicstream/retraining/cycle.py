@@ -75,7 +75,7 @@ class Cycle:
                 f"it; restore it (manifest.json is written last), or remove {self.folder}/state.json to ingest all anew"
             )
         if (self.folder / "journal.json").exists():
-            self.journal = read_json(self.folder / "journal.json")
+            self.journal = survey.read_journal(self.folder / "journal.json")
             self.log(f"carrying on at stage {self.journal['stage']} of the cycle begun {self.journal['began']}")
             if dry:
                 return self._summary(

@@ -42,7 +42,7 @@ class Found:
 
 
 def raw_files(raw: Path, patterns: tuple[str, ...]) -> Iterator[str]:
-    """Paths below ``raw`` (forward slashes), sorted; hidden ones, *.tmp and *.part, and what ``ingest`` leaves out of a folder
+    """Paths of the files below ``raw`` (forward slashes), sorted; hidden ones, *.tmp and *.part, and what ``ingest`` leaves out of a folder
     are left out: marks of Spark and Hadoop, and where no pattern asks for them README and LICENSE."""
     about = all(p == "*" for p in patterns)
     if not raw.is_dir():
@@ -59,7 +59,8 @@ def raw_files(raw: Path, patterns: tuple[str, ...]) -> Iterator[str]:
             if is_mark(name) or (about and below == name and is_about(name)):
                 continue
             wanted = any(fnmatch(below, p) or fnmatch(name, p) for p in patterns)
-            if wanted and not name.startswith(".") and not name.endswith(UNFINISHED):
+            plain = (Path(folder) / name).is_file()  # a fifo would never end
+            if plain and wanted and not name.startswith(".") and not name.endswith(UNFINISHED):
                 found.append(below)
     yield from sorted(found)
 

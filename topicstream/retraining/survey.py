@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
+from topicstream.errors import InputError, StoreError
 from topicstream.files import owned
+from topicstream.files.durable import read_json
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining import decide as rules
 from topicstream.retraining.config import Config
@@ -81,3 +82,12 @@ def drift_of(config: Config, model: TopicModel, found: Found, incoming: Path, th
     shown = ", ".join(f"{k} {v:.3f}" if v < 2 else f"{k} {v:,.0f}" for k, v in figures.items() if v is not None)
     log(f"drift: {shown}")
     return figures
+
+
+def read_journal(path: Path) -> dict[str, Any]:
+    """The cycle at work; StoreError where the file does not say what one needs."""
+    found: dict[str, Any] = read_json(path)
+    needed = {"stage", "began", "decision", "files", "groups", "base", "version", "summary"}
+    if not needed <= set(found) or found["stage"] not in ("append", "train", "gate", "publish"):
+        raise StoreError(f"{path}: is not what a cycle wrote; remove it, and the next run looks at all files anew")
+    return found
