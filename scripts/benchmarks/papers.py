@@ -4,7 +4,7 @@
     python scripts/benchmarks/papers.py drift     --data ../shared/data --work FOLDER [--until 2010 --most 60]
     python scripts/benchmarks/papers.py windows   --data ../shared/data --work FOLDER [--each 1800 --most 150]
     python scripts/benchmarks/papers.py months    --data ../shared/data --work FOLDER [--most 150]
-    python scripts/benchmarks/papers.py share     --data ../shared/data --work FOLDER [--most 150]
+    python scripts/benchmarks/papers.py share     --data ../shared/data --work FOLDER [--most 150 --passes 200]
     python scripts/benchmarks/papers.py features  --data ../shared/data --work FOLDER
     python scripts/benchmarks/papers.py inputs    --data ../shared/data --work FOLDER [--corpora kos nips12 --most 200]
     python scripts/benchmarks/papers.py topics    --data ../shared/data --work FOLDER [--by 10 20 50 100 200]
@@ -13,12 +13,13 @@
     python scripts/benchmarks/papers.py document  --data ../shared/data --work FOLDER
     python scripts/benchmarks/papers.py engines   --data ../shared/data --work FOLDER [--corpus kos --topics 50 --only atbp bp]
     python scripts/benchmarks/papers.py folds     --data ../shared/data --work FOLDER [--corpus cora --folds 5]
+    python scripts/benchmarks/papers.py intrusion --data ../shared/data --work FOLDER [--corpus nips12 --topics 50 --runs 5]
 
 streaming: Yao, Mimno and McCallum 2009, Figs. 3, 4 and 6: NIPS, 7:3, every method of inference against Gibbs2.
 drift:     the same, Fig. 9: abstracts of the ACL Anthology up to a year, the classifier on the years after it.
 windows:   the same, Fig. 9: so many abstracts of a year from 2016 on, alone and with the years up to 2022; asked about 2023.
 months:    the same on Reuters-21578: trained up to 15 March 1987, asked month by month.
-share:     the same, Fig. 8: 10 to 70 % of the abstracts, asked about the same others.
+share:     the same, Fig. 8: `train --sample` of 10 to 70 % of the abstracts, asked about the same others and about the rest.
 features:  the classifier on counts, on frequencies and on counts of words and of pairs of neighbours, one optimiser for all.
 inputs:    `topics classifier --features counts`, `frequency` and `root` on several corpora, against Gibbs2.
 topics:    the same, Fig. 7: every method against the number of topics (--passes, --burn, --sweeps, --documents as for streaming).
@@ -26,6 +27,7 @@ passes:    the same, Fig. 2: seconds a pass and memory of sparselda over the run
 document:  the same, Table 1: the five largest topics of one document, by Gibbs1, MaxEnt and bp (after streaming).
 folds:     Zeng, Cheung and Liu, Figs. 9 and 10: folds of a tenth, BP, VB and Gibbs sampling, alpha = beta = 0.01.
 stream:    Zeng, Liu and Cao, Fig. 8: aTBP, sTBP and OVB over time on a store with documents set aside.
+intrusion: Zeng, Cheung and Liu: sheets of word intrusion by BP, VB and Gibbs sampling, answered by co-occurrence.
 engines:   Zeng, Liu and Cao: halves of a corpus, every engine with alpha = 2/K and beta = 0.01 and the papers' own flags.
 
 What is there in FOLDER is used again.  Seconds are of the process on one thread.
@@ -53,6 +55,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.likeness import cosine, divergence, f1
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Silent
+from topicstream.reporting.intrusion import word_intrusion
 
 
 def nips(a: argparse.Namespace, model: Path, topics: int) -> Path:
@@ -172,18 +175,19 @@ def share(a: argparse.Namespace) -> None:
     if not corpus.exists():
         topicstream.ingest([d["text"] for d in dated(a, "acl")], corpus, heldout="30%", max_vocab=20_000, progress=False)
     names = ("maxent", "hybrid", "bp", "vb-point", "gibbs2.s")
-    print("| share | documents | asked | " + " | ".join(f"{n}: cosine, KL, F1" for n in names) + " | perplexity (bp) |\n|---" + "|---" * (len(names) + 3) + "|")
+    print("| share | documents | asked | " + " | ".join(f"{n}: cosine, KL, F1" for n in names) + " | held-out perplexity |\n|---" + "|---" * (len(names) + 3) + "|")
     for percent in (10, 20, 40, 70):
         model = a.work / f"share-{percent}"
         topicstream.train(corpus, model, algo="sparselda", topics=a.topics, passes=a.passes, tol=0.0, threads=1, sample=percent / 70,
                                  force=True, progress=False)  # fmt: skip
         topicstream.train_classifier(model, corpus, threads=1, progress=False)
         docs = TopicModel.open(model, memory_limit=-1).manifest["corpus"]["docs"]
+        scored = topicstream.evaluate(model, corpus, heldout=True, threads=1, progress=False)["heldout"]
         for on in ("heldout", "rest") if percent < 70 else ("heldout",):
             found = topicstream.compare_methods(model, corpus, methods=",".join(names), on=on, documents=a.most, burn=60, sweeps=40, progress=False)
             rows = {r["name"]: r for r in [*found["methods"], {**found["ceiling"], "name": "ceiling"}]}
             cells = [f"{rows[n]['cosine']:.3f}, {rows[n]['divergence']:.2f}, {rows[n]['f1']:.3f}" for n in names]
-            print(f"| {percent} % | {docs:,} | {on} | {' | '.join(cells)} | {rows['bp']['perplexity']:.0f} |", flush=True)
+            print(f"| {percent} % | {docs:,} | {on} | {' | '.join(cells)} | {scored['perplexity']:.0f} |", flush=True)
 
 
 def features(a: argparse.Namespace) -> None:
@@ -338,7 +342,7 @@ def _spread(values: Any) -> str:
 def stream(a: argparse.Namespace) -> None:
     """Held-out perplexity against processor seconds, pass by pass, one thread, alpha = 2/K and beta = 0.01."""
     print("| engine | passes | processor s: held-out perplexity |\n|---|---|---|")
-    for algo in ("atbp", "stbp", "ovb"):
+    for algo in a.only or ("atbp", "stbp", "ovb"):
         clock = Clock(a.seconds)
         with contextlib.suppress(Enough):
             topicstream.train(a.store, a.work / f"stream-{algo}", algo=algo, topics=a.topics, tol=0.0, threads=1, eval_every=1, passes=500,
@@ -416,6 +420,33 @@ def folds(a: argparse.Namespace) -> None:
         print(f"| {name} | {' | '.join(cells)} | {spent[name]:.0f} |", flush=True)
 
 
+def intrusion(a: argparse.Namespace) -> None:
+    """Word intrusion (Zeng, Cheung and Liu, after Chang et al. 2009): sheets of every engine, and how many questions a machine
+    answers right, which takes the word whose mean NPMI with the other five is least (Lau, Newman and Baldwin 2014)."""
+    corpus = a.work / f"{a.corpus}-whole.zarr"
+    topicstream.ingest([a.data / a.corpus / "docword.txt.gz"], corpus, force=True, progress=False)
+    x = _matrix(corpus)
+    x.data[:] = 1
+    ids = {w: i for i, w in enumerate(Corpus.open(corpus).words.to_pylist())}
+    print("| engine | questions | right |\n|---|---|---|")
+    for name, (algo, passes, options) in FOLDS.items():
+        model = a.work / f"intrusion-{a.corpus}-{name.replace(' ', '-')}"
+        given = {"alpha": 0.01, "beta": 0.01, **options} | ({"learn_priors": False} if algo in ("bp", "gs") else {})
+        topicstream.train(corpus, model, algo=algo, topics=a.topics, options=given, threads=1, tol=1.0 if algo != "gs" else 0.0,
+                          passes=passes, force=True, progress=False)  # fmt: skip
+        right = []
+        for seed in range(a.runs):
+            sheet = word_intrusion(model, seed=seed)
+            for row in sheet.to_pylist():
+                own = x[:, [ids[row[f"word_{n}"]] for n in range(1, 7)]]
+                both = np.maximum((own.T @ own).toarray() / x.shape[0], 1e-12)
+                single = np.diagonal(both)
+                npmi = np.log(both / np.outer(single, single)) / -np.log(both)
+                np.fill_diagonal(npmi, 0)
+                right.append(npmi.sum(1).argmin() + 1 == row["place"])
+        print(f"| {name} | {len(right)} | {np.mean(right):.0%} |", flush=True)
+
+
 ENGINES: dict[str, dict[str, Any]] = {
     "bp sync": {"algo": "bp", "schedule": "sync"},
     "bp async": {"algo": "bp"},
@@ -469,7 +500,7 @@ def engines(a: argparse.Namespace) -> None:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = (streaming, drift, windows, months, share, features, inputs, topics, passes, document, stream, engines, folds)
+    known = (streaming, drift, windows, months, share, features, inputs, topics, passes, document, stream, engines, folds, intrusion)
     made = {f.__name__: f for f in known}
     parser.add_argument("what", choices=tuple(made))
     parser.add_argument("--data", type=Path, required=True)
@@ -483,7 +514,7 @@ def main() -> None:
     parser.add_argument("--until", type=int, default=2010)
     parser.add_argument("--most", type=int, default=60)
     parser.add_argument("--corpus", default="kos")
-    parser.add_argument("--only", nargs="+", choices=tuple(ENGINES), help="of `engines`")
+    parser.add_argument("--only", nargs="+", choices=(*ENGINES, "ovb"), help="of `engines`, `stream`")
     parser.add_argument("--start", help="of `engines`: the same start for all, as random")
     parser.add_argument("--each", type=int, default=1800, help="documents of a window")
     parser.add_argument(
@@ -493,7 +524,7 @@ def main() -> None:
     parser.add_argument("--alpha", type=float, help="of `passes`: a topic [default: 5/T]")
     parser.add_argument("--store", type=Path, help="of `stream`")
     parser.add_argument("--seconds", type=float, default=480, help="of `stream`: of a processor, for each engine")
-    parser.add_argument("--runs", type=int, default=1, help="of `passes`: seeds")
+    parser.add_argument("--runs", type=int, default=1, help="of `passes`, `intrusion`: seeds")
     parser.add_argument("--which", type=int, default=0, help="of `document`: the number of the document set aside")
     parser.add_argument("--folds", type=int, default=5, help="of ten")
     parser.add_argument(
