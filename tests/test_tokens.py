@@ -323,3 +323,11 @@ def test_threads_may_share_a_tokenizer():
         for one, other in zip(alone, pool.map(tokenizer.count, runs)):
             assert one.types.tobytes() == other.types.tobytes() and one.counts.tobytes() == other.counts.tobytes()
             assert one.words.tobytes() == other.words.tobytes() and one.indptr.tobytes() == other.indptr.tobytes()
+
+
+@pytest.mark.parametrize("odd", [{"pattern": ["a"]}, {"min_length": []}, {"min_length": 2**70}, {"stopwords": [1]}, {"ngrams": True},
+                                 {"stem": 5}, {"lowercase": "yes"}])  # fmt: skip
+def test_a_recipe_of_a_stranger_is_of_the_kinds_it_has(odd):
+    assert Recipe.from_json(Recipe().to_json()) == Recipe()
+    with pytest.raises(InputError, match=f"recipe: {next(iter(odd))} cannot be"):
+        Recipe.from_json({**Recipe().to_json(), **odd})

@@ -34,6 +34,7 @@ def check_manifest(path: Path, manifest: dict[str, Any]) -> None:
         )
         _member(manifest.get("vectors", 0) in (0, manifest["n_words"]), "vectors")
         _member(isinstance(manifest["fingerprint"], str), "fingerprint")
+        _member(isinstance(manifest.get("heldout") or {}, dict), "heldout")
         for part in PARTS:
             _part(manifest["parts"][part], f"parts.{part}")
         _member(all(isinstance(f, str) for f in manifest.get("same_as", [])), "same_as")

@@ -80,7 +80,7 @@ def _load(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
         raise InputError(f"{path}: cannot be read ({e.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as e:
+    except (ValueError, RecursionError) as e:  # of TOML, of UTF-8, of a number of thousands of digits
         raise InputError(f'{path}: not TOML ({e}); write [name] and words = ["one", "two"] for each topic') from None
 
 

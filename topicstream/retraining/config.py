@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from topicstream.engines import find
 from topicstream.errors import TopicsError, UsageError
+from topicstream.files.plain import read_given
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.machine import parse_bytes
 from topicstream.model.seeds import read_seeds
@@ -211,13 +212,12 @@ def load_config(path: str | Path) -> Config:
     """Read a config file; UsageError (one line) naming what is wrong in it."""
     path = Path(path)
     try:
-        with open(path, "rb") as f:
-            value = tomllib.load(f)
+        value = tomllib.loads(read_given(path).decode())
     except FileNotFoundError:
         raise UsageError(f"{path}: not found; `topics retrain --init --config {path}` writes one") from None
     except OSError as e:
-        raise UsageError(f"{path}: cannot be read ({e.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise UsageError(f"{path}: cannot be read ({e.strerror or e})") from None
+    except (ValueError, RecursionError) as e:
         raise UsageError(f"{path}: not TOML: {e}") from None
     names = [f.name for f in dataclasses.fields(Config)]
     if unknown := [k for k in value if k not in names]:

@@ -16,6 +16,12 @@ SCIKIT_LEARN_PATTERN = r"(?u)\b\w\w+\b"
 """scikit-learn's default ``token_pattern``; as ``Recipe.pattern`` it takes the fast path."""
 
 
+_JSON: dict[str, tuple[type, ...]] = {
+    "bool": (bool,), "int": (int,), "str": (str,), "str | None": (str, type(None)),
+    "float | None": (int, float, type(None)), "tuple[str, ...]": (list, tuple),
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Recipe:
     r"""How text becomes words.
@@ -98,11 +104,22 @@ class Recipe:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Recipe:
         """The recipe of ``to_json``; InputError for a field this version does not know (its meaning would be lost)."""
+        if not isinstance(value, dict):
+            raise InputError(f"tokenizer recipe: cannot be {repr(value)[:60]}; restore the file")
         known = {f.name for f in dataclasses.fields(cls)}
         if unknown := sorted(set(value) - known):
             raise InputError(
                 f"tokenizer recipe: unknown field {unknown[0]!r}; written by a newer version, update this one"
             )
+        for field in dataclasses.fields(cls):  # a stranger's model may say anything
+            given, kinds = value.get(field.name, field.default), _JSON[str(field.type)]
+            plain = isinstance(given, kinds) and (bool in kinds or not isinstance(given, bool))
+            if isinstance(given, (list, tuple)):
+                plain = plain and all(isinstance(word, str) for word in given)
+            elif isinstance(given, int):
+                plain = plain and abs(given) < 1 << 31
+            if not plain:
+                raise InputError(f"tokenizer recipe: {field.name} cannot be {repr(given)[:60]}; restore the file")
         return cls(**value)
 
     def hash(self) -> str:
