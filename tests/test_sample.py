@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import topicstream
+from tests.listening import Listening
 from tests.retrain_tools import made, write
 from tests.small_store import planted, store
 from topicstream.cli.main import run
@@ -214,3 +215,9 @@ def test_refused_in_a_line(whole, model, tmp_path):
     raw = tmp_path / "raw.jsonl"
     raw.write_text('{"text": "w1 w2"}\n')
     assert run(["infer", str(raw), "--model", str(model), "--part", "rest", "-o", str(tmp_path / "q.jsonl")]) == 2
+
+
+def test_auto_reads_the_sample_once(whole, tmp_path):
+    told = Listening()
+    topicstream.train(whole.path, tmp_path / "m", topics=4, passes=1, sample=0.4, tol=0.0, progress=told)
+    assert sum(line.startswith("sample: ") for line in told.said) == 1

@@ -107,14 +107,14 @@ def _dry_run(config: TrainConfig) -> Trained:
 Rehearsal = Callable[[Session, Stopping], dict[str, Any]]
 
 
-def _train(config: TrainConfig, rehearsal: Rehearsal | None) -> Trained:
+def _train(config: TrainConfig, rehearsal: Rehearsal | None, opened: Corpus | None = None) -> Trained:
     folder = Path(config.model)
     machine.memory_limit(config.mem_limit)  # what cannot be meant is said first
     if config.resume and not (folder / "training.json").exists():
         raise TopicsError(f"{config.model}: nothing to resume here")
     progress = listener(config.progress, Shown)
     machine.calm_malloc()
-    store = corpus_of(config)
+    store = corpus_of(config) if opened is None else opened
     given = config.options or {}
     options = {**given, **({} if config.force else left_open(folder, config.algo, given))}
     if config.algo == "auto":
@@ -166,7 +166,8 @@ def _train_chosen(
         progress.say(f"algo auto: {choice.algo}, {choice.why}")
 
     def go(choice: Choice) -> Trained:
-        return _train(replace(config, algo=choice.algo, options=choice.options, progress=progress), rehearsal)
+        own = replace(config, algo=choice.algo, options=choice.options, progress=progress)
+        return _train(own, rehearsal, store)
 
     try:
         return go(choice)
