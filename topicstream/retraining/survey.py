@@ -86,8 +86,8 @@ def drift_of(config: Config, model: TopicModel, found: Found, incoming: Path, th
 
 def read_journal(path: Path) -> dict[str, Any]:
     """The cycle at work; StoreError where the file does not say what one needs."""
-    found: dict[str, Any] = read_json(path)
+    found = read_json(path)
     needed = {"stage", "began", "decision", "files", "groups", "base", "version", "summary"}
-    if not needed <= set(found) or found["stage"] not in ("append", "train", "gate", "publish"):
+    if not isinstance(found, dict) or not needed <= set(found) or found["stage"] not in ("append", "train", "gate", "publish"):
         raise StoreError(f"{path}: is not what a cycle wrote; remove it, and the next run looks at all files anew")
     return found
