@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ from fuzz_values import chunks_of, reseal_block, reseal_file, reseal_model, writ
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
 from tests.refusing import refused
+from topicstream.cli.main import run
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
@@ -160,6 +162,61 @@ MEMBERS = {"vocab_sha256": None, "beta": "0.1", "alpha": [], "options": [1], "la
 def test_members_of_a_manifest_are_what_readers_take_them_for(model, capsys, name):
     write_sealed(model / "manifest.json", read_json(model / "manifest.json") | {name: MEMBERS[name]})
     assert name in refused("info", model, capsys=capsys)
+
+
+OF_STORES = {
+    "summary": [[]],
+    "sources": {"count": 1, "first": "x"},
+    "columns": {"id": "../x"},
+    "heldout": {"asked": "0", "threshold": 5},
+    "vocabulary": {"hash": 5},
+    "generation": None,
+    "docs": "",
+    "axes": {"authors": {"folder": "axes/authors"}},
+}
+
+
+@pytest.mark.parametrize("name", OF_STORES)
+def test_members_of_the_manifest_of_a_store_are_what_readers_take_them_for(store, capsys, name):
+    write_sealed(store / "manifest.json", read_json(store / "manifest.json") | {name: OF_STORES[name]})
+    assert name in refused("info", store, capsys=capsys)
+
+
+@pytest.mark.parametrize("name", ["generation", "heldout", "tokenizer", "vocabulary", "columns", "summary"])
+def test_what_a_change_goes_on_from_is_not_missed_half_way(store, capsys, name):
+    manifest = read_json(store / "manifest.json")
+    write_sealed(store / "manifest.json", {k: v for k, v in manifest.items() if k != name})
+    write_jsonl(store.parent / "more.jsonl", documents(3))
+    before = sorted(p for p in store.rglob("*"))
+    assert f"no {name}" in refused("compact", store, capsys=capsys)
+    assert f"no {name}" in refused("forget", "d3", "--corpus", store, capsys=capsys)
+    assert f"no {name}" in refused("ingest", store.parent / "more.jsonl", "--out", store, "--append", capsys=capsys)
+    assert sorted(p for p in store.rglob("*") if p.name != ".lock") == [p for p in before if p.name != ".lock"]
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_store_has_the_words_that_its_manifest_says(store, tmp_path, capsys, more):
+    manifest = read_json(store / "manifest.json")
+    write_sealed(store / "manifest.json", manifest | {"n_words": manifest["n_words"] + more})
+    train = ("train", "--corpus", store, "--model", tmp_path / "n", "--algo", "gs", "-K", "2", "--passes", "1")
+    for line in (("info", store), train):
+        assert "words where the manifest says" in refused(*line, capsys=capsys)
+    code = run(["info", str(store), "--verify", "-q"])
+    assert code == 3 and "words where the manifest says" in capsys.readouterr().err
+    assert not (tmp_path / "n" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("step", [[], "", [1e999], {}, None])
+def test_a_table_of_chunks_without_a_size_is_refused(model, capsys, step):
+    name = read_json(model / "manifest.json")["files"]["topics"]["name"]
+    meta = json.loads((model / name / "zarr.json").read_text())
+    meta["chunk_grid"]["configuration"]["chunk_shape"] = step
+    text = json.dumps(meta).encode()
+    (model / name / "zarr.json").write_bytes(text)
+    manifest = read_json(model / "manifest.json")
+    manifest["files"]["topics"]["crc32c"] = int(google_crc32c.value(text))
+    write_sealed(model / "manifest.json", manifest)
+    assert "incomplete" in refused("show", "--model", model, capsys=capsys)
 
 
 EDITS = [{"edit": "label", "topic": [0], "label": "x"}, {"edit": "merge", "topics": [{}, 1]}, {"edit": "drop"}, {"edit": "undo", "steps": "1"}, {"edit": "label", "topic": 0}]

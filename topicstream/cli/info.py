@@ -145,7 +145,7 @@ def _text(f: dict[str, Any], verified: bool) -> str:
         f"  documents {train['docs']:,} training + {heldout['docs']:,} held out ({(f['heldout'] or {}).get('asked', '?')})",
     ]
     if s.get("documents_empty") or s.get("documents_removed"):
-        lines.append(f"  {s['documents_empty']:,} without a word, {s['documents_removed']:,} removed")
+        lines.append(f"  {s.get('documents_empty', 0):,} without a word, {s.get('documents_removed', 0):,} removed")
     lines += [
         f"  words     {f['words']:,}" + (f" of {s['words_before']:,} before pruning" if "words_before" in s else ""),
         f"  cells     {cells:,} in {train['blocks']} + {heldout['blocks']} blocks, {format_bytes(size)}, "

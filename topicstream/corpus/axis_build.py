@@ -296,7 +296,7 @@ class _Named:
     def _files_before(self) -> int:
         """Files of the documents' table that the axis has seen."""
         left, files = sum(self.first.values()), 0
-        while left > 0:
+        while left > 0 and files < len(self.contents.docs):
             with pq.ParquetFile(self.contents.path / self.contents.docs[files]["file"]) as file:
                 left -= file.metadata.num_rows
             files += 1

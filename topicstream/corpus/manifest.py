@@ -34,20 +34,65 @@ def check_manifest(path: Path, manifest: dict[str, Any]) -> None:
         )
         _member(manifest.get("vectors", 0) in (0, manifest["n_words"]), "vectors")
         _member(isinstance(manifest["fingerprint"], str), "fingerprint")
-        _member(isinstance(manifest.get("heldout") or {}, dict), "heldout")
+        _described(manifest)
         for part in PARTS:
             _part(manifest["parts"][part], f"parts.{part}")
         _member(all(isinstance(f, str) for f in manifest.get("same_as", [])), "same_as")
         _member(_count(manifest.get("compacted", 0)), "compacted")
         for kind, entry in manifest.get("files", {}).items():
             _file(entry, f"files.{kind}")
+        _member(isinstance(manifest.get("docs", []), list), "docs")
         for entry in manifest.get("docs", []):
             _file(entry, "docs")
         for name, entry in (manifest.get("axes") or {}).items():
+            _member(manifest.get("columns", {}).get(name) == "list", f"axes.{name} (of a column of lists)")
             _axis(entry, name)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError) as e:
         what = f"{e}" if isinstance(e, _Wrong) else f"{type(e).__name__}: {e}"
         raise StoreError(f"{path}: incomplete ({what}); the file is damaged, restore it or ingest again") from None
+
+
+def check_changeable(path: Path, manifest: dict[str, Any]) -> None:
+    """StoreError where a member is missing that an append, a compaction or `topics forget` goes on from."""
+    members = {
+        "heldout": ("asked", "threshold"),
+        "vocabulary": ("hash",),
+        "files": ("vocab", "pruned"),
+        "columns": (),
+        "summary": ("words_pruned", "tokens_pruned"),
+    }
+    missing = [name for name in ("generation", "docs", "tokenizer") if name not in manifest]
+    for name, inner in members.items():
+        value = manifest.get(name)
+        missing += [f"{name}.{i}" for i in inner if i not in value] if isinstance(value, dict) else [name]
+    if missing:
+        raise StoreError(f"{path}: incomplete (no {missing[0]}); the file is damaged, restore it or ingest again")
+
+
+def _described(manifest: dict[str, Any]) -> None:
+    """What a store says of how it came to be: shown, and taken up by what changes it."""
+    said = {k: manifest.get(k) or {} for k in ("heldout", "sources", "vocabulary", "columns", "summary")}
+    for name, value in said.items():
+        _member(isinstance(value, dict), name)
+    heldout, sources, vocabulary = said["heldout"], said["sources"], said["vocabulary"]
+    _member(_count(manifest.get("generation", 1)), "generation")
+    _member(isinstance(heldout.get("asked", ""), str), "heldout.asked")
+    threshold = heldout.get("threshold", "0x" + 16 * "0")
+    _member(isinstance(threshold, str) and re.fullmatch(r"0x[0-9a-f]{16}", threshold) is not None, "heldout.threshold")
+    _member(_count(sources.get("count", 0)) and _texts(sources.get("first", [])), "sources")
+    _member(isinstance(vocabulary.get("hash", ""), str) and _texts(vocabulary.get("dropped", [])), "vocabulary")
+    for name, kind in said["columns"].items():
+        _member(kind in ("list", "string"), f"columns.{name}")
+    for name, value in said["summary"].items():
+        counted = name in _COUNTED
+        _member(_amount(value) if counted else value is None or isinstance(value, (str, int, float, dict)), f"summary.{name}")
+
+
+_COUNTED = ("documents_empty", "documents_removed", "words_before", "words_pruned", "tokens_pruned")
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(v, str) for v in value)
 
 
 class _Wrong(ValueError):
@@ -92,6 +137,7 @@ def _part(entry: dict[str, Any], name: str) -> None:
         _member(abs(left - entry[total]) <= 1e-9 * abs(left), f"{total} of {name}")
 
 
+_OF_LINKS = ("given", "training", "heldout", "dangling", "self", "repeats", "between_heldout")
 _AXIS = re.compile(r"(authors|labels|links)(-\d{4,10})?")
 
 
@@ -102,7 +148,8 @@ def _axis(entry: dict[str, Any], name: str) -> None:
     _member(folder == "axes" and slash == "/" and _AXIS.fullmatch(last) is not None and last.startswith(name), what)
     _member(_count(entry["size"]) and entry["size"] < 1 << 31 and _count(entry["gone"]), what)
     if name == "links":
-        _member(isinstance(entry["fingerprint"], str) and all(map(_count, entry["figures"].values())), what)
+        _member(isinstance(entry["fingerprint"], str) and set(_OF_LINKS) <= set(entry["figures"]), what)
+        _member(all(map(_count, entry["figures"].values())), what)
     else:
         _file(entry["names"], what)
     for part in PARTS:

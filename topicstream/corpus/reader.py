@@ -36,13 +36,13 @@ from topicstream.corpus.format import (
 )
 from topicstream.corpus.grid import Grid, cut_grid
 from topicstream.corpus.lease import Lease
-from topicstream.corpus.manifest import check_manifest
+from topicstream.corpus.manifest import check_changeable, check_manifest
 from topicstream.corpus.ragged import read_ragged
 from topicstream.corpus.views import Views
 from topicstream.errors import StoreError, UsageError
 from topicstream.files.durable import file_problem, read_json
 from topicstream.files.plain import FLAGS, load_array, read_plain, refuse_linked_folders, refuse_special
-from topicstream.files.word_file import read_words
+from topicstream.files.word_file import read_words, rows_of_words
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -100,6 +100,11 @@ class Corpus(Views):
                 if corpus._lease.given and os.path.samestat(stamp, os.stat(folder / "manifest.json")):
                     return corpus
             corpus.let_go()  # compacted just now
+
+    def to_change(self) -> Corpus:
+        """The store itself.  StoreError where its manifest lacks what an append, a compaction or `topics forget` goes on from."""
+        check_changeable(self.path / "manifest.json", self.manifest)
+        return self
 
     def let_go(self) -> None:
         """Say that no block will be read any more: the files may go if the store has been compacted since."""
@@ -209,8 +214,16 @@ class Corpus(Views):
         if kind not in self._verified and "crc32c" in entry:
             if (problem := file_problem(path, entry["size"], entry["crc32c"])) is not None:
                 raise StoreError(problem)
+            if kind == "vocab" and (n := self._words_of(path)) != self.n_words:
+                raise StoreError(f"{path}: {n} words where the manifest says {self.n_words}; restore it or ingest again")
             self._verified.add(kind)
         return Path(path)
+
+    def _words_of(self, path: Path) -> int:
+        try:
+            return rows_of_words(path)
+        except (OSError, ValueError, pa.ArrowException) as e:
+            raise StoreError(f"{path}: cannot be read ({str(e).splitlines()[0]}); restore the file") from None
 
     def removed(self) -> np.ndarray:
         """Documents withdrawn or replaced since their block was written, int64[n, 4]: document number (row of the

@@ -63,12 +63,19 @@ def _plain_problems(corpus: Corpus) -> Iterator[str]:
 
 
 def _problems(corpus: Corpus, told: Callable[[int, int], None] | None) -> Iterator[str]:
+    damaged = set()
     for entry in [*corpus.manifest.get("files", {}).values(), *corpus.manifest.get("docs", [])]:
         if "crc32c" not in entry:
             yield f"{corpus.path / entry['file']}: the manifest has no checksum of it; ingest again"
         elif (problem := file_problem(corpus.path / entry["file"], entry["size"], entry["crc32c"])) is not None:
+            damaged.add(problem)
             yield problem
     yield from _plain_problems(corpus)
+    try:
+        corpus.file("vocab")
+    except StoreError as e:
+        if str(e) not in damaged:
+            yield str(e)
     entries = {p: corpus.manifest["parts"][p] for p in PARTS}
     yield from metadata_problems(
         corpus.path, corpus.weighted, {part_folder(e, p): e["rows"] for p, e in entries.items()}

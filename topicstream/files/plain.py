@@ -109,8 +109,7 @@ def refuse_links(folder: _Where, *, but: Iterable[str] = ()) -> None:
 
 def refuse_linked_folders(folder: Path, inner: Iterable[str]) -> None:
     """StoreError where one of the folders ``inner`` (below ``folder``) is not a folder of its own; one may be missing."""
-    for name in inner:
-        place = folder / name
+    for place in (os.path.join(folder, name) for name in inner):
         if os.path.islink(place) or (os.path.lexists(place) and not os.path.isdir(place)):
             raise StoreError(f"{place}: {_kind(place)}, where a folder has to be; restore it")
 

@@ -48,6 +48,15 @@ def read_words(path: str | os.PathLike[str], columns: list[str]) -> Any:
     return table
 
 
+def rows_of_words(path: str | os.PathLike[str]) -> int:
+    """Rows that the file says it has.  StoreError; what pyarrow raises where it is damaged."""
+    import pyarrow.parquet as pq
+
+    with open(open_plain(path), "rb") as file:
+        refuse_odd_columns(file)
+        return int(pq.read_metadata(file).num_rows)
+
+
 def stream_words(path: str | os.PathLike[str], columns: list[str], rows: int = 1 << 18) -> Iterator[Any]:
     """The same in record batches of ``rows``, for a file of words left out, which may be large."""
     import pyarrow.parquet as pq

@@ -80,7 +80,7 @@ class _Ingest:
         self.wip = out.with_name(out.name + ".wip")
         self.base: Corpus | None = None
         if (out / "manifest.json").exists() and not options.force:
-            self.base = Corpus.open(out, vectors=True) if options.append else None
+            self.base = Corpus.open(out, vectors=True).to_change() if options.append else None
         self.options = self._as_of_base(options)
 
     def _as_of_base(self, options: IngestOptions) -> IngestOptions:
@@ -114,7 +114,7 @@ class _Ingest:
             if self.base is not None:
                 claim(self.out, "corpus", id=self.base.fingerprint[:16])
                 stack.enter_context(durable.lock(self.out, "writing to", kind="corpus"))
-                self.base = Corpus.open(self.out, vectors=True)
+                self.base = Corpus.open(self.out, vectors=True).to_change()
             if (done := self._finished_before()) is not None:
                 return done
             record = inputs_record.describe([] if isinstance(self.names, InMemory) else self.names, self.options)

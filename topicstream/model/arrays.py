@@ -20,6 +20,8 @@ from topicstream.files.plain import read_plain
 
 CHUNK_BYTES = 1 << 20
 MOST_CHUNK = 1 << 26  # of a model that others wrote
+UNFIT = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+"""What a description of another form than ours raises while it is read."""
 
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from topicstream.errors import InputError, NotOurs, StoreError
 from topicstream.files import owned
 from topicstream.files.durable import read_json, sync_folder, write_json
-from topicstream.model.arrays import ArrayWriter, ChunkedRows
+from topicstream.model.arrays import UNFIT, ArrayWriter, ChunkedRows
 from topicstream.model.manifest import number
 from topicstream.model.store import check_file, file_crc
 from topicstream.model.topic_model import TopicModel
@@ -88,7 +88,7 @@ class Classifier:
             features, length = ("counts", 0.0) if said["schema"] == 1 else (said["features"], float(said["length"]))
             known = said["schema"] in (1, SCHEMA) and features in FEATURES and 0 <= length < math.inf
             known = known and name in NAMES and isinstance(crc, int) and isinstance(learned, dict)
-        except (KeyError, TypeError, ValueError):
+        except UNFIT:
             known = False
         if not known or not (0 < temperature < math.inf):
             raise StoreError(f"{place}: incomplete or of another version; {again}")
@@ -101,7 +101,7 @@ class Classifier:
             step, chunks = int(meta["chunk_grid"]["configuration"]["chunk_shape"][0]), meta["attributes"]["chunks"]
             fits = list(meta["shape"]) == [rows, topics]
             stored = ChunkedRows(array.parent, rows, topics, step, chunks, counts=False)
-        except (KeyError, TypeError, ValueError, AttributeError) as e:
+        except UNFIT as e:
             raise StoreError(f"{array}: incomplete ({e!r}); {again}") from None
         if not fits:
             raise StoreError(f"{array}: is of another shape than the topics; {again}")

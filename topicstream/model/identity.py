@@ -18,7 +18,7 @@ def topic_ids(model: str | Path | None, topics: int) -> list[int]:
     value = read_json(path)
     try:
         ids = [int(i) for i in value["ids"]]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         ids = []
     if len(ids) != topics or len(set(ids)) != topics or min(ids) < 0:
         raise StoreError(f"{path}: does not list {topics} different topics; restore the file")

@@ -32,7 +32,7 @@ from topicstream.files.durable import read_json, read_sealed, sync_file, sync_fo
 from topicstream.files.ownership import claim, temporary
 from topicstream.files.plain import open_plain
 from topicstream.files.word_file import read_words
-from topicstream.model.arrays import ArrayWriter, ChunkedRows
+from topicstream.model.arrays import UNFIT, ArrayWriter, ChunkedRows
 from topicstream.model.manifest import count, odd_member
 from topicstream.model.vocabulary import Vocabulary
 
@@ -60,7 +60,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         known = all(isinstance(manifest[n], int) and manifest[n] < 1 << 31 for n in ("words", "topics"))
         known = known and files["topics"]["name"] in TOPICS and files["vocab"]["name"] in VOCABS
         known = known and all(isinstance(files[kind]["crc32c"], int) for kind in ("topics", "vocab"))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         known, sizes = False, (0, 0)
     if not known or min(sizes) < 1:
         raise StoreError(f"{folder}/manifest.json: incomplete; the file is damaged, restore it")
@@ -106,7 +106,7 @@ def file_crc(path: Path) -> int:
 def check_file(folder: Path, entry: dict[str, Any], name: str) -> Path:
     """The path of a file whose checksum the manifest holds, verified."""
     path = folder / name
-    if file_crc(path) != entry["crc32c"]:
+    if file_crc(path) != entry.get("crc32c"):
         raise StoreError(f"{path}: does not match its checksum; restore the file or train again")
     return path
 
@@ -286,7 +286,7 @@ class StoredTable:
             n_rows, columns, self.axis = int(entry["rows"]), int(entry["columns"]), str(entry["axis"])
             names = entry["names"]
             known = entry["name"] in folders and (names is None or names["name"] in files) and min(n_rows, columns) >= 0
-        except (KeyError, TypeError, ValueError):
+        except UNFIT:
             known = False
         if not known:
             raise StoreError(f"{folder}/manifest.json: incomplete (table {name}); the file is damaged, restore it")
@@ -297,8 +297,8 @@ class StoredTable:
                 folder / entry["name"], n_rows, columns, step, meta["attributes"]["chunks"], counts=False
             )
             self.totals = np.array(meta["attributes"]["totals"], np.float64)
-            fits = list(meta["shape"]) == [n_rows, columns] and len(self.totals) == columns
-        except (KeyError, TypeError, ValueError) as e:
+            fits = list(meta["shape"]) == [n_rows, columns] and self.totals.shape == (columns,)
+        except UNFIT as e:
             raise StoreError(f"{folder}/{entry['name']}/zarr.json: incomplete ({e!r}); restore the file") from None
         if not fits:
             raise StoreError(f"{folder}/{entry['name']}/zarr.json: shape disagrees with the manifest; restore the file")

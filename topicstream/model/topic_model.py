@@ -15,7 +15,7 @@ from topicstream.errors import StoreError, UsageError
 from topicstream.files.durable import read_json
 from topicstream.files.plain import refuse_linked_folders
 from topicstream.kernels.constants import Constants
-from topicstream.model.arrays import ChunkedRows
+from topicstream.model.arrays import UNFIT, ChunkedRows
 from topicstream.model.seeds import of_manifest
 from topicstream.model.store import ModelWriter, StoredTable, check_file, read_manifest
 from topicstream.model.views import ModelViews
@@ -116,9 +116,9 @@ class TopicModel(ModelViews):
             totals = np.array(attributes["totals"], np.float64)
             step = int(meta["chunk_grid"]["configuration"]["chunk_shape"][0])
             stored = ChunkedRows(array, words, topics, step, attributes["chunks"])
-            fits = list(meta["shape"]) == [words, topics] and len(alpha) == len(totals) == topics
+            fits = list(meta["shape"]) == [words, topics] and alpha.shape == totals.shape == (topics,)
             beta = float(attributes["beta"])
-        except (KeyError, TypeError, ValueError) as e:
+        except UNFIT as e:
             raise StoreError(f"{array}/zarr.json: incomplete ({e!r}); restore the file or train again") from None
         sound = np.isfinite(alpha).all() and (alpha >= 0).all() and 0 <= beta < np.inf
         if not (sound and np.isfinite(totals).all() and (totals >= 0).all()):

@@ -59,7 +59,7 @@ class Weights:
         try:
             kind, docs, mean, scale = said["kind"], int(said["docs"]), float(said["mean"]), float(said["scale"])
             sound = kind in KINDS[1:] and docs > 0 and 0 < mean < math.inf and 0 < scale < math.inf
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             sound = False
         if not sound:
             raise StoreError(f"{where}: weights of cells that cannot be; the file is damaged, restore it")

@@ -127,7 +127,7 @@ def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
 
 
 def _forget(ids: list[str], store: Path, runs: list[Path], home: Path | None, progress: Progress) -> dict[str, Any]:
-    base = Corpus.open(store, vectors=True)
+    base = Corpus.open(store, vectors=True).to_change()
     base.let_go()  # the writer's lock keeps what it reads
     commit.sweep(store, base.manifest)
     found = _find(base, pa.array(ids, pa.large_string()))
@@ -233,7 +233,7 @@ def _rewrite(base: Corpus, found: _Found, ids: list[str], progress: Progress) ->
         write_bytes(store / name, b"".join(line for line in lines if not _names(line, ids, found.sources)))
         files["rejects"] = file_entry(store, name)
     listed = old.get("sources") or {"count": 0, "first": []}
-    sources = listed | {"first": [s for s in listed["first"] if s not in found.sources and s not in set(ids)]}
+    sources = listed | {"first": [s for s in listed.get("first", []) if s not in found.sources and s not in set(ids)]}
     changes: dict[str, Any] = {"files": files, "sources": sources, "same_as": []}
     changes["vocabulary"] = old["vocabulary"] | {"hash": vocabulary.hash}
     manifest = write_anew(base, work, progress, changes, pa.array(ids, pa.large_string()))

@@ -43,7 +43,7 @@ def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> dict
     Corpus.open(path, vectors=True).let_go()
     with durable.lock(path, "writing to", kind="corpus"):
         refuse_links(path)
-        base = Corpus.open(path, vectors=True)
+        base = Corpus.open(path, vectors=True).to_change()
         refuse_unfinished(path)
         base.let_go()  # the writer's lock keeps what it reads
         commit.sweep(path, base.manifest)

@@ -48,7 +48,7 @@ def drop_words(
     path, progress = Path(corpus), listener(progress)
     Corpus.open(path).let_go()
     with durable.lock(path, "writing to", kind="corpus"):
-        base = Corpus.open(path)
+        base = Corpus.open(path).to_change()
         refuse_unfinished(path)
         base.let_go()  # the writer's lock keeps what it reads
         vocabulary = TokenVocabulary.load(base.file("vocab"))
