@@ -115,6 +115,19 @@ def test_topics_of_documents(made, tmp_path, top):
     assert one["shares"].equals(two["shares"])
 
 
+def test_topics_of_documents_of_a_model_of_labels(tmp_path):
+    lines = [{"id": f"d{i}", "text": "wa wb wc " * 3, "labels": [f"l{i % 2}"]} for i in range(20)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    given = {"meta": {"labels": "labels"}, "min_df": 1, "max_df": 1.0, "heldout": 0}
+    topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c.zarr", **given)
+    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", algo="llda", passes=2, threads=1, progress=False)
+    for name in ("parquet-theta", "mallet-doc-topics"):
+        topicstream.export_model(tmp_path / "m", tmp_path / name, format=name, corpus=tmp_path / "c.zarr")
+    table = pq.read_table(tmp_path / "parquet-theta")
+    assert table["names"].to_pylist()[0] == [f"l{k}" for k in table["topics"].to_pylist()[0]]
+    assert len((tmp_path / "mallet-doc-topics").read_text().splitlines()) == 20
+
+
 def test_the_state_holds_every_token(made, tmp_path):
     corpus = Corpus.open(made / "c.zarr")
     summary = topicstream.export_model(made / "sparselda", tmp_path / "x.gz", corpus=corpus)

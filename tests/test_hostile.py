@@ -219,6 +219,33 @@ def test_a_table_of_chunks_without_a_size_is_refused(model, capsys, step):
     assert "incomplete" in refused("show", "--model", model, capsys=capsys)
 
 
+def changed(path, **members):
+    """Members of a JSON file exchanged (``...``: left out), sealed again."""
+    value = {**read_json(path), **members}
+    write_sealed(path, {k: v for k, v in value.items() if v is not ... and k != "checksum"})
+
+
+@pytest.mark.parametrize(
+    ("name", "members", "said"),
+    [
+        ("manifest.json", {"engine": ...}, "no engine"),
+        ("manifest.json", {"seed": ...}, "no seed"),
+        ("manifest.json", {"layout": {"block_cells": 5}}, "layout.round_blocks"),
+        ("manifest.json", {"corpus": {"docs": "5"}}, "corpus"),
+        ("training.json", {"engine": 5}, "no engine"),
+        ("checkpoints/*/state.json", {"rounds": ...}, "passes and rounds"),
+        ("checkpoints/*/state.json", {"facts": 5}, "facts"),
+    ],
+)
+def test_what_an_update_goes_on_from_is_refused_in_a_line(store, made, tmp_path, capsys, name, members, said):
+    model = tmp_path / "u"
+    train(store, model, algo="sparse-bp", topics=3, passes=1, tol=0.0, threads=1, progress=Progress(-1))
+    changed(sorted(model.glob(name))[-1], **members)
+    before = sorted(p for p in model.rglob("*"))
+    assert said in refused("update", "--corpus", store, "--model", model, "--out", tmp_path / "o", capsys=capsys)
+    assert sorted(p for p in model.rglob("*")) == before
+
+
 EDITS = [{"edit": "label", "topic": [0], "label": "x"}, {"edit": "merge", "topics": [{}, 1]}, {"edit": "drop"}, {"edit": "undo", "steps": "1"}, {"edit": "label", "topic": 0}]
 
 

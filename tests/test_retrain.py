@@ -53,6 +53,16 @@ def state_of(place: Path) -> dict[str, bytes]:
     return {str(p.relative_to(place)): p.read_bytes() for p in sorted(place.rglob("*")) if p.is_file()}
 
 
+@pytest.mark.parametrize(
+    "members", [{"files": {"a.jsonl": 5}}, {"last_trained": 5}, {"version": [1]}, {"files": []}, {"refused": 1}]
+)
+def test_a_state_that_no_cycle_wrote_is_refused_in_a_line(home, members):
+    state = durable.read_json(home / "state.json")
+    durable.write_json(home / "state.json", {k: v for k, v in state.items() if k != "checksum"} | members)
+    with pytest.raises(StoreError, match="is not what a cycle wrote"):
+        cycle(home / "retrain.toml", dry_run=True)
+
+
 def test_what_is_no_plain_file_among_the_raw_ones_is_left_alone(home):
     os.mkfifo(home / "raw" / "pipe.jsonl")  # would be waited for without end
     (home / "raw" / "gone.jsonl").symlink_to("nowhere")

@@ -20,6 +20,7 @@ import numpy as np
 from fuzz_inputs import Target
 from fuzz_values import REAL, WHOLE, chunks_of, odd, reseal_block, write_sealed
 
+from topicstream.exchange.formats import FORMATS
 from topicstream.files.durable import read_json, sealed_line
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -49,7 +50,14 @@ def commands(folder: Path, name: str) -> list[list[str]]:
         ["infer", few, "--model", model],
         ["infer", few, "--model", model, "--method", "classifier"],
         ["edit", model, "--label", "0=x"],
-    ]
+        ["eval", "--model", model, "--corpus", store, "--training", "--coherence", "--threads", "1"],
+        ["report", model, "--corpus", store, "--out", str(folder / "page.html"), "--force", "--threads", "1"],
+        ["compare", model, str(folder / name)],
+        ["compare", str(folder / name), model],
+        ["update", "--model", model, "--corpus", store, "--out", str(folder / "made"), "--passes", "1", "--threads", "1"],
+        *(["export", "--model", model, "--corpus", store, "--format", form, "--out", str(folder / "made")]
+          for form in FORMATS),
+    ]  # fmt: skip
 
 
 def of_vectors(folder: Path, store: Path) -> list[list[str]]:
@@ -78,16 +86,65 @@ def of_documents(folder: Path, store: Path) -> list[list[str]]:
     ]
 
 
+RUNS: dict[str, dict[str, Any]] = {"gs": {"algo": "gs"}, "sparse-bp": {"algo": "sparse-bp"}, "atm": {"algo": "atm"}}
+"""Runs that are gone on with."""
+
+
+def of_run(folder: Path, name: str) -> list[list[str]]:
+    """What goes on with a run, or takes new documents into its model."""
+    run, store = str(folder / f"spoilt-run-{name}"), str(folder / "axes.zarr")
+    more = ["--threads", "1", "--tol", "0", "--passes", "3"]
+    return [
+        ["train", "--corpus", store, "--model", run, "--algo", RUNS[name]["algo"], "-K", "3", *more],
+        ["update", "--corpus", store, "--model", run, *more],
+        ["update", "--corpus", store, "--model", run, "--out", str(folder / "made"), *more],
+    ]
+
+
+RETRAIN = """
+[ingest]
+stopwords = "none"
+min_df = 1
+max_df = 1.0
+[train]
+topics = 3
+passes = 2
+update_passes = 1
+threads = 1
+[when]
+new_docs = true
+[gate]
+tolerance = 9.0
+topics = false
+"""
+
+
+def of_home(folder: Path) -> list[list[str]]:
+    """What is done in a folder of `topics retrain`."""
+    home = folder / "spoilt-home"
+    cycle = ["retrain", "--config", str(home / "retrain.toml")]
+    return [[*cycle, "--dry-run"], cycle, [*cycle, "--full"], ["rollback", str(home)], ["info", str(home / "current")]]
+
+
+def clear(path: Path) -> None:
+    """Remove a file or a folder, if it is there."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.unlink(missing_ok=True)
+
+
 def ended(line: list[str]) -> None:
     """Run a command; what it says and its exit code are those of a command that knew what it met."""
     from topicstream.cli.main import run
+
+    if "--out" in line and line[line.index("--out") + 1].endswith("/made"):
+        clear(Path(line[line.index("--out") + 1]))
 
     out, err = io.StringIO(), io.StringIO()
     out.buffer = io.BytesIO()  # type: ignore[attr-defined]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run([*line, "-q"])
     said = err.getvalue().strip().splitlines()
-    assert code in (0, 1, 2, 3, 5) and "internal error" not in err.getvalue(), f"{line[0]}: {code}: {said[-1:]}"
+    assert code in (0, 1, 2, 3, 5) and "internal error" not in err.getvalue(), f"{line[0]}: {code}: {said[-1:]} {line}"
     if "--verify" in line:  # a line for each thing that is damaged
         said = [] if all(s.startswith("topics: ") for s in said) else said
     assert code == 0 or len(said) <= 1 or said[0].startswith("Usage:"), f"{line[0]}: {said}"
@@ -126,19 +183,37 @@ def prepared(folder: Path) -> None:
             ended(line)
     for line in of_vectors(folder, folder / "points.zarr"):
         ended(line)
+    for name, options in RUNS.items():
+        topicstream.train(folder / "axes.zarr", folder / f"run-{name}", topics=3, **common | options | {"passes": 2})
+        for line in of_run(folder, name):
+            restored(folder / f"run-{name}", folder / f"spoilt-run-{name}")
+            ended(line)
+    (folder / "home" / "raw").mkdir(parents=True)
+    (folder / "home" / "retrain.toml").write_text(RETRAIN)
+    lines = (folder / "axes.jsonl").read_text().splitlines(keepends=True)
+    cycle = ["retrain", "--config", str(folder / "home" / "retrain.toml")]
+    for number, part in enumerate((lines[:40], lines[40:70], lines[70:])):
+        (folder / "home" / "raw" / f"{number}.jsonl").write_text("".join(part))
+        if number < 2:  # the last ones wait
+            ended(cycle)
+    for line in of_home(folder):
+        restored(folder / "home", folder / "spoilt-home")
+        ended(line)
     shutil.copytree(folder / "axes.zarr", folder / "spoilt-axes.zarr")
     for line in of_documents(folder, folder / "spoilt-axes.zarr"):
         shutil.rmtree(folder / "of-texts", ignore_errors=True)
         ended(line)
 
 
+def restored(original: Path, spoilt: Path) -> None:
+    """A copy as it was, with its marks (and nothing that a command has put beside it)."""
+    for suffix in ("", ".wip", ".update"):
+        shutil.rmtree(spoilt.with_name(spoilt.name + suffix), ignore_errors=True)
+    shutil.copytree(original, spoilt, symlinks=True)
+
+
 def command_targets(folder: Path, resealed: Callable[[random.Random, str], bytes]) -> list[Target]:
     """A target for each kind of model, and one for a store of vectors; all ``prepared``."""
-
-    def restored(original: Path, spoilt: Path) -> None:
-        for path in (spoilt, spoilt.with_name(f"{spoilt.name}.wip")):
-            shutil.rmtree(path, ignore_errors=True)
-        shutil.copytree(original, spoilt)
 
     def model(name: str) -> Target:
         spoilt = folder / f"spoilt-{name}"
@@ -164,6 +239,33 @@ def command_targets(folder: Path, resealed: Callable[[random.Random, str], bytes
             ended(rng.choice(commands(folder, name)))
 
         return Target(f"values: commands on a model of {name}", [b"\0"], [], run, lambda rng: rng.randbytes(8))
+
+    def spoil(rng: random.Random, spoilt: Path, files: list[Path]) -> None:
+        """Values of one of the JSON files, sealed again where they were sealed."""
+        path = rng.choice(files)
+        data = path.read_bytes()
+        with contextlib.suppress(ValueError):  # no JSON, or lines of it
+            found = json.loads(data)
+            sealed = isinstance(found, dict) and "checksum" in found
+            text = resealed(rng, json.dumps(read_json(path) if sealed else found))
+            path.write_bytes(text if sealed else json.dumps(_without(json.loads(text))).encode())
+
+    def gone_on(name: str) -> Target:
+        spoilt = folder / f"spoilt-run-{name}"
+
+        def run(data: bytes, _: random.Random) -> None:
+            rng = random.Random(data)
+            restored(folder / f"run-{name}", spoilt)
+            spoil(rng, spoilt, sorted(p for p in spoilt.rglob("*.json") if p.name != "zarr.json"))
+            ended(rng.choice(of_run(folder, name)))
+
+        return Target(f"values: commands on a run of {name}", [b"\0"], [], run, lambda rng: rng.randbytes(8))
+
+    def home(data: bytes, _: random.Random) -> None:
+        rng, spoilt = random.Random(data), folder / "spoilt-home"
+        restored(folder / "home", spoilt)
+        spoil(rng, spoilt, sorted(p for p in spoilt.rglob("*.json") if p.name != "zarr.json"))
+        ended(rng.choice(of_home(folder)))
 
     def vectors(data: bytes, _: random.Random) -> None:
         rng, spoilt = random.Random(data), folder / "spoilt-points.zarr"
@@ -191,10 +293,13 @@ def command_targets(folder: Path, resealed: Callable[[random.Random, str], bytes
         shutil.rmtree(folder / "of-texts", ignore_errors=True)
         ended(rng.choice(of_documents(folder, spoilt)))
 
-    of_stores = (("vectors", vectors), ("documents", texts))
-    stores = [Target(f"values: commands on a store of {what}", [b"\0"], [], run, lambda rng: rng.randbytes(8))
-              for what, run in of_stores]  # fmt: skip
-    return [*map(model, MODELS), *stores]
+    others = (("store of vectors", vectors), ("store of documents", texts), ("folder of retrain", home))
+    rest = [Target(f"values: commands on a {what}", [b"\0"], [], run, lambda rng: rng.randbytes(8)) for what, run in others]
+    return [*map(model, MODELS), *rest, *map(gone_on, RUNS)]
+
+
+def _without(value: Any) -> Any:
+    return {k: v for k, v in value.items() if k != "checksum"} if isinstance(value, dict) else value
 
 
 def _parsed(path: Path) -> Any:

@@ -35,7 +35,8 @@ def write(
     model: TopicModel, corpus: Corpus, path: Path, *, force: bool, edits: bool, top: int | None = None
 ) -> dict[str, Any]:
     """``path``: one file.  Without ``top`` the dense layout; with it the pairs of so many topics."""
-    run, format, done = Answers(InferConfig(model, corpus, top=top, edits=edits)), AnswerTable(), 0
+    run, done = Answers(InferConfig(model, corpus, top=top, edits=edits)), 0
+    format = AnswerTable(columns=run.columns)
     numbers = np.arange(model.n_topics) if run.view is None else run.view.numbers
     position = np.empty(int(numbers.max()) + 1, np.int32)
     position[numbers] = np.arange(len(numbers))  # by position, as topic-word-weights.txt counts them

@@ -19,7 +19,7 @@ def write(
     """``path``: one file; top: only so many topics a document, the largest first."""
     run = Answers(InferConfig(model, corpus, top=top, edits=edits))
     with written(path, force=force) as file:
-        format = ParquetAnswers(file, True)
+        format = ParquetAnswers(file, True, run.columns)
         run.write(format)
         format.close()
     return {"documents": run.tally.docs, "topics": len(run.view) if run.view is not None else model.n_topics}

@@ -37,6 +37,11 @@ def _either(*tests: Test) -> Test:
     return lambda value: any(test(value) for test in tests)
 
 
+def _corpus(value: Any) -> bool:
+    kinds = {"docs": count, "cells": count, "tokens": number, "generation": count, "fingerprint": text}
+    return isinstance(value, Mapping) and all(test(value[n]) for n, test in kinds.items() if value.get(n) is not None)
+
+
 NEEDED: dict[str, Test] = {"vocab_sha256": text, "beta": number, "alpha": _either(number, listed(number))}
 OTHERS: dict[str, Test] = {
     **dict.fromkeys(("engine", "cites", "created", "start", "stopped"), text),
@@ -44,7 +49,7 @@ OTHERS: dict[str, Test] = {
     **dict.fromkeys(("passes", "vectors"), count),
     "alpha_sum": number,
     "seed": _either(number, text),
-    "corpus": _either(text, mapped()),
+    "corpus": _either(text, _corpus),
     "layout": mapped(count),
     "labels": mapped(text),
     "label_docs": listed(count),

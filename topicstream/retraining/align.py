@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from topicstream.errors import StoreError
 from topicstream.evaluation.assignment import least_cost
 from topicstream.evaluation.matching import l1_distances
 from topicstream.files.durable import read_json, write_json
+from topicstream.model.identity import IDS, topic_ids
 from topicstream.model.topic_model import TopicModel
-
-IDS = "topics.json"
 
 
 def read_ids(model: str | Path, topics: int) -> tuple[list[int], int]:
@@ -26,8 +26,10 @@ def read_ids(model: str | Path, topics: int) -> tuple[list[int], int]:
     path = Path(model) / IDS
     if not path.exists():
         return list(range(topics)), topics
-    value = read_json(path)
-    return [int(i) for i in value["ids"]], int(value["next"])
+    ids, value = topic_ids(model, topics), read_json(path)
+    if not isinstance(value.get("next"), int) or value["next"] <= max(ids):
+        raise StoreError(f"{path}: does not say which number is the next topic's; restore the file")
+    return ids, int(value["next"])
 
 
 def first_ids(topics: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from topicstream import machine
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, NotOurs, StoreError
 from topicstream.files import owned
-from topicstream.files.durable import read_json, sync_folder, write_json
+from topicstream.files.durable import sync_folder, write_json
 from topicstream.files.ownership import claim
 from topicstream.inference.classifier import train_classifier
 from topicstream.ingestion.pipeline import ingest
@@ -67,7 +67,7 @@ class Cycle:
         owned.sweep(self.folder)  # of a run that was killed while it wrote
         self._refuse_what_is_in_the_way()
         if (self.folder / "state.json").exists():
-            self.state |= read_json(self.folder / "state.json")
+            self.state |= survey.read_home(self.folder / "state.json")
         if self.state["files"] and self._fingerprint() is None:
             # a new store would hold the new files alone, and a journal begun now would take the old one for its work
             raise StoreError(

@@ -84,6 +84,18 @@ def drift_of(config: Config, model: TopicModel, found: Found, incoming: Path, th
     return figures
 
 
+def read_home(path: Path) -> dict[str, Any]:
+    """What the last cycles left; StoreError where the file does not say what one needs."""
+    found: dict[str, Any] = read_json(path)
+    good = isinstance(found, dict) and isinstance(found.get("files", {}), dict) and isinstance(found.get("version", 0), int)
+    good = good and all(isinstance(e, dict) and {"size", "mtime_ns"} <= set(e) for e in found.get("files", {}).values())
+    good = good and all(isinstance(found.get(n), (str, type(None))) for n in ("last_trained", "last_tried"))
+    good = good and isinstance(found.get("refused") or {}, dict)
+    if not good:
+        raise StoreError(f"{path}: is not what a cycle wrote; restore it, or remove it to ingest all files anew")
+    return found
+
+
 def read_journal(path: Path) -> dict[str, Any]:
     """The cycle at work; StoreError where the file does not say what one needs."""
     found = read_json(path)

@@ -21,7 +21,7 @@ from typing import Any
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from
 from topicstream.engines import find
-from topicstream.errors import NotOurs, TopicsError, UsageError
+from topicstream.errors import NotOurs, StoreError, TopicsError, UsageError
 from topicstream.files import durable, owned
 from topicstream.files.durable import lock, read_json, sync_folder
 from topicstream.files.ownership import check_place, claim, kind_of, mark_of, not_ours
@@ -81,9 +81,17 @@ def train_on(
     progress = listener(progress, Shown)
     manifest = read_manifest(model)
     store = learned_from(Corpus.open(corpus), manifest, model)
+    if manifest.get("engine") is None:
+        raise StoreError(f"{model}/manifest.json: incomplete (no engine); restore the file or train again")
     kind = find(manifest["engine"])
     if "warm" not in kind.starts:
         raise TopicsError(f"{kind.name} cannot start from a model; train anew with `topics train`")
+    layout, seed = manifest.get("layout") or {}, manifest.get("seed")
+    missing = [] if isinstance(seed, int) or str(seed).isdecimal() else ["seed"]
+    missing += [f"layout.{n}" for n in ("block_cells", "round_blocks") if n not in layout]
+    missing += [] if manifest.get("options") is not None else ["options"]
+    if missing:
+        raise StoreError(f"{model}/manifest.json: incomplete (no {missing[0]}); restore the file or train again")
     why = not_carried(store, manifest, earlier)
     if limits.get("tol") is None:
         engines = tolerance(kind.default_tol)
@@ -111,8 +119,8 @@ def train_on(
         seed_words=manifest.get("seed_words"),
         sample=manifest.get("sample"),
         weighting=(manifest.get("weighting") or {"kind": "none"})["kind"],
-        block_cells=int(manifest["layout"]["block_cells"]),
-        round_blocks=int(manifest["layout"]["round_blocks"]),
+        block_cells=layout["block_cells"],
+        round_blocks=layout["round_blocks"],
         options=options,
         progress=progress,
         **limits,

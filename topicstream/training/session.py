@@ -148,6 +148,8 @@ class Session:
         self.course.measured = [(int(n), float(value)) for n, value in state.facts.get("heldout", [])]
         self._pass_seconds = float(state.facts["pass_seconds"])
         self.memories.reopen(state)
+        if self.engine.memory and not self.needs_start and self.memories.old is None:
+            raise KeyError("facts.memory.old")
 
     def _take_over(self) -> None:
         owned.remove_file(self.folder / CARRIED, missing_ok=True)

@@ -23,7 +23,7 @@ from topicstream.model.store import StoredTable, read_manifest
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.tables.layouts import layout_of
 from topicstream.tables.spec import WORDS
-from topicstream.training.state.checkpoint import State, checkpoints, read_checkpoint
+from topicstream.training.state.checkpoint import State, checkpoints, read_checkpoint, read_state
 from topicstream.training.state.memory import check_memory
 
 CARRIED = "carried.json"
@@ -34,7 +34,7 @@ GROWING = (WORDS, "authors", "labels")
 def storage_of(run: Path, corpus: Corpus) -> int | None:
     """Storage blocks at the head of ``corpus`` that are the corpus that ``run`` was trained on, unchanged; None when there
     is no such head (documents were removed or replaced, or it is another corpus)."""
-    was = read_manifest(run).get("corpus") or {}
+    was = {k: v for k, v in (read_manifest(run).get("corpus") or {}).items() if v is not None}
     docs = cells = 0
     tokens = 0.0
     for i, entry in enumerate(corpus.part()["blocks"]):
@@ -44,7 +44,7 @@ def storage_of(run: Path, corpus: Corpus) -> int | None:
         tokens += entry["tokens"] - removed.get("tokens", 0)
         if docs >= was.get("docs", 0):
             same = docs == was.get("docs") and cells == was.get("cells")
-            return i + 1 if same and abs(tokens - was["tokens"]) <= 1e-9 * max(tokens, 1.0) else None
+            return i + 1 if same and abs(tokens - was.get("tokens", -1.0)) <= 1e-9 * max(tokens, 1.0) else None
     return None
 
 
@@ -54,6 +54,8 @@ def check_carried(run: str | Path, corpus: Corpus, engine: Engine) -> str | None
     if not (run / "finished.json").exists() or not checkpoints(run / "checkpoints"):
         return "the earlier run's checkpoint is not there"
     record = read_json(run / "training.json")
+    if not isinstance(record, dict) or not isinstance(record.get("engine"), str):
+        raise StoreError(f"{run}/training.json: incomplete (no engine); the file is damaged, restore it or train again")
     if record["engine"] != engine.name:
         return f"the earlier run's engine was {record['engine']}"
     if engine.start_from != "visit" or any(
@@ -62,7 +64,7 @@ def check_carried(run: str | Path, corpus: Corpus, engine: Engine) -> str | None
         return f"{engine.name} cannot take over an earlier run's tables"
     if (was := int(read_manifest(run)["topics"])) != engine.shape.topics:
         return f"the earlier run had {was:,} topics, there are {engine.shape.topics:,} now"
-    state = read_json(checkpoints(run / "checkpoints")[-1] / "state.json")
+    state = read_state(checkpoints(run / "checkpoints")[-1])
     if state["rounds"] or state["facts"]["needs_start"]:
         return "the earlier run stopped inside a pass"
     if any(not (run / "work" / name).exists() for name in state["facts"]["memory"].values()):
@@ -93,7 +95,13 @@ def _same_rows(run: Path, corpus: Corpus, table: str, axis: str) -> bool:
 def first_new_block(folder: Path) -> int:
     """Blocks of the grid that a run took over from an earlier one; 0 when it took nothing over."""
     path = folder / CARRIED
-    return int(read_json(path)["blocks"]) if path.exists() else 0
+    if not path.exists():
+        return 0
+    found = read_json(path)
+    blocks = found.get("blocks") if isinstance(found, dict) else None
+    if not isinstance(blocks, int) or blocks < 0:
+        raise StoreError(f"{path}: does not say how many blocks were taken over; the file is damaged, restore it")
+    return blocks
 
 
 def carry_over(run: Path, folder: Path, engine: Engine, corpus: Corpus, grid: Grid, tables: dict[str, Any]) -> State:
@@ -103,9 +111,16 @@ def carry_over(run: Path, folder: Path, engine: Engine, corpus: Corpus, grid: Gr
     Returns the state from which the start of the new blocks goes on.  StoreError when something is damaged or does not
     fit; nothing was noted then.
     """
-    run = Path(run)
-    place = checkpoints(run / "checkpoints")[-1]
-    was = read_checkpoint(place)
+    place = checkpoints(Path(run) / "checkpoints")[-1]
+    try:
+        return _carried(Path(run), place, read_checkpoint(place), folder, engine, corpus, grid, tables)
+    except (KeyError, TypeError, ValueError, IndexError) as e:
+        raise StoreError(f"{place}: does not hold what a run of {engine.name} does ({e!r}); start without its memory") from None
+
+
+def _carried(
+    run: Path, place: Path, was: State, folder: Path, engine: Engine, corpus: Corpus, grid: Grid, tables: dict[str, Any]
+) -> State:
     storage = storage_of(run, corpus)
     if storage is None:
         raise StoreError(f"{run}: the corpus has changed under it; start without its memory")

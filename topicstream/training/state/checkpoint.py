@@ -167,9 +167,9 @@ def _incomplete(value: dict[str, Any]) -> str | None:
     return None if all(isinstance(v, (int, float)) for v in facts["perplexities"]) else "facts.perplexities"
 
 
-def read_checkpoint(path: Path) -> State:
-    """Verify every file's size and checksum and read state and arrays; StoreError naming what is damaged."""
-    value = read_json(path / "state.json")
+def read_state(path: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself: passes, rounds, files, facts; StoreError where it is no such thing."""
+    value: dict[str, Any] = read_json(path / "state.json")
     if not isinstance(value, dict):
         raise StoreError(f"{path}/state.json: not the state of a run; start anew with --force")
     if value.get("schema") != SCHEMA:
@@ -179,6 +179,12 @@ def read_checkpoint(path: Path) -> State:
     problem = _incomplete(value)
     if problem:
         raise StoreError(f"{path}/state.json: incomplete ({problem}); start anew with --force")
+    return value
+
+
+def read_checkpoint(path: Path) -> State:
+    """Verify every file's size and checksum and read state and arrays; StoreError naming what is damaged."""
+    value = read_state(path)
     for name, (size, crc) in value["files"].items():
         part = path / name
         refuse_special(part)
