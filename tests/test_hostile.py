@@ -246,6 +246,12 @@ def test_what_an_update_goes_on_from_is_refused_in_a_line(store, made, tmp_path,
     assert sorted(p for p in model.rglob("*")) == before
 
 
+def test_a_mark_of_another_form_is_none_of_ours(store, capsys):
+    (store / ".topicstream").write_text('{"kind": {"a": 1}, "id": "x"}')
+    assert run(["compact", str(store), "-q"]) in (0, 3)
+    assert "internal" not in capsys.readouterr().err
+
+
 EDITS = [{"edit": "label", "topic": [0], "label": "x"}, {"edit": "merge", "topics": [{}, 1]}, {"edit": "drop"}, {"edit": "undo", "steps": "1"}, {"edit": "label", "topic": 0}]
 
 

@@ -14,7 +14,8 @@ import pytest
 import topicstream
 from tests import retrain_tools
 from topicstream.cli.main import run
-from topicstream.errors import InputError, TopicsError
+from topicstream.errors import InputError, StoreError, TopicsError
+from topicstream.files.durable import read_json, write_json
 from topicstream.files.ownership import mark_of
 from topicstream.selection import sweep as work
 from topicstream.selection.sweep import Run, choose, grid, sweep
@@ -43,6 +44,16 @@ def test_it_chooses_the_planted_number(corpus, tmp_path, monkeypatch):
     assert again == result
     with pytest.raises(TopicsError, match="holds the input"):
         sweep(corpus, corpus.parent, **given)
+
+
+@pytest.mark.parametrize("members", [{"keys": ["x"]}, {"loglik": [0.5, [1]]}, {"npmi": None}, {"tokens": []}, {"passes": -1}])
+def test_a_result_that_no_sweep_wrote_is_refused_in_a_line(corpus, tmp_path, members):
+    given = dict(topics=[2, 3], seeds=1, algo=["atbp"], passes=1)
+    sweep(corpus, tmp_path / "s", **given)
+    place = tmp_path / "s" / "results" / "atbp-k3-s0.json"
+    write_json(place, {k: v for k, v in read_json(place).items() if k != "checksum"} | members)
+    with pytest.raises(StoreError, match="atbp-k3-s0.json: is not what"):
+        sweep(corpus, tmp_path / "s", **given)
 
 
 def test_both_halves_make_the_whole(corpus, tmp_path):

@@ -119,6 +119,12 @@ topics = false
 """
 
 
+def of_sweep(folder: Path, out: Path) -> list[str]:
+    """What goes on with a sweep."""
+    told = ["--passes", "1", "--seeds", "1", "--threads", "1", "--algo", "sparse-bp"]
+    return ["sweep", "--corpus", str(folder / "heldout.zarr"), "-K", "2,3", *told, "--out", str(out)]
+
+
 def of_home(folder: Path) -> list[list[str]]:
     """What is done in a folder of `topics retrain`."""
     home = folder / "spoilt-home"
@@ -188,6 +194,8 @@ def prepared(folder: Path) -> None:
         for line in of_run(folder, name):
             restored(folder / f"run-{name}", folder / f"spoilt-run-{name}")
             ended(line)
+    ended(["ingest", str(folder / "axes.jsonl"), "--out", str(folder / "heldout.zarr"), "--min-df", "1", "--heldout", "20%"])
+    ended(of_sweep(folder, folder / "sweep"))
     (folder / "home" / "raw").mkdir(parents=True)
     (folder / "home" / "retrain.toml").write_text(RETRAIN)
     lines = (folder / "axes.jsonl").read_text().splitlines(keepends=True)
@@ -256,7 +264,7 @@ def command_targets(folder: Path, resealed: Callable[[random.Random, str], bytes
         def run(data: bytes, _: random.Random) -> None:
             rng = random.Random(data)
             restored(folder / f"run-{name}", spoilt)
-            spoil(rng, spoilt, sorted(p for p in spoilt.rglob("*.json") if p.name != "zarr.json"))
+            spoil(rng, spoilt, described(spoilt))
             ended(rng.choice(of_run(folder, name)))
 
         return Target(f"values: commands on a run of {name}", [b"\0"], [], run, lambda rng: rng.randbytes(8))
@@ -264,8 +272,14 @@ def command_targets(folder: Path, resealed: Callable[[random.Random, str], bytes
     def home(data: bytes, _: random.Random) -> None:
         rng, spoilt = random.Random(data), folder / "spoilt-home"
         restored(folder / "home", spoilt)
-        spoil(rng, spoilt, sorted(p for p in spoilt.rglob("*.json") if p.name != "zarr.json"))
+        spoil(rng, spoilt, described(spoilt))
         ended(rng.choice(of_home(folder)))
+
+    def sweep(data: bytes, _: random.Random) -> None:
+        rng, spoilt = random.Random(data), folder / "spoilt-sweep"
+        restored(folder / "sweep", spoilt)
+        spoil(rng, spoilt, described(spoilt))
+        ended(of_sweep(folder, spoilt))
 
     def vectors(data: bytes, _: random.Random) -> None:
         rng, spoilt = random.Random(data), folder / "spoilt-points.zarr"
@@ -288,14 +302,23 @@ def command_targets(folder: Path, resealed: Callable[[random.Random, str], bytes
             arrays = chunks_of(spoilt, "train", 0)
             odd(rng, arrays[rng.choice(list(arrays))], WHOLE)
             reseal_block(spoilt, "train", 0, arrays, totals=rng.random() < 0.8)
+        elif rng.random() < 0.2:
+            spoil(rng, spoilt, described(spoilt))
         else:
             (spoilt / "manifest.json").write_bytes(resealed(rng, json.dumps(read_json(spoilt / "manifest.json"))))
         shutil.rmtree(folder / "of-texts", ignore_errors=True)
         ended(rng.choice(of_documents(folder, spoilt)))
 
-    others = (("store of vectors", vectors), ("store of documents", texts), ("folder of retrain", home))
+    others = (("store of vectors", vectors), ("store of documents", texts), ("folder of retrain", home),
+              ("sweep", sweep))
     rest = [Target(f"values: commands on a {what}", [b"\0"], [], run, lambda rng: rng.randbytes(8)) for what, run in others]
     return [*map(model, MODELS), *rest, *map(gone_on, RUNS)]
+
+
+def described(folder: Path) -> list[Path]:
+    """The JSON files and the marks in a folder of ours."""
+    own = (".topicstream", ".inputs.json")
+    return sorted(p for p in folder.rglob("*") if p.is_file() and (p.suffix == ".json" or p.name in own) and p.name != "zarr.json")
 
 
 def _without(value: Any) -> Any:

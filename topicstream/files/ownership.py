@@ -130,7 +130,7 @@ class Mark:
 def mark_of(folder: Where) -> Mark | None:
     """The mark of a folder; None without one (or where it cannot be read: then the folder is not ours)."""
     value = _json(Path(folder) / MARK, 1 << 16)
-    if value is None or value.get("kind") not in _NAMES or not isinstance(value.get("id"), str):
+    if value is None or not all(isinstance(value.get(k), str) for k in ("kind", "id")) or value["kind"] not in _NAMES:
         return None
     return Mark(value["kind"], value["id"], str(value.get("of", "")))
 

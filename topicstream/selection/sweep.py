@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, TopicsError, UsageError
+from topicstream.errors import InputError, StoreError, TopicsError, UsageError
 from topicstream.evaluation.assignment import least_cost
 from topicstream.evaluation.coherence import coherence, diversity
 from topicstream.evaluation.keys import hash_strings
@@ -30,6 +31,7 @@ from topicstream.evaluation.per_document import score_documents
 from topicstream.files import owned
 from topicstream.files.durable import lock, read_json, write_bytes, write_json
 from topicstream.files.ownership import check_place
+from topicstream.model.manifest import count, listed, number, text
 from topicstream.model.seeds import read_seeds
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
@@ -112,8 +114,11 @@ def _begin(folder: Path, settings: dict[str, Any]) -> None:
     """Sweep what a killed one left, and see that results there were made under the same settings."""
     record = folder / RECORD
     if record.exists():
+        before = read_json(record)
+        if not isinstance(before, dict):
+            raise StoreError(f"{record}: is no record of a sweep; restore the file, or remove {folder}")
         for name, value in settings.items():
-            if read_json(record).get(name) != value:
+            if before.get(name) != value:
                 other = "over another corpus" if name == "fingerprint" else f"with another --{name}"
                 raise TopicsError(f"{folder}: is a sweep {other}; name another folder with --out")
     else:
@@ -135,14 +140,16 @@ def _sweep(
     """given: what every training is told alike, by the names of ``train``."""
     logliks: dict[Run, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
     rows: list[dict[str, Any]] = []
-    for number, run in enumerate(runs, 1):
+    for position, run in enumerate(runs, 1):
         place = folder / "results" / f"{run.name}.json"
         if not place.exists():
             facts = _one(run, store, folder / "runs" / run.name, given, progress)
             write_json(place, facts)
-        facts = read_json(place)
+        facts = _result(place)
         keys = np.array([int(k, 16) for k in facts.pop("keys")], np.uint64)
-        logliks[run] = keys, np.array(facts.pop("loglik")), np.array(facts.pop("tokens"))
+        logliks[run] = keys, np.array(facts.pop("loglik"), np.float64), np.array(facts.pop("tokens"), np.float64)
+        if not np.array_equal(keys, logliks[runs[0]][0]):
+            raise StoreError(f"{place}: scores of other documents than those of {runs[0].name}; remove the file to score again")
         first = (keys & np.uint64(1)) == 0
         _, loglik, tokens = logliks[run]
         row = {
@@ -157,7 +164,7 @@ def _sweep(
         rows.append(row)
         if said is not None:
             said(
-                f"{number}/{len(runs)} {run.name}: perplexity {row['perplexity_choosing']:.1f}, NPMI {row['npmi']:.3f}"
+                f"{position}/{len(runs)} {run.name}: perplexity {row['perplexity_choosing']:.1f}, NPMI {row['npmi']:.3f}"
             )
     for setting, value in _stability(runs, folder, given["mem_limit"]).items():
         for run, row in zip(runs, rows, strict=True):
@@ -166,6 +173,28 @@ def _sweep(
     chosen, why = choose(runs, logliks, rows)
     _write(rows, folder / TABLE)
     return {"out": str(folder), "runs": rows, "chosen": chosen, "why": why}
+
+
+_KEY = re.compile(r"[0-9a-f]{1,16}")
+
+
+def _finite(value: Any) -> bool:
+    return number(value) and abs(value) < 1e300
+
+
+_FACTS = {"passes": count, "stopped": text, "seconds": _finite, "npmi": _finite, "diversity": _finite, "loglik": listed(_finite),
+          "tokens": listed(_finite), "keys": listed(lambda k: text(k) and _KEY.fullmatch(k) is not None)}  # fmt: skip
+
+
+def _result(place: Path) -> dict[str, Any]:
+    """What ``_one`` wrote; StoreError where it is not."""
+    facts: dict[str, Any] = read_json(place)
+    good = isinstance(facts, dict) and set(_FACTS) <= set(facts) and all(test(facts[n]) for n, test in _FACTS.items())
+    good = good and (facts.get("engine") is None or text(facts["engine"]))
+    if not good or not len(facts["keys"]) == len(facts["loglik"]) == len(facts["tokens"]) > 0:
+        raise StoreError(f"{place}: is not what a training of a sweep left; remove the file to train and score again")
+    facts |= {n: float(facts[n]) for n in ("seconds", "npmi", "diversity")}
+    return {n: facts.get(n) for n in sorted((*_FACTS, "engine"))}
 
 
 def _one(run: Run, store: Corpus, model: Path, given: dict[str, Any], progress: Told) -> dict[str, Any]:
@@ -211,7 +240,10 @@ def _stability(runs: Sequence[Run], folder: Path, mem_limit: str | int | None) -
                 (one, two), _ = open_all_within([folder / "runs" / n for n in (a, b)], mem_limit, 1)
                 values.append(_matched(one, two))
             write_json(place, {"stability": float(np.mean(values))})
-        out[setting] = read_json(place)["stability"] if len(names) > 1 else None
+        found = read_json(place) if len(names) > 1 else {"stability": 0.0}
+        if not isinstance(found, dict) or not number(found.get("stability")):
+            raise StoreError(f"{place}: holds no stability; remove the file to measure again")
+        out[setting] = found["stability"] if len(names) > 1 else None
     return out
 
 

@@ -83,8 +83,8 @@ def load(store: Path) -> dict[str, Any]:
     """The record of a store; one without inputs where there is none, or none that can be read."""
     try:
         value = durable.read_json(store / NAME)
-        inputs = [e for e in value["inputs"] if isinstance(e["place"], str) and isinstance(e["folder"], bool)]
-        return {**value, "inputs": inputs}
+        inputs = [e for e in value["inputs"] if isinstance(e["place"], str) and isinstance(e["folder"], bool) and "stamp" in e]
+        return {"inputs": inputs, "settings": value["settings"], "fingerprint": value["fingerprint"]}
     except (StoreError, OSError, ValueError, KeyError, TypeError):
         return {"inputs": [], "settings": "", "fingerprint": ""}
 
