@@ -52,7 +52,7 @@ def test_a_result_that_no_sweep_wrote_is_refused_in_a_line(corpus, tmp_path, mem
     sweep(corpus, tmp_path / "s", **given)
     place = tmp_path / "s" / "results" / "atbp-k3-s0.json"
     write_json(place, {k: v for k, v in read_json(place).items() if k != "checksum"} | members)
-    with pytest.raises(StoreError, match="atbp-k3-s0.json: is not what"):
+    with pytest.raises(StoreError, match=r"atbp-k3-s0\.json: is not what"):
         sweep(corpus, tmp_path / "s", **given)
 
 
