@@ -191,7 +191,7 @@ def _result(place: Path) -> dict[str, Any]:
     facts: dict[str, Any] = read_json(place)
     good = isinstance(facts, dict) and set(_FACTS) <= set(facts) and all(test(facts[n]) for n, test in _FACTS.items())
     good = good and (facts.get("engine") is None or text(facts["engine"]))
-    if not good or not len(facts["keys"]) == len(facts["loglik"]) == len(facts["tokens"]) > 0:
+    if not good or not len(facts["keys"]) == len(facts["loglik"]) == len(facts["tokens"]):
         raise StoreError(f"{place}: is not what a training of a sweep left; remove the file to train and score again")
     facts |= {n: float(facts[n]) for n in ("seconds", "npmi", "diversity")}
     return {n: facts.get(n) for n in sorted((*_FACTS, "engine"))}

@@ -34,7 +34,8 @@ GROWING = (WORDS, "authors", "labels")
 def storage_of(run: Path, corpus: Corpus) -> int | None:
     """Storage blocks at the head of ``corpus`` that are the corpus that ``run`` was trained on, unchanged; None when there
     is no such head (documents were removed or replaced, or it is another corpus)."""
-    was = {k: v for k, v in (read_manifest(run).get("corpus") or {}).items() if v is not None}
+    said = read_manifest(run).get("corpus")
+    was = {k: v for k, v in said.items() if v is not None} if isinstance(said, dict) else {}
     docs = cells = 0
     tokens = 0.0
     for i, entry in enumerate(corpus.part()["blocks"]):
