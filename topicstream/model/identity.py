@@ -6,6 +6,7 @@ from pathlib import Path
 
 from topicstream.errors import StoreError
 from topicstream.files.durable import read_json
+from topicstream.model.arrays import UNFIT
 
 IDS = "topics.json"
 
@@ -18,7 +19,7 @@ def topic_ids(model: str | Path | None, topics: int) -> list[int]:
     value = read_json(path)
     try:
         ids = [int(i) for i in value["ids"]]
-    except (KeyError, TypeError, ValueError, OverflowError):
+    except UNFIT:
         ids = []
     if len(ids) != topics or len(set(ids)) != topics or min(ids) < 0:
         raise StoreError(f"{path}: does not list {topics} different topics; restore the file")

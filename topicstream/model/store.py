@@ -60,7 +60,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         known = all(isinstance(manifest[n], int) and manifest[n] < 1 << 31 for n in ("words", "topics"))
         known = known and files["topics"]["name"] in TOPICS and files["vocab"]["name"] in VOCABS
         known = known and all(isinstance(files[kind]["crc32c"], int) for kind in ("topics", "vocab"))
-    except (KeyError, TypeError, ValueError, OverflowError):
+    except UNFIT:
         known, sizes = False, (0, 0)
     if not known or min(sizes) < 1:
         raise StoreError(f"{folder}/manifest.json: incomplete; the file is damaged, restore it")

@@ -23,6 +23,7 @@ import numpy as np
 
 from topicstream.errors import InputError, StoreError
 from topicstream.kernels.constants import Constants
+from topicstream.model.arrays import UNFIT
 
 KINDS = ("none", "tf", "tfidf")
 
@@ -59,7 +60,7 @@ class Weights:
         try:
             kind, docs, mean, scale = said["kind"], int(said["docs"]), float(said["mean"]), float(said["scale"])
             sound = kind in KINDS[1:] and docs > 0 and 0 < mean < math.inf and 0 < scale < math.inf
-        except (KeyError, TypeError, ValueError, OverflowError):
+        except UNFIT:
             sound = False
         if not sound:
             raise StoreError(f"{where}: weights of cells that cannot be; the file is damaged, restore it")

@@ -40,6 +40,7 @@ from topicstream.progress import Progress, Told, listener
 from topicstream.retraining.forget_words import blanked, more_than, own_words
 from topicstream.retraining.publish import published_versions, version_path
 from topicstream.retraining.scan_ids import Scan
+from topicstream.retraining.survey import read_home
 from topicstream.tokens.vocabulary import TokenVocabulary, write_words
 
 STATE_FOLDERS = ("work", "checkpoints")
@@ -249,7 +250,7 @@ def _names(line: bytes, ids: list[str], sources: set[str]) -> bool:
 def _forget_files(home: Path, ids: set[str]) -> list[str]:
     """Take raw files that are a document each, and are gone, out of the list of files that a retrain has taken in; a
     sentence for each that is still there (without its entry the next run would take it in again)."""
-    state = read_json(home / "state.json")
+    state = read_home(home / "state.json")
     named = [name for name in state.get("files", {}) if name in ids]
     raw = _raw(home)
     still = [name for name in named if (raw / name).exists()]
