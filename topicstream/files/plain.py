@@ -8,8 +8,10 @@ has before anything of that size is allocated.  SECURITY.md says what is promise
 from __future__ import annotations
 
 import io
+import math
 import os
 import stat
+import tokenize
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from topicstream.errors import StoreError
+from topicstream.errors import StoreError, one_line
 
 MOST_TEXT = 1 << 28
 """Bytes of a JSON file, or of one of JSON lines; the manifest of a store of ten billion cells takes 10 MB."""
@@ -114,22 +116,31 @@ def refuse_linked_folders(folder: Path, inner: Iterable[str]) -> None:
             raise StoreError(f"{place}: {_kind(place)}, where a folder has to be; restore it")
 
 
-def load_array(data: bytes | memoryview, what: str) -> np.ndarray:
-    """The array of a ``.npy`` file; StoreError where its head says more than the file holds, or it holds objects."""
-    stream = io.BytesIO(data)
+def array_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """The shape, whether column by column, and dtype that the head of a ``.npy`` file says; ValueError whatever else it is."""
     try:
         version = np.lib.format.read_magic(stream)
         if version not in ((1, 0), (2, 0)):
             raise ValueError(f"version {version}")
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(stream)
-        count = 1
-        for n in shape:
-            count *= int(n)
-        if dtype.hasobject or min(shape, default=0) < 0 or count * dtype.itemsize != len(data) - stream.tell():
+    except (ValueError, TypeError, LookupError, SyntaxError, tokenize.TokenError, EOFError, OverflowError, RecursionError, MemoryError) as e:
+        # the head is a line of Python, which its parser may also find too deep
+        raise ValueError(f"a head that cannot be read: {one_line(e)[:200] or type(e).__name__}") from None
+    if any(not 0 <= n < 1 << 62 for n in shape):
+        raise ValueError(f"a shape that no array has: {str(shape)[:200]}")
+    return tuple(int(n) for n in shape), fortran, dtype
+
+
+def load_array(data: bytes | memoryview, what: str) -> np.ndarray:
+    """The array of a ``.npy`` file; StoreError where its head says more than the file holds, or it holds objects."""
+    stream = io.BytesIO(data)
+    try:
+        shape, fortran, dtype = array_header(stream)
+        if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
             raise ValueError(f"{shape} of {dtype} do not take the {len(data) - stream.tell()} bytes that follow")
         flat = np.frombuffer(data, dtype, offset=stream.tell()).copy()
-    except (ValueError, TypeError, SyntaxError, EOFError, OverflowError) as e:
+    except (ValueError, TypeError) as e:
         raise StoreError(f"{what}: is no array ({e}); restore the file") from None
     return flat.reshape(shape, order="F" if fortran else "C")
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from topicstream.errors import one_line
+from topicstream.files.plain import array_header
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cut import most_records, positions
 from topicstream.ingestion.parsing.reader import Piece
@@ -36,13 +35,9 @@ def read_header(head: bytes, name: str) -> ArrayHeader:
     """BadFile where it is no array of numbers with rows of one width."""
     stream = io.BytesIO(head)
     try:
-        version = np.lib.format.read_magic(stream)
-        if version == (1, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-        else:
-            shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
-    except (ValueError, SyntaxError, tokenize.TokenError) as e:  # the header is a line of Python
-        raise BadFile(name, 0, f"not an .npy file that can be read ({one_line(e)})") from None
+        shape, fortran, dtype = array_header(stream)
+    except ValueError as e:
+        raise BadFile(name, 0, f"not an .npy file that can be read ({e})") from None
     if dtype.hasobject:
         raise BadFile(name, 0, "an array of Python objects, which only a pickle could hold; save an array of numbers")
     if dtype.kind not in "fiu" or dtype.names is not None:
@@ -52,7 +47,7 @@ def read_header(head: bytes, name: str) -> ArrayHeader:
     if fortran and min(shape) > 1:
         raise BadFile(name, 0, "stored column by column; save np.ascontiguousarray of it")
     check_width(shape, name)
-    return ArrayHeader(int(shape[0]), int(shape[1]), dtype.str, stream.tell())
+    return ArrayHeader(*shape, dtype.str, stream.tell())
 
 
 def check_width(shape: tuple[int, ...], name: str) -> None:

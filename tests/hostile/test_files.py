@@ -6,6 +6,7 @@ import gzip
 import os
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from tests.ingest_tools import documents, write_jsonl
 from tests.refusing import refused
 from topicstream.errors import StoreError
 from topicstream.files.durable import sealed_line
+from topicstream.files.plain import load_array
 from topicstream.model.edits import LOG, view_of
 from topicstream.model.gaussians import GaussianModel
 from topicstream.model.topic_model import TopicModel
@@ -34,6 +36,7 @@ def made(tmp_path_factory):
 # -- Parquet -----------------------------------------------------------------------------------------------------------
 EVERY_BIT = """
 import sys
+import zipfile
 from pathlib import Path
 from topicstream.files.word_file import read_words
 path, whole = Path(sys.argv[1]), Path(sys.argv[1]).read_bytes()
@@ -204,3 +207,34 @@ def test_what_does_not_belong_together_is_said(made, tmp_path, capsys):
         given = ("--corpus", tmp_path / "o.zarr", "--format", form, "--out", tmp_path / "out")
         said = refused("export", "--model", made / "m", *given, capsys=capsys, code=2)
         assert "do not belong together" in said and not (tmp_path / "out").exists()
+
+
+# -- heads of arrays ---------------------------------------------------------------------------------------------------
+HEAD = "{'descr': %s, 'fortran_order': False, 'shape': %s}"
+HEADS = {
+    "keys of two kinds": "{'descr': '<f4', True: 1}",
+    "a key that is a list": "{[]: 1}",
+    "deeper than the parser goes": "-" * 9000 + "1",
+    "a sum of 4,000 terms": "1+" * 4000 + "1",
+    "brackets without end": "(" * 9000,
+    "a text without end": "'''",
+    "half a dtype": HEAD % ("('<f4',)", "(2, 3)"),
+    "a negative shape": HEAD % ("'<f4'", "(-5, 3)"),
+    "2^70 rows": HEAD % ("'<f4'", f"({1 << 70}, 3)"),
+    "5,000 digits": HEAD % ("'<f4'", f"({'9' * 5000}, 3)"),
+    "a name of two lines": HEAD % (r"[('a\n' * 1, '<f4')]", "(2, 3)"),
+    "a field of two lines": HEAD % (r"[('a\nb', '<f4')]", "(2, 3)"),
+}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_the_head_of_an_array_is_read_or_refused_in_a_line(tmp_path, kind, capsys):
+    head = HEADS[kind].encode("latin1")
+    data = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head
+    (tmp_path / "x.npy").write_bytes(data)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("x.npy", data)
+    for name in ("x.npy", "x.npz"):
+        assert len(refused("ingest", tmp_path / name, "--out", tmp_path / "v.zarr", capsys=capsys)) < 500
+    with pytest.raises(StoreError, match="is no array"):
+        load_array(data, "x")
