@@ -173,6 +173,7 @@ def test_the_command_line(home, capsys):
     said = json.loads(capsys.readouterr().out)
     assert said["topics"] == [0, 1, 3] and said["labels"] == {"1": "ships = sails"} and len(said["edits"]) == 2
     assert run(["edit", model, "--label", "ships"]) == 2
+    assert run(["edit", model, "--label", "\u00b2=x"]) == 2  # a digit that is no number
     assert run(["edit", model, "--merge", "0;1"]) == 2
     assert run(["edit", model, "--drop", "2"]) == 2
     assert run(["edit", model, "--undo"]) == 0 and run(["edit", model]) == 0

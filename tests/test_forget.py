@@ -187,9 +187,12 @@ def test_what_is_left_is_found(stored, tmp_path):
     (store / "docs" / "note.txt").write_text("about doc-number-3")
     pq.write_table(pa.table({"parent": ["doc-number-3", "x"]}), store / "docs" / "own.parquet")
     (store / "own.json").write_text(json.dumps({"a": [{"doc-number-3": 1}]}))
+    (store / "deep.json").write_text("[" * 100_000 + '"doc-number-3"')
+    (store / "half.json").write_text(r'["\ud800 doc-number-3"]')
+    (store / "other.json").write_text("[" * 100_000 + r'"\ud800"')
     done = CliRunner().invoke(topics, ["forget", "doc-number-3", "--corpus", str(store), "--json"])
     found = json.loads(done.stdout.splitlines()[0])
-    assert {Path(e["file"]).name for e in found["left"]} == {"note.txt", "own.parquet", "own.json"}
+    assert {Path(e["file"]).name for e in found["left"]} == {"note.txt", "own.parquet", "own.json", "deep.json", "half.json"}
     assert done.exit_code == 1 or isinstance(done.exception, TopicsError)
 
 

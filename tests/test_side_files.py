@@ -175,6 +175,7 @@ def test_joined_in_parts_as_in_one(tmp_path_factory, seed, n, key):
         ("a.csv", b"id,date\nd0,1,2\n", "", "id", "a.csv:2:"),
         ("b.jsonl", b'{"id": "d0", "date": "1"}\n{"date": 2}\n', "", "id", "b.jsonl:2:"),
         ("b.jsonl", b"nothing", "", "id", "not JSON lines"),
+        ("b.jsonl", b"[" * 100_000 + b"\n", "", "id", "not JSON lines"),
         ("a.parquet", b"nothing", "", "id", "not a whole Parquet"),
         ("a.xml", b"nothing", "", "id", "a side file is named"),
         ("a.tsv", b"id\trow\n", "", "id", "is the store's own"),

@@ -107,7 +107,7 @@ def _cgroup_limits() -> list[int]:
                 text = (candidate / name).read_text().strip()
             except OSError:
                 continue
-            if text.isdigit():
+            if text.isdecimal():
                 limits.append(int(text))
     return limits
 

@@ -258,6 +258,7 @@ def resealed(rng: random.Random, whole: str) -> bytes:
     """The JSON with some values exchanged, and a checksum that fits: what a newer or a broken writer might leave."""
     value = json.loads(whole)
     odd: list[Any] = [None, -1, 0, 1, 2**31, 2**63, 2**70, 0.5, "", "x", [], {}, True, [1, 2], "../x", [[]], {"a": 1}]
+    odd += [float("nan"), float("inf"), 1e300, "\ud800", "a\nb\x1b[2J", {"\ud800": 1}, json.loads("[" * 400 + "]" * 400)]
     for _ in range(rng.choice((1, 1, 2, 4))):
         at: Any = value
         for _depth in range(12):

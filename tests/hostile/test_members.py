@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import google_crc32c
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fuzz_values import reseal_model, write_sealed
 
@@ -35,13 +38,15 @@ OF_STORES = {
     "vocabulary": {"hash": 5},
     "generation": None,
     "docs": "",
+    "docs ": [{"file": "docs/x.parquet"}],
+    "files": {"vocab": {"file": "\ud800"}},
     "axes": {"authors": {"folder": "axes/authors"}},
 }
 
 
 @pytest.mark.parametrize("name", OF_STORES)
 def test_members_of_the_manifest_of_a_store_are_what_readers_take_them_for(store, capsys, name):
-    write_sealed(store / "manifest.json", read_json(store / "manifest.json") | {name: OF_STORES[name]})
+    write_sealed(store / "manifest.json", read_json(store / "manifest.json") | {name.strip(): OF_STORES[name]})
     assert name in refused("info", store, capsys=capsys)
 
 
@@ -128,3 +133,34 @@ def test_a_list_of_chunks_is_a_text(model):
     reseal_model(model, {"chunks": 5})
     with pytest.raises(StoreError, match="list of chunks"):
         TopicModel.open(model)
+
+
+DEEP = json.loads("[" * 400 + "]" * 400)
+
+
+@pytest.mark.parametrize("value", [float("nan"), "\ud800", DEEP, {"\ud800": 1}], ids=["nan", "half", "deep", "key"])
+def test_what_json_cannot_hold_is_not_written_on(store, made, tmp_path, capsys, value):
+    before = read_json(store / "manifest.json")
+    write_sealed(store / "manifest.json", before | {"more": value})
+    write_jsonl(tmp_path / "n.jsonl", [{"id": "new", "text": "some more words"}])
+    kept = sorted(p.relative_to(store) for p in store.rglob("*"))
+    assert run(["ingest", str(tmp_path / "n.jsonl"), "--out", str(store), "--append", "-q"]) in (0, 3)
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) <= 1 and "internal" not in said, said
+    if said:
+        assert sorted(p.relative_to(store) for p in store.rglob("*") if ".wip" not in str(p)) == kept
+
+
+@pytest.mark.parametrize("value", ["NaN", "1e999", '"\\ud800"', "[" * 400 + "]" * 400, "[" * 100_000], ids=range(5))
+def test_what_a_table_says_of_its_model_is_plain_or_refused(tmp_path, capsys, value):
+    table = pa.table({"word": ["a", "b"], "topic_0": [1.0, 2.0], "topic_1": [3.0, 1.0]})
+    for about in ('{"alpha":[1,1],"beta":0.1,"engine":%s}', '{"alpha":[1,1],"beta":0.1,"labels":{"0":%s}}', '{"alpha":[1,%s],"beta":0.1}'):
+        pq.write_table(table.replace_schema_metadata({"topicstream": about % value}), tmp_path / "t.parquet")
+        code = run(["import", str(tmp_path / "t.parquet"), "--model", str(tmp_path / "m"), "--force", "-q"])
+        lines = capsys.readouterr().err.splitlines()
+        assert code in (0, 3) and len(lines) == 1 and "internal" not in lines[0], lines
+        assert (tmp_path / "m" / "manifest.json").exists() == (code == 0)
+        if code == 0:
+            assert run(["info", str(tmp_path / "m")]) == 0 and run(["show", "--model", str(tmp_path / "m")]) == 0
+            shutil.rmtree(tmp_path / "m")
+        capsys.readouterr()

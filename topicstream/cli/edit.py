@@ -22,7 +22,7 @@ def _labels(given: tuple[str, ...]) -> list[dict[str, Any]]:
     out = []
     for text in given:
         number, sign, label = text.partition("=")
-        if not sign or not number.strip().isdigit():
+        if not sign or not number.strip().isdecimal():
             raise click.UsageError(f'--label {text}: give the topic and its label, such as 3="machine translation"')
         out.append({"edit": "label", "topic": int(number), "label": label})
     return out

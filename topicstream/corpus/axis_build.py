@@ -123,7 +123,7 @@ def sweep_axes(store: Path, manifest: dict[str, Any], held: bool = False) -> Non
     for path in store.glob("axes/*"):
         name = str(path.relative_to(store))
         last = path.stem.rpartition("-")[2]
-        if held and int(last if last.isdigit() else 0) < manifest.get("generation", 1):
+        if held and int(last if last.isdecimal() else 0) < manifest.get("generation", 1):
             continue
         if path.is_dir() and name not in kept:
             if names_of("corpus")[0].fullmatch(name):

@@ -12,6 +12,8 @@ from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS
 from topicstream.errors import StoreError
 from topicstream.files.word_file import most_words
 
+_TABLE = re.compile(r"docs/part-[0-9]{5,12}\.parquet")
+
 
 def file_entry(folder: Path, name: str) -> dict[str, Any]:
     """The manifest's entry of a file: name, size, crc32c."""
@@ -44,6 +46,7 @@ def check_manifest(path: Path, manifest: dict[str, Any]) -> None:
         _member(isinstance(manifest.get("docs", []), list), "docs")
         for entry in manifest.get("docs", []):
             _file(entry, "docs")
+            _member(_TABLE.fullmatch(entry["file"]) is not None, "docs")
         for name, entry in (manifest.get("axes") or {}).items():
             _member(manifest.get("columns", {}).get(name) == "list", f"axes.{name} (of a column of lists)")
             _axis(entry, name)
@@ -138,7 +141,7 @@ def _part(entry: dict[str, Any], name: str) -> None:
 
 
 _OF_LINKS = ("given", "training", "heldout", "dangling", "self", "repeats", "between_heldout")
-_AXIS = re.compile(r"(authors|labels|links)(-\d{4,10})?")
+_AXIS = re.compile(r"(authors|labels|links)(-[0-9]{4,10})?")
 
 
 def _axis(entry: dict[str, Any], name: str) -> None:
@@ -176,6 +179,6 @@ def _chunks(chunks: list[Any], rows: int, what: str) -> None:
 def _file(entry: dict[str, Any], name: str) -> None:
     file = entry["file"]
     _member(isinstance(file, str) and file != "", name)
-    _member(not PurePosixPath(file).is_absolute() and ".." not in PurePosixPath(file).parts and "\0" not in file, name)
+    _member(not PurePosixPath(file).is_absolute() and ".." not in PurePosixPath(file).parts and file.isprintable(), name)
     if "crc32c" in entry:
         _member(_count(entry["crc32c"]) and _count(entry["size"]), name)

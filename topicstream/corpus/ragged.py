@@ -104,7 +104,7 @@ def remove_rows(folder: Path, rows: dict[str, int]) -> None:
     """Remove the chunks behind the rows that a manifest names."""
     for part in PARTS:
         for path in folder.glob(f"{part}/*/c/*"):
-            if path.name.isdigit() and int(path.name) >= rows[part]:
+            if path.name.isdecimal() and int(path.name) >= rows[part]:
                 owned.remove_within(path, "corpus")
 
 

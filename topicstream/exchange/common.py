@@ -228,7 +228,7 @@ def prior(given: Any, topics: int, name: str) -> np.ndarray:
     """alpha float64[K] of a number or K of them, each 0 or more; InputError otherwise."""
     try:
         values = np.asarray(given, np.float64).reshape(-1)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         values = np.zeros(0)
     if len(values) not in (1, topics) or not (np.isfinite(values).all() and values.min() >= 0):
         raise InputError(f"{name}: give one number or {topics}, each 0 or more")

@@ -20,6 +20,7 @@ from topicstream.files.outputs import check_output
 from topicstream.files.ownership import check_place
 from topicstream.machine import calm_malloc
 from topicstream.model.edits import View, seen, view_of
+from topicstream.model.manifest import odd_among
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 
@@ -124,6 +125,8 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
             "passes": 0,
             **{k: v for k, v in found.about.items() if k != "imported"},
         }
+        if (odd := odd_among(manifest)) is not None:
+            raise InputError(f"{source}: what it says of {odd} cannot be; nothing was imported")
         if recipe is not None or not manifest.get("tokenizer"):
             manifest["tokenizer"] = recipe if recipe is not None else _plain_recipe()
         save_model(folder, found, manifest)

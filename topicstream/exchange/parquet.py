@@ -102,7 +102,7 @@ def said_by(file: Any, path: Path) -> dict[str, Any]:
         prior(said["alpha"], len(said["alpha"]), str(path))
         if not (math.isfinite(said["beta"]) and said["beta"] >= 0):
             raise ValueError
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise InputError(f"{path}: its metadata is damaged; export again") from None
     return dict(said)
 

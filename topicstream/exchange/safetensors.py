@@ -122,7 +122,7 @@ def read(path: Path, folder: Path, *, words: Any, alpha: Any, beta: float | None
     try:
         said = json.loads(metadata.get("about", "{}"))
         said = said if isinstance(said, dict) else {}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         said = {}
 
     def tensor(name: str, dims: int) -> np.ndarray | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import google_crc32c
 
-from topicstream.errors import Busy, StoreError
+from topicstream.errors import Busy, StoreError, one_line
 from topicstream.files import owned
 from topicstream.files.ownership import claim, temporary
 from topicstream.files.plain import open_plain, read_plain
@@ -74,8 +74,12 @@ def write_json(path: str | os.PathLike[str], value: Any, *, durable: bool = True
     """Replace ``path`` by the JSON of ``value`` (UTF-8, sorted keys, NaN refused) in one rename.
 
     An object gets a first member ``checksum``, the crc32c of all that follows its line, which ``read_json`` verifies and
-    takes out again (``checked=False``: none, for files whose members others lay down)."""
-    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    takes out again (``checked=False``: none, for files whose members others lay down).  StoreError where JSON cannot hold
+    the value: numbers that are none, half a character, lists without end come from files that a stranger made."""
+    try:
+        text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    except (ValueError, RecursionError) as e:
+        raise StoreError(f"{path}: was not written: a file that this comes from holds what JSON cannot ({one_line(e)[:120]})") from None
     write_bytes(path, with_checksum(text) if checked else text, durable=durable)
 
 

@@ -64,4 +64,9 @@ def odd_member(manifest: Mapping[str, Any]) -> str | None:
             return name
     if isinstance(manifest["alpha"], list) and len(manifest["alpha"]) != manifest["topics"]:
         return "alpha"
-    return next((n for n, test in OTHERS.items() if manifest.get(n) is not None and not test(manifest[n])), None)
+    return odd_among(manifest)
+
+
+def odd_among(members: Mapping[str, Any]) -> str | None:
+    """The same of members that may also be missing."""
+    return next((n for n, test in OTHERS.items() if members.get(n) is not None and not test(members[n])), None)

@@ -86,7 +86,7 @@ def similar(
 
 def find_document(corpus: Corpus, document: str, option: str) -> tuple[bool, int]:
     """(whether it is set aside, number in its part) of the document of this id; InputError."""
-    if not corpus.manifest.get("docs") and document.isdigit() and int(document) < corpus.n_docs:
+    if not corpus.manifest.get("docs") and document.isdecimal() and int(document) < corpus.n_docs:
         return False, int(document)
     for heldout in (False, True):
         for numbers, batch in documents(corpus, heldout, ["id"]):

@@ -309,7 +309,7 @@ class Cycle:
         self.journal = {}
         if (self.folder / "runs").is_dir():
             for run in (self.folder / "runs").iterdir():
-                if run.name.isdigit() and run.name != held:
+                if run.name.isdecimal() and run.name != held:
                     try:
                         claim(run, "model")
                         owned.remove(run, "model")

@@ -290,7 +290,7 @@ def _elsewhere(found: _Found, store: Path, home: Path | None, runs: list[Path], 
         said.append(f"{store}: {words} words that only they had stay in the vocabulary, which was given as a file")
     trained = [str(run) for run in runs if (run / "manifest.json").exists()]
     if home is not None:
-        trained += [str(p) for p in sorted((home / "versions").iterdir()) if p.name.isdigit()]
+        trained += [str(p) for p in sorted((home / "versions").iterdir()) if p.name.isdecimal()]
     if trained:
         said.append(
             f"topics of {', '.join(trained)}: learnt from all documents together, with their words; to take these ones' part out, train anew "

@@ -28,7 +28,7 @@ def published_versions(folder: Path) -> list[int]:
     place = folder / "versions"
     if not place.is_dir():
         return []
-    return sorted(int(p.name) for p in place.iterdir() if p.name.isdigit() and p.is_dir())
+    return sorted(int(p.name) for p in place.iterdir() if p.name.isdecimal() and p.is_dir())
 
 
 def version_path(folder: Path, number: int) -> Path:
@@ -44,7 +44,7 @@ def current(folder: Path) -> int | None:
             raise TopicsError(f"{link}: is not the link that retrain makes; move it away")
         return None
     place, name = os.path.split(os.readlink(link))
-    if place != "versions" or not name.isdigit() or not version_path(folder, int(name)).is_dir():
+    if place != "versions" or not name.isdecimal() or not version_path(folder, int(name)).is_dir():
         raise TopicsError(
             f"{link}: points to {os.readlink(link)}, which is not there; `topics rollback --to N` mends it"
         )
@@ -123,7 +123,7 @@ def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = Fa
         present = published_versions(folder)
         link = folder / CURRENT
         name = Path(os.readlink(link)).name if link.is_symlink() else ""
-        before = int(name) if name.isdigit() else None
+        before = int(name) if name.isdecimal() else None
         if to is None:
             earlier = [n for n in present if before is not None and n < before]
             if not earlier:

@@ -80,7 +80,7 @@ class Scan:
     def _in_json(self, text: str) -> int:
         try:
             waiting: list[Any] = [json.loads(text)]
-        except ValueError:  # no JSON, or a line cut short: as it stands
+        except (ValueError, RecursionError):  # no JSON, a line cut short, or nested without end: as it stands
             return sum(i in text for i in self._ids if len(i.encode()) >= LEAST_BYTES)
         n = 0
         while waiting:
@@ -90,7 +90,7 @@ class Scan:
             elif isinstance(value, list):
                 waiting += value
             elif isinstance(value, str):
-                n += value in self._ids or (self._bytes is not None and bool(self._bytes.search(value.encode())))
+                n += value in self._ids or (self._bytes is not None and bool(self._bytes.search(value.encode(errors="surrogatepass"))))
         return n
 
     def _in_bytes(self, path: Path) -> bool:

@@ -101,7 +101,7 @@ def is_this(store: Path, fingerprint: str, record: dict[str, Any]) -> bool:
 def file_of(source: str) -> str:
     """The file of a source such as ``docs.jsonl:17`` (a line) or a file that is one document."""
     head, colon, tail = source.rpartition(":")
-    return head if colon and tail.isdigit() else source
+    return head if colon and tail.isdecimal() and len(tail) < 18 else source
 
 
 def raw_files(store: Path) -> Callable[[str], str | None]:

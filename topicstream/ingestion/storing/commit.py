@@ -156,7 +156,7 @@ def _sweep(store: Path, manifest: dict[str, Any], gone: bool, unread: bool) -> N
             if str(path.relative_to(store)) in named | {"vocab.parquet", "pruned.parquet"}:
                 continue
             last, table = path.stem.rpartition("-")[2], path.parent != store
-            number = int(last) if last.isdigit() else 1
+            number = int(last) if last.isdecimal() else 1
             # an append leaves no part of the documents' table unnamed, but files of the generation before
             needed = not gone if table or number < manifest.get("compacted", 0) else not unread
             since = number >= newest["docs" if table else "other"] or path.name.startswith(".")
@@ -168,7 +168,7 @@ def _sweep(store: Path, manifest: dict[str, Any], gone: bool, unread: bool) -> N
         for folder in (place, *(place / kind for kind in KINDS)):
             owned.sweep(folder)
         for path in place.glob("*/c/*"):
-            if path.name.isdigit() and int(path.name) >= rows:
+            if path.name.isdecimal() and int(path.name) >= rows:
                 owned.remove_within(path, "corpus")
 
 

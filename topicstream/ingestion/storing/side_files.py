@@ -300,7 +300,7 @@ def _json_names(path: str, head: bytes) -> list[str]:
         if line.strip():
             try:
                 names |= dict.fromkeys(json.loads(line))
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, RecursionError):
                 raise InputError(f"{path}: is not JSON lines, an object a line") from None
     return list(names)
 

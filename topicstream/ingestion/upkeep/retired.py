@@ -20,7 +20,7 @@ from topicstream.files import owned
 def number_of(folder: str) -> int:
     """``train`` -> 1, ``train-7`` -> 7."""
     last = folder.rpartition("-")[2]
-    return int(last) if last.isdigit() else 1
+    return int(last) if last.isdecimal() else 1
 
 
 def _unnamed(store: Path, manifest: dict[str, Any]) -> Iterator[tuple[Path, bool]]:
