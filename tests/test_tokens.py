@@ -262,6 +262,8 @@ def test_recipe_goes_through_json_and_refuses_nonsense():
         ({"ngrams": 4}, "ngrams 4"),
         ({"min_length": 0}, "min-length 0"),
         ({"pattern": "("}, "token pattern"),
+        ({"pattern": "(" * 5000 + "a" + ")" * 5000}, "recursion"),
+        ({"pattern": "a{99999999999}"}, "too large"),
         ({"pattern": "(a)(b)"}, "2 groups"),
         ({"pattern": "a", "tokenized": True}, "contradict"),
         ({"keep": ("smileys",)}, "smileys"),

@@ -227,6 +227,13 @@ HEADS = {
 }
 
 
+@pytest.mark.parametrize("split", ["(" * 5000 + "a" + ")" * 5000, "a{99999999999}", "("], ids=["deep", "many", "open"])
+def test_a_pattern_that_is_none_is_told_in_a_line(tmp_path, split, capsys):
+    write_jsonl(tmp_path / "a.jsonl", documents(3))
+    said = refused("ingest", tmp_path / "a.jsonl", "--out", tmp_path / "v.zarr", "--split", split, code=2, capsys=capsys)
+    assert "give paragraph, section or a regular expression" in said and len(said) < 400
+
+
 @pytest.mark.parametrize("kind", HEADS)
 def test_the_head_of_an_array_is_read_or_refused_in_a_line(tmp_path, kind, capsys):
     head = HEADS[kind].encode("latin1")

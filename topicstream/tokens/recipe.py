@@ -22,6 +22,14 @@ _JSON: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
+def as_pattern(pattern: str, what: str) -> re.Pattern[str]:
+    """A regular expression; UsageError that begins with ``what`` where it is none, or one of groups without end."""
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as e:
+        raise UsageError(f"{what}: {e}") from None
+
+
 @dataclass(frozen=True)
 class Recipe:
     r"""How text becomes words.
@@ -87,12 +95,9 @@ class Recipe:
         if any(len(phrase.split(" ")) != 2 for phrase in self.phrases):
             raise InputError("phrases: each must be two words parted by one space")
         if self.pattern is not None:
-            try:
-                groups = re.compile(self.pattern).groups
-            except re.error as e:
-                raise UsageError(f"token pattern {self.pattern!r}: {e}") from None
-            if groups > 1:
-                raise UsageError(f"token pattern {self.pattern!r}: has {groups} groups; one at most can be the word")
+            what = f"token pattern {self.pattern[:80]!r}"
+            if (groups := as_pattern(self.pattern, what).groups) > 1:
+                raise UsageError(f"{what}: has {groups} groups; one at most can be the word")
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; ``from_json`` gives back an equal recipe."""

@@ -16,6 +16,7 @@ from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.parsing.reader import Run
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.tokens.documents import Provenance, TextRun
+from topicstream.tokens.recipe import as_pattern
 
 DOCUMENT = "document"
 """The column of a part with the id of the document that it is of."""
@@ -32,10 +33,7 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str]:
         raise UsageError("--split: give paragraph, section or a regular expression; it is empty")
     if split in NAMED:
         return NAMED[split]
-    try:
-        return re.compile(split)
-    except re.error as e:
-        raise UsageError(f"--split {split}: give paragraph, section or a regular expression ({e})") from None
+    return as_pattern(split, f"--split {split[:80]!r}: give paragraph, section or a regular expression")
 
 
 def in_parts(run: Run, options: ReadOptions, notes: Counter[str]) -> Run:
