@@ -12,6 +12,7 @@ import itertools
 import json
 import random
 import shutil
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -56,10 +57,20 @@ def vector_seeds() -> dict[str, list[bytes]]:
 
         grey = Image.fromarray((np.arange(20 * 30) % 251).astype(np.uint8).reshape(20, 30))
         pictures = [written(partial(grey.save, format=kind)) for kind in ("png", "jpeg", "gif", "bmp", "tiff")]
+    def zipped(method: int) -> bytes:
+        array = written(lambda f: np.save(f, x))
+
+        def write(f: Any) -> None:
+            with zipfile.ZipFile(f, "w", method) as archive:
+                archive.writestr("a.npy", array)
+
+        return written(write)
+
     lists = pa.table({"v": pa.array(x.tolist(), pa.list_(pa.float32())), "id": [f"d{i}" for i in range(7)]})
     return {
         "npy": [written(lambda f, t=t: np.save(f, x.astype(t))) for t in ("f4", "f8", "i2")],
-        "npz": [written(lambda f: np.savez(f, a=x, b=x[:2])), written(lambda f: np.savez_compressed(f, a=x))],
+        "npz": [written(lambda f: np.savez(f, a=x, b=x[:2])), written(lambda f: np.savez_compressed(f, a=x)),
+                zipped(zipfile.ZIP_LZMA), zipped(zipfile.ZIP_BZIP2)],
         "images": pictures,
         "vectors": [written(lambda f, c=c: pq.write_table(lists, f, compression=c)) for c in ("none", "zstd")],
     }

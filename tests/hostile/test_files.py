@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
 from tests.refusing import refused
+from topicstream.cli.main import run
 from topicstream.errors import StoreError
 from topicstream.files.durable import sealed_line
 from topicstream.files.plain import load_array
@@ -245,3 +247,28 @@ def test_the_head_of_an_array_is_read_or_refused_in_a_line(tmp_path, kind, capsy
         assert len(refused("ingest", tmp_path / name, "--out", tmp_path / "v.zarr", capsys=capsys)) < 500
     with pytest.raises(StoreError, match="is no array"):
         load_array(data, "x")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], ids=["deflate", "bzip2", "lzma"])
+def test_an_archive_of_any_method_with_a_wrong_byte_is_read_or_refused_in_a_line(tmp_path, method, capsys):
+    out = io.BytesIO()
+    np.save(out, np.random.default_rng(0).random((20, 3)))
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", method) as archive:
+        archive.writestr("x.npy", out.getvalue())
+    whole = (tmp_path / "x.npz").read_bytes()
+    for at in (36, 40, 44, 48, 60, 200):  # heads of the member and of its stream, and the stream
+        (tmp_path / "x.npz").write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        code = run(["ingest", str(tmp_path / "x.npz"), "--out", str(tmp_path / "v.zarr"), "--force", "-q"])
+        said = capsys.readouterr().err.splitlines()
+        assert (code, len(said)) in ((0, 0), (3, 1)) and "internal" not in "".join(said), said
+
+
+def test_no_program_is_run_for_an_image(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("PIL")
+    (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    (tmp_path / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 16 16\n%%EndComments\nshowpage\n%%EOF\n"
+    (tmp_path / "x.png").write_bytes(eps)
+    said = refused("ingest", tmp_path / "x.png", "--patches", "8", "--out", tmp_path / "v.zarr", capsys=capsys)
+    assert "not an image" in said and not (tmp_path / "ran").exists()

@@ -11,6 +11,7 @@ import io
 import math
 import os
 import stat
+import struct
 import tokenize
 import zipfile
 from collections.abc import Iterable
@@ -157,5 +158,5 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
                 name = info.filename.removesuffix(".npy")
                 found[name] = load_array(members.read(info), f"{path}: {name}")
             return found
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, NotImplementedError, RuntimeError, OSError) as e:
+    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, NotImplementedError, RuntimeError, OSError, struct.error) as e:
         raise StoreError(f"{path}: is no file of arrays ({e}); restore the file") from None

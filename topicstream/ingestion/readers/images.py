@@ -7,6 +7,7 @@ one.  Lengths and angles are those of the pixels, so densities are too, in the s
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,6 +23,8 @@ from topicstream.ingestion.readers.npy import names_of, vectors_run
 from topicstream.kernels.cosines import cosines
 from topicstream.tokens.documents import CountRun
 
+FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+"""What is read of what Pillow knows: for EPS it would run Ghostscript on a stranger's program, others it reads in part."""
 MOST_BYTES = 256 << 20
 MOST_PIXELS, SPARE_PIXELS, PIXELS_OF_BYTE = 1 << 26, 1 << 22, 1 << 11
 """Pixels of an image; of one of a few bytes; that a byte may stand for (formats end in blanks where their data do)."""
@@ -87,7 +90,7 @@ def _grey(data: bytes, source: Source, options: ReadOptions, rejects: Rejects) -
     except ImportError:
         raise UsageError(f"{source.name}: images need Pillow; pip install 'topicstream[images]'") from None
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with warnings.catch_warnings(action="ignore"), Image.open(io.BytesIO(data), formats=FORMATS) as image:
             pixels = image.width * image.height
             if pixels > min(MOST_PIXELS, SPARE_PIXELS + PIXELS_OF_BYTE * len(data)):
                 raise ValueError(f"{image.width} x {image.height} pixels are too many for {len(data)} bytes")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -19,7 +21,9 @@ from topicstream.ingestion.readers.npy import READER as NPY
 from topicstream.ingestion.readers.npy import ArrayHeader, names_of, read_header
 from topicstream.tokens.documents import CountRun
 
-BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, UnicodeDecodeError)
+BROKEN = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, NotImplementedError, RuntimeError, UnicodeDecodeError,
+)  # fmt: skip
 
 
 class Npz:
@@ -45,7 +49,7 @@ class Npz:
                         f.read(header.size)
                         yield f, member, header
         except BROKEN as e:
-            raise BadFile(source.name, 0, f"not an .npz that can be read ({e})") from None
+            raise BadFile(source.name, 0, f"not an .npz that can be read ({e or 'it is cut short'})") from None
         if not width:
             raise BadFile(source.name, 0, "holds no array")
 
