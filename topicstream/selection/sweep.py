@@ -356,7 +356,7 @@ def plot(result: dict[str, Any], path: str | Path, *, force: bool = False) -> No
                     marker="o",
                     ms=3,
                     lw=1.2,
-                    label=" ".join([kind[0], *(f"{n} {v}" for n, v in zip(options, kind[1:]))]),
+                    label=" ".join([kind[0], *(f"{n} {v}" for n, v in zip(options, kind[1:]))]).replace("$", r"\$"),
                 )
                 axis.scatter(
                     [r["topics"] for r in mine], [r[name] for r in mine], s=6, color=line.get_color(), alpha=0.5
