@@ -53,10 +53,15 @@ def vector_seeds() -> dict[str, list[bytes]]:
 
     pictures = []
     if find_spec("PIL"):
-        from PIL import Image
+        from PIL import Image, features
 
         grey = Image.fromarray((np.arange(20 * 30) % 251).astype(np.uint8).reshape(20, 30))
-        pictures = [written(partial(grey.save, format=kind)) for kind in ("png", "jpeg", "gif", "bmp", "tiff")]
+        pictures = [written(partial(grey.save, format=kind)) for kind in ("png", "jpeg", "gif", "bmp", "tiff", "ppm")]
+        for kind in ("webp", "jpg_2000"):
+            if features.check(kind):
+                pictures.append(written(partial(grey.save, format=kind.replace("jpg_", "jpeg"))))
+        if features.check("libtiff"):
+            pictures += [written(partial(grey.save, format="tiff", compression=way)) for way in ("tiff_lzw", "tiff_adobe_deflate")]
     def zipped(method: int) -> bytes:
         array = written(lambda f: np.save(f, x))
 

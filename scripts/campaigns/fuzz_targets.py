@@ -108,11 +108,22 @@ def csv_seed(delimiter: str) -> bytes:
     return out.getvalue().encode()
 
 
-def parquet_seed(compression: str) -> bytes:
+def parquet_seed(compression: str, **more: Any) -> bytes:
     out = io.BytesIO()
     columns = {"id": [f"d{i}" for i in range(len(TEXTS))], "text": TEXTS, "labels": [["a", "b"]] * len(TEXTS)}
-    pq.write_table(pa.table(columns), out, compression=compression)
+    pq.write_table(pa.table(columns), out, compression=compression, **more)
     return out.getvalue()
+
+
+def other_parquet_seeds() -> list[bytes]:
+    """The codecs, encodings and pages that other writers use."""
+    made = [parquet_seed(codec, data_page_version=page) for codec in ("gzip", "brotli", "lz4") for page in ("1.0", "2.0")]
+    for encoding in ("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"):
+        columns = {"id": encoding, "text": encoding, "labels.list.element": encoding}
+        made.append(parquet_seed("none", use_dictionary=False, column_encoding=columns, data_page_version="2.0"))
+    made.append(parquet_seed("none", write_page_index=True, write_page_checksum=True, store_schema=False))
+    made.append(parquet_seed("zstd", dictionary_pagesize_limit=16, data_page_size=16, row_group_size=2))
+    return made
 
 
 def tar_seed() -> bytes:
@@ -174,6 +185,8 @@ def readers(folder: Path) -> list[Target]:
         reader(folder, "csv", "f.csv", [csv_seed(",")], [b'""', b'"\n"', b"id,text"], format="csv", meta={"labels": "labels"}),
         reader(folder, "tsv", "f.tsv", [csv_seed("\t")], [b'""', b"\t\t"], format="csv"),
         reader(folder, "parquet", "f.parquet", [parquet_seed("snappy"), parquet_seed("none"), parquet_seed("zstd")], [b"PAR1"],
+               format="parquet", meta={"labels": "labels"}, encoding=None),
+        reader(folder, "other parquet", "o.parquet", other_parquet_seeds(), [b"PAR1"],
                format="parquet", meta={"labels": "labels"}, encoding=None),
         reader(folder, "docword", "docword.txt", [docword], [b"\n0 0 0\n", b"1 1 1\n"], format="docword", **counts),
         reader(folder, "mtx", "f.mtx", [mtx, mtx.replace(b"integer", b"real")], [b"pattern", b"real", b"symmetric", b"array"],
