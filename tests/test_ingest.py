@@ -272,6 +272,10 @@ def test_the_same_input_in_another_folder_gives_the_same_bytes(tmp_path):
         s: d["text"][:280].rsplit(" ", 1)[0] + " …" if len(d["text"]) > 280 else d["text"] for s, d in wanted.items()
     }
     assert set(snippets(stores[1], ["more/1.txt", "2.txt"])[0]) == {"more/1.txt", "2.txt"}
+    (place / "texts" / "new.txt").write_text("one more")
+    changed = "the raw files are not as they were when the corpus was made; --text reads them"
+    assert snippets(stores[1], ["more/1.txt"]) == ({}, changed)
+    assert set(snippets(stores[1], ["more/1.txt"], asked=True)[0]) == {"more/1.txt"}
     (place / "texts").rename(place / "gone")
     assert snippets(stores[1], ["more/1.txt"]) == ({}, "the raw files are not where they were when the corpus was made")
 

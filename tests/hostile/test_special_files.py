@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
 
 import pytest
+from fuzz_values import write_sealed
 
 from tests.ingest_tools import documents, write_jsonl
 from tests.refusing import refused
@@ -14,8 +16,10 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
 from topicstream.files.durable import read_json
 from topicstream.files.plain import refuse_links
+from topicstream.ingestion.opening.inputs_record import NAME
 from topicstream.model.edits import LOG
 from topicstream.model.topic_model import TopicModel
+from topicstream.reporting.snippets import snippets
 
 
 def special(path: Path, how: str, outside: Path) -> None:
@@ -105,3 +109,28 @@ def test_what_is_no_plain_file_is_found_anywhere(tmp_path):
     os.mkfifo(tmp_path / "a" / "b" / "d")
     with pytest.raises(StoreError, match="fifo"):
         refuse_links(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["record", "folder", "linked", "none"])
+def test_no_file_outside_is_quoted_for_a_store_that_names_it(store, tmp_path, how):
+    outside = tmp_path / "home"
+    (outside / "keys").mkdir(parents=True)
+    (outside / "keys" / "id.txt").write_text("a secret of many words")
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / "keys").symlink_to(outside / "keys")
+    path = outside / "keys" / "id.txt"
+    place, name = {
+        "record": (path, "id.txt"),
+        "folder": (outside, "keys/id.txt"),
+        "linked": (tmp_path / "link", "keys/id.txt"),  # a folder of nothing but links has the stamp of an empty one
+        "none": (None, str(path)),
+    }[how]
+    record = read_json(store / NAME)
+    about = path.stat()
+    guess = [[1, about.st_size, 32 * "0"], [0, 0, hashlib.sha256().hexdigest()[:32]], None, [1], "x", {}]
+    for stamp in guess:
+        inputs = [{"place": str(place), "folder": place != path, "stamp": stamp}] if place else []
+        write_sealed(store / NAME, {**record, "inputs": inputs})
+        found, why = snippets(store, [f"{name}:1", name])
+        assert not found and "--text reads them" in why
+    assert snippets(store, [name], asked=True)[0]

@@ -116,7 +116,8 @@ class ReportConfig:
     documents: bool = option(True, "Only what the model holds: no documents, dates or scores.", flags=("--no-corpus",))
     docs: int | None = option(None, "Typical documents a topic [default: 5].", min=0, max=50, metavar="N")
     text: bool | None = option(
-        None, "Beginnings of their texts from the raw files [default: where these have at most 2 GB].", pair=True
+        None, "Beginnings of their texts from the raw files that the store names [default: where these are as at the ingest and have at most 2 GB].",
+        pair=True,
     )
     text_field: str | None = option(None, "Field(s) with the text in the raw files [default: text].")
     by: Sequence[str] | None = option(

@@ -27,7 +27,7 @@ from topicstream.reporting.gather import Gathered, Survey, describe_documents, g
 from topicstream.reporting.labels import propose
 from topicstream.reporting.metadata import columns_of
 from topicstream.reporting.payload import our_page, pack, page, quantised
-from topicstream.reporting.snippets import LARGEST, snippets
+from topicstream.reporting.snippets import snippets
 
 HEAT_TOPICS = 2000
 """Topics up to which all pairs are in the page; of more, each topic's nearest only."""
@@ -289,7 +289,7 @@ def typical(
     if text is not False:
         sources = [r["source"] for r in rows.values() if r.get("source")]
         texts, why = snippets(
-            corpus.path, sources, characters=characters, text_field=text_field, largest=None if text else LARGEST
+            corpus.path, sources, characters=characters, text_field=text_field, asked=bool(text)
         )
         if why and sources:
             values["notes"].append(f"No text snippets: {why}.")

@@ -26,20 +26,26 @@ def snippets(
     *,
     characters: int = 280,
     text_field: str | None = None,
-    largest: int | None = LARGEST,
+    asked: bool = False,
 ) -> tuple[dict[str, str], str]:
     """(source -> first characters of the text, why there are none or '').  Files that are gone or cannot be read are left
-    out; only pieces that hold a wanted document are parsed."""
+    out; only pieces that hold a wanted document are parsed.
+
+    asked  read whatever the store names: files of any size, changed since, or never an input (a stranger's store may name
+           any file; what it does not know the time of is not read otherwise)
+    """
     wanted: dict[str, set[str]] = {}
     for source in sources:
         if source:
             wanted.setdefault(file_of(source), set()).add(source)
-    find = raw_files(store)
+    find = raw_files(store, known=not asked)
     places = {f: place for f in sorted(wanted) if (place := find(f)) is not None}
     if not places:
+        if not asked and any(map(raw_files(store), wanted)):
+            return {}, "the raw files are not as they were when the corpus was made; --text reads them"
         return {}, "the raw files are not where they were when the corpus was made"
     size = sum(Path(place).stat().st_size for place in places.values())
-    if largest is not None and size > largest:
+    if not asked and size > LARGEST:
         return {}, f"the raw files have {size / 1e9:.1f} GB; --text reads them"
     found: dict[str, str] = {}
     for file, place in places.items():

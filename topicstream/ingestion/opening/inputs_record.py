@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -23,11 +24,16 @@ from topicstream.ingestion.settings import IngestOptions
 NAME = ".inputs.json"
 
 
-def stamp(name: str) -> list[Any] | None:
-    """[files, bytes, digest of names, sizes and times] of a file or a folder; None for standard input and what is gone."""
+def stamp(name: str, most: float = math.inf) -> list[Any] | None:
+    """[files, bytes, digest of names, sizes and times] of a file or a folder; None for standard input, what is gone, and
+    a folder of more than ``most`` files."""
     if name == "-" or not os.path.exists(name):
         return None
-    found = [os.path.join(at, f) for at, _, files in os.walk(name) for f in files] if os.path.isdir(name) else [name]
+    found: list[str] = [] if os.path.isdir(name) else [name]
+    for at, _, inside in os.walk(name):
+        found += [os.path.join(at, f) for f in inside]
+        if len(found) > most:
+            return None
     seen, files, size = hashlib.sha256(), 0, 0
     for path in sorted(found):
         if not os.path.exists(path):
@@ -104,28 +110,47 @@ def file_of(source: str) -> str:
     return head if colon and tail.isdecimal() and len(tail) < 18 else source
 
 
-def raw_files(store: Path) -> Callable[[str], str | None]:
+def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None]:
     """Where the file of a source lies: a function of the source's file name as stored, to the path of a file that is
-    there, or None.  A store without a record (of 0.1.0) has whole paths in it."""
+    there, or None.  A store without a record (of 0.1.0) has whole paths in it.
+
+    known  only of inputs that are as the record says, to the nanosecond: a store of a stranger, who cannot know that, leads
+           to no file of this machine
+    """
     there = load(store)["inputs"]
-    files = [e["place"] for e in there if not e["folder"] and e["place"] != "-"]
-    folders = [e["place"] for e in there if e["folder"]]
+    files = [e for e in there if not e["folder"] and e["place"] != "-"]
+    folders = [e for e in there if e["folder"]]
+    seen: dict[str, bool] = {}
+
+    def good(entry: dict[str, Any], path: str) -> bool:
+        if not known:
+            return True
+        place = entry["place"]
+        if place not in seen:
+            said = entry["stamp"]
+            files = said[0] if isinstance(said, list) and said and isinstance(said[0], int) else -1
+            seen[place] = files > 0 and stamp(place, files) == said
+        # a linked folder within is in no stamp
+        above, root = os.path.realpath(os.path.dirname(path)), os.path.realpath(place)
+        return seen[place] and (path == place or above == root or above.startswith(root + os.sep))
 
     def find(name: str) -> str | None:
         if not there:
-            return name if os.path.isfile(name) else None
+            return name if not known and os.path.isfile(name) else None
         tail = os.sep + name.lstrip(os.sep)
-        for place in files:
-            if place.endswith(tail) and os.path.isfile(place):
-                return str(place)
+        for entry in files:
+            place = str(entry["place"])
+            if place.endswith(tail) and os.path.isfile(place) and good(entry, place):
+                return place
         first, _, rest = name.partition("/")
-        for place in folders:
+        for entry in folders:
+            place = str(entry["place"])
             inside = [name, rest] if os.path.basename(place) == first and rest else [name]
             for one in inside:
                 path = os.path.normpath(os.path.join(place, one))
-                if path.startswith(place + os.sep) and os.path.isfile(path):
+                if path.startswith(place + os.sep) and os.path.isfile(path) and good(entry, path):
                     return path
-        return name if os.path.isabs(name) and os.path.isfile(name) else None
+        return name if not known and os.path.isabs(name) and os.path.isfile(name) else None
 
     return find
 
