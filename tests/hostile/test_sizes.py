@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
+import re
 import subprocess
 import sys
 
@@ -14,12 +16,15 @@ import pytest
 from fuzz_values import write_sealed
 
 import topicstream
+from tests.refusing import refused
+from topicstream.cli.main import run
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
 from topicstream.evaluation.keys import document_keys
 from topicstream.files.durable import read_json, read_sealed
 from topicstream.files.plain import load_array, load_arrays
+from topicstream.ingestion.opening.window import window_of
 
 CHILD = """
 import resource, sys
@@ -136,3 +141,36 @@ def test_blocks_that_are_only_declared_are_missed_before_anything_is_allocated(s
     (store / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(StoreError, match="as the manifest declares it"):
         document_keys(Corpus.open(store), False)
+
+
+LINE = b"alpha beta gamma delta epsilon zeta eta theta iota kappa " * 20 + b"\n"
+
+
+def test_the_window_of_a_compressed_file_is_told_by_its_head():
+    for size in (1 << 12, 3 << 20, 1 << 26, 3 << 28):
+        packed = lzma.compress(LINE, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": size}])
+        assert window_of("xz", packed) == size
+    twice = lzma.compress(LINE, filters=[{"id": lzma.FILTER_DELTA}, {"id": lzma.FILTER_LZMA2, "dict_size": 1 << 25}])
+    assert window_of("xz", twice) == 1 << 25
+    magic = b"\x28\xb5\x2f\xfd"
+    assert window_of("zst", magic + bytes([0, 0b10001_011])) == (1 << 27) + 3 * (1 << 24)  # RFC 8878, 3.1.1.1.2
+    assert window_of("zst", magic + bytes([0b10100000]) + (70 << 20).to_bytes(4, "little")) == 70 << 20
+    assert window_of("zst", magic + bytes([0b01100001, 9]) + (1000).to_bytes(2, "little")) == 1256
+    assert window_of("zst", bytes(pa.Codec("zstd").compress(LINE * 100))) <= 1 << 22
+    assert window_of("xz", packed[:14]) == window_of("zst", magic) == window_of("gz", b"") == 0
+
+
+def test_unpacking_keeps_to_the_memory_limit(tmp_path, capsys):
+    def packed(size: int, times: int = 1) -> bytes:
+        return lzma.compress(LINE * times, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": size}])
+
+    ingest = ("ingest", tmp_path / "x.txt.xz", "--out", tmp_path / "c.zarr", "--format", "lines", "--min-df", "1", "--max-df", "1.0", "--workers", "1")
+    (tmp_path / "x.txt.xz").write_bytes(packed(1 << 30, 60))
+    said = refused(*ingest, "--mem-limit", "400M", code=5, capsys=capsys)
+    enough = int(re.search(r"(\d+)M would do", said)[1])
+    refused(*ingest, "--mem-limit", f"{enough - 2}M", code=5, capsys=capsys)
+    assert run([*map(str, ingest), "--mem-limit", f"{enough}M", "-q"]) == 0
+    (tmp_path / "x.txt.xz").write_bytes(packed(1 << 20) + packed(1 << 29))  # a later stream asks for more than the first
+    assert "too much memory" in refused(*ingest, "--force", capsys=capsys)
+    (tmp_path / "x.txt.xz").write_bytes(packed(64 << 20, 60))  # xz -9
+    assert run([*map(str, ingest), "--mem-limit", "400M", "--force", "-q"]) == 0

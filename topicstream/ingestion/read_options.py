@@ -26,9 +26,15 @@ class Room:
     limit: int
     free: int
     at: Callable[[int], int] | None = None
+    _held: list[int] = field(default_factory=lambda: [0], compare=False)
+
+    def hold(self, size: int) -> None:
+        """Something that stays takes so much of it from now on (negative: gives it back)."""
+        self._held[0] += size
 
     def ask(self, needed: int, what: str, whole: int = 0) -> None:
         """DoesNotFit when ``what`` takes more than there is; ``whole``: what it will take to its end, where that is more."""
+        needed, whole = needed + self._held[0], whole + self._held[0]
         if needed > self.free:
             needed = max(needed, whole)
             # a larger limit gives half of what it has more to the vocabulary, at most

@@ -77,7 +77,7 @@ class Inputs:
     def sources(self) -> Iterator[tuple[Reader, Source]]:
         """Reader and source of each input in order."""
         going = not self.options.strict
-        encoding = self.options.encoding
+        encoding, room = self.options.encoding, self.options.room
         for part in self.parts:
             if isinstance(part, Tree):
                 reader = reader_named(part.format)
@@ -89,14 +89,14 @@ class Inputs:
                     continue
                 for path, key in kept_files(part, self.options):
                     name = os.path.join(part.name, key)
-                    source = Source(name, Path(path), key=part.prefix + key, encoding=encoding, keep_going=going)
+                    source = Source(name, Path(path), key=part.prefix + key, encoding=encoding, keep_going=going, room=room)
                     source.notes, notes = notes, Counter()
                     yield reader, source
             else:
                 name, fmt, file = part
                 ready = self.first.pop(name, None)
                 if ready is None:
-                    ready = Source(name, file, key=self.keys[name], encoding=encoding, keep_going=going)
+                    ready = Source(name, file, key=self.keys[name], encoding=encoding, keep_going=going, room=room)
                 yield reader_named(fmt), ready
 
 

@@ -23,7 +23,10 @@ except ImportError:
     inflate, INFLATE_ERROR = zlib, zlib.error  # type: ignore[misc]
 
 from topicstream.errors import InputError, UsageError
+from topicstream.ingestion.opening.window import HEADER, MOST, UNASKED, window_of
 from topicstream.ingestion.parsing.rejects import BadFile, Reject
+from topicstream.ingestion.read_options import Room
+from topicstream.machine import format_bytes
 
 MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 SUFFIXES = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".lzma": "xz", ".zst": "zst", ".tgz": "gz"}
@@ -34,6 +37,7 @@ BOMS = (  # UTF-32 first: its little-endian mark begins with UTF-16's
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+PIPE = "unpack it with its own program: zstd -dc --long=31 FILE | topics ingest -, or xz -dc"
 READ_BYTES = 1 << 20
 HEAD_BYTES = 64 << 10
 
@@ -64,8 +68,8 @@ def plain_suffix(name: str) -> str:
 class _Inflated:
     """Decompresses gz, bz2 and xz, several members one after the other, with bounded output per call."""
 
-    def __init__(self, raw: BinaryIO, kind: str) -> None:
-        self.raw, self.kind = raw, kind
+    def __init__(self, raw: BinaryIO, kind: str, window: int) -> None:
+        self.raw, self.kind, self.window = raw, kind, window
         self.decoder: Any = self._new()
         self.waiting = b""
         self.fed = False
@@ -73,7 +77,7 @@ class _Inflated:
     def _new(self) -> Any:
         if self.kind == "gz":
             return inflate.decompressobj(wbits=31)
-        return bz2.BZ2Decompressor() if self.kind == "bz2" else lzma.LZMADecompressor()
+        return bz2.BZ2Decompressor() if self.kind == "bz2" else lzma.LZMADecompressor(memlimit=self.window + (1 << 20))
 
     def read(self, n: int) -> bytes:
         """Up to n bytes; b"" at the end.  EOFError when the stream is cut short, OSError-like when damaged."""
@@ -115,13 +119,22 @@ class Source:
     progress  set by readers that do not read through this object: bytes done
     words     the vocabulary of a bag-of-words source, once read
     notes     what is told of the source (text -> how many), with its first piece
+    room      what the decoder of a compressed file is held against, while it is open
     """
 
     def __init__(
-        self, name: str, path: Path | None, *, key: str = "", encoding: str | None = None, keep_going: bool = False
+        self,
+        name: str,
+        path: Path | None,
+        *,
+        key: str = "",
+        encoding: str | None = None,
+        keep_going: bool = False,
+        room: Room | None = None,
     ) -> None:
         self.name, self.path, self.encoding, self.keep_going = printable(name), path, encoding, keep_going
         self.key = printable(key or (path.name if path else "stdin"))
+        self.room, self._held = room, 0
         self.damage: Reject | None = None
         self.line = 0
         self.progress: int | None = None
@@ -149,6 +162,9 @@ class Source:
         if self._raw is not None and self.path is not None:
             self._raw.close()
         self._raw = self._stream = None
+        if self.room is not None:
+            self.room.hold(-self._held)
+        self._held = 0
 
     def consumed(self) -> int:
         """Bytes of the file on disk read so far."""
@@ -174,17 +190,20 @@ class Source:
         kind = next((k for m, k in MAGIC.items() if start.startswith(m)), None)
         if kind is None and start and self.path and (named := SUFFIXES.get(self.path.suffix.lower())):
             raise BadFile(self.name, 0, f"is named {self.path.suffix} but is not {named}-compressed; rename it")
+        while kind in ("xz", "zst") and len(start) < HEADER and (more := raw.read(HEADER - len(start))):
+            start += more
         if self.path:
             raw.seek(0)
         else:
             raw = _Pushed(start, raw)
         self._raw = raw
+        window = self._window(kind, start)
         if kind is None:
             self._stream = raw
         elif kind == "zst":
             self._stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
         else:
-            self._stream = _Inflated(raw, kind)
+            self._stream = _Inflated(raw, kind, window)
         head = self._fill(HEAD_BYTES)
         encoding = self.encoding
         for mark, marked in BOMS:
@@ -197,6 +216,17 @@ class Source:
             self._decoder = codecs.getincrementaldecoder(encoding)("topicstream-mark")
         self._ahead = self._decode(head, self._ended)
 
+    def _window(self, kind: str | None, start: bytes) -> int:
+        """Bytes that the decoder may keep; DoesNotFit, BadFile where the file asks for more."""
+        window = window_of(kind or "", start)
+        if window > UNASKED and self.room is not None:
+            self.room.ask(window, f"{self.name}: unpacking it")
+            self.room.hold(window)
+            self._held = window
+        elif window > MOST:
+            raise BadFile(self.name, 0, f"unpacking it would take {format_bytes(window)} of memory; {PIPE}")
+        return max(window, UNASKED)
+
     def _fill(self, n: int) -> bytes:
         """n stored bytes, fewer only at the end."""
         parts, have = [], 0
@@ -207,6 +237,8 @@ class Source:
                 part, why = b"", str(e) or "it ends in the middle of the compressed data"
                 inflated = self._inflated + have
                 reason = f"the compressed file is damaged or truncated somewhere behind {inflated:,} bytes of text ({why}); get it again"
+                if "emory" in why:  # of a later part of the file, or of zstd --long
+                    reason = f"unpacking it behind {inflated:,} bytes of text takes too much memory ({why}); {PIPE}"
                 if not self.keep_going:
                     raise BadFile(self.name, 0, reason) from None
                 self.damage = Reject(self.name, self.line, reason, b"")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import struct
 import zipfile
 import zlib
@@ -21,9 +20,7 @@ from topicstream.ingestion.readers.npy import READER as NPY
 from topicstream.ingestion.readers.npy import ArrayHeader, names_of, read_header
 from topicstream.tokens.documents import CountRun
 
-BROKEN = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, NotImplementedError, RuntimeError, UnicodeDecodeError,
-)  # fmt: skip
+BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, NotImplementedError, RuntimeError, UnicodeDecodeError)
 
 
 class Npz:
@@ -38,7 +35,9 @@ class Npz:
         width = 0
         try:
             with zipfile.ZipFile(source.path) as archive:
-                for member in archive.namelist():
+                for member, info in zip(archive.namelist(), archive.infolist(), strict=True):
+                    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # LZMA may ask for 4 GB
+                        raise BadFile(source.name, 0, f"{member} is compressed as NumPy does not; save it with np.savez_compressed")
                     with archive.open(member) as f:
                         header = read_header(f.read(HEAD_BYTES), f"{source.name}[{member}]")
                     if width and header.columns != width:
