@@ -67,3 +67,27 @@ def test_hashed_ids_train(algo, tmp_path):
     corpus = store(tmp_path / "c.zarr", indptr, cells, np.ones(len(cells), np.int32), len(used))
     made = train(corpus, tmp_path / "m", algo=algo, topics=10, passes=2, tol=0.0, progress=Progress(-1))
     assert made.passes == 2
+
+
+@pytest.mark.parametrize("algo", ["sparse-bp", "bp", "mvi", "cvb0"])
+@pytest.mark.parametrize("topics", [3, 50])
+def test_equal_documents_whose_sums_all_round_one_way_train(algo, topics, tmp_path):
+    """40,000 documents of the same four words, 40 times each: machine-made lines, heartbeats, templates."""
+    n = 40_000
+    indptr, cells = np.arange(0, 4 * n + 1, 4), np.tile(np.arange(4, dtype=np.int32), n)
+    corpus = store(tmp_path / "c.zarr", indptr, cells, np.full(4 * n, 40, np.int32), 4)
+    made = train(corpus, tmp_path / "m", algo=algo, topics=topics, passes=2, tol=0.0, progress=Progress(-1))
+    assert made.passes == 2
+
+
+def test_a_row_that_is_off_by_more_than_rounding_does_not_pass():
+    n_w = np.full(WORDS, 3.0)
+    table = equal_rows(n_w)
+    table.settle()
+    kind, totals = engine(n_w.sum()), {"phi": table.totals}
+    for additions in (0, 40_000):
+        allowed = 1e-5 + additions * 2.0**-24
+        check_pass(kind, totals, {"phi": np.array([0.99 * allowed, 0.0, 0.0])}, 1, n_w.sum(), additions)
+        for worst in ([1.01 * allowed, 0.0, 0.0], [0.0, -1.01 * allowed, 0.0]):
+            with pytest.raises(TopicsError, match="not conserved"):
+                check_pass(kind, totals, {"phi": np.array(worst)}, 1, n_w.sum(), additions)

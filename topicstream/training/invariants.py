@@ -21,15 +21,22 @@ def check_pass(
     worst: Mapping[str, np.ndarray],
     number: int,
     tokens: float,
+    additions: int = 0,
 ) -> None:
     """TopicsError when a table holds NaN or inf, or (tables with row mass) when a row's mass had to be corrected by more
-    than 1e-5, an entry was below -1e-5 n_w, or the total differs from the tokens by more than 1e-9 plus what rounding
-    the entries to float32 can cost.
+    than 1e-5 plus what ``additions`` in float32 can cost, an entry was below minus so much of n_w, or the total differs
+    from the tokens by more than 1e-9 plus what rounding the entries to float32 can cost.
 
-    That is 2^-24 of the tokens, and not less: ``settle`` scales every row to its mass in float64 and rounds each entry once,
+    An addition is rounded to within 2^-24 of its result, and no entry of a block's changes is larger than what the block
+    holds of the word: n additions cost 2^-24 n of it at most.  ``additions`` is what an entry can meet: each document of
+    the largest block takes its old share out and its new one in, each block is added once.  They need not cancel either: a
+    hundred thousand equal documents all round the same way.
+
+    The other is 2^-24 of the tokens, and not less: ``settle`` scales every row to its mass in float64 and rounds each entry once,
     to within half a step, 2^-24 of the entry; entries are not negative, so the errors add up to 2^-24 of their sum at most.
     They need not cancel: a hundred thousand rows with the same small count all round the same way."""
     where = "the start" if number == 0 else f"pass {number}"
+    tolerance = ROW_TOLERANCE + FLOAT32_STEP * additions
     for name, spec in engine.tables.items():
         if not np.isfinite(totals[name]).all() or worst[name][2]:
             raise TopicsError(
@@ -37,13 +44,13 @@ def check_pass(
             )
         if spec.mass == "none" or (number == 0 and engine.start_from != "visit"):
             continue  # a seed table is scaled to the corpus as a whole, its rows are not the words' counts yet
-        if spec.mass == "row" and (worst[name][0] > ROW_TOLERANCE or worst[name][1] < -ROW_TOLERANCE):
+        if spec.mass == "row" and (worst[name][0] > tolerance or worst[name][1] < -tolerance):
             raise TopicsError(
                 f"{engine.name}: token mass is not conserved in {name} after {where}: a row off by {worst[name][0]:.1e}, "
                 f"lowest entry {worst[name][1]:.1e} of its row; the last checkpoint is intact, report this"
             )
         if spec.mass == "part":
-            if worst[name][1] < -ROW_TOLERANCE or totals[name].sum() > tokens * (1 + ROW_TOLERANCE):
+            if worst[name][1] < -tolerance or totals[name].sum() > tokens * (1 + tolerance):
                 raise TopicsError(
                     f"{engine.name}: {name} holds {totals[name].sum():.9g} of {tokens:.9g} tokens after {where}, lowest entry "
                     f"{worst[name][1]:.1e} of its row; the last checkpoint is intact, report this"

@@ -252,7 +252,8 @@ class Session:
             self.runner.swap(phase)
         worst = {name: table.settle() for name, table in self.tables.items()}
         totals = {name: table.totals for name, table in self.tables.items()}
-        check_pass(self.engine, totals, worst, number, float(self._n_w.sum()))
+        additions = 2 * int(self.grid.docs.max()) + len(self.grid)
+        check_pass(self.engine, totals, worst, number, float(self._n_w.sum()), additions)
         own: dict[str, Any] = {}
         value = None
         if number > 0:
