@@ -7,6 +7,7 @@ its limit.
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import shutil
 import subprocess
@@ -140,6 +141,16 @@ def one_byte(folder: Path, size: float) -> Path:
 def empty(folder: Path, size: float) -> Path:
     """Empty lines: empty documents."""
     return _repeat(folder / "in.txt", b"a word\n" + b"\n" * (1 << 20), max(1, int(64 * size)))
+
+
+def wide_window(folder: Path, size: float) -> Path:
+    """1.4 GB of text in 213 kB of xz, whose decoder keeps the last gigabyte."""
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 30}]
+    block = (b"alpha beta gamma delta " * 40 + b"\n") * 1000
+    with lzma.open(folder / "in.txt.xz", "wb", format=lzma.FORMAT_XZ, filters=filters) as f:
+        for _ in range(max(1, int(1600 * size))):
+            f.write(block)
+    return folder / "in.txt.xz"
 
 
 def empty_matrix(folder: Path, size: float) -> Path:
@@ -341,6 +352,8 @@ def shapes() -> Iterator[Shape]:
     )
     yield ingest("shortest JSON lines, 1 GB", tiny_json, "346M", "--max-df", "1.0")
     yield ingest("empty documents, 64 million", empty, "512M", "--min-df", "1", "--max-df", "1.0")
+    yield ingest("xz with a window of 1 GB", wide_window, "400M", "--max-df", "1.0", codes=(5,))
+    yield ingest("xz with a window of 1 GB, 1910M", wide_window, "1910M", "--max-df", "1.0")
     yield ingest("empty rows of a matrix, 100 million", empty_matrix, "512M", "--min-df", "1")
     yield ingest("word numbers up to 2^24", wide_matrix, "1G", codes=(0, 5))
     yield ingest("documents of 50 MB", long_document, "346M", codes=(0, 5))

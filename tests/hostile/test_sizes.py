@@ -164,7 +164,7 @@ def test_unpacking_keeps_to_the_memory_limit(tmp_path, capsys):
     def packed(size: int, times: int = 1) -> bytes:
         return lzma.compress(LINE * times, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": size}])
 
-    ingest = ("ingest", tmp_path / "x.txt.xz", "--out", tmp_path / "c.zarr", "--format", "lines", "--min-df", "1", "--max-df", "1.0", "--workers", "1")
+    ingest = ("ingest", tmp_path / "x.txt.xz", "--out", tmp_path / "c.zarr", "--min-df", "1", "--max-df", "1.0", "--workers", "1")
     (tmp_path / "x.txt.xz").write_bytes(packed(1 << 30, 60))
     said = refused(*ingest, "--mem-limit", "400M", code=5, capsys=capsys)
     enough = int(re.search(r"(\d+)M would do", said)[1])

@@ -14,8 +14,10 @@ from topicstream.ingestion.opening.guess import COUNTS, as_asked, guess, guess_s
 from topicstream.ingestion.opening.names import is_about, is_mark, partitions
 from topicstream.ingestion.opening.source import Source, check_encoding, plain_suffix
 from topicstream.ingestion.parsing.reader import Reader, reader_named
-from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.read_options import ReadOptions, Room
 
+HEADS = Room(1 << 62, 1 << 62)
+"""Of a file's first bytes a decoder keeps no more than these, however large its window."""
 LOOKED_AT = 100
 """Files of one suffix in a folder whose content is looked at before the suffix is trusted."""
 FILES = "files"
@@ -131,7 +133,9 @@ def survey_inputs(paths: Any, options: ReadOptions) -> Inputs:
             inputs.total = None if inputs.total is None else inputs.total + tree.size
             continue
         inputs.keys[name] = keys[name]
-        source = Source(name, path, key=inputs.keys[name], encoding=options.encoding, keep_going=not options.strict)
+        source = Source(
+            name, path, key=inputs.keys[name], encoding=options.encoding, keep_going=not options.strict, room=HEADS if path else None
+        )
         fmt = options.format or as_asked(guess_source(source, in_folder=False), options)
         inputs.parts.append((name, fmt, path))
         if path is None:
@@ -233,7 +237,7 @@ class _Guesser:
             return next(iter(seen))
         if os.stat(path).st_size == 0:
             return "empty"
-        with Source(name, Path(path), encoding=self.options.encoding, keep_going=True) as source:
+        with Source(name, Path(path), encoding=self.options.encoding, keep_going=True, room=HEADS) as source:
             try:
                 found = as_asked(guess_source(source, in_folder=True), self.options)
             except InputError:
@@ -269,7 +273,7 @@ def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
         raise InputError(f"{name}: holds no files to read")
     if "unknown" in formats:
         key = example["unknown"]
-        with Source(os.path.join(name, key), root / key, encoding=options.encoding) as source:
+        with Source(os.path.join(name, key), root / key, encoding=options.encoding, room=HEADS) as source:
             try:
                 guess(source.name, source.head(), in_folder=True)
             except InputError as e:
