@@ -69,6 +69,37 @@ def test_what_is_no_plain_file_among_the_raw_ones_is_left_alone(home):
     assert [*files.raw_files(home / "raw", ("*",))] == [*files.raw_files(home / "raw", ("[!pg]*",))]
 
 
+JOURNAL = {
+    "stage": "append", "began": "2026-11-23", "decision": "full", "files": {}, "base": None, "version": 2, "summary": {},
+    "groups": [{"name": "new", "rule": "skip"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"groups": [{"name": "../../elsewhere", "rule": "skip"}]},
+        {"groups": [{"name": "new"}]},
+        {"groups": [{"name": "new", "rule": "skip", "base": "x"}]},
+        {"groups": [5]},
+        {"base": "../1"},
+        {"version": "../2"},
+        {"summary": []},
+        {"stage": ["append"]},
+        {"stage": "publish"},
+        {"stage": "publish", "ids": {}},
+    ],
+)
+def test_a_journal_leads_nowhere_else(home, members):
+    (home.parent / "elsewhere").mkdir()
+    (home.parent / "elsewhere" / "x.jsonl").write_text('{"id": "x", "text": "not for this corpus"}')
+    before = state_of(home / "corpus.zarr")
+    (home / "journal.json").write_text(json.dumps(JOURNAL | members))
+    with pytest.raises(StoreError, match=r"journal\.json: is not what a cycle wrote"):
+        cycle(home / "retrain.toml")
+    assert state_of(home / "corpus.zarr") == before
+
+
 @pytest.mark.parametrize("journal", ["{}", "[]", '{"stage": "run", "began": "today"}'])
 def test_a_journal_that_no_cycle_wrote_is_told(home, journal):
     (home / "journal.json").write_text(journal)

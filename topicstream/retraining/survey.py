@@ -10,6 +10,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
 from topicstream.files import owned
 from topicstream.files.durable import read_json
+from topicstream.model.manifest import Test, count, listed, mapped, text
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining import decide as rules
 from topicstream.retraining.config import Config
@@ -96,10 +97,28 @@ def read_home(path: Path) -> dict[str, Any]:
     return found
 
 
+def _group(value: Any) -> bool:
+    """A folder of ``incoming`` that is taken in by a rule."""
+    if not isinstance(value, dict) or value.get("name") not in ("new", "changed") or not isinstance(value.get("rule"), str):
+        return False
+    added = [n for n in ("docs_before", "added") if n in value]
+    return all(count(value[n]) for n in added) and ("docs_before" in value or not {"base", "added"} & value.keys())
+
+
 def read_journal(path: Path) -> dict[str, Any]:
     """The cycle at work; StoreError where the file does not say what one needs."""
-    found = read_json(path)
-    needed = {"stage", "began", "decision", "files", "groups", "base", "version", "summary"}
-    if not isinstance(found, dict) or not needed <= set(found) or found["stage"] not in ("append", "train", "gate", "publish"):
+    found: dict[str, Any] = read_json(path)
+    kinds: dict[str, Test] = {
+        **dict.fromkeys(("began", "decision"), text),
+        **dict.fromkeys(("files", "summary"), mapped()),
+        "stage": lambda value: value in ("append", "train", "gate", "publish"),
+        "groups": listed(_group),
+        "base": lambda value: value is None or count(value),
+        "version": count,
+    }
+    good = isinstance(found, dict) and kinds.keys() <= found.keys() and all(test(found[n]) for n, test in kinds.items())
+    if good and found["stage"] == "publish":
+        good = isinstance(found.get("ids"), dict) and isinstance(found["ids"].get("kept"), list)
+    if not good:
         raise StoreError(f"{path}: is not what a cycle wrote; remove it, and the next run looks at all files anew")
     return found
