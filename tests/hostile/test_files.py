@@ -75,6 +75,7 @@ def test_footers_of_every_shape_are_read(tmp_path):
         pq.write_table(table, tmp_path / "x.parquet", row_group_size=2, **options)
         with open(tmp_path / "x.parquet", "rb") as file:
             refuse_odd_columns(file)  # ValueError where it misreads one
+            assert pq.read_table(file).equals(table)  # and the file is as open as before
 
 
 def test_a_dictionary_that_is_imported_is_weighed_first(tmp_path, capsys):

@@ -20,15 +20,16 @@ from tests.refusing import refused
 from topicstream.cli.main import run
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import StoreError
+from topicstream.errors import DoesNotFit, StoreError
 from topicstream.evaluation.keys import document_keys
 from topicstream.files.durable import read_json, read_sealed
 from topicstream.files.plain import load_array, load_arrays
 from topicstream.ingestion.opening.window import window_of
+from topicstream.ingestion.read_options import Room
 
 CHILD = """
 import resource, sys
-from topicstream.errors import StoreError
+from topicstream.errors import DoesNotFit, StoreError
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.tokens.vocabulary import TokenVocabulary as Words
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -174,3 +175,25 @@ def test_unpacking_keeps_to_the_memory_limit(tmp_path, capsys):
     assert "too much memory" in refused(*ingest, "--force", capsys=capsys)
     (tmp_path / "x.txt.xz").write_bytes(packed(64 << 20, 60))  # xz -9
     assert run([*map(str, ingest), "--mem-limit", "400M", "--force", "-q"]) == 0
+
+
+def test_what_is_held_is_free_again():
+    room, one, two = Room(400 << 20, 100), object(), object()
+    room.hold(one, 60, "one")
+    with pytest.raises(DoesNotFit, match="two takes"):
+        room.hold(two, 60, "two")
+    with pytest.raises(DoesNotFit, match="a record"):
+        room.ask(50, "a record")
+    room.hold(two, 40, "two")
+    room.release(one)
+    room.release(one)
+    room.ask(60, "a record")
+    with pytest.raises(DoesNotFit):
+        room.ask(61, "a record")
+
+
+@pytest.mark.parametrize("preset", [6, 7, 8, 9 | lzma.PRESET_EXTREME])
+def test_every_preset_of_xz_is_read_at_the_least_memory(tmp_path, preset):
+    (tmp_path / "x.txt.xz").write_bytes(lzma.compress(LINE * 60, preset=preset))
+    asked = ["ingest", str(tmp_path / "x.txt.xz"), "--out", str(tmp_path / "c.zarr"), "--min-df", "1", "--max-df", "1.0", "--mem-limit", "346M", "-q"]
+    assert run(asked) == 0

@@ -26,15 +26,25 @@ class Room:
     limit: int
     free: int
     at: Callable[[int], int] | None = None
-    _held: list[int] = field(default_factory=lambda: [0], compare=False)
+    _held: dict[int, int] = field(default_factory=dict, compare=False)
 
-    def hold(self, size: int) -> None:
-        """Something that stays takes so much of it from now on (negative: gives it back)."""
-        self._held[0] += size
+    def hold(self, owner: object, size: int, what: str) -> None:
+        """``owner`` takes so much of it until ``release``; DoesNotFit as ``ask``.  From any thread."""
+        self._held[id(owner)] = size
+        try:
+            self.ask(0, what)
+        except DoesNotFit:
+            self.release(owner)
+            raise
+
+    def release(self, owner: object) -> None:
+        """What ``owner`` holds, if anything, is free again."""
+        self._held.pop(id(owner), None)
 
     def ask(self, needed: int, what: str, whole: int = 0) -> None:
         """DoesNotFit when ``what`` takes more than there is; ``whole``: what it will take to its end, where that is more."""
-        needed, whole = needed + self._held[0], whole + self._held[0]
+        held = sum(list(self._held.values()))
+        needed, whole = needed + held, whole + held
         if needed > self.free:
             needed = max(needed, whole)
             # a larger limit gives half of what it has more to the vocabulary, at most

@@ -30,7 +30,8 @@ def check_pass(
     An addition is rounded to within 2^-24 of its result, and no entry of a block's changes is larger than what the block
     holds of the word: n additions cost 2^-24 n of it at most.  ``additions`` is what an entry can meet: each document of
     the largest block takes its old share out and its new one in, each block is added once.  They need not cancel either: a
-    hundred thousand equal documents all round the same way.
+    hundred thousand equal documents all round the same way.  (The 1e-5 are measured: for the rest of the arithmetic, and for
+    rows of entries of 512 at most, which ``sparse-bp`` changes in place.)
 
     The other is 2^-24 of the tokens, and not less: ``settle`` scales every row to its mass in float64 and rounds each entry once,
     to within half a step, 2^-24 of the entry; entries are not negative, so the errors add up to 2^-24 of their sum at most.

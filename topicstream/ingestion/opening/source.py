@@ -134,7 +134,7 @@ class Source:
     ) -> None:
         self.name, self.path, self.encoding, self.keep_going = printable(name), path, encoding, keep_going
         self.key = printable(key or (path.name if path else "stdin"))
-        self.room, self._held = room, 0
+        self.room = room
         self.damage: Reject | None = None
         self.line = 0
         self.progress: int | None = None
@@ -163,8 +163,7 @@ class Source:
             self._raw.close()
         self._raw = self._stream = None
         if self.room is not None:
-            self.room.hold(-self._held)
-        self._held = 0
+            self.room.release(self)
 
     def consumed(self) -> int:
         """Bytes of the file on disk read so far."""
@@ -220,9 +219,7 @@ class Source:
         """Bytes that the decoder may keep; DoesNotFit, BadFile where the file asks for more."""
         window = window_of(kind or "", start)
         if window > UNASKED and self.room is not None:
-            self.room.ask(window, f"{self.name}: unpacking it")
-            self.room.hold(window)
-            self._held = window
+            self.room.hold(self, window, f"{self.name}: unpacking it")
         elif window > MOST:
             raise BadFile(self.name, 0, f"unpacking it would take {format_bytes(window)} of memory; {PIPE}")
         return max(window, UNASKED)
