@@ -91,6 +91,25 @@ def test_vb_with_point_topics_agrees_with_the_plain_one(made):
         make("vb", TopicRows(model), phi="mean")
 
 
+@pytest.mark.parametrize(("phi", "most"), [("point", None), ("dirichlet", None), ("dirichlet", 3)])
+def test_vb_from_the_prior_agrees_with_the_plain_one(made, phi, most):
+    """Yao, Mimno and McCallum 2009, section 4: the variational parameters begin at alpha, here of one large topic."""
+    matrix, counts, _ = made
+    alpha = np.where(np.arange(K) == 2, 1.0, 0.05)
+    rows, given = TopicRows(model_of(counts, alpha)), {"phi": phi, "sparse": most, "tol": 1e-4, "begin": "prior"}
+    found = make("vb", rows, **given).shares(documents(matrix))
+    wanted = [reference.vb(x, counts, alpha, BETA, 1e-4, 100, most, phi == "point", from_prior=True) for x in matrix]
+    close = np.abs(found - np.stack(wanted)).max(axis=1) < 2e-3
+    assert close.mean() >= (0.9 if most else 0.95)
+    once = [make("vb", rows, **given, inner=1).shares(documents(matrix)) for given["begin"] in ("even", "prior")]
+    assert once[1][:, 2].mean() > once[0][:, 2].mean() + 0.1
+    same = TopicRows(model_of(counts, np.full(K, 0.05)))  # one alpha for all: only how far it came differs
+    starts = [make("vb", same, **{**given, "begin": b}).shares(documents(matrix)) for b in ("even", "prior")]
+    assert np.abs(starts[0] - starts[1]).max() < 1e-5
+    with pytest.raises(InputError, match="choose even or prior"):
+        make("vb", rows, begin="uniform")
+
+
 def test_gibbs_alone_has_the_exact_mean():
     rng = np.random.default_rng(1)
     counts, alpha = np.floor(rng.gamma(0.7, 10, (5, 3))), np.array([0.2, 0.5, 0.3])
@@ -147,6 +166,7 @@ METHODS: list[tuple[str, dict]] = [
     ("vb", {}),
     ("vb", {"sparse": 2}),
     ("vb", {"phi": "point"}),
+    ("vb", {"phi": "point", "begin": "prior"}),
     ("gibbs", {"sweeps": 10, "burn": 3}),
     ("gibbs", {"sweeps": 10, "burn": 3, "own_counts": True}),
     ("naive-bayes", {}),

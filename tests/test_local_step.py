@@ -19,6 +19,8 @@ from topicstream.inference.infer import make
 from topicstream.inference.method import TopicRows
 from topicstream.kernels.local_step import (
     DIRICHLET,
+    EVEN,
+    FROM_PRIOR,
     POINT,
     fixed_point,
     inverse_norms,
@@ -35,9 +37,10 @@ LENGTHS = (0, 1, 2, 7, 8, 9, 40, 0, 1)
 class Made:
     """Rows of topic weights and documents of LENGTHS cells; row 3 is zero."""
 
-    def __init__(self, topics, words=60, seed=0, dirichlet=False):
+    def __init__(self, topics, words=60, seed=0, dirichlet=False, begin=EVEN):
         rng = np.random.default_rng(seed)
         self.topics, self.width, self.dirichlet = topics, -(-topics // 16) * 16, dirichlet
+        self.begin = begin
         self.base = rng.gamma(0.3, 20.0, (words, topics)).astype(np.float32)
         self.base[3] = 0.0
         self.beta = 0.0 if dirichlet else BETA
@@ -69,7 +72,7 @@ class Made:
             self.rows if rows is None else rows,
             self.counts if counts is None else counts,
             self.base if base is None else base,
-            self.beta, self.inverse, self.alpha, DIRICHLET if self.dirichlet else POINT, tol, inner, out,
+            self.beta, self.inverse, self.alpha, DIRICHLET if self.dirichlet else POINT, self.begin, tol, inner, out,
         )  # fmt: skip
         return out
 
@@ -77,14 +80,15 @@ class Made:
 CASES = [(k, d) for k in (1, 5, 16, 23, 100) for d in (False, True)]
 
 
+@pytest.mark.parametrize("begin", [EVEN, FROM_PRIOR])
 @pytest.mark.parametrize(("topics", "dirichlet"), CASES)
-def test_equals_its_twin(topics, dirichlet):
-    made = Made(topics, dirichlet=dirichlet)
+def test_equals_its_twin(topics, dirichlet, begin):
+    made = Made(topics, dirichlet=dirichlet, begin=begin)
     alpha = made.alpha[:topics].astype(np.float64)
     # a fixed number of inner iterations: a rounding may not decide when one of the two stops
     for inner in (1, 2, 10):
         found = made.step(tol=0.0, inner=inner)
-        wanted = [twin(made.x(d), made.own(d), alpha, 0.0, inner, dirichlet)[0] for d in range(len(LENGTHS))]
+        wanted = [twin(made.x(d), made.own(d), alpha, 0.0, inner, dirichlet, begin)[0] for d in range(len(LENGTHS))]
         assert np.abs(found - np.array(wanted)).max() < 2e-4 / topics**0.5
     assert np.allclose(found.sum(axis=1), 1, atol=1e-5)
     prior = alpha / alpha.sum()
@@ -104,7 +108,7 @@ def test_stops_when_little_moves():
         # 0.37e-3: far from where either twin's change lands
         for tol in (0.2, 0.02, 0.37e-3):
             made_iterations = fixed_point(
-                made.rows[cells], made.counts[cells], made.base, BETA, made.inverse, made.alpha, POINT, tol, 100,
+                made.rows[cells], made.counts[cells], made.base, BETA, made.inverse, made.alpha, POINT, EVEN, tol, 100,
                 own, x, z, t, acc, n,
             )  # fmt: skip
             assert made_iterations == twin(made.x(d), made.own(d), alpha, tol, 100)[1]
@@ -134,7 +138,7 @@ def test_a_document_in_pieces_has_the_same_bits(dirichlet):
         own, x, z = (np.full(n, np.nan, np.float32) for n in (rows * 32, rows + 32, rows + 32))
         t, acc, n = (np.empty(32, np.float32) for _ in range(3))
         fixed_point(
-            made.rows[cells], made.counts[cells], made.base, made.beta, made.inverse, made.alpha, dirichlet, 1e-3, 100,
+            made.rows[cells], made.counts[cells], made.base, made.beta, made.inverse, made.alpha, dirichlet, EVEN, 1e-3, 100,
             own, x, z, t, acc, n,
         )  # fmt: skip
         found.append(n)
@@ -149,7 +153,7 @@ def test_few_words_over_many_topics_keep_their_topics():
     out = np.empty((1, topics), np.float32)
     local_step(
         np.array([0, 1]), np.zeros(1, np.int64), np.array([0.02], np.float32), own, 0.0, np.ones(topics, np.float32),
-        padded_floats(alpha, topics), DIRICHLET, 0.0, 3, out,
+        padded_floats(alpha, topics), DIRICHLET, EVEN, 0.0, 3, out,
     )  # fmt: skip
     wanted, _ = twin(np.array([0.02]), own.astype(np.float64), alpha, 0.0, 3, True)
     assert np.abs(out[0] - wanted).max() < 1e-4 and out.max() > 0.01

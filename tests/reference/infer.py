@@ -15,7 +15,7 @@ def bp(x, p, alpha, tol, inner):
     return local_step(x[x > 0].astype(float), p[x > 0], alpha, tol, inner)[0]
 
 
-def vb(x, counts, alpha, beta, tol, inner, most=None, point=False):
+def vb(x, counts, alpha, beta, tol, inner, most=None, point=False, from_prior=False):
     """Blei et al. 2003 with Dirichlet topics counts + beta: [W, K] (``point``: their mean); most: responsibilities kept a
     word, L."""
     seen, smoothed = x > 0, counts + beta
@@ -25,8 +25,8 @@ def vb(x, counts, alpha, beta, tol, inner, most=None, point=False):
         own = np.exp(e - e.max(axis=1, keepdims=True))
     x, own = x[seen].astype(float), own[seen]
     if most is None:
-        return local_step(x, own, alpha, tol, inner, True)[0]
-    n, t = np.zeros(len(alpha)), np.ones(len(alpha))
+        return local_step(x, own, alpha, tol, inner, True, from_prior)[0]
+    n, t = np.zeros(len(alpha)), np.exp(digamma(alpha)) if from_prior else np.ones(len(alpha))
     for step in range(1, inner + 1):
         r = own * t
         if step <= 5 or step % 10 == 0:

@@ -6,9 +6,10 @@ import numpy as np
 from scipy.special import digamma
 
 
-def local_step(x, own, alpha, tol, inner, dirichlet=False):
+def local_step(x, own, alpha, tol, inner, dirichlet=False, from_prior=False):
     """x: [m] counts; own: [m, K] topic weights of the words -> (theta [K], inner iterations)."""
-    topics, n, t = own.shape[1], np.zeros(own.shape[1]), np.ones(own.shape[1])
+    topics, n = own.shape[1], np.zeros(own.shape[1])
+    t = _weights(n + alpha, dirichlet) if from_prior else np.ones(topics)
     made, change = 0, np.inf
     while made < inner and change > tol * x.sum():
         made += 1
@@ -16,11 +17,14 @@ def local_step(x, own, alpha, tol, inner, dirichlet=False):
         said = z > 0
         new = t * ((x[said] / z[said]) @ own[said])
         change, n = np.abs(new - n).sum(), new
-        if dirichlet:
-            with np.errstate(divide="ignore"):
-                e = digamma(n + alpha)
-            t = np.exp(e - e.max())
-        else:
-            t = n + alpha
+        t = _weights(n + alpha, dirichlet)
     mass = n.sum() + alpha.sum()
     return ((n + alpha) / mass if mass > 0 else np.full(topics, 1 / topics)), made
+
+
+def _weights(n, dirichlet):
+    if not dirichlet:
+        return n
+    with np.errstate(divide="ignore"):
+        e = digamma(n)
+    return np.exp(e - e.max())

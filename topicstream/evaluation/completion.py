@@ -25,6 +25,7 @@ from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs, Word
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import (
     DIRICHLET,
+    EVEN,
     INNER,
     PANEL_FLOATS,
     POINT,
@@ -310,10 +311,10 @@ def score_blocks(
             inverse_of_counts = inverse_norms(counted.totals, words, beta, width)
         theta = np.empty((block.n_docs, len(alpha)), np.float32)
         if norms is None:
-            sweeps = local_step(*seen, base, float(beta), inverse, prior, POINT, *stop, theta)
+            sweeps = local_step(*seen, base, float(beta), inverse, prior, POINT, EVEN, *stop, theta)
         else:
             cells, weights = dirichlet_rows(seen.rows, base, float(beta), norms, width)
-            sweeps = local_step(seen.indptr, cells, seen.counts, weights, 0.0, ones, prior, DIRICHLET, *stop, theta)
+            sweeps = local_step(seen.indptr, cells, seen.counts, weights, 0.0, ones, prior, DIRICHLET, EVEN, *stop, theta)
         loglik, tokens = np.empty(block.n_docs), np.empty(block.n_docs)
         score_cells(rest.indptr, rest.rows, rest.counts, of_counts, beta, inverse_of_counts, theta, loglik, tokens)
         return loglik, tokens, np.array([*scored, len(rest.rows), sweeps]), unknown, block.tokens

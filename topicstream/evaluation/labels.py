@@ -27,7 +27,16 @@ from topicstream.evaluation.keys import document_keys, match_words
 from topicstream.evaluation.memory import LANES, block_cells
 from topicstream.kernels.arrays import Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.local_step import INNER, LEAST, POINT, TOLERANCE, inverse_norms, local_step, padded_floats
+from topicstream.kernels.local_step import (
+    EVEN,
+    INNER,
+    LEAST,
+    POINT,
+    TOLERANCE,
+    inverse_norms,
+    local_step,
+    padded_floats,
+)
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.order import in_order
 from topicstream.progress import Progress
@@ -184,7 +193,7 @@ def predict(
 
     def fold_in(indptr: Any, rows: Any, counts: Any, base: Any, inverse: np.ndarray) -> np.ndarray:
         theta = np.empty((len(indptr) - 1, topics), np.float32)
-        local_step(indptr, rows, counts, base, model.beta, inverse, prior, POINT, TOLERANCE, INNER, theta)
+        local_step(indptr, rows, counts, base, model.beta, inverse, prior, POINT, EVEN, TOLERANCE, INNER, theta)
         return theta
 
     def judge(indptr: Any, rows: Any, counts: Any, base: Any, inverse: np.ndarray, scores: np.ndarray) -> None:

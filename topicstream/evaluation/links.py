@@ -25,7 +25,7 @@ from topicstream.errors import InputError
 from topicstream.evaluation.completion import halves, rows_of, score_cells
 from topicstream.evaluation.keys import document_keys, documents, first_documents, match_words, word_keys
 from topicstream.evaluation.memory import LANES, block_cells, block_docs
-from topicstream.kernels.local_step import INNER, POINT, TOLERANCE, inverse_norms, local_step, padded_floats
+from topicstream.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, inverse_norms, local_step, padded_floats
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.order import in_order
 
@@ -51,7 +51,7 @@ def word_shares(
         base, at = rows_of(model, ids, width)
         seen, _, _, _ = halves(block, at, np.zeros(block.n_docs, np.uint64), np.zeros(len(ids), np.uint64), None)
         theta = np.empty((block.n_docs, model.n_topics), np.float32)
-        local_step(*seen, base, float(model.beta), inverse, prior, POINT, TOLERANCE, INNER, theta)
+        local_step(*seen, base, float(model.beta), inverse, prior, POINT, EVEN, TOLERANCE, INNER, theta)
         tokens = np.concatenate(([0.0], np.cumsum(seen.counts, dtype=np.float64)))
         return block.first_doc, theta, tokens[seen.indptr[1:]] - tokens[seen.indptr[:-1]]
 
@@ -353,7 +353,7 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
                 theta, ll, tk = np.empty((1, model.n_topics), np.float32), np.empty(1), np.empty(1)
                 one = np.array([0, own.stop - own.start]), seen.rows[own], seen.counts[own]
                 local_step(
-                    *one, base, float(model.beta), inverse, padded_floats(prior, width), POINT, TOLERANCE, INNER, theta
+                    *one, base, float(model.beta), inverse, padded_floats(prior, width), POINT, EVEN, TOLERANCE, INNER, theta
                 )
                 cut = np.array([0, other.stop - other.start])
                 score_cells(cut, rest.rows[other], rest.counts[other], base, model.beta, inverse, theta, ll, tk)

@@ -40,6 +40,12 @@ class MethodOptions:
         "vb: topics as Dirichlet posteriors or as point estimates (default: dirichlet).",
         choices=("dirichlet", "point"),
     )
+    begin: str | None = option(
+        None,
+        "vb: with all topics alike, or from the prior, as Yao, Mimno and McCallum 2009 do; worse where alpha was learned "
+        "(default: even).",
+        choices=("even", "prior"),
+    )
     sweeps: int | None = option(None, "gibbs, gibbs1: sweeps that are averaged (default: 50).", min=1)
     burn: int | None = option(None, "gibbs, gibbs1: sweeps before these (default: 30).", min=0)
     seed: int | None = option(None, "gibbs, gibbs1, hybrid: seed (default: 0).", min=0)

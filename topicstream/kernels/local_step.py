@@ -12,7 +12,8 @@ over the document's cells j, each x[j] tokens of a word whose row of topic weigh
     DIRICHLET       exp E[log phi[w_j,k]], any factor a row        t = exp psi(n + alpha): variational Bayes (Blei et al.
                                                                    2003)
 
-Start: t = 1 for every topic that is possible (inverse > 0).
+Start: t = 1 for every topic that is possible (inverse > 0): EVEN; or the weights of n = 0, alpha or exp psi(alpha):
+       FROM_PRIOR, which is another place only where alpha is not the same for all topics.
 Stop:  when the change of n, summed over topics, is at most ``tol`` of the document's tokens, or after ``inner`` inner
        iterations.
 Given: theta[k] = (n[k] + alpha[k]) / (sum n + sum alpha).  A cell with z <= LEAST is of a word that is impossible in every
@@ -39,6 +40,7 @@ from topicstream.kernels.jit import fast_kernel, kernel
 from topicstream.kernels.simd import WIDTH, fma, larger, load, splat, store, total
 
 POINT, DIRICHLET = False, True
+EVEN, FROM_PRIOR = False, True
 TOLERANCE = 1e-3
 VB_TOLERANCE = 3e-4  # as near to the fixed point as POINT is at 1e-3: DIRICHLET comes nearer more slowly
 INNER = 100
@@ -211,6 +213,16 @@ def dirichlet_weights(n: Floats, alpha: Floats, t: Floats) -> None:
             t[k] = y if y > LEAST_T else 0.0
 
 
+@kernel(forceinline=True)
+def weigh_topics(n: Floats, alpha: Floats, dirichlet: bool, t: Floats) -> None:
+    """t[k]: the weight of n[k] + alpha[k]."""
+    if dirichlet:
+        dirichlet_weights(n, alpha, t)
+    else:
+        for k in range(0, len(t), WIDTH):
+            store(t, k, load(n, k) + load(alpha, k))
+
+
 @kernel
 def fixed_point(
     rows: Longs,
@@ -220,6 +232,7 @@ def fixed_point(
     inverse: Floats,
     alpha: Floats,
     dirichlet: bool,
+    from_prior: bool,
     tol: float,
     inner: int,
     own: Floats,
@@ -242,6 +255,8 @@ def fixed_point(
     for k in range(width):
         n[k] = 0.0
         t[k] = 1.0 if inverse[k] > 0.0 else 0.0
+    if from_prior:
+        weigh_topics(n, alpha, dirichlet, t)
     if cells <= most:
         fill(rows, base, beta, inverse, own)
         take_counts(counts, 0, cells, x)
@@ -261,11 +276,7 @@ def fixed_point(
             store(n, k, here)
         if total(moved) <= tol * tokens:
             return i + 1
-        if dirichlet:
-            dirichlet_weights(n, alpha, t)
-        else:
-            for k in range(0, width, WIDTH):
-                store(t, k, load(n, k) + load(alpha, k))
+        weigh_topics(n, alpha, dirichlet, t)
     return inner
 
 
@@ -279,6 +290,7 @@ def local_step(
     inverse: Floats,
     alpha: Floats,
     dirichlet: bool,
+    from_prior: bool,
     tol: float,
     inner: int,
     shares: Floats,
@@ -305,8 +317,9 @@ def local_step(
         mass = alpha_sum
         if indptr[d + 1] > indptr[d]:
             sweeps += fixed_point(
-                rows[cells], counts[cells], base, beta, inverse, alpha, dirichlet, tol, inner, own, x, z, t, acc, n
-            )
+                rows[cells], counts[cells], base, beta, inverse, alpha, dirichlet, from_prior, tol, inner,
+                own, x, z, t, acc, n,
+            )  # fmt: skip
             for k in range(topics):
                 mass += np.float64(n[k])
         else:

@@ -39,6 +39,7 @@ METHODS = {
     "bp": Named("bp", "belief propagation, the default", {}),
     "vb": Named("vb", "variational, Dirichlet topics", {}),
     "vb-point": Named("vb", "variational EM, point topics", {"phi": "point"}),
+    "vb-prior": Named("vb", "the same, from the prior (Yao et al.)", {"phi": "point", "begin": "prior"}),
     "gibbs1": Named("gibbs1", "sampled with the training documents", {}, "long", True),
     "gibbs2": Named("gibbs", "sampled together, adding to the topics", {"joint": True}, "long", True),
     "gibbs3": Named("gibbs", "each alone, adding to the topics", {"own_counts": True}, "long", True),

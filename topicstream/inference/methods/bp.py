@@ -13,7 +13,7 @@ import numpy as np
 from topicstream.errors import InputError
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows
-from topicstream.kernels.local_step import INNER, POINT, TOLERANCE, local_step
+from topicstream.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, local_step
 
 
 class BP(Method):
@@ -33,5 +33,5 @@ class BP(Method):
         at, base = self.rows.of(docs)
         r = self.rows
         prior = (r.beta, r.inverse, r.alpha)
-        local_step(docs.indptr, at, docs.counts, base, *prior, POINT, self.tol, self.inner, out)
+        local_step(docs.indptr, at, docs.counts, base, *prior, POINT, EVEN, self.tol, self.inner, out)
         return out

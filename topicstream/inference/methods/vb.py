@@ -6,6 +6,10 @@
 exponent (``dirichlet``), or the point estimate p(w|k) (``point``; variational EM).  The arithmetic is the local step's
 (kernels/local_step.py) with the weight DIRICHLET.
 
+``begin``: r begins with all topics alike (``even``), or with the variational parameters at alpha (``prior``; Yao, Mimno and
+McCallum 2009, section 4).  Where alpha was learned, exp psi(alpha) of a large and of a small topic are many powers of ten
+apart, and a document then ends with the corpus' large topics (docs/reproduce/streaming.md).
+
 ``sparse`` = L (Hughes and Sudderth 2015): a cell's responsibilities keep their L largest topics.  Selections are made in
 inner iterations 1 to 5 and every 10th; between them only the kept ones are weighed anew.
 """
@@ -70,12 +74,13 @@ def sparse_step(
     beta: float,
     inverse: Floats,
     alpha: Floats,
+    from_prior: bool,
     tol: float,
     inner: int,
     most: int,
     shares: Floats,
 ) -> int:
-    """``local_step`` with at most ``most`` topics a cell; rows, base, beta, inverse, alpha, tol, inner, shares as there."""
+    """``local_step`` with at most ``most`` topics a cell; the others as there."""
     width, topics = len(inverse), shares.shape[1]
     longest = 1
     for d in range(len(indptr) - 1):
@@ -97,6 +102,8 @@ def sparse_step(
         for k in range(width):
             n[k] = 0.0
             t[k] = 1.0 if inverse[k] > 0.0 else 0.0
+        if from_prior:
+            dirichlet_weights(n, alpha, t)
         for step in range(1, (inner if cells > 0 else 0) + 1):
             for k in range(0, width, WIDTH):
                 store(acc, k, splat(np.float32(0)))
@@ -135,12 +142,16 @@ class VB(Method):
         inner: int = INNER,
         sparse: int | None = None,
         phi: str = "dirichlet",
+        begin: str = "even",
     ) -> None:
         if not (tol >= 0.0 and inner >= 1 and (sparse is None or sparse >= 1)):
             raise UsageError(f"--tol {tol} --inner {inner} --sparse {sparse}: give at least 0, 1 and 1")
         if phi not in ("point", "dirichlet"):
             raise UsageError(f"--phi {phi}: choose point or dirichlet")
+        if begin not in ("even", "prior"):
+            raise UsageError(f"--begin {begin}: choose even or prior")
         self.rows, self.tol, self.inner, self.point = rows, float(tol), int(inner), phi == "point"
+        self.from_prior = begin == "prior"
         self.most = 0 if sparse is None or sparse >= rows.topics else int(sparse)
         self._norms = digamma_norms(rows.model.totals, rows.model.n_words, rows.beta)
         self._ones = padded_floats(np.ones(rows.topics), len(rows.alpha))
@@ -155,7 +166,7 @@ class VB(Method):
             beta, inverse = 0.0, self._ones
         step = (docs.indptr, at, docs.counts, base, beta, inverse, self.rows.alpha)
         if self.most > 0:
-            sparse_step(*step, self.tol, self.inner, self.most, out)
+            sparse_step(*step, self.from_prior, self.tol, self.inner, self.most, out)
         else:
-            local_step(*step, DIRICHLET, self.tol, self.inner, out)
+            local_step(*step, DIRICHLET, self.from_prior, self.tol, self.inner, out)
         return out
