@@ -1,8 +1,9 @@
 """Labeled LDA: perplexity against LDA (Fig. 14 of Zeng, Cheung & Liu), F1 of labels beside classifiers, seconds beside tomotopy.
 
-    python scripts/benchmarks/bench_labels.py --data ../shared/data --peers PEERS/bin/python --work FOLDER [--only nips12 reuters 20news categories acl]
+    python scripts/benchmarks/bench_labels.py --data ../shared/data --peers PEERS/bin/python --work FOLDER [--only perplexity reuters 20news categories acl]
 
-PEERS has scikit-learn and tomotopy (naive Bayes, logistic regression, ``LLDAModel``); without it their rows are left out.  All
+PEERS has scikit-learn and tomotopy (naive Bayes, logistic regression on counts and on TF-IDF, ``LLDAModel``; --rows chooses);
+without it their rows are left out.  All
 get the same cells: those of a store whose vocabulary is of the training documents.  Reuters-21578: ModApte, documents with
 topics (7,775 and 3,019), F1 over the labels that occur on both sides.  20news: the by-date split.  acl: venues.  nips12: the 48
 section labels put into 13 (CATEGORIES, by hand: the sections changed their names from year to year).  One thread, seconds of processor.
@@ -47,6 +48,7 @@ CATEGORIES = {
     "applications": "Applications|Empirical Analyses|Performance Comparisons",
     "other": "Uncategorised|History of Neural Networks",
 }
+PEERS = ["naive Bayes", "logistic regression", "logistic regression, TF-IDF", "LLDAModel"]
 QUIET: dict[str, Any] = {"threads": 1, "progress": False}
 
 
@@ -131,7 +133,8 @@ def peers(python: str | None, file: Path, *which: str) -> dict[str, dict[str, fl
     return dict(json.loads(done.stdout))
 
 
-def f1_rows(store: Path, work: Path, python: str | None, settings: list[dict[str, Any]]) -> None:
+def f1_rows(store: Path, work: Path, python: str | None, which: list[str], settings: list[dict[str, Any]]) -> None:
+    """llda by these settings and the peers ``which``, judged alike."""
     rows, model = [], work / "model"
     for options in settings:
         done, seconds = trained(store, model, algo="llda", options=options)
@@ -141,34 +144,44 @@ def f1_rows(store: Path, work: Path, python: str | None, settings: list[dict[str
         rows.append([name, *figures, f"{seconds:.2f}", f"{done.passes} passes; {r['measured']}"])
     file = work / f"{store.stem}.npz"
     matrices(store, file)
-    for name, r in peers(python, file, "naive Bayes", "logistic regression", "LLDAModel").items():
+    for name, r in peers(python, file, *which).items():
         figures = [f"{r[k]:.3f}" if k in r else "" for k in ("micro_f1", "macro_f1", "accuracy")]
         rows.append([name, *figures, f"{r['seconds']:.2f}", r["how"]])
     table(["", "micro F1", "macro F1", "accuracy (one label)", "seconds to train", ""], rows)
+
+
+def perplexities(name: str, store: Path, topics: int, model: Path) -> None:
+    """Fig. 14: a topic a label, and as many topics without labels, from the same start (random)."""
+    fixed, rows = {"alpha": 0.01, "beta": 0.01}, []
+    for engine, given in (
+        ("llda", {"algo": "llda", "options": {**fixed, "label_alpha": 0.01}}),
+        ("bp (LDA)", {"algo": "bp", "topics": topics, "options": fixed, "start": "random"}),
+    ):
+        found = []
+        for seed in range(3):
+            done, seconds = trained(store, model, passes=100, tol=0, seed=seed, **given)
+            folded_in = topicstream.evaluate(model, store, training=True, **QUIET)["training"]["perplexity"]
+            found.append((done.last["running_perplexity"], folded_in, seconds))
+        own, all_topics, seconds = np.array(found).T
+        shown = [f"{v.mean():.0f} ± {v.std():.0f}" for v in (own, all_topics)]
+        rows.append([name, topics, engine, *shown, f"{seconds.mean():.1f}"])
+    columns = ["corpus", "K", "", "running perplexity of the last pass, theta over the document's topics", "training perplexity, theta folded in over all topics"]
+    table([*columns, "seconds"], rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--peers")
+    parser.add_argument("--rows", nargs="+", default=PEERS, choices=PEERS, help="of the peers")
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--only", nargs="+", default=["nips12", "reuters", "20news", "categories"])
+    parser.add_argument("--only", nargs="+", default=["perplexity", "reuters", "20news", "categories"])
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
-    if "nips12" in args.only:
-        heading("Labeled LDA and LDA, training perplexity", "nips12, 13 categories, K = 13, alpha = beta = 0.01")
-        store, rows = nips(args.data, args.work), []
-        fixed = {"alpha": 0.01, "beta": 0.01}
-        for name, given in (
-            ("llda", {"algo": "llda", "options": {**fixed, "label_alpha": 0.01}}),
-            ("bp (LDA)", {"algo": "bp", "topics": 13, "options": fixed, "start": "random"}),
-        ):
-            done, seconds = trained(store, args.work / "model", passes=100, tol=0, **given)
-            r = topicstream.evaluate(args.work / "model", store, training=True, **QUIET)["training"]
-            own = f"{done.last['train_perplexity']:.0f}"
-            rows.append([name, own, f"{r['perplexity']:.0f}", f"{seconds:.1f}"])
-        columns = ["100 passes", "training perplexity of the last pass, theta over the document's topics"]
-        table([*columns, "training perplexity, theta folded in over all topics", "seconds"], rows)
+    if "perplexity" in args.only:
+        heading("Labeled LDA and LDA, training perplexity", "alpha = beta = label alpha = 0.01, 100 passes; seeds 0 to 2")
+        perplexities("nips12", nips(args.data, args.work), 13, args.work / "model")
+        perplexities("20news", ingest(args.work, "20news", news(args.data)), 20, args.work / "model")
     if "reuters" in args.only:
         heading("Labels of Reuters-21578", "ModApte, documents with topics, the same cells for all")
         store = ingest(args.work, "reuters", reuters(args.data))
@@ -178,16 +191,16 @@ def main() -> None:
             {"label_alpha": 0.1},
             {"label_alpha": 10.0},
         ]
-        f1_rows(store, args.work, args.peers, [*settings, {"free": 1}])
+        f1_rows(store, args.work, args.peers, args.rows, [*settings, {"free": 1}])
     if "20news" in args.only:
         heading("Groups of 20news", "by date, the same cells for all")
-        f1_rows(ingest(args.work, "20news", news(args.data)), args.work, args.peers, [{}, {"beta": 0.1}])
+        f1_rows(ingest(args.work, "20news", news(args.data)), args.work, args.peers, args.rows, [{}, {"beta": 0.1}])
     if "categories" in args.only:
         heading("Categories of nips12", "13, a fifth of the documents set aside, the same cells for all")
-        f1_rows(nips(args.data, args.work, "20%"), args.work, args.peers, [{}, {"beta": 0.1}])
+        f1_rows(nips(args.data, args.work, "20%"), args.work, args.peers, args.rows, [{}, {"beta": 0.1}])
     if "acl" in args.only:
         heading("Venues of acl", "every fifth abstract set aside, the same cells for all")
-        f1_rows(ingest(args.work, "acl", acl(args.data)), args.work, args.peers, [{}, {"beta": 0.1}])
+        f1_rows(ingest(args.work, "acl", acl(args.data)), args.work, args.peers, args.rows, [{}, {"beta": 0.1}])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Classifiers and tomotopy's labeled LDA on a file of cells and labels (scripts/benchmarks/bench_labels.py): F1 and seconds as JSON.
 
-    python scripts/benchmarks/peers/labels.py FILE.npz "naive Bayes" "logistic regression" LLDAModel
+    python scripts/benchmarks/peers/labels.py FILE.npz "naive Bayes" "logistic regression" "logistic regression, TF-IDF" LLDAModel
 
 Runs under the peers' own Python; needs nothing of topicstream.
 """
@@ -59,13 +59,14 @@ def main() -> None:
         y[part] = csr_matrix((np.ones(len(labels)), labels, indptr), shape=(len(indptr) - 1, n)).toarray() > 0
     known, keep = y["train"].any(0), y["train"].any(0) & y["test"].any(0)
     found = {}
+    from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.naive_bayes import MultinomialNB
 
     tenth = np.arange(len(y["train"])) % 10 == 0
 
-    def fit(name: str, model: object, how: str) -> None:
+    def fit(name: str, model: object, how: str, x: dict[str, csr_matrix] = x) -> None:
         began = time.process_time()
         rest = OneVsRestClassifier(model).fit(x["train"], y["train"][:, known])
         seconds = time.process_time() - began
@@ -100,6 +101,12 @@ def main() -> None:
             fit(f"naive Bayes, alpha {alpha:g}", MultinomialNB(alpha=alpha), "one against the rest, scikit-learn")
     if "logistic regression" in which:
         fit("logistic regression", LogisticRegression(solver="liblinear"), "one against the rest on counts, C = 1")
+    if "logistic regression, TF-IDF" in which:
+        weigh = TfidfTransformer(sublinear_tf=True).fit(x["train"])
+        weighed = {part: weigh.transform(counts) for part, counts in x.items()}
+        for c in (1.0, 10.0):
+            model = LogisticRegression(solver="liblinear", C=c)
+            fit(f"logistic regression, TF-IDF, C = {c:g}", model, "one against the rest, (1 + log count) idf, length 1", weighed)
     if "LLDAModel" in which:
         import tomotopy as tp
 
