@@ -1,6 +1,7 @@
-"""The tables of docs/reproduce, made with our own commands: one run each, printed as Markdown.
+"""The tables of docs/reproduce, made with our own commands, printed as Markdown.
 
     python scripts/benchmarks/papers.py streaming --data ../shared/data --work FOLDER [--topics 70 --passes 300 --burn 50 --sweeps 30 --documents 130]
+    python scripts/benchmarks/papers.py starts    --data ../shared/data --work FOLDER --corpora nips12 kos --runs 3 [--topics 70 --passes 300]
     python scripts/benchmarks/papers.py drift     --data ../shared/data --work FOLDER [--until 2010 --most 60]
     python scripts/benchmarks/papers.py windows   --data ../shared/data --work FOLDER [--each 1800 --most 150]
     python scripts/benchmarks/papers.py months    --data ../shared/data --work FOLDER [--most 150]
@@ -11,11 +12,12 @@
     python scripts/benchmarks/papers.py passes    --data ../shared/data --work FOLDER [--by 50 100 200 400 800 --runs 5]
     python scripts/benchmarks/papers.py stream    --data ../shared/data --work FOLDER --store STORE [--topics 100 --seconds 480]
     python scripts/benchmarks/papers.py document  --data ../shared/data --work FOLDER
-    python scripts/benchmarks/papers.py engines   --data ../shared/data --work FOLDER [--corpus kos --topics 50 --only atbp bp]
+    python scripts/benchmarks/papers.py engines   --data ../shared/data --work FOLDER [--corpus kos --topics 50 --start documents --runs 3]
     python scripts/benchmarks/papers.py folds     --data ../shared/data --work FOLDER [--corpus cora --folds 5]
     python scripts/benchmarks/papers.py intrusion --data ../shared/data --work FOLDER [--corpus nips12 --topics 50 --runs 5]
 
 streaming: Yao, Mimno and McCallum 2009, Figs. 3, 4 and 6: NIPS, 7:3, every method of inference against Gibbs2.
+starts:    the same, Fig. 3: variational EM from all topics alike and from the prior, beside the fast methods, several seeds.
 drift:     the same, Fig. 9: abstracts of the ACL Anthology up to a year, the classifier on the years after it.
 windows:   the same, Fig. 9: so many abstracts of a year from 2016 on, alone and with the years up to 2022; asked about 2023.
 months:    the same on Reuters-21578: trained up to 15 March 1987, asked month by month.
@@ -28,7 +30,7 @@ document:  the same, Table 1: the five largest topics of one document, by Gibbs1
 folds:     Zeng, Cheung and Liu, Figs. 9 and 10: folds of a tenth, BP, VB and Gibbs sampling, alpha = beta = 0.01.
 stream:    Zeng, Liu and Cao, Fig. 8: aTBP, sTBP and OVB over time on a store with documents set aside.
 intrusion: Zeng, Cheung and Liu: sheets of word intrusion by BP, VB and Gibbs sampling, answered by co-occurrence.
-engines:   Zeng, Liu and Cao: halves of a corpus, every engine with alpha = 2/K and beta = 0.01 and the papers' own flags.
+engines:   Zeng, Liu and Cao: halves of a corpus, every engine from its own start or one for all, with alpha = 2/K and beta = 0.01 and the papers' own flags.
 
 What is there in FOLDER is used again.  Seconds are of the process on one thread.
 """
@@ -85,6 +87,32 @@ def streaming(a: argparse.Namespace) -> None:
     )  # fmt: skip
     (a.work / f"streaming-{a.reference}.json").write_text(json.dumps(result, indent=1))
     print("\n".join(method_lines(result)))
+
+
+def starts(a: argparse.Namespace) -> None:
+    """Variational EM from both its starts beside the fast methods, against Gibbs2: mean and spread over models of other seeds."""
+    names = ("bp", "vb-point", "vb-prior", "gibbs2.s", "gibbs3.s", "maxent", "hybrid")
+    print("| corpus | method | cosine | KL | F1 at 0.8 | held-out perplexity |\n|---|---|---|---|---|---|")
+    for corpus in a.corpora:
+        store = a.work / f"{corpus}-7-3.zarr"
+        if not store.exists():
+            topicstream.ingest([a.data / corpus / "docword.txt.gz"], store, heldout="30%", progress=False)
+        found: dict[str, list[list[float]]] = {}
+        for seed in range(a.runs):
+            model = a.work / f"{corpus}-starts-{seed}"
+            if not (model / "classifier.json").exists():
+                given = {"passes": a.passes, "tol": 0.0, "threads": 1, "force": True, "seed": seed, "progress": False}
+                topicstream.train(store, model, algo="sparselda", topics=a.topics, **given)
+                topicstream.train_classifier(model, store, threads=1, progress=False)
+            result = topicstream.compare_methods(
+                model, store, methods=",".join(names), documents=a.documents, burn=a.burn, sweeps=a.sweeps, seed=seed,
+                progress=False,
+            )  # fmt: skip
+            for r in [*result["methods"], {**result["ceiling"], "name": "gibbs2, next seed"}]:
+                found.setdefault(r["name"], []).append([r[k] for k in ("cosine", "divergence", "f1", "perplexity")])
+        for name, rows in found.items():
+            cells = [_spread(column, digits) for column, digits in zip(np.array(rows).T, (3, 3, 3, 0))]
+            print(f"| {corpus} | {name} | {' | '.join(cells)} |", flush=True)
 
 
 def drift(a: argparse.Namespace) -> None:
@@ -335,8 +363,8 @@ def passes(a: argparse.Namespace) -> None:
             print(f"| {k} | {algo} | {' | '.join(cells)} | {' and '.join(f'{np.mean(m):.2f}' for m in zip(*size))} |", flush=True)  # fmt: skip
 
 
-def _spread(values: Any) -> str:
-    return f"{np.mean(values):.0f}" + (f" ± {np.std(values):.0f}" if len(values) > 1 else "")
+def _spread(values: Any, digits: int = 0) -> str:
+    return f"{np.mean(values):.{digits}f}" + (f" ± {np.std(values):.{digits}f}" if len(values) > 1 else "")
 
 
 def stream(a: argparse.Namespace) -> None:
@@ -401,21 +429,21 @@ def folds(a: argparse.Namespace) -> None:
         train, test, model = a.work / "fold.zarr", a.work / "fold-test.zarr", a.work / "fold-model"
         topicstream.ingest(x[fold != n], train, vocabulary=words, force=True, progress=False)
         topicstream.ingest(x[fold == n], test, vocabulary=words, force=True, progress=False)
-        for name, (algo, passes, options) in FOLDS.items():
+        for name in a.only or FOLDS:
+            algo, passes, options = FOLDS[name]
             for k in a.by:
                 begin = time.process_time()
                 given = {"alpha": 0.01, "beta": 0.01, **options} | (
                     {"learn_priors": False} if algo in ("bp", "gs") else {}
                 )
                 topicstream.train(train, model, algo=algo, topics=k, options=given, threads=1, tol=1.0 if algo != "gs" else 0.0,
-                                  passes=passes, start="documents" if algo == "vb" else None,
-                                  force=True, progress=False)  # fmt: skip
+                                  passes=passes, start=a.start, force=True, progress=False)  # fmt: skip
                 spent[name] += time.process_time() - begin
                 score = topicstream.evaluate(model, train, heldout=test, threads=1, progress=False)["heldout"][
                     "perplexity"
                 ]
                 found.setdefault((name, k), []).append(score)
-    for name in FOLDS:
+    for name in a.only or FOLDS:
         cells = [f"{np.mean(found[name, k]):.0f} ± {np.std(found[name, k]):.0f}" for k in a.by]
         print(f"| {name} | {' | '.join(cells)} | {spent[name]:.0f} |", flush=True)
 
@@ -465,42 +493,41 @@ ENGINES: dict[str, dict[str, Any]] = {
 
 
 def engines(a: argparse.Namespace) -> None:
-    """Held-out perplexity of halves."""
+    """Held-out perplexity of halves, mean and spread over seeds."""
     corpus = a.work / f"{a.corpus}-halves.zarr"
     if not corpus.exists():
         files = [a.data / a.corpus / name for name in ("docword.txt.gz", "docs.jsonl.gz")]
-        topicstream.ingest([next(file for file in files if file.exists())], corpus, heldout="50%")
+        topicstream.ingest([next(file for file in files if file.exists())], corpus, heldout="50%", progress=False)
     print("| engine | passes | held-out perplexity, folded in by BP | by VB | processor s |\n|---|---|---|---|---|")
     for name in a.only or ENGINES:
-        options = ENGINES[name]
-        model, begin = a.work / f"{a.corpus}-{name.replace(' ', '-')}", time.process_time()
-        given = {k: v for k, v in options.items() if k != "algo"} | {"alpha": 2 / a.topics, "beta": 0.01}
-        if options["algo"] == "sparse-bp" and "step" in options:
-            given["sparsity"] = a.topics
-        done = topicstream.train(
-            corpus,
-            model,
-            algo=options["algo"],
-            topics=a.topics,
-            options=given,
-            threads=1,
-            tol=1.0,
-            passes=200,
-            force=True,
-            start=a.start or ("documents" if options["algo"] in ("vb", "mvi") else None),
-        )
-        seconds = time.process_time() - begin
-        scores = [
-            topicstream.evaluate(model, corpus, heldout=True, fold_in=way, threads=1)["heldout"]["perplexity"]
-            for way in ("bp", "vb")
-        ]
-        print(f"| {name} | {done.passes} | {scores[0]:.0f} | {scores[1]:.0f} | {seconds:.1f} |", flush=True)
+        model = a.work / f"{a.corpus}-{name.replace(' ', '-')}"
+        runs = np.array([_halves(a, corpus, model, ENGINES[name], seed) for seed in range(a.runs)])
+        cells = [_spread(column) for column in runs[:, :3].T]
+        print(f"| {name} | {' | '.join(cells)} | {runs[:, 3].mean():.1f} |", flush=True)
+
+
+def _halves(a: argparse.Namespace, corpus: Path, model: Path, options: dict[str, Any], seed: int) -> list[float]:
+    """Passes, perplexity folded in by BP and by VB, processor seconds of one training."""
+    given = {k: v for k, v in options.items() if k != "algo"} | {"alpha": 2 / a.topics, "beta": 0.01}
+    if options["algo"] == "sparse-bp" and "step" in options:
+        given["sparsity"] = a.topics
+    begin = time.process_time()
+    done = topicstream.train(
+        corpus, model, algo=options["algo"], topics=a.topics, options=given, threads=1, tol=1.0, passes=200,
+        force=True, start=a.start, seed=seed, progress=False,
+    )  # fmt: skip
+    seconds = time.process_time() - begin
+    scores = [
+        topicstream.evaluate(model, corpus, heldout=True, fold_in=way, threads=1, progress=False)["heldout"]
+        for way in ("bp", "vb")
+    ]
+    return [done.passes, *(s["perplexity"] for s in scores), seconds]
 
 
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = (streaming, drift, windows, months, share, features, inputs, topics, passes, document, stream, engines, folds, intrusion)
+    known = (streaming, starts, drift, windows, months, share, features, inputs, topics, passes, document, stream, engines, folds, intrusion)
     made = {f.__name__: f for f in known}
     parser.add_argument("what", choices=tuple(made))
     parser.add_argument("--data", type=Path, required=True)
@@ -514,17 +541,17 @@ def main() -> None:
     parser.add_argument("--until", type=int, default=2010)
     parser.add_argument("--most", type=int, default=60)
     parser.add_argument("--corpus", default="kos")
-    parser.add_argument("--only", nargs="+", choices=(*ENGINES, "ovb"), help="of `engines`, `stream`")
-    parser.add_argument("--start", help="of `engines`: the same start for all, as random")
+    parser.add_argument("--only", nargs="+", choices=(*ENGINES, "gs", "ovb"), help="of `engines`, `folds`, `stream`")
+    parser.add_argument("--start", help="of `engines`, `folds`: one start for all, as documents [default: each engine's own]")
     parser.add_argument("--each", type=int, default=1800, help="documents of a window")
     parser.add_argument(
-        "--corpora", nargs="+", default=["kos", "nips12", "reuters21578", "20news", "acl"], help="of `inputs`"
+        "--corpora", nargs="+", default=["kos", "nips12", "reuters21578", "20news", "acl"], help="of `inputs`, `starts`"
     )
     parser.add_argument("--reference", default="gibbs2", help="of `streaming`")
     parser.add_argument("--alpha", type=float, help="of `passes`: a topic [default: 5/T]")
     parser.add_argument("--store", type=Path, help="of `stream`")
     parser.add_argument("--seconds", type=float, default=480, help="of `stream`: of a processor, for each engine")
-    parser.add_argument("--runs", type=int, default=1, help="of `passes`, `intrusion`: seeds")
+    parser.add_argument("--runs", type=int, default=1, help="of `engines`, `passes`, `starts`, `intrusion`: seeds")
     parser.add_argument("--which", type=int, default=0, help="of `document`: the number of the document set aside")
     parser.add_argument("--folds", type=int, default=5, help="of ten")
     parser.add_argument(
@@ -532,7 +559,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
-    given.topics = given.topics or (70 if given.what in ("streaming", "document") else 50)
+    given.topics = given.topics or (70 if given.what in ("streaming", "starts", "document") else 50)
     made[given.what](given)
 
 
