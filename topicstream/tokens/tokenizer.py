@@ -8,6 +8,7 @@ the plain-Python statement of what they must yield.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -78,7 +79,8 @@ def _sum_up(words: Ints, counts: Ints, sums: Longs, df: Longs) -> None:
 
 
 class Tokenizer:
-    """Counts words as its recipe says.  Holds no state but a cache of stems; threads may share one.
+    """Counts words as its recipe says.  Threads may share one: the stems found so far are common to all, while the stemmer,
+    which holds the word at work, is each thread's own.
 
     InputError when the recipe asks for a stemmer that is not installed or a language it does not know.
     """
@@ -86,7 +88,8 @@ class Tokenizer:
     def __init__(self, recipe: Recipe, *, joiner: str = "_") -> None:
         self.recipe = recipe
         self._joiner = joiner
-        self._stem = _stemmer(recipe.stem)
+        self._new_stemmer = _stemmer_factory(recipe.stem)
+        self._own = threading.local()
         self._stems: dict[bytes, bytes] = {}
         own = recipe.pattern if recipe.pattern != SCIKIT_LEARN_PATTERN else None
         self._pattern = re.compile(own) if own is not None else None
@@ -149,12 +152,12 @@ class Tokenizer:
 
     def tokens(self, text: str) -> list[str]:
         """The words of one document, by plain Python: slow, and the yardstick of the kernel."""
-        return plain_tokens(text, self.recipe, self._stop, self._stem_word if self._stem else None, self._joiner)
+        return plain_tokens(text, self.recipe, self._stop, self._stem_word if self._new_stemmer else None, self._joiner)
 
     def _from_sequence(
         self, types: Array, ends: Array, sequence: Array, indptr: Array
     ) -> tuple[Array, Array, Array, Array, Array]:
-        if self._stem is not None:
+        if self._new_stemmer is not None:
             types, ends = self._stemmed(types, ends)
         return count_sequence(
             types,
@@ -183,8 +186,11 @@ class Tokenizer:
 
     def _stem_word(self, word: str) -> str:
         """The stem; a word whose stem would be empty stays."""
-        assert self._stem is not None
-        return self._stem(word) or word
+        stem: Callable[[str], str] | None = getattr(self._own, "stem", None)
+        if stem is None:
+            assert self._new_stemmer is not None
+            stem = self._own.stem = self._new_stemmer()
+        return stem(word) or word
 
     def _count_by_pattern(self, pattern: re.Pattern[str], text: Array, offsets: Array, points: int) -> Counted:
         """Python's ``re`` over each document."""
@@ -217,19 +223,19 @@ def _counted(
     return Counted(types, ends, indptr, words, counts, tokens, points, discarded, unspaced)
 
 
-def _stemmer(language: str | None) -> Callable[[str], str] | None:
+def _stemmer_factory(language: str | None) -> Callable[[], Callable[[str], str]] | None:
+    """Makes a stemmer for one thread: those of snowballstemmer and of PyStemmer, which it prefers, are not to be shared."""
     if language is None:
         return None
     try:
         import snowballstemmer
     except ImportError:
         raise InputError("stemming needs the snowballstemmer package: pip install 'topicstream[stem]'") from None
-    try:
-        found: Callable[[str], str] | None = snowballstemmer.stemmer(stemmer_named(language)).stemWord
-        return found
-    except KeyError:
+    name = stemmer_named(language)
+    if name not in snowballstemmer.algorithms():
         known = ", ".join(sorted(snowballstemmer.algorithms()))
-        raise UsageError(f"--stem {language}: no such language; there are {known}") from None
+        raise UsageError(f"--stem {language}: no such language; there are {known}")
+    return lambda: snowballstemmer.stemmer(name).stemWord
 
 
 def stemmer_named(language: str) -> str:
