@@ -268,16 +268,18 @@ def test_the_same_input_in_another_folder_gives_the_same_bytes(tmp_path):
     sources = set(pq.read_table(stores[0] / "docs")["source"].to_pylist())
     assert {"x.jsonl:1", "a/y.jsonl:1", "b/y.jsonl:30"} < sources
     wanted = {"x.jsonl:3": documents(30, prefix="x")[2], "b/y.jsonl:7": documents(30, prefix="z")[6]}
-    assert snippets(stores[0], wanted)[0] == {
-        s: d["text"][:280].rsplit(" ", 1)[0] + " …" if len(d["text"]) > 280 else d["text"] for s, d in wanted.items()
+    opened = [Corpus.open(store) for store in stores]
+    assert snippets(opened[0], [(s, 0) for s in wanted])[0] == {
+        (s, 0): d["text"][:280].rsplit(" ", 1)[0] + " …" if len(d["text"]) > 280 else d["text"] for s, d in wanted.items()
     }
-    assert set(snippets(stores[1], ["more/1.txt", "2.txt"])[0]) == {"more/1.txt", "2.txt"}
+    files = [("more/1.txt", 0), ("2.txt", 0)]
+    assert set(snippets(opened[1], files)[0]) == set(files)
     (place / "texts" / "new.txt").write_text("one more")
     changed = "the raw files are not as they were when the corpus was made; --text reads them"
-    assert snippets(stores[1], ["more/1.txt"]) == ({}, changed)
-    assert set(snippets(stores[1], ["more/1.txt"], asked=True)[0]) == {"more/1.txt"}
+    assert snippets(opened[1], files[:1]) == ({}, changed)
+    assert set(snippets(opened[1], files[:1], asked=True)[0]) == {files[0]}
     (place / "texts").rename(place / "gone")
-    assert snippets(stores[1], ["more/1.txt"]) == ({}, "the raw files are not where they were when the corpus was made")
+    assert snippets(opened[1], files[:1]) == ({}, "the raw files are not where they were when the corpus was made")
 
 
 def test_a_store_is_never_overwritten_silently(tmp_path):

@@ -27,7 +27,7 @@ from topicstream.reporting.gather import Gathered, Survey, describe_documents, g
 from topicstream.reporting.labels import propose
 from topicstream.reporting.metadata import columns_of
 from topicstream.reporting.payload import our_page, pack, page, quantised
-from topicstream.reporting.snippets import snippets
+from topicstream.reporting.snippets import Passage, passage_of, snippets
 
 HEAT_TOPICS = 2000
 """Topics up to which all pairs are in the page; of more, each topic's nearest only."""
@@ -285,13 +285,12 @@ def typical(
     columns = columns_of(corpus)
     numbers = np.unique(sums.top.ids)
     rows = describe_documents(corpus, numbers, ["source", *columns])
-    texts: dict[str, str] = {}
+    texts: dict[Passage, str] = {}
+    places = {number: passage_of(corpus, row) for number, row in rows.items()}
     if text is not False:
-        sources = [r["source"] for r in rows.values() if r.get("source")]
-        texts, why = snippets(
-            corpus.path, sources, characters=characters, text_field=text_field, asked=bool(text)
-        )
-        if why and sources:
+        wanted = [place for place in places.values() if place]
+        texts, why = snippets(corpus, wanted, characters=characters, text_field=text_field, asked=bool(text))
+        if why and wanted:
             values["notes"].append(f"No text snippets: {why}.")
     listed = []
     for number in numbers.tolist():
@@ -305,8 +304,8 @@ def typical(
             value = row.get(name)
             if value and name != "links":
                 entry.setdefault("meta", {})[name] = _cut(", ".join(value) if isinstance(value, list) else value)
-        if source in texts:
-            entry["text"] = _without_title(texts[source], entry.get("meta", {}).get("title", ""))
+        if (passage := texts.get(places[number] or ("", 0))) is not None:
+            entry["text"] = _without_title(passage, entry.get("meta", {}).get("title", ""))
         listed.append(entry)
     values["documents"] = listed
     good = np.isfinite(sums.top.scores)

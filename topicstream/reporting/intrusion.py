@@ -21,7 +21,7 @@ from topicstream.reporting.doc_topics import shares
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.metadata import columns_of
 from topicstream.reporting.payload import framed, our_page
-from topicstream.reporting.snippets import snippets
+from topicstream.reporting.snippets import passage_of, snippets
 
 SHOWN = 5
 TOPICS = 3
@@ -91,9 +91,8 @@ def topic_intrusion(
         theta[mine] = view.shares(block[drawn[mine] - first])
     columns = [c for c in ("title",) if c in columns_of(store)]
     about = describe_documents(store, drawn, ["source", *columns])
-    texts, _ = snippets(
-        store.path, [r["source"] for r in about.values() if r.get("source")], text_field=text_field, characters=600
-    )
+    places = {number: passage_of(store, row) for number, row in about.items()}
+    texts, _ = snippets(store, filter(None, places.values()), text_field=text_field, characters=600)
     ids, _ = top_words(shown, 8)
     said = [" ".join(shown.vocabulary.texts(ids[:, k])) for k in range(len(view))]
     rows, extra = [], []
@@ -103,7 +102,7 @@ def topic_intrusion(
         mixed = rng.permutation(np.append(order[:topics], intruder))
         rows.append((view.ids[intruder], [said[k] for k in mixed], int(np.flatnonzero(mixed == intruder)[0])))
         row = about[d]
-        extra.append((row.get("id", str(d)), texts.get(row.get("source", ""), "") or row.get("title") or ""))
+        extra.append((row.get("id", str(d)), texts.get(places[d] or ("", 0), "") or row.get("title") or ""))
     table = _table(rows, "topic", "intruder_topic")
     for i, name in enumerate(("document", "text")):
         table = table.add_column(1 + i, name, pa.array([e[i] for e in extra], pa.string()))

@@ -18,7 +18,7 @@ from topicstream.reporting.doc_topics import typical_documents
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.labels import propose
 from topicstream.reporting.metadata import columns_of
-from topicstream.reporting.snippets import snippets
+from topicstream.reporting.snippets import passage_of, snippets
 
 SECONDS = 300
 WORDS = 20
@@ -99,10 +99,11 @@ def _beginnings(
     numbers, share, _ = typical_documents(model, store, docs, threads, view)
     columns = [c for c in ("title",) if c in columns_of(store)]
     rows = describe_documents(store, numbers, ["source", *columns])
-    texts, _ = snippets(store.path, [r["source"] for r in rows.values() if r.get("source")])
+    places = {number: passage_of(store, row) for number, row in rows.items()}
+    texts, _ = snippets(store, filter(None, places.values()))
     out: dict[int, list[str]] = {}
     for j in range(numbers.shape[1]):
-        mine = [rows[int(d)] for d, s in zip(numbers[:, j], share[:, j], strict=True) if np.isfinite(s)]
-        said = [texts.get(r.get("source", ""), "") or str(r.get("title") or "") for r in mine]
+        mine = [int(d) for d, s in zip(numbers[:, j], share[:, j], strict=True) if np.isfinite(s)]
+        said = [texts.get(places[d] or ("", 0), "") or str(rows[d].get("title") or "") for d in mine]
         out[j] = [one_line(s) for s in said if s]
     return out

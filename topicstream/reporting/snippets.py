@@ -3,94 +3,138 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from topicstream.arrow import pc
+from topicstream.corpus.reader import Corpus
 from topicstream.errors import TopicsError
 from topicstream.ingestion.opening.inputs_record import file_of, raw_files
-from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.spooling.tasks import pieces
+from topicstream.ingestion.read_options import CUT, REMEMBERED, ReadOptions
+from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.tokens.documents import TextRun
 
 LARGEST = 2 << 30
 """Bytes of raw files that are read for snippets without being asked to."""
 
 
+Passage = tuple[str, int]
+"""Source of a document and, of a corpus cut by ``--split``, the number of its part (from 1); 0: the whole."""
+
+
+def passage_of(corpus: Corpus, row: Mapping[str, Any]) -> Passage | None:
+    """Where the text of a document stands, by its row of the documents' table; None where the table does not say."""
+    source = row.get("source")
+    if not source:
+        return None
+    if not (corpus.manifest.get("reading") or {}).get("split"):
+        return source, 0
+    part = str(row.get("id") or "").rpartition("#")[2]
+    return (source, int(part)) if part.isdecimal() and len(part) < 10 else None
+
+
 def snippets(
-    store: Path,
-    sources: Iterable[str],
+    corpus: Corpus,
+    passages: Iterable[Passage],
     *,
     characters: int = 280,
     text_field: str | None = None,
     asked: bool = False,
-) -> tuple[dict[str, str], str]:
-    """(source -> first characters of the text, why there are none or '').  Files that are gone or cannot be read are left
-    out; only pieces that hold a wanted document are parsed.
+) -> tuple[dict[Passage, str], str]:
+    """First characters of some passages, read again from the raw files; only pieces that hold one of them are parsed.
 
-    asked  read whatever the store names: files of any size, changed since, or never an input (a stranger's store may name
-           any file; what it does not know the time of is not read otherwise)
+    Parameters
+    ----------
+    corpus
+        The store; its manifest says how its documents were read and cut.
+    passages
+        What to read, as ``passage_of`` gives it.
+    characters
+        Length of a snippet.
+    text_field
+        Field of the text, where it is not that of the ingest.
+    asked
+        Read whatever file the store names: of any size, changed since, or never an input.  (A stranger's store may name any
+        file of this machine; so by default only inputs that are as they were at the ingest are read.)
+
+    Returns
+    -------
+    tuple
+        The texts by passage, and why there are none (or "").  Files that cannot be read are left out.
     """
-    wanted: dict[str, set[str]] = {}
-    for source in sources:
-        if source:
-            wanted.setdefault(file_of(source), set()).add(source)
-    find = raw_files(store, known=not asked)
+    wanted: dict[str, set[Passage]] = {}
+    for passage in passages:
+        wanted.setdefault(file_of(passage[0]), set()).add(passage)
+    find = raw_files(corpus.path, known=not asked)
     places = {f: place for f in sorted(wanted) if (place := find(f)) is not None}
     if not places:
-        if not asked and any(map(raw_files(store), wanted)):
+        if not asked and any(map(raw_files(corpus.path), wanted)):
             return {}, "the raw files are not as they were when the corpus was made; --text reads them"
         return {}, "the raw files are not where they were when the corpus was made"
     size = sum(Path(place).stat().st_size for place in places.values())
     if not asked and size > LARGEST:
         return {}, f"the raw files have {size / 1e9:.1f} GB; --text reads them"
-    found: dict[str, str] = {}
+    texts: dict[Passage, str] = {}
     for file, place in places.items():
-        # read alone a file is called by its base name
-        left = {os.path.basename(place) + s[len(file) :]: s for s in wanted[file]}
-        lines = sorted(int(s.rpartition(":")[2]) for s in wanted[file] if s != file)
-        # a source without a position is a file that is one document
-        form = "files" if file in wanted[file] else None
-        options = ReadOptions(on_error="skip", text_field=text_field or "text", format=form)
-        try:
-            held = None
-            for task in pieces([place], options):
-                # a piece is parsed once it is known where the next one begins
-                if held is not None:
-                    _read(held, task.piece.line, lines, left, found, characters)
-                held = task
-                if not left:
-                    break
-            if held is not None and left:
-                _read(held, None, lines, left, found, characters)
-        except (TopicsError, OSError, ValueError):
-            continue
-    return found, "" if found else "no text was found in the raw files"
+        texts |= _of_file(corpus, file, place, wanted[file], text_field, characters)
+    return texts, "" if texts else "no text was found in the raw files"
 
 
-def _read(
-    task: object, following: int | None, lines: list[int], left: dict[str, str], found: dict[str, str], n: int
-) -> None:
-    piece = task.piece  # type: ignore[attr-defined]
-    if lines and piece.line > 1 and following is not None and following > piece.line:
-        at = np.searchsorted(lines, [piece.line, following])
-        if at[0] == at[1]:
-            return
-    run, _ = task.run()  # type: ignore[attr-defined]
+def _of_file(
+    corpus: Corpus, file: str, place: str, wanted: set[Passage], text_field: str | None, characters: int
+) -> dict[Passage, str]:
+    """Snippets of one raw file, as far as it can be read."""
+    # read alone a file is called by its base name
+    left = {(os.path.basename(place) + source[len(file) :], part): (source, part) for source, part in wanted}
+    lines = sorted(int(source.rpartition(":")[2]) for source, _ in wanted if source != file)
+    kept = corpus.manifest.get("reading")
+    options = ReadOptions(on_error="skip").recall(kept, REMEMBERED + CUT)
+    # a source without a position is a file that is one document
+    form = "files" if any(source == file for source, _ in wanted) else None
+    options = replace(options, format=form, text_field=text_field or options.text_field, meta={})
+    texts: dict[Passage, str] = {}
+    try:
+        held = None
+        for task in pieces([place], options):
+            # a piece is parsed once it is known where the next one begins
+            if held is not None and not _is_without(held.piece.line, task.piece.line, lines):
+                _read(held, left, texts, characters)
+            held = task
+            if not left:
+                break
+        if held is not None and left:
+            _read(held, left, texts, characters)
+    except (TopicsError, OSError, ValueError):
+        pass
+    return texts
+
+
+def _is_without(first: int, following: int, lines: list[int]) -> bool:
+    """Whether a piece of the lines from ``first`` on holds none of the wanted ones."""
+    if not lines or first <= 1 or following <= first:
+        return False
+    begin, end = np.searchsorted(lines, [first, following])
+    return bool(begin == end)
+
+
+def _read(task: Task, left: dict[Passage, Passage], texts: dict[Passage, str], characters: int) -> None:
+    run, _ = task.run()
     if not isinstance(run, TextRun):
         return
-    hits = np.flatnonzero(
-        pc.is_in(run.about.source, value_set=pa.array(sorted(left), run.about.source.type)).to_numpy(
-            zero_copy_only=False
-        )
-    )
+    sources = run.about.source
+    wanted = pa.array(sorted({source for source, _ in left}), sources.type)
+    hits = np.flatnonzero(pc.is_in(sources, value_set=wanted).to_numpy(zero_copy_only=False))
+    cut = task.options.split is not None
     for i in hits.tolist():
-        source = run.about.source[i].as_py()
-        if source not in left:
+        part = int(run.about.ids[i].as_py().rpartition("#")[2]) if cut else 0
+        passage = left.pop((sources[i].as_py(), part), None)
+        if passage is None:
             continue
-        raw = bytes(run.text[run.offsets[i] : min(run.offsets[i + 1], run.offsets[i] + 8 * n)])
+        raw = bytes(run.text[run.offsets[i] : min(run.offsets[i + 1], run.offsets[i] + 8 * characters)])
         text = " ".join(raw.decode("utf-8", "ignore").split())
-        found[left.pop(source)] = text if len(text) <= n else text[:n].rsplit(" ", 1)[0] + " …"
+        texts[passage] = text if len(text) <= characters else text[:characters].rsplit(" ", 1)[0] + " …"
