@@ -22,8 +22,11 @@ from topicstream.ingestion.config import IngestConfig
 def command(paths: tuple[str, ...], as_json: bool, **values: Any) -> None:
     """Read raw text or counts of any size into a corpus store.
 
-    PATH is a file, a folder (read whole), or - for standard input; gz, bz2, xz and zst are unpacked.  Formats: text
-    files, lines, JSON lines, CSV, Parquet, PubMed XML, UCI docword, LDA-C, Matrix Market, svmlight, MALLET.
+    PATH is a file, a folder (read whole), or - for standard input; gz, bz2, xz and zst are unpacked.  Formats: text,
+    JSON lines, CSV, Parquet, PubMed XML, UCI docword, LDA-C, Matrix Market, svmlight, MALLET.
+
+    Text files in a folder are a document each.  A text file given by itself holds a document per line, unless --split
+    cuts it; --format files or --format lines says otherwise.
 
     A killed ingest carries on when the same command is given again, and a finished one says that it is finished.
     """

@@ -137,6 +137,8 @@ def survey_inputs(paths: Any, options: ReadOptions) -> Inputs:
             name, path, key=inputs.keys[name], encoding=options.encoding, keep_going=not options.strict, room=HEADS if path else None
         )
         fmt = options.format or as_asked(guess_source(source, in_folder=False), options)
+        if fmt == "lines" and options.format is None and options.split is not None:
+            fmt = FILES  # what is to be cut is a whole, as in a folder
         inputs.parts.append((name, fmt, path))
         if path is None:
             inputs.first[name] = source  # its first bytes were looked at and cannot be read again

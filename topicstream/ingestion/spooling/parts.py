@@ -33,6 +33,11 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str]:
         raise UsageError("--split: give paragraph, section or a regular expression; it is empty")
     if split in NAMED:
         return NAMED[split]
+    if split.strip().isdecimal():
+        raise UsageError(
+            f"--split {split}: cuts at a pattern, not by length; to cut wherever the text says {split}, write "
+            f"'\\b{split}\\b'; for parts of {split} words, cut the files beforehand"
+        )
     return as_pattern(split, f"--split {split[:80]!r}: give paragraph, section or a regular expression")
 
 

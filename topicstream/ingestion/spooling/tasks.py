@@ -57,6 +57,8 @@ class Task:
             run, rejects = empty_run(self.reader.kind), Rejects()
         else:
             run, rejects = self.reader.parse(self.piece, self.options)
+            if self.reader.name == "lines" and self.options.format is None and self.name != "-":
+                rejects.notes["lines, each a document (--format files makes each file one)"] += len(run)
             if self.path_fields:
                 run = with_fields(run, self.path_fields, self.meta)
             if self.options.split is not None:
