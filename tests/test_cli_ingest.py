@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -142,3 +143,38 @@ def test_phrases_are_learnt_and_kept_for_appends(tmp_path, capsys):
     assert found["neural_network"] == 120 and "neural" not in found
     assert run(["ingest", "-", *out, "--force", "--phrases", "0.7"]) == 2
     assert "standard input" in capsys.readouterr().err
+
+
+def test_options_that_cannot_be_leave_nothing_behind(tmp_path, monkeypatch, capsys):
+    """The corrected command runs, whatever failed before it had read a document."""
+    docs = tmp_path / "a.txt"
+    docs.write_text("one two three\ntwo three four\n" * 50)
+    monkeypatch.chdir(tmp_path)
+    assert run(["ingest", "a.txt", "--stem", "klingon"]) == 2
+    monkeypatch.setitem(sys.modules, "snowballstemmer", None)
+    assert run(["ingest", "a.txt", "--stem", "english"]) == 3
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert not list(tmp_path.glob("*.wip")) and not (tmp_path / "corpus.zarr").exists()
+    (tmp_path / "b.jsonl").write_text("{broken\n")
+    assert run(["ingest", "b.jsonl"]) == 3
+    assert not list(tmp_path.glob("*.wip"))
+    assert run(["ingest", "a.txt"]) == 0
+
+
+def test_an_ingest_killed_before_its_first_piece_does_not_block_another(tmp_path, monkeypatch, capsys):
+    docs = tmp_path / "a.txt"
+    docs.write_text("one two three\ntwo three four\n" * 50)
+    monkeypatch.chdir(tmp_path)
+
+    def killed(*_: object, **__: object) -> None:
+        os._exit(9)
+
+    pid = os.fork()
+    if not pid:
+        monkeypatch.setattr("topicstream.ingestion.pipeline.Reading", killed)
+        run(["ingest", "a.txt", "--min-length", "4"])
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    assert (tmp_path / "corpus.zarr.wip" / "state.json").exists()
+    assert run(["ingest", "a.txt"]) == 0

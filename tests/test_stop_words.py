@@ -183,3 +183,10 @@ def test_words_are_dropped_from_a_store_without_a_new_ingest(tmp_path, capsys):
     drop.write_text("\n".join(have))
     assert run(args) == 3 and "no word would be left" in capsys.readouterr().err
     assert run([*args, "--undo"]) == 2
+
+
+def test_two_short_documents_are_of_no_language(tmp_path):
+    """"come" and "in" are Italian, too."""
+    path = tmp_path / "two.txt"
+    path.write_text("come in pale moon\nno one come non stop in\n")
+    assert ingest(path, tmp_path / "c.zarr", min_df=1, heldout=0, progress=False).get("language") is None

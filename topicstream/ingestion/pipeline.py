@@ -82,6 +82,7 @@ class _Ingest:
         if (out / "manifest.json").exists() and not options.force:
             self.base = Corpus.open(out, vectors=True).to_change() if options.append else None
         self.options = self._as_of_base(options)
+        Tokenizer(self.options.recipe)  # what it lacks is reported before anything is made
 
     def _as_of_base(self, options: IngestOptions) -> IngestOptions:
         """An append uses the tokenizer and the threshold of the store, and the fields of its input."""
@@ -131,8 +132,8 @@ class _Ingest:
             journal.state.setdefault("places", [] if isinstance(self.names, InMemory) else input_places(self.names))
             try:
                 return self._run(journal)
-            except InputError:
-                if journal.state["pieces"] == 0:
+            except BaseException:
+                if journal.state["pieces"] == 0:  # a run that has read nothing leaves nothing
                     journal.remove()
                 raise
             finally:

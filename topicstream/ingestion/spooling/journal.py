@@ -69,12 +69,13 @@ class Journal:
     def __init__(self, folder: Path, key: dict[str, Any], *, force: bool) -> None:
         self.folder = folder
         state_path = folder / "state.json"
-        if force or not state_path.exists():
+        left = None if force or not state_path.exists() else read_json(state_path)
+        if left is None or (left.get("pieces") == 0 and left.get("key") != key):  # nothing was read that could be lost
             clear(folder)
             self.state = fresh_state(key)
             self.resumed = False
         else:
-            self.state = read_json(state_path)
+            self.state = left
             if self.state.get("journal") != JOURNAL:
                 raise InputError(f"{folder}: left by another version of this program; --force starts anew")
             if changed := _changed(self.state["key"], key):
