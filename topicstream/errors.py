@@ -46,6 +46,10 @@ class InputError(TopicsError):
     exit_code = 3
 
 
+class NothingKept(InputError):
+    """No cell of the input is left for a store (exit 3)."""
+
+
 class UsageError(InputError):
     """What was asked for cannot be meant (exit 2): an option's value, or a place that is no place for the output."""
 

@@ -89,6 +89,8 @@ def find_format(name: str | None, path: Path, way: str) -> Format:
         name = _FOREIGN.get(path.suffix) or _SUFFIXES.get(path.suffix) or _of_folder(path)
         if name is None:
             raise InputError(f"{path}: the format cannot be told from the name; give --format, one of {_names(way)}")
+    if name == "docword":  # as `ingest` calls it
+        name = "uci"
     if name in REFUSED and name not in FORMATS:
         raise InputError(f"{path}: {REFUSED[name]}")
     found = FORMATS.get(name)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, NotOurs, TopicsError, UsageError
+from topicstream.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
 from topicstream.files import durable, owned
 from topicstream.files.ownership import MARK, check_place, claim, refuse_strangers
 from topicstream.ingestion.config import IngestConfig
@@ -132,8 +132,8 @@ class _Ingest:
             journal.state.setdefault("places", [] if isinstance(self.names, InMemory) else input_places(self.names))
             try:
                 return self._run(journal)
-            except BaseException:
-                if journal.state["pieces"] == 0:  # a run that has read nothing leaves nothing
+            except BaseException as e:
+                if journal.state["pieces"] == 0 or isinstance(e, NothingKept):  # a run that has read nothing leaves nothing
                     journal.remove()
                 raise
             finally:
@@ -235,7 +235,7 @@ class _Ingest:
         read = {
             k: v
             for k, v in dataclasses.asdict(self.options.read).items()
-            if k not in ("on_error", "piece_bytes", "room")
+            if k not in ("on_error", "piece_bytes", "room", "vocab_file")
         }
         read["meta"] = dict(read["meta"])
         words = read.pop("words")

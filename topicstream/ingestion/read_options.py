@@ -124,6 +124,7 @@ class ReadOptions:
         old=("vocab",),
         instead="; the words of a matrix's columns are given as vocabulary=",
     )
+    vocab_file: str | None = option(None, "the file of --vocab: names words that have no other names", cli=False)
     vector_field: str | None = option(
         None,
         "Parquet, vectors: the column of lists of numbers, or columns of a number each, between commas (`*`: all that are numbers).",
@@ -159,6 +160,8 @@ class ReadOptions:
             object.__setattr__(self, "id_field", None)
         if self.patches and self.format is None:
             object.__setattr__(self, "format", "images")
+        if self.format == "uci":  # as `export` calls it
+            object.__setattr__(self, "format", "docword")
 
     def given(self) -> dict[str, Any]:
         """The options that are not their defaults."""

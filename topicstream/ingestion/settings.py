@@ -182,7 +182,7 @@ class IngestOptions:
                 "--drop-top goes with a new store that makes its own vocabulary; the words it leaves out stay out of every append"
             )
         return cls(
-            read=ReadOptions(**of(ReadOptions)),
+            read=ReadOptions(**of(ReadOptions), vocab_file=rest.get("vocab")),
             side=SideOptions(_paths(config.meta_files), _paths(config.links), config.key),
             recipe=Recipe(**recipe),
             tokenizer_given=bool(recipe),

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import InputError, NothingKept, StoreError
 from topicstream.files import owned
 from topicstream.files.ownership import owns
 from topicstream.kernels.arrays import Bytes, Longs, Words
@@ -275,6 +275,8 @@ class VocabularyBuilder:
             gone = [*top, *(drop.words.to_pylist() if drop is not None else ())]
             drop = TokenVocabulary.of(sorted(gone)) if gone else None
         chosen = select(self._folder, rows, limits, fixed, pruned, room, drop)
+        if not documents or not chosen.distinct:
+            raise NothingKept(f"{documents:,} training documents were read and none has a word; nothing was stored")
         if len(chosen.vocabulary) == 0:
             raise InputError(
                 f"no word is left: {chosen.distinct} distinct words in {documents} training documents, none passes "

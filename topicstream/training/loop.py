@@ -180,12 +180,12 @@ def _train_chosen(
             raise type(e)(
                 f"{e}; or pass --algo {SMALLEST}, which keeps less, or --allow-smaller to let auto take it"
             ) from None
-        progress.say(f"algo auto: {SMALLEST} instead: {e}")
+        progress.say(f"algo auto: {choice.algo} needs more than the limit; trying {SMALLEST}")
         try:
             return go(smallest(choice))
         except DoesNotFit as other:
             if 0 < e.least <= other.least:
-                raise e from None
+                raise DoesNotFit(f"{e}; {SMALLEST} needs more", least=e.least) from None
             if e.least:
                 raise DoesNotFit(f"{other}; {choice.algo}, which auto would take, needs {e.least}M") from None
             raise

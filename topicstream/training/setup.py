@@ -36,7 +36,7 @@ def corpus_of(config: TrainConfig) -> Corpus:
     if (part := sample_of(config)) is not None:
         store = _sample(store, part, config)
     if store.n_cells == 0:
-        raise InputError(f"{store.path}: no training documents with words; ingest more, or lower --min-df")
+        raise InputError(f"{store.path}: no training document has a word of the vocabulary; ingest again, with other documents or another vocabulary")
     if kind_of(Path(config.model)) != "model":
         check_place(Path(config.model), "--model", [config.corpus])
     weigh(store, config.weighting)

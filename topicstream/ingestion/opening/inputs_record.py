@@ -55,7 +55,7 @@ def describe(names: list[str], options: IngestOptions) -> dict[str, Any]:
         if f.name not in ("append", "force", "mem_limit", "workers", "checkpoint_bytes", "checkpoint_seconds")
         and f.name not in ("recipe", "read", "side", "tokenizer_given")
     }
-    read = {k: v for k, v in dataclasses.asdict(options.read).items() if k not in ("piece_bytes", "room")}
+    read = {k: v for k, v in dataclasses.asdict(options.read).items() if k not in ("piece_bytes", "room", "vocab_file")}
     read = {k: v for k, v in read.items() if k not in CUT or v}  # absent when the first records were written
     read["vocab"] = read.pop("words")  # as it was called when the first records were written
     settings["read"] = read | {"meta": sorted(dict(read["meta"]).items())}

@@ -21,7 +21,7 @@ from topicstream.ingestion.parsing.cells import (
 from topicstream.ingestion.parsing.cut import as_array, cut, last_line_break, lines_of, positions
 from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import Rejects
-from topicstream.ingestion.parsing.vocabulary import numbered, words_for
+from topicstream.ingestion.parsing.vocabulary import numbered_words, words_for
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.kernels.arrays import Array, Bytes, Int, Ints, Longs
 from topicstream.kernels.jit import kernel
@@ -141,13 +141,13 @@ def words_of_pairs(source: Source, options: ReadOptions, first: int) -> pa.Large
     if found is not None:
         return found
     if source.path is None:
-        raise InputError("standard input has no vocabulary beside it; give --vocab")
+        raise InputError("standard input has no file of its words beside it; give it as --words")
     highest = -1
     with Source(source.name, source.path, encoding=options.encoding, keep_going=True, room=options.room) as again:
         for piece in cut(again, options, last_line_break):
             if piece.data is not None:
                 highest = max(highest, int(highest_number(as_array(piece.data))))
-    return numbered(highest - first + 1, first, source.name, options)
+    return numbered_words(source, highest - first + 1, first, options)
 
 
 def parse_pairs(piece: Piece, options: ReadOptions, *, ldac: bool) -> tuple[CountRun, Rejects]:

@@ -14,7 +14,7 @@ from topicstream.ingestion.parsing.cells import document_steps, last_document, o
 from topicstream.ingestion.parsing.cut import as_array, count_lines, cut, most_records, positions
 from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
-from topicstream.ingestion.parsing.vocabulary import numbered, words_for
+from topicstream.ingestion.parsing.vocabulary import numbered_words, words_for
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.tokens.documents import CountRun, Provenance
 
@@ -128,7 +128,7 @@ class TripleReader:
     def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
         header, _ = self.header(source)
         found = words_for(source, options, header.words)
-        return numbered(header.words, 1, source.name, options) if found is None else found
+        return numbered_words(source, header.words, 1, options) if found is None else found
 
     def split(self, source: Source, options: ReadOptions) -> Iterator[Piece]:
         header, size = self.header(source)

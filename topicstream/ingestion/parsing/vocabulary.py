@@ -71,19 +71,32 @@ def _ask(size: int, name: str, options: ReadOptions | None) -> None:
 
 
 def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.LargeStringArray | None:
-    """The vocabulary of a source, None when there is no file for it.  InputError when it has another length than
-    ``size`` (the number that the file's own header says)."""
+    """The words of a source: the file given as --words, one beside it, or the file of --vocab where that has a line for
+    each word; None when there is none of these.  InputError when the file has another length than ``size`` (the number
+    that the source's own header says)."""
     path = Path(options.words) if options.words is not None else beside(source.path) if source.path else None
     if path is None:
-        return None
+        return _words_of_vocab(source, options, size)
     if not path.is_file():
-        raise InputError(f"--vocab {path}: no such file")
+        raise InputError(f"--words {path}: no such file")
     if size is not None:
         _ask(size, source.name, options)
     words = read_vocabulary_file(path, options.encoding)
     if size is not None and len(words) != size:
-        raise InputError(f"{path}: {len(words)} words where {source.name} says {size}; give the right --vocab")
+        raise InputError(f"{path}: {len(words)} words where {source.name} says {size}; give the file of its words as --words")
     _ask(len(words), source.name, options)
+    return words
+
+
+def _words_of_vocab(source: Source, options: ReadOptions, size: int | None) -> pa.LargeStringArray | None:
+    path = None if options.vocab_file is None else Path(options.vocab_file)
+    if size is None or path is None or path.suffix == ".parquet" or not path.is_file():
+        return None
+    _ask(size, source.name, options)
+    words = read_vocabulary_file(path, options.encoding)
+    if len(words) != size:
+        return None
+    source.notes[f"words named by --vocab {path.name}, which has a line for each"] += size
     return words
 
 
@@ -91,6 +104,12 @@ def numbered(size: int, first: int, name: str, options: ReadOptions | None = Non
     """Words for a file without any: their numbers.  InputError when there are too many to be believed, DoesNotFit when
     there are too many for the memory limit."""
     if size > MOST_NUMBERED:
-        raise InputError(f"{name}: words up to number {size} and no vocabulary; give --vocab")
+        raise InputError(f"{name}: words up to number {size} and no file that names them; give it as --words")
     _ask(size, name, options)
     return pa.array(np.arange(first, first + max(size, 0))).cast(pa.large_string())
+
+
+def numbered_words(source: Source, size: int, first: int, options: ReadOptions) -> pa.LargeStringArray:
+    """``numbered``, with a note that the words have no names."""
+    source.notes["words have no names but their numbers (--words FILE names them)"] += size
+    return numbered(size, first, source.name, options)

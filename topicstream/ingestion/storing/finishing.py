@@ -16,7 +16,7 @@ from topicstream.corpus.documents import next_part
 from topicstream.corpus.format import PARTS, part_folder
 from topicstream.corpus.manifest import file_entry
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, shown
+from topicstream.errors import InputError, NothingKept, shown
 from topicstream.files import owned
 from topicstream.files.ownership import write_mark
 from topicstream.files.plain import refuse_links
@@ -181,6 +181,8 @@ class Finishing:
             drop=TokenVocabulary.of(sorted(dropped)) if dropped else None,
             drop_top=self.options.drop_top,
         )
+        if self.base is None and not self.vectors and not found.vocabulary.counts.any():
+            raise NothingKept(self._why_nothing(documents))
         dropped |= set(found.top)
         if self.base is None and self.journal.state["text"]:
             left_out = store / self._name("pruned")
@@ -193,6 +195,19 @@ class Finishing:
             "training_documents": documents,
             "fixed": self.options.vocab and os.path.basename(self.options.vocab),
         }
+
+    def _why_nothing(self, documents: int) -> str:
+        """Why no word of the vocabulary occurs."""
+        read = self.options.read
+        if not documents:
+            return f"{self.out}: no training documents were read; nothing was stored"
+        if self.journal.state["text"] or self.options.vocab is None:
+            return f"{self.out}: none of the words of --vocab occurs in the documents; nothing was stored"
+        which = "their words are only numbers" if read.words is None else f"their words are those of {read.words}"
+        return (
+            f"{self.out}: none of the words of --vocab {self.options.vocab} occurs in these counts ({which}); nothing was "
+            "stored.  The file that names the words of a bag-of-words file, a line for each, is given as --words"
+        )
 
     def _places(self) -> tuple[tuple[str, int], tuple[str, int]]:
         """Folder and rows of each part that are there already."""
