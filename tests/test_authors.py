@@ -14,7 +14,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.authors import author_perplexity, mixtures
 from topicstream.evaluation.completion import halves
-from topicstream.evaluation.keys import document_keys, word_keys
+from topicstream.evaluation.keys import corpus_vocabulary, document_keys, word_keys
 from topicstream.inference.infer import infer
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
@@ -83,9 +83,9 @@ def test_the_topics_of_an_author_and_the_nearest(made):
         author(made[1], "ahab")
 
 
-def test_who_knows_about_a_text(made):
+def test_who_knows_about_a_text_by_topics(made):
     found = experts(made[1], "skya skyb skyc skyd unheard", n=4)
-    assert {AUTHORS[a["author"]] for a in found["experts"]} == {1}
+    assert found["by"] == "topics" and {AUTHORS[a["author"]] for a in found["experts"]} == {1}
     assert found["oov_rate"] == pytest.approx(0.2)
     model = TopicModel.open(made[1])
     counts = model.table("authors").gather(np.arange(len(AUTHORS))).astype(np.float64)
@@ -96,6 +96,57 @@ def test_who_knows_about_a_text(made):
     assert found["experts"][0]["perplexity"] == pytest.approx(wanted.min(), rel=1e-5)
     with pytest.raises(InputError, match="no word that the model knows"):
         experts(made[1], "unheard")
+
+
+def plain_votes(corpus, text):
+    """Votes of the training documents from dense counts, document by document."""
+    vocabulary, found = corpus_vocabulary(corpus), {}
+    names = corpus.axes["authors"].names().to_pylist()
+    rarity = np.log(corpus.n_docs / np.maximum(vocabulary.df, 1))
+    asked = np.log1p([text.split().count(w) for w in vocabulary.words.to_pylist()]) * rarity
+    for block in corpus.blocks(axes=["authors"]):
+        who = block.rows("authors")
+        for d in range(block.n_docs):
+            cells = slice(*block.indptr[d : d + 2])
+            own = np.zeros(corpus.n_words)
+            own[block.vocab[block.words[cells]]] = block.counts[cells]
+            own = np.log1p(own) * rarity
+            cosine = own @ asked / max(np.linalg.norm(own) * np.linalg.norm(asked), 1e-300)
+            for a in who.ids[who.local[who.indptr[d] : who.indptr[d + 1]]]:
+                found[names[a]] = found.get(names[a], 0.0) + cosine**4
+    return found
+
+
+def test_who_knows_about_a_text_by_documents(made):
+    text = "skya skyb skyb skyd unheard"
+    corpus = Corpus.open(made[0])
+    found = experts(made[1], text, corpus=corpus, n=4)
+    assert found["by"] == "documents" and {AUTHORS[a["author"]] for a in found["experts"]} == {1}
+    assert found["oov_rate"] == pytest.approx(0.2)
+    wanted = plain_votes(corpus, text)
+    first = sorted(wanted, key=lambda name: -wanted[name])[:4]
+    assert [a["author"] for a in found["experts"]] == first
+    likeness = [a["likeness"] for a in found["experts"]]
+    assert likeness == pytest.approx([wanted[name] ** 0.25 for name in first])
+    assert sum(a["documents"] for a in experts(made[1], text, corpus=corpus, n=99)["experts"]) > 100
+
+
+def test_one_document_may_be_rarer_than_a_topic(tmp_path):
+    """Two authors share every topic; one of them alone has used the word that is asked for."""
+    texts = [{"id": f"d{i}", "text": "sea wave tide salt " * 3 + "abcdef"[i], "authors": [f"A{i % 2}"]} for i in range(6)]
+    texts.append({"id": "d6", "text": "sea wave tide salt kraken", "authors": ["A1"]})
+    source = write_jsonl(tmp_path / "in.jsonl", texts)
+    topicstream.ingest(str(source), tmp_path / "c.zarr", meta={"authors": "authors"}, **PLAIN)
+    train(tmp_path / "c.zarr", tmp_path / "m", algo="atm", topics=2, passes=5, tol=0, **QUIET)
+    found = experts(tmp_path / "m", "kraken sea", corpus=tmp_path / "c.zarr")["experts"]
+    assert [a["author"] for a in found] == ["A1"] and found[0]["documents"] == 4
+
+
+def test_experts_need_a_store_with_authors(made, tmp_path):
+    source = write_jsonl(tmp_path / "in.jsonl", [{"id": "d", "text": "skya skyb seaa landa"}])
+    topicstream.ingest(str(source), tmp_path / "c.zarr", **PLAIN)
+    with pytest.raises(InputError, match="has no authors; ingest with --meta authors=FIELD"):
+        experts(made[1], "skya", corpus=tmp_path / "c.zarr")
 
 
 def dense_perplexity(model, corpus, split, known, sweeps):
@@ -232,7 +283,7 @@ def test_rounding_leaves_no_count_below_zero(no_author, tmp_path):
     assert len(infer(model, records[:3])) == 3
 
 
-def test_the_command_line(made, tmp_path, capsys):
+def test_the_command_line(made, tmp_path, capsys, monkeypatch):
     def typed(*args):
         code = run([str(a) for a in args])
         return code, capsys.readouterr().out
@@ -242,8 +293,12 @@ def test_the_command_line(made, tmp_path, capsys):
     assert code == 0 and len(said.splitlines()) == 2
     assert json.loads(typed("show", *model, "--author", "Gaia 0", "--json")[1])["author"] == "Gaia 0"
     (tmp_path / "q.txt").write_text("landa landb landc")
+    monkeypatch.chdir(tmp_path)
     code, said = typed("show", *model, "--experts", tmp_path / "q.txt", "-n", 3)
-    assert code == 0 and "Gaia" in said
+    assert code == 0 and "Gaia" in said and "no corpus store, so perplexity" in said
+    code, said = typed("show", *model, "--corpus", made[0], "--experts", tmp_path / "q.txt", "-n", 3)
+    assert code == 0 and "Gaia" in said and "likeness of the authors' documents" in said
+    assert typed("show", *model, "--corpus", tmp_path / "gone.zarr", "--experts", tmp_path / "q.txt")[0] == 3
     assert typed("show", *model, "--authors", "--tree")[0] == 2
     assert typed("show", *model, "--author", "Nemo")[0] == 3
     code, said = typed("eval", *model, "--corpus", made[0], "--heldout", "--authors", "known")

@@ -1,10 +1,12 @@
 """Measure the author-topic model.
 
-    python scripts/benchmarks/bench_authors.py [folds] [acl] [million] [gensim] --data FOLDER [--work FOLDER] [-K 10 30 50] [--folds 5] [--passes 60]
+    python scripts/benchmarks/bench_authors.py [folds] [experts] [acl] [million] [gensim] --data FOLDER [--work FOLDER] [-K 10 30 50] [--folds 5] [--passes 60]
         [--sweeps 200] [--only joint Gibbs] [--peers PEERS/bin/python]
 
     folds   nips12, a fold set aside: author perplexity (test authors folded in, 90/10 by word type, alpha = beta = 0.01) of the
             joint messages, of 16 pairs a document and of the token Gibbs sampler, whose topics are judged by the same code
+    experts nips12 by folds (-K, --folds, --passes) and 1 % of acl: how high the authors of a document that was set aside are ranked by its
+            text, by four ways
     acl     67,082 names: K = 100 under 1G, seconds, the first authors of ten topics
     million a made corpus of a million authors, K = 100 under 512M (its table of authors alone is 400 MB)
     gensim  gensim's AuthorTopicModel on nips12, fold 0: CPU seconds and author perplexity after 1, 2, 4, ... passes, each a run of
@@ -26,18 +28,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix, diags, vstack
+from scipy.sparse.linalg import norm
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from measure import Figures, MemoryGroup, heading, table
 
-from topicstream import ingest
+from topicstream import infer, ingest
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.authors import author_perplexity
+from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.kernels import rng
 from topicstream.kernels.jit import kernel
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.progress import Shown as Progress
+from topicstream.reporting.authors import EVIDENCE, document_votes, top_authors, top_lines
 from topicstream.training.loop import train
 
 PRIOR = 0.01
@@ -181,6 +187,97 @@ def folds(arguments: argparse.Namespace, figures: Figures) -> None:
     table(["K", "folds", *each, "joint / Gibbs", "16 pairs / joint"], rows)
 
 
+def matrices(corpus: Corpus, heldout: bool) -> tuple[Any, Any]:
+    """(counts [D, W], 1 where an author wrote a document [D, A])."""
+    counts, wrote = [], []
+    for block in corpus.blocks(heldout=heldout, axes=["authors"]):
+        who = block.rows("authors")
+        cells = block.counts.astype(float), block.vocab[block.words], block.indptr
+        counts.append(csr_matrix(cells, shape=(block.n_docs, corpus.n_words)))
+        shape = block.n_docs, corpus.axes["authors"].size
+        wrote.append(csr_matrix((np.ones(len(who.local)), who.ids[who.local], who.indptr), shape=shape))
+    return vstack(counts).tocsr(), vstack(wrote).tocsr()
+
+
+def ranked(scores: np.ndarray, true: np.ndarray, known: np.ndarray) -> dict[str, float]:
+    """MRR of the first true author, and the share of documents with one among the first ten.  scores: [documents, A]."""
+    scores = np.where(known, scores, -np.inf)
+    best = np.where(true & known, scores, -np.inf).max(1, keepdims=True)
+    rank = 1 + (scores > best).sum(1) + ((scores == best) & ~true).sum(1) / 2
+    return {"mrr": float((1 / rank).mean()), "ten": float((rank <= 10).mean())}
+
+
+def profiles(written: Any, wrote: Any, asked: Any, rarity: np.ndarray) -> np.ndarray:
+    """Cosine of texts with the sum of each author's documents, log(1 + count) log(D / df), documents of length 1."""
+
+    def weighed(counts: Any) -> Any:
+        rows = (counts.log1p() @ diags(rarity)).tocsr()
+        return diags(1 / np.maximum(norm(rows, axis=1), 1e-300)) @ rows
+
+    sums = wrote.T @ weighed(written)
+    return np.asarray((weighed(asked) @ (diags(1 / np.maximum(norm(sums, axis=1), 1e-300)) @ sums).T).todense())
+
+
+def by_topics(folder: Path, asked: Any) -> np.ndarray:
+    """log p(text | author), as ``show --experts`` has it without a store."""
+    model = TopicModel.open(folder)
+    p, sizes, found = model.probabilities(np.arange(model.n_words)).T, np.maximum(model.table("authors").totals, 0.0), []
+    for _, rows in model.table("authors").rows.spans():
+        for at in range(0, len(rows), 500):
+            counts = np.maximum(rows[at : at + 500], 0.0) + EVIDENCE * sizes / sizes.sum()
+            found.append(asked @ np.log(np.maximum(counts / counts.sum(1, keepdims=True) @ p, 1e-300)).T)
+    return np.concatenate(found, axis=1)
+
+
+def rankings(store: Path, work: Path, topics: int, passes: int, seed: int, most: int) -> dict[str, Any]:
+    """MRR and share in the first ten of each way; of at most so many documents that were set aside."""
+    corpus = Corpus.open(store)
+    (written, wrote), (asked, true) = matrices(corpus, False), matrices(corpus, True)
+    documents, known = np.asarray(wrote.sum(0)).ravel(), np.asarray(wrote.sum(0)).ravel() > 0
+    kept = np.flatnonzero(true @ known > 0)[:most]
+    asked, true = asked[kept], true[kept].toarray() > 0
+    quiet = {"topics": topics, "passes": passes, "tol": 0.0, "threads": 1, "force": True, "seed": seed, "progress": False}
+    train(store, work / "atm", algo="atm", **quiet)
+    train(store, work / "lda", algo="sparse-bp", **quiet)
+    lda = TopicModel.open(work / "lda")
+    theta = {part: infer(lda, corpus, parts=(part,), progress=False)["shares"] for part in ("train", "heldout")}
+    shares = {part: np.stack(value.to_pylist()) for part, value in theta.items()}
+    mean = np.sqrt(wrote.T @ shares["train"] / np.maximum(documents, 1)[:, None])
+    rarity = np.log(corpus.n_docs / np.maximum(corpus_vocabulary(corpus).df, 1))
+    votes = np.stack([document_votes(corpus, row.toarray().ravel())[0] for row in asked])
+    scores = {
+        "topics of atm": by_topics(work / "atm", asked),
+        "mean of the documents' topics (sparse-bp)": np.sqrt(shares["heldout"][kept]) @ mean.T,
+        "TF-IDF profile": profiles(written, wrote, asked, rarity),
+        "votes of documents (`show --experts`)": votes,
+    }
+    return {"documents": len(kept), "authors": int(known.sum()), **{n: ranked(v, true, known) for n, v in scores.items()}}
+
+
+def experts(arguments: argparse.Namespace, figures: Figures) -> None:
+    """Who wrote a document that was set aside?"""
+    heading("Experts", f"authors of documents that were set aside, ranked by the text; {arguments.passes} passes")
+    acl_store = arguments.work / "acl.zarr"
+    if not acl_store.exists():
+        ingest(arguments.data / "acl" / "docs.jsonl.gz", acl_store, meta={"authors": "authors"}, heldout="1%", progress=False)
+    stores = {"nips12": [nips(arguments.data, arguments.work, f) for f in range(arguments.folds)], "acl": [acl_store]}
+    rows = []
+    for name, several in stores.items():
+        for topics in arguments.K:
+            runs = []
+            for seed in range(arguments.folds):
+                key = {"section": "experts", "corpus": name, "K": topics, "seed": seed, "passes": arguments.passes}
+                store = several[seed % len(several)]
+                runs.append(
+                    figures.get(key, partial(rankings, store, arguments.work, topics, arguments.passes, seed, 500))
+                )
+            for way in [k for k, v in runs[0].items() if isinstance(v, dict)]:
+                cells = [f"{np.mean([r[way][k] for r in runs]):.3f} ± {np.std([r[way][k] for r in runs]):.3f}" for k in ("mrr", "ten")]
+                rows.append([name, topics, way, *cells])
+            print(name, runs[0]["documents"], "documents,", runs[0]["authors"], "authors", file=sys.stderr)
+    table(["corpus", "K", "ranked by", "MRR", "among the first ten"], rows)
+
+
 def limited(store: Path, folder: Path, topics: int, passes: int, limit: str) -> dict[str, Any]:
     """A training in a process of its own, in a memory cgroup where one can be made."""
     command = [
@@ -236,8 +333,6 @@ def acl(arguments: argparse.Namespace, figures: Figures) -> None:
     record = figures.get({"section": "acl", "passes": arguments.acl_passes}, make)
     show_limited(f"acl: K = 100, {arguments.acl_passes} passes, 32 pairs, 1 thread, limit 1G", record)
     if folder.exists():
-        from topicstream.reporting.authors import top_authors, top_lines
-
         print("\n".join(top_lines(top_authors(folder, n=6, topics=list(range(0, 100, 10))))))
 
 
@@ -325,7 +420,7 @@ def gensim(arguments: argparse.Namespace, figures: Figures) -> None:
 def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", default=["folds"], choices=["folds", "acl", "million", "gensim"])
+    parser.add_argument("sections", nargs="*", default=["folds"], choices=["folds", "experts", "acl", "million", "gensim"])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("bench-authors"))
     parser.add_argument("-K", type=int, nargs="+", default=[10, 30, 50])
@@ -340,7 +435,7 @@ def main() -> None:
     arguments.work.mkdir(parents=True, exist_ok=True)
     figures = Figures(arguments.work / "authors.jsonl")
     for section in arguments.sections:
-        {"folds": folds, "acl": acl, "million": million, "gensim": gensim}[section](arguments, figures)
+        {"folds": folds, "experts": experts, "acl": acl, "million": million, "gensim": gensim}[section](arguments, figures)
 
 
 if __name__ == "__main__":

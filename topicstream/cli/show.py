@@ -62,7 +62,8 @@ from topicstream.reporting.config import ShowConfig
     "--experts",
     type=click.Path(allow_dash=True),
     metavar="FILE",
-    help="of an author-topic model: the authors who know about a text; -n says how many",
+    help="the authors who know about a text, by the documents of the corpus; where that is not there, by the topics of a "
+    "model of --algo atm, which rank worse; -n says how many",
 )
 @click.option(
     "--intrusion",
@@ -177,7 +178,9 @@ def _experts(v: dict[str, Any]) -> Said:
 
     from topicstream.reporting.authors import expert_lines, experts
 
-    found = experts(v["model"], Path(v["experts"]), n=v["words"], mem_limit=v["mem_limit"])
+    said = click.get_current_context().get_parameter_source("corpus") is not click.core.ParameterSource.DEFAULT
+    corpus = v["corpus"] if said or Path(v["corpus"]).exists() else None
+    found = experts(v["model"], Path(v["experts"]), corpus=corpus, n=v["words"], mem_limit=v["mem_limit"])
     return found, expert_lines(found)
 
 
