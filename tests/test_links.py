@@ -30,6 +30,8 @@ def made(tmp_path_factory):
         ("rtm", "rtm", {"alpha": 0.1, "eta": "identity", "xi": 0.3}),
         ("bp", "bp", {"alpha": 0.1}),
         ("none", "rtm", {"xi": 0.0}),
+        ("defaults", "rtm", {}),
+        ("paper's", "rtm", {"eta": "rows", "xi": 0.15, "alpha": 0.01, "beta": 0.01}),
     ):
         train(path, folder / name, algo=algo, options=options, **given)
     linked = {tuple(sorted((d, int(e[1:])))) for d, own in enumerate(targets) for e in own}
@@ -92,6 +94,13 @@ def test_links_are_predicted_and_better_by_a_model_that_saw_some(made):
     assert found["rtm"]["given"]["perplexity"] < found["rtm"]["given"]["withheld"]
     again = evaluate(folder / "rtm", folder / "c.zarr", links=True, threads=3)["links"]
     assert again == found["rtm"]
+
+
+def test_the_defaults_tell_links_better_than_the_papers_form_and_than_topics_without_links(made):
+    folder, _, _ = made
+    names = ("defaults", "paper's", "bp")
+    auc = {n: evaluate(folder / n, folder / "c.zarr", links=True, threads=1)["links"]["root"]["auc"] for n in names}
+    assert auc["defaults"] > max(auc["paper's"], auc["bp"]) + 0.01, auc
 
 
 def test_given_links_that_weigh_nothing_change_nothing(made):

@@ -152,7 +152,7 @@ def test_a_document_whose_links_lead_nowhere_is_as_if_it_had_none():
 
 def test_learning_xi_is_the_share_that_links_explain():
     x, mu, linked = corpus()
-    driver = LinkedDriver(x, mu, linked, learn_xi=True, xi=0.3).sweep(2)
+    driver = LinkedDriver(x, mu, linked, learn_xi=True, xi=0.3, eta="rows").sweep(2)
     first, _, _ = twin.one_pass(x, mu, linked, np.zeros((K, K)), 0.3, 0.02, 0.3, True)
     _, _, share = twin.one_pass(x, first, linked, twin.eta_of(sums(x, mu)[0], linked), 0.3, 0.02, 0.3, True)
     assert driver.params["xi"][0] == pytest.approx(share, rel=1e-4)
@@ -191,7 +191,7 @@ def purity(theta, main):
 
 
 def test_planted_communities_are_found_with_links_and_not_as_well_without(tmp_path):
-    forms = {"without": {"xi": 0.0}, "the paper's": {"xi": 0.15}, "same topic": {"xi": 0.5, "eta": "identity"}}
+    forms = {"without": {"xi": 0.0}, "the paper's": {"xi": 0.15, "eta": "rows"}, "same topic": {}}
     found = {name: [] for name in forms}
     for seed in range(3):
         cells, main, targets = communities(seed=seed)

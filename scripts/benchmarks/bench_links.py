@@ -1,14 +1,18 @@
 """Relational topics: link prediction and perplexity of ``rtm`` against ``bp`` and a Gibbs sampler; a large corpus with links.
 
-    python scripts/benchmarks/bench_links.py cora [--data ../shared/data/cora] [--topics 10,30,50] [--folds 5] [--passes 60] [--only 0,1]
+    python scripts/benchmarks/bench_links.py folds [--data ../shared/data --corpus cora|nips12 --topics 10,30,50 --folds 5 --seeds 1 --passes 60 --start random --only 0,1]
     python scripts/benchmarks/bench_links.py scale [--docs 100000] [--links 1000000] [--topics 20] [--limit 1G]
 
-``cora``: folds over documents; links of the test documents are unknown in training.  Each row is a model; the columns are
+``folds``: folds over documents; links of the test documents are unknown in training.  Each row is a model; the columns are
 
     perplexity   90/10 document completion of all test documents from words alone
     withheld, given   the same of the test documents that have links, without and with their links to training documents
     F, AUC       evaluation/links.py, features ``product`` (the protocol) and ``root``, five draws of the negatives
-    gain         F against the same priors without links (xi 0): mean over folds of the differences, and its standard error
+    gain         against the first row (F of products, F and AUC of roots): mean over folds of the differences, and its standard error
+    and TF-IDF   AUC of a logistic regression on the roots and the cosine of the documents' TF-IDF; on that cosine alone it is
+                 printed below the table
+
+Figures of a fold are means over --seeds.  The models are MODELS; without --start each begins as its engine does.
 
 The Gibbs sampler is Chang & Blei's (2010) with the exponential link function, weight 3 for every topic, alpha and eta 0.1 (what
 the demonstration of the R package lda uses on these documents), written down here and judged by the same evaluator: its theta
@@ -32,33 +36,43 @@ from typing import Any
 
 import numba
 import numpy as np
+from scipy.sparse import csr_matrix, diags, vstack
+from scipy.sparse.linalg import norm
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from measure import heading, table
 
 import topicstream
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.links import link_prediction, linked_completion
+from topicstream.evaluation.keys import corpus_vocabulary
+from topicstream.evaluation.links import (
+    Pairs,
+    judge,
+    link_prediction,
+    linked_completion,
+    logistic,
+    trained_shares,
+    word_shares,
+)
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 
 QUIET = Progress(-1)
-MODELS: list[
-    tuple[str, str, dict[str, Any]]
-] = [  # label, engine, options; the first of the same priors is what gains are against
-    ("bp = rtm, xi 0 (paper's priors)", "rtm", {"xi": 0.0}),
-    ("rtm, xi 0.15 (the paper's)", "rtm", {"xi": 0.15}),
-    ("rtm, xi 0, alpha 0.1", "rtm", {"xi": 0.0, "alpha": 0.1}),
-    ("rtm, xi 0.15, alpha 0.1", "rtm", {"xi": 0.15, "alpha": 0.1}),
-    ("rtm, xi 0.5, alpha 0.1, eta identity", "rtm", {"xi": 0.5, "alpha": 0.1, "eta": "identity"}),
-    ("rtm, learned xi, alpha 0.1, eta identity", "rtm", {"learn_xi": True, "alpha": 0.1, "eta": "identity"}),
-    ("rtm, xi 0, alpha 0.1, beta 0.1", "rtm", {"xi": 0.0, "alpha": 0.1, "beta": 0.1}),
-    (
-        "rtm, xi 0.5, alpha 0.1, beta 0.1, eta identity",
-        "rtm",
-        {"xi": 0.5, "alpha": 0.1, "beta": 0.1, "eta": "identity"},
-    ),
-    ("Gibbs, exponential links", "gibbs", {"alpha": 0.1, "beta": 0.1, "weight": 3.0}),
+PAPERS = {"eta": "rows", "xi": 0.15, "alpha": 0.01, "beta": 0.01}
+TENTHS = {"alpha": 0.1, "beta": 0.1}
+MODELS: list[tuple[str, str, dict[str, Any]]] = [  # label, engine, options
+    ("bp", "bp", {}),
+    ("rtm, the paper's (eta rows, xi 0.15, priors 0.01)", "rtm", PAPERS),
+    ("rtm, xi 0, priors 0.1", "rtm", PAPERS | TENTHS | {"xi": 0.0}),
+    ("rtm, xi 0.15, priors 0.1", "rtm", PAPERS | TENTHS),
+    ("rtm, identity, xi 0.5, priors 0.01", "rtm", PAPERS | {"eta": "identity", "xi": 0.5}),
+    ("rtm, identity, xi 0.3, priors 0.1", "rtm", PAPERS | TENTHS | {"eta": "identity", "xi": 0.3}),
+    ("rtm, identity, xi 0.5, priors 0.1", "rtm", PAPERS | TENTHS | {"eta": "identity", "xi": 0.5}),
+    ("rtm, identity, xi 0.8, priors 0.1", "rtm", PAPERS | TENTHS | {"eta": "identity", "xi": 0.8}),
+    ("rtm, identity, learned xi, priors 0.1", "rtm", PAPERS | TENTHS | {"eta": "identity", "learn_xi": True}),
+    ("rtm, identity, xi 0.5, learned priors", "rtm", PAPERS | {"eta": "identity", "xi": 0.5, "learn_priors": True}),
+    ("Gibbs, exponential links, priors 0.1", "gibbs", {**TENTHS, "weight": 3.0}),
+    ("rtm, its defaults", "rtm", {}),
 ]
 
 
@@ -130,83 +144,69 @@ def gibbs(
     return TopicModel.from_arrays(c_wk, names, np.full(topics, alpha), beta), c_dk
 
 
-def cora(
-    data: Path, topics: list[int], folds: int, passes: int, work: Path, kept: Path | None, only: list[int]
-) -> None:
-    rng = np.random.default_rng(0)
-    documents = 2410
-    (work / "folds.tsv").write_text(
-        "".join(f"{d + 1}\tf{f}\n" for d, f in enumerate(rng.permutation(documents) % folds))
-    )
-    stores = []
+DOCUMENTS = {"cora": 2410, "nips12": 1740}
+COLUMNS = ("perplexity", "withheld", "given", "F product", "AUC", "F root", "AUC", "and TF-IDF", "xi")
+DIGITS = (0, 0, 0, 3, 3, 3, 3, 3, 2)
+GAINS = (3, 5, 6)  # of COLUMNS
+
+
+def fold_stores(data: Path, corpus: str, folds: int, work: Path) -> list[Path]:
+    """A store a fold, whose documents are set aside."""
+    drawn = np.random.default_rng(0).permutation(DOCUMENTS[corpus]) % folds
+    (work / "folds.tsv").write_text("".join(f"{d + 1}\tf{f}\n" for d, f in enumerate(drawn)))
+    sides = {"meta_files": f"{work / 'folds.tsv'}:row,fold", "key": "row", "links": str(data / corpus / "links.tsv")}
     for f in range(folds):
-        sides = {"meta_files": f"{work / 'folds.tsv'}:row,fold", "key": "row", "links": str(data / "links.tsv")}
         given = {"heldout": f"fold=f{f}", "min_df": 1, "max_df": 1.0, "progress": QUIET}
-        topicstream.ingest(data / "docword.txt.gz", work / f"{f}.zarr", **sides, **given)
-        stores.append(work / f"{f}.zarr")
-    heading("Links, cora", f"{folds} folds, {passes} passes, random start, 1 thread; mean over folds, noisy machine")
-    columns = (
-        "K",
-        "model",
-        "perplexity",
-        "withheld",
-        "given",
-        "F product",
-        "gain",
-        "AUC",
-        "F root",
-        "gain",
-        "AUC",
-        "xi",
-        "CPU s",
-    )
+        topicstream.ingest(data / corpus / "docword.txt.gz", work / f"{f}.zarr", **sides, **given)
+    return [work / f"{f}.zarr" for f in range(folds)]
+
+
+def by_folds(arguments: argparse.Namespace, work: Path) -> None:
+    """The table of models, K by K."""
+    folds, seeds = arguments.folds, arguments.seeds
+    stores = fold_stores(arguments.data, arguments.corpus, folds, work)
+    only, several = ([int(n) for n in value.split(",")] for value in (arguments.only, arguments.topics))
+    start = arguments.start or "each engine's own"
+    about = f"{folds} folds, {seeds} seeds, {arguments.passes} passes, start: {start}, 1 thread; mean over folds"
+    heading(f"Links, {arguments.corpus}", about)
+    heads = [head for i, name in enumerate(COLUMNS) for head in ((name, "gain") if i in GAINS else (name,))]
     rows, raw = [], {}
-    for k in topics:
-        base: dict[Any, np.ndarray] = {}
+    for k in several:
+        first: np.ndarray | None = None
         for label, algo, options in [MODELS[n] for n in only]:
             began = time.process_time()
-            found = np.array([one(stores[f], algo, k, passes, f, options, work / "model") for f in range(folds)])
-            spent = (time.process_time() - began) / folds
-            mean, prior = found.mean(0), (options.get("alpha"), options.get("beta"))
-            against = base.setdefault(prior, found)
-            gains = []
-            for column in (3, 5):
-                change = found[:, column] - against[:, column]
-                gains.append(
-                    "" if against is found else f"{change.mean():+.3f} ± {change.std(ddof=1) / folds**0.5:.3f}"
-                )
-            shown = [f"{v:.0f}" if np.isfinite(v) else "" for v in mean[:3]]
-            f = [f"{mean[3]:.3f}", gains[0], f"{mean[4]:.3f}", f"{mean[5]:.3f}", gains[1], f"{mean[6]:.3f}"]
-            rows.append((k, label, *shown, *f, f"{mean[7]:.2f}" if np.isfinite(mean[7]) else "", f"{spent:.1f}"))
+            runs = [
+                [one(stores[f], algo, k, f + folds * s, options, arguments, work / "model") for s in range(seeds)]
+                for f in range(folds)
+            ]
+            spent, found = (time.process_time() - began) / folds / seeds, np.array(runs).mean(1)
+            first = found if first is None else first
+            cells = []
+            for i, digits in enumerate(DIGITS):
+                change = found[:, i] - first[:, i]
+                cells.append(f"{found[:, i].mean():.{digits}f}" if np.isfinite(found[:, i]).all() else "")
+                gain = f"{change.mean():+.3f} ± {change.std(ddof=1) / folds**0.5:.3f}"
+                cells += ["" if first is found else gain] if i in GAINS else []
+            rows.append((k, label, *cells, f"{spent:.1f}"))
             raw[f"{k} {label}"] = found.tolist()
             print(" | ".join(map(str, rows[-1])), file=sys.stderr, flush=True)
-    table(columns, rows)
-    if kept is not None:
-        kept.write_text(json.dumps(raw))
+    table(("K", "model", *heads, "CPU s"), rows)
+    alone = [auc_of_words(Corpus.open(store)) for store in stores]
+    print(f"\nTF-IDF alone: AUC {np.mean(alone):.3f} ± {np.std(alone, ddof=1) / folds**0.5:.3f}")
+    if arguments.raw is not None:
+        arguments.raw.write_text(json.dumps(raw))
 
 
 def one(
-    store: Path, algo: str, topics: int, passes: int, seed: int, options: dict[str, Any], model: Path
+    store: Path, algo: str, topics: int, seed: int, options: dict[str, Any], arguments: argparse.Namespace, model: Path
 ) -> list[float]:
-    """perplexity, withheld, given, F and AUC of products, of roots, xi."""
-    corpus, counts = Corpus.open(store), None
+    """COLUMNS of one training."""
+    corpus, counts, passes = Corpus.open(store), None, arguments.passes
     if algo == "gibbs":
         made, counts = gibbs(corpus, topics, 3 * passes, seed, options["alpha"], options["beta"], options["weight"])
     else:
-        topicstream.train(
-            store,
-            model,
-            algo=algo,
-            topics=topics,
-            passes=passes,
-            tol=0.0,
-            start="random",
-            seed=seed,
-            options=options,
-            threads=1,
-            force=True,
-            progress=QUIET,
-        )
+        given = {"topics": topics, "passes": passes, "tol": 0.0, "start": arguments.start, "seed": seed, "threads": 1}
+        topicstream.train(store, model, algo=algo, options=options, force=True, progress=QUIET, **given)
         made = TopicModel.open(model)
     words = topicstream.evaluate(made, store, heldout=True, split="90/10", threads=1)["heldout"]["perplexity"]
     given = {"withheld": np.nan, "perplexity": np.nan, "xi": np.nan}
@@ -214,7 +214,60 @@ def one(
         given = linked_completion(made, corpus, split=0.9)
     found = link_prediction(made, corpus, theta=counts)
     scores = [found[features][name] for features in ("product", "root") for name in ("f", "auc")]
-    return [words, given["withheld"], given["perplexity"], *scores, given["xi"]]
+    return [words, given["withheld"], given["perplexity"], *scores, auc_with_words(made, corpus, counts), given["xi"]]
+
+
+def weighed_words(corpus: Corpus) -> Any:
+    """log(1 + count) log(D / df), rows of length 1, training documents first: csr [documents, W]."""
+    parts = []
+    for heldout in (False, True):
+        for b in corpus.blocks(heldout=heldout):
+            cells = np.log1p(b.counts.astype(float)), b.vocab[b.words], b.indptr
+            parts.append(csr_matrix(cells, shape=(b.n_docs, corpus.n_words)))
+    rarity = np.log(corpus.n_docs / np.maximum(corpus_vocabulary(corpus).df, 1))
+    rows = vstack(parts).tocsr() @ diags(rarity)
+    return (diags(1 / np.maximum(norm(rows, axis=1), 1e-300)) @ rows).tocsr()
+
+
+def drawn_pairs(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs to learn from and to judge on, the first half of each linked; the first draw of evaluation/links.py."""
+    pairs, rng = Pairs(corpus, np.random.default_rng([0, 0])), np.random.default_rng([0, 1])
+    learning = np.concatenate((pairs.training, pairs.unlinked(len(pairs.training), False, rng)))
+    return learning, np.concatenate((pairs.testing, pairs.unlinked(len(pairs.testing), True, rng)))
+
+
+def halved(pairs: np.ndarray) -> np.ndarray:
+    return np.repeat([1.0, 0.0], len(pairs) // 2)
+
+
+def likeness(words: Any, pairs: np.ndarray) -> np.ndarray:
+    return np.asarray(words[pairs[:, 0]].multiply(words[pairs[:, 1]]).sum(1)).ravel()
+
+
+def auc_of_words(corpus: Corpus) -> float:
+    """AUC of the cosine of two documents' TF-IDF."""
+    testing = drawn_pairs(corpus)[1]
+    return judge(likeness(weighed_words(corpus), testing), halved(testing))["auc"]
+
+
+def auc_with_words(model: TopicModel, corpus: Corpus, counts: np.ndarray | None) -> float:
+    """AUC of a logistic regression on the roots of the topics' products and the cosine of TF-IDF."""
+    words, (learning, testing) = weighed_words(corpus), drawn_pairs(corpus)
+    parts = [np.concatenate([t for _, t, _ in word_shares(model, corpus, heldout=h)]) for h in (False, True)]
+    of_words = np.concatenate(parts).astype(np.float64)
+    trained = of_words.copy()
+    if counts is not None:
+        trained[: len(counts)] = (counts + model.alpha) / (counts + model.alpha).sum(1, keepdims=True)
+    elif "theta" in (model.manifest.get("tables") or {}):
+        trained[: corpus.n_docs] = trained_shares(model, np.arange(corpus.n_docs))[0]
+
+    def features(pairs: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        return np.column_stack((np.sqrt(theta[pairs[:, 0]] * theta[pairs[:, 1]]), likeness(words, pairs)))
+
+    x = features(learning, of_words)
+    scale = np.maximum(x.max(0), 1e-12)
+    weights = logistic(x / scale, halved(learning))
+    return judge(features(testing, trained) / scale @ weights[:-1] + weights[-1], halved(testing))["auc"]
 
 
 def scale(docs: int, links: int, topics: int, limit: str, passes: int, work: Path) -> None:
@@ -294,14 +347,15 @@ def scale(docs: int, links: int, topics: int, limit: str, passes: int, work: Pat
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_subparsers(dest="kind", required=True)
-    one = kinds.add_parser("cora")
-    one.add_argument("--data", type=Path, default=Path(__file__).parents[3] / "shared/data/cora")
+    one = kinds.add_parser("folds")
+    one.add_argument("--data", type=Path, default=Path(__file__).parents[3] / "shared/data")
+    one.add_argument("--corpus", choices=tuple(DOCUMENTS), default="cora")
     one.add_argument("--topics", default="10,30,50")
     one.add_argument("--folds", type=int, default=5)
+    one.add_argument("--seeds", type=int, default=1, help="trainings a fold")
     one.add_argument("--passes", type=int, default=60)
-    one.add_argument(
-        "--only", default=",".join(map(str, range(len(MODELS)))), help="numbers of the models, with their xi 0"
-    )
+    one.add_argument("--start", help="of every engine but Gibbs [default: its own]")
+    one.add_argument("--only", default=",".join(map(str, range(len(MODELS)))), help="numbers of MODELS, gains over the first")
     one.add_argument("--raw", type=Path, help="also write the figures of every fold, as JSON")
     large = kinds.add_parser("scale")
     large.add_argument("--docs", type=int, default=100_000)
@@ -311,9 +365,8 @@ def main() -> None:
     large.add_argument("--passes", type=int, default=5)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-links-") as work:
-        if given.kind == "cora":
-            topics, only = ([int(n) for n in value.split(",")] for value in (given.topics, given.only))
-            cora(given.data, topics, given.folds, given.passes, Path(work), given.raw, only)
+        if given.kind == "folds":
+            by_folds(given, Path(work))
         else:
             scale(given.docs, given.links, given.topics, given.limit, given.passes, Path(work))
 

@@ -12,6 +12,8 @@ documents; the mean, not renormalised over topics, is what the authors' publishe
 The documents' theta is a table over documents, read along the links: a visit sees what the linked documents had at the end
 of the pass before (synchronous in the link factor, whatever the schedule in the words).  eta is a parameter, computed at the
 end of a pass from the theta that the pass saw, so it is one pass behind; the first pass has none yet and is that of ``bp``.
+(The paper computes eta within each iteration, the first too.)  A learned eta smears topics over the linked documents' ones;
+the default is the identity, a link to the same topics, which tells links far better (docs/decisions/links.md).
 """
 
 from __future__ import annotations
@@ -39,12 +41,16 @@ class RelationalOptions(DenseOptions):
     """Options of ``rtm``."""
 
     xi: float = option(
-        0.15, "weight of the links against a document's own words; 0: belief propagation", min=0.0, max=1.0
+        0.5,
+        "weight of the links against a document's own words; the paper's is 0.15; 0: belief propagation",
+        min=0.0,
+        max=1.0,
     )
     learn_xi: bool = option(False, "choose xi by running perplexity, pass by pass, starting from --xi")
     eta: str = option(
-        "rows",
-        "how eta is normalised: rows (the paper's), columns (a topic given the linked one), identity (the same topic)",
+        "identity",
+        "how topics lead to linked ones: identity (to the same), rows (the paper's, learned), columns (a topic given the "
+        "linked one)",
         choices=("rows", "columns", "identity"),
     )
     renormalise: bool = option(False, "scale the links' message to the sum 1 over topics (default: the mean as it is)")
@@ -59,6 +65,8 @@ class RelationalTopicModel(DenseMessages):
     Options = RelationalOptions
     options: RelationalOptions
     exclude = CELL
+    default_alpha = default_beta = 0.1  # as xi and eta by folds (docs/decisions/links.md); the paper's is 0.01
+    prior_defaults = ("0.1", "0.1")
     axes = ("links",)
     shown = ("phi", "theta")
     shown_params = ("eta", "ends", "xi")
