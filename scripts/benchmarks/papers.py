@@ -541,7 +541,7 @@ def main() -> None:
     parser.add_argument("--until", type=int, default=2010)
     parser.add_argument("--most", type=int, default=60)
     parser.add_argument("--corpus", default="kos")
-    parser.add_argument("--only", nargs="+", choices=(*ENGINES, "gs", "ovb"), help="of `engines`, `folds`, `stream`")
+    parser.add_argument("--only", nargs="+", choices=tuple(dict.fromkeys((*ENGINES, *FOLDS, "ovb"))), help="of `engines`, `folds`, `stream`")
     parser.add_argument("--start", help="of `engines`, `folds`: one start for all, as documents [default: each engine's own]")
     parser.add_argument("--each", type=int, default=1800, help="documents of a window")
     parser.add_argument(
