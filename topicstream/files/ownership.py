@@ -76,7 +76,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "checkpoints": _inside(_CHECKPOINT, _CHECKPOINTS),
     "ingest": _inside(_WIP_FOLDERS, _WIP),
     # copies of the user's files, under their names
-    "incoming": _inside(r"(?:new|changed)(?:/.+)?|measured\.zarr(?:\.wip)?(?:/.+)?", r"(?:new|changed|measured\.zarr(?:\.wip)?)/.+"),
+    "incoming": _inside(r"(?:new|changed)(?:/.+)?", r"copies\.jsonl|(?:new|changed)/.+"),
     "runs": _inside(r"\d{4,}(?:/.+)?", r"\d{4,}/.+"),
     "versions": _inside(r"\.?\d{4,}(?:\.tmp|\.old)?(?:/.+)?", r"\.?\d{4,}(?:\.tmp|\.old)?/.+"),
     "scratch": ("(?s:.+)", "(?s:.+)"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +13,7 @@ from typing import Any, cast
 
 from topicstream.engines import find
 from topicstream.errors import TopicsError, UsageError
+from topicstream.files.ownership import kind_of, told
 from topicstream.files.plain import read_given
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.machine import parse_bytes
@@ -219,6 +222,8 @@ def load_config(path: str | Path) -> Config:
         raise UsageError(f"{path}: cannot be read ({e.strerror or e})") from None
     except (ValueError, RecursionError) as e:
         raise UsageError(f"{path}: not TOML: {e}") from None
+    if "\\u0000" in json.dumps(value, default=str):
+        raise UsageError(f"{path}: holds a NUL character, which no name can have")
     names = [f.name for f in dataclasses.fields(Config)]
     if unknown := [k for k in value if k not in names]:
         raise UsageError(f"{path}: no setting {unknown[0]!r}; there are {', '.join(names)}")
@@ -264,6 +269,19 @@ def load_config(path: str | Path) -> Config:
         raise UsageError(f'{path}: compact = "{config.store.compact}": give auto, never or always')
     if config.publish.keep < 2:
         raise UsageError(f"{path}: keep = {config.publish.keep}: at least 2, so that no reader is cut off")
-    if config.folder.resolve() == config.raw.resolve():
-        raise UsageError(f"{path}: raw and folder are the same; new files need a folder of their own")
+    check_raw(config, path)
     return config
+
+
+def check_raw(config: Config, path: Path) -> None:
+    """UsageError where the raw files would lie in a folder that retrain writes and empties, or hold one."""
+    raw, home = Path(os.path.realpath(config.raw)), Path(os.path.realpath(config.folder))
+    if raw == home or raw in home.parents:
+        raise UsageError(f"{path}: raw = {config.raw}: holds the folder of the retrain; new files need a folder of their own")
+    for name in ("corpus.zarr", "corpus.zarr.wip", "incoming", "runs", "versions", "current"):
+        own = Path(os.path.realpath(home / name))
+        if own == raw or own in raw.parents or raw in own.parents:
+            raise UsageError(f"{path}: raw = {config.raw}: {home / name} is retrain's own; give new files another folder")
+    for place in (raw, *raw.parents):
+        if (kind := kind_of(place)) not in (None, "retrain"):
+            raise UsageError(f"{path}: raw = {config.raw}: {place} is {told(kind)}; give new files another folder")

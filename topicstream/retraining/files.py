@@ -9,18 +9,21 @@ run.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from topicstream.errors import InputError
+from topicstream.errors import InputError, NotOurs
 from topicstream.files import owned
 from topicstream.files.ownership import claim
 from topicstream.ingestion.opening.names import is_about, is_mark
 
+COPIES, MEASURED = "copies.jsonl", "measured.zarr"
+"""Within the folder of the copies: the list of them, and the store that drift is measured on."""
 UNFINISHED = (".tmp", ".part")
 TRIES = 3
 
@@ -87,10 +90,21 @@ def copy_settled(source: Path, target: Path) -> dict[str, Any] | None:
 
 
 def remove_copies(snapshot: Path) -> None:
-    """Remove the folder of the copies, which must be ours."""
-    if os.path.lexists(snapshot):
-        claim(snapshot, "incoming")
-        owned.remove(snapshot, "incoming")
+    """Remove the folder of the copies.  NotOurs, and nothing is removed, where it holds a file that no scan copied: the
+    names of raw files are the user's, so only the list of the copies tells whose a file is."""
+    if not os.path.lexists(snapshot):
+        return
+    claim(snapshot, "incoming")
+    copies = snapshot / COPIES
+    listed = set(copies.read_text("utf-8", "surrogateescape").splitlines()) if copies.is_file() else set()
+    for name in ("new", "changed"):
+        for folder, _, files in os.walk(snapshot / name):
+            for path in (Path(folder) / file for file in files):
+                if json.dumps(path.relative_to(snapshot).as_posix()) not in listed:
+                    raise NotOurs(f"{path}: was not put there by topics retrain; move it out and run this again")
+    owned.remove(snapshot / MEASURED, "corpus")
+    owned.remove(snapshot / f"{MEASURED}.wip", "ingest")
+    owned.remove(snapshot, "incoming")
 
 
 def scan(
@@ -100,6 +114,18 @@ def scan(
     (emptied first).  changed=False leaves changed files alone."""
     remove_copies(snapshot)
     claim(snapshot, "incoming")
+    with owned.create(snapshot / COPIES) as copies:
+        return _compare(raw, patterns, known, snapshot, changed, copies)
+
+
+def _compare(
+    raw: Path,
+    patterns: tuple[str, ...],
+    known: Mapping[str, Mapping[str, Any]],
+    snapshot: Path,
+    changed: bool,
+    copies: BinaryIO,
+) -> Found:
     found = Found()
     seen = set()
     for below in raw_files(raw, patterns):
@@ -110,6 +136,8 @@ def scan(
             if old is not None and (not changed or _stat(source) == (old["size"], old["mtime_ns"])):
                 continue
             target = snapshot / ("new" if old is None else "changed") / below
+            copies.write(json.dumps(target.relative_to(snapshot).as_posix()).encode() + b"\n")
+            copies.flush()  # listed before it is made: a kill leaves no copy that the list does not name
             entry = None
             for _ in range(TRIES):
                 entry = copy_settled(source, target)

@@ -37,6 +37,7 @@ from topicstream.model.store import drop_tables
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.progress import Progress, Told, listener
+from topicstream.retraining.files import remove_copies
 from topicstream.retraining.forget_words import blanked, more_than, own_words
 from topicstream.retraining.publish import published_versions, version_path
 from topicstream.retraining.scan_ids import Scan
@@ -93,7 +94,7 @@ def forget(
             stack.enter_context(lock(home, "retraining", kind="retrain"))
             if (home / "journal.json").exists():
                 raise TopicsError(f"{home}: a retrain is unfinished; run it again first")
-            owned.remove(home / "incoming", "incoming")  # of a scan that was killed
+            remove_copies(home / "incoming")  # of a scan that was killed
         for run in runs:
             stack.enter_context(lock(run, "training", kind="model"))
         stack.enter_context(lock(store, "writing to", kind="corpus"))

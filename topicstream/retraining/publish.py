@@ -14,7 +14,7 @@ from typing import Any
 from topicstream.errors import TopicsError
 from topicstream.files import owned
 from topicstream.files.durable import lock, sync_file, sync_folder
-from topicstream.files.ownership import claim, not_ours
+from topicstream.files.ownership import claim, kind_of, not_ours
 from topicstream.model.classifier import RECORD, array_of
 from topicstream.model.store import read_manifest
 from topicstream.retraining.align import write_ids
@@ -59,7 +59,7 @@ def store_version(run: Path, folder: Path, number: int, ids: dict[str, Any]) -> 
         return final
     claim(final.parent, "versions")
     beside = final.with_name(f".{final.name}.tmp")
-    owned.remove_within(beside, "versions")
+    owned.remove(beside, "version")  # of a run that was killed
     claim(beside, "version")
     manifest = read_manifest(run)
     tables = (manifest.get("tables") or {}).values()
@@ -103,12 +103,20 @@ def prune(folder: Path, keep: int) -> list[int]:
         claim(place, "versions")
     for n in gone:
         hidden = place / f".{n:04d}.old"
-        owned.remove_within(hidden, "versions")
-        owned.move_folder(version_path(folder, n), hidden)
+        _remove_version(hidden)
+        if not os.path.lexists(hidden):  # else another's is in the way, and the version stays
+            owned.move_folder(version_path(folder, n), hidden)
     for stray in place.glob(".[0-9]*") if place.is_dir() else ():  # also of a run that was killed here
         if _HIDDEN.fullmatch(stray.name):
-            owned.remove_within(stray, "versions")
+            _remove_version(stray)
     return gone
+
+
+def _remove_version(folder: Path) -> None:
+    """Remove a folder that is a version of ours (0.1.0 marked none) with nothing of others in it; others stay."""
+    kind = kind_of(folder) if folder.is_dir() and not folder.is_symlink() else None
+    if kind in ("version", "model") and not any(True for _ in not_ours(folder, kind)):
+        owned.remove(folder, kind)
 
 
 def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = False) -> tuple[int | None, int]:

@@ -15,7 +15,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.retraining import decide as rules
 from topicstream.retraining.config import Config
 from topicstream.retraining.drift import measure, stage
-from topicstream.retraining.files import Found
+from topicstream.retraining.files import MEASURED, Found
 from topicstream.retraining.log import Log
 
 
@@ -73,7 +73,7 @@ def drift_of(config: Config, model: TopicModel, found: Found, incoming: Path, th
     corpus = Corpus.open(config.corpus)
     sources = [incoming / n for n, files in (("new", found.new), ("changed", found.changed)) if files]
     limits = {"mem_limit": config.train.mem_limit, "workers": config.train.threads}
-    place = incoming / "measured.zarr"
+    place = incoming / MEASURED
     try:
         staged = stage(sources, place, corpus, dict(config.ingest), **limits)
     except InputError as e:

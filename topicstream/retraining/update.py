@@ -176,6 +176,8 @@ def update(config: UpdateConfig) -> Updated:
             check_place(run, "--out", [corpus, old])
         elif os.path.samefile(run, old):
             raise UsageError(f"--out {out}: is the model that is updated; leave --out out to replace it")
+        elif not force and (run / "manifest.json").exists() and not _same(run, old, fingerprint):
+            raise TopicsError(f"{run}: is another model; --force replaces it, or name another folder")
         elif force:
             with lock(run, "training", kind="model"):
                 forget_runs(run)
