@@ -127,13 +127,14 @@ def test_errors_are_one_line_with_their_code(capsys):
 
 
 def test_within_a_memory_limit_rows_stay_on_disk(tmp_path):
-    from topicstream.evaluation.memory import FLOOR, open_within
+    from topicstream.evaluation.memory import open_within
+    from topicstream.machine import PROCESS_BYTES
 
     wide = np.ones((3000, 4000), np.float32)
     TopicModel.from_arrays(wide, [f"w{i}" for i in range(3000)], 0.1, 0.01).save(tmp_path / "wide")
-    roomy, threads = open_within(tmp_path / "wide", FLOOR + (600 << 20), 3)
+    roomy, threads = open_within(tmp_path / "wide", PROCESS_BYTES + (600 << 20), 3)
     assert roomy.phi is not None and threads == 3
-    tight, threads = open_within(tmp_path / "wide", FLOOR + (80 << 20), 9)
+    tight, threads = open_within(tmp_path / "wide", PROCESS_BYTES + (120 << 20), 9)
     assert tight.phi is None and 1 <= threads < 9
 
 

@@ -117,16 +117,6 @@ def test_far_more_topics_than_documents_is_told_before_training(store, monkeypat
     assert said.index("warning: 400 topics for 135 training documents") < said.index("memory plan")
 
 
-def test_auto_is_told_once_where_the_command_begins_anew(store, monkeypatch, capsys):
-    monkeypatch.chdir(store)
-    args = ["train", "-K", "3", "--passes", "1", "--force", "--model", "auto"]
-    assert run(args) == 0
-    assert capsys.readouterr().err.count("algo auto") == 1
-    monkeypatch.setenv("TOPICS_BEGUN_ANEW", "1")
-    assert run(args) == 0
-    assert capsys.readouterr().err.count("algo auto") == 0
-
-
 def test_verbose_lines_have_the_time(store, monkeypatch, capsys):
     monkeypatch.chdir(store)
     assert run(["train", "-K", "3", "--passes", "1", "--algo", "atbp", "--force", "--model", "timed", "-v"]) == 0

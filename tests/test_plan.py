@@ -122,16 +122,6 @@ def test_a_disk_that_is_too_small_is_named():
         plan_for("bp", 1000, 2 << 30, disk_free=60 << 30)
 
 
-def test_library_pages_come_back():
-    import pyarrow.compute as pc
-
-    before = machine.resident_bytes()
-    machine.give_back()
-    assert machine.resident_bytes() < before
-    assert pc.sum(np.arange(10)).as_py() == 45
-    assert np.linalg.inv(np.eye(3)).sum() == 3.0
-
-
 def test_spilled_deltas_are_read_back(tmp_path):
     spill = SparseRound(3, tmp_path / "x.scratch")
     assert not (tmp_path / "x.scratch").exists()  # it goes with the process

@@ -1,10 +1,5 @@
-"""Arrow's functions on columns, imported when the first of them is called: making their five hundred docstrings takes a
-twentieth of a second, and ``info`` and ``show`` call none."""
+"""Arrow's functions on columns."""
 
-from __future__ import annotations
+import pyarrow.compute as pc
 
-from typing import Any
-
-from topicstream.kernels.lazy import Later
-
-pc: Any = Later("pyarrow.compute")
+__all__ = ["pc"]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import re
-from contextlib import suppress
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
+from topicstream import __version__
 from topicstream.errors import UsageError
 
+PROCESS_BYTES = 300 << 20
+"""What a process holds before it holds data: the interpreter, its libraries (numba and LLVM, SciPy, Arrow, zarr) and the
+kernels of a command, loaded from the cache."""
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -54,33 +58,9 @@ def resident_bytes() -> int:
     return _status("VmRSS")
 
 
-def file_bytes() -> int:
-    """Resident pages of files mapped by this process (RssFile): code and constants of libraries."""
-    return _status("RssFile")
-
-
 def peak_bytes() -> int:
     """Highest resident memory of this process so far (VmHWM)."""
     return _status("VmHWM")
-
-
-_alone = False
-
-
-def run_alone() -> None:
-    """Say that this process runs one command of ours and nothing else: all that it ever held was ours."""
-    global _alone
-    _alone = True
-
-
-def alone() -> bool:
-    """Whether this process runs one command of ours and nothing else."""
-    return _alone
-
-
-def peak_of_ours() -> int:
-    """Highest resident memory of this process where it is ours alone, else 0: a caller's own is not counted."""
-    return peak_bytes() if _alone else 0
 
 
 def _cgroup_limits() -> list[int]:
@@ -133,79 +113,22 @@ def default_threads() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def calm_malloc(*, mapped: int = 4 << 20, kept: int = 16 << 20) -> None:
-    """Few malloc arenas and early trimming, so that freed memory goes back and the limit can be kept.
-
-    mapped: arrays of so many bytes (at most 32 MB) get pages of their own, fresh and given back each time; kept: free bytes
-    at the end of an arena before they are given back."""
-    try:
-        libc = ctypes.CDLL(None)
-        libc.mallopt(-8, 2)  # M_ARENA_MAX
-        libc.mallopt(-1, kept)  # M_TRIM_THRESHOLD
-        libc.mallopt(-3, mapped)  # M_MMAP_THRESHOLD
-    except (OSError, AttributeError):
-        pass
-
-
-def trim() -> None:
-    """Give the free pages of malloc's arenas back; those between what is in use too, which malloc itself keeps."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-_UNCHANGED = re.compile(
-    rb"^([0-9a-f]+)-([0-9a-f]+) .[^w].p \S+ \S+ [1-9]\d* .*\n(?:(?!Anonymous:).*\n)*?Anonymous: +0 kB$", re.MULTILINE
-)
-"""Private mappings of files in ``/proc/self/smaps`` that may not be written and have no changed page."""
-
-
-def give_back(limit: int = 0) -> None:
-    """Free memory that malloc keeps, and the resident pages of libraries' code and constants: what is touched again comes
-    back from the page cache.  Not where a fourth of ``limit`` would hold all there is: to look takes a hundredth of a second.
-
-    Of the 200 MB after imports and compiled kernels, 110 MB are such pages (LLVM's alone 75 MB, never needed again once the
-    kernels are there).  Only mappings of files without one changed page are named to the kernel, so nothing can be lost."""
-    if resident_bytes() < limit // 4:
-        return
-    trim()
-    with suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        with open("/proc/self/smaps", "rb") as f:
-            found = _UNCHANGED.findall(f.read())
-        for begin, end in ((int(a, 16), int(b, 16)) for a, b in found):
-            libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), 4)  # MADV_DONTNEED
-
-
 def versions() -> dict[str, str]:
     """Versions and processor that a bit-identical rerun depends on."""
+    import numba  # with LLVM a quarter of a second: most commands never need it
     import numpy
     from llvmlite import binding
 
-    import topicstream
-    from topicstream.kernels.direct import numba_version
-
     return {
-        "topicstream": topicstream.__version__,
+        "topicstream": __version__,
         "python": platform.python_version(),
         "numpy": numpy.__version__,
-        "numba": numba_version(),
+        "numba": numba.__version__,
         "cpu": f"{platform.machine()} {binding.get_host_cpu_name()}",
     }
 
 
 def one_blas_thread() -> None:
-    """Let NumPy's products run in the thread that asks for them, from now on: how OpenBLAS parts a product over threads
-    decides the last bits of a sum.  Where its library has no such call, OPENBLAS_NUM_THREADS has to say it."""
-    import ctypes
-
-    try:
-        with open("/proc/self/maps") as f:
-            libraries = {line.split()[-1] for line in f if "openblas" in line}
-    except OSError:
-        return
-    for path in sorted(libraries):
-        loaded = ctypes.CDLL(path)
-        for name in ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_", "openblas_set_num_threads"):
-            if hasattr(loaded, name):
-                getattr(loaded, name)(1)
-                break
+    """Run NumPy's matrix products in the calling thread from now on: the way a BLAS library splits a product over threads
+    decides the last bits of a sum."""
+    threadpool_limits(1, user_api="blas")

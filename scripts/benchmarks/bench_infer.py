@@ -96,10 +96,8 @@ def watch():
 peak, done = held(), threading.Event()
 watcher = threading.Thread(target=watch)
 watcher.start()
-from topicstream.cli import startup
 from topicstream.cli.main import run
-startup.own_process()
-code = run(sys.argv[1:], own_process=True)
+code = run(sys.argv[1:])
 done.set()
 watcher.join()
 print(json.dumps([held("VmHWM")[0], *peak[1:]]))
@@ -111,12 +109,6 @@ sys.exit(code)
 OPENED = (
     HELD
     + """
-if len(sys.argv) > 2:
-    from topicstream.cli import startup
-    startup.own_process()
-    startup.arrow_by_malloc()
-    from topicstream.machine import calm_malloc
-    calm_malloc(mapped=int(sys.argv[2]), kept=int(sys.argv[3]))
 from topicstream.model.topic_model import TopicModel
 model = TopicModel.open(sys.argv[1])
 print(json.dumps(held()))

@@ -35,9 +35,8 @@ from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Engine, Shape
 from topicstream.errors import DoesNotFit
 from topicstream.machine import format_bytes
-from topicstream.training.plan import Plan, make_plan, memory_bytes
+from topicstream.training.plan import PROCESS_BYTES, Plan, make_plan, memory_bytes
 from topicstream.training.setup import default_start
-from topicstream.training.warmup import COME_BACK, warm_up
 
 TOOLS = Path(__file__).parents[1] / "tools"
 ENGINES = ("atbp:10", "atbp:100", "sparse-bp:100", "sparse-bp:500", "sparselda:100", "sparselda:500")
@@ -114,7 +113,7 @@ def plan_for(engine: Engine, target: Target, block: BlockShape, base: int, limit
         engine.layout(),
         block,
         whole,
-        base=base + COME_BACK,
+        base=base,
         limit=limit,
         threads=THREADS,
         tables=tables,
@@ -243,7 +242,7 @@ def report_targets(found: dict[str, Constants], store: Path, bytes_a_cell: float
         + "; ".join(f"{t.name}: {t.docs:,} documents, {t.cells:,} cells, W = {t.words:,} ({t.what})" for t in TARGETS),
     )
     rows, sample = [], Corpus.open(store)
-    base = max(warm_up(engine_for(spec, TARGETS[0]), False).resident for spec in found)
+    base = PROCESS_BYTES
     for target in TARGETS:
         for spec, constants in found.items():
             engine = engine_for(spec, target)

@@ -46,8 +46,6 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], as_json: bool, **valu
     not know; of a store, only its own words count) and flag: empty, unknown (no word the model knows; both get the
     prior), else null.
     """
-    if ctx.obj:
-        startup.arrow_by_malloc()
     from topicstream.cli.verbosity import verbosity
     from topicstream.inference.infer import infer
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import errno
 import os
 import signal
@@ -181,14 +180,12 @@ def _fail(error: BaseException, message: str, code: int) -> int:
     return code
 
 
-def run(args: Sequence[str] | None = None, own_process: bool = False) -> int:
+def run(args: Sequence[str] | None = None) -> int:
     """Run one command line (default: the process's) and give its exit code; errors are one line on stderr, with a
-    traceback under ``-vv``.  own_process: the process is ours alone, so a command may begin it anew."""
+    traceback under ``-vv``."""
     set_verbosity(0)
     try:
-        outcome = topics.main(
-            args=None if args is None else list(args), prog_name="topics", standalone_mode=False, obj=own_process
-        )
+        outcome = topics.main(args=None if args is None else list(args), prog_name="topics", standalone_mode=False)
         return outcome if isinstance(outcome, int) else 0
     except click.exceptions.Exit as e:
         return e.exit_code
@@ -234,10 +231,12 @@ def main() -> None:
     signal.signal(signal.SIGTERM, startup.stopping("stopped; nothing was left half-written"))
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup: it is to go on
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
-    startup.own_process()
+    startup.hold_streams()
+    # a product of matrices runs in the thread that asks for it; OpenBLAS would start threads of its own that wait busily
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # until here cli/entry.py has it
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    code = run(own_process=True)
+    code = run()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # nobody is left to catch what a handler raises
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -246,12 +245,7 @@ def main() -> None:
     except (OSError, ValueError):
         code = code or _fail(OSError(), "standard output: what was printed could not be written", 1)
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    # not by sys.exit: where a thread of Arrow's still reads a file ahead, CPython's finalization aborts the process (134)
-    atexit._run_exitfuncs()
-    with suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -20,18 +18,8 @@ from topicstream.progress import Shown
 from topicstream.training.config import TrainConfig
 
 DEFAULT_ALGO = "auto"
-BEGUN_ANEW = "TOPICS_BEGUN_ANEW"
 ABOUT = {"classifier", "model", "corpus", "threads", "mem_limit", "as_json"}
 """With these alone ``--classifier`` trains nothing where there is a model."""
-
-
-def begin_anew() -> None:
-    """Run this command again in place of this process, now that the kernels are in the cache: what the compiler took stays
-    with a process until it ends, and the memory plan would have to count it."""
-    times = int(os.environ.get(BEGUN_ANEW, "0"))
-    if times < 3:  # a cache that keeps nothing must not make a circle; `auto` compiles two engines at most
-        os.environ[BEGUN_ANEW] = str(times + 1)
-        os.execv(sys.executable, sys.orig_argv)
 
 
 def engine_options(options: type, priors: tuple[str, str] = ("", "")) -> list[click.Option]:
@@ -98,8 +86,7 @@ def command(ctx: click.Context, /, as_json: bool, classifier: bool, **values: An
     from topicstream.training.loop import train
 
     own = {name: values.pop(name) for name in ctx.meta["own"]}
-    anew = begin_anew if ctx.obj else None
-    config = TrainConfig(**given(values), options=own, progress=Shown(verbosity()), compiled=anew)
+    config = TrainConfig(**given(values), options=own, progress=Shown(verbosity()))
     told = {p for p in ctx.params if ctx.get_parameter_source(p) != ParameterSource.DEFAULT}
     if classifier and told <= ABOUT and (Path(config.model) / "manifest.json").exists():
         found = learn(config)

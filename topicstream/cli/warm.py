@@ -1,43 +1,67 @@
-"""``topics warm``: the kernels compiled before they are needed."""
+"""``topics warm``: compile the kernels before they are needed."""
 
 from __future__ import annotations
 
 import json
+import tempfile
 import time
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any
 
 import click
 
 from topicstream.cli.options import as_json
+from topicstream.engines import engines
 from topicstream.errors import TopicsError
+from topicstream.evaluation.evaluate import evaluate
+from topicstream.inference.infer import infer
+from topicstream.inference.methods import method_names
+from topicstream.ingestion.pipeline import ingest
+from topicstream.kernels import jit
+from topicstream.training.loop import train
 
-SOURCES = ("cli", "corpus", "engines", "evaluation", "inference", "ingestion", "kernels", "model", "tables", "tokens", "training")
+USUAL = "sparse-bp"
+DOCUMENTS = 400
 
 
 @click.command("warm")
-@click.option("--all", "every", is_flag=True, help="Of every algorithm and every method of infer, not of the usual ones.")
+@click.option("--all", "every", is_flag=True, help="Compile every algorithm and inference method, not only the usual ones.")
 @as_json()
 def command(every: bool, as_json: bool) -> None:
-    """Compile what the other commands run, once for this machine, so that none of them waits.
+    """Compile the kernels of ingest, train, infer and eval once for this machine, so that no later command waits.
 
-    Kept in ~/.cache/topicstream/kernels; NUMBA_CACHE_DIR names another place.  For an image: compile into a folder of it, and
-    name that folder's topicstream/kernels in TOPICS_KERNELS, which is read and never written.
+    Compiled kernels are kept in ~/.cache/topicstream/kernels, or in topicstream/kernels under $NUMBA_CACHE_DIR.
     """
-    from topicstream.kernels import ahead, cache
-    from topicstream.machine import default_memory_limit
-
-    own = cache.folders()[0]
-    if not own.writable():
-        raise TopicsError(f"{own.path}: compiled kernels cannot be kept here; NUMBA_CACHE_DIR names another place")
-    what = "every algorithm and method" if every else "ingest, train (sparse-bp), infer and eval"
     began = time.monotonic()
-    ready = ahead.prepare(
-        f"topicstream.cli.warming {'all' if every else 'some'}", SOURCES, 300 if every else 30,
-        lambda text: click.echo(f"{what}: {text}", err=True), default_memory_limit(),
-    )  # fmt: skip
-    if not ready:
-        raise TopicsError("not everything could be compiled; what is missing compiles when it is called")
-    found = {"folder": str(own.path), "files": len(list(own.path.glob("*.nbc"))), "seconds": time.monotonic() - began}
-    if as_json:
-        click.echo(json.dumps(found))
-    else:
-        click.echo(f"{what}: ready in {own.path}, {found['files']} files")
+    click.echo("compiling for this machine (about a minute; with --all several)", err=True)
+    with tempfile.TemporaryDirectory(prefix="topics-warm-") as folder:
+        run_small_jobs(Path(folder), every)
+    kernels = list(jit.cache_folder().glob("*.nbc"))
+    if not kernels:
+        raise TopicsError(f"{jit.cache_folder()}: kernels cannot be kept here; set NUMBA_CACHE_DIR to another folder")
+    result = {"folder": str(jit.cache_folder()), "files": len(kernels), "seconds": time.monotonic() - began}
+    what = "every algorithm and method" if every else f"ingest, train ({USUAL}), infer and eval"
+    click.echo(json.dumps(result) if as_json else f"{what}: ready in {result['folder']}, {result['files']} files")
+
+
+def run_small_jobs(folder: Path, every: bool) -> None:
+    """Ingest, train, infer and score a few hundred made documents, with the usual engine and method or with every one."""
+    docs = folder / "docs.jsonl"
+    with docs.open("w") as out:
+        for i in range(DOCUMENTS):
+            words = " ".join(f"word{(7 * i + j * j) % 90}" for j in range(30))
+            out.write(f'{{"id": "{i}", "text": "{words} caf\\u00e9"}}\n')
+    store, usual = folder / "docs.zarr", folder / f"{USUAL}.model"
+    ingest(docs, store, min_df=1, progress=False)
+    common: dict[str, Any] = {"topics": 10, "passes": 30, "progress": False}
+    for name in engines() if every else [USUAL]:
+        model = folder / f"{name}.model"
+        with suppress(TopicsError):  # an engine for vectors, links or labels compiles when it is first used
+            train(store, model, algo=name, **common)
+            evaluate(model, store, heldout=True, coherent=True, progress=False)
+    for method in method_names() if every else ["bp"]:
+        for source in (docs, store):
+            with suppress(TopicsError):
+                infer(usual, [source], out=BytesIO(), method=method, progress=False)

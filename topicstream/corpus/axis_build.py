@@ -36,7 +36,6 @@ from topicstream.files.durable import sync_file, sync_folder
 from topicstream.files.ownership import kind_names as names_of
 from topicstream.files.ownership import owns
 from topicstream.files.row_groups import batches
-from topicstream.machine import trim
 from topicstream.tokens.builder import VocabularyBuilder
 from topicstream.tokens.vocabulary import TokenVocabulary, word_buffers
 
@@ -102,7 +101,6 @@ def derive(contents: Contents, old: dict[str, Any] | None, memory: int, room: in
     found = {}
     with tempfile.TemporaryDirectory(dir=contents.path, prefix=SCRATCH) as scratch:
         for name in contents.names:
-            trim()
             before = (old or {}).get(name)
             if before is not None and fresh(contents, name, before):
                 found[name] = before
@@ -307,7 +305,6 @@ class _Named:
     def entry(self) -> dict[str, Any]:
         """Write the names and the arrays; the manifest's entry."""
         vocabulary = self._vocabulary()
-        trim()
         size = len(vocabulary)
         counts = np.zeros((2, size), np.int64)
         if self.before is not None:
@@ -350,7 +347,6 @@ class _Named:
             return fixed
         state = builder.checkpoint()
         del builder  # its table and the batches are given back before the runs are merged
-        trim()
         builder = VocabularyBuilder.resume(self.scratch, self.memory, state)
         rules: dict[str, Any] = {"documents": added, "max_df": added, "room": self.room}
         try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from topicstream.corpus.block import AxisRows, Block
+from topicstream.corpus.block import Block
 from topicstream.engines.shapes import ArraySpec, BlockShape, Shape
 from topicstream.kernels.constants import Constants
 from topicstream.options import option
@@ -254,20 +254,6 @@ class Engine:
     def new_stats(self) -> dict[str, np.ndarray]:
         """Zeroed statistics."""
         return {name: np.zeros(n) for name, n in self.stats.items()}
-
-    def example_block(self, weighted: bool) -> Block:
-        """Two made documents over the first few words, with what else a visit of this engine looks at: kernels are compiled
-        on it before threads start."""
-        words = min(4, self.shape.words)
-        indptr = np.array([0, words, 2 * words], np.int64)
-        local = np.tile(np.arange(words, dtype=np.int32), 2)
-        counts = np.ones(2 * words, np.float32 if weighted else np.int32)
-        axes = {}
-        for name in self.axes:
-            n = min(2, self.shape.axes[name])
-            each = np.arange(n, dtype=np.int32)
-            axes[name] = AxisRows(each, np.array([0, n, 2 * n], np.int64), np.tile(each, 2))
-        return Block(0, 0, indptr, local, counts, np.arange(words, dtype=np.int32), float(2 * words), axes)
 
     def memory_of_pass(self, block: BlockShape) -> int | None:
         """Bytes that the memory of all blocks takes at most, where that is less than each block at its limit; block: its

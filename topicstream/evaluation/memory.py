@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from topicstream.errors import DoesNotFit
-from topicstream.machine import default_threads, format_bytes, memory_limit
+from topicstream.machine import PROCESS_BYTES, default_threads, format_bytes, memory_limit
 from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
 
-FLOOR = 320 << 20
-"""Interpreter, libraries, kernels and blocks in flight: 333 MB at most measured, evaluating with two threads."""
+BLOCKS_IN_FLIGHT = 40 << 20
 A_THREAD = 12 << 20
 A_WORD = 150
 LANES = 16
@@ -60,7 +59,7 @@ def bytes_of_thread(topics: int) -> int:
 
 def ask_limit(mem_limit: str | int | None, fixed: int, each: int, what: str) -> int:
     """Bytes that are left for threads and tables; DoesNotFit where a given limit has no room for one thread."""
-    fixed += FLOOR
+    fixed += PROCESS_BYTES + BLOCKS_IN_FLIGHT
     limit = memory_limit(mem_limit)
     if mem_limit is not None and limit < fixed + each:
         needed = -(-(fixed + each) // (1 << 20))

@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError
 from topicstream.evaluation.belonging import strangers
@@ -18,7 +16,6 @@ from topicstream.exchange.formats import find_format
 from topicstream.files.durable import lock
 from topicstream.files.outputs import check_output
 from topicstream.files.ownership import check_place
-from topicstream.machine import calm_malloc
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.manifest import odd_among
 from topicstream.model.topic_model import TopicModel
@@ -37,7 +34,6 @@ def export_model(config: ExportConfig) -> dict[str, Any]:
     if config.out is None:
         raise UsageError("--out: say where to write")
     path, began = Path(config.out), time.perf_counter()
-    _calm()
     kind = find_format(config.format, path, "out")
     opened: Any = None
     if "model" in kind.of:
@@ -100,7 +96,6 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     Raises InputError (one line: file, what is wrong), TopicsError when ``model`` exists and not ``force``.
     """
     source, folder, force, began = Path(config.path), Path(config.model), config.force, time.perf_counter()
-    _calm()
     kind = find_format(config.format, source, "in")
     if not source.exists():
         raise InputError(f"{source}: no such file or folder")
@@ -141,12 +136,6 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
         "notes": notes,
         "seconds": time.perf_counter() - began,
     }
-
-
-def _calm() -> None:
-    """What is freed goes back to the system."""
-    calm_malloc(mapped=1 << 20, kept=4 << 20)
-    pa.set_memory_pool(pa.system_memory_pool())
 
 
 def _recipe(given: str | Path | None) -> tuple[Any, str]:

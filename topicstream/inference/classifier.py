@@ -27,12 +27,12 @@ from topicstream.inference.documents import Documents
 from topicstream.inference.examples import Examples, Likelihood, temperature
 from topicstream.inference.infer import DocumentSource
 from topicstream.inference.lbfgs import minimise
-from topicstream.inference.memory import A_THREAD, A_WORD, FLOOR, fit
+from topicstream.inference.memory import A_THREAD, A_WORD, fit
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods.bp import BP
 from topicstream.inference.vectors import Space, Vector
 from topicstream.kernels.linear import even, products
-from topicstream.machine import default_memory_limit, default_threads, format_bytes, parse_bytes, trim
+from topicstream.machine import PROCESS_BYTES, default_memory_limit, default_threads, format_bytes, parse_bytes
 from topicstream.model.classifier import save_classifier
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
@@ -87,7 +87,6 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
             aside = _examples(opened, store, place, examples, config, length, tell)
             if opened is not model:
                 opened.phi = None
-                trim()
             if not examples.docs:
                 raise InputError(f"{store.path}: no training document has a word that the model knows")
             likelihood = Likelihood(examples, variance, place.threads)
@@ -122,14 +121,14 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
 
 def _needed(model: TopicModel, threads: int) -> int:
     """Bytes that the classifier takes at least."""
-    fixed = FLOOR + A_WORD * model.n_words + threads * A_THREAD + (1 << 25)
+    fixed = PROCESS_BYTES + A_WORD * model.n_words + threads * A_THREAD + (1 << 25)
     return fixed + (SUMS + 4) * 4 * (model.n_words + 1)
 
 
 def _plan(model: TopicModel, limit: int, given: bool, threads: int) -> tuple[tuple[int, int], int, bool, int]:
     """((rows, columns), pairs kept, whether vectors lie on disk, slices)."""
     rows, columns = model.n_words + 1, model.n_topics
-    room = limit - FLOOR - A_WORD * model.n_words - threads * A_THREAD - (1 << 25)
+    room = limit - PROCESS_BYTES - A_WORD * model.n_words - threads * A_THREAD - (1 << 25)
     whole = 4 * rows * columns
     for pairs in range(PAIRS, FEWEST_PAIRS - 1, -1):
         if (LIVING + SUMS + 2 * pairs + 1) * whole <= room:

@@ -121,11 +121,6 @@ def _known(
     return n
 
 
-def compiled() -> bool:
-    """Whether the kernel of ``known`` has been loaded in this process."""
-    return bool(_known.signatures)
-
-
 def known(
     ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, index: np.ndarray, whole: bool = False
 ) -> Documents:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,14 @@ from topicstream.errors import InputError, UsageError
 from topicstream.inference import keep as choice
 from topicstream.inference import methods
 from topicstream.inference.config import PARTS, SAMPLED, InferConfig, as_names
-from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, apart, compiled, cut_cells, known
+from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, apart, cut_cells, known
 from topicstream.inference.memory import Fit, fit
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.output import AnswerFormat, AnswersFile, AnswerTable, JsonAnswers, check_answers
-from topicstream.kernels.ahead import elsewhere
-from topicstream.kernels.jit import compiling_seconds, say_before_compiling
-from topicstream.machine import calm_malloc, default_threads, give_back, memory_limit, trim
+from topicstream.kernels.jit import notify_compiling
+from topicstream.machine import default_threads
 from topicstream.model.edits import view_of
 from topicstream.model.gaussians import is_of_vectors
-from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.options import configured
@@ -102,15 +99,7 @@ class Answers:
         choice.check(config.top, config.min_prob)
         model, follow = config.model, config.follow
         methods.find_method(config.method)  # a name that there is not is said before anything is opened
-        calm_malloc(mapped=MAPPED, kept=KEPT)
-        pa.set_memory_pool(pa.system_memory_pool())  # what is freed goes back; mimalloc would keep 40 MB
-        self.compiled = compiling_seconds()  # before: what waits for the compiler is no part of a rate
-        say_before_compiling(listener(config.progress).say)
-        limit = memory_limit(config.mem_limit)
-        if not isinstance(model, TopicModel):
-            read_manifest(model)  # a model that there is not is said before anything is compiled
-        with elsewhere(_compiling(config), 5, listener(config.progress).say, limit):
-            fresh = load_compiler()
+        notify_compiling(listener(config.progress).say)
         self.model = opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
         name = methods.of_model(opened, config.method)
         own = methods.find_method(name)
@@ -121,8 +110,7 @@ class Answers:
         self.view = view_of(opened) if config.edits else None
         self.method = make(name, TopicRows(opened), **config.of_method())
         self.method.room = self.fit.room
-        self.rehearse = fresh and not follow and not self.method.needs_all
-        if self.fits and not self.rehearse:
+        if self.fits:
             self.method.load()
         if follow and self.method.needs_all:
             raise UsageError("--follow: joint sampling needs all documents before it answers; leave --joint out")
@@ -167,22 +155,11 @@ class Answers:
             return encode(ids, lists, about, more), documents
 
         blocks = iter(self.method.gather(self.source.documents()))
-        if self.rehearse and (first := next(blocks, None)) is not None:
-            # the kernels that these documents and this format need are loaded, and what that took is given back, before
-            # the table takes its place: one document is answered from the rows on disk
-            answer(first.only(0))
-            give_back()
-            if self.fits:
-                self.method.load()
-            blocks = chain([first], blocks)
         # following, every answer must be out before the next line is waited for: no thread, nothing held back
         results = map(answer, blocks) if self.follow else in_order(answer, blocks, self.threads)
         for encoded, documents in results:
             yield encoded
-            done = self.tally.docs
             self.tally.add(documents)
-            if self.tally.docs // TRIM_DOCS > done // TRIM_DOCS:
-                trim()
             self.progress.step("topics of documents", self.tally.docs, self.source.total or None, "documents")
 
     def write(self, format: AnswerFormat, flush: Callable[[], None] | None = None) -> None:
@@ -194,8 +171,8 @@ class Answers:
 
     def summary(self, begin: float) -> dict[str, Any]:
         """What went by since ``begin`` (``time.perf_counter``)."""
-        say_before_compiling(None)
-        seconds = time.perf_counter() - begin - compiling_seconds() + self.compiled
+        notify_compiling(None)
+        seconds = time.perf_counter() - begin
         return {
             **self.tally.as_dict(),
             "rejected": self.source.rejected,
@@ -205,21 +182,6 @@ class Answers:
             "topics": self.model.n_topics,
             "model": str(self.model.path or "in memory"),
         }
-
-
-def _compiling(config: InferConfig) -> tuple[str, str]:
-    """The job that compiles what this inference runs (inference/warm.py)."""
-    suffixes = {s.lower() for p in _places(config.documents, config.model) for s in p.suffixes}
-    csv = config.format == "csv" or bool({".csv", ".tsv"} & suffixes)
-    text = config.format == "lines" or ".txt" in suffixes
-    does = {
-        "csv": csv,
-        "txt": text or not csv,
-        "jsonl": not (text or csv) or ".jsonl" in suffixes,
-        "to-csv": isinstance(config.out, (str, Path)) and Path(config.out).suffix == ".csv",
-        "lists": (config.top, config.min_prob) != (None, None),
-    }
-    return "topicstream.inference.warm", ",".join([config.method or "bp", *(name for name, done in does.items() if done)])
 
 
 def _places(documents: Any, model: str | Path | TopicModel) -> list[Path]:
@@ -232,18 +194,6 @@ def _places(documents: Any, model: str | Path | TopicModel) -> list[Path]:
 
 WEIGHING = ("bp", "vb", "mixture")
 """Methods that weigh the cells of new documents as a model of weighted cells does."""
-
-
-def load_compiler() -> bool:
-    """Load numba's runtime by a first kernel, before anything else is held, and give back the pages that it took: LLVM
-    compiles a part of that runtime in every process, which takes 70 MB for an instant.  False: it was loaded before."""
-    if compiled():
-        return False
-    give_back()
-    none = np.zeros(0, np.int32)
-    known(pa.array([], pa.large_string()), np.zeros(1, np.int64), none, none, np.zeros(0, np.int64))
-    give_back()
-    return True
 
 
 def make(name: str, rows: TopicRows, **options: Any) -> Method:

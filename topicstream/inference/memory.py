@@ -9,11 +9,9 @@ import numpy as np
 from topicstream.errors import DoesNotFit
 from topicstream.inference.documents import BLOCK_CELLS, BLOCK_DOCS
 from topicstream.ingestion.read_options import Room
-from topicstream.machine import format_bytes, memory_limit
+from topicstream.machine import PROCESS_BYTES, format_bytes, memory_limit
 from topicstream.model.topic_model import TopicModel
 
-FLOOR = 180 << 20
-"""Interpreter, libraries, kernels and the pieces of text in work."""
 A_WORD = 110
 """Bytes of a word of the model: text, counts, the table that finds it."""
 A_THREAD = 12 << 20
@@ -48,7 +46,7 @@ def fit(model: TopicModel, mem_limit: str | int | None, threads: int, *, own: bo
     DoesNotFit, naming the smallest limit, where a limit that was given cannot be kept."""
     limit = memory_limit(mem_limit)
     topics, table = model.n_topics, 4 * model.n_words * model.n_topics
-    fixed = FLOOR + A_WORD * model.n_words + (table if model.phi is not None else 0)
+    fixed = PROCESS_BYTES + A_WORD * model.n_words + (table if model.phi is not None else 0)
     table *= tables
 
     def each(docs: int, cells: int, loaded: bool) -> int:

@@ -9,18 +9,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
 from topicstream.files import durable, owned
 from topicstream.files.ownership import MARK, check_place, claim, refuse_strangers
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.opening import inputs_record
-from topicstream.ingestion.opening.guess import BY_SUFFIX
 from topicstream.ingestion.opening.inputs import input_places
 from topicstream.ingestion.opening.memory import KEY, InMemory, as_inputs, numbered_from
-from topicstream.ingestion.opening.source import plain_suffix
 from topicstream.ingestion.plan import MemoryPlan
 from topicstream.ingestion.read_options import CUT, REMEMBERED
 from topicstream.ingestion.settings import IngestOptions
@@ -30,8 +26,8 @@ from topicstream.ingestion.spooling.tasks import parse_all
 from topicstream.ingestion.storing import commit
 from topicstream.ingestion.storing.finishing import Finishing
 from topicstream.ingestion.storing.side_join import check as check_side_files
-from topicstream.kernels.ahead import prepare
-from topicstream.machine import calm_malloc, give_back, peak_bytes
+from topicstream.kernels.jit import notify_compiling
+from topicstream.machine import peak_bytes
 from topicstream.options import configured
 from topicstream.progress import Progress, listener
 from topicstream.tokens.builder import VocabularyBuilder
@@ -101,14 +97,11 @@ class _Ingest:
         return dataclasses.replace(options, recipe=recipe)
 
     def run(self) -> dict[str, Any]:
-        calm_malloc(mapped=32 << 20, kept=24 << 20)
-        pa.set_memory_pool(pa.system_memory_pool())
+        notify_compiling(self.progress.say)
         if self.out.exists() and not self.out.is_dir():
             raise NotOurs(f"{self.out}: is a file; choose another --out")
         check_side_files(self.options.side, self.options.read)
         self._refuse_what_is_not_ours()
-        prepare(f"topicstream.ingestion.warm {self._warmed()}", ("corpus", "ingestion", "kernels", "tokens"), 10, self.progress.say, self.plan.limit)
-        give_back(self.plan.limit)
         self.progress.step("reading", unit="B")
         with ExitStack() as stack:
             stack.enter_context(durable.lock(self.wip, "ingesting into", kind="ingest"))
@@ -138,14 +131,6 @@ class _Ingest:
                 raise
             finally:
                 journal.close()
-
-    def _warmed(self) -> str:
-        """What this ingest reads, as its warm-up names it; of what is not known before it is opened, all."""
-        names = self.names if isinstance(self.names, list) else ["memory.txt"]
-        told = BY_SUFFIX | {".txt": "lines"}
-        formats = {self.options.read.format or told.get(plain_suffix(n)) for n in names}
-        known = next(iter(formats)) if len(formats) == 1 else None
-        return f"{known if known in ('csv', 'lines') else 'jsonl'}{',side' * bool(self.options.side)}"
 
     def _left_in_memory(self) -> bool:
         """Whether the unfinished ingest that is here had its documents in memory: nobody can carry it on."""

@@ -6,12 +6,8 @@ import dataclasses
 
 from topicstream.errors import DoesNotFit, UsageError
 from topicstream.ingestion.read_options import Room
-from topicstream.machine import default_memory_limit, default_threads, format_bytes
+from topicstream.machine import PROCESS_BYTES, default_memory_limit, default_threads, format_bytes
 
-FLOOR = 250 << 20
-"""What interpreter, libraries and compiled kernels take."""
-WITHOUT_PIECES = 200 << 20
-"""The same without room for what the workers hold."""
 PER_WORKER = 9
 """Bytes a worker takes per byte of a piece: raw, text, cells, frames, and what waits in the queues."""
 
@@ -28,16 +24,16 @@ class MemoryPlan:
     @property
     def words(self) -> int:
         """Bytes for the words that are kept, when no piece is in work any more."""
-        return self.limit - WITHOUT_PIECES
+        return self.limit - PROCESS_BYTES
 
     @property
     def room(self) -> Room:
         """What is left for a piece that is in work alone."""
 
         def free(limit: int) -> int:
-            return limit - WITHOUT_PIECES - MemoryPlan.of(limit, self.workers).vocabulary
+            return limit - PROCESS_BYTES - MemoryPlan.of(limit, self.workers).vocabulary
 
-        return Room(self.limit, self.limit - WITHOUT_PIECES - self.vocabulary, free)
+        return Room(self.limit, self.limit - PROCESS_BYTES - self.vocabulary, free)
 
     @classmethod
     def of(cls, limit: int | None, workers: int | None) -> MemoryPlan:
@@ -46,13 +42,13 @@ class MemoryPlan:
         wanted = workers if workers is not None else default_threads()
         if wanted < 1:
             raise UsageError(f"--workers {wanted}: must be at least 1")
-        least = FLOOR + (96 << 20)
+        least = PROCESS_BYTES + (96 << 20)
         if limit < least:
             raise DoesNotFit(f"--mem-limit {format_bytes(limit)}: an ingest needs at least {format_bytes(least)}")
         piece = 8 << 20
-        while piece > 1 << 20 and FLOOR + PER_WORKER * piece * (wanted + 2) > 0.7 * limit:
+        while piece > 1 << 20 and PROCESS_BYTES + PER_WORKER * piece * (wanted + 2) > 0.7 * limit:
             piece //= 2
-        while wanted > 1 and FLOOR + PER_WORKER * piece * (wanted + 2) > 0.8 * limit:
+        while wanted > 1 and PROCESS_BYTES + PER_WORKER * piece * (wanted + 2) > 0.8 * limit:
             wanted -= 1
-        rest = limit - FLOOR - PER_WORKER * piece * (wanted + 2)
+        rest = limit - PROCESS_BYTES - PER_WORKER * piece * (wanted + 2)
         return cls(limit, wanted, piece, max(16 << 20, min(rest // 2, 1 << 30)))

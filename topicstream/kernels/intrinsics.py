@@ -16,8 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
-from topicstream.kernels.lazy import cgutils, intrinsic, types, vectors
+from topicstream.kernels.vector_type import Float32x16
+from topicstream.kernels.vector_type import vector as vector_kind
 
 WIDTH = 16
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
@@ -33,11 +36,11 @@ FLOATS, TOPICS = ("float32",), ("uint16",)
 def _fits(kind: Any, given: Any) -> bool:
     if isinstance(kind, tuple):
         return isinstance(given, types.Array) and given.layout == "C" and (not kind or given.dtype.name in kind)
-    return kind != vector or isinstance(given, vectors.Float32x16)
+    return kind != vector or isinstance(given, Float32x16)
 
 
 def _type(name: str) -> Any:
-    return vectors.vector if name == vector else getattr(types, name)
+    return vector_kind if name == vector else getattr(types, name)
 
 
 def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:

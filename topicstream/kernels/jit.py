@@ -4,146 +4,197 @@
 ``fast_kernel``  may reassociate sums and contract to FMA (so reductions vectorise); NaN and inf keep their meaning.
 
 Both compile the same code for every caller with the same argument types, so a result never depends on the number of
-threads.  What is compiled is kept for the next process under NUMBA_CACHE_DIR, else in the user's cache (kernels/cache.py).
+threads.  Compiled kernels are kept under ``$NUMBA_CACHE_DIR``, or else in the user's cache folder.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
+import pickle
+import re
+import secrets
 import sys
-import threading
+import zlib
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, overload
 
+import numba
 import numpy as np
+from numba.core import types
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
 
-from topicstream.kernels import cache, lazy
-from topicstream.kernels.cache import folders
+PACKAGE = __name__.partition(".")[0]
+MAGIC = b"topics5\n"
+MOST_PER_KERNEL = 64
+"""Files that are kept for one kernel (versions of its source and types of its arguments); the oldest go."""
 
-
-def kept() -> bool:
-    """Whether what is compiled is there for the next process."""
-    return folders()[0].writable()
-
-
-def compiled_here() -> int:
-    """Signatures that this process had to compile."""
-    compiler = sys.modules.get("topicstream.kernels.compiler")
-    return getattr(compiler, "missed", 0)
-
-
-def compiling_seconds() -> float:
-    """What this process has spent compiling."""
-    compiler = sys.modules.get("topicstream.kernels.compiler")
-    return getattr(compiler, "seconds", 0.0)
+compiled_kernels = 0
+"""Kernels that this process had to compile."""
+_notify: Callable[[str], None] | None = None
+_noted: set[str] = set()
 
 
-def say_before_compiling(say: Callable[[str], None] | None) -> None:
-    """Have it said before this process waits for the compiler; None: nobody listens any more."""
-    if say is None:
-        lazy.before_compiling = None
-        return
-    lazy.before_compiling = lambda: say(
-        "compiling for this machine, once (up to half a minute; `topics warm` does it ahead)"
-    )
+def notify_compiling(notify: Callable[[str], None] | None) -> None:
+    """Call ``notify`` with one line before this process compiles its first kernel; None: no longer."""
+    global _notify
+    _notify = notify
 
 
-_COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-_ARRAYS = (np.ndarray, np.memmap)
-_LAYOUT = 1 | 2 | 1024  # flags of an array: in C's order, in Fortran's, writable
-_INT64 = range(-(1 << 63), 1 << 63)
-_lock = threading.RLock()
+def cache_folder() -> Path:
+    """Where this user's compiled kernels are kept."""
+    base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base).absolute() / PACKAGE / "kernels"
 
 
-def _kind(value: Any) -> Any:
-    """What tells apart the types of arguments that code is compiled for; None: numba has to say."""
-    kind = type(value)
-    if kind in _ARRAYS:
-        return value.dtype, value.ndim, value.flags.num & _LAYOUT
-    if kind is int:
-        return int if value in _INT64 else None
-    return kind
+_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+([\w., ]+))", re.MULTILINE)
 
 
-def _type(kind: Any) -> str | None:
-    """numba's name of a kind."""
-    if not isinstance(kind, tuple):
-        return {int: "int64", float: "float64", bool: "bool", type(None): "none"}.get(kind) or _number(kind)
-    dtype, ndim, flags = kind
-    entry = _number(dtype.type) if dtype.isnative else None
-    layout = "C" if flags & 1 else "F" if flags & 2 else "A"
-    return None if entry is None else f"Array({entry}, {ndim}, {layout!r}, {not flags & 1024}, aligned=True)"
+@functools.cache
+def _source(module: str) -> bytes | None:
+    """Source of a module, whether it is imported yet or not; None where there is none."""
+    root, *rest = module.split(".")
+    home = getattr(sys.modules.get(root), "__file__", None) or ""
+    path = Path(home).parent.joinpath(*rest)
+    if not rest or path.is_dir():
+        path = Path(home) if not rest else path / "__init__.py"
+    else:
+        path = path.with_suffix(".py")
+    return path.read_bytes() if home.endswith(".py") and path.is_file() else None
 
 
-def _number(kind: type) -> str | None:
-    if not issubclass(kind, (np.bool_, np.integer, np.floating)):
+@functools.cache
+def _imports(module: str) -> frozenset[str]:
+    """Modules that a module imports, of this package and of its own."""
+    names: set[str] = set()
+    for origin, members, plain in _IMPORT.findall((_source(module) or b"").decode("utf-8", "replace")):
+        names |= {origin, *(f"{origin}.{member}" for member in re.findall(r"\w+", members))} if origin else set()
+        names |= set(re.findall(r"[\w.]+", plain))
+    roots = {PACKAGE, module.partition(".")[0]}
+    return frozenset(n for n in names if n.partition(".")[0] in roots and _source(n) is not None)
+
+
+@functools.cache
+def _stamp(module: str) -> bytes:
+    """Hash of the source of a module and of all that it imports of its package: whatever a kernel of it may be made of."""
+    seen, waiting = {module}, [module]
+    while waiting:
+        new = _imports(waiting.pop()) - seen
+        seen |= new
+        waiting += new
+    content = hashlib.sha256()
+    for name in sorted(seen):
+        content.update(f"{name}\n".encode() + hashlib.sha256(_source(name) or b"").digest())
+    return content.digest()
+
+
+class KernelCache:
+    """Compiled signatures of one kernel on disk, as numba's dispatchers ask for them.
+
+    numba's own cache notices changes only in the file that holds a kernel.  Ours is keyed by the source of everything that
+    the file imports, so an edit never leaves stale code behind, and by nothing of where the files lie: checkouts share it.
+    """
+
+    def __init__(self, function: Callable[..., Any], flags: dict[str, Any]) -> None:
+        self._function, self._flags = function, repr(sorted(flags.items()))
+        self._on = _source(function.__module__) is not None
+
+    @property
+    def cache_path(self) -> str:
+        """The folder."""
+        return str(cache_folder())
+
+    def enable(self) -> None:
+        """Use it."""
+        self._on = True
+
+    def disable(self) -> None:
+        """Compile, and keep nothing."""
+        self._on = False
+
+    def flush(self) -> None:
+        """Nothing to do: a file stands for one content."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled signature; None where it has to be compiled."""
+        global compiled_kernels
+        target_context.refresh()
+        path = self._path(sig, target_context)
+        try:
+            data = path.read_bytes() if self._on else None
+            if data is not None:
+                body = data[len(MAGIC) + 4 :]
+                if data[: len(MAGIC) + 4] != _head(body):
+                    raise ValueError("does not match its checksum")
+                return CompileResult._rebuild(target_context, *pickle.loads(body))
+        except OSError:  # not there, or not to be read
+            pass
+        except Exception as e:  # whatever a cache holds, it must not end a command
+            with suppress(OSError):
+                path.unlink()
+            _note(f"kernel cache: {path} is damaged ({type(e).__name__}) and was dropped; its kernel is compiled again")
+        compiled_kernels += 1
+        if _notify is not None:
+            _notify("compiling for this machine, once (up to a minute; `topics warm` does it ahead)")
+            notify_compiling(None)
         return None
-    return str(np.dtype(kind)) if np.dtype(kind).itemsize <= 8 and kind is not np.float16 else None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a compiled signature, by one rename."""
+        if not self._on or any(not lifted.can_cache for lifted in data.lifted) or data.library.has_dynamic_globals:
+            return
+        path = self._path(sig, data.target_context)
+        body = dumps(data._reduce())
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside = path.with_name(f"{secrets.token_hex(8)}.tmp")
+            beside.write_bytes(_head(body) + body)
+            os.replace(beside, path)
+            alike = sorted(path.parent.glob(f"{path.name.rpartition('-')[0]}-*.nbc"), key=lambda p: p.stat().st_mtime)
+            for old in alike[:-MOST_PER_KERNEL]:
+                old.unlink()
+        except OSError as e:
+            _note(
+                f"compiled kernels cannot be kept in {path.parent} ({e.strerror}), so every command compiles its own; "
+                "set NUMBA_CACHE_DIR to a folder that you can write"
+            )
+
+    def _path(self, sig: Any, target_context: Any) -> Path:
+        function = self._function
+        key = hashlib.sha256(_stamp(function.__module__) + function.__code__.co_code)
+        cells = [getattr(c.cell_contents, "__qualname__", c.cell_contents) for c in function.__closure__ or ()]
+        versions = (sys.version_info[:2], np.__version__, numba.__version__)
+        key.update(repr((str(sig), self._flags, cells, versions, target_context.codegen().magic_tuple())).encode())
+        return cache_folder() / f"{function.__module__}.{function.__name__}-{key.hexdigest()[:32]}.nbc"
 
 
-class Kernel:
-    """A function that runs compiled: from the cache without numba, which is imported where there is something to compile."""
+def _head(body: bytes) -> bytes:
+    return MAGIC + zlib.crc32(body).to_bytes(4, "little")
 
-    def __init__(self, function: Any, flags: dict[str, Any]) -> None:
-        functools.update_wrapper(self, function)
-        self.py_func, self.targetoptions = function, flags
-        self._made: dict[tuple[Any, ...], Any] = {}
-        self._dispatcher: Any = None
-        self._called: Any = None
 
-    def __call__(self, *args: Any) -> Any:
-        kinds = tuple(map(_kind, args))
-        made = self._made.get(kinds)
-        return (self._find(kinds) if made is None else made)(*args)
-
-    def _find(self, kinds: tuple[Any, ...]) -> Any:
-        with _lock:
-            if kinds in self._made:
-                return self._made[kinds]
-            types = [_type(kind) for kind in kinds]
-            made = None
-            if None not in types and self._dispatcher is None:
-                shown = f"({', '.join(map(str, types))}{',' * (len(types) == 1)})"
-                made = cache.code(self, shown)
-                if made is None and lazy.when_missing is not None:
-                    compile_elsewhere, lazy.when_missing = lazy.when_missing, None
-                    compile_elsewhere()
-                    made = cache.code(self, shown)
-            if made is None:
-                made = self.dispatcher
-            if None not in kinds:
-                self._made[kinds] = made
-            return made
-
-    @property
-    def dispatcher(self) -> Any:
-        """numba's own object for it."""
-        with _lock:
-            if self._dispatcher is None:
-                from topicstream.kernels.compiler import dispatcher
-
-                self._dispatcher = dispatcher(self)
-            return self._dispatcher
-
-    @property
-    def _numba_type_(self) -> Any:
-        """numba's type of it as a global of another kernel."""
-        with _lock:
-            if self._called is None:
-                from topicstream.kernels.compiler import dispatcher
-
-                self._called = dispatcher(self, called=True)
-            return self._called._numba_type_
-
-    @property
-    def signatures(self) -> list[Any]:
-        """Kinds of arguments that it has run with in this process."""
-        return list(self._made)
+def _note(text: str) -> None:
+    """One line on stderr, once for its first words."""
+    if (kind := text[:12]) not in _noted:
+        _noted.add(kind)
+        with suppress(OSError, ValueError, AttributeError):
+            print(f"topics: note: {text}", file=sys.stderr, flush=True)
 
 
 def _compiled(function: Any, flags: dict[str, Any]) -> Any:
-    return function if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0") else Kernel(function, flags)
+    made: Any = numba.njit(**flags)(function)
+    if hasattr(made, "py_func"):  # not under NUMBA_DISABLE_JIT
+        made._cache = KernelCache(function, flags)
+        resolve = made.get_call_template
+        # numba would compile a kernel that others call once for every number written in such a call
+        made.get_call_template = lambda args, kws: resolve([types.unliteral(a) for a in args], kws)
+    return made
+
+
+_COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
 @overload

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from numba.core import cgutils
 
 from topicstream.kernels import intrinsics as llvm
 from topicstream.kernels.arrays import Array, Float, Int
 from topicstream.kernels.intrinsics import F64, I1, I16, I32, I64, Builder, Value, emit
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.lazy import cgutils
 
 _WIDE = 8
 READ_PAST = 16  # entries behind the last row that are read, and ignored

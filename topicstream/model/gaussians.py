@@ -11,12 +11,12 @@ import numpy as np
 from topicstream.errors import DoesNotFit, StoreError, UsageError
 from topicstream.kernels.cluster_scores import log_sums
 from topicstream.kernels.gaussian_density import Densities, log_density, point_densities
-from topicstream.machine import default_threads, format_bytes, memory_limit, one_blas_thread
+from topicstream.machine import PROCESS_BYTES, default_threads, format_bytes, memory_limit, one_blas_thread
 from topicstream.model.store import StoredTable, read_manifest
 from topicstream.model.topic_model import TopicModel
 
 POINTS = 4096  # scored at a time
-FLOOR, A_THREAD = 150 << 20, 32 << 20
+A_THREAD = 32 << 20
 """Bytes of interpreter, libraries and kernels; of a piece of the input on its way."""
 
 
@@ -35,7 +35,7 @@ def threads_within(model: str | Path, mem_limit: str | int | None, threads: int 
     limit, wanted, manifest = memory_limit(mem_limit), threads or default_threads(), read_manifest(model)
     n, topics = int(manifest["words"]), int(manifest["topics"])
     wide = len(StoredTable(model, manifest, "covariances").totals)
-    fixed = FLOOR + 4 * 8 * topics * (n + wide)
+    fixed = PROCESS_BYTES + 4 * 8 * topics * (n + wide)
     each = A_THREAD + POINTS * (24 * n + 84 * topics)  # distances in float64, shares, the lists that are written
     if mem_limit is not None and limit < fixed + each:
         needed = -(-(fixed + each) >> 20)

@@ -26,9 +26,9 @@ from topicstream.model.weighting import Weights
 def versions() -> dict[str, str]:
     """Package versions and CPU feature level that a bit-identical repeat needs."""
     import llvmlite.binding as llvm
+    import numba
 
     import topicstream
-    from topicstream.kernels.direct import numba_version
 
     features = llvm.get_host_cpu_features()
     level = next((f for f in ("avx512f", "avx2", "avx", "sse4.2") if features.get(f)), platform.machine())
@@ -36,7 +36,7 @@ def versions() -> dict[str, str]:
         "topicstream": topicstream.__version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "numba": numba_version(),
+        "numba": numba.__version__,
         "cpu": f"{llvm.get_host_cpu_name()} ({level})",
     }
 

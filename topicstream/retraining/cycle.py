@@ -63,7 +63,6 @@ class Cycle:
     # -- the whole -----------------------------------------------------------------------------------------------
     def run(self, full: bool, dry: bool) -> dict[str, Any]:
         """Carry on with the cycle at work, or begin one."""
-        machine.calm_malloc()
         owned.sweep(self.folder)  # of a run that was killed while it wrote
         self._refuse_what_is_in_the_way()
         if (self.folder / "state.json").exists():

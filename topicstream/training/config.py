@@ -3,7 +3,7 @@ settings in the run's record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
@@ -128,9 +128,3 @@ class TrainConfig:
         1.0, "of a warm start that is the model's topics; the rest is the mean of the corpus", cli=False
     )
     progress: Told = option(None, "what is told while it runs (topicstream/progress.py); False: nothing", cli=False)
-    compiled: Callable[[], None] | None = option(
-        None,
-        "called when kernels had to be compiled and are in the cache now, before the memory plan: the compiler keeps "
-        "60 MB and more that a process which finds them in the cache never takes",
-        cli=False,
-    )

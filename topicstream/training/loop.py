@@ -7,7 +7,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,8 +22,7 @@ from topicstream.files import owned
 from topicstream.files.durable import lock
 from topicstream.files.ownership import claim, refuse_strangers
 from topicstream.files.plain import refuse_links
-from topicstream.kernels.ahead import elsewhere
-from topicstream.kernels.jit import kept, say_before_compiling
+from topicstream.kernels.jit import notify_compiling
 from topicstream.metrics import recorded as recorded_metrics
 from topicstream.model.store import read_manifest
 from topicstream.options import configured
@@ -34,7 +32,7 @@ from topicstream.training.config import TrainConfig
 from topicstream.training.plan import make_plan, memory_bytes, wider_rounds
 from topicstream.training.rehearsal import PlanOnly, rehearse
 from topicstream.training.session import Session
-from topicstream.training.setup import begun_anew, corpus_of, engine_of, sample_of, shape_of, start_of, stopping_of
+from topicstream.training.setup import corpus_of, engine_of, sample_of, shape_of, start_of, stopping_of
 from topicstream.training.starts.anchor_start import anchor_bytes
 from topicstream.training.starts.carry import CARRIED, check_carried
 from topicstream.training.starts.cluster_start import cluster_start_bytes
@@ -44,8 +42,6 @@ from topicstream.training.starts.vectors import sample_bytes
 from topicstream.training.state.record import Record, left_open, read_record, remember, same_or_refuse
 from topicstream.training.state.settled_topics import settled_bytes
 from topicstream.training.stopping import Signals, Stopping
-from topicstream.training.warm import spec
-from topicstream.training.warmup import Warmed, warm_up
 
 # what a run leaves in a model folder beside the model
 RUN_FILES, RUN_FOLDERS = ("training.json", "history.jsonl", "finished.json", CARRIED), ("checkpoints", "work")
@@ -100,7 +96,7 @@ def _dry_run(config: TrainConfig) -> Trained:
     told = PlanOnly(listener(config.progress, Shown))
     with tempfile.TemporaryDirectory(dir=near, prefix="topics-dry-run-") as place:
         own = Path(place) / "model"
-        done = _train(replace(config, model=own, force=False, resume=False, compiled=None, progress=told), rehearse)
+        done = _train(replace(config, model=own, force=False, resume=False, progress=told), rehearse)
     return replace(done, model=Path(config.model))
 
 
@@ -113,7 +109,7 @@ def _train(config: TrainConfig, rehearsal: Rehearsal | None, opened: Corpus | No
     if config.resume and not (folder / "training.json").exists():
         raise TopicsError(f"{config.model}: nothing to resume here")
     progress = listener(config.progress, Shown)
-    machine.calm_malloc()
+    notify_compiling(progress.say)
     store = corpus_of(config) if opened is None else opened
     given = config.options or {}
     options = {**given, **({} if config.force else left_open(folder, config.algo, given))}
@@ -162,8 +158,7 @@ def _train_chosen(
     """Train with the engine that ``auto`` takes; where it does not fit, with the one that keeps least, if that may be."""
     folder, force = Path(config.model), config.force
     choice = resolve_engine(folder, force, shape_of(store, config.topics or TOPICS), options, config.aim)
-    if not begun_anew():
-        progress.say(f"algo auto: {choice.algo}, {choice.why}")
+    progress.say(f"algo auto: {choice.algo}, {choice.why}")
 
     def go(choice: Choice) -> Trained:
         own = replace(config, algo=choice.algo, options=choice.options, progress=progress)
@@ -191,22 +186,6 @@ def _train_chosen(
             raise
 
 
-def _compiled(config: TrainConfig, engine: Engine, start: str, progress: Progress) -> Warmed:
-    """Have the kernels of the run compiled, by others where that can be; the process may begin anew then."""
-    began = time.monotonic()
-    say_before_compiling(progress.say)
-    job = ("topicstream.training.warm", spec(engine, start))
-    limit = machine.memory_limit(config.mem_limit)
-    with nullcontext() if engine.shape.seeds else elsewhere(job, 6, progress.say, limit):
-        warmed = warm_up(engine, engine.shape.weighted, start)
-    say_before_compiling(None)
-    if warmed.compiled:
-        progress.say(f"compiled in {time.monotonic() - began:.1f} s")
-        if config.compiled is not None and kept():
-            config.compiled()
-    return warmed
-
-
 def _session(
     config: TrainConfig,
     store: Corpus,
@@ -220,7 +199,6 @@ def _session(
 ) -> Session:
     """The run within the memory that it may take: kernels, blocks, plan, and what an earlier run left goes or goes on."""
     folder, shape, warm = Path(config.model), engine.shape, config.warm
-    warmed = _compiled(config, engine, start, progress)
     grid = store.grid(layout.block_cells, layout.block_docs, axes=engine.axes)
     block = BlockShape(
         docs=int(grid.docs.max()),
@@ -234,15 +212,13 @@ def _session(
     )
     pass_memory = memory_bytes_of_pass(engine, grid)
     store.release()
-    machine.give_back()
     settled = settled_bytes(shape.words, shape.topics) if stopping.tol_params else 0
     plan = make_plan(
         engine,
         layout,
         block,
         pass_memory,
-        base=machine.resident_bytes() + warmed.come_back,
-        before=max(warmed.peak, machine.peak_of_ours()),
+        base=max(machine.PROCESS_BYTES, machine.resident_bytes()),
         limit=machine.memory_limit(config.mem_limit),
         threads=config.threads or machine.default_threads(),
         tables=config.tables,

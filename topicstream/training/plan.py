@@ -41,7 +41,6 @@ class Plan:
     parts: Mapping[str, int]
     disk: Mapping[str, int]
     limit: int
-    before: int = 0
     behind: bool = False  # block memory is more than the system keeps in its cache
 
     def window(self, round_blocks: int) -> int:
@@ -50,9 +49,9 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """Bytes of RAM: of the passes, or what loading the kernels took before, where that was more."""
+        """Bytes of RAM."""
         base = self.parts["interpreter"]
-        return max(base + int((sum(self.parts.values()) - base) * SLACK), self.before)
+        return base + int((sum(self.parts.values()) - base) * SLACK)
 
     def lines(self) -> list[str]:
         """The plan in words, a line each."""
@@ -221,7 +220,6 @@ def make_plan(
     base: int,
     limit: int,
     threads: int,
-    before: int = 0,
     tables: str = "auto",
     disk_free: int,
     seeded: bool = True,
@@ -232,7 +230,7 @@ def make_plan(
 ) -> Plan:
     """Fit the run into ``limit`` bytes of RAM and ``disk_free`` of disk.
 
-    base: resident bytes after imports and compiling, and what comes back of them; before: at their highest, until now; pass_memory: block memory of a
+    base: bytes of the interpreter, the libraries and the kernels; pass_memory: block memory of a
     whole pass in bytes; tables: ``auto``, ``memory`` or ``disk``; seeded: pass 0 visits the blocks with rows of a seed
     table; start_bytes: what the start itself takes, by threads; beside: what is held beside those visits; folder: whose
     disk that is; keeps_best: a checkpoint more, that of the best pass.  Raises DoesNotFit naming the
@@ -260,7 +258,7 @@ def make_plan(
             on["tables"] = every.held(True)
         if spilled:
             on["deltas"] = (every.delta() + engine.keep_bytes(block)) * layout.round_blocks
-        plan = Plan(t, ahead, on_disk, spilled, parts, on, limit, before, behind)
+        plan = Plan(t, ahead, on_disk, spilled, parts, on, limit, behind)
         smallest = min(smallest, plan.total)
         if plan.total <= limit:
             need = sum(on.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -54,14 +53,8 @@ def _sample(store: Corpus, part: float, config: TrainConfig) -> Corpus:
         whose = axes[0] if axes else "vectors"
         raise UsageError(f"--sample: --algo {config.algo} reads {whose}, which cannot be sampled; `topics ingest --heldout` sets documents aside")
     found = sampled(store, part)
-    if not begun_anew():
-        listener(config.progress, Shown).say(f"sample: {found.n_docs:,} of {store.n_docs:,} training documents")
+    listener(config.progress, Shown).say(f"sample: {found.n_docs:,} of {store.n_docs:,} training documents")
     return found
-
-
-def begun_anew() -> bool:
-    """Whether this process goes on for one that had kernels to compile (cli/train.py), and has told how it begins."""
-    return "TOPICS_BEGUN_ANEW" in os.environ
 
 
 def weigh(store: Corpus, kind: str) -> None:
@@ -136,7 +129,7 @@ def engine_of(
     for line in told:
         progress.say(f"warning: {line}")
     topics, docs = engine.shape.topics, engine.shape.docs
-    if topics > docs and not begun_anew():
+    if topics > docs:
         progress.say(
             f"warning: {topics:,} topics for {docs:,} training documents: most will be empty or say what one document "
             "says; fewer (-K) would do"

@@ -107,11 +107,6 @@ class GaussianMixture(ClusterEngine):
             "covariances": np.tile(covariance.ravel(), (k, 1)),
         }
 
-    def example_block(self, weighted: bool) -> Block:
-        n = self.n
-        cells, each = np.arange(n, dtype=np.int32), np.arange(3, dtype=np.int64) * n
-        return Block(0, 0, each, np.tile(cells, 2), np.ones(2 * n, np.float32), cells, float(2 * n))
-
     def block_cells(self) -> int:
         points = min(max(self.shape.docs // 64, 512), 8192)
         if self.diagonal:  # a full one's factors are made anew a round: the fewer rounds, the better

@@ -29,7 +29,7 @@ from topicstream.ingestion.storing.decide import TRAIN, Decision, correct, decid
 from topicstream.ingestion.storing.renumber import Maps, write_blocks
 from topicstream.ingestion.storing.side_join import attach
 from topicstream.ingestion.upkeep.removal import Removal
-from topicstream.machine import give_back, peak_bytes, trim
+from topicstream.machine import peak_bytes
 from topicstream.progress import Progress
 from topicstream.tokens.builder import Finished, VocabularyBuilder
 from topicstream.tokens.language import unfit
@@ -73,14 +73,12 @@ class Finishing:
         if given is not None and given != self.vectors:
             there, here = (f"vectors of {n} numbers" if n else "documents" for n in (self.vectors, given))
             raise InputError(f"{self.out}: holds {there}, the input {here}; ingest it into another store")
-        give_back(self.plan.limit)  # what reading took, the compiler's pages too
         self._attach()
         rule = self.options.on_duplicate or ("replace" if state["pubmed"] else "skip")
         self.progress.step("deciding which documents count")
         decision = decide(
             self.journal, self.base, rule, self.options.heldout, self.plan.vocabulary, self.removal.numbers
         )
-        give_back(self.plan.limit)  # what sorting the ids took
         self.removal.take(decision.replaced)
         training, kept = self._documents(decision)
         if self.old is not None and not kept and not len(decision.replaced):
@@ -257,7 +255,6 @@ class Finishing:
         parts = commit.summarise_parts(self.removal.apply(old.get("parts"), self.generation), blocks)
         old_docs = old.get("docs", [])
         first = next_part(old_docs)
-        trim()  # what the blocks took
         docs = commit.write_documents(
             self.journal, decision, store, columns, first, blocks, self._first_blocks(), self.progress
         )

@@ -26,7 +26,6 @@ from topicstream.ingestion.spooling.prepare import as_stream
 from topicstream.ingestion.spooling.spool import Spool, encode_frame
 from topicstream.ingestion.storing.decide import piece_metadata
 from topicstream.ingestion.storing.side_files import SideFile, SideOptions, SideRows, whole_numbers
-from topicstream.machine import trim
 
 BUCKET_DOCS = 1 << 16
 PARTITION_BYTES = 8 << 20
@@ -121,7 +120,6 @@ class Side:
                 if held.get(n, (-1, None))[0] != bucket:
                     held.pop(n, None)
                     held[n] = bucket, self._sorted(buckets, bucket)
-                    trim()
                 found = held[n][1]
                 if found is not None:
                     table = self._merge(table, found, int(self._starts[i]))
@@ -173,7 +171,6 @@ class Side:
         for p in range(1 << bits):
             if (found := side.read(p)) is not None:
                 self._join(found, docs.pieces(p), out, file.path)
-                trim()
         side.remove()
         docs.remove()
 

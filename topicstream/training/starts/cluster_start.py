@@ -71,8 +71,3 @@ def _short(indptr: np.ndarray, rows: np.ndarray, counts: np.ndarray, phi: np.nda
             sizes = shares[d : d + 4096].sum(axis=0, dtype=np.float64) + (sizes if d else 0.0)
         base[:] = sums[:-1]
     return float(fit.sum()), base
-
-
-def compile_cluster_start() -> None:
-    """Compile the kernels of a try, on two made documents."""
-    _short(np.array([0, 1, 2]), np.arange(2), np.ones(2, np.float32), np.ones((2, 2), np.float32))

@@ -250,15 +250,6 @@ class RandomSeeds:
         return out
 
 
-def compile_starts() -> None:
-    """Compile the kernels of the starts that draw documents, on two made ones."""
-    _draw_keys(0, _PASS, 0, np.ones(2, np.uint32), FEW_WORDS, np.empty(2))
-    sample = Sample(np.array([0, 1, 2]), np.arange(2, dtype=np.int32), np.ones(2))
-    n_w = np.ones(2)
-    centres = far_apart(sample, n_w / 2, 2, 0, SHARE)
-    DocumentSeeds(sample, [[int(c)] for c in centres], n_w, SHARE, 0).rows(np.arange(2, dtype=np.int32))
-
-
 STEP = 512
 """Words of a model that are turned into probabilities at a time."""
 

@@ -112,9 +112,3 @@ def best_seeds(corpus: Corpus, grid: Grid, topics: int, seed: int, n_w: np.ndarr
     if len(far_apart(sample, mean, topics, seed, SEED_SHARE)) < topics:
         return make_seeds(corpus, grid, "kmeans", topics, seed, n_w)
     return best_of(sample, n_w, topics, seed, threads)
-
-
-def compile_tries() -> None:
-    """Compile the kernel of a try, on two made documents."""
-    sample = Sample(np.array([0, 1, 2]), np.arange(2, dtype=np.int32), np.ones(2))
-    best_of(sample, np.ones(2), 2, 0, 1)
