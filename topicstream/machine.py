@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from topicstream import __version__
 from topicstream.errors import UsageError
 
-PROCESS_BYTES = 300 << 20
+PROCESS_BYTES = 240 << 20
 """What a process holds before it holds data: the interpreter, its libraries (numba and LLVM, SciPy, Arrow, zarr) and the
 kernels of a command, loaded from the cache."""
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
