@@ -35,7 +35,7 @@ from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Engine, Shape
 from topicstream.errors import DoesNotFit
 from topicstream.machine import format_bytes
-from topicstream.training.plan import PROCESS_BYTES, Plan, make_plan, memory_bytes
+from topicstream.training.plan import Plan, make_plan, memory_bytes
 from topicstream.training.setup import default_start
 
 TOOLS = Path(__file__).parents[1] / "tools"

@@ -218,7 +218,7 @@ def _session(
         layout,
         block,
         pass_memory,
-        base=max(machine.PROCESS_BYTES, machine.resident_bytes()),
+        base=machine.PROCESS_BYTES,
         limit=machine.memory_limit(config.mem_limit),
         threads=config.threads or machine.default_threads(),
         tables=config.tables,
