@@ -78,9 +78,13 @@ def test_any_order_of_completion_gives_the_bits_of_deltas_that_wait(kind, held):
                     if not todo:
                         return
                     i = todo.pop(0)
-                early.wait(i)
-                threading.Event().wait(float(np.random.default_rng(i).random()) * 2e-3)
-                enter(early, i, kind, 100 * turn + i)
+                try:
+                    early.wait(i)
+                    threading.Event().wait(float(np.random.default_rng(i).random()) * 2e-3)
+                    enter(early, i, kind, 100 * turn + i)
+                except BaseException:
+                    early.fail()
+                    raise
 
         with ThreadPoolExecutor(6) as pool:
             list(pool.map(work, range(6)))

@@ -242,7 +242,7 @@ def report_targets(found: dict[str, Constants], store: Path, bytes_a_cell: float
         + "; ".join(f"{t.name}: {t.docs:,} documents, {t.cells:,} cells, W = {t.words:,} ({t.what})" for t in TARGETS),
     )
     rows, sample = [], Corpus.open(store)
-    base = PROCESS_BYTES
+    base = machine.PROCESS_BYTES
     for target in TARGETS:
         for spec, constants in found.items():
             engine = engine_for(spec, target)
