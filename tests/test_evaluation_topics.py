@@ -123,7 +123,7 @@ def test_compare_finds_a_permutation_and_what_changed(made, tmp_path):
     result = compare(tmp_path / "a", tmp_path / "b", words=5, progress=lambda *done: told.append(done))
     assert told[-1][1:] == (model.n_words, model.n_words)
     with pytest.raises(DoesNotFit, match=r"a beside .*b needs \d+M at least"):
-        compare(tmp_path / "a", tmp_path / "b", mem_limit="300M")
+        compare(tmp_path / "a", tmp_path / "b", mem_limit="260M")
     assert {(m["a"], m["b"]) for m in result["matched"]} == {(2, 0), (0, 1), (3, 2)}
     by = {m["a"]: m for m in result["matched"]}
     assert by[2]["lost"] == [f"word{first}"] and len(by[2]["gained"]) == 1

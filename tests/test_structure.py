@@ -111,8 +111,7 @@ def test_no_pickle_no_eval():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 dangerous = {a.name.split(".")[0] for a in node.names} & {"pickle", "marshal", "shelve"}
-                # of numba, where others cannot write
-                assert not dangerous or path in (PACKAGE / "kernels" / n for n in ("compiler.py", "direct.py")), path
+                assert not dangerous or path == PACKAGE / "kernels" / "jit.py", path  # numba's own cache files
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in ("eval", "exec"), path
 

@@ -121,7 +121,7 @@ class KernelCache:
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled signature; None where it has to be compiled."""
-        global compiled_kernels
+        global compiled_kernels, _notify
         target_context.refresh()
         path = self._path(sig, target_context)
         try:
@@ -139,8 +139,9 @@ class KernelCache:
             _note(f"kernel cache: {path} is damaged ({type(e).__name__}) and was dropped; its kernel is compiled again")
         compiled_kernels += 1
         if _notify is not None:
-            _notify("compiling for this machine, once (up to a minute; `topics warm` does it ahead)")
-            notify_compiling(None)
+            notify, _notify = _notify, None
+            with suppress(OSError, ValueError):  # to a stream that is closed meanwhile
+                notify("compiling for this machine, once (up to a minute; `topics warm` does it ahead)")
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
