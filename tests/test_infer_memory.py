@@ -139,7 +139,7 @@ def test_methods_that_hold_all_documents_are_refused_beforehand(tmp_path, capsys
     line += ["--method", *method, "--burn", "0", "--sweeps", "1"]
     line += ["--trained-on", store] if method == ("gibbs1",) else []
     capsys.readouterr()
-    assert run([*line, "--mem-limit", "330M"]) == 5
+    assert run([*line, "--mem-limit", "320M"]) == 5
     said = capsys.readouterr().err
     assert "samples all documents together" in said and not (tmp_path / "a.jsonl").exists()
     assert run([*line, "--mem-limit", re.search(r"(\d+)M would do", said)[1] + "M"]) == 0

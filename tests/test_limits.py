@@ -66,9 +66,9 @@ def test_a_table_several_times_the_limit(tmp_path):
 @pytest.mark.parametrize("name", ["gs", "sparselda"])
 def test_packed_tables_on_disk(corpus, tmp_path, name):
     """A thousand topics: within the limit, and the bits of tables in memory."""
-    limit = 512 << 20
+    limit = 600 << 20
     with memory_cgroup(limit) as group:
-        done = run_in(group, train(corpus, tmp_path / "disk", 1000, "512M", "--algo", name, "--tables", "disk"))
+        done = run_in(group, train(corpus, tmp_path / "disk", 1000, "600M", "--algo", name, "--tables", "disk"))
     assert done.returncode == 0, done.stderr
     assert "tables on disk" in done.stderr
     last = json.loads((tmp_path / "disk" / "history.jsonl").read_text().splitlines()[-1])
@@ -154,7 +154,7 @@ def test_retrain_stays_within_the_limit(tmp_path):
         assert done.returncode == 0 and json.loads(done.stdout)["published"] == version, done.stderr
         add("b", 100)
     corpus, published = Corpus.open(tmp_path / "corpus.zarr"), tmp_path / "versions" / "0001"
-    for limit, loaded in ((512, False), (600, False), (800, True)):
+    for limit, loaded in ((450, False), (900, True)):
         models, threads = open_models([published, published], corpus, limit << 20, 2)
         assert [m.phi is not None for m in models] == [loaded] * 2 and threads <= 2
     with pytest.raises(DoesNotFit, match=r"0001 needs \d+M at least"):

@@ -71,7 +71,7 @@ def test_spilled_runs_equal_a_counter(tmp_path_factory, runs, min_df, min_count,
     provisional = [add(builder, run) for run in runs]
     options = {"documents": sum(map(len, runs)), "min_df": min_df, "min_count": min_count, "max_vocab": max_vocab}
     if not wanted:
-        with pytest.raises(InputError, match="no word is left"):
+        with pytest.raises(InputError, match=r"no word is left|none has a word"):
             builder.finish(**options, pruned=folder / "pruned.parquet")
         return
     finished = builder.finish(**options, pruned=folder / "pruned.parquet")

@@ -234,6 +234,7 @@ def main() -> None:
     startup.hold_streams()
     # a product of matrices runs in the thread that asks for it; OpenBLAS would start threads of its own that wait busily
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Parquet takes no other (machine.return_freed_memory)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # until here cli/entry.py has it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     code = run()

@@ -23,7 +23,7 @@ from topicstream.inference.memory import Fit, fit
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.output import AnswerFormat, AnswersFile, AnswerTable, JsonAnswers, check_answers
 from topicstream.kernels.jit import notify_compiling
-from topicstream.machine import default_threads
+from topicstream.machine import default_threads, return_freed_memory
 from topicstream.model.edits import view_of
 from topicstream.model.gaussians import is_of_vectors
 from topicstream.model.topic_model import TopicModel
@@ -99,6 +99,7 @@ class Answers:
         choice.check(config.top, config.min_prob)
         model, follow = config.model, config.follow
         methods.find_method(config.method)  # a name that there is not is said before anything is opened
+        return_freed_memory()
         notify_compiling(listener(config.progress).say)
         self.model = opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
         name = methods.of_model(opened, config.method)

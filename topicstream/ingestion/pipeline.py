@@ -27,7 +27,7 @@ from topicstream.ingestion.storing import commit
 from topicstream.ingestion.storing.finishing import Finishing
 from topicstream.ingestion.storing.side_join import check as check_side_files
 from topicstream.kernels.jit import notify_compiling
-from topicstream.machine import peak_bytes
+from topicstream.machine import peak_bytes, return_freed_memory
 from topicstream.options import configured
 from topicstream.progress import Progress, listener
 from topicstream.tokens.builder import VocabularyBuilder
@@ -97,6 +97,7 @@ class _Ingest:
         return dataclasses.replace(options, recipe=recipe)
 
     def run(self) -> dict[str, Any]:
+        return_freed_memory()
         notify_compiling(self.progress.say)
         if self.out.exists() and not self.out.is_dir():
             raise NotOurs(f"{self.out}: is a file; choose another --out")

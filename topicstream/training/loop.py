@@ -109,6 +109,7 @@ def _train(config: TrainConfig, rehearsal: Rehearsal | None, opened: Corpus | No
     if config.resume and not (folder / "training.json").exists():
         raise TopicsError(f"{config.model}: nothing to resume here")
     progress = listener(config.progress, Shown)
+    machine.return_freed_memory()
     notify_compiling(progress.say)
     store = corpus_of(config) if opened is None else opened
     given = config.options or {}
