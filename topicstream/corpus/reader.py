@@ -39,7 +39,7 @@ from topicstream.corpus.lease import Lease
 from topicstream.corpus.manifest import check_changeable, check_manifest
 from topicstream.corpus.ragged import read_ragged
 from topicstream.corpus.views import Views
-from topicstream.errors import StoreError, UsageError
+from topicstream.errors import StoreError, TopicsError, UsageError
 from topicstream.files.durable import file_problem, read_json
 from topicstream.files.plain import FLAGS, load_array, read_plain, refuse_linked_folders, refuse_special
 from topicstream.files.word_file import read_words, rows_of_words
@@ -260,6 +260,24 @@ class Corpus(Views):
 
     def decode(self, storage: int, heldout: bool = False, axes: Sequence[str] = ()) -> Decoded:
         """Read, verify and decode one storage block, with the ids of the axes asked for (``words`` always)."""
+        try:
+            return self._decode(storage, heldout, axes)
+        except (StoreError, OSError):
+            if self._was_replaced():
+                raise TopicsError(
+                    f"{self.path}: another store took its place while this one was being read; run the command again"
+                ) from None
+            raise
+
+    def _was_replaced(self) -> bool:
+        """Whether another store (not a later state of this one) lies where this one was opened."""
+        try:
+            now = _read_manifest(self.path)
+        except (StoreError, OSError):
+            return not (self.path / "manifest.json").exists()
+        return bool(now.get("fingerprint") != self.fingerprint and now.get("generation", 1) <= self.manifest["generation"])
+
+    def _decode(self, storage: int, heldout: bool, axes: Sequence[str]) -> Decoded:
         others = {name: self._others(name, storage, heldout) for name in axes if name != "words"}
         entry = self.part(heldout)["blocks"][storage]
         rows, n = entry["rows"][1] - entry["rows"][0], entry["cells"]

@@ -171,7 +171,11 @@ class Views(Sequence["Document"]):
         return [found[n] for n in numbers]
 
     def to_scipy(self, *, parts: tuple[str, ...] = PARTS) -> Any:
-        """Counts as ``scipy.sparse.csr_array`` [documents, W], in memory."""
+        """Counts as a ``scipy.sparse.csr_array`` [documents, W], in memory.
+
+        Rows are in the order of ``documents()``: as the documents were ingested, training and held-out ones mixed.  Indices
+        are int32 wherever they fit, which some of scikit-learn's estimators ask for.
+        """
         try:
             from scipy.sparse import csr_array
         except ImportError:
@@ -182,6 +186,8 @@ class Views(Sequence["Document"]):
         kind = np.float32 if self.weighted else np.int32
         words = np.concatenate([w.values.to_numpy() for w, _ in batches] or [np.zeros(0, np.int32)])
         counts = np.concatenate([c.values.to_numpy() for _, c in batches] or [np.zeros(0, kind)])
+        if indptr[-1] < 1 << 31:
+            indptr = indptr.astype(np.int32)
         return csr_array((counts, words, indptr), shape=(len(indptr) - 1, self.n_words))
 
     def within(self, part: np.ndarray, block: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

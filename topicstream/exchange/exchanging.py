@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from topicstream.evaluation.belonging import strangers
 from topicstream.exchange.common import BUDGET, check_size, checked_words, save_model
 from topicstream.exchange.config import ExportConfig, ImportConfig
 from topicstream.exchange.formats import find_format
-from topicstream.files.durable import lock
+from topicstream.files import owned
+from topicstream.files.durable import exchange_folders, lock
 from topicstream.files.outputs import check_output
-from topicstream.files.ownership import check_place
+from topicstream.files.ownership import check_place, refuse_strangers
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.manifest import odd_among
 from topicstream.model.topic_model import TopicModel
@@ -109,8 +111,14 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     recipe, said = _recipe(config.tokenizer)
     listed = _listed(config.words)
     check_place(folder, "--model", [source] if source.is_file() else [])
-    with lock(folder, "importing into", kind="model"):
-        found = kind.code.read(source, folder, words=listed, alpha=config.alpha, beta=config.beta)
+    with lock(folder, "importing into", kind="model"), ExitStack() as stack:
+        target = folder
+        if (folder / "manifest.json").exists():  # written beside, and then exchanged: nothing of the old model stays
+            refuse_strangers(folder, "model")
+            target = folder.with_name(folder.name + ".import")
+            owned.remove(target, "model")  # of an import that was killed
+            stack.enter_context(lock(target, "importing into", kind="model"))
+        found = kind.code.read(source, target, words=listed, alpha=config.alpha, beta=config.beta)
         check_size(str(source), len(found.words), found.topics)
         manifest = {
             "engine": "imported",
@@ -124,7 +132,10 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
             raise InputError(f"{source}: what it says of {odd} cannot be; nothing was imported")
         if recipe is not None or not manifest.get("tokenizer"):
             manifest["tokenizer"] = recipe if recipe is not None else _plain_recipe()
-        save_model(folder, found, manifest)
+        save_model(target, found, manifest)
+        if target != folder:
+            exchange_folders(target, folder)
+            owned.remove(target, "model")
     notes = list(found.notes)
     if recipe is None and not found.about.get("tokenizer"):
         notes.append(f"raw text will be read by the default tokenizer ({said}); --tokenizer names a store or model")

@@ -36,7 +36,7 @@ FORMATS = {
         Format("parquet-theta", "theta", "out", "model and corpus", "topics of documents, a row a document"),
         Format("safetensors", "safetensors", "out in", "model", "tensors and a model card, for the Hugging Face hub",
                ("model.safetensors",)),
-        Format("pyldavis", "pyldavis", "out in", "model", "the JSON that pyLDAvis and LDAvis show; ids kept"),
+        Format("pyldavis", "pyldavis", "out in", "model", "the JSON that pyLDAvis and LDAvis show (topic k is its topic k + 1)"),
         Format("mallet", "mallet", "out in", "model", "topic-word-weights.txt and topic-keys.txt",
                ("topic-word-weights.txt", "topic-keys.txt")),
         Format("mallet-doc-topics", "mallet_doc_topics", "out in", "model and corpus", "a line a document"),

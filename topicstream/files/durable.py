@@ -184,6 +184,17 @@ def exchange(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
     return bool(rename(here, os.fsencode(a), here, os.fsencode(b), both) == 0)
 
 
+def exchange_folders(new: Path, old: Path) -> None:
+    """Let two folders change names in one step; where the file system cannot, in two (a reader may then miss the old one
+    for an instant)."""
+    if not exchange(new, old):
+        aside = old.with_name(old.name + ".old")
+        owned.move_folder(old, aside)
+        owned.move_folder(new, old)
+        owned.move_folder(aside, new)
+    sync_folder(old.parent)
+
+
 @contextlib.contextmanager
 def lock(folder: str | os.PathLike[str], what: str, *, kind: str | None = None, wait: bool = False) -> Iterator[None]:
     """Hold the writer's lock of ``folder`` (an flock on ``.lock`` in it), which is made, or with ``kind`` known to be

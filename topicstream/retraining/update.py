@@ -23,7 +23,7 @@ from topicstream.corpus.sample import learned_from
 from topicstream.engines import find
 from topicstream.errors import NotOurs, StoreError, TopicsError, UsageError
 from topicstream.files import durable, owned
-from topicstream.files.durable import lock, read_json, sync_folder
+from topicstream.files.durable import lock, read_json
 from topicstream.files.ownership import check_place, claim, kind_of, mark_of, not_ours
 from topicstream.metrics import recorded
 from topicstream.model import edits
@@ -166,6 +166,11 @@ def update(config: UpdateConfig) -> Updated:
     progress = listener(config.progress, Shown)
     old = Path(config.model)
     manifest = read_manifest(old)
+    if manifest.get("engine") == "imported":
+        raise UsageError(
+            f"--model {old}: was imported, so no engine can carry it on; train from it (topics train --start warm --warm "
+            f"{old}), or find the topics of new documents with topics infer"
+        )
     if old.is_symlink() and out is None:
         raise TopicsError(f"{old}: is published by `topics retrain`; use that, or give --out")
     store = Corpus.open(corpus)
@@ -206,7 +211,7 @@ def update(config: UpdateConfig) -> Updated:
         claim(run, "model", of=mark.id)
         done = train_on(corpus, old, run, earlier=old, passes=config.passes, progress=progress, **config.limits())
         edits.carry(old, run)
-        exchange(run, old)
+        durable.exchange_folders(run, old)
         _remove_replaced(run, old)
     return Updated(old, done.how, done.why, done.passes, done.reason, done.last)
 
@@ -251,14 +256,3 @@ def _same(run: Path, model: Path, fingerprint: str) -> bool:
         return False
     record = read_json(run / "training.json")
     return bool(record.get("corpus") == fingerprint and record.get("warm") == str(model.resolve()))
-
-
-def exchange(new: Path, old: Path) -> None:
-    """Let two folders change names in one step; where the file system cannot, in two (a reader may then miss the model
-    for an instant)."""
-    if not durable.exchange(new, old):
-        aside = old.with_name(old.name + ".old")
-        owned.move_folder(old, aside)
-        owned.move_folder(new, old)
-        owned.move_folder(aside, new)
-    sync_folder(old.parent)
