@@ -47,7 +47,7 @@ class InputError(TopicsError):
 
 
 class NothingKept(InputError):
-    """No cell of the input is left for a store (exit 3)."""
+    """Nothing of what an ingest has read can be used as it was asked (exit 3): its working folder goes, too."""
 
 
 class UsageError(InputError):

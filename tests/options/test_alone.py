@@ -125,6 +125,7 @@ def test_reading_commands(here, command, capsys):
     refused = []
     for case in cases(command):
         extra = ["--out", "r.html", "--force"] if command == "report" else ["--force"] if "--per-document" in case else []
+        extra += ["--over-time"] if command == "show" and "--period" in case else []
         extra += ["--force"] if command == "show" and {"--theta", "--out", "--plot"} & set(case) else []
         if ended([command, *model, "--corpus", "c.zarr", *extra, *case], capsys):
             refused.append(case)

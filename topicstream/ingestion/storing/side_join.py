@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.corpus.id_hash import find_hashes, hash_ids
-from topicstream.errors import InputError
+from topicstream.errors import NothingKept
 from topicstream.files import owned
 from topicstream.ingestion.parsing.columns import LISTS
 from topicstream.ingestion.read_options import ReadOptions
@@ -297,13 +297,13 @@ def _split(table: pa.Table, high: np.ndarray, name: str, value: str | None) -> n
     """uint64[D], compared with the threshold in place of the hash of the id.  With a value: 0 where the field is (or has) it,
     else the largest; without: the hash of the field, of the id where a document has none."""
     if name not in table.column_names:
-        raise InputError(
+        raise NothingKept(
             f"--heldout {name}: no document has that field; there are {', '.join(table.column_names)} (--meta keeps more)"
         )
     column = table[name].combine_chunks()
     if pa.types.is_list(column.type):
         if value is None:
-            raise InputError(f"--heldout-by {name}: a document may have several; choose a field of one value")
+            raise NothingKept(f"--heldout-by {name}: a document may have several; choose a field of one value")
         owner = np.repeat(np.arange(len(column)), column.value_lengths().fill_null(0).to_numpy())
         equal = pc.fill_null(pc.equal(column.flatten(), value), False).to_numpy(zero_copy_only=False)
         return np.where(np.bincount(owner[equal], minlength=len(column)) > 0, np.uint64(0), np.uint64(2**64 - 1))
