@@ -176,10 +176,8 @@ class Views(Sequence["Document"]):
         Rows are in the order of ``documents()``: as the documents were ingested, training and held-out ones mixed.  Indices
         are int32 wherever they fit, which some of scikit-learn's estimators ask for.
         """
-        try:
-            from scipy.sparse import csr_array
-        except ImportError:
-            raise ImportError("to_scipy() needs SciPy: pip install scipy") from None
+        from scipy.sparse import csr_array
+
         batches = [(b.column("words"), b.column("counts")) for b in self.documents([], parts=parts)]
         lengths = [np.diff(w.offsets.to_numpy()) for w, _ in batches]
         indptr = np.concatenate(([0], np.cumsum(np.concatenate(lengths or [np.zeros(0, np.int64)]), dtype=np.int64)))

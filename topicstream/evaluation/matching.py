@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
-from topicstream.evaluation.assignment import least_cost
 from topicstream.evaluation.config import CompareConfig
 from topicstream.evaluation.memory import open_all_within
 from topicstream.kernels.arrays import Doubles, Floats
@@ -84,7 +84,7 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     topics = [m.n_topics if isinstance(m, TopicModel) else int(read_manifest(m)["topics"]) for m in (a, b)]
     (one, two), _ = open_all_within([a, b], config.mem_limit, 1, beside=A_PAIR * topics[0] * topics[1])
     distances = l1_distances(one, two, partial(listener(config.progress).step, WORD_BY_WORD, unit="words"))
-    rows, columns = least_cost(distances)
+    rows, columns = linear_sum_assignment(distances)
     value = distances[rows, columns]
     near = value <= far
     texts = [_texts(m, config.words) for m in (one, two)]

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from topicstream.errors import StoreError
-from topicstream.evaluation.assignment import least_cost
 from topicstream.evaluation.matching import l1_distances
 from topicstream.files.durable import read_json, write_json
 from topicstream.model.identity import IDS, topic_ids
@@ -51,7 +51,7 @@ def align(old: TopicModel, new: TopicModel, ids: list[int], following: int, far:
     """The record of the new model: ``ids`` (one a topic), ``next`` free one, ``kept``, ``born``, ``died`` (ids), ``split``
     ([parent, born] ids), ``merged`` ([died, survivor] ids) and the mean l1 ``distance`` of the kept ones."""
     distances = l1_distances(old, new)
-    rows, columns = least_cost(distances)
+    rows, columns = linear_sum_assignment(distances)
     near = distances[rows, columns] < far
     given = [-1] * new.n_topics
     for i, j in zip(rows[near].tolist(), columns[near].tolist(), strict=True):

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from scipy.optimize import linear_sum_assignment
 
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError
-from topicstream.evaluation.assignment import least_cost
 from topicstream.evaluation.coherence import coherence, diversity
 from topicstream.evaluation.keys import hash_strings
 from topicstream.evaluation.matching import l1_distances
@@ -249,7 +249,7 @@ def _stability(runs: Sequence[Run], folder: Path, mem_limit: str | int | None) -
 
 def _matched(a: TopicModel, b: TopicModel) -> float:
     distances = l1_distances(a, b)
-    rows, columns = least_cost(distances)
+    rows, columns = linear_sum_assignment(distances)
     return float(1.0 - distances[rows, columns].mean() / 2.0)
 
 
