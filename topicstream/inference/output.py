@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -13,13 +12,17 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 
-from topicstream.errors import InputError, json_line
+from topicstream.arrow import pc
+from topicstream.errors import InputError
 from topicstream.files import owned
 from topicstream.files.outputs import PARQUET_MARK, OutputFile, check_output, marked_parquet
 from topicstream.inference.documents import FLAGS
 from topicstream.inference.keep import Lists
-from topicstream.inference.text import csv_head, csv_lines, json_lines
 
 About = tuple[np.ndarray, np.ndarray, np.ndarray]
 More = Mapping[str, Any]
@@ -27,9 +30,9 @@ Columns = Mapping[str, Any]
 """Metadata beside the answers: name -> Arrow array; name -> its Arrow type."""
 VALUES_OF_GROUP = 1 << 20
 ROWS_OF_GROUP = 1 << 16
-
-
-_QUOTED_ID = re.compile(rb'^(\{"id": )"(-?\d+)"', re.MULTILINE)
+CSV_HEAD = ("id", "topic", "share")
+_FACTS = ("tokens", "oov_rate", "flag")
+_FLAGS = pa.array([None, *FLAGS[1:]], pa.string())
 
 
 class AnswerFormat(Protocol):
@@ -40,59 +43,82 @@ class AnswerFormat(Protocol):
     def close(self) -> None: ...
 
 
+def fact_columns(about: About | None) -> dict[str, pa.Array]:
+    """tokens, oov_rate and flag (null: none) of documents, as Arrow columns; none without ``about``."""
+    if about is None:
+        return {}
+    tokens, rates, flags = about
+    return dict(zip(_FACTS, (pa.array(tokens), pa.array(rates), _FLAGS.take(pa.array(flags))), strict=True))
+
+
 class JsonAnswers:
-    """A line a document: {"id": ..., "topics": [...], "shares": [...], ...}."""
+    """A line a document: {"id": ..., "topics": [...], "shares": [...], ...}.  Shares read back as the same float32."""
 
     def __init__(self, file: BinaryIO, about: bool, columns: Columns | None = None) -> None:
         self._file = file
 
-    def encode(self, ids: Any, lists: Lists, about: About | None, more: More | None = None) -> memoryview | bytes:
-        whole = not str(ids.type).endswith("string")
-        lines: memoryview | bytes = json_lines(ids.cast("large_string"), lists, about)
-        if whole:
-            lines = _QUOTED_ID.sub(rb"\1\2", bytes(lines))
-        if not more:
-            return lines
-        added = (json_line(dict(zip(more, row, strict=True)))[1:].encode() for row in _rows(more))
-        return b"".join(b"%b, %b\n" % (line[:-1], m) for line, m in zip(bytes(lines).split(b"\n"), added, strict=False))
+    def encode(self, ids: Any, lists: Lists, about: About | None, more: More | None = None) -> bytes:
+        beside = {**fact_columns(about), **(more or {})}
+        rows = zip(*(column.to_pylist() for column in (ids, *beside.values())), strict=True)
+        offsets, topics, shares = lists.offsets.tolist(), lists.topics, lists.shares
+        lines = []
+        for first, last, (name, *values) in zip(offsets, offsets[1:], rows, strict=False):
+            line = {"id": name, "topics": topics[first:last], "shares": shares[first:last]}
+            line.update(zip(beside, values, strict=True))
+            lines.append(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE))
+        return b"".join(lines)
 
-    def write(self, encoded: memoryview | bytes) -> None:
+    def write(self, encoded: bytes) -> None:
         self._file.write(encoded)
 
     def close(self) -> None:
         self._file.flush()
 
 
-class CsvAnswers(JsonAnswers):
-    """A line a document and topic, under a head line."""
+class CsvAnswers:
+    """A line a document and topic, under a head line; a document without any topic has one line with both empty."""
 
     def __init__(self, file: BinaryIO, about: bool, columns: Columns | None = None) -> None:
-        super().__init__(file, about)
-        head = csv_head(about)
-        if columns := {k: v for k, v in (columns or {}).items() if k != "id"}:
-            text = io.StringIO()
-            csv.writer(text, lineterminator="\n").writerow(columns)
-            head = head[:-1] + b"," + text.getvalue().encode()
-        file.write(head)
+        self._file = file
+        head = io.StringIO()
+        facts = _FACTS if about else ()
+        csv.writer(head, lineterminator="\n").writerow([*CSV_HEAD, *facts, *(k for k in columns or {} if k != "id")])
+        file.write(head.getvalue().encode())
 
-    def encode(self, ids: Any, lists: Lists, about: About | None, more: More | None = None) -> memoryview | bytes:
-        if not more:
-            return csv_lines(ids.cast("large_string"), lists, about)
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        for d, (name, row) in enumerate(zip(ids.to_pylist(), _rows(more), strict=True)):
-            facts = [f"{about[0][d]:.9g}", f"{about[1][d]:.9g}", FLAGS[about[2][d]]] if about is not None else []
-            facts += [";".join(map(str, v)) if isinstance(v, list) else v for v in row]
-            first, last = lists.offsets[d], lists.offsets[d + 1]
-            for k, share in zip(lists.topics[first:last], lists.shares[first:last], strict=True):
-                writer.writerow([name, int(k), f"{share:.9g}", *facts])
-            if first == last:
-                writer.writerow([name, "", "", *facts])
-        return text.getvalue().encode()
+    def encode(self, ids: Any, lists: Lists, about: About | None, more: More | None = None) -> Any:
+        lengths = np.diff(lists.offsets)
+        document = pa.array(np.repeat(np.arange(len(lengths)), np.maximum(lengths, 1)))
+        none = np.repeat(lengths == 0, np.maximum(lengths, 1))
+        topics, shares = np.zeros(len(none), np.int32), np.zeros(len(none), np.float32)
+        topics[~none], shares[~none] = lists.topics, lists.shares
+        beside = {**fact_columns(about), **(more or {})}
+        columns = [ids.take(document), pa.array(topics, mask=none), pa.array(shares, mask=none)]
+        columns += [_as_cells(column).take(document) for column in beside.values()]
+        table = pa.table(columns, [*CSV_HEAD, *beside])
+        quoted = any(_needs_quotes(c) for c in (ids, *beside.values()))
+        sink = pa.BufferOutputStream()
+        options = pacsv.WriteOptions(include_header=False, quoting_style="needed" if quoted else "none")
+        pacsv.write_csv(table, sink, options)
+        return sink.getvalue()
+
+    def write(self, encoded: Any) -> None:
+        self._file.write(encoded)
+
+    def close(self) -> None:
+        self._file.flush()
 
 
-def _rows(more: More) -> Any:
-    return zip(*(column.to_pylist() for column in more.values()), strict=True)
+def _as_cells(column: pa.Array) -> pa.Array:
+    """A column as CSV holds it: the entries of a list parted by semicolons."""
+    return pc.binary_join(column, pa.scalar(";", column.type.value_type)) if pa.types.is_list(column.type) else column
+
+
+def _needs_quotes(column: pa.Array) -> bool:
+    """Whether a text of the column would be read as something else without quotes."""
+    texts = _as_cells(column)
+    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
+        return False
+    return bool(pc.any(pc.match_substring_regex(texts, '^$|[",\r\n]')).as_py())
 
 
 class AnswerTable:
@@ -100,44 +126,34 @@ class AnswerTable:
     double, flag string; then the columns."""
 
     def __init__(self, about: bool = True, columns: Columns | None = None) -> None:
-        import pyarrow as pa
-
-        self._pa = pa
         lists = [("topics", pa.list_(pa.int32())), ("shares", pa.list_(pa.float32()))]
         facts = [("tokens", pa.float64()), ("oov_rate", pa.float64()), ("flag", pa.string())] if about else []
         more = dict(columns or {})
         self.schema = pa.schema([("id", more.pop("id", pa.large_string())), *lists, *facts, *more.items()])
-        self._flags = pa.array([None, *FLAGS[1:]], pa.string())
-        self._held: list[Any] = []
+        self._held: list[pa.Table] = []
 
-    def encode(self, ids: Any, lists: Lists, about: About | None, more: More | None = None) -> Any:
-        pa = self._pa
+    def encode(self, ids: Any, lists: Lists, about: About | None, more: More | None = None) -> pa.Table:
         offsets = pa.array(lists.offsets.astype(np.int32))
         columns = [pa.ListArray.from_arrays(offsets, pa.array(v)) for v in (lists.topics, lists.shares)]
-        if about is not None:
-            tokens, rates, flags = about
-            columns += [pa.array(tokens), pa.array(rates), self._flags.take(pa.array(flags))]
-        for name, column in (more or {}).items():
-            columns.append(column.cast(self.schema.field(name).type))
+        columns += fact_columns(about).values()
+        columns += [column.cast(self.schema.field(name).type) for name, column in (more or {}).items()]
         return pa.table([ids.cast(self.schema.field("id").type), *columns], schema=self.schema)
 
-    def write(self, encoded: Any) -> None:
+    def write(self, encoded: pa.Table) -> None:
         self._held.append(encoded)
 
     def close(self) -> None:
         """Nothing to close."""
 
-    def table(self) -> Any:
-        """All that was written, ``pyarrow.Table``."""
-        return self._pa.concat_tables(self._held) if self._held else self.schema.empty_table()
+    def table(self) -> pa.Table:
+        """All that was written."""
+        return pa.concat_tables(self._held) if self._held else self.schema.empty_table()
 
 
 class ParquetAnswers(AnswerTable):
-    """The columns of ``Table``, in row groups of about a million values."""
+    """The columns of ``AnswerTable``, in row groups of about a million values."""
 
     def __init__(self, file: BinaryIO, about: bool, columns: Columns | None = None) -> None:
-        import pyarrow.parquet as pq
-
         super().__init__(about, columns)
         self._rows = self._values = 0
         self._writer = pq.ParquetWriter(
@@ -148,7 +164,7 @@ class ParquetAnswers(AnswerTable):
             write_statistics=False,
         )
 
-    def write(self, encoded: Any) -> None:
+    def write(self, encoded: pa.Table) -> None:
         self._held.append(encoded)
         self._rows += len(encoded)
         self._values += encoded.nbytes // 8
@@ -157,7 +173,7 @@ class ParquetAnswers(AnswerTable):
 
     def _group(self) -> None:
         if self._held:
-            self._writer.write_table(self._pa.concat_tables(self._held))
+            self._writer.write_table(self.table())
         self._held, self._rows, self._values = [], 0, 0
 
     def close(self) -> None:
@@ -176,7 +192,7 @@ def _reads_as_ours(path: Path, f: BinaryIO) -> bool:
         return False
     line = f.readline(1 << 26)
     if path.suffix == ".csv":
-        return line.startswith(csv_head(False)[:-1])
+        return line.startswith(",".join(CSV_HEAD).encode())
     try:
         first = json.loads(line)
     except (ValueError, RecursionError):
