@@ -45,7 +45,7 @@ def counting(monkeypatch):
 
 def dense_round(table, seed):
     rng = np.random.default_rng(seed)
-    deltas = table.new_round(3, 400, None)
+    deltas = table.new_round(3, 400, None, 1e6)
     for r in range(3):
         vocab = np.sort(rng.choice(WORDS, 5 + 40 * r, replace=False)).astype(np.int32)
         room = deltas.slot(r, vocab, Scratch())
@@ -56,7 +56,7 @@ def dense_round(table, seed):
 
 def sparse_round(table, seed):
     rng = np.random.default_rng(seed)
-    deltas = table.new_round(2, 400, None)
+    deltas = table.new_round(2, 400, None, 1e6)
     for r, n in enumerate((3, 60)):
         vocab = np.sort(rng.choice(WORDS, n, replace=False)).astype(np.int32)
         ptr = np.arange(0, 4 * n + 1, 4)

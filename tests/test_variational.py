@@ -15,8 +15,9 @@ from topicstream.engines.variational.mvi import Memoized
 from topicstream.engines.variational.ovb import OnlineVariationalBayes
 from topicstream.engines.variational.svi import StochasticSparse
 from topicstream.engines.variational.vb import VariationalBayes
-from topicstream.kernels.scatter import scatter_sparse
 from topicstream.kernels.select import keep_top
+from topicstream.tables.dense import DenseTable
+from topicstream.tables.spec import SparseDelta, TableSpec
 
 W, K, D = 60, 37, 12
 
@@ -305,10 +306,14 @@ def test_a_statistic_kept_sparse_is_the_dense_one(monkeypatch):
 
 
 def test_sparse_deltas_enter_a_table_times_their_factor():
-    target, change = np.ones((3, 16), np.float32), np.zeros(16)
+    target = DenseTable(TableSpec(delta="sparse"), 3, 6, None, None, lambda work, n: [work(i) for i in range(n)])
+    target.fill(lambda a, b: np.ones((b - a, 16), np.float32))
+    before = target.totals.copy()
+    deltas = target.new_round(1, 3, None, 100.0)
     ptr, topic, value = np.array([0, 1, 3]), np.array([2, 2, 5], np.uint16), np.array([4, 1, 2], np.float32)
-    scatter_sparse(target, 0, ptr, topic, value, np.array([0, 2], np.int32), 0, 2, change, 0.25)
+    deltas.put(0, np.array([0, 2], np.int32), SparseDelta(ptr, topic, value))
+    target.apply(deltas, 0.25)
     want = np.ones((3, 16), np.float32)
     want[0, 2], want[2, 2], want[2, 5] = 2.0, 1.25, 1.5
-    np.testing.assert_array_equal(target, want)
-    np.testing.assert_array_equal(change[[2, 5]], [1.25, 0.5])
+    np.testing.assert_array_equal(target.array, want)
+    np.testing.assert_array_equal((target.totals - before)[[2, 5]], [1.25, 0.5])

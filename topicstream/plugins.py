@@ -1,6 +1,7 @@
-"""Engines, inference methods and readers of other packages, found by their entry points.
+"""Engines, inference methods, readers and executors of other packages, found by their entry points.
 
-A package lists them in its ``pyproject.toml`` (docs/extending.md); the name is that of ``--algo``, ``--method`` or ``--format``.
+A package lists them in its ``pyproject.toml`` (docs/extending.md); the name is that of ``--algo``, ``--method`` or ``--format``,
+or the ``executor`` of ``topicstream.train``.
 A name of ours cannot be taken.  Nothing is imported before it is asked for by name, or all are listed.
 """
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENGINES, METHODS, READERS = "topicstream.engines", "topicstream.methods", "topicstream.readers"
+EXECUTORS = "topicstream.executors"
 
 
 @cache

@@ -18,15 +18,13 @@ from tests.ingest_tools import write_jsonl
 from tests.planted import draw, store
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
-from topicstream.engines.base import SparseDelta
 from topicstream.errors import StoreError
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
-from topicstream.tables.rounds import DenseRound, Round
-from topicstream.tables.spec import Scratch
-from topicstream.training import executor, setup
+from topicstream.training import setup
 from topicstream.training.loop import Interrupted, train
 from topicstream.training.state.checkpoint import checkpoints, content_hash, read_checkpoint
+from topicstream.training.threads import Threads
 
 TOPICS, DOCS = 4, 60
 OURS = {"linked": Linked, "phased": Phased}
@@ -166,15 +164,15 @@ def test_checkpoints_stand_between_phases(corpus, tmp_path):
     assert content_hash(tmp_path / "steps") == content_hash(tmp_path / "whole")
 
 
-def visit_in_a_child(real):
-    """``visit`` in another process, which sends back what it has made: whatever else it did is lost."""
+class VisitsInChildren(Threads):
+    """Each visit in a process of its own, which sends back what it made: whatever else it did is lost."""
 
-    def visit(engine, block, rows, totals, state, params, key, lease):
+    def compute(self, block, rows, totals, state, params, key, lease):
         receive, send = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(receive)
-            made = real(engine, block, rows, totals, state, params, key, lease)
+            made = super().compute(block, rows, totals, state, params, key, lease)
             with os.fdopen(send, "wb") as f:
                 f.write(pickle.dumps(made))
             os._exit(0)
@@ -189,47 +187,14 @@ def visit_in_a_child(real):
                 lease.delta[name] = delta
         return lease.delta, memory, stats
 
-    return visit
-
-
-def apply_by_owners(real):
-    """Deltas enter in three shares of the rows, each as its owner would enter it."""
-
-    def apply(self, name, target, factor, hold):
-        deltas: Round = self._rounds[name]
-        edges = getattr(target, "edges", None)
-        if edges is None:
-            return real(self, name, target, factor, hold)
-        cuts = edges[np.linspace(0, len(edges) - 1, 4).astype(int)]
-        for low, high in pairwise(cuts):
-            share = target.new_round(len(deltas.ids()), target.n_rows, None)
-            for i, ids in enumerate(deltas.ids()):
-                a, b = np.searchsorted(ids, [low, high])
-                mine = ids[a:b].copy()
-                if isinstance(deltas, DenseRound):
-                    room = share.slot(i, mine, Scratch())
-                    room[:] = deltas.arena[i, a:b]
-                    share.put(i, mine, room)
-                else:
-                    d = deltas.deltas()[i][1]
-                    e, f = int(d.ptr[a]), int(d.ptr[b])
-                    share.put(i, mine, SparseDelta(d.ptr[a : b + 1] - e, d.topic[e:f].copy(), d.value[e:f].copy()))
-            target.apply(share, factor, hold)
-        deltas.clear()
-        return None
-
-    return apply
-
 
 @pytest.mark.parametrize(
     "algo", ["linked", "phased", "atbp", "sparse-bp", "gs", "sparselda", "stbp", "mvi", "ovb", "bp", "anchors", "fdm"]
 )
-def test_visits_in_other_processes_and_rows_with_owners_give_the_same_bits(algo, corpus, tmp_path, monkeypatch):
+def test_visits_in_other_processes_give_the_same_bits(algo, corpus, tmp_path):
     if algo not in OURS:
         _, indptr, words, counts = draw(docs=120, words=60, topics=3, length=40, seed=3)
         corpus = store(tmp_path / "c.zarr", indptr, words, counts, 60)
     run(corpus, tmp_path / "here", algo, block_cells=600)
-    monkeypatch.setattr(executor, "visit", visit_in_a_child(executor.visit))
-    monkeypatch.setattr(executor.Threads, "apply", apply_by_owners(executor.Threads.apply))
-    run(corpus, tmp_path / "there", algo, block_cells=600)
+    run(corpus, tmp_path / "there", algo, block_cells=600, executor=VisitsInChildren)
     assert content_hash(tmp_path / "there") == content_hash(tmp_path / "here")

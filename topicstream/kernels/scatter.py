@@ -1,9 +1,13 @@
-"""Deltas of a round into the rows of a dense table, in block order, float64 arithmetic, one rounding a row and round.
+"""Deltas of a round into the rows of a dense table: summed in float64, rounded once a row and round.
+
+Deltas are rounded to a quantum before they are summed, so their order does not matter (tables/quantum.py); where the
+quantum is 0.0 they are summed in block order.
 
 table    [n, P]        rows first_row .. first_row + n - 1 of the table (float32, float64 or int32)
 arena    float32[R, U, P]   the round's deltas, one slot a block;  vocabs int32[R, U] the words of each slot, ascending
 lo, hi   int64[R]      rows of each slot that fall into this range
-factor   float64       multiplies every delta (1.0 but for BLEND)
+quantum  float64       what deltas are rounded to
+factor   float64       multiplies the sum (1.0 but for BLEND)
 n_w      float64[n]    the words' counts, or length 0: hold each touched row to this sum (negatives clipped)
 change   float64[P]    receives the change of the column sums
 worst    float64[3]    max |row sum / n_w - 1| before the rescale, most negative entry / n_w, NaN or inf seen
@@ -13,9 +17,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from topicstream.kernels.addresses import float32_at, int32_at, int64_at, uint16_at
 from topicstream.kernels.arrays import Array, Bool, Bytes, Doubles, Float, Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.simd import fetch
+
+
+@kernel(inline="always")
+def rounded(value: float, magic: float) -> Float:
+    """``value`` rounded to a multiple of the quantum; magic: 1.5 * 2^52 quanta (0.0: as it is).
+
+    A sum with it has no bits left below the quantum: the addition rounds, and the difference is exact.
+    """
+    return (value + magic) - magic if magic != 0.0 else value
 
 
 @kernel
@@ -26,6 +40,7 @@ def scatter_rows(
     vocabs: Ints,
     lo: Longs,
     hi: Longs,
+    quantum: float,
     factor: float,
     n_w: Doubles,
     change: Doubles,
@@ -35,6 +50,7 @@ def scatter_rows(
     slots, width = arena.shape[0], table.shape[1]
     cursor = lo.copy()
     acc = np.empty(width, np.float64)
+    magic = 1.5 * 2.0**52 * quantum
     while True:
         row = np.int64(1) << np.int64(62)
         for r in range(slots):
@@ -43,14 +59,15 @@ def scatter_rows(
         if row == np.int64(1) << np.int64(62):
             return
         old = table[row - first_row]
-        for k in range(width):
-            acc[k] = old[k]
+        acc[:] = 0.0
         for r in range(slots):
             if cursor[r] < hi[r] and vocabs[r, cursor[r]] == row:
                 delta = arena[r, cursor[r]]
                 for k in range(width):
-                    acc[k] += factor * delta[k]
+                    acc[k] += rounded(np.float64(delta[k]), magic)
                 cursor[r] += 1
+        for k in range(width):
+            acc[k] = np.float64(old[k]) + factor * acc[k]
         if len(n_w):
             hold_row(acc, n_w[row - first_row], worst)
         for k in range(width):
@@ -110,40 +127,58 @@ def hold_row(acc: Array, mass: float, worst: Doubles) -> None:
 def scatter_sparse(
     table: Array,
     first_row: int,
-    ptr: Longs,
-    topic: Array,
-    value: Floats,
-    vocab: Ints,
-    lo: int,
-    hi: int,
-    change: Doubles,
+    deltas: Longs,
+    wide: bool,
+    lo: Longs,
+    hi: Longs,
+    quantum: float,
     factor: float,
+    change: Doubles,
 ) -> None:
-    """Add ``factor`` times one block's SparseDelta to rows lo..hi-1 of its vocabulary.
+    """Add ``factor`` times the sum of the blocks' SparseDeltas to the rows that they touch; each entry is rounded once.
 
-    ptr: int64[U+1]; topic, value: [E]; vocab: int32[U].  Each entry is added in float64 and rounded once; what rounding
-    took enters ``change`` too, so the column sums stay those of the table.
+    deltas int64[R, 4]: the addresses of each block's ids (int32[U]), ptr (int64[U+1]), topics (int32 if ``wide``, else
+    uint16) and values (float32); local rows lo[r]..hi[r]-1 fall into this range.  What rounding to the table's type took
+    enters ``change`` too, so the column sums stay those of the table.
     """
-    for u in range(lo, hi):
-        row = table[vocab[u] - first_row]
-        if u + 1 < hi:  # what the next word will touch: rows lie far apart, a third of the time was waiting
-            ahead = np.int64(vocab[u + 1] - first_row) * table.shape[1]
-            for j in range(ptr[u + 1], ptr[u + 2]):
-                fetch(table, ahead + np.int64(topic[j]))
-        if factor == 1.0:
-            for j in range(ptr[u], ptr[u + 1]):
-                k = topic[j]
-                old = row[k]
-                new = table.dtype.type(old + value[j])
-                row[k] = new
-                change[k] += np.float64(new) - np.float64(old)
-            continue
-        for j in range(ptr[u], ptr[u + 1]):
-            k = topic[j]
-            was = np.float64(row[k])
-            new = table.dtype.type(was + factor * value[j])
-            row[k] = new
+    blocks, width = len(deltas), table.shape[1]
+    cursor = lo.copy()
+    acc, listed, known = np.zeros(width), np.empty(width, np.int32), np.zeros(width, np.uint8)
+    magic = 1.5 * 2.0**52 * quantum
+    none = np.int64(1) << np.int64(62)
+    while True:
+        row = none
+        for r in range(blocks):
+            if cursor[r] < hi[r]:
+                row = min(row, int32_at(deltas[r, 0], cursor[r]))
+        if row == none:
+            return
+        n = 0
+        for r in range(blocks):
+            u = cursor[r]
+            if u >= hi[r] or int32_at(deltas[r, 0], u) != row:
+                continue
+            cursor[r] = u + 1
+            for j in range(int64_at(deltas[r, 1], u), int64_at(deltas[r, 1], u + 1)):
+                k = int32_at(deltas[r, 2], j) if wide else uint16_at(deltas[r, 2], j)
+                if known[k] == 0:
+                    known[k] = 1
+                    listed[n] = k
+                    n += 1
+                acc[k] += rounded(float32_at(deltas[r, 3], j), magic)
+            if u + 1 < hi[r]:  # what the next word will touch: rows lie far apart, a third of the time was waiting
+                ahead = (int32_at(deltas[r, 0], u + 1) - first_row) * width
+                for j in range(int64_at(deltas[r, 1], u + 1), int64_at(deltas[r, 1], u + 2)):
+                    fetch(table, ahead + (int32_at(deltas[r, 2], j) if wide else uint16_at(deltas[r, 2], j)))
+        old = table[row - first_row]
+        for i in range(n):
+            k = listed[i]
+            was = np.float64(old[k])
+            new = table.dtype.type(was + factor * acc[k])
+            old[k] = new
             change[k] += np.float64(new) - was
+            acc[k] = 0.0
+            known[k] = 0
 
 
 @kernel
@@ -191,47 +226,45 @@ def scale_rows(table: Array, factor: float) -> None:
 
 
 @kernel
-def fold_rows(
-    shadow: Doubles, touched: Bytes, table: Floats, first_row: int, ids: Ints, delta: Floats, lo: int, hi: int
+def add_rows(
+    sums: Doubles, touched: Bytes, first_row: int, ids: Ints, delta: Floats, lo: int, hi: int, quantum: float
 ) -> None:
-    """Add rows lo..hi-1 of one block's dense delta to ``shadow`` (float64[n, P]), which begins as the rows of ``table``.
+    """Add rows lo..hi-1 of one block's dense delta to the round's sum.
 
-    touched uint8[n]: rows of the shadow that are filled; ids int32[U]; delta float32[U, P].
+    sums float64[n, P], zero where touched uint8[n] is; ids int32[U]; delta float32[U, P].
     """
+    magic = 1.5 * 2.0**52 * quantum
     for u in range(lo, hi):
         r = np.int64(ids[u] - first_row)
-        if not touched[r]:
-            touched[r] = 1
-            for k in range(table.shape[1]):
-                shadow[r, k] = table[r, k]
-        for k in range(table.shape[1]):
-            shadow[r, k] += delta[u, k]
+        touched[r] = 1
+        total, row = sums[r], delta[u]
+        if magic == 0.0:
+            for k in range(len(total)):
+                total[k] += np.float64(row[k])
+        else:
+            for k in range(len(total)):
+                total[k] += (np.float64(row[k]) + magic) - magic
 
 
 @kernel
-def copy_touched(shadow: Floats, touched: Bytes, table: Floats, first_row: int, ids: Ints, lo: int, hi: int) -> None:
-    """Fill the rows of ``shadow`` that one block changes and none has changed before, from ``table``."""
-    for u in range(lo, hi):
-        r = np.int64(ids[u] - first_row)
-        if not touched[r]:
-            touched[r] = 1
-            for k in range(table.shape[1]):
-                shadow[r, k] = table[r, k]
+def enter_sum(
+    table: Array, sums: Doubles, touched: Bytes, factor: float, n_w: Doubles, change: Doubles, worst: Doubles
+) -> None:
+    """Add ``factor`` times the round's sum to the rows of the table that it touches, and make it zero again.
 
-
-@kernel
-def take_shadow(table: Floats, shadow: Array, touched: Bytes, n_w: Doubles, change: Doubles, worst: Doubles) -> None:
-    """Put the touched rows of ``shadow`` in the place of the table's, held to n_w (length 0: as they are); the change of the
-    column sums goes to change (length 0: it is known already)."""
+    Each row is rounded to the table's type once.  table [n, P]; the rest as the module's legend has it.
+    """
     for r in range(table.shape[0]):
         if not touched[r]:
             continue
         touched[r] = 0
-        acc = shadow[r]
+        acc, row = sums[r], table[r]
+        for k in range(len(acc)):
+            acc[k] = np.float64(row[k]) + factor * acc[k]
         if len(n_w):
             hold_row(acc, n_w[r], worst)
-        for k in range(table.shape[1]):
+        for k in range(len(acc)):
             new = table.dtype.type(acc[k])
-            if len(change):
-                change[k] += np.float64(new) - np.float64(table[r, k])
-            table[r, k] = new
+            change[k] += np.float64(new) - np.float64(row[k])
+            row[k] = new
+            acc[k] = 0.0

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +19,10 @@ from topicstream.files import owned
 from topicstream.files.plain import open_plain
 from topicstream.files.whole import copy_file, read_all, write_all
 from topicstream.kernels.constants import Constants
-from topicstream.kernels.scatter import clip_rows, column_sums, hold_rows, scale_rows, take_shadow
-from topicstream.tables.folded import FoldedRound
-from topicstream.tables.rounds import DenseRound, Round, SparseRound
+from topicstream.kernels.scatter import clip_rows, column_sums, hold_rows, scale_rows
+from topicstream.tables.rounds import DenseRound, Round, SparseRound, Waiting
 from topicstream.tables.spec import Rows, Scratch, TableSpec, padded
+from topicstream.tables.sums import DenseSum
 from topicstream.tables.table import RunAll, Sizes, Table
 
 WINDOW_BYTES = 4 << 20  # rows of a disk table move in windows of about this size
@@ -47,8 +47,6 @@ class DenseTable(Table):
     after the table has changed.  From disk they are gathered once more.
     """
 
-    folds: ClassVar[bool] = True
-
     @classmethod
     def bytes_needed(cls, spec: TableSpec, sizes: Sizes, on_disk: bool) -> int:
         rows = sizes.rows + (0 if on_disk else sizes.constants)
@@ -64,9 +62,10 @@ class DenseTable(Table):
         return int(rows * padded(sizes.columns) * np.dtype(spec.dtype).itemsize)
 
     @classmethod
-    def shadow_bytes(cls, spec: TableSpec, sizes: Sizes, blocks: int) -> int:
-        itemsize = np.dtype(spec.dtype).itemsize if spec.delta == "sparse" else 8
-        return int(min(sizes.rows, sizes.changed * blocks) * padded(sizes.columns) * itemsize)
+    def sum_bytes(cls, spec: TableSpec, sizes: Sizes, blocks: int) -> int:
+        if not _summed(spec):
+            return 0
+        return int(min(sizes.rows, sizes.changed * blocks) * padded(sizes.columns) * 8)
 
     def __init__(
         self,
@@ -162,43 +161,39 @@ class DenseTable(Table):
         return out
 
     # -- deltas in ------------------------------------------------------------------------------------------------
-    def new_round(self, blocks: int, most_rows: int, spill: Path | None, window: int = 0) -> Round:
-        if 0 < window < blocks and spill is None and self._array is not None:
-            return FoldedRound(self, blocks, most_rows, window)
+    def new_round(self, blocks: int, most_rows: int, spill: Path | None, tokens: float) -> Round:
+        quantum = self.spec.quantum(tokens)
         if self.spec.delta == "sparse":
-            return SparseRound(blocks, spill)
-        return DenseRound(blocks, most_rows, self.width, spill)
+            return SparseRound(blocks, quantum, spill)
+        if _summed(self.spec) and self._array is not None and spill is None:
+            return DenseSum(self.edges, self.width, quantum)
+        return DenseRound(blocks, most_rows, self.width, quantum, spill)
 
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
-        if isinstance(deltas, FoldedRound):
-            self._take(deltas, hold)
+        if isinstance(deltas, DenseSum):
+            self._take(deltas, factor, hold)
             return
+        assert isinstance(deltas, Waiting)
         ids = deltas.ids()
         cuts = np.array([np.searchsorted(v, self.edges) for v in ids], np.int64)
 
         def add(i: int, rows: np.ndarray, change: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
             mass = self._mass(i) if hold else np.zeros(0)
             first = int(self.edges[i])
-            deltas.add_to(rows, first, cuts[:, i], cuts[:, i + 1], factor, mass, change, worst, scratch)
+            lo, hi = np.ascontiguousarray(cuts[:, i]), np.ascontiguousarray(cuts[:, i + 1])
+            deltas.add_to(rows, first, lo, hi, factor, mass, change, worst, scratch)
 
         if ids:
             self._over_ranges(add, ids, cuts)
         deltas.clear()
 
-    def _take(self, folded: FoldedRound, hold: bool) -> None:
-        """The shadow of a round takes the place of the rows that it changed."""
-        held = hold and not folded.sparse
-        change = folded.change
+    def _take(self, total: DenseSum, factor: float, hold: bool) -> None:
+        """Enter the sum of a round."""
 
-        def take(i: int, rows: np.ndarray, sums: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
-            part = slice(int(self.edges[i]), int(self.edges[i + 1]))
-            known = np.zeros(0) if folded.sparse else change[i]
-            mass = self._mass(i) if held else np.zeros(0)
-            take_shadow(rows, folded.shadow[part], folded.touched[part], mass, known, worst)
-            sums += change[i]
+        def enter(i: int, rows: np.ndarray, change: np.ndarray, worst: np.ndarray, scratch: Scratch) -> None:
+            total.enter(i, rows, factor, self._mass(i) if hold else np.zeros(0), change, worst)
 
-        self._over_ranges(take)
-        folded.clear()
+        self._over_ranges(enter)
 
     def _mass(self, i: int) -> np.ndarray:
         return self._row_mass[self.edges[i] : self.edges[i + 1]] if self._row_mass is not None else np.zeros(0)
@@ -379,3 +374,8 @@ def runs(numbers: np.ndarray, near: int) -> list[tuple[int, int]]:
     ends = np.flatnonzero(np.diff(numbers) > near)
     firsts, lasts = np.append(0, ends + 1), np.append(ends, len(numbers) - 1)
     return [(int(a), int(b) + 1) for a, b in zip(numbers[firsts], numbers[lasts])]
+
+
+def _summed(spec: TableSpec) -> bool:
+    """Whether deltas of the table can enter the sum of a round as blocks finish, where its rows are in RAM."""
+    return spec.delta == "dense" and spec.axis is not None

@@ -122,9 +122,9 @@ class PackedTable(Table):
         return PackedRows(rows.length, rows.bits, largest, copy)
 
     # -- deltas in ------------------------------------------------------------------------------------------------
-    def new_round(self, blocks: int, most_rows: int, spill: Path | None, window: int = 0) -> SparseRound:
+    def new_round(self, blocks: int, most_rows: int, spill: Path | None, tokens: float) -> SparseRound:
         """Of whole-numbered changes."""
-        return SparseRound(blocks, spill)
+        return SparseRound(blocks, 1.0, spill)
 
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
         assert isinstance(deltas, SparseRound)

@@ -1,7 +1,7 @@
-"""The deltas of a round, in RAM or in a scratch file: each adds itself, in block order, to a range of rows.
+"""The deltas of a round, in RAM or in a scratch file, until its end; then ranges of rows add up theirs.
 
 A visit writes its delta into the slot it was given (dense rows) or hands over an object of its own (sparse changes).
-Blocks may finish in any order; what is added, and in which order, depends on their numbers alone.
+Deltas are rounded to the table's quantum, so their sum does not depend on its order (quantum.py).
 """
 
 from __future__ import annotations
@@ -25,16 +25,6 @@ SPILL_WINDOW = 8 << 20  # deltas read back from the scratch file at once
 class Round(abc.ABC):
     """The deltas of one table: of block 0, 1, ... of the round, each with its ids (int32[U], ascending)."""
 
-    def __init__(self, blocks: int) -> None:
-        self._ids: list[np.ndarray | None] = [None] * blocks
-        self.window = blocks  # deltas held at once
-
-    def begin(self, target: Any) -> None:  # noqa: B027  of interest only to deltas that enter before the round ends
-        """A round begins whose deltas enter ``target``."""
-
-    def fail(self) -> None:  # noqa: B027
-        """A visit has failed: nobody shall wait for the round's end."""
-
     def slot(self, i: int, ids: np.ndarray, scratch: Scratch) -> np.ndarray | None:
         """What the visit of block ``i`` writes its delta to, uninitialised; None: it makes an object of its own."""
         return None
@@ -42,6 +32,24 @@ class Round(abc.ABC):
     @abc.abstractmethod
     def put(self, i: int, ids: np.ndarray, delta: Any) -> None:
         """Block ``i`` has made its delta.  Called from several threads, each block once."""
+
+    def clear(self) -> None:  # noqa: B027  a sum is zero again once it has entered
+        """Forget the round."""
+
+    def rest(self) -> None:
+        """Give memory back: no delta comes for a while."""
+        self.clear()
+
+    def close(self) -> None:
+        """Give back the scratch file."""
+        self.clear()
+
+
+class Waiting(Round):
+    """Deltas that wait for the end of the round."""
+
+    def __init__(self, blocks: int) -> None:
+        self._ids: list[np.ndarray | None] = [None] * blocks
 
     def ids(self) -> list[np.ndarray]:
         """The ids of every block that has put its delta, in block order."""
@@ -65,23 +73,18 @@ class Round(abc.ABC):
         the column sums, worst what had to be corrected."""
 
     def clear(self) -> None:
-        """Forget the round."""
         self._ids = [None] * len(self._ids)
 
-    def rest(self) -> None:
-        """Give memory back: no delta comes for a while."""
-        self.clear()
 
-    def close(self) -> None:
-        """Give back the scratch file."""
-        self.clear()
+class DenseRound(Waiting):
+    """float32[U, P] a block: a slot each in one arena, or spilled to a scratch file when that is too much.
 
+    quantum: what deltas are rounded to; 0.0: they are added up in block order.
+    """
 
-class DenseRound(Round):
-    """float32[U, P] a block: a slot each in one arena, or spilled to a scratch file when that is too much."""
-
-    def __init__(self, blocks: int, most_rows: int, width: int, spill: Path | None) -> None:
+    def __init__(self, blocks: int, most_rows: int, width: int, quantum: float, spill: Path | None) -> None:
         super().__init__(blocks)
+        self._quantum = quantum
         self._shape = (blocks, most_rows, width)
         self._held = np.zeros((blocks, most_rows), np.int32)
         self._fd = -1
@@ -138,7 +141,7 @@ class DenseRound(Round):
             part = slice(at, at + step)
             n = len(every)
             scatter_rows(
-                rows[part], first + at, arena[:n], ids_of[:n], low, high, factor, mass[part], change, worst
+                rows[part], first + at, arena[:n], ids_of[:n], low, high, self._quantum, factor, mass[part], change, worst
             )  # fmt: skip
             end = stop
 
@@ -172,12 +175,13 @@ class DenseRound(Round):
             self._fd = -1
 
 
-class SparseRound(Round):
+class SparseRound(Waiting):
     """A ``SparseDelta`` a block.  In RAM the arrays stay the engine's own (``out.keep``), untouched until the round has
     ended; with ``spill`` topics and values wait in a scratch file."""
 
-    def __init__(self, blocks: int, spill: Path | None) -> None:
+    def __init__(self, blocks: int, quantum: float, spill: Path | None) -> None:
         super().__init__(blocks)
+        self._quantum = quantum
         self._deltas: list[SparseDelta | None] = [None] * blocks
         self._pointers = [Scratch() for _ in range(blocks)]
         self._fd = _scratch_file(spill) if spill is not None else -1
@@ -208,13 +212,21 @@ class SparseRound(Round):
         scratch: Scratch,
     ) -> None:
         # rows are held to their mass by ``settle``, at the end of the pass
-        for (ids, d), a, b in zip(self.deltas(), lo.tolist(), hi.tolist()):
-            if b > a:  # slices: of arrays in RAM a view, of spilled ones what is read
-                begin, end = int(d.ptr[a]), int(d.ptr[b])
-                ptr = d.ptr[a : b + 1] - begin
-                scatter_sparse(
-                    rows, first, ptr, d.topic[begin:end], d.value[begin:end], ids[a:b], 0, b - a, change, factor
-                )  # fmt: skip
+        deltas = [(ids, d, int(d.ptr[a]), int(d.ptr[b])) for (ids, d), a, b in zip(self.deltas(), lo, hi)]
+        # slices: of arrays in RAM a view, of spilled ones what is read; they live until the kernel has returned
+        parts = [(ids, d.ptr, d.topic[begin:end], d.value[begin:end], begin) for ids, d, begin, end in deltas]
+        wide = any(topic.dtype != np.uint16 for _, _, topic, _, _ in parts)
+        if wide:
+            parts = [(ids, ptr, topic.astype(np.int32), value, begin) for ids, ptr, topic, value, begin in parts]
+        addresses = np.zeros((len(parts), 4), np.int64)
+        for r, (ids, ptr, topic, value, begin) in enumerate(parts):
+            addresses[r] = (
+                ids.ctypes.data,
+                ptr.ctypes.data,
+                topic.ctypes.data - begin * topic.itemsize,
+                value.ctypes.data - begin * value.itemsize,
+            )
+        scatter_sparse(rows, first, addresses, wide, lo, hi, self._quantum, factor, change)
 
     def _write(self, array: np.ndarray) -> OnDisk:
         with self._lock:

@@ -1,7 +1,7 @@
 """What an engine asks of its tables, and the types in which rows reach a visit and deltas come back.
 
 A table has one row for each id of an axis (words, authors, labels, documents) or a fixed number of rows.  During a round
-(a fixed number of consecutive blocks of a pass) it does not change; at its end the deltas enter in block order:
+(a fixed number of consecutive blocks of a pass) it does not change; at its end the sum of the round's deltas enters:
 
     ADD      table += delta                       (the change since this block was last seen)
     REPLACE  next += delta; table, next = next, 0  at the end of the pass (the block's whole contribution)
@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from topicstream.tables.quantum import quantum_of
 
 LANES = 16
 WORDS, DOCUMENTS = "words", "documents"
@@ -52,6 +54,10 @@ class TableSpec:
               correction logged; ``total``: all rows together sum to the tokens, which is checked; ``part``: some documents may
               be left out, so all rows together sum to the tokens at most, and what rounding left below zero is zero; ``none``
     samples   states of the table that the engine may have summed up, at most
+    bound     the largest absolute value of any partial sum of a round's deltas: it sets the quantum to which deltas are
+              rounded, so that their order does not matter (quantum.py); None: twice the tokens of the corpus (what a pass takes
+              away and adds).  A table over documents, of which a round sees each row once, and one with a fixed number of
+              rows, which is small, need none: the deltas of the latter are added up in block order
     """
 
     rows: str | int = WORDS
@@ -63,6 +69,13 @@ class TableSpec:
     rule: Rule = Rule.ADD
     mass: str = "none"
     samples: int = 0
+    bound: float | None = None
+
+    def quantum(self, tokens: float) -> float:
+        """What deltas are rounded to in a corpus of so many tokens; 0.0: they are not."""
+        if self.rows == DOCUMENTS or self.axis is None:
+            return 0.0
+        return quantum_of(2.0 * tokens if self.bound is None else self.bound)
 
     @property
     def axis(self) -> str | None:

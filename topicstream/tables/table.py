@@ -37,11 +37,9 @@ class Table(abc.ABC):
     scale    what the stored rows are to be multiplied by: 1.0 but for BLEND tables, which shrink lazily
     constants  what ``gather`` adds to rows, and ``seen_totals`` to their sums (kernels/constants.py); nothing else sees them
 
-    folds            whether the deltas of a wide round can enter as blocks finish (folded.py)
     slower_on_disk   seconds of a pass with rows on disk, beside one with rows in RAM, roughly
     """
 
-    folds: ClassVar[bool] = False
     slower_on_disk: ClassVar[float] = 4.0
 
     # -- bytes, before there is a table -----------------------------------------------------------------------------
@@ -66,8 +64,8 @@ class Table(abc.ABC):
         return 0
 
     @classmethod
-    def shadow_bytes(cls, spec: TableSpec, sizes: Sizes, blocks: int) -> int:
-        """Of the rows that a folded round changes."""
+    def sum_bytes(cls, spec: TableSpec, sizes: Sizes, blocks: int) -> int:
+        """Of the sum of a round's deltas, where they enter as blocks finish (0: they wait for its end)."""
         return 0
 
     def __init__(self, spec: TableSpec, rows: int, columns: int, constants: Constants | None = None) -> None:
@@ -106,13 +104,13 @@ class Table(abc.ABC):
 
     # -- deltas in ------------------------------------------------------------------------------------------------
     @abc.abstractmethod
-    def new_round(self, blocks: int, most_rows: int, spill: Path | None, window: int = 0) -> Round:
-        """Where the deltas of a round of so many blocks wait, each of at most ``most_rows`` rows; spill: a scratch file
-        that holds them instead of RAM; window: enter them as blocks finish, holding no more than so many (0: hold all)."""
+    def new_round(self, blocks: int, most_rows: int, spill: Path | None, tokens: float) -> Round:
+        """Where the deltas of a round of so many blocks go, each of at most ``most_rows`` rows; spill: a scratch file
+        that holds them instead of RAM; tokens: of the corpus, which bounds their sum."""
 
     @abc.abstractmethod
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
-        """Add ``factor`` times the round's deltas, in block order, and forget them; ``hold``: touched rows that have a mass
+        """Add ``factor`` times the sum of the round's deltas, and forget them; ``hold``: touched rows that have a mass
         are held to it."""
 
     def blend(self, rho: float) -> float:

@@ -127,4 +127,10 @@ class TrainConfig:
     warm_share: float = option(
         1.0, "of a warm start that is the model's topics; the rest is the mean of the corpus", cli=False
     )
+    executor: Any = option(
+        None,
+        "who visits the blocks: a function of a topicstream.training.executor.Job, or the name of an entry point in "
+        "`topicstream.executors`; None: threads of this process",
+        cli=False,
+    )
     progress: Told = option(None, "what is told while it runs (topicstream/progress.py); False: nothing", cli=False)

@@ -42,6 +42,7 @@ from topicstream.training.starts.vectors import sample_bytes
 from topicstream.training.state.record import Record, left_open, read_record, remember, same_or_refuse
 from topicstream.training.state.settled_topics import settled_bytes
 from topicstream.training.stopping import Signals, Stopping
+from topicstream.training.threads import executor_of
 
 # what a run leaves in a model folder beside the model
 RUN_FILES, RUN_FOLDERS = ("training.json", "history.jsonl", "finished.json", CARRIED), ("checkpoints", "work")
@@ -240,7 +241,7 @@ def _session(
     carried = Path(config.carry) if config.carry is not None else None
     return Session(
         folder, record, engine, store, grid, block, plan, config.seed, layout, warm, progress, carried,
-        config.warm_share, n_w,
+        config.warm_share, n_w, executor_of(config.executor),
     )  # fmt: skip
 
 

@@ -22,9 +22,6 @@ from topicstream.tables.table import Sizes
 
 PREFETCH = 2
 ROUNDS_OF_A_PASS = 8  # fewer cost topics (docs/decisions/rounds.md)
-NARROW = (
-    8  # blocks of a round up to which their deltas wait for its end: fewer bytes than a copy of the rows they change
-)
 STORAGE_BYTES = CELLS * 8 + DOCS * 4
 SLACK = 1.06  # fragmentation and what malloc keeps, of all but the interpreter (which is measured)
 MODEL_FILE = 40 << 20  # what zarr and Arrow take to write the model, once the buffers of the passes are gone
@@ -42,10 +39,6 @@ class Plan:
     disk: Mapping[str, int]
     limit: int
     behind: bool = False  # block memory is more than the system keeps in its cache
-
-    def window(self, round_blocks: int) -> int:
-        """See ``window_of``; tables and deltas on disk have other means."""
-        return 0 if self.tables_on_disk or self.deltas_on_disk else window_of(self.threads, round_blocks)
 
     @property
     def total(self) -> int:
@@ -88,7 +81,6 @@ class Tables:
         specs = engine.tables.items()
         self._all = [(layout_of(spec), spec, sizes_of(name, spec, engine, block)) for name, spec in specs]
         self._kept = engine.keep_bytes(block)
-        self.folding = all(kind.folds for kind, _, _ in self._all)
         self.slower_on_disk = max((kind.slower_on_disk for kind, _, _ in self._all), default=1.0)
 
     def held(self, on_disk: bool) -> int:
@@ -115,23 +107,14 @@ class Tables:
         """Deltas of one block that are dense rows."""
         return sum(kind.delta_bytes(spec, sizes) for kind, spec, sizes in self._all)
 
-    def deltas(self, window: int, round_blocks: int) -> int:
-        """RAM for the deltas of a round: all of them, or, with a window, so many of those that fold and the rows that they
-        change."""
-        window = min(window, round_blocks) if self.folding else 0
-        total = self._kept * (window or round_blocks)
+    def deltas(self, threads: int, round_blocks: int, waiting: bool) -> int:
+        """RAM for the deltas of a round.  Sparse ones are all held; dense ones, too, where they are ``waiting`` for tables
+        on disk; else a thread holds one, and there is their sum."""
+        total = self._kept * round_blocks
         for kind, spec, sizes in self._all:
-            if window and spec.rule is not Rule.BLEND:
-                total += kind.delta_bytes(spec, sizes) * window + kind.shadow_bytes(spec, sizes, round_blocks)
-            else:
-                total += kind.delta_bytes(spec, sizes) * round_blocks
+            summed = 0 if waiting else kind.sum_bytes(spec, sizes, round_blocks)
+            total += summed + kind.delta_bytes(spec, sizes) * (threads if summed else round_blocks)
         return total
-
-
-def window_of(threads: int, round_blocks: int) -> int:
-    """Deltas that a wide round holds at once, two for each worker, entering them as blocks finish; 0: a round of few blocks
-    holds them all."""
-    return 2 * threads if round_blocks > NARROW else 0
 
 
 def wider_rounds(engine: Engine, width: int, threads: int, blocks: int) -> str:
@@ -191,7 +174,7 @@ def _needs(
         "deltas": (
             0
             if deltas_on_disk
-            else every.deltas(0 if tables_on_disk else window_of(threads, round_blocks), round_blocks)
+            else every.deltas(threads, round_blocks, waiting=tables_on_disk)
         )
         + block.words * (12 if deltas_on_disk else 4) * round_blocks
         + windows,

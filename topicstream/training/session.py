@@ -20,7 +20,7 @@ from topicstream.files.durable import read_json
 from topicstream.parallel.rounds import Workers
 from topicstream.progress import Progress
 from topicstream.training.course import Course
-from topicstream.training.executor import Executor, Threads
+from topicstream.training.executor import Job, MakeExecutor
 from topicstream.training.invariants import check_pass, worth_a_warning
 from topicstream.training.passes import PassRunner
 from topicstream.training.plan import Plan
@@ -33,8 +33,9 @@ from topicstream.training.state.outcome import Outcome, unfinish
 from topicstream.training.state.record import Record
 from topicstream.training.state.saver import Saver
 from topicstream.training.state.settled_topics import SettledTopics
-from topicstream.training.state.workspace import clean_work, new_rounds, new_tables
+from topicstream.training.state.workspace import clean_work, new_tables
 from topicstream.training.stopping import Stopping
+from topicstream.training.threads import Threads
 
 
 class Session:
@@ -56,6 +57,7 @@ class Session:
         carry: Path | None = None,
         warm_share: float = 1.0,
         n_w: np.ndarray | None = None,
+        executor: MakeExecutor = Threads,
     ) -> None:
         self.folder, self.record, self.engine, self.corpus, self.grid = folder, record, engine, corpus, grid
         self.plan, self._progress, self._warm, self._seed, self._carry = plan, progress, warm, seed, carry
@@ -69,9 +71,10 @@ class Session:
         self._n_w = corpus.word_counts() if n_w is None else n_w
         self.tables = new_tables(engine, "table", self._work, plan, self.workers, self._n_w)
         self.nexts = new_tables(engine, "next", self._work, plan, self.workers, self._n_w)
-        rounds = new_rounds(engine, self.tables, self._work, plan, layout, block)
-        self.executor: Executor = Threads(
-            engine, corpus, grid, self.workers, rounds, layout.round_blocks, plan.deltas_on_disk, plan.prefetch
+        spill = self._work if plan.deltas_on_disk else None
+        self._make_executor = executor
+        self.executor = executor(
+            Job(engine, corpus, grid, layout.round_blocks, block, self.workers, plan.prefetch, spill)
         )
         self.runner = PassRunner(engine, grid, self.executor, self.tables, self.nexts, seed, layout.round_blocks)
         self.params = engine.initial_params()
@@ -237,6 +240,7 @@ class Session:
             say=self._progress.say,
             warm=self._warm,
             warm_share=self._warm_share,
+            executor=self._make_executor,
         )
 
     def _fill_from(self, seeds: Any) -> None:

@@ -14,7 +14,7 @@ from topicstream.errors import InputError
 from topicstream.parallel.rounds import Workers
 from topicstream.tables.layouts import new_table
 from topicstream.tables.spec import WORDS
-from topicstream.training.executor import Threads
+from topicstream.training.executor import Job, MakeExecutor
 from topicstream.training.passes import PassRunner
 from topicstream.training.plan import Tables
 from topicstream.training.starts.tries import LearnedSeeds
@@ -34,11 +34,18 @@ def anchor_bytes(shape: Shape, block: BlockShape, threads: int) -> int:
     """Bytes held while ``anchors`` works; block: of the grid of the run, at least as large as those of this one."""
     engine = anchor_engine(shape)
     every, width = Tables(engine, block), engine.round_blocks()
-    return every.held(False) + every.deltas(0, width) + threads * engine.scratch_bytes(block)
+    return every.held(False) + every.deltas(threads, width, waiting=False) + threads * engine.scratch_bytes(block)
 
 
 def anchor_seeds(
-    corpus: Corpus, grid: Grid, shape: Shape, seed: int, n_w: np.ndarray, workers: Workers, say: Callable[[str], None]
+    corpus: Corpus,
+    grid: Grid,
+    shape: Shape,
+    seed: int,
+    n_w: np.ndarray,
+    workers: Workers,
+    say: Callable[[str], None],
+    make_executor: MakeExecutor,
 ) -> LearnedSeeds:
     """Seed topics from anchor words; the blocks are those of ``grid``.  n_w: float64[W]."""
     engine = anchor_engine(shape)
@@ -54,8 +61,8 @@ def anchor_seeds(
         for name, spec in engine.tables.items()
     }
     width = engine.round_blocks()
-    rounds = {name: table.new_round(width, grid.max_words, None) for name, table in tables.items()}
-    executor = Threads(engine, corpus, grid, workers, rounds, width)
+    block = BlockShape(int(grid.docs.max()), int(grid.cells.max()), 0, grid.max_words)
+    executor = make_executor(Job(engine, corpus, grid, width, block, workers))
     runner = PassRunner(engine, grid, executor, tables, {}, seed, width)
     params, order = engine.initial_params(), grid.order("sequential", seed, 1)
     try:

@@ -21,7 +21,6 @@ from topicstream.files import owned
 from topicstream.files.durable import read_json, write_json
 from topicstream.model.store import StoredTable, read_manifest
 from topicstream.model.vocabulary import Vocabulary
-from topicstream.tables.layouts import layout_of
 from topicstream.tables.spec import WORDS
 from topicstream.training.state.checkpoint import State, checkpoints, read_checkpoint, read_state
 from topicstream.training.state.memory import check_memory
@@ -60,7 +59,7 @@ def check_carried(run: str | Path, corpus: Corpus, engine: Engine) -> str | None
     if record["engine"] != engine.name:
         return f"the earlier run's engine was {record['engine']}"
     if engine.start_from != "visit" or any(
-        not layout_of(spec).folds or spec.axis not in GROWING for spec in engine.tables.values()
+        spec.layout != "dense" or spec.axis not in GROWING for spec in engine.tables.values()
     ):
         return f"{engine.name} cannot take over an earlier run's tables"
     if (was := int(read_manifest(run)["topics"])) != engine.shape.topics:

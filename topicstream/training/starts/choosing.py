@@ -12,6 +12,7 @@ from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine
 from topicstream.parallel.rounds import Workers
+from topicstream.training.executor import MakeExecutor
 from topicstream.training.plan import Plan
 from topicstream.training.starts.initial import RandomSeeds, make_seeds
 from topicstream.training.starts.seeded import Background, SeededStart
@@ -30,6 +31,7 @@ def start_topics(
     say: Callable[[str], None],
     warm: str | Path | None,
     warm_share: float,
+    executor: MakeExecutor,
 ) -> Any:
     """The seed table of a start, told the words of ``--seed-words``; None for a start without seed topics."""
     if engine.on_vectors:
@@ -43,7 +45,7 @@ def start_topics(
     elif how == "anchors":
         from topicstream.training.starts.anchor_start import anchor_seeds
 
-        found = anchor_seeds(corpus, grid, shape, seed, n_w, workers, say)
+        found = anchor_seeds(corpus, grid, shape, seed, n_w, workers, say, executor)
     elif how == "kmeans" and (tries := getattr(engine.options, "tries", 1)) > 1:
         from topicstream.training.starts.cluster_start import best_clusters
 

@@ -1,5 +1,4 @@
-"""What a run works on between checkpoints: its tables and the deltas of a round, in memory or, where the plan says so, in
-files of the work folder."""
+"""What a run works on between checkpoints: its tables, in memory or, where the plan says so, in files of the work folder."""
 
 from __future__ import annotations
 
@@ -7,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream.engines.base import BlockShape, Engine, Layout, Rule
+from topicstream.engines.base import Engine, Rule
 from topicstream.files import owned
 from topicstream.files.ownership import claim
 from topicstream.parallel.rounds import Workers
 from topicstream.tables.layouts import new_table
-from topicstream.tables.rounds import Round
 from topicstream.tables.spec import WORDS
 from topicstream.tables.table import Table
 from topicstream.training.plan import Plan
@@ -42,16 +40,3 @@ def new_tables(
         for name, spec in engine.tables.items()
         if role == "table" or spec.rule is Rule.REPLACE
     }
-
-
-def new_rounds(
-    engine: Engine, tables: dict[str, Table], work: Path, plan: Plan, layout: Layout, block: BlockShape
-) -> dict[str, Round]:
-    """Where the deltas of a round wait, for every table."""
-    found = {}
-    for name, table in tables.items():
-        spill = work / f"deltas-{name}.scratch" if plan.deltas_on_disk else None
-        spec = engine.tables[name]
-        window = plan.window(layout.round_blocks) if spec.rule is not Rule.BLEND else 0
-        found[name] = table.new_round(layout.round_blocks, block.most_rows(spec.rows), spill, window)
-    return found

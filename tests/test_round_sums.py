@@ -1,0 +1,126 @@
+"""The sum of a round's deltas: one hash for every order of arrival and every number of threads, and exact where it says so."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topicstream.engines.base import Rule, Scratch, SparseDelta, TableSpec, padded
+from topicstream.tables.dense import DenseTable
+from topicstream.tables.quantum import quantum_of
+from topicstream.tables.sums import DenseSum
+
+ROWS, COLUMNS, BLOCKS, TOKENS = 700, 20, 24, 1e6
+
+
+def serial(work, n):
+    for i in range(n):
+        work(i)
+
+
+def table(kind, mass=None, path=None, rule=Rule.ADD):
+    spec = TableSpec(delta=kind, mass="row" if mass is not None else "none", rule=rule)
+    made = DenseTable(spec, ROWS, COLUMNS, mass, path, serial)
+    start = np.random.default_rng(0).random((ROWS, padded(COLUMNS)), np.float32)
+    start[:, COLUMNS:] = 0
+    made.fill(lambda a, b: start[a:b])
+    return made
+
+
+def delta_of(kind, seed):
+    """(ids, delta) of a block; values of widely different sizes, so that plain sums depend on their order."""
+    rng = np.random.default_rng(seed)
+    ids = np.sort(rng.choice(ROWS, rng.integers(0, 300), replace=False)).astype(np.int32)
+    if kind == "sparse":
+        ptr = np.concatenate(([0], np.cumsum(rng.integers(0, 5, len(ids))))).astype(np.int64)
+        topic = rng.integers(0, COLUMNS, ptr[-1]).astype(np.uint16)
+        return ids, SparseDelta(ptr, topic, (10.0 ** rng.uniform(-9, 4, ptr[-1]) - 50).astype(np.float32))
+    rows = np.zeros((len(ids), padded(COLUMNS)), np.float32)
+    rows[:, :COLUMNS] = 10.0 ** rng.uniform(-9, 4, (len(ids), COLUMNS)) - 50
+    return ids, rows
+
+
+def enter(deltas, slot, kind, seed):
+    ids, delta = delta_of(kind, seed)
+    room = deltas.slot(slot, ids, Scratch())
+    if room is not None:
+        room[:] = delta
+        delta = room
+    deltas.put(slot, ids, delta)
+
+
+def digest(target):
+    h = hashlib.sha256(target.totals.tobytes())
+    for _, rows in target.pieces():
+        h.update(rows.tobytes())
+    return h.hexdigest()
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("held", [False, True])
+def test_a_thousand_orders_and_one_to_eight_threads_give_one_hash(kind, held):
+    mass = np.random.default_rng(3).random(ROWS) * 10 + 1 if held else None
+    hashes = set()
+    rng = np.random.default_rng(1)
+    for turn in range(250):
+        target = table(kind, mass)
+        deltas = target.new_round(BLOCKS, 300, None, TOKENS)
+        order = rng.permutation(BLOCKS)  # block order[i] arrives in slot i: merged in another order
+        with ThreadPoolExecutor(1 + turn % 8) as pool:
+            list(pool.map(lambda pair, d=deltas: enter(d, pair[0], kind, int(pair[1])), enumerate(order)))
+        target.apply(deltas)
+        hashes.add(digest(target))
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("factor", [1.0, 0.3])
+def test_rows_in_ram_and_on_disk_and_spilled_deltas_have_the_same_bits(kind, factor, tmp_path):
+    rule = Rule.ADD if factor == 1.0 else Rule.BLEND
+    hashes = set()
+    for i, (path, spill) in enumerate([(None, False), (None, True), (tmp_path / "rows", False), (tmp_path / "r", True)]):
+        target = table(kind, path=path, rule=rule)
+        deltas = target.new_round(BLOCKS, 300, tmp_path / f"spill{i}" if spill else None, TOKENS)
+        for turn in range(3):
+            for block in range(BLOCKS - turn):  # the last round of a pass is shorter
+                enter(deltas, block, kind, 100 * turn + block)
+            target.apply(deltas, factor)
+        hashes.add(digest(target))
+        deltas.close()
+    assert len(hashes) == 1
+
+
+def test_the_sum_is_that_of_the_deltas_within_the_quantum():
+    target = table("dense")
+    before = np.concatenate([rows.copy() for _, rows in target.pieces()]).astype(np.float64)
+    deltas = target.new_round(BLOCKS, 300, None, TOKENS)
+    assert isinstance(deltas, DenseSum)
+    for block in range(BLOCKS):
+        ids, rows = delta_of("dense", block)
+        before[ids] += rows
+        enter(deltas, block, "dense", block)
+    target.apply(deltas)
+    after = np.concatenate([rows.copy() for _, rows in target.pieces()])
+    np.testing.assert_allclose(after, before.astype(np.float32), rtol=2e-7, atol=BLOCKS * quantum_of(2 * TOKENS))
+
+
+@given(st.floats(1e-3, 1e18), st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=30))
+def test_sums_of_multiples_of_the_quantum_are_exact(bound, shares):
+    quantum = quantum_of(bound)
+    assert np.log2(quantum) == int(np.log2(quantum)) and bound <= quantum * 2.0**53 < 2 * bound * (1 + 1e-12)
+    values = [round(share * bound / len(shares) / quantum) for share in shares]
+    total = 0.0
+    for value in values:
+        total += value * quantum
+    assert total == sum(values) * quantum
+
+
+def test_a_bound_of_nothing_rounds_nothing():
+    assert quantum_of(0.0) == 0.0
+    assert TableSpec(rows=3).quantum(1e9) == 0.0 and TableSpec(rows="documents").quantum(1e9) == 0.0
+    assert TableSpec().quantum(2.0**29) == 2.0**-23 and TableSpec(bound=2.0**30).quantum(7.0) == 2.0**-23
