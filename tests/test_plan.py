@@ -123,7 +123,7 @@ def test_a_disk_that_is_too_small_is_named():
 
 
 def test_spilled_deltas_are_read_back(tmp_path):
-    spill = SparseRound(3, tmp_path / "x.scratch")
+    spill = SparseRound(3, 0.0, tmp_path / "x.scratch")
     assert not (tmp_path / "x.scratch").exists()  # it goes with the process
     rng = np.random.default_rng(2)
     made = []

@@ -15,8 +15,9 @@ import topicstream
 from topicstream import plugins
 from topicstream.cli.main import run
 from topicstream.engines import engines, find
-from topicstream.errors import InputError, TopicsError
+from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.ingestion.parsing.reader import reader_named, readers
+from topicstream.training.state.checkpoint import content_hash
 
 PACKAGE = Path(__file__).parent / "plugin_package"
 
@@ -125,3 +126,13 @@ def test_our_names_cannot_be_taken_and_nothing_is_there_without_the_package(monk
     assert reader_named("jsonl").name == "jsonl"
     monkeypatch.undo()
     forget()
+
+
+def test_an_executor_of_another_package_gives_the_same_bits(installed, place, capsys):
+    command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
+    given = {"algo": "atbp", "topics": 3, "passes": 3, "block_cells": 4000, "threads": 2, "progress": False}
+    topicstream.train("corpus.zarr", "here", **given)
+    topicstream.train("corpus.zarr", "there", executor="processes", **given)
+    assert content_hash(Path("here")) == content_hash(Path("there"))
+    with pytest.raises(UsageError, match="executor: none is called 'nowhere'; known: processes"):
+        topicstream.train("corpus.zarr", "m", executor="nowhere", **given)

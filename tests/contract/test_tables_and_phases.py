@@ -3,8 +3,6 @@ and visits that run anywhere."""
 
 from __future__ import annotations
 
-import os
-import pickle
 import random
 import signal
 from itertools import pairwise
@@ -16,6 +14,7 @@ import topicstream
 from tests.contract.small_engines import Linked, Phased, linked_twin, phased_twin
 from tests.ingest_tools import write_jsonl
 from tests.planted import draw, store
+from tests.plugin_package.topicstream_example.executor import Processes
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
 from topicstream.errors import StoreError
@@ -24,7 +23,6 @@ from topicstream.progress import Shown as Progress
 from topicstream.training import setup
 from topicstream.training.loop import Interrupted, train
 from topicstream.training.state.checkpoint import checkpoints, content_hash, read_checkpoint
-from topicstream.training.threads import Threads
 
 TOPICS, DOCS = 4, 60
 OURS = {"linked": Linked, "phased": Phased}
@@ -164,30 +162,6 @@ def test_checkpoints_stand_between_phases(corpus, tmp_path):
     assert content_hash(tmp_path / "steps") == content_hash(tmp_path / "whole")
 
 
-class VisitsInChildren(Threads):
-    """Each visit in a process of its own, which sends back what it made: whatever else it did is lost."""
-
-    def compute(self, block, rows, totals, state, params, key, lease):
-        receive, send = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(receive)
-            made = super().compute(block, rows, totals, state, params, key, lease)
-            with os.fdopen(send, "wb") as f:
-                f.write(pickle.dumps(made))
-            os._exit(0)
-        os.close(send)
-        with os.fdopen(receive, "rb") as f:
-            deltas, memory, stats = pickle.loads(f.read())
-        assert os.waitpid(child, 0)[1] == 0
-        for name, delta in deltas.items():
-            if name in lease.delta:
-                lease.delta[name][:] = delta
-            else:
-                lease.delta[name] = delta
-        return lease.delta, memory, stats
-
-
 @pytest.mark.parametrize(
     "algo", ["linked", "phased", "atbp", "sparse-bp", "gs", "sparselda", "stbp", "mvi", "ovb", "bp", "anchors", "fdm"]
 )
@@ -196,5 +170,5 @@ def test_visits_in_other_processes_give_the_same_bits(algo, corpus, tmp_path):
         _, indptr, words, counts = draw(docs=120, words=60, topics=3, length=40, seed=3)
         corpus = store(tmp_path / "c.zarr", indptr, words, counts, 60)
     run(corpus, tmp_path / "here", algo, block_cells=600)
-    run(corpus, tmp_path / "there", algo, block_cells=600, executor=VisitsInChildren)
+    run(corpus, tmp_path / "there", algo, block_cells=600, executor=Processes)
     assert content_hash(tmp_path / "there") == content_hash(tmp_path / "here")
