@@ -18,9 +18,11 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.kernels.addresses import float32_at, int32_at, int64_at, uint16_at
-from topicstream.kernels.arrays import Array, Bool, Bytes, Doubles, Float, Floats, Ints, Longs
+from topicstream.kernels.arrays import Array, Bool, Bytes, Doubles, Float, Floats, Int, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.simd import fetch
+
+LINE = 16  # float32 of a cache line
 
 
 @kernel(inline="always")
@@ -123,6 +125,12 @@ def hold_row(acc: Array, mass: float, worst: Doubles) -> None:
             acc[k] *= scale
 
 
+@kernel(inline="always")
+def topic_at(deltas: Longs, r: int, j: int, wide: bool) -> Int:
+    """Entry j of block r's topics."""
+    return int32_at(deltas[r, 2], j) if wide else uint16_at(deltas[r, 2], j)
+
+
 @kernel
 def scatter_sparse(
     table: Array,
@@ -142,8 +150,9 @@ def scatter_sparse(
     enters ``change`` too, so the column sums stay those of the table.
     """
     blocks, width = len(deltas), table.shape[1]
+    few = width // 4  # entries up to which a row's topics are gone through one by one
     cursor = lo.copy()
-    acc, listed, known = np.zeros(width), np.empty(width, np.int32), np.zeros(width, np.uint8)
+    acc, listed = np.zeros(width), np.empty(few + 1, np.int32)
     magic = 1.5 * 2.0**52 * quantum
     none = np.int64(1) << np.int64(62)
     while True:
@@ -159,26 +168,41 @@ def scatter_sparse(
             if u >= hi[r] or int32_at(deltas[r, 0], u) != row:
                 continue
             cursor[r] = u + 1
-            for j in range(int64_at(deltas[r, 1], u), int64_at(deltas[r, 1], u + 1)):
-                k = int32_at(deltas[r, 2], j) if wide else uint16_at(deltas[r, 2], j)
-                if known[k] == 0:
-                    known[k] = 1
+            begin, end = int64_at(deltas[r, 1], u), int64_at(deltas[r, 1], u + 1)
+            listing = n + end - begin <= few
+            for j in range(begin, end):
+                k = topic_at(deltas, r, j, wide)
+                acc[k] += rounded(float32_at(deltas[r, 3], j), magic)
+                if listing:
                     listed[n] = k
                     n += 1
-                acc[k] += rounded(float32_at(deltas[r, 3], j), magic)
+            if not listing:
+                n = few + 1
             if u + 1 < hi[r]:  # what the next word will touch: rows lie far apart, a third of the time was waiting
                 ahead = (int32_at(deltas[r, 0], u + 1) - first_row) * width
-                for j in range(int64_at(deltas[r, 1], u + 1), int64_at(deltas[r, 1], u + 2)):
-                    fetch(table, ahead + (int32_at(deltas[r, 2], j) if wide else uint16_at(deltas[r, 2], j)))
+                stop = int64_at(deltas[r, 1], u + 2)
+                if stop - end <= few:
+                    for j in range(end, stop):
+                        fetch(table, ahead + topic_at(deltas, r, j, wide))
+                else:
+                    for k in range(0, width, LINE):
+                        fetch(table, ahead + k)
         old = table[row - first_row]
-        for i in range(n):
-            k = listed[i]
-            was = np.float64(old[k])
-            new = table.dtype.type(was + factor * acc[k])
-            old[k] = new
-            change[k] += np.float64(new) - was
-            acc[k] = 0.0
-            known[k] = 0
+        if n <= few:
+            for i in range(n):  # of a topic that is listed twice the second is zero
+                k = listed[i]
+                was = np.float64(old[k])
+                new = table.dtype.type(was + factor * acc[k])
+                old[k] = new
+                change[k] += np.float64(new) - was
+                acc[k] = 0.0
+        else:
+            for k in range(width):
+                was = np.float64(old[k])
+                new = table.dtype.type(was + factor * acc[k])
+                old[k] = new
+                change[k] += np.float64(new) - was
+                acc[k] = 0.0
 
 
 @kernel

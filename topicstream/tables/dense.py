@@ -27,6 +27,7 @@ from topicstream.tables.table import RunAll, Sizes, Table
 
 WINDOW_BYTES = 4 << 20  # rows of a disk table move in windows of about this size
 RANGES = 64  # pieces of a table in RAM
+NARROW = 16  # blocks of a round up to which holding their dense deltas is cheaper than adding them up twice
 NEAR_BYTES = 16 << 10  # touched rows of a disk table that lie this near are read and written at once
 
 
@@ -63,7 +64,7 @@ class DenseTable(Table):
 
     @classmethod
     def sum_bytes(cls, spec: TableSpec, sizes: Sizes, blocks: int) -> int:
-        if not _summed(spec):
+        if not _summed(spec, blocks):
             return 0
         return int(min(sizes.rows, sizes.changed * blocks) * padded(sizes.columns) * 8)
 
@@ -165,7 +166,7 @@ class DenseTable(Table):
         quantum = self.spec.quantum(tokens)
         if self.spec.delta == "sparse":
             return SparseRound(blocks, quantum, spill)
-        if _summed(self.spec) and self._array is not None and spill is None:
+        if _summed(self.spec, blocks) and self._array is not None and spill is None:
             return DenseSum(self.edges, self.width, quantum)
         return DenseRound(blocks, most_rows, self.width, quantum, spill)
 
@@ -376,6 +377,6 @@ def runs(numbers: np.ndarray, near: int) -> list[tuple[int, int]]:
     return [(int(a), int(b) + 1) for a, b in zip(numbers[firsts], numbers[lasts])]
 
 
-def _summed(spec: TableSpec) -> bool:
-    """Whether deltas of the table can enter the sum of a round as blocks finish, where its rows are in RAM."""
-    return spec.delta == "dense" and spec.axis is not None
+def _summed(spec: TableSpec, blocks: int) -> bool:
+    """Whether deltas of the table enter the sum of a round of so many blocks as these finish, where its rows are in RAM."""
+    return spec.delta == "dense" and spec.axis is not None and blocks > NARROW
