@@ -128,7 +128,8 @@ def hold_row(acc: Array, mass: float, worst: Doubles) -> None:
 @kernel(inline="always")
 def topic_at(deltas: Longs, r: int, j: int, wide: bool) -> Int:
     """Entry j of block r's topics."""
-    return int32_at(deltas[r, 2], j) if wide else uint16_at(deltas[r, 2], j)
+    k: Int = int32_at(deltas[r, 2], j) if wide else uint16_at(deltas[r, 2], j)
+    return k
 
 
 @kernel
