@@ -194,7 +194,7 @@ def test_lists_of_words_that_are_none(made, tmp_path, capsys):
         said = refused("ingest", made / "a.jsonl", "--out", tmp_path / "x.zarr", option, tmp_path / "long", capsys=capsys)
         assert "a list of words has 8,388,608 at most" in said
     (tmp_path / "many").write_text("".join(f"w{i}\n" for i in range(2_000_000)))
-    given = ("--out", tmp_path / "y.zarr", "--vocab", tmp_path / "many", "--mem-limit", "350M")
+    given = ("--out", tmp_path / "y.zarr", "--vocab", tmp_path / "many", "--mem-limit", "400M")
     assert "vocabulary of 2,000,001 words takes" in refused("ingest", made / "a.jsonl", *given, capsys=capsys, code=5)
 
 
