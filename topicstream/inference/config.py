@@ -151,7 +151,7 @@ class ClassifierConfig:
     )
     variance: float = option(1.0, "of the weights' prior", above=0, show=True)
     passes: int = option(100, "passes at most", min=1, show=True)
-    tol: float = option(1e-4, "stop when the loss falls by less than this share, twice running", min=0, show=True)
+    tol: float = option(1e-3, "stop when a pass lowers the loss by less than this share", min=0, show=True)
     temperature: float | None = option(
         None, "divides the logits [default: chosen on training documents set aside]", above=0
     )

@@ -48,18 +48,18 @@ class Documents:
         cells = np.diff(self.indptr)
         return np.where(cells > 0, 0, np.where(self.tokens > 0, UNKNOWN, EMPTY)).astype(np.uint8)
 
-    def only(self, d: int) -> Documents:
-        """One of the documents."""
-        at, end = self.indptr[d : d + 2]
-        cells, here = slice(at, end), slice(d, d + 1)
-        indptr = self.indptr[d : d + 2] - at
+    def take(self, which: np.ndarray) -> Documents:
+        """Some of the documents, in the order of ``which``, int64[n]."""
+        lengths = np.diff(self.indptr)[which]
+        indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        cells = np.arange(indptr[-1]) + np.repeat(self.indptr[which] - indptr[:-1], lengths)
         return Documents(
-            self.ids.slice(d, 1),
+            self.ids.take(pa.array(which)),
             indptr,
             self.words[cells],
             self.counts[cells],
-            self.tokens[here],
-            self.unknown[here],
+            self.tokens[which],
+            self.unknown[which],
             self.whole,
         )
 

@@ -38,28 +38,41 @@ class Fit:
             self.room.ask(4 * topics * longest, f"a document of {longest:,} different words")
 
 
+def fixed_bytes(model: TopicModel) -> int:
+    """What inference holds whatever its blocks and threads are."""
+    table = 4 * model.n_words * model.n_topics if model.phi is not None else 0
+    return PROCESS_BYTES + A_WORD * model.n_words + table
+
+
+def bytes_of_thread(topics: int, docs: int, cells: int, gathered: int = 1) -> int:
+    """What a thread holds for blocks of so many documents and cells; gathered: rows of the table fetched for a cell."""
+    return A_THREAD + A_SHARE * topics * docs + cells * (40 + 4 * topics * gathered)
+
+
+def least_bytes(model: TopicModel, tables: int = 1) -> int:
+    """What inference with one thread and the smallest blocks holds."""
+    return fixed_bytes(model) + bytes_of_thread(model.n_topics, LEAST_DOCS, LEAST_CELLS, tables)
+
+
 def fit(model: TopicModel, mem_limit: str | int | None, threads: int, *, own: bool, tables: int = 1) -> Fit:
     """Fit the limit (default: 70 % of what there is): blocks get smaller first, then threads fewer; the table is loaded
     where it takes at most half and leaves room for all that.  own: the table is ours to load; tables: how many of its size
     are loaded, or gathered from.
 
     DoesNotFit, naming the smallest limit, where a limit that was given cannot be kept."""
-    limit = memory_limit(mem_limit)
-    topics, table = model.n_topics, 4 * model.n_words * model.n_topics
-    fixed = PROCESS_BYTES + A_WORD * model.n_words + (table if model.phi is not None else 0)
-    table *= tables
+    limit, least = memory_limit(mem_limit), least_bytes(model, tables)
+    topics, table = model.n_topics, 4 * model.n_words * model.n_topics * tables
 
     def each(docs: int, cells: int, loaded: bool) -> int:
-        return A_THREAD + A_SHARE * topics * docs + cells * (40 + (0 if loaded else 4 * topics * tables))
+        return bytes_of_thread(topics, docs, cells, 0 if loaded else tables)
 
-    least = fixed + each(LEAST_DOCS, LEAST_CELLS, False)
     if mem_limit is not None and limit < least:
         raise DoesNotFit(
             f"--mem-limit {format_bytes(limit)}: inference with {model.path or 'this model'} needs at least "
             f"{-(-least // (1 << 20))}M; give that or more"
         )
     loaded = model.phi is not None
-    room = limit - fixed
+    room = limit - fixed_bytes(model)
     whole = threads * each(min(BLOCK_DOCS, 1 << 8), min(BLOCK_CELLS, 1 << 14), True)
     load = own and not loaded and table <= limit // 2 and table + whole <= room
     if load:

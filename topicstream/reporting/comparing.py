@@ -21,7 +21,6 @@ from topicstream.evaluation.completion import Half, score_cells, split_cells
 from topicstream.evaluation.evaluate import parse_split
 from topicstream.evaluation.keys import hash_strings
 from topicstream.evaluation.likeness import cosine, divergence, f1
-from topicstream.inference.classifier import take
 from topicstream.inference.config import InferConfig
 from topicstream.inference.documents import Documents, apart
 from topicstream.inference.infer import DocumentSource, make
@@ -148,7 +147,7 @@ class _Trial:
         """(theta float32[D, K], what it cost and how well it foretells the rest of the words)."""
         warm = self._made(name, seed) if METHODS[name].method != "gibbs1" else None
         if warm is not None:  # kernels are loaded, the first rows are in the caches
-            _shares(warm, [self.docs.only(0)])
+            _shares(warm, [self.docs.take(np.arange(1))])
         seconds = math.inf
         for _ in range(TIMES):
             method = self._made(name, seed)
@@ -194,7 +193,7 @@ def gathered(model: TopicModel, corpus: Any, on: str | Path | Corpus, place: Any
         number += len(block)
         use = np.flatnonzero((which % every == 0) & (np.diff(block.indptr) > 0))
         if len(use):
-            kept.append(take(block, use))
+            kept.append(block.take(use))
         if documents and not source.total and sum(map(len, kept)) >= documents:
             break
     if not kept:

@@ -25,7 +25,6 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.likeness import cosine, f1
 from topicstream.files.word_file import stream_words
-from topicstream.inference.classifier import take
 from topicstream.inference.documents import Documents, known
 from topicstream.inference.infer import make
 from topicstream.inference.memory import fit
@@ -212,7 +211,7 @@ def _gathered(
             use = mine[((p.docs + np.arange(len(mine))) % every == 0) & (np.diff(docs.indptr)[mine] > 0)]
             p.docs += len(mine)
             if len(use):
-                p.kept.append(take(docs, use))
+                p.kept.append(docs.take(use))
     return list(periods.values())
 
 
