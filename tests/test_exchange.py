@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -196,9 +197,9 @@ GOOD = "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n1\tdog\t2.01\n"
         ("mallet", GOOD.replace("1\tdog", "1\tcow"), "unknown word 'cow'"),
         ("mallet", GOOD.replace("1\tdog", "1\tcat"), "a word twice"),
         ("mallet", GOOD.replace("1\t", "3\t"), "topic 3 after topic 0"),
-        ("mallet", "", "Empty|no line"),
+        ("mallet", "", "Empty"),
         ("mallet-state", "#alpha : x\n", "prior that is no number"),
-        ("mallet-state", "0 NA 0 0 cat 0\n0 NA 1 0 dog 0\n", "two words|is 'cat' and 'dog'"),
+        ("mallet-state", "0 NA 0 0 cat 0\n0 NA 1 0 dog 0\n", "two words"),
         ("mallet-state", "0 NA 0 0 cat -1\n", "negative number"),
         ("mallet-state", "0 NA 0 0 cat\n", "[Ee]xpected 6 columns"),
         ("mallet-state", "#alpha : 0.1 0.1 0.1\n0 NA 0 0 cat 7\n", "give one number or 8"),
@@ -206,8 +207,7 @@ GOOD = "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n1\tdog\t2.01\n"
         ("mallet-doc-topics", "0\ta\tnan\t0.5\n", "not finite"),
         ("mallet-doc-topics", "0\ta\tx\n", "not 'number, name, proportions'"),
         ("mallet-doc-topics", "", "holds no document"),
-        pytest.param("mallet-doc-topics", "0\ta\t1.0\n1\tb\t" + "0" * (8 << 20), "bad:2: a line of more than 8.0 MB", id="a long line"),
-        ("safetensors", "short", "not a safetensors file"),
+        ("safetensors", "short", "not a whole safetensors file"),
         ("pyldavis", "{}", "not the JSON of pyLDAvis"),
         pytest.param("pyldavis", "[" * 100_000, "not the JSON of pyLDAvis", id="a deep one"),
         ("parquet", "PAR1", "not a whole Parquet file"),
@@ -224,24 +224,24 @@ def test_bad_files_are_one_clear_line(tmp_path, name, content, match):
 
 
 def test_damaged_tensors_and_tables(made, tmp_path):
+    real = pytest.importorskip("safetensors.numpy")
     topicstream.export_model(made / "sparse-bp", tmp_path / "x", format="safetensors")
     whole = (tmp_path / "x" / "model.safetensors").read_bytes()
     (tmp_path / "cut.safetensors").write_bytes(whole[:-9])
-    with pytest.raises(InputError, match="cut short"):
+    with pytest.raises(InputError, match="not a whole safetensors file"):
         topicstream.import_model(tmp_path / "cut.safetensors", tmp_path / "m")
-    length = int.from_bytes(whole[:8], "little")
-    header = json.loads(whole[8 : 8 + length])
+    tensors = real.load(whole)
     for change, match in (
-        ({"phi": {**header["phi"], "shape": [10**9, 10**9]}}, "cannot be"),
-        ({"phi": {**header["phi"], "shape": [WORDS + 1, TOPICS]}}, "another size"),
-        ({"phi": {**header["phi"], "dtype": "BF16"}}, "not what it must be"),
-        ({"phi": {**header["phi"], "data_offsets": [-4, 4]}}, "header is damaged"),
-        ({"phi": 7}, "header is damaged"),
+        ({"phi": tensors["phi"].astype(np.int32)}, "give float32 or float64"),
+        ({"phi": tensors["phi"][:-1]}, "words for"),
+        ({"phi": -tensors["phi"]}, "negative or not finite"),
+        ({"alpha": np.ones(TOPICS + 1)}, "alpha: give one number"),
+        ({"word_offsets": tensors["word_offsets"] * 0.5}, "the words are damaged"),
     ):
-        raw = json.dumps({**header, **change}).encode()
-        (tmp_path / "bad.safetensors").write_bytes(len(raw).to_bytes(8, "little") + raw + whole[8 + length :])
+        (tmp_path / "bad.safetensors").write_bytes(real.save({**tensors, **change}))
         with pytest.raises(InputError, match=match):
             topicstream.import_model(tmp_path / "bad.safetensors", tmp_path / "m")
+        shutil.rmtree(tmp_path / "m", ignore_errors=True)
     table = pa.table({"word": ["a", "b"], "topic_0": [1.0, float("nan")]})
     pq.write_table(table, tmp_path / "nan.parquet")
     with pytest.raises(InputError, match="not finite"):

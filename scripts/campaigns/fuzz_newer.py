@@ -85,7 +85,7 @@ def vector_seeds() -> dict[str, list[bytes]]:
 def import_targets(folder: Path, store: Path) -> list[Target]:
     """Each file that `topics import` reads, mutated."""
     import topicstream
-    from topicstream.exchange.common import checked_rows, checked_words, save_model
+    from topicstream.exchange.common import checked_words, save_model
     from topicstream.exchange.formats import FORMATS
     from topicstream.model.vocabulary import Vocabulary
     from topicstream.progress import Shown as Progress
@@ -104,7 +104,7 @@ def import_targets(folder: Path, store: Path) -> list[Target]:
                 if name == "mallet-doc-topics":
                     code.to_parquet(path, folder / "answers.parquet", force=True)
                     return
-                found = code.read(path.parent if FORMATS[name].files else path, out, words=None, alpha=None, beta=None)
+                found = code.read(path.parent if FORMATS[name].files else path, words=None, alpha=None, beta=None)
                 if rng.random() < SAVED:
                     shutil.rmtree(out)
                     out.mkdir()
@@ -113,8 +113,7 @@ def import_targets(folder: Path, store: Path) -> list[Target]:
                     assert len(Vocabulary.of(checked_words(found.words, "w"), found.counts, found.df)) == len(
                         found.words
                     )
-                    list(checked_rows(path, found))
-                    assert np.shape(found.alpha) == (found.topics,) and found.beta >= 0, "priors"
+                    assert np.shape(found.alpha) == (found.phi.shape[1],) and found.beta >= 0, "priors"
             finally:
                 path.write_bytes(data)
 

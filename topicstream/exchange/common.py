@@ -1,12 +1,9 @@
-"""What the formats share: text made and read by Arrow, files that appear whole, tables turned round out of core."""
+"""What the formats share: text made and read by Arrow, and models that are saved only where they can be true."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +12,24 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from topicstream.arrow import pc
-from topicstream.errors import InputError, one_line
+from topicstream.errors import DoesNotFit, InputError, one_line
 from topicstream.files.outputs import written
+from topicstream.machine import format_bytes, memory_limit
 from topicstream.model.seeds import of_manifest
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import Vocabulary
+from topicstream.model.vocabulary import Vocabulary, as_words
 
-BUDGET = 64 << 20
-"""Bytes of a part of the table that is held at a time."""
-MOST_TOPICS, MOST_CELLS = 1 << 20, 1 << 40
-BLOCK = 2 << 20
 _TEXT = pa.large_string()
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What a reader found.  rows: float32[n, K] word by word, in order; counts without the prior."""
+    """What a reader found.  phi: float32[W, K], counts without the prior; alpha: float64[K]."""
 
     words: Any
-    topics: int
-    rows: Iterable[np.ndarray]
-    alpha: Any
+    phi: np.ndarray
+    alpha: np.ndarray
     beta: float
     counts: Any = None
     df: Any = None
@@ -44,12 +37,11 @@ class Imported:
     notes: tuple[str, ...] = ()
 
 
-# -- files -----------------------------------------------------------------------------------------------------------
+# -- text ------------------------------------------------------------------------------------------------------------
 def write_word_list(path: Path, words: Any, *, force: bool) -> None:
     """One word a line."""
     with written(path, force=force) as file:
-        for at in range(0, len(words), 1 << 16):
-            file.write(text_lines(words.slice(at, 1 << 16)))
+        file.write(text_lines(words))
 
 
 def fit_for_text(words: Any, blanks: str, what: str) -> None:
@@ -60,7 +52,6 @@ def fit_for_text(words: Any, blanks: str, what: str) -> None:
         raise InputError(f"{what}: the word {word!r} holds a character that parts the fields of this format")
 
 
-# -- text ------------------------------------------------------------------------------------------------------------
 def as_text_array(values: Any) -> Any:
     """Numbers or strings as Arrow strings."""
     array = values if isinstance(values, (pa.Array, pa.Scalar)) else pa.array(values)
@@ -85,23 +76,29 @@ def join_lists(offsets: Any, values: Any, separator: str) -> Any:
 
 
 def read_table(
-    source: Any, name: str, columns: Mapping[str, pa.DataType], *, delimiter: str = "\t", skip: int = 0
-) -> Iterator[pa.RecordBatch]:
-    """Batches of a text with one record a line; InputError names what is wrong and where."""
+    source: Any,
+    name: str,
+    columns: Mapping[str, pa.DataType],
+    wanted: list[str],
+    *,
+    delimiter: str = "\t",
+    skip: int = 0,
+) -> pa.Table:
+    """A text with one record a line and no quotes; InputError names what is wrong and where."""
     try:
-        reader = pacsv.open_csv(
+        return pacsv.read_csv(
             source,
-            read_options=pacsv.ReadOptions(
-                use_threads=False, block_size=BLOCK, column_names=list(columns), skip_rows=skip
-            ),
+            read_options=pacsv.ReadOptions(column_names=list(columns), skip_rows=skip),
             parse_options=pacsv.ParseOptions(delimiter=delimiter, quote_char=False, escape_char=False),
-            convert_options=pacsv.ConvertOptions(column_types=dict(columns), null_values=[]),
+            convert_options=pacsv.ConvertOptions(
+                column_types=dict(columns), include_columns=wanted, null_values=[], strings_can_be_null=False
+            ),
         )
-        yield from reader
     except (pa.ArrowException, OSError, EOFError) as e:
         raise InputError(f"{name}: {one_line(e).removeprefix('CSV parse error: ')[:300]}") from None
 
 
+# -- checks ----------------------------------------------------------------------------------------------------------
 def numbers_of(values: np.ndarray, name: str, what: str) -> np.ndarray:
     """The values, checked: finite and not negative."""
     if len(values) and not (np.isfinite(values).all() and values.min() >= 0):
@@ -110,118 +107,14 @@ def numbers_of(values: np.ndarray, name: str, what: str) -> np.ndarray:
 
 
 def check_size(name: str, words: int, topics: int) -> None:
-    """InputError before anything is allocated for sizes that cannot be."""
-    if not (0 < topics <= MOST_TOPICS and 0 < words < 2**31 and words * topics <= MOST_CELLS):
-        raise InputError(f"{name}: {topics} topics of {words} words cannot be")
-
-
-# -- tables turned round ---------------------------------------------------------------------------------------------
-def topic_rows(model: TopicModel) -> Iterator[tuple[int, np.ndarray]]:
-    """(topic, its counts float32[W]) topic after topic; the table is read once for every BUDGET bytes of topics."""
-    group = max(1, min(model.n_topics, BUDGET // (4 * model.n_words)))
-    for first in range(0, model.n_topics, group):
-        held = np.empty((min(group, model.n_topics - first), model.n_words), np.float32)
-        for start, rows in model.spans():
-            held[:, start : start + len(rows)] = rows[:, first : first + len(held)].T
-        for i in range(len(held)):
-            yield first + i, held[i]
-
-
-class TopicSpool:
-    """Topics taken one after the other, given back word by word; on disk beside the model to be."""
-
-    def __init__(self, folder: Path, words: int, dtype: Any = np.float32) -> None:
-        self._file, self.words, self.topics = tempfile.TemporaryFile(dir=folder), words, 0  # noqa: SIM115
-        self._dtype = np.dtype(dtype)
-
-    def add(self, values: np.ndarray) -> None:
-        """The next topic, [W]."""
-        self._file.write(np.ascontiguousarray(values, self._dtype).data)
-        self.topics += 1
-
-    def rows(self, minus: float = 0.0) -> Iterator[np.ndarray]:
-        """float32[n, K] over all words; ``minus`` is taken off each (a prior), nothing falls below zero."""
-        self._file.flush()
-        size = self._dtype.itemsize
-        step = max(1, BUDGET // 8 // (size * self.topics))
-        for at in range(0, self.words, step):
-            n = min(step, self.words - at)
-            held = np.empty((self.topics, n), self._dtype)
-            for k in range(self.topics):
-                os.preadv(self._file.fileno(), [held[k].data], size * (k * self.words + at))
-            held -= minus
-            yield np.ascontiguousarray(np.maximum(held, 0).T.astype(np.float32, copy=False))
-        self._file.close()
-
-
-class EntrySpool:
-    """Entries (word, topic, value) in any order, summed and given back word by word."""
-
-    _ENTRY = np.dtype([("word", "<i4"), ("topic", "<i4"), ("value", "<f4")])
-    RANGE = 1 << 12
-
-    def __init__(self, folder: Path) -> None:
-        self._file, self._end = tempfile.TemporaryFile(dir=folder), 0  # noqa: SIM115
-        self._segments: dict[int, list[tuple[int, int]]] = {}  # range of words -> (offset, entries)
-        self.words = self.topics = 0
-
-    def add(self, words: np.ndarray, topics: np.ndarray, values: np.ndarray) -> None:
-        """More entries."""
-        if not len(words):
-            return
-        entries = np.empty(len(words), self._ENTRY)
-        entries["word"], entries["topic"], entries["value"] = words, topics, values
-        self.words, self.topics = max(self.words, int(words.max()) + 1), max(self.topics, int(topics.max()) + 1)
-        part = entries["word"] // self.RANGE
-        order = np.argsort(part, kind="stable")
-        entries, part = entries[order], part[order]
-        edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(part)]
-        for first, last in pairwise(edges):
-            place = self._end + first * self._ENTRY.itemsize
-            self._segments.setdefault(int(part[first]), []).append((place, last - first))
-        self._file.write(entries.data)
-        self._end += entries.nbytes
-
-    def rows(self, words: int, topics: int) -> Iterator[np.ndarray]:
-        """float32[n, K] over all words."""
-        self._file.flush()
-        step = max(1, min(self.RANGE, BUDGET // 4 // (8 * topics)))
-        for first in range(0, words, self.RANGE):
-            for at in range(first, min(first + self.RANGE, words), step):
-                n = min(step, first + self.RANGE - at, words - at)
-                sums = np.zeros(n * topics)
-                for offset, size in self._segments.get(first // self.RANGE, []):
-                    raw = os.pread(self._file.fileno(), size * self._ENTRY.itemsize, offset)
-                    some = np.frombuffer(raw, self._ENTRY)
-                    some = some[(some["word"] >= at) & (some["word"] < at + n)]
-                    np.add.at(sums, (some["word"].astype(np.int64) - at) * topics + some["topic"], some["value"])
-                yield sums.astype(np.float32).reshape(n, topics)
-        self._file.close()
-
-
-def save_model(path: Path, found: Imported, manifest: Mapping[str, Any]) -> None:
-    """Stream an imported model into its folder and commit it."""
-    vocabulary = Vocabulary.of(found.words, found.counts, found.df)
-    seeds = of_manifest(manifest, vocabulary, found.topics, path)
-    with ModelWriter(path, len(vocabulary), found.topics) as writer:
-        for at, rows in checked_rows(path, found):
-            writer.write_rows(at, rows if seeds is None else np.maximum(seeds.added(at, rows, -1.0), 0.0))
-        if not writer.totals.any() and not found.beta > 0:
-            raise InputError(f"{path}: every count is zero; nothing was imported")
-        writer.commit(dict(manifest), vocabulary, found.alpha, found.beta)
-
-
-def checked_rows(path: Path, found: Imported) -> Iterator[tuple[int, np.ndarray]]:
-    """(first word, its rows) of all words; InputError for numbers, or for as many rows, as cannot be."""
-    at = 0
-    for rows in found.rows:
-        if not (np.isfinite(rows).all() and rows.min(initial=0.0) >= 0):
-            raise InputError(f"{path}: the topics hold a number that is negative or not finite; nothing was imported")
-        if at + len(rows) <= len(found.words):
-            yield at, rows
-        at += len(rows)
-    if at != len(found.words):
-        raise InputError(f"{path}: topics of {at:,} words where {len(found.words):,} are named; nothing was imported")
+    """InputError for a model of nothing, DoesNotFit for a table that memory cannot hold twice."""
+    if words < 1 or topics < 1:
+        raise InputError(f"{name}: holds no {'topic' if words else 'word'}")
+    needed, room = 8 * words * topics, memory_limit(None)
+    if needed > room:
+        raise DoesNotFit(
+            f"{name}: {topics} topics of {words} words take {format_bytes(needed)}; there are {format_bytes(room)}"
+        )
 
 
 def prior(given: Any, topics: int, name: str) -> np.ndarray:
@@ -237,8 +130,6 @@ def prior(given: Any, topics: int, name: str) -> np.ndarray:
 
 def checked_words(words: Any, name: str) -> Any:
     """Words as one Arrow array, each different; InputError otherwise."""
-    from topicstream.model.vocabulary import as_words
-
     try:
         array = as_words(words)
         array.validate(full=True)
@@ -250,3 +141,32 @@ def checked_words(words: Any, name: str) -> Any:
         what = f"the word {twice[0]['values'].as_py()!r} stands twice" if len(twice) else "a word is missing"
         raise InputError(f"{name}: {what}")
     return array
+
+
+# -- models ----------------------------------------------------------------------------------------------------------
+def table_of(model: TopicModel) -> np.ndarray:
+    """The counts of all words, float32[W, K]."""
+    return model.rows(np.arange(model.n_words))
+
+
+def summed(word: np.ndarray, topic: np.ndarray, values: np.ndarray | None, words: int, topics: int) -> np.ndarray:
+    """Entries in any order as a table float32[W, K]; equal ones are added up.  values: None: each is one."""
+    sums = np.bincount(word.astype(np.int64) * topics + topic, values, words * topics)
+    return sums.reshape(words, topics).astype(np.float32)
+
+
+def save_model(path: Path, found: Imported, manifest: Mapping[str, Any]) -> None:
+    """Write an imported model into its folder; InputError where its numbers cannot be."""
+    words, topics = found.phi.shape
+    if words != len(found.words):
+        raise InputError(f"{path}: topics of {words:,} words where {len(found.words):,} are named; nothing was imported")
+    if not (np.isfinite(found.phi).all() and found.phi.min(initial=0.0) >= 0):
+        raise InputError(f"{path}: the topics hold a number that is negative or not finite; nothing was imported")
+    if not found.phi.any() and not found.beta > 0:
+        raise InputError(f"{path}: every count is zero; nothing was imported")
+    vocabulary = Vocabulary.of(found.words, found.counts, found.df)
+    seeds = of_manifest(manifest, vocabulary, topics, path)
+    rows = found.phi if seeds is None else np.maximum(seeds.added(0, found.phi, -1.0), 0.0)
+    with ModelWriter(path, words, topics) as writer:
+        writer.write_rows(0, np.ascontiguousarray(rows, np.float32))
+        writer.commit(dict(manifest), vocabulary, found.alpha, found.beta)

@@ -11,7 +11,7 @@ from typing import Any
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError
 from topicstream.evaluation.belonging import strangers
-from topicstream.exchange.common import BUDGET, check_size, checked_words, save_model
+from topicstream.exchange.common import Imported, checked_words, save_model
 from topicstream.exchange.config import ExportConfig, ImportConfig
 from topicstream.exchange.formats import find_format
 from topicstream.files import owned
@@ -22,6 +22,9 @@ from topicstream.model.edits import View, seen, view_of
 from topicstream.model.manifest import odd_among
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
+
+HELD_BYTES = 128 << 20
+"""Of a table that is held while documents are exported."""
 
 
 @configured(ExportConfig)
@@ -40,7 +43,7 @@ def export_model(config: ExportConfig) -> dict[str, Any]:
     opened: Any = None
     if "model" in kind.of:
         # with documents every block gathers rows: a table that is small is held
-        limit = -1 if kind.of == "model" else 2 * BUDGET
+        limit = -1 if kind.of == "model" else HELD_BYTES
         opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=limit)
     view = view_of(opened) if edits and opened is not None and kind.name != "mallet-state" else None
     if view is not None and kind.of == "model":
@@ -111,6 +114,8 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     recipe, said = _recipe(config.tokenizer)
     listed = _listed(config.words)
     check_place(folder, "--model", [source] if source.is_file() else [])
+    found = kind.code.read(source, words=listed, alpha=config.alpha, beta=config.beta)
+    manifest = _manifest(kind.name, source, found, recipe)
     with lock(folder, "importing into", kind="model"), ExitStack() as stack:
         target = folder
         if (folder / "manifest.json").exists():  # written beside, and then exchanged: nothing of the old model stays
@@ -118,20 +123,6 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
             target = folder.with_name(folder.name + ".import")
             owned.remove(target, "model")  # of an import that was killed
             stack.enter_context(lock(target, "importing into", kind="model"))
-        found = kind.code.read(source, target, words=listed, alpha=config.alpha, beta=config.beta)
-        check_size(str(source), len(found.words), found.topics)
-        manifest = {
-            "engine": "imported",
-            "cites": f"imported from {kind.name}",
-            "options": {},
-            "imported": {"format": kind.name, "from": source.name, **found.about.get("imported", {})},
-            "passes": 0,
-            **{k: v for k, v in found.about.items() if k != "imported"},
-        }
-        if (odd := odd_among(manifest)) is not None:
-            raise InputError(f"{source}: what it says of {odd} cannot be; nothing was imported")
-        if recipe is not None or not manifest.get("tokenizer"):
-            manifest["tokenizer"] = recipe if recipe is not None else _plain_recipe()
         save_model(target, found, manifest)
         if target != folder:
             exchange_folders(target, folder)
@@ -142,11 +133,28 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     return {
         "format": kind.name,
         "model": str(folder),
-        "topics": found.topics,
+        "topics": found.phi.shape[1],
         "words": len(found.words),
         "notes": notes,
         "seconds": time.perf_counter() - began,
     }
+
+
+def _manifest(format: str, source: Path, found: Imported, recipe: Any) -> dict[str, Any]:
+    """What the imported model's manifest says of its origin."""
+    manifest = {
+        "engine": "imported",
+        "cites": f"imported from {format}",
+        "options": {},
+        "imported": {"format": format, "from": source.name, **found.about.get("imported", {})},
+        "passes": 0,
+        **{k: v for k, v in found.about.items() if k != "imported"},
+    }
+    if (odd := odd_among(manifest)) is not None:
+        raise InputError(f"{source}: what it says of {odd} cannot be; nothing was imported")
+    if recipe is not None or not manifest.get("tokenizer"):
+        manifest["tokenizer"] = recipe if recipe is not None else _plain_recipe()
+    return manifest
 
 
 def _recipe(given: str | Path | None) -> tuple[Any, str]:

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from topicstream.errors import InputError, UsageError
+from topicstream.errors import InputError, UsageError, one_line
 from topicstream.exchange.common import (
     Imported,
-    TopicSpool,
     check_size,
     checked_words,
     fit_for_text,
     join_lists,
     prior,
+    table_of,
     text_lines,
-    topic_rows,
     write_word_list,
 )
 from topicstream.files.outputs import written
+from topicstream.ingestion.parsing.vocabulary import read_vocabulary_file
 from topicstream.model.topic_model import TopicModel
 
 BETA, OTHER, WORDS = "final.beta", "final.other", "vocab.txt"
@@ -32,11 +32,11 @@ LEAST = -100.0
 def write(model: TopicModel, corpus: Any, path: Path, *, force: bool) -> dict[str, Any]:
     """``path``: a folder.  LDA-C has one alpha for all topics: the mean."""
     fit_for_text(model.words, "", "--format ldac-beta")
-    norms = np.log(model.norms)
+    norms, phi = np.log(model.norms), table_of(model)
     with written(path / BETA, force=force) as file:
-        for topic, counts in topic_rows(model):
+        for topic in range(model.n_topics):
             with np.errstate(divide="ignore"):
-                logs = np.maximum(np.log(counts.astype(np.float64) + model.beta) - norms[topic], LEAST)
+                logs = np.maximum(np.log(phi[:, topic].astype(np.float64) + model.beta) - norms[topic], LEAST)
             file.write(text_lines(join_lists([0, len(logs)], pa.array(logs), " ")))
     with written(path / OTHER, force=force) as file:
         alpha = float(model.alpha.mean())
@@ -45,52 +45,41 @@ def write(model: TopicModel, corpus: Any, path: Path, *, force: bool) -> dict[st
     return {"topics": model.n_topics, "words": model.n_words, "alpha": float(model.alpha.mean())}
 
 
-def read(path: Path, folder: Path, *, words: Any, alpha: Any, beta: float | None) -> Imported:
+def read(path: Path, *, words: Any, alpha: Any, beta: float | None) -> Imported:
     """A folder with the three files, or ``final.beta``; the words beside it in vocab.txt, or from --words."""
     path = path / BETA if path.is_dir() else path
     if beta:
         raise UsageError("--beta: LDA-C's topics hold no prior; leave it out")
     if words is None:
-        from topicstream.ingestion.parsing.vocabulary import read_vocabulary_file
-
         if not (beside := path.with_name(WORDS)).is_file():
             raise InputError(f"{path}: the words are not in it; give --words FILE, a word a line")
         words = checked_words(read_vocabulary_file(beside), str(beside))
-    spool, number = TopicSpool(folder, len(words)), 0
-    check_size(str(path), len(words), 1)
-    with open(path, "rb") as file:
-        while line := file.readline(64 * len(words) + 4096):
-            number += 1
-            if not line.strip():
-                continue
-            fields = line.split()
-            if len(fields) != len(words):
-                raise InputError(f"{path}:{number}: {len(fields)} numbers for {len(words)} words")
-            try:
-                logs = np.array(fields, np.float64)
-            except ValueError:
-                raise InputError(f"{path}:{number}: a value that is no number") from None
-            if not (logs <= 1e-3).all():
-                raise InputError(f"{path}:{number}: not logarithms of probabilities")
-            p = np.where(logs <= LEAST, 0.0, np.exp(logs))
-            if not 0.9 < p.sum() < 1.1:
-                raise InputError(f"{path}:{number}: probabilities that sum to {p.sum():.4g}; is it cut short?")
-            spool.add(p)
-    if not spool.topics:
-        raise InputError(f"{path}: holds no topic")
+    p = _probabilities(path, len(words))
+    topics = len(p)
     notes = ["the file does not say how large the topics are: they count alike"]
     if alpha is None:
-        alpha, known = _alpha(path.with_name(OTHER), spool.topics, len(words))
+        alpha, known = _alpha(path.with_name(OTHER), topics, len(words))
         if not known:
             notes.append(f"no {OTHER} beside it: alpha {alpha:g} (--alpha)")
-    return Imported(
-        words=words,
-        topics=spool.topics,
-        rows=spool.rows(),
-        alpha=prior(alpha, spool.topics, "--alpha"),
-        beta=0.0,
-        notes=tuple(notes),
-    )
+    phi = np.ascontiguousarray(p.T, np.float32)
+    return Imported(words=words, phi=phi, alpha=prior(alpha, topics, "--alpha"), beta=0.0, notes=tuple(notes))
+
+
+def _probabilities(path: Path, words: int) -> np.ndarray:
+    """p(w|k), float64[K, W], checked."""
+    try:
+        logs = np.loadtxt(path, ndmin=2)
+    except (OSError, ValueError) as e:
+        raise InputError(f"{path}: {one_line(e)[:200]}") from None
+    check_size(str(path), words, len(logs))
+    if logs.shape[1] != words:
+        raise InputError(f"{path}: {logs.shape[1]} numbers a line for {words} words")
+    if not (logs <= 1e-3).all():
+        raise InputError(f"{path}: not logarithms of probabilities")
+    p = np.where(logs <= LEAST, 0.0, np.exp(logs))
+    for line in np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) >= 0.1).tolist():
+        raise InputError(f"{path}:{line + 1}: probabilities that sum to {p[line].sum():.4g}; is it cut short?")
+    return p
 
 
 def _alpha(path: Path, topics: int, words: int) -> tuple[float, bool]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,17 @@ import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
+from topicstream.errors import InputError, TopicsError
 from topicstream.exchange.common import as_text_array, join_lists, text_lines
 from topicstream.files.outputs import written
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
+from topicstream.inference.keep import Lists
 from topicstream.inference.output import AnswersFile, AnswerTable
-from topicstream.machine import format_bytes
 from topicstream.model.topic_model import TopicModel
 
 HEAD = b"#doc name topic proportion ...\n"
-READ = 8 << 20  # bytes of lines at a time
-MOST_LINE = 8 << 20  # of one: some 300,000 topics with all digits
+LINES = 1 << 10
 
 
 def write(
@@ -62,84 +61,59 @@ def write(
 
 def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Any]:
     """Either layout, gzipped or not -> ``out`` (.parquet, .jsonl or .csv)."""
-    from topicstream.errors import TopicsError
-    from topicstream.inference.keep import Lists
-
     if out.exists() and not force:
         raise TopicsError(f"{out}: exists; --force replaces it")
-    docs, width, number = 0, 0, 0
-    stream: Any = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # noqa: SIM115
-    with stream, AnswersFile(out, about=False, option="--model", force=force) as file:
-        pairs = False
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    docs, layout = 0, _Layout(path)
+    with opener(path, "rb") as stream, AnswersFile(out, about=False, option="--model", force=force) as file:
+        lines = enumerate(stream, 1)
         try:
-            for piece in _runs(path, stream):
-                ids, offsets, topics, shares = [], [0], [], []
-                for raw in piece:
-                    number += 1
-                    line = raw.strip()
-                    if line.startswith(b"#"):
-                        pairs = True
-                        continue
-                    if not line:
-                        continue
-                    fields = line.split(b"\t") if b"\t" in line else line.split()
-                    values = b" ".join(fields[2:]).split()
-                    try:
-                        numbers = np.array(values, np.float64)
-                        name = fields[1].decode("utf-8")
-                        int(fields[0])
-                    except (ValueError, IndexError, UnicodeDecodeError):
-                        raise InputError(f"{path}:{number}: not 'number, name, proportions'") from None
-                    if pairs:
-                        if len(numbers) % 2 or (numbers[::2] != np.floor(numbers[::2])).any():
-                            raise InputError(f"{path}:{number}: not pairs of topic and proportion")
-                        which, what = numbers[::2].astype(np.int64), numbers[1::2]
-                    else:
-                        which, what = np.arange(len(numbers)), numbers
-                        width = width or len(numbers)
-                        if len(numbers) != width:
-                            raise InputError(
-                                f"{path}:{number}: {len(numbers)} topics where the lines before have {width}"
-                            )
-                    good = (
-                        np.isfinite(what).all() and (what >= 0).all() and (which >= 0).all() and (which < 2**31).all()
-                    )
-                    if not good or not len(what) or what.sum() > 1.01 or (not pairs and what.sum() < 0.99):
-                        raise InputError(
-                            f"{path}:{number}: proportions that are negative, not finite or do not sum to 1"
-                        )
-                    ids.append(name)
-                    topics.append(which)
-                    shares.append(what)
-                    offsets.append(offsets[-1] + len(what))
-                if ids:
-                    kept = Lists(
-                        np.array(offsets, np.int64),
-                        np.concatenate(topics).astype(np.int32),
-                        np.concatenate(shares).astype(np.float32),
-                    )
-                    file.format.write(file.format.encode(pa.array(ids, pa.large_string()), kept, None))
-                    docs += len(ids)
+            while some := list(islice(lines, LINES)):
+                read = [document for number, line in some if (document := layout.document(number, line))]
+                if read:
+                    names, topics, shares = zip(*read, strict=True)
+                    offsets = np.cumsum([0, *map(len, topics)])
+                    lists = Lists(offsets, np.concatenate(topics), np.concatenate(shares))
+                    file.format.write(file.format.encode(pa.array(names, pa.large_string()), lists, None))
+                    docs += len(read)
         except (OSError, EOFError, zlib.error) as e:
             raise InputError(f"{path}: cannot be read on ({e}); is it cut short?") from None
         if not docs:
             raise InputError(f"{path}: holds no document")
         file.commit()
-    return {"documents": docs, "out": str(out), "layout": "pairs" if pairs else "dense"}
+    return {"documents": docs, "out": str(out), "layout": "pairs" if layout.pairs else "dense"}
 
 
-def _runs(path: Path, stream: Any) -> Iterator[list[bytes]]:
-    """The lines, about ``READ`` bytes at a time, however long one would be."""
-    found: list[bytes] = []
-    size = number = 0
-    while line := stream.readline(MOST_LINE):
-        number += 1
-        if len(line) == MOST_LINE and not line.endswith(b"\n"):
-            raise InputError(f"{path}:{number}: a line of more than {format_bytes(MOST_LINE)}")
-        found.append(line)
-        size += len(line)
-        if size >= READ:
-            yield found
-            found, size = [], 0
-    if found:
-        yield found
+class _Layout:
+    """Reads lines of one file; pairs: since the head line of that layout."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.pairs, self._width = path, False, 0
+
+    def document(self, number: int, raw: bytes) -> tuple[str, np.ndarray, np.ndarray] | None:
+        """(name, topics int32, shares float32) of a line; None of a head or an empty line."""
+        line = raw.strip()
+        self.pairs |= line.startswith(b"#")
+        if not line or line.startswith(b"#"):
+            return None
+        where = f"{self.path}:{number}"
+        fields = line.split(b"\t") if b"\t" in line else line.split()
+        try:
+            values = np.array(b" ".join(fields[2:]).split(), np.float64)
+            name = fields[1].decode("utf-8")
+            int(fields[0])
+        except (ValueError, IndexError, UnicodeDecodeError):
+            raise InputError(f"{where}: not 'number, name, proportions'") from None
+        if self.pairs:
+            topics, shares = values[::2], values[1::2]
+            if len(topics) != len(shares) or (topics != np.clip(np.floor(topics), 0, 2**31 - 1)).any():
+                raise InputError(f"{where}: not pairs of topic and proportion")
+        else:
+            topics, shares = np.arange(float(len(values))), values
+            self._width = self._width or len(values)
+            if len(values) != self._width:
+                raise InputError(f"{where}: {len(values)} topics where the lines before have {self._width}")
+        total = shares.sum()
+        if not (np.isfinite(total) and (shares >= 0).all() and (0 if self.pairs else 0.99) < total < 1.01):
+            raise InputError(f"{where}: proportions that are negative, not finite or do not sum to 1")
+        return name, topics.astype(np.int32), shares.astype(np.float32)

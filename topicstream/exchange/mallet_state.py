@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
-from topicstream.exchange.common import EntrySpool, Imported, check_size, fit_for_text, prior, read_table, text_lines
+from topicstream.exchange.common import Imported, check_size, fit_for_text, prior, read_table, summed, text_lines
 from topicstream.files.outputs import written
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.state.token_topics import token_topics
@@ -26,7 +25,6 @@ _COLUMNS = {
     "type": pa.large_string(),
     "topic": pa.int64(),
 }
-MOST_HEAD = 64 << 20
 HEAD = b"#doc source pos typeindex type topic\n"
 
 
@@ -54,50 +52,42 @@ def write(model: TopicModel, corpus: Corpus, path: Path, *, force: bool) -> dict
     return {"tokens": tokens, "topics": topics}
 
 
-def read(path: Path, folder: Path, *, words: Any, alpha: Any, beta: float | None) -> Imported:
+def read(path: Path, *, words: Any, alpha: Any, beta: float | None) -> Imported:
     """A state, gzipped or not; words are numbered as its ``typeindex`` says."""
     skip, said = _head(path)
-    spool = EntrySpool(folder)
-    known = np.empty(0, object)
-    source: Any = pa.input_stream(str(path), compression="gzip" if _zipped(path) else None)
-    with source:
-        for batch in read_table(source, str(path), _COLUMNS, delimiter=" ", skip=skip):
-            ids, topics = batch.column("typeindex").to_numpy(), batch.column("topic").to_numpy()
-            if min(ids.min(initial=0), topics.min(initial=0)) < 0:
-                raise InputError(f"{path}: a negative number of a word or a topic")
-            check_size(str(path), int(ids.max(initial=0)) + 1, int(topics.max(initial=0)) + 1)
-            if ids.max(initial=0) > 50_000_000:
-                raise InputError(f"{path}: a word number of {int(ids.max())}; is it a state?")
-            if len(known) <= ids.max(initial=-1):
-                known = np.concatenate([known, np.full(int(ids.max()) + 1 - len(known), None, object)])
-            unique, first = np.unique(ids, return_index=True)
-            names = batch.column("type").take(pa.array(first)).to_pylist()
-            for number, name in zip(unique.tolist(), names):
-                if known[number] is None:
-                    known[number] = name
-                elif known[number] != name:
-                    raise InputError(f"{path}: word {number} is {known[number]!r} and {name!r}")
-            own = pc.index_in(batch.column("type"), value_set=pa.array([known[i] for i in unique], pa.large_string()))
-            if own.null_count or (unique[own.to_numpy()] != ids).any():
-                raise InputError(f"{path}: a word number stands for two words")
-            spool.add(ids, topics, np.ones(len(ids), np.float32))
-    if not spool.words:
+    with pa.input_stream(str(path), compression="gzip" if _zipped(path) else None) as source:
+        table = read_table(source, str(path), _COLUMNS, ["typeindex", "type", "topic"], delimiter=" ", skip=skip)
+    if not len(table):
         raise InputError(f"{path}: holds no token")
-    topics = max(spool.topics, len(said.get("alpha", [])))
-    listed = [f"(no word {i})" if w is None else w for i, w in enumerate(known)]
-    given = said.get("alpha", 5.0 / topics) if alpha is None else alpha
-    least = float(said.get("beta", [0.01])[0]) if beta is None else float(beta)
-    notes = (
-        [] if "alpha" in said or alpha is not None else ["the file says no alpha: 5 over all topics, MALLET's default"]
-    )
+    word, topic = table["typeindex"].to_numpy(), table["topic"].to_numpy()
+    if min(word.min(), topic.min()) < 0:
+        raise InputError(f"{path}: a negative number of a word or a topic")
+    n_words, topics = int(word.max()) + 1, max(int(topic.max()) + 1, len(said.get("alpha", [])))
+    check_size(str(path), n_words, topics)
+    phi = summed(word, topic, None, n_words, topics)
+    notes = () if "alpha" in said or alpha is not None else ("the file says no alpha: 5 over all topics, MALLET's default",)
+    least = said.get("beta", [0.01])[0] if beta is None else beta
     return Imported(
-        words=pa.array(listed, pa.large_string()),
-        topics=topics,
-        rows=spool.rows(len(listed), topics),
-        alpha=prior(given, topics, f"{path}: alpha"),
+        words=_named(path, table["type"], word, n_words),
+        phi=phi,
+        alpha=prior(said.get("alpha", 5.0 / topics) if alpha is None else alpha, topics, f"{path}: alpha"),
         beta=float(prior(least, 1, f"{path}: beta")[0]),
-        notes=tuple(notes),
+        notes=notes,
     )
+
+
+def _named(path: Path, names: pa.ChunkedArray, word: np.ndarray, n_words: int) -> list[str]:
+    """The name of each word's number; InputError where a number has two names, or a name two numbers."""
+    coded = names.combine_chunks().dictionary_encode()
+    code, texts = coded.indices.to_numpy(), coded.dictionary.to_pylist()
+    pairs = np.unique(np.stack((word, code)), axis=1)
+    for column, what in ((0, "a word number stands for two words"), (1, "a word has two numbers")):
+        if len(np.unique(pairs[column])) != pairs.shape[1]:
+            raise InputError(f"{path}: {what}")
+    listed = [f"(no word {i})" for i in range(n_words)]
+    for number, at in pairs.T.tolist():
+        listed[number] = texts[at]
+    return listed
 
 
 def _zipped(path: Path) -> bool:
@@ -111,7 +101,7 @@ def _head(path: Path) -> tuple[int, dict[str, list[float]]]:
     number = 0
     try:
         with opener(path, "rb") as file:
-            while (line := file.readline(MOST_HEAD)).startswith(b"#"):
+            while (line := file.readline()).startswith(b"#"):
                 number += 1
                 name, _, values = line[1:].partition(b":")
                 if values:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topicstream.errors import InputError, one_line
-from topicstream.exchange.common import Imported, check_size, checked_words, prior
+from topicstream.exchange.common import Imported, check_size, checked_words, numbers_of, prior
 from topicstream.files.outputs import written
-from topicstream.files.word_file import read_words
 from topicstream.model.topic_model import TopicModel
 
 KEY = b"topicstream"
@@ -56,45 +54,29 @@ def write(model: TopicModel, corpus: Any, path: Path, *, force: bool) -> dict[st
         written(path, force=force) as file,
         pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=False, write_statistics=False) as writer,
     ):
-        for start, rows in _joined(model, step):
-            end = start + len(rows)
-            words = [model.words.slice(start, len(rows))]
-            numbers = [pa.array(v[start:end], pa.int64()) for v in (vocabulary.counts, vocabulary.df)]
-            turned = np.ascontiguousarray(rows.T)
-            writer.write_table(pa.table([*words, *numbers, *(pa.array(c) for c in turned)], schema=schema))
+        for start in range(0, model.n_words, step):
+            rows = slice(start, min(start + step, model.n_words))
+            numbers = [pa.array(v[rows], pa.int64()) for v in (vocabulary.counts, vocabulary.df)]
+            turned = np.ascontiguousarray(model.rows(np.arange(rows.start, rows.stop)).T)
+            writer.write_table(pa.table([model.words[rows], *numbers, *map(pa.array, turned)], schema=schema))
     return {"topics": model.n_topics, "words": model.n_words}
 
 
-def _joined(model: TopicModel, step: int) -> Iterator[tuple[int, np.ndarray]]:
-    """``spans`` in steps of so many rows."""
-    held = np.empty((step, model.n_topics), np.float32)
-    first = n = 0
-    for _, rows in model.spans():
-        at = 0
-        while at < len(rows):
-            more = min(step - n, len(rows) - at)
-            held[n : n + more] = rows[at : at + more]
-            n, at = n + more, at + more
-            if n == step:
-                yield first, held
-                first, n = first + n, 0
-    if n:
-        yield first, held[:n]
-
-
-def opened(path: Path) -> Any:
-    """A Parquet file; InputError where it is none."""
+def read_columns(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """A Parquet file without missing values; InputError where it is none."""
     try:
-        file = pq.ParquetFile(path, memory_map=False, pre_buffer=False)
-        list(file.reader.column_paths)  # names that are no UTF-8
-        return file
-    except (OSError, UnicodeDecodeError, pa.ArrowException) as e:
+        table = pq.read_table(path, columns=columns)
+        table.validate(full=True)
+    except (OSError, ValueError, pa.ArrowException) as e:
         raise InputError(f"{path}: not a whole Parquet file ({one_line(e)[:200]})") from None
+    if any(column.null_count for column in table.columns):
+        raise InputError(f"{path}: a value is missing (null)")
+    return table
 
 
-def said_by(file: Any, path: Path) -> dict[str, Any]:
+def said_by(schema: pa.Schema, path: Path) -> dict[str, Any]:
     """Our metadata, checked; {} where the file has none."""
-    raw = (file.schema_arrow.metadata or {}).get(KEY)
+    raw = (schema.metadata or {}).get(KEY)
     if raw is None:
         return {}
     try:
@@ -107,48 +89,38 @@ def said_by(file: Any, path: Path) -> dict[str, Any]:
     return dict(said)
 
 
-def read(path: Path, folder: Path, *, words: Any, alpha: Any, beta: float | None) -> Imported:
+def read(path: Path, *, words: Any, alpha: Any, beta: float | None) -> Imported:
     """A file with a column ``word`` and columns ``topic_0`` ... ``topic_K-1``."""
-    file = opened(path)
-    names = file.schema_arrow.names
-    topics = sum(n.startswith("topic_") for n in names)
+    table = read_columns(path)
+    topics = sum(n.startswith("topic_") for n in table.column_names)
     wanted = [f"topic_{k}" for k in range(topics)]
-    missing = [n for n in ["word", *wanted] if n not in names]
+    missing = [n for n in ["word", *wanted] if n not in table.column_names]
     if missing or not topics:
-        hint = "; --format parquet-long reads entries" if {"topic", "word"} <= set(names) else ""
+        hint = "; --format parquet-long reads entries" if {"topic", "word"} <= set(table.column_names) else ""
         raise InputError(f"{path}: no column {(missing or ['topic_0'])[0]!r}{hint}")
-    check_size(str(path), file.metadata.num_rows, topics)
-    said = said_by(file, path)
-    del file  # what it knows of a thousand columns takes tens of megabytes, and more while the words are read
+    check_size(str(path), len(table), topics)
+    said = said_by(table.schema, path)
     if said and len(said["alpha"]) != topics:
         raise InputError(f"{path}: {topics} columns of topics and {len(said['alpha'])} priors")
-    try:
-        own = read_words(path.resolve(), ["word", *(n for n in ("count", "df") if n in names)])
-    except (OSError, ValueError, pa.ArrowException) as e:
-        raise InputError(f"{path}: cannot be read ({one_line(e)[:200]})") from None
-    listed = checked_words(own["word"], str(path))
-
-    def rows() -> Iterator[np.ndarray]:
-        step, file = max(1, GROUP_BYTES // (4 * topics)), opened(path)
-        try:
-            for group in range(file.num_row_groups):
-                for batch in file.iter_batches(step, row_groups=[group], columns=wanted):
-                    if any(c.null_count for c in batch.columns):
-                        raise InputError(f"{path}: a value is missing (null)")
-                    columns = [c.to_numpy().astype(np.float32, copy=False) for c in batch.columns]
-                    yield np.ascontiguousarray(np.stack(columns, axis=1))
-        except (OSError, ValueError, pa.ArrowException) as e:
-            raise InputError(f"{path}: cannot be read ({one_line(e)[:200]})") from None
-
-    given = said.get("alpha", 1.0 / topics) if alpha is None else alpha
+    phi = np.empty((len(table), topics), np.float32)
+    for k, name in enumerate(wanted):
+        phi[:, k] = numbers_of(column_of(table, name, path), str(path), name)
+    counts = {n: column_of(table, n, path) for n in ("count", "df") if n in table.column_names}
     return Imported(
-        words=listed,
-        topics=topics,
-        rows=rows(),
-        alpha=prior(given, topics, "--alpha"),
+        words=checked_words(table["word"], str(path)),
+        phi=phi,
+        alpha=prior(said.get("alpha", 1.0 / topics) if alpha is None else alpha, topics, "--alpha"),
         beta=float(said.get("beta", 0.01) if beta is None else beta),
-        counts=own["count"].to_numpy() if "count" in names else None,
-        df=own["df"].to_numpy() if "df" in names else None,
+        counts=counts.get("count"),
+        df=counts.get("df"),
         about=origin(said),
         notes=() if said or alpha is not None else ("the file says no priors: alpha 1/K, beta 0.01 (--alpha, --beta)",),
     )
+
+
+def column_of(table: pa.Table, name: str, path: Path) -> np.ndarray:
+    """A column of numbers."""
+    kind = table.schema.field(name).type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise InputError(f"{path}: the column {name} holds {kind}, no numbers")
+    return np.asarray(table[name].to_numpy())
