@@ -136,3 +136,15 @@ def test_an_executor_of_another_package_gives_the_same_bits(installed, place, ca
     assert content_hash(Path("here")) == content_hash(Path("there"))
     with pytest.raises(UsageError, match="executor: none is called 'nowhere'; known: processes"):
         topicstream.train("corpus.zarr", "m", executor="nowhere", **given)
+
+
+def test_a_scorer_of_another_package(installed, place, capsys):
+    command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
+    command(capsys, "train", "-K", "3", "--passes", "5")
+    found = json.loads(command(capsys, "eval", "--score", "evenness", "--diversity", "--json"))
+    assert 0.9 < found["evenness"]["value"] <= 1.0 and found["evenness"]["measured"]
+    assert "evenness              value 0.9" in command(capsys, "eval", "--score", "evenness")
+    assert "diversity" in found and "coherence" not in found and "corpus" not in found
+    for wrong in ("nothing", "heldout"):
+        with pytest.raises(UsageError, match=f"--score {wrong}: no package has such a scorer"):
+            topicstream.evaluate("model", score=wrong)

@@ -1,4 +1,4 @@
-"""Engines, inference methods, readers and executors of other packages, found by their entry points.
+"""Engines, inference methods, readers, executors and scorers of other packages, found by their entry points.
 
 A package lists them in its ``pyproject.toml`` (docs/extending.md); the name is that of ``--algo``, ``--method`` or ``--format``,
 or the ``executor`` of ``topicstream.train``.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENGINES, METHODS, READERS = "topicstream.engines", "topicstream.methods", "topicstream.readers"
-EXECUTORS = "topicstream.executors"
+EXECUTORS, SCORERS = "topicstream.executors", "topicstream.scorers"
 
 
 @cache

@@ -102,8 +102,21 @@ def lines(result: dict[str, Any]) -> list[str]:
         out += [f"{'topic diversity':22}{r['share']:.3f}", f"  {r['measured']}"]
     if "links" in result:
         out += links_lines(result["links"])
+    out += foreign_lines(result)
     if "note" in result:
         out.append(result["note"])
+    return out
+
+
+def foreign_lines(result: dict[str, Any]) -> list[str]:
+    """What scorers of other packages found, for people."""
+    from topicstream.evaluation.registry import SCORERS
+
+    out = []
+    for name, entry in result.items():
+        if isinstance(entry, dict) and name not in (*SCORERS, "authors_known"):
+            values = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in entry.items() if k != "measured")
+            out += [f"{name:22}{', '.join(values)}", f"  {entry.get('measured', '')}".rstrip()]
     return out
 
 

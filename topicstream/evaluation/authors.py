@@ -13,7 +13,7 @@ Then p(w|d) = sum_a p(a|d) sum_k theta_a[k] phi_k[w], p(a|d) being the share of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from topicstream.errors import DoesNotFit, InputError
 from topicstream.evaluation.completion import Half, halves, rows_of, score_cells
 from topicstream.evaluation.keys import document_keys, match_words, word_keys
 from topicstream.evaluation.memory import LANES, block_cells, block_docs
+from topicstream.evaluation.scoring import Scorer, Scoring, finite
 from topicstream.kernels.author_step import spread_authors
 from topicstream.kernels.local_step import INNER, TOLERANCE, inverse_norms
 from topicstream.machine import default_memory_limit, format_bytes
@@ -228,3 +229,23 @@ def author_perplexity(
     return AuthorScore(
         float(np.exp(nats)), nats, float(sums[1]), docs, skipped, len(used), int(fixed.sum()), alone, sweeps, split
     )
+
+
+# -- the scorer ------------------------------------------------------------------------------------------------------
+def _author_scores(run: Scoring) -> dict[str, Any]:
+    """Author perplexity, folded in and, where asked for, with what training knows of the authors."""
+    asked, model = run.config.authors, run.model
+    if not (AXIS in (model.manifest.get("tables") or {}) and AXIS in run.corpus.axes):
+        if asked is None:
+            return {}
+        model.table(AXIS)  # says what is missing
+        run.corpus.axes[AXIS]
+    found = {}
+    for name, knows in (("authors", False), ("authors_known", True)):
+        if knows <= (asked == "known"):
+            score = author_perplexity(model, run.corpus, split=run.split, known=knows, threads=run.threads)
+            found[name] = {**finite(asdict(score)), "measured": score.measured}
+    return found
+
+
+AUTHORS = Scorer(lambda config: config.heldout is True, _author_scores)

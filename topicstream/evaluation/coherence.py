@@ -9,6 +9,8 @@ import numpy as np
 
 from topicstream.evaluation.cooccurrence import cooccurrence
 from topicstream.evaluation.keys import corpus_vocabulary
+from topicstream.evaluation.scoring import Scorer, Scoring, finite
+from topicstream.model.edits import seen, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 
@@ -111,3 +113,25 @@ def diversity(model: TopicModel, top: int = TOP_DIVERSITY) -> float:
     """Share of distinct words among the ``top`` most probable words of all topics, 0..1 (Dieng et al. 2020)."""
     ids, _ = top_words(model, top)
     return len(np.unique(ids)) / ids.size
+
+
+# -- the scorers -----------------------------------------------------------------------------------------------------
+def _coherence_scores(run: Scoring) -> dict[str, Any]:
+    words = coherence(seen(run.model, view_of(run.model)), run.corpus, top=run.config.top, threads=run.threads)
+    scores = {**finite(words.as_dict()), "measured": words.measured}
+    left = {"umass": "npmi", "npmi": "umass"}.get(str(run.config.coherent), " ")
+    return {"coherence": {name: value for name, value in scores.items() if left not in name}}
+
+
+def _diversity_scores(run: Scoring) -> dict[str, Any]:
+    return {
+        "diversity": {
+            "share": diversity(seen(run.model, view_of(run.model))),
+            "top": TOP_DIVERSITY,
+            "measured": f"share of distinct words among the {TOP_DIVERSITY} most probable words of all topics",
+        }
+    }
+
+
+COHERENCE = Scorer(lambda config: bool(config.coherent), _coherence_scores)
+DIVERSITY = Scorer(lambda config: config.diverse, _diversity_scores, lambda config: False)

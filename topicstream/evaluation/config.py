@@ -3,6 +3,7 @@ and a comparison of two models, likewise."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,6 +95,9 @@ class EvalConfig:
         None, "with --heldout: a row a document, as .parquet, .csv or .jsonl", path="file", metavar="FILE"
     )
     force: bool = option(False, "with --per-document: replace the file")
+    score: str | Sequence[str] = option(
+        (), "by scorers of other packages", metavar="NAME,...", parse=lambda names: [n.strip() for n in names.split(",")]
+    )
     split: str | float = option("80/20", "observed and scored shares of a document's words", show=True)
     fold_in: str = option(
         "bp", "method of infer that finds the topics of the observed words", choices=("bp", "vb"), show=True

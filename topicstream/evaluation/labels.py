@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,11 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
+from topicstream.evaluation.clusters import clusters_of, score_agreement
 from topicstream.evaluation.completion import halves, rows_of
 from topicstream.evaluation.keys import document_keys, match_words
 from topicstream.evaluation.memory import LANES, block_cells
+from topicstream.evaluation.scoring import Scorer, Scoring
 from topicstream.kernels.arrays import Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import (
@@ -338,3 +341,30 @@ def score_labels(
         "each": each,
         "measured": how,
     }
+
+
+# -- the scorer ------------------------------------------------------------------------------------------------------
+def _label_scores(run: Scoring) -> dict[str, Any]:
+    config = run.config
+    parts: tuple[str, ...] = ("train", "heldout")
+    if run.elsewhere is not None:
+        store, of = run.elsewhere, f"all documents of {config.heldout}"
+    elif run.of_clusters and not run.corpus.part(True)["docs"]:
+        store, parts, of = run.corpus, ("train",), "training documents"
+    else:
+        store, parts, of = run.corpus, ("heldout",), "documents set aside"
+    if run.of_clusters:
+        of_part = partial(clusters_of, run.model, store, threads=run.threads)
+        found = score_agreement(store, parts, config.label_field, run.model.n_topics, of_part)
+    else:
+        found = score_labels(
+            run.model, store, parts, run.store, threshold=config.threshold, threads=run.threads, progress=run.progress
+        )
+    return {"labels": {**found, "measured": f"{found['measured']}; {of}"}}
+
+
+LABEL_SCORES = Scorer(
+    lambda config: config.labels,
+    _label_scores,
+    lambda config: not isinstance(config.heldout, str | Path) or config.threshold is None,
+)

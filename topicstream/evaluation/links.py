@@ -25,6 +25,7 @@ from topicstream.errors import InputError
 from topicstream.evaluation.completion import halves, rows_of, score_cells
 from topicstream.evaluation.keys import document_keys, documents, first_documents, match_words, word_keys
 from topicstream.evaluation.memory import LANES, block_cells, block_docs
+from topicstream.evaluation.scoring import Scorer, Scoring
 from topicstream.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, inverse_norms, local_step, padded_floats
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.order import in_order
@@ -371,3 +372,14 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
         "xi": xi,
         "split": split,
     }
+
+
+# -- the scorer ----------------------------------------------------------------------------------------------------------
+def _link_scores(run: Scoring) -> dict[str, Any]:
+    found = link_prediction(run.model, run.corpus, threads=run.threads, progress=run.step("links"))
+    if {"eta", "theta"} <= set(run.model.manifest.get("tables") or {}):
+        found["given"] = linked_completion(run.model, run.corpus, split=run.split)
+    return {"links": found}
+
+
+LINKS = Scorer(lambda config: config.links, _link_scores)

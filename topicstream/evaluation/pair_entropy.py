@@ -10,6 +10,7 @@ import numpy as np
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import match_words
+from topicstream.evaluation.scoring import Scorer, Scoring
 from topicstream.kernels import word_pairs
 from topicstream.machine import memory_limit
 from topicstream.model.topic_model import TopicModel
@@ -89,3 +90,10 @@ def pair_entropy(
     cross, limit = float(-total[0] / total[1]), memory_limit(mem_limit)
     kl = cross - own_entropy(store, heldout, total[2]) if 8 * store.n_words**2 <= limit else None
     return {"cross_entropy": cross, "kl": kl, "documents": int(total[2]), "measured": measured}
+
+
+def _pair_scores(run: Scoring) -> dict[str, Any]:
+    return {"pairs": pair_entropy(run.model, run.corpus, smooth=True, mem_limit=run.config.mem_limit)}
+
+
+PAIRS = Scorer(lambda config: config.pairs, _pair_scores)
