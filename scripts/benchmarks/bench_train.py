@@ -29,7 +29,7 @@ from measure import Figures, full, heading, in_cgroup, table
 from topicstream import ingest
 from topicstream.corpus.format import KINDS, chunk_path
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.completion import heldout_perplexity
+from topicstream.evaluation.completion import ScoredTopics, prepare_heldout, score_blocks
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.training.heldout import HeldOut
@@ -193,9 +193,8 @@ def peer(python: str, trainer: str, store: Path, work: Path, topics: int, passes
     found = []
     for p in sorted({*save_at, passes}):
         phi = np.load(out / f"phi-{p}.npy")
-        score = heldout_perplexity(
-            phi, np.full(topics, alpha), beta, phi.sum(axis=0, dtype=np.float64), corpus, threads=2
-        )
+        scored = ScoredTopics(phi, np.full(topics, alpha), beta, phi.sum(axis=0, dtype=np.float64), len(phi))
+        score = score_blocks(scored, prepare_heldout(corpus, topics=topics), threads=2)
         found.append((p, float(seconds[p - 1]), score.perplexity, float(processor[p - 1])))
     return found
 

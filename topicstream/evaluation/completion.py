@@ -252,73 +252,99 @@ def rows_of(table: Any, ids: np.ndarray, width: int) -> tuple[np.ndarray, np.nda
     return base, np.where(ids >= 0, np.searchsorted(known, ids), -1)
 
 
-def score_blocks(
-    rows: Any,
-    alpha: np.ndarray,
-    beta: float,
-    lam: np.ndarray,
-    prepared: PreparedPart,
-    *,
-    n_words: int | None = None,
-    index: np.ndarray | None = None,
-    split: float | None = 0.8,
-    threads: int = 1,
-    fold_in: str = "bp",
-    tol: float | None = None,
-    inner: int = INNER,
-    progress: Callable[[int, int], None] | None = None,
-    each: Callable[[np.ndarray, np.ndarray], None] | None = None,
-    counted: CountedWords | None = None,
-) -> Score:
-    """Score a prepared corpus part.
+@dataclass(frozen=True)
+class ScoredTopics:
+    """The topics that documents are scored under.
 
-    rows     the table: an array [W, >= K] of counts without the prior (padding columns zero), or anything with
-             ``rows(ids, out)`` and ``n_words`` (a TopicModel, in memory or on disk)
-    alpha    [K] per topic; beta: per word; lam: [K] or padded, column sums of the table
-    n_words  W of the model where the table has spare rows
+    rows     an array [W, >= K] of counts without the prior (padding columns zero), or anything with ``rows(ids, out)``: a
+             TopicModel, in memory or on disk
+    alpha    float64[K];  beta: per word;  lam: float64[>= K], column sums of the table;  n_words: W of the model
     index    int64[W of the corpus]: the model's id of each of the corpus' words, -1 unknown; None: the same vocabulary
-    split    observed share of the cells; None: theta from all cells, all cells scored (exact training perplexity)
-    fold_in  theta of the observed cells as ``infer`` answers it by method ``bp`` or ``vb``; tol, inner: its stopping rule
-    progress called with (documents done, documents in all)
-    each     called with (loglik, tokens scored) of the documents, float64[D] each, block by block in document order
     counted  of a model of weighted cells: theta is of the weighted observed cells, p(w|k) and what is scored are of counts
     """
-    if fold_in not in FOLD_IN:
-        raise UsageError(f"--fold-in {fold_in}: choose one of {', '.join(FOLD_IN)}")
-    alpha = np.asarray(alpha, np.float64)
-    lam = np.asarray(lam, np.float64)[: len(alpha)]
-    words = n_words or (len(rows) if isinstance(rows, np.ndarray) else rows.n_words)
-    width = -(-len(alpha) // LANES) * LANES
-    inverse = inverse_norms(lam, words, beta, width)
-    prior, ones = padded_floats(alpha, width), padded_floats(np.ones(len(alpha)), width)
-    norms = digamma_norms(lam, words, beta) if fold_in == "vb" else None
-    stop = (float(FOLD_IN[fold_in] if tol is None else tol), int(inner))
 
-    def visit(item: tuple[Block, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
-        block, keys = item
-        ids = block.vocab.astype(np.int64) if index is None else index[block.vocab]
-        base, at = rows_of(rows, ids, width)
-        seen, rest, scored, unknown = halves(block, at, keys, prepared.hashes[block.vocab], split)
-        of_counts, inverse_of_counts = base, inverse
-        if counted is not None:  # known words alone, ascending: rows are counted off them
+    rows: Any
+    alpha: np.ndarray
+    beta: float
+    lam: np.ndarray
+    n_words: int
+    index: np.ndarray | None = None
+    counted: CountedWords | None = None
+
+    @classmethod
+    def of_model(cls, model: Any, index: np.ndarray | None) -> ScoredTopics:
+        """Those of a TopicModel; index: as ``match_words`` finds it, or with fewer words known."""
+        counted = None
+        if getattr(model, "weights", None) is not None:
+            counted = CountedWords(model.weights, model.counts(), model.vocabulary.counts, model.n_topics, model.seeds)
+        return cls(model, model.alpha, model.beta, model.totals, model.n_words, index, counted)
+
+
+class _Visit:
+    """Scores a block: everything that is the same for all of them is made ready once."""
+
+    def __init__(self, topics: ScoredTopics, prepared: PreparedPart, split: float | None, fold_in: str) -> None:
+        self.topics, self.hashes, self.split = topics, prepared.hashes, split
+        self.alpha, self.width = np.asarray(topics.alpha, np.float64), -(-len(topics.alpha) // LANES) * LANES
+        lam = np.asarray(topics.lam, np.float64)[: len(self.alpha)]
+        self.inverse = inverse_norms(lam, topics.n_words, topics.beta, self.width)
+        self.prior, self.ones = (padded_floats(v, self.width) for v in (self.alpha, np.ones(len(self.alpha))))
+        self.norms = digamma_norms(lam, topics.n_words, topics.beta) if fold_in == "vb" else None
+        self.tol = float(FOLD_IN[fold_in])
+
+    def __call__(self, item: tuple[Block, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
+        """(log-likelihood and tokens of each document, counts of documents, cells and sweeps, unknown tokens, all tokens)."""
+        (block, keys), topics = item, self.topics
+        ids = block.vocab.astype(np.int64) if topics.index is None else topics.index[block.vocab]
+        base, at = rows_of(topics.rows, ids, self.width)
+        seen, rest, scored, unknown = halves(block, at, keys, self.hashes[block.vocab], self.split)
+        of_counts, inverse = base, self.inverse
+        if topics.counted is not None:  # known words alone, ascending: rows are counted off them
             known = np.unique(ids[ids >= 0])
             if len(base) != len(known):
                 seen = seen._replace(rows=np.searchsorted(known, seen.rows))
                 rest = rest._replace(rows=np.searchsorted(known, rest.rows))
                 base = np.ascontiguousarray(base[known])
-            seen = seen._replace(counts=counted.weights.cells(seen.indptr, known[seen.rows], seen.counts))
-            of_counts = counted.rows(known, base)
-            inverse_of_counts = inverse_norms(counted.totals, words, beta, width)
-        theta = np.empty((block.n_docs, len(alpha)), np.float32)
-        if norms is None:
-            sweeps = local_step(*seen, base, float(beta), inverse, prior, POINT, EVEN, *stop, theta)
-        else:
-            cells, weights = dirichlet_rows(seen.rows, base, float(beta), norms, width)
-            sweeps = local_step(seen.indptr, cells, seen.counts, weights, 0.0, ones, prior, DIRICHLET, EVEN, *stop, theta)
+            seen = seen._replace(counts=topics.counted.weights.cells(seen.indptr, known[seen.rows], seen.counts))
+            of_counts = topics.counted.rows(known, base)
+            inverse = inverse_norms(topics.counted.totals, topics.n_words, topics.beta, self.width)
+        theta, sweeps = self._fold_in(seen, base)
         loglik, tokens = np.empty(block.n_docs), np.empty(block.n_docs)
-        score_cells(rest.indptr, rest.rows, rest.counts, of_counts, beta, inverse_of_counts, theta, loglik, tokens)
+        score_cells(rest.indptr, rest.rows, rest.counts, of_counts, topics.beta, inverse, theta, loglik, tokens)
         return loglik, tokens, np.array([*scored, len(rest.rows), sweeps]), unknown, block.tokens
 
+    def _fold_in(self, seen: Half, base: np.ndarray) -> tuple[np.ndarray, float]:
+        """(theta float32[D, K] of the observed cells, inner iterations)."""
+        theta, beta = np.empty((len(seen.indptr) - 1, len(self.alpha)), np.float32), float(self.topics.beta)
+        if self.norms is None:
+            sweeps = local_step(*seen, base, beta, self.inverse, self.prior, POINT, EVEN, self.tol, INNER, theta)
+        else:
+            cells, weights = dirichlet_rows(seen.rows, base, beta, self.norms, self.width)
+            observed = seen.indptr, cells, seen.counts, weights
+            sweeps = local_step(*observed, 0.0, self.ones, self.prior, DIRICHLET, EVEN, self.tol, INNER, theta)
+        return theta, float(sweeps)
+
+
+def score_blocks(
+    topics: ScoredTopics,
+    prepared: PreparedPart,
+    *,
+    split: float | None = 0.8,
+    threads: int = 1,
+    fold_in: str = "bp",
+    progress: Callable[[int, int], None] | None = None,
+    each: Callable[[np.ndarray, np.ndarray], None] | None = None,
+) -> Score:
+    """Score a prepared corpus part.
+
+    split    observed share of the cells; None: theta from all cells, all cells scored (exact training perplexity)
+    fold_in  theta of the observed cells as ``infer`` answers it by method ``bp`` or ``vb``
+    progress called with (documents done, documents in all)
+    each     called with (loglik, tokens scored) of the documents, float64[D] each, block by block in document order
+    """
+    if fold_in not in FOLD_IN:
+        raise UsageError(f"--fold-in {fold_in}: choose one of {', '.join(FOLD_IN)}")
+    visit = _Visit(topics, prepared, split, fold_in)
     loglik = tokens = oov = every = 0.0
     tally, done = np.zeros(4), 0
     for ll, tk, ta, unknown, of_block in in_order(visit, prepared.blocks(), threads):
@@ -349,52 +375,6 @@ def score_blocks(
     )
 
 
-def heldout_perplexity(
-    rows: Any,
-    alpha: np.ndarray,
-    beta: float,
-    lam: np.ndarray,
-    corpus: Any,
-    *,
-    split: float | None = 0.8,
-    threads: int = 1,
-    parts: Sequence[str] = ("heldout",),
-    n_words: int | None = None,
-    index: np.ndarray | None = None,
-    fold_in: str = "bp",
-    progress: Callable[[int, int], None] | None = None,
-    each: Callable[[np.ndarray, np.ndarray], None] | None = None,
-    counted: CountedWords | None = None,
-) -> Score:
-    """Document completion on the held-out part of an open ``Corpus`` (arguments as ``score_blocks``).
-
-    Who scores again and again (training) calls ``prepare_heldout`` once and ``score_blocks`` each time.
-    """
-    prepared = prepare_heldout(corpus, parts, split=split is not None, topics=len(alpha))
-    return score_blocks(
-        rows,
-        alpha,
-        beta,
-        lam,
-        prepared,
-        n_words=n_words,
-        index=index,
-        split=split,
-        threads=threads,
-        fold_in=fold_in,
-        progress=progress,
-        each=each,
-        counted=counted,
-    )
-
-
-def counted_topics(model: Any) -> CountedWords | None:
-    """The topics of a model of weighted cells in counts; None of another."""
-    if getattr(model, "weights", None) is None:
-        return None
-    return CountedWords(model.weights, model.counts(), model.vocabulary.counts, model.n_topics, model.seeds)
-
-
 def score_model(
     model: Any,
     corpus: Any,
@@ -407,19 +387,7 @@ def score_model(
     each: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> Score:
     """Score a TopicModel on parts of an open ``Corpus``; words are matched by text where the vocabularies differ."""
-    index = match_words(model.vocabulary, corpus)
-    return heldout_perplexity(
-        model,
-        model.alpha,
-        model.beta,
-        model.totals,
-        corpus,
-        split=split,
-        threads=threads,
-        fold_in=fold_in,
-        parts=parts,
-        index=index,
-        progress=progress,
-        each=each,
-        counted=counted_topics(model),
-    )
+    topics = ScoredTopics.of_model(model, match_words(model.vocabulary, corpus))
+    prepared = prepare_heldout(corpus, parts, split=split is not None, topics=model.n_topics)
+    more: dict[str, Any] = {"progress": progress, "each": each}
+    return score_blocks(topics, prepared, split=split, threads=threads, fold_in=fold_in, **more)

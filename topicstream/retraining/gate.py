@@ -17,7 +17,7 @@ import numpy as np
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
 from topicstream.errors import InputError, TopicsError
-from topicstream.evaluation.completion import counted_topics, prepare_heldout, score_blocks
+from topicstream.evaluation.completion import ScoredTopics, prepare_heldout, score_blocks
 from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.matching import A_PAIR
 from topicstream.evaluation.memory import A_WORD, ask_limit, bytes_of_thread, open_all_within
@@ -92,16 +92,7 @@ def shared_perplexity(models: list[TopicModel], corpus: Corpus, threads: int) ->
     try:
         prepared = prepare_heldout(corpus, topics=max(m.n_topics for m in models))
         return [
-            score_blocks(
-                m,
-                m.alpha,
-                m.beta,
-                m.totals,
-                prepared,
-                index=np.where(common, i, -1),
-                threads=threads,
-                counted=counted_topics(m),
-            )
+            score_blocks(ScoredTopics.of_model(m, np.where(common, i, -1)), prepared, threads=threads)
             for m, i in zip(models, ids, strict=True)
         ]
     except InputError:

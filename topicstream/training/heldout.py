@@ -10,7 +10,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine, padded
-from topicstream.evaluation.completion import PreparedPart, prepare_heldout, score_blocks
+from topicstream.evaluation.completion import PreparedPart, ScoredTopics, prepare_heldout, score_blocks
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.model.clusters import ClusterView
 from topicstream.model.gaussians import POINTS, answer, joint
@@ -39,16 +39,8 @@ class HeldOut:
         counted = None
         if self._weights is not None:
             counted = CountedWords(self._weights, table.pieces(), self._weights.counts, len(alpha), constants)
-        score = score_blocks(
-            rows,
-            alpha,
-            beta,
-            totals,
-            self._prepared,
-            n_words=self._corpus.n_words,
-            threads=self._threads,
-            counted=counted,
-        )
+        topics = ScoredTopics(rows, alpha, beta, totals, self._corpus.n_words, counted=counted)
+        score = score_blocks(topics, self._prepared, threads=self._threads)
         return float(score.perplexity)
 
 
