@@ -12,9 +12,9 @@ Then p(w|d) = sum_a p(a|d) sum_k theta_a[k] phi_k[w], p(a|d) being the share of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -141,93 +141,113 @@ def mixtures(model: TopicModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return ((counts + model.alpha) / np.maximum(tokens + model.alpha.sum(), 1e-300)[:, None]).astype(np.float32), tokens
 
 
+class _Mixtures:
+    """theta of the test authors, float32[n, K]; fixed: bool[n], those that keep the mixtures of the training."""
+
+    def __init__(self, test: _Test, known: bool) -> None:
+        model, self.test = test.model, test
+        topics, used = model.n_topics, test.used
+        needed, room = 20 * topics * len(used), default_memory_limit() // 2
+        if needed > room:
+            raise DoesNotFit(
+                f"{test.corpus.path}: {len(used):,} test authors x {topics} topics take {format_bytes(needed)}; raise "
+                "--mem-limit, or set fewer documents aside"
+            )
+        self.width = -(-topics // LANES) * LANES
+        self.inverse = inverse_norms(model.totals, model.n_words, model.beta, self.width)
+        self.fixed, self.theta = np.zeros(len(used), bool), np.full((len(used), topics), 1.0 / topics, np.float32)
+        if known:
+            named = used < test.named
+            at = np.full(len(used), -1, np.int64)
+            at[named] = known_authors(model, test.corpus.axes[AXIS].names())[used[named]]
+            rows = np.flatnonzero(at >= 0)
+            trained, tokens = mixtures(model, at[rows])
+            rows, trained = rows[tokens > 0], trained[tokens > 0]
+            self.theta[rows], self.fixed[rows] = trained, True
+
+    def spread(self, piece: _Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """(row of theta of each of the piece's authors, their theta, tokens that each gains by topic, that each explains)."""
+        model, used = self.test.model, self.test.used
+        rows, mine = np.unique(piece.seen.rows), np.searchsorted(used, piece.ids)
+        base, at = rows_of(model, rows, self.width)
+        cells = at[np.searchsorted(rows, piece.seen.rows)]
+        gained, explained = np.zeros((len(mine), model.n_topics)), np.zeros(len(piece.local))
+        # ids of documents that are not scored are in no row: whatever stands there is never read
+        own = self.theta[np.minimum(mine, len(used) - 1)]
+        spread_authors(piece.seen.indptr, cells, piece.seen.counts, base, model.beta, self.inverse, piece.aptr, piece.local, own, gained, explained)  # fmt: skip
+        return mine, own, gained, explained
+
+    def fold_in(self, threads: int, tol: float, inner: int) -> int:
+        """Sweep over the observed words until the mixtures settle; the sweeps."""
+        free, alpha = ~self.fixed, self.test.model.alpha
+        before, sweeps = np.zeros(self.theta.shape), 0
+
+        def visit(piece: _Piece) -> tuple[_Piece, np.ndarray, np.ndarray]:
+            mine, _, gained, _ = self.spread(piece)
+            return piece, mine, gained
+
+        while sweeps < inner and free.any():
+            now = np.zeros_like(before)
+            for piece, mine, gained in in_order(visit, self.test.pieces(), threads):
+                there = np.unique(piece.local)
+                now[mine[there]] += gained[there]
+            sweeps += 1
+            moved, tokens = np.abs(now - before)[free].sum(), now[free].sum()
+            before = now
+            new = now[free] + alpha
+            self.theta[free] = new / np.maximum(new.sum(1, keepdims=True), 1e-300)
+            if moved <= tol * tokens:
+                break
+        return sweeps
+
+    def score(self, piece: _Piece) -> tuple[_Piece, np.ndarray, np.ndarray]:
+        """(the piece, log-likelihood of the scored words of each document, their tokens)."""
+        model = self.test.model
+        _, own, _, explained = self.spread(piece)
+        total = np.zeros(len(piece.aptr) - 1)
+        owner = np.repeat(np.arange(len(total)), np.diff(piece.aptr))
+        np.add.at(total, owner, explained)
+        mixed = np.zeros((len(total), model.n_topics), np.float64)
+        np.add.at(mixed, owner, (explained / np.maximum(total[owner], 1e-300))[:, None] * own[piece.local])
+        rows = np.unique(piece.rest.rows)
+        base, at = rows_of(model, rows, self.width)
+        loglik, tokens = np.empty(len(total)), np.empty(len(total))
+        rest = at[np.searchsorted(rows, piece.rest.rows)]
+        theta = mixed.astype(np.float32)
+        score_cells(piece.rest.indptr, rest, piece.rest.counts, base, model.beta, self.inverse, theta, loglik, tokens)
+        return piece, loglik, tokens
+
+
 def author_perplexity(
     model: TopicModel,
     corpus: Corpus,
     *,
-    heldout: bool = True,
     split: float = 0.8,
     known: bool = False,
     threads: int = 1,
     tol: float = TOLERANCE,
     inner: int = INNER,
-    memory: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> AuthorScore:
-    """Score an author-topic model on the held-out (or training) documents of a store with authors.
+    """Score an author-topic model on the documents set aside of a store with authors.
 
     split    observed share of a document's words;  tol, inner: when the sweeps over the observed words stop, as of ``infer``
-    known    authors of the model keep their mixtures;  memory: bytes that the test authors may take
+    known    authors of the model keep their mixtures
 
     The result does not depend on threads.  StoreError, InputError; DoesNotFit where the authors do not.
     """
-    test = _Test(model, corpus, heldout, split)
-    topics, width = model.n_topics, -(-model.n_topics // LANES) * LANES
-    used = test.used
-    need, room = 20 * topics * len(used), memory if memory is not None else default_memory_limit() // 2
-    if need > room:
-        raise DoesNotFit(
-            f"{corpus.path}: {len(used):,} test authors x {topics} topics take {format_bytes(need)}; raise --mem-limit, or "
-            "set fewer documents aside"
-        )
-    fixed, theta = np.zeros(len(used), bool), np.full((len(used), topics), 1.0 / topics, np.float32)
-    if known:
-        named = used < test.named
-        at = np.full(len(used), -1, np.int64)
-        at[named] = known_authors(model, corpus.axes[AXIS].names())[used[named]]
-        rows = np.flatnonzero(at >= 0)
-        trained, tokens = mixtures(model, at[rows])
-        rows, trained = rows[tokens > 0], trained[tokens > 0]
-        theta[rows], fixed[rows] = trained, True
-    inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
-
-    def visit(piece: _Piece, final: bool) -> tuple[_Piece, np.ndarray, np.ndarray, Any]:
-        rows, mine = np.unique(piece.seen.rows), np.searchsorted(used, piece.ids)
-        base, at = rows_of(model, rows, width)
-        cells = at[np.searchsorted(rows, piece.seen.rows)]
-        gained, explained = np.zeros((len(mine), topics)), np.zeros(len(piece.local))
-        # ids of documents that are not scored are in no row: whatever stands there, nobody looks
-        own = theta[np.minimum(mine, len(used) - 1)]
-        spread_authors(piece.seen.indptr, cells, piece.seen.counts, base, model.beta, inverse, piece.aptr, piece.local, own, gained, explained)  # fmt: skip
-        if not final:
-            return piece, mine, gained, None
-        total = np.zeros(len(piece.aptr) - 1)
-        owner = np.repeat(np.arange(len(total)), np.diff(piece.aptr))
-        np.add.at(total, owner, explained)
-        mixed = np.zeros((len(total), topics), np.float64)
-        np.add.at(mixed, owner, (explained / np.maximum(total[owner], 1e-300))[:, None] * own[piece.local])
-        rows = np.unique(piece.rest.rows)
-        base, at = rows_of(model, rows, width)
-        loglik, tokens = np.empty(len(total)), np.empty(len(total))
-        rest = at[np.searchsorted(rows, piece.rest.rows)]
-        score_cells(piece.rest.indptr, rest, piece.rest.counts, base, model.beta, inverse, mixed.astype(np.float32), loglik, tokens)  # fmt: skip
-        return piece, mine, gained, (loglik, tokens)
-
-    before, sweeps = np.zeros((len(used), topics)), 0
-    while sweeps < inner and not fixed.all():
-        now = np.zeros_like(before)
-        for piece, mine, gained, _ in in_order(partial(visit, final=False), test.pieces(), threads):
-            there = np.unique(piece.local)
-            now[mine[there]] += gained[there]
-        sweeps += 1
-        moved, tokens = np.abs(now - before)[~fixed].sum(), now[~fixed].sum()
-        before = now
-        new = now[~fixed] + model.alpha
-        theta[~fixed] = new / np.maximum(new.sum(1, keepdims=True), 1e-300)
-        if progress is not None:
-            progress(min(sweeps, inner), inner)
-        if moved <= tol * tokens:
-            break
+    test = _Test(model, corpus, True, split)
+    authors = _Mixtures(test, known)
+    sweeps = authors.fold_in(threads, tol, inner)
     sums, docs, skipped = np.zeros(2), 0, 0
-    for piece, _, _, (ll, tk) in in_order(partial(visit, final=True), test.pieces(), threads):
-        sums += ll.sum(), tk.sum()
+    for piece, loglik, tokens in in_order(authors.score, test.pieces(), threads):
+        sums += loglik.sum(), tokens.sum()
         docs, skipped = docs + piece.scored[0], skipped + piece.scored[1]
     if sums[1] == 0:
         raise InputError("no document could be scored: each needs two known words or more; check the vocabulary")
-    nats = float(-sums[0] / sums[1])
-    alone = int((used >= test.named).sum())
+    nats, used = float(-sums[0] / sums[1]), test.used
+    alone, trained = int((used >= test.named).sum()), int(authors.fixed.sum())
     return AuthorScore(
-        float(np.exp(nats)), nats, float(sums[1]), docs, skipped, len(used), int(fixed.sum()), alone, sweeps, split
+        float(np.exp(nats)), nats, float(sums[1]), docs, skipped, len(used), trained, alone, sweeps, split
     )
 
 
