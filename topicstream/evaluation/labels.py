@@ -163,6 +163,73 @@ def lost_without(
             lost[d, j] = gone[j] + tokens * np.log(rest)
 
 
+class _Judge:
+    """Scores the labels of documents, block by block; tenth: of documents that the model has been trained on."""
+
+    def __init__(self, model: TopicModel, store: Corpus, tenth: bool) -> None:
+        self.model, self.tenth = model, tenth
+        names = named_topics(model)
+        self.columns = np.array(sorted(names.values()), np.int64)
+        texts, place = store.axes[LABELS].names().to_pylist(), {k: i for i, k in enumerate(self.columns.tolist())}
+        self.own = np.array([place[names[text]] if text in names else -1 for text in texts], np.int64)
+        self.index, self.width = match_words(model.vocabulary, store), -(-model.n_topics // LANES) * LANES
+        self.inverse = inverse_norms(model.totals, model.n_words, model.beta, self.width)
+        self.docs_of = np.array(model.manifest["label_docs"])
+        share = self.docs_of / max(self.docs_of.sum(), 1)
+        alpha = model.alpha.astype(np.float64)
+        alpha[self.columns] = max(alpha[self.columns].sum(), PRIOR_TOKENS) * share
+        self.prior = padded_floats(alpha, self.width)
+        self.log_share = np.log(share, out=np.full(len(share), -np.inf), where=share > 0).astype(np.float32)
+
+    def _fold_in(self, indptr: Any, rows: Any, counts: Any, base: Any, inverse: np.ndarray) -> np.ndarray:
+        theta, beta = np.empty((len(indptr) - 1, self.model.n_topics), np.float32), self.model.beta
+        local_step(indptr, rows, counts, base, beta, inverse, self.prior, POINT, EVEN, TOLERANCE, INNER, theta)
+        return theta
+
+    def _judge(self, indptr: Any, rows: Any, counts: Any, base: Any, inverse: np.ndarray, scores: np.ndarray) -> None:
+        theta = self._fold_in(indptr, rows, counts, base, inverse)
+        lost_without(indptr, rows, counts, base, self.model.beta, inverse, theta, scores)
+
+    def _without_own(self, indptr: Any, rows: Any, counts: Any, base: Any, given: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Rows and norms without what a training document put into the topics ``given`` to it; one that no other document has
+        is closed to it."""
+        model = self.model
+        only, lam = np.zeros(self.width, np.float32), np.array(model.totals, np.float64)
+        only[given] = self.inverse[given]
+        theta = self._fold_in(indptr, rows, counts, base, only)
+        put = theta[:, given] * ((base[:, given] + model.beta) * self.inverse[given])
+        put *= (counts / np.maximum(put.sum(1), 1e-30))[:, None]
+        base[:, given] = np.maximum(base[:, given] - put, 0.0)
+        lam[given] = np.maximum(lam[given] - put.sum(0), 0.0)
+        norms = inverse_norms(lam, model.n_words, model.beta, self.width)
+        norms[np.intersect1d(given, self.columns[self.docs_of < 2])] = 0.0
+        return base, norms
+
+    def __call__(self, item: tuple[Block, np.ndarray]) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+        """(documents of the block, scores float32[D, L] of those taken, where their labels begin, their labels)."""
+        block, taken = item
+        ids = block.vocab.astype(np.int64) if self.index is None else self.index[block.vocab]
+        base, at = rows_of(self.model, ids, self.width)
+        nothing = np.zeros(block.n_docs, np.uint64)
+        seen = halves(block, at, nothing, np.zeros(block.n_words, np.uint64), None)[0]
+        labels, chosen = block.rows(LABELS), np.flatnonzero(taken)
+        indptr, cells = _rows(seen.indptr, chosen)
+        label_ptr, which = _rows(labels.indptr, chosen)
+        true = self.own[labels.ids[labels.local[which]]]
+        scores = np.empty((len(chosen), len(self.columns)), np.float32)
+        rows, counts = seen.rows[cells], seen.counts[cells]
+        if not self.tenth:
+            self._judge(indptr, rows, counts, base, self.inverse, scores)
+        shared = np.arange(self.model.n_topics - len(self.columns))
+        for d in range(len(chosen) if self.tenth else 0):
+            mine, topics_of = slice(*indptr[d : d + 2]), true[slice(*label_ptr[d : d + 2])]
+            part = np.array([0, indptr[d + 1] - indptr[d]]), np.arange(indptr[d + 1] - indptr[d]), counts[mine]
+            given = np.concatenate((shared, self.columns[topics_of[topics_of >= 0]]))
+            self._judge(*part, *self._without_own(*part, base[rows[mine]], given), scores[d : d + 1])
+        scores += self.log_share
+        return block.n_docs, scores, label_ptr, true
+
+
 def predict(
     model: TopicModel,
     store: Corpus,
@@ -177,70 +244,10 @@ def predict(
     by its id, which the model has been trained on."""
     if LABELS not in store.axes:
         raise InputError(f"{store.path}: its documents have no labels; ingest with --meta labels=FIELD")
-    names = named_topics(model)
-    columns = np.array(sorted(names.values()), np.int64)
-    shared = np.arange(model.n_topics - len(columns))
-    texts = store.axes[LABELS].names().to_pylist()
-    place = {k: i for i, k in enumerate(columns.tolist())}
-    own = np.array([place[names[text]] if text in names else -1 for text in texts], np.int64)
-    index, topics = match_words(model.vocabulary, store), model.n_topics
-    width = -(-topics // LANES) * LANES
-    inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
-    docs_of = np.array(model.manifest["label_docs"])
-    share = docs_of / max(docs_of.sum(), 1)
-    alpha = model.alpha.astype(np.float64)
-    alpha[columns] = max(alpha[columns].sum(), PRIOR_TOKENS) * share
-    prior, log_share = padded_floats(alpha, width), np.log(share, out=np.full(len(share), -np.inf), where=share > 0)
-    found = Predicted(len(columns), thresholds)
+    judge = _Judge(model, store, tenth)
+    found, done = Predicted(len(judge.columns), thresholds), 0
     total = sum(store.part(part == "heldout")["docs"] for part in parts)
-
-    def fold_in(indptr: Any, rows: Any, counts: Any, base: Any, inverse: np.ndarray) -> np.ndarray:
-        theta = np.empty((len(indptr) - 1, topics), np.float32)
-        local_step(indptr, rows, counts, base, model.beta, inverse, prior, POINT, EVEN, TOLERANCE, INNER, theta)
-        return theta
-
-    def judge(indptr: Any, rows: Any, counts: Any, base: Any, inverse: np.ndarray, scores: np.ndarray) -> None:
-        theta = fold_in(indptr, rows, counts, base, inverse)
-        lost_without(indptr, rows, counts, base, model.beta, inverse, theta, scores)
-
-    def without_own(indptr: Any, rows: Any, counts: Any, base: Any, given: np.ndarray) -> tuple[Any, np.ndarray]:
-        """Rows and norms without what a training document put into the topics ``given`` to it; one that no other document has
-        is closed to it."""
-        only, lam = np.zeros(width, np.float32), np.array(model.totals, np.float64)
-        only[given] = inverse[given]
-        put = fold_in(indptr, rows, counts, base, only)[:, given] * ((base[:, given] + model.beta) * inverse[given])
-        put *= (counts / np.maximum(put.sum(1), 1e-30))[:, None]
-        base[:, given] = np.maximum(base[:, given] - put, 0.0)
-        lam[given] = np.maximum(lam[given] - put.sum(0), 0.0)
-        norms = inverse_norms(lam, model.n_words, model.beta, width)
-        norms[np.intersect1d(given, columns[docs_of < 2])] = 0.0
-        return base, norms
-
-    def visit(item: tuple[Block, np.ndarray]) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-        block, taken = item
-        ids = block.vocab.astype(np.int64) if index is None else index[block.vocab]
-        base, at = rows_of(model, ids, width)
-        nothing = np.zeros(block.n_docs, np.uint64)
-        seen = halves(block, at, nothing, np.zeros(block.n_words, np.uint64), None)[0]
-        labels = block.rows(LABELS)
-        chosen = np.flatnonzero(taken)
-        indptr, cells = _rows(seen.indptr, chosen)
-        label_ptr, which = _rows(labels.indptr, chosen)
-        true = own[labels.ids[labels.local[which]]]
-        scores = np.empty((len(chosen), len(columns)), np.float32)
-        rows, counts = seen.rows[cells], seen.counts[cells]
-        if not tenth:
-            judge(indptr, rows, counts, base, inverse, scores)
-        for d in range(len(chosen) if tenth else 0):
-            mine, topics_of = slice(*indptr[d : d + 2]), true[slice(*label_ptr[d : d + 2])]
-            part = np.array([0, indptr[d + 1] - indptr[d]]), np.arange(indptr[d + 1] - indptr[d]), counts[mine]
-            given = np.concatenate((shared, columns[topics_of[topics_of >= 0]]))
-            judge(*part, *without_own(*part, base[rows[mine]], given), scores[d : d + 1])
-        scores += log_share.astype(np.float32)
-        return block.n_docs, scores, label_ptr, true
-
-    done = 0
-    for docs, scores, indptr, labels in in_order(visit, _blocks(store, parts, topics, tenth), threads):
+    for docs, scores, indptr, labels in in_order(judge, _blocks(store, parts, model.n_topics, tenth), threads):
         found.add(scores, indptr, labels)
         done += docs
         if progress is not None:
@@ -303,6 +310,15 @@ def score_labels(
     found = predict(model, store, parts, np.array([threshold], np.float32), threads=threads, progress=told("labels"))
     if not found.docs:
         raise InputError(f"{store.path}: none of these documents has a label")
+    how = f"labels without which a document loses {threshold:.3g} nats or more"
+    how += ", or else its first one" if at_least_one else ""
+    how += f" (chosen on {chosen_on:,} training documents)" if chosen_on else ""
+    rule = {"threshold": threshold, "at_least_one": at_least_one}
+    return {**_figures(model, found, at_least_one), **rule, "measured": how}
+
+
+def _figures(model: TopicModel, found: Predicted, at_least_one: bool) -> dict[str, Any]:
+    """Precision, recall and F1 over all decisions, and label by label."""
     names = {k: name for name, k in named_topics(model).items()}
     columns = sorted(names)
     right, said = found.counts(0, at_least_one)
@@ -322,10 +338,6 @@ def score_labels(
         if found.true[i] or said[i]
     ]
     one, first = found.first.tolist()
-    how = f"labels without which a document loses {threshold:.3g} nats or more"
-    how += ", or else its first one" if at_least_one else ""
-    if chosen_on:
-        how += f" (chosen on {chosen_on:,} training documents)"
     return {
         "micro_f1": micro,
         "macro_f1": float(f1[scored].mean()) if scored.any() else None,
@@ -336,10 +348,7 @@ def score_labels(
         "unlabelled": found.unlabelled,
         "labels": int(scored.sum()),
         "unknown_labels": found.unknown,
-        "threshold": threshold,
-        "at_least_one": at_least_one,
         "each": each,
-        "measured": how,
     }
 
 
