@@ -78,16 +78,6 @@ def test_footers_of_every_shape_are_read(tmp_path):
             assert pq.read_table(file).equals(table)  # and the file is as open as before
 
 
-def test_a_dictionary_that_is_imported_is_weighed_first(tmp_path, capsys):
-    words = pa.DictionaryArray.from_arrays(pa.array(np.zeros(60_000, np.int32)), pa.array(["x" * 900_000], pa.large_string()))
-    ones = np.ones(60_000, np.float32)
-    table = pa.table({"word": words, "topic_0": ones, "topic": ones.astype(np.int32), "count": ones})
-    pq.write_table(table, tmp_path / "x.parquet", compression="zstd", store_schema=False)
-    for kind in ("parquet", "parquet-long"):
-        said = refused("import", tmp_path / "x.parquet", "--format", kind, "--model", tmp_path / "m", capsys=capsys)
-        assert "x.parquet" in said and "bytes" in said and not (tmp_path / "m").exists()
-
-
 # -- others ------------------------------------------------------------------------------------------------------------
 def test_a_header_of_an_array_that_is_no_python(tmp_path, capsys):
     np.save(tmp_path / "x.npy", np.ones((3, 2)))
