@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,8 +12,6 @@ import pytest
 
 from topicstream.corpus import documents
 from topicstream.errors import DoesNotFit
-from topicstream.files.parquet_pages import DICTIONARY
-from topicstream.files.parquet_pages import pages as pages_of
 from topicstream.ingestion.parsing.cut import RECORD_BYTES
 from topicstream.ingestion.read_options import ReadOptions, Room
 from topicstream.ingestion.spooling.tasks import parse_all, pieces
@@ -89,34 +85,6 @@ def test_parquet_is_cut_by_what_it_decodes_to(tmp_path):
         told += run.about.meta["labels"].to_pylist()
     assert found == [texts[w] for w in which]
     assert told == [[f"l{w}" * 50] for w in which]
-
-
-def test_a_parquet_page_too_large_is_refused_before_it_is_decoded(tmp_path):
-    path = tmp_path / "a.parquet"
-    rows = pa.array([f"{i} " * 100_000 for i in range(100)])
-    pq.write_table(pa.table({"text": rows}), path, use_dictionary=False)
-    assert path.stat().st_size < 2 << 20
-    options = ReadOptions(piece_bytes=1 << 20)
-    with pytest.raises(DoesNotFit, match=r"a\.parquet: reading a page of .* would do") as refused:
-        list(pieces([str(path)], replace(options, room=Room(64 << 20, 16 << 20))))
-    enough = int(re.search(r"(\d+)M would do", str(refused.value))[1]) << 20
-    room = Room(enough, (16 << 20) + (enough - (64 << 20)) // 2)
-    assert sum(len(run) for run, _ in (t.run() for t in pieces([str(path)], replace(options, room=room)))) == 100
-
-
-def test_headers_of_pages_are_read_as_they_stand(tmp_path):
-    path = tmp_path / "a.parquet"
-    words = pa.array([f"word{i % 500}" for i in range(20_000)])
-    pq.write_table(pa.table({"text": words}), path, data_page_size=1 << 10, write_page_checksum=True)
-    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
-    first = column.dictionary_page_offset
-    with open(path, "rb") as file:
-        found = list(pages_of(file, first, first + column.total_compressed_size))
-    assert [p.kind for p in found] == [DICTIONARY] + [0] * (len(found) - 1)
-    assert found[0].values == 500 and sum(p.values for p in found[1:]) == 20_000
-    assert sum(p.decoded for p in found) <= column.total_uncompressed_size
-    with open(path, "rb") as file, pytest.raises(ValueError):
-        list(pages_of(file, first + 1, first + column.total_compressed_size))
 
 
 def test_row_groups_of_documents_hold_few_bytes_and_are_the_same_however_they_come(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from topicstream.errors import StoreError, TopicsError
 from topicstream.files.durable import read_json, write_json
-from topicstream.files.row_groups import batches
+from topicstream.files.parquet import batches
 from topicstream.model import arrays as model_arrays
 from topicstream.model import store as model_store
 from topicstream.model.store import ModelWriter

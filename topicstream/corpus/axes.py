@@ -17,7 +17,7 @@ from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import PARTS
 from topicstream.errors import StoreError
 from topicstream.files.durable import file_problem, lock, read_json, write_json
-from topicstream.files.row_groups import batches
+from topicstream.files.parquet import batches
 
 if TYPE_CHECKING:
     from topicstream.corpus.reader import Corpus

@@ -35,7 +35,7 @@ from topicstream.files import owned
 from topicstream.files.durable import sync_file, sync_folder
 from topicstream.files.ownership import kind_names as names_of
 from topicstream.files.ownership import owns
-from topicstream.files.row_groups import batches
+from topicstream.files.parquet import batches
 from topicstream.tokens.builder import VocabularyBuilder
 from topicstream.tokens.vocabulary import TokenVocabulary, word_buffers
 

@@ -21,7 +21,7 @@ from topicstream.arrow import pc
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.durable import file_problem, sync_file, sync_folder
-from topicstream.files.row_groups import batches
+from topicstream.files.parquet import batches
 
 ROWS_OF_GROUP = 1 << 16
 ROWS_OF_PART = 1 << 20

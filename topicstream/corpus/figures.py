@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.corpus.reader import Corpus
-from topicstream.files.word_file import read_words
+from topicstream.files.parquet import read_words
 
 BARS = " ▁▂▃▄▅▆▇█"
 

@@ -10,7 +10,6 @@ import google_crc32c
 
 from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS
 from topicstream.errors import StoreError
-from topicstream.files.word_file import most_words
 
 _TABLE = re.compile(r"docs/part-[0-9]{5,12}\.parquet")
 
@@ -30,10 +29,6 @@ def check_manifest(path: Path, manifest: dict[str, Any]) -> None:
     try:
         _member(isinstance(manifest["weighted"], bool), "weighted")
         _member(_count(manifest["n_words"]) and manifest["n_words"] < 1 << 31, "n_words")
-        vocabulary = manifest.get("files", {}).get("vocab", {})
-        _member(
-            manifest["n_words"] <= most_words(vocabulary.get("size", 1 << 31)), "n_words (for its vocabulary's size)"
-        )
         _member(manifest.get("vectors", 0) in (0, manifest["n_words"]), "vectors")
         _member(isinstance(manifest["fingerprint"], str), "fingerprint")
         _described(manifest)

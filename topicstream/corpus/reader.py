@@ -41,8 +41,8 @@ from topicstream.corpus.ragged import read_ragged
 from topicstream.corpus.views import Views
 from topicstream.errors import StoreError, TopicsError, UsageError
 from topicstream.files.durable import file_problem, read_json
+from topicstream.files.parquet import read_words, rows_of_words
 from topicstream.files.plain import FLAGS, load_array, read_plain, refuse_linked_folders, refuse_special
-from topicstream.files.word_file import read_words, rows_of_words
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

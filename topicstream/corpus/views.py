@@ -13,7 +13,7 @@ import numpy as np
 
 from topicstream.corpus.format import PARTS, from_gaps
 from topicstream.errors import StoreError
-from topicstream.files.word_file import read_words
+from topicstream.files.parquet import read_words
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,25 +26,9 @@ class Room:
     limit: int
     free: int
     at: Callable[[int], int] | None = None
-    _held: dict[int, int] = field(default_factory=dict, compare=False)
-
-    def hold(self, owner: object, size: int, what: str) -> None:
-        """``owner`` takes so much of it until ``release``; DoesNotFit as ``ask``.  From any thread."""
-        self._held[id(owner)] = size
-        try:
-            self.ask(0, what)
-        except DoesNotFit:
-            self.release(owner)
-            raise
-
-    def release(self, owner: object) -> None:
-        """What ``owner`` holds, if anything, is free again."""
-        self._held.pop(id(owner), None)
 
     def ask(self, needed: int, what: str, whole: int = 0) -> None:
         """DoesNotFit when ``what`` takes more than there is; ``whole``: what it will take to its end, where that is more."""
-        held = sum(list(self._held.values()))
-        needed, whole = needed + held, whole + held
         if needed > self.free:
             needed = max(needed, whole)
             # a larger limit gives half of what it has more to the vocabulary, at most

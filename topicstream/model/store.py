@@ -30,8 +30,8 @@ from topicstream.errors import NotOurs, StoreError
 from topicstream.files import owned
 from topicstream.files.durable import read_json, read_sealed, sync_file, sync_folder, write_json
 from topicstream.files.ownership import claim, temporary
+from topicstream.files.parquet import read_words
 from topicstream.files.plain import open_plain
-from topicstream.files.word_file import read_words
 from topicstream.model.arrays import UNFIT, ArrayWriter, ChunkedRows
 from topicstream.model.manifest import count, odd_member
 from topicstream.model.vocabulary import Vocabulary

@@ -13,7 +13,7 @@ import numpy as np
 
 from topicstream.errors import StoreError
 from topicstream.files import owned
-from topicstream.files.word_file import read_words
+from topicstream.files.parquet import read_words
 
 
 def as_words(words: Any) -> Any:

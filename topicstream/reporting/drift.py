@@ -24,7 +24,7 @@ from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.likeness import cosine, f1
-from topicstream.files.word_file import stream_words
+from topicstream.files.parquet import batches
 from topicstream.inference.documents import Documents, known
 from topicstream.inference.infer import make
 from topicstream.inference.memory import fit
@@ -155,7 +155,7 @@ def _met(words: Any, model: TopicModel, training: Corpus | None) -> np.ndarray:
     elif training is not None:
         found |= Vocabulary.read(training.file("vocab")).find(words) >= 0
         if "pruned" in training.manifest.get("files", {}):
-            for batch in stream_words(training.file("pruned"), ["word"]):
+            for batch in batches(training.file("pruned"), ["word"]):
                 some = batch.column(0).cast(words.type)
                 found |= pc.is_in(words, value_set=some).to_numpy(zero_copy_only=False)
     return np.asarray(found)

@@ -19,7 +19,7 @@ from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.completion import score_model
-from topicstream.files.word_file import stream_words
+from topicstream.files.parquet import batches
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.model.topic_model import TopicModel
@@ -54,7 +54,7 @@ def seen(words: Any, corpus: Corpus) -> np.ndarray:
     known = Vocabulary.read(corpus.file("vocab"))
     found = known.find(words) >= 0
     if "pruned" in corpus.manifest.get("files", {}):
-        for batch in stream_words(corpus.file("pruned"), ["word"]):
+        for batch in batches(corpus.file("pruned"), ["word"]):
             some = batch.column(0).cast(words.type)
             found |= pc.is_in(words, value_set=some).to_numpy(zero_copy_only=False)
     return found

@@ -21,8 +21,8 @@ from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.files import owned
 from topicstream.files.durable import sync_folder
 from topicstream.files.ownership import temporary
+from topicstream.files.parquet import batches, read_words
 from topicstream.files.plain import read_given
-from topicstream.files.word_file import read_words, stream_words
 from topicstream.kernels.arrays import Bytes, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.wordtable import find_word, tags_for
@@ -205,7 +205,7 @@ def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
 def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
     """Record batches (word, count, df) of a ``pruned.parquet``; StoreError where it is missing or damaged."""
     try:
-        for piece in stream_words(path, SCHEMA.names, ROWS):
+        for piece in batches(path, SCHEMA.names, ROWS):
             piece = piece.cast(SCHEMA)
             if any(column.null_count for column in piece.columns):
                 raise ValueError("empty fields")

@@ -14,10 +14,8 @@ from topicstream.ingestion.opening.guess import COUNTS, as_asked, guess, guess_s
 from topicstream.ingestion.opening.names import is_about, is_mark, partitions
 from topicstream.ingestion.opening.source import Source, check_encoding, plain_suffix
 from topicstream.ingestion.parsing.reader import Reader, reader_named
-from topicstream.ingestion.read_options import ReadOptions, Room
+from topicstream.ingestion.read_options import ReadOptions
 
-HEADS = Room(1 << 62, 1 << 62)
-"""Of a file's first bytes a decoder keeps no more than these, however large its window."""
 LOOKED_AT = 100
 """Files of one suffix in a folder whose content is looked at before the suffix is trusted."""
 FILES = "files"
@@ -79,7 +77,7 @@ class Inputs:
     def sources(self) -> Iterator[tuple[Reader, Source]]:
         """Reader and source of each input in order."""
         going = not self.options.strict
-        encoding, room = self.options.encoding, self.options.room
+        encoding = self.options.encoding
         for part in self.parts:
             if isinstance(part, Tree):
                 reader = reader_named(part.format)
@@ -91,14 +89,14 @@ class Inputs:
                     continue
                 for path, key in kept_files(part, self.options):
                     name = os.path.join(part.name, key)
-                    source = Source(name, Path(path), key=part.prefix + key, encoding=encoding, keep_going=going, room=room)
+                    source = Source(name, Path(path), key=part.prefix + key, encoding=encoding, keep_going=going)
                     source.notes, notes = notes, Counter()
                     yield reader, source
             else:
                 name, fmt, file = part
                 ready = self.first.pop(name, None)
                 if ready is None:
-                    ready = Source(name, file, key=self.keys[name], encoding=encoding, keep_going=going, room=room)
+                    ready = Source(name, file, key=self.keys[name], encoding=encoding, keep_going=going)
                 yield reader_named(fmt), ready
 
 
@@ -134,7 +132,7 @@ def survey_inputs(paths: Any, options: ReadOptions) -> Inputs:
             continue
         inputs.keys[name] = keys[name]
         source = Source(
-            name, path, key=inputs.keys[name], encoding=options.encoding, keep_going=not options.strict, room=HEADS if path else None
+            name, path, key=inputs.keys[name], encoding=options.encoding, keep_going=not options.strict
         )
         fmt = options.format or as_asked(guess_source(source, in_folder=False), options)
         if fmt == "lines" and options.format is None and options.split is not None:
@@ -239,7 +237,7 @@ class _Guesser:
             return next(iter(seen))
         if os.stat(path).st_size == 0:
             return "empty"
-        with Source(name, Path(path), encoding=self.options.encoding, keep_going=True, room=HEADS) as source:
+        with Source(name, Path(path), encoding=self.options.encoding, keep_going=True) as source:
             try:
                 found = as_asked(guess_source(source, in_folder=True), self.options)
             except InputError:
@@ -275,7 +273,7 @@ def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
         raise InputError(f"{name}: holds no files to read")
     if "unknown" in formats:
         key = example["unknown"]
-        with Source(os.path.join(name, key), root / key, encoding=options.encoding, room=HEADS) as source:
+        with Source(os.path.join(name, key), root / key, encoding=options.encoding) as source:
             try:
                 guess(source.name, source.head(), in_folder=True)
             except InputError as e:

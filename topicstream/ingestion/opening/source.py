@@ -23,12 +23,10 @@ except ImportError:
     inflate, INFLATE_ERROR = zlib, zlib.error  # type: ignore[misc]
 
 from topicstream.errors import InputError, UsageError
-from topicstream.ingestion.opening.window import HEADER, MOST, UNASKED, window_of
 from topicstream.ingestion.parsing.rejects import BadFile, Reject
-from topicstream.ingestion.read_options import Room
-from topicstream.machine import format_bytes
 
 MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
+XZ_BYTES = 128 << 20  # what unpacking xz may take; the strongest preset takes 65 MB
 SUFFIXES = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".lzma": "xz", ".zst": "zst", ".tgz": "gz"}
 BOMS = (  # UTF-32 first: its little-endian mark begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -68,8 +66,8 @@ def plain_suffix(name: str) -> str:
 class _Inflated:
     """Decompresses gz, bz2 and xz, several members one after the other, with bounded output per call."""
 
-    def __init__(self, raw: BinaryIO, kind: str, window: int) -> None:
-        self.raw, self.kind, self.window = raw, kind, window
+    def __init__(self, raw: BinaryIO, kind: str) -> None:
+        self.raw, self.kind = raw, kind
         self.decoder: Any = self._new()
         self.waiting = b""
         self.fed = False
@@ -77,7 +75,7 @@ class _Inflated:
     def _new(self) -> Any:
         if self.kind == "gz":
             return inflate.decompressobj(wbits=31)
-        return bz2.BZ2Decompressor() if self.kind == "bz2" else lzma.LZMADecompressor(memlimit=self.window + (1 << 20))
+        return bz2.BZ2Decompressor() if self.kind == "bz2" else lzma.LZMADecompressor(memlimit=XZ_BYTES)
 
     def read(self, n: int) -> bytes:
         """Up to n bytes; b"" at the end.  EOFError when the stream is cut short, OSError-like when damaged."""
@@ -119,7 +117,6 @@ class Source:
     progress  set by readers that do not read through this object: bytes done
     words     the vocabulary of a bag-of-words source, once read
     notes     what is told of the source (text -> how many), with its first piece
-    room      what the decoder of a compressed file is held against, while it is open
     """
 
     def __init__(
@@ -130,11 +127,9 @@ class Source:
         key: str = "",
         encoding: str | None = None,
         keep_going: bool = False,
-        room: Room | None = None,
     ) -> None:
         self.name, self.path, self.encoding, self.keep_going = printable(name), path, encoding, keep_going
         self.key = printable(key or (path.name if path else "stdin"))
-        self.room = room
         self.damage: Reject | None = None
         self.line = 0
         self.progress: int | None = None
@@ -162,8 +157,6 @@ class Source:
         if self._raw is not None and self.path is not None:
             self._raw.close()
         self._raw = self._stream = None
-        if self.room is not None:
-            self.room.release(self)
 
     def consumed(self) -> int:
         """Bytes of the file on disk read so far."""
@@ -189,20 +182,17 @@ class Source:
         kind = next((k for m, k in MAGIC.items() if start.startswith(m)), None)
         if kind is None and start and self.path and (named := SUFFIXES.get(self.path.suffix.lower())):
             raise BadFile(self.name, 0, f"is named {self.path.suffix} but is not {named}-compressed; rename it")
-        while kind in ("xz", "zst") and len(start) < HEADER and (more := raw.read(HEADER - len(start))):
-            start += more
         if self.path:
             raw.seek(0)
         else:
             raw = _Pushed(start, raw)
         self._raw = raw
-        window = self._window(kind, start)
         if kind is None:
             self._stream = raw
         elif kind == "zst":
             self._stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
         else:
-            self._stream = _Inflated(raw, kind, window)
+            self._stream = _Inflated(raw, kind)
         head = self._fill(HEAD_BYTES)
         encoding = self.encoding
         for mark, marked in BOMS:
@@ -214,15 +204,6 @@ class Source:
         if encoding and codecs.lookup(encoding).name not in ("utf-8", "ascii"):
             self._decoder = codecs.getincrementaldecoder(encoding)("topicstream-mark")
         self._ahead = self._decode(head, self._ended)
-
-    def _window(self, kind: str | None, start: bytes) -> int:
-        """Bytes that the decoder may keep; DoesNotFit, BadFile where the file asks for more."""
-        window = window_of(kind or "", start)
-        if window > UNASKED and self.room is not None:
-            self.room.hold(self, window, f"{self.name}: unpacking it")
-        elif window > MOST:
-            raise BadFile(self.name, 0, f"unpacking it would take {format_bytes(window)} of memory; {PIPE}")
-        return max(window, UNASKED)
 
     def _fill(self, n: int) -> bytes:
         """n stored bytes, fewer only at the end."""

@@ -143,7 +143,7 @@ def words_of_pairs(source: Source, options: ReadOptions, first: int) -> pa.Large
     if source.path is None:
         raise InputError("standard input has no file of its words beside it; give it as --words")
     highest = -1
-    with Source(source.name, source.path, encoding=options.encoding, keep_going=True, room=options.room) as again:
+    with Source(source.name, source.path, encoding=options.encoding, keep_going=True) as again:
         for piece in cut(again, options, last_line_break):
             if piece.data is not None:
                 highest = max(highest, int(highest_number(as_array(piece.data))))

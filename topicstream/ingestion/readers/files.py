@@ -90,7 +90,7 @@ def _content(path: str, options: ReadOptions) -> bytes:
             data = f.readall() or b""
             if not data.startswith(tuple(MAGIC)) and os.path.splitext(path)[1].lower() not in SUFFIXES:
                 return to_utf8(data, options.encoding)
-    with Source(path, Path(path), encoding=options.encoding, room=options.room) as source:
+    with Source(path, Path(path), encoding=options.encoding) as source:
         return source.read(options.record_bytes + 1)
 
 

@@ -16,14 +16,12 @@ import pyarrow.parquet as pq
 
 from topicstream.arrow import pc
 from topicstream.errors import InputError
-from topicstream.files.parquet_pages import DICTIONARY, page_places, pages, refuse_odd_columns
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.columns import LISTS, as_list, as_lists, column, without_empty
 from topicstream.ingestion.parsing.cut import RECORD_BYTES, most_records, not_utf8, positions
 from topicstream.ingestion.parsing.reader import Piece
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.machine import format_bytes
 from topicstream.tokens.documents import Provenance, TextRun
 
 BUFFER = 1 << 20
@@ -92,10 +90,10 @@ def is_plain(source: Source) -> bool:
 def _batches(source: Source, file: Any, options: ReadOptions) -> Iterator[Piece]:
     """Slices of record batches of about ``piece_bytes`` decoded, whatever the pages take that they are decoded from."""
     with contextlib.ExitStack() as stack:
-        raw = stack.enter_context(open(file, "rb")) if isinstance(file, Path) else file
+        if isinstance(file, Path):
+            file = stack.enter_context(open(file, "rb"))
         try:
             parquet = pq.ParquetFile(file, buffer_size=BUFFER, pre_buffer=False)
-            refuse_odd_columns(raw)
             names = parquet.schema_arrow.names
             wanted = [*options.text_fields, *options.meta.values()]
             wanted += [id_name] if (id_name := options.id_column(names)) is not None else []
@@ -107,12 +105,11 @@ def _batches(source: Source, file: Any, options: ReadOptions) -> Iterator[Piece]
             record, total = 0, max(parquet.metadata.num_rows, 1)
             for group in range(parquet.num_row_groups):
                 chunks = _chunks(parquet.metadata.row_group(group), columns)
-                rows = _rows_at_once(source, raw, parquet.metadata.row_group(group).num_rows, chunks, options)
+                rows = _rows_at_once(parquet.metadata.row_group(group).num_rows, chunks, options)
                 # a value that stands there once and is meant a thousand times stays one in memory, too
                 repeated = tuple(
                     c.path_in_schema for c in chunks if c.has_dictionary_page and c.physical_type == "BYTE_ARRAY"
                 )
-                raw.seek(0)
                 if repeated not in readers:
                     readers[repeated] = pq.ParquetFile(
                         file,
@@ -139,24 +136,19 @@ def _chunks(group: Any, columns: list[str]) -> list[Any]:
     return [c for c in chunks if c.path_in_schema.split(".")[0] in columns or c.path_in_schema in columns]
 
 
-def _rows_at_once(source: Source, raw: Any, rows: int, chunks: list[Any], options: ReadOptions) -> int:
-    """Rows of a batch, so that no page gives more than about a piece in one; DoesNotFit where a page alone is too large."""
-    most, largest = most_records(options), 0
-    for chunk in chunks:
-        starts = [p for p in (chunk.dictionary_page_offset, chunk.data_page_offset) if p]
-        page = 0
-        for found in pages(raw, min(starts), min(starts) + chunk.total_compressed_size):
-            page = max(page, found.decoded + found.stored)
-            if found.kind != DICTIONARY and found.decoded > options.piece_bytes:
-                most = min(most, max(1, options.piece_bytes * found.values // found.decoded))
-        average = chunk.total_uncompressed_size / max(rows, 1)
-        most = min(most, max(1, int(options.piece_bytes / max(average, 1e-9))))
-        largest += page
-    if options.room is not None and largest > options.piece_bytes:
-        # the page as it is, the values of a batch, and those of a piece as text
-        needed = largest + largest // 3 + 4 * options.piece_bytes
-        options.room.ask(needed, f"{source.name}: reading a page of {format_bytes(largest)}")
-    return most
+def _rows_at_once(rows: int, chunks: list[Any], options: ReadOptions) -> int:
+    """Rows of a batch, so that it takes about a piece once it is decoded."""
+    average = sum(chunk.total_uncompressed_size for chunk in chunks) / max(rows, 1)
+    return int(min(most_records(options), max(1.0, options.piece_bytes / max(average, 1e-9))))
+
+
+def page_places(column: Any) -> np.ndarray:
+    """Where the values of a dictionary's column stand in the dictionary, without nulls; ValueError where one stands beyond it,
+    which Arrow does not look at as it reads."""
+    places: np.ndarray = column.indices.drop_null().to_numpy(zero_copy_only=False)
+    if len(places) and not 0 <= places.min() <= places.max() < len(column.dictionary):
+        raise ValueError("a value beyond its dictionary")
+    return places
 
 
 def _slices(sizes: np.ndarray, most: int) -> Iterator[tuple[int, int, int]]:

@@ -1,0 +1,39 @@
+"""Our own Parquet files, read by row groups or whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from topicstream.files.plain import arrow_file, open_plain
+
+
+def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int = 1 << 18) -> Iterator[Any]:
+    """Record batches of at most ``rows`` rows; columns that are not there are left out (None: all of them).
+
+    Raises FileNotFoundError, OSError, ValueError, KeyError or ArrowException where the file is missing or damaged.
+    """
+    import pyarrow.parquet as pq
+
+    with open(open_plain(path), "rb") as raw, pq.ParquetFile(arrow_file(raw), pre_buffer=False) as file:
+        names = file.schema_arrow.names
+        wanted = names if columns is None else [c for c in columns if c in names]
+        for group in range(file.num_row_groups):  # a group at a time: no more is held
+            yield from file.iter_batches(rows, row_groups=[group], columns=wanted)
+
+
+def read_words(path: str | os.PathLike[str], columns: list[str]) -> Any:
+    """The columns of a vocabulary's file as a ``pyarrow.Table``; raises as ``batches`` does."""
+    import pyarrow.parquet as pq
+
+    with open(open_plain(path), "rb") as raw, pq.ParquetFile(arrow_file(raw), pre_buffer=False) as file:
+        return file.read(columns=columns)
+
+
+def rows_of_words(path: str | os.PathLike[str]) -> int:
+    """Rows of a file of words, by its footer."""
+    import pyarrow.parquet as pq
+
+    with open(open_plain(path), "rb") as raw:
+        return int(pq.read_metadata(raw).num_rows)
