@@ -39,6 +39,16 @@ def dense(path):
     return x
 
 
+def least_tokens(x):
+    """Tokens of a document that takes part, by default."""
+    return min(20.0, x.sum() / len(x) / 2)
+
+
+def weighed(x):
+    """The co-occurrences as ``anchors`` weighs documents by default."""
+    return cooccurrence(x, by_length=True, least=least_tokens(x))
+
+
 def planted(path, seed, words=150, topics=6, docs=800):
     """Topics each with a word of its own; documents of 0 and 1 words among them, and a word that stands twice."""
     rng = np.random.default_rng(seed)
@@ -78,8 +88,9 @@ def check_against_dense(path, folder, topics, every=1, **given):
     """Streamed sums are the dense products, the anchors those of the same rows, the topics those of another solver."""
     model, _ = run(path, folder, topics, **given)
     x = dense(path)
-    m, words = cooccurrence(x), x.shape[1]
-    n = int((x.sum(1) >= 2).sum())
+    m, words = weighed(x), x.shape[1]
+    part = x.sum(1) >= least_tokens(x)
+    n = int(part.sum())
     column, sign = (
         np.empty((words, PROJECTION // co.SIGNS), np.int32),
         np.empty((words, PROJECTION // co.SIGNS), np.float32),
@@ -89,9 +100,9 @@ def check_against_dense(path, folder, topics, every=1, **given):
     signs[np.arange(words)[:, None], column] = sign
     counted = table_of(folder, "counted", 3, np.float64)
     np.testing.assert_allclose(counted[:, 0] / n, m.sum(1), rtol=1e-5)
-    assert (counted[:, 1] == (x[x.sum(1) >= 2] > 0).sum(0)).all()
+    assert (counted[:, 1] == (x[part] > 0).sum(0)).all()
     docs = len(x)
-    candidates = np.flatnonzero(counted[:, 1] >= int(max(2, min(max(50, 0.005 * docs), 0.05 * docs))))
+    candidates = np.flatnonzero(counted[:, 1] >= int(max(2, docs * min(1 / topics, 0.05))))
     assert counted[candidates, 2].tolist() == list(range(len(candidates))) and (counted[:, 2] >= 0).sum() == len(candidates)
     got = table_of(folder, "projected", PROJECTION, np.float32)
     expected = (m @ signs)[candidates]
@@ -107,7 +118,7 @@ def check_against_dense(path, folder, topics, every=1, **given):
     theirs = topics_of(m, anchors, some)
     joint = np.where(theirs.sum(1, keepdims=True) > 0, m.sum(1)[some, None] * theirs, 0.0)
     sizes = mine.sum(0) / mine.sum()
-    np.testing.assert_allclose(mine[some] / mine.sum(0), joint / sizes, atol=1e-6)
+    np.testing.assert_allclose(mine[some] / mine.sum(0), joint / sizes / m.sum(), atol=1e-6)
 
 
 def test_streamed_sums_and_topics_are_those_of_the_dense_matrix(tmp_path):
@@ -183,8 +194,8 @@ def test_an_anchor_is_in_enough_documents_and_in_no_more_than_a_topic_has():
     def least(docs, topics):
         return Anchors(Shape(docs, 10_000, 30 * docs, 30.0 * docs, topics), AnchorOptions()).least_docs
 
-    assert [least(20, 3), least(400, 3), least(3_000, 20), least(50_000, 100)] == [2, 20, 50, 250]
-    assert [least(100_000, 500), least(100_000, 5_000)] == [100, 50]
+    assert [least(20, 3), least(400, 3), least(3_000, 20), least(50_000, 100)] == [2, 20, 150, 500]
+    assert [least(100_000, 500), least(100_000, 5_000)] == [200, 20]
 
 
 def test_too_few_candidates_and_too_short_documents(tmp_path):
@@ -279,8 +290,8 @@ def test_recover_kl_is_the_least_divergence_of_whole_rows(tmp_path):
         model, _ = run(path, folder, 6, options={"recover": "kl"}, threads=threads, tables=where, block_cells=3000)
         hashes.append(content_hash(folder))
     assert hashes[0] == hashes[1]
-    m = cooccurrence(dense(path))
-    n = int((dense(path).sum(1) >= 2).sum())
+    x = dense(path)
+    m, n = weighed(x), int((x.sum(1) >= least_tokens(x)).sum())
     np.testing.assert_allclose(table_of(folder, "matrix", 150, np.float32) / n, m, atol=1e-9, rtol=1e-5)
     anchors = shown_param(model, "anchors").astype(int)
     q = m / np.maximum(m.sum(1, keepdims=True), 1e-300)

@@ -7,11 +7,13 @@ from scipy.optimize import nnls
 from scipy.sparse import csr_matrix, diags
 
 
-def cooccurrence(x: np.ndarray) -> np.ndarray:
-    """M [W, W] of counts [D, W]: Fisher, Kozdoba & Mannor, eq. 9 and 10."""
+def cooccurrence(x: np.ndarray, by_length: bool = False, least: float = 2.0) -> np.ndarray:
+    """M [W, W] of counts [D, W]: Fisher, Kozdoba & Mannor, eq. 9 and 10, over documents of ``least`` tokens or more; with
+    ``by_length`` a document weighs as much as it has tokens."""
     lengths = x.sum(1)
-    there = csr_matrix(x[lengths >= 2].astype(np.float64))
-    weights = 1.0 / (lengths[lengths >= 2] * (lengths[lengths >= 2] - 1.0))
+    there = csr_matrix(x[lengths >= least].astype(np.float64))
+    length = lengths[lengths >= least]
+    weights = (length if by_length else 1.0) / (length * (length - 1.0))
     return ((there.T @ diags(weights) @ there).toarray() - np.diag(there.T @ weights)) / len(weights)
 
 

@@ -148,6 +148,7 @@ class Engine:
     start_from     ``visit``: pass 0 calls ``start`` on every block with REPLACE;  ``table``: the seed table itself,
                    scaled to the corpus, is the first table and no pass 0 is made;  ``empty``: tables begin at zero
     axes           the axes that it looks at beside words and documents (``authors``, ``labels``, ``links``)
+    alpha_bounds   least and most alpha a topic that moments can give, where it comes from them; a run that ends there warns
     topics_axis    the axis whose ids have a topic each, the last ones of the model, which bear their names; empty: none
     shown          the tables that a model stores; ``phi`` holds the topics
     shown_params   the params, of one or two dimensions, that a model stores beside alpha and beta
@@ -169,6 +170,7 @@ class Engine:
     starts: ClassVar[tuple[str, ...]] = ("documents", "random", "kmeans", "best", "anchors", "warm")
     start_from: str = "visit"
     axes: ClassVar[tuple[str, ...]] = ()
+    alpha_bounds: ClassVar[tuple[float, float] | None] = None
     topics_axis: ClassVar[str] = ""
     shown: ClassVar[tuple[str, ...]] = ("phi",)
     shown_params: ClassVar[tuple[str, ...]] = ()

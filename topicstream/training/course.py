@@ -11,6 +11,7 @@ import numpy as np
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine
 from topicstream.tables.table import Table
+from topicstream.training.judgement import unigram_perplexity, worse_than_unigram
 from topicstream.training.stopping import SPAN, Share, converged, risen, settled
 
 if TYPE_CHECKING:
@@ -52,6 +53,24 @@ class Course:
         if low is not None and self._engine.needs_passes is None:
             self.measured.append((number, low))
         return perplexity, low
+
+    def worse_than_unigram(
+        self, last: Mapping[str, Any], tables: Mapping[str, Table], params: Mapping[str, np.ndarray], n_w: np.ndarray
+    ) -> list[str]:
+        """A warning where the words' frequencies predict words better than the topics do: on documents set aside, where the last
+        pass measured them or has no perplexity of its own, else on those of training, once a run could have settled."""
+        if not self._engine.judged_by_completion or self._engine.topics_axis or self._corpus.weights is not None:
+            return []
+        value, running = last.get("heldout_perplexity"), last.get("running_perplexity")
+        if value is None and running is not None:
+            late = int(last["pass"]) >= self.least
+            return worse_than_unigram("running", float(running), unigram_perplexity(n_w)) if late else []
+        beta = float(params["beta"][0])
+        if value is None:
+            value = self._documents.perplexity(tables["phi"], params["alpha"], beta)
+        if value is None:
+            return []
+        return worse_than_unigram("held-out", float(value), self._documents.unigram_perplexity(n_w, beta))
 
     @cached_property
     def _points(self) -> HeldOutPoints:

@@ -43,6 +43,12 @@ class HeldOut:
         score = score_blocks(topics, self._prepared, threads=self._threads)
         return float(score.perplexity)
 
+    def unigram_perplexity(self, n_w: np.ndarray, beta: float) -> float:
+        """Of the same words as ``perplexity``, which comes first, under the training words' own frequencies."""
+        assert self._prepared is not None
+        words = ScoredTopics(Frequencies(n_w), np.ones(1), beta, np.array([n_w.sum()]), len(n_w))
+        return float(score_blocks(words, self._prepared, threads=self._threads).perplexity)
+
 
 class HeldOutPoints:
     """Likelihood of the points set aside, under point estimates: as ``topics eval`` measures mixtures."""
@@ -101,4 +107,17 @@ class TableRows:
         constants = self._table.constants
         if constants is not None:
             constants.add(out, *constants.find(ids))
+        return out
+
+
+class Frequencies:
+    """The training words' counts as a table of one topic."""
+
+    def __init__(self, n_w: np.ndarray) -> None:
+        self._n_w, self.n_words = n_w, len(n_w)
+
+    def rows(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Rows of the ascending word ids."""
+        out[:] = 0.0
+        out[:, 0] = self._n_w[ids]
         return out

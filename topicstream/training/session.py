@@ -22,6 +22,7 @@ from topicstream.progress import Progress
 from topicstream.training.course import Course
 from topicstream.training.executor import Job, MakeExecutor
 from topicstream.training.invariants import check_pass, worth_a_warning
+from topicstream.training.judgement import alpha_at_bound, hardly_diverse, topic_diversity
 from topicstream.training.passes import PassRunner
 from topicstream.training.plan import Plan
 from topicstream.training.starts.carry import CARRIED, carry_over, first_new_block
@@ -411,7 +412,16 @@ class Session:
 
     def warnings(self) -> list[str]:
         """What a user should hear of the topics."""
-        return worth_a_warning(self.engine, self.tables, self.params)
+        said = worth_a_warning(self.engine, self.tables, self.params)
+        if self.engine.on_vectors or "phi" not in self.tables:
+            return said
+        said += self.course.worse_than_unigram(self.last, self.tables, self.params, self._n_w)
+        said += alpha_at_bound(self.engine, self.params)
+        if not self.engine.topics_axis:
+            said += hardly_diverse(
+                topic_diversity(self.tables["phi"].pieces(), self.engine.shape.topics, self.engine.shape.words)
+            )
+        return said
 
     def close(self) -> None:
         """End threads, close files."""

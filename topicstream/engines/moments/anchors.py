@@ -44,6 +44,7 @@ from topicstream.tables.table import Table
 PROJECTION = 1000
 SOLVED, ROWS = 512, 32  # words whose problems are solved at a time; with whole rows
 DEFAULT_ALPHA_SUM, BETA = 1.0, 0.01
+ALPHA_BOUNDS = 0.01, 10.0  # a topic
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,9 @@ class AnchorOptions(Options):
     """Options of ``anchors``."""
 
     min_docs: int | None = option(
-        None,
-        "an anchor is in so many documents at least (default: 0.5 % of them, no more than half of an average topic's, at least "
-        "50, but no more than 5 %)",
-        min=1,
+        None, "documents that an anchor word is in at least (default: their number over K, at most 5 % of them)", min=1
     )
+    min_tokens: int = option(20, "documents of fewer tokens have no part in the co-occurrences", min=2, was=2)
     recover: str = option(
         "l2",
         "weights of a word by squared distance or by divergence (kl: takes words x words numbers)",
@@ -76,6 +75,7 @@ class Anchors(Engine):
     default_tol = 0.0
     accepts_weights = False
     shown_params = ("anchors", "distances")
+    alpha_bounds = ALPHA_BOUNDS
 
     def __init__(self, shape: Shape, options: Any) -> None:
         super().__init__(shape, options)
@@ -162,7 +162,7 @@ class Anchors(Engine):
         take, k = out.scratch.array, self.shape.topics
         docs, cells, words = block.n_docs, block.n_cells, block.n_words
         weight, length = take("weight", docs, np.float64), take("length", docs, np.float64)
-        out.stats["docs"][0] = co.pair_weights(block.indptr, block.counts, weight, length)
+        out.stats["docs"][0] = co.pair_weights(block.indptr, block.counts, self.least_tokens, weight, length)
         ptr, doc, value = take("ptr", words + 1, np.int64), take("doc", cells, np.int32), take("x", cells, np.float32)
         co.by_word(block.indptr, block.words, block.counts, ptr, doc, value)
         own = take("own", (words, 3), np.float64)
@@ -254,8 +254,13 @@ class Anchors(Engine):
         them (with one topic a document each of K has D/K)."""
         if self.options.min_docs is not None:
             return int(self.options.min_docs)
-        share = min(0.005, 0.5 / self.shape.topics)
-        return int(max(2, min(max(50, share * self.shape.docs), 0.05 * self.shape.docs)))
+        return int(max(2, self.shape.docs * min(1.0 / self.shape.topics, 0.05)))
+
+    @property
+    def least_tokens(self) -> float:
+        """Tokens of a document that takes part; of a corpus of short documents half their mean."""
+        mean = self.shape.tokens / max(1, self.shape.docs)
+        return float(max(2.0, min(float(self.options.min_tokens), mean / 2)))
 
     def _number(self, counted: Table) -> None:
         """Number the candidates, by word."""
@@ -367,7 +372,8 @@ def apart_of(ratio: np.ndarray, sizes: np.ndarray, mass: float) -> float:
 
 def dirichlet_of(apart: float, sizes: np.ndarray) -> np.ndarray:
     """alpha float64[K] of the Dirichlet under which two tokens of a document are of different topics with probability
-    ``apart`` = alpha0 (1 - sum_k p_k^2) / (alpha0 + 1), alpha_k = alpha0 p_k; sizes: p_k.  Held to 0.01 .. 10 a topic."""
+    ``apart`` = alpha0 (1 - sum_k p_k^2) / (alpha0 + 1), alpha_k = alpha0 p_k; sizes: p_k.  Held to ALPHA_BOUNDS."""
     topics, possible = len(sizes), float(1.0 - (sizes**2).sum())
     total = apart / (possible - apart) if 0.0 < apart < possible else (np.inf if apart > 0 else 0.0)
-    return np.asarray(float(np.clip(total, 0.01 * topics, 10.0 * topics)) * np.maximum(sizes, 1e-6))
+    low, high = ALPHA_BOUNDS
+    return np.asarray(float(np.clip(total, low * topics, high * topics)) * np.maximum(sizes, 1e-6))

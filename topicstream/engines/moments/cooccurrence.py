@@ -36,8 +36,10 @@ def by_word(indptr: Longs, words: Ints, counts: Ints, ptr: Longs, doc: Ints, val
 
 
 @kernel
-def pair_weights(indptr: Longs, counts: Ints, weight: Doubles, length: Doubles) -> int:
-    """length[d] = l, weight[d] = 1 / (l (l - 1)), both 0 for a document of fewer than two tokens; returns how many others."""
+def pair_weights(indptr: Longs, counts: Ints, least: float, weight: Doubles, length: Doubles) -> int:
+    """length[d] = l, the document's tokens, and weight[d] = 1 / (l - 1), what each of its l (l - 1) ordered pairs of tokens
+    weighs: so a document weighs as much as it has tokens.  Both are 0 for one of fewer than ``least`` tokens; returns how
+    many are longer."""
     n = 0
     for d in range(len(indptr) - 1):
         total = 0.0
@@ -45,21 +47,21 @@ def pair_weights(indptr: Longs, counts: Ints, weight: Doubles, length: Doubles) 
             total += counts[i]
         weight[d] = 0.0
         length[d] = 0.0
-        if total >= 2:
-            weight[d], length[d] = 1.0 / (total * (total - 1.0)), total
+        if total >= least:
+            weight[d], length[d] = 1.0 / (total - 1.0), total
             n += 1
     return n
 
 
 @kernel
 def word_sums(ptr: Longs, doc: Ints, weight: Doubles, length: Doubles, value: Floats, sums: Doubles) -> None:
-    """sums float64[U, 3] of each word: its row of M, summed (x / l); what its diagonal holds too much (x / (l (l - 1)));
+    """sums float64[U, 3] of each word: its row of M, summed (its tokens); what its diagonal holds too much (x / (l - 1));
     documents."""
     for u in range(len(ptr) - 1):
         row, much, docs = 0.0, 0.0, 0.0
         for j in range(ptr[u], ptr[u + 1]):
             if length[doc[j]] > 0:
-                row += value[j] / length[doc[j]]
+                row += value[j]
                 much += value[j] * weight[doc[j]]
                 docs += 1.0
         sums[u, 0], sums[u, 1], sums[u, 2] = row, much, docs

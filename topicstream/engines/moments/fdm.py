@@ -30,7 +30,7 @@ from topicstream.engines.base import (
     padded,
 )  # fmt: skip
 from topicstream.engines.moments.adam import Arrays, Mixture
-from topicstream.engines.moments.anchors import dirichlet_of
+from topicstream.engines.moments.anchors import ALPHA_BOUNDS, dirichlet_of
 from topicstream.errors import TopicsError
 from topicstream.kernels import word_pairs as pairs
 from topicstream.tables.spec import DOCUMENTS
@@ -86,6 +86,7 @@ class FullDependenceMixture(Engine):
     default_passes = 100
     default_tol = 1e-4
     accepts_weights = False
+    alpha_bounds = ALPHA_BOUNDS
     takes_seeds = False  # its topics are no counts with a prior
 
     def __init__(self, shape: Shape, options: Any) -> None:

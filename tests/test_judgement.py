@@ -1,0 +1,63 @@
+"""Warnings at the end of training: worse than the words' frequencies, alpha at its bound, topics that are alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.listening import Listening
+from tests.planted import draw, store
+from topicstream.engines.base import Shape
+from topicstream.engines.moments.anchors import AnchorOptions, Anchors
+from topicstream.training.judgement import alpha_at_bound, topic_diversity, unigram_perplexity, worse_than_unigram
+from topicstream.training.loop import train
+
+
+def warnings_of(corpus, model, algo, **given):
+    told = Listening()
+    train(corpus, model, algo=algo, threads=1, seed=1, progress=told, **given)
+    return [line for line in told.said if line.startswith("warning")]
+
+
+@pytest.fixture
+def same_words(tmp_path):
+    """Documents that all draw from one distribution: there are no topics to find."""
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(400, 0.3))
+    x = rng.multinomial(3000, p, 100)
+    indptr = np.append(0, np.cumsum((x > 0).sum(1)))
+    return store(tmp_path / "same.zarr", indptr, np.nonzero(x)[1].astype(np.int32), x[x > 0], 400)
+
+
+def test_topics_that_are_alike_are_told(same_words, tmp_path):
+    said = warnings_of(same_words, tmp_path / "m", "bp", topics=20, passes=1)
+    assert any("topic diversity is 0." in line and "lower -K" in line for line in said)
+
+
+def test_a_good_model_has_no_warning(tmp_path):
+    _, *documents = draw(800, 400, 5, 60, 1)
+    path = store(tmp_path / "c.zarr", *documents, 400)
+    said = warnings_of(path, tmp_path / "m", "sparse-bp", topics=5, passes=30)
+    assert not any("perplexity" in line or "diversity" in line for line in said)
+
+
+def test_perplexity_beside_the_words_frequencies():
+    assert unigram_perplexity(np.array([2.0, 2.0, 0.0, 2.0, 2.0])) == pytest.approx(4.0)
+    assert worse_than_unigram("held-out", 90.0, 100.0) == []
+    assert "the held-out perplexity, 110" in worse_than_unigram("held-out", 110.0, 100.0)[0]
+
+
+def test_alpha_at_its_bound():
+    shape = Shape(1000, 500, 20_000, 30_000.0, 4)
+    for alpha, warned in ((10.0, 1), (0.01, 1), (0.3, 0)):
+        engine = Anchors(shape, AnchorOptions())
+        assert len(alpha_at_bound(engine, {"alpha": np.full(4, alpha)})) == warned
+    assert alpha_at_bound(Anchors(shape, AnchorOptions(alpha=10.0)), {"alpha": np.full(4, 10.0)}) == []
+
+
+def test_diversity_is_the_share_of_distinct_top_words():
+    rows = np.zeros((40, 2), np.float32)
+    rows[:10, 0], rows[5:15, 1] = 1.0, 1.0
+    pieces = [(0, rows[:7]), (7, rows[7:])]
+    assert topic_diversity(pieces, 2, 40) == pytest.approx(15 / 20)
+    assert topic_diversity([(0, rows[:3] * 0 + 1)], 2, 3) == 1.0  # there are no more words
