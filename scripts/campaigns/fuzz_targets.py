@@ -19,10 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fuzz_commands import command_targets, prepared
+from fuzz_imports import import_targets, vector_seeds
 from fuzz_inputs import Target
-from fuzz_newer import import_targets, own_targets, vector_seeds
-from fuzz_values import value_targets
 
 from topicstream.errors import TopicsError
 from topicstream.files.durable import with_checksum
@@ -382,9 +380,7 @@ def openers(folder: Path) -> list[Target]:
 
     add("training.json", model / "training.json", settings, again=True)
     add("block memory", memory, memory_use(model, store, memory))
-    prepared(folder)
-    made += value_targets(folder, store, model) + command_targets(folder, resealed)
-    return made + import_targets(folder, store) + own_targets(folder, resealed)
+    return made + import_targets(folder, store)
 
 
 def memory_use(model: Path, store: Path, path: Path) -> Callable[[], object]:

@@ -1,6 +1,5 @@
 """Every engine, every number of topics, every limit: one pass inside a memory cgroup of exactly the limit.
 
-    python scripts/campaigns/memory_campaign.py --shapes [WORD ...] [--work FOLDER]      (inputs and commands: memory_shapes.py)
     python scripts/campaigns/memory_campaign.py [--cells 50e6 | --corpus big.zarr] [--only atbp gs ...] [--topics 10 100 1000]
                                       [--limits 300M 512M 2G] [--tables disk] [--max-seconds 600] [--work FOLDER]
 
@@ -27,7 +26,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from measure import MemoryGroup, heading, table
-from memory_shapes import run_shapes
 
 from topicstream import machine
 from topicstream.engines import engines
@@ -143,13 +141,9 @@ def main() -> int:
     parser.add_argument("--max-seconds", type=float, default=600.0)
     parser.add_argument("--work", type=Path, help="where models and the corpus are put (default: a temporary folder)")
     parser.add_argument("--rows", action="store_true", help="print rows without a heading (to add to a table)")
-    parser.add_argument("--shapes", nargs="*", metavar="WORD", help="inputs, models and commands that try the promise "
-                        "instead (scripts/campaigns/memory_shapes.py): all, or those whose names hold a word")  # fmt: skip
     args = parser.parse_args()
     if args.work is not None:
         args.work.mkdir(parents=True, exist_ok=True)
-    if args.shapes is not None:
-        return 1 if run_shapes(args.shapes, args.work) else 0
     bad, rows = 0, []
     with tempfile.TemporaryDirectory(dir=args.work) as temporary:
         work = Path(temporary)

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "campaigns"))  # fuzz_values
 
 import topicstream
 from tests.ingest_tools import documents, write_jsonl

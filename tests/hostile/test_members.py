@@ -9,8 +9,8 @@ import google_crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fuzz_values import reseal_model, write_sealed
 
+from tests.hostile.resealing import reseal_model, write_sealed
 from tests.ingest_tools import documents, write_jsonl
 from tests.refusing import refused
 from topicstream.cli.main import run

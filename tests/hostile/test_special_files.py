@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fuzz_values import write_sealed
 
+from tests.hostile.resealing import write_sealed
 from tests.ingest_tools import documents, write_jsonl
 from tests.refusing import refused
 from topicstream.corpus.reader import Corpus

@@ -7,8 +7,8 @@ import json
 
 import numpy as np
 import pytest
-from fuzz_values import chunks_of, reseal_block, reseal_file, reseal_model, write_sealed
 
+from tests.hostile.resealing import chunks_of, reseal_block, reseal_file, reseal_model, write_sealed
 from tests.refusing import refused
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError

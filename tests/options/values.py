@@ -105,7 +105,7 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--label-field": [["labels", "--labels"]],
         "--threshold": [["0.2", "--labels"]],
         "--per-document": [["each.csv", "--heldout"]],
-        "--score": [],  # names scorers of other packages, none of which is installed here (tests/test_plugins.py)
+        "--score": [["speed"]],  # of another package, which is not installed here: refused
         "--split": [["60/40", "--heldout"]],
         "--top": [["5", "--diversity"]],
         "--mem-limit": [["512M", "--heldout"]],
