@@ -32,7 +32,8 @@ def made(monkeypatch):
         asked.append(number)
         return measure(course, number, *rest)
 
-    documents = type("Made", (), {"perplexity": lambda *_: MADE[asked[-1]]})()
+    figures = {"perplexity": lambda *_: MADE[asked[-1]], "unigram_perplexity": lambda *_: 1000.0}
+    documents = type("Made", (), figures)()
     monkeypatch.setattr(Course, "measure", after)
     monkeypatch.setattr(Course, "_documents", documents)
     return asked
