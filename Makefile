@@ -5,14 +5,13 @@
 # make docs    build the documentation into build/docs, without a warning
 # make package  build wheel and sdist, install the wheel into an environment of its own and run it
 # make peers   install the programs we compare with into an environment of their own
-# make bench   measure, side by side, and print and write the tables beside the scripts of scripts/benchmarks (FULL=1: full sizes)
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PEERS  := .peers
 
-.PHONY: setup demo test bounds lint docs package peers bench clean
+.PHONY: setup demo test bounds lint docs package peers clean
 
 setup: $(VENV)/ready
 
@@ -32,7 +31,7 @@ demo: setup
 	cd demo && ../$(BIN)/topics show --words 8
 
 test: setup
-	$(BIN)/python -m pytest $(if $(ALL),,-m 'not slow')
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 $(if $(ALL),,-m 'not slow')
 
 bounds: setup
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/bounds $(BIN)/python -m pytest
@@ -62,9 +61,6 @@ $(PEERS)/ready:
 	touch $@
 
 peers: $(PEERS)/ready
-
-bench: setup peers
-	$(BIN)/python scripts/benchmarks/bench.py --peers $(PEERS)/bin/python
 
 clean:
 	rm -rf $(VENV) $(PEERS) demo build *.egg-info

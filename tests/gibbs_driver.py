@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from tests.visits import out_for
 from topicstream.corpus.block import Block
-from topicstream.engines.base import Key, Out, PackedRows, Scratch, Shape, padded
+from topicstream.engines.base import Key, Out, PackedRows, Shape, Visit, padded
 from topicstream.engines.gibbs.chain import Chain
 from topicstream.kernels.packed import topic_bits
-from topicstream.kernels.packed_table import gather_packed
-from topicstream.tables.packed_rows import RowPiece
+from topicstream.kernels.packed_table import copy_rows
+from topicstream.tables.slots import RowPiece
 
 
 def random_block(seed: int, docs: int, words: int, length: int) -> Block:
@@ -47,10 +48,10 @@ def pack_tight(n_wt: np.ndarray, dtype: Any = np.uint32) -> RowPiece:
 
 def pack_rows(n_wt: np.ndarray, dtype: Any = np.uint32) -> PackedRows:
     """The same as an engine gets them."""
-    numbers, ptr, entries = pack_tight(n_wt, dtype)
+    _, ptr, entries = pack_tight(n_wt, dtype)
 
     def copy(first: int, stop: int, start: np.ndarray, arena: np.ndarray) -> None:
-        gather_packed(ptr, entries, 0, numbers[first:stop], start, arena)
+        copy_rows(ptr[first:stop], np.diff(ptr[first : stop + 1]).astype(np.int32), entries, start, arena)
 
     return PackedRows(np.diff(ptr).astype(np.int32), topic_bits(n_wt.shape[1]), int(n_wt.max(initial=0)), copy)
 
@@ -67,9 +68,8 @@ def draw(
     """One ``process`` on packed rows."""
     totals = np.zeros(padded(engine.shape.topics))
     totals[: len(n_t)] = n_t
-    stats = {name: np.zeros(n) for name, n in engine.stats.items()}
-    out = Out({}, {"z": np.empty_like(z)}, stats, Scratch(), Scratch())
-    engine.process(block, {"phi": rows}, {"phi": totals}, {"z": z}, params, key, out)
+    out = out_for(engine, block, {})
+    engine.process(Visit(block, {"phi": rows}, {"phi": totals}, {"z": z}, params, key), out)
     return out
 
 
@@ -82,7 +82,7 @@ def visit(
     new = n_wt.copy()
     rows = np.repeat(np.arange(block.n_words), np.diff(delta.ptr))
     np.add.at(new, (rows, delta.topic), delta.value)
-    return out.memory["z"], new, out
+    return out.state["z"], new, out
 
 
 def make(kind: type[Chain], block: Block, topics: int, words: int, **options: Any) -> Chain:

@@ -52,22 +52,19 @@ def cells_by_id(store: Path) -> dict[str, tuple[str, dict[str, float]]]:
     words = TokenVocabulary.load(corpus.file("vocab")).words.to_pylist()
     rows: dict[tuple[str, int, int], dict[str, float]] = {}
     for part, heldout in (("train", False), ("heldout", True)):
-        for b, _ in enumerate(corpus.part(heldout)["blocks"]):
+        for b, _ in enumerate(corpus.part(heldout).blocks):
             raw = corpus.decode(b, heldout)
             at = 0
             for row, n in enumerate(raw.lengths):
-                word, cells = 0, {}
-                for i in range(at, at + int(n)):
-                    word += int(raw.gaps[i])
-                    cells[words[word]] = float(raw.counts[i])
+                cells = {words[int(raw.words[i])]: float(raw.counts[i]) for i in range(at, at + int(n))}
                 assert len(cells) == n
                 rows[part, b, row] = cells
                 at += int(n)
     gone = {int(d) for d in corpus.removed()[:, 0]}
     found: dict[str, tuple[str, dict[str, float]]] = {}
     number = 0
-    for entry in corpus.manifest["docs"]:
-        for doc in pq.read_table(store / entry["file"], columns=["id", "part", "block", "row"]).to_pylist():
+    for entry in corpus.manifest.docs:
+        for doc in pq.read_table(store / entry.file, columns=["id", "part", "block", "row"]).to_pylist():
             if number not in gone:
                 assert doc["id"] not in found
                 found[doc["id"]] = (doc["part"], rows[doc["part"], doc["block"], doc["row"]])

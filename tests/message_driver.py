@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from tests.visits import out_for, pass_end, unwritten
 from topicstream.corpus.block import Block
-from topicstream.engines.base import Key, Out, Rows, Rule, Scratch, Shape, padded
+from topicstream.engines.base import Key, Rows, Rule, Scratch, Shape, Visit, new_stats, padded
 
 
 def dense_block(x, index=0, first_doc=0):
@@ -33,14 +34,8 @@ class Driver:
         self.pass_number, self.scratch = 0, Scratch()
 
     def _out(self, block):
-        memory = {}
-        for name, spec in self.engine.memory.items():
-            memory[name] = np.empty(spec.shape(_block_shape(block)), spec.dtype)
-        delta = {}
-        if self.engine.tables["phi"].delta == "dense":
-            delta["phi"] = np.full((block.n_words, self.kp), np.nan, np.float32)
-        stats = {name: np.zeros(n) for name, n in self.engine.stats.items()}
-        return Out(delta, memory, stats, self.scratch, Scratch())
+        delta = unwritten(block, self.kp) if self.engine.tables["phi"].delta == "dense" else {}
+        return out_for(self.engine, block, delta, self.scratch)
 
     def _apply(self, target, block, delta):
         if isinstance(delta, np.ndarray):
@@ -59,9 +54,9 @@ class Driver:
                 base[:, : seed_table.shape[1]] = seed_table
                 rows, totals = {"phi": Rows(base, block.vocab.astype(np.int64))}, {"phi": base.sum(0, dtype=np.float64)}
             out = self._out(block)
-            self.engine.start(block, rows, totals, self.params, Key(seed, 0), out)
+            self.engine.start(Visit(block, rows, totals, {}, self.params, Key(seed, 0)), out)
             self._apply(target, block, out.delta["phi"])
-            self.memory[b] = {k: v.copy() for k, v in out.memory.items()}
+            self.memory[b] = {k: v.copy() for k, v in out.state.items()}
         self.phi = target
         return self
 
@@ -73,30 +68,24 @@ class Driver:
         """Passes over all blocks; returns running perplexity of the last."""
         for _ in range(passes):
             self.pass_number += 1
-            fresh, total = np.zeros_like(self.phi), {n: np.zeros(k) for n, k in self.engine.stats.items()}
+            fresh, total = np.zeros_like(self.phi), new_stats(self.engine)
             for b, block in enumerate(self.blocks):
                 (rows, totals), out = self.rows(block), self._out(block)
                 before = {k: v.copy() for k, v in self.memory[b].items()}
                 key = Key(seed, self.pass_number)
-                self.engine.process(block, rows, totals, self.memory[b], self.params, key, out)
+                self.engine.process(Visit(block, rows, totals, self.memory[b], self.params, key), out)
                 for k, v in before.items():
                     np.testing.assert_array_equal(v, self.memory[b][k])  # memory of the last visit is read-only
                 self._apply(
                     fresh if self.engine.tables["phi"].rule is Rule.REPLACE else self.phi, block, out.delta["phi"]
                 )
-                self.memory[b] = {k: v.copy() for k, v in out.memory.items()}
+                self.memory[b] = {k: v.copy() for k, v in out.state.items()}
                 for k, v in out.stats.items():
                     total[k] += v
             if self.engine.tables["phi"].rule is Rule.REPLACE:
                 self.phi = fresh
-            self.engine.end_pass(self.params, total, {"phi": self.phi.sum(0)})
+            self.engine.end_pass(pass_end(self.params, total, {"phi": self.phi.sum(0)}))
         return float(np.exp(-total["loglik"][0] / total["tokens"][0]))
-
-
-def _block_shape(block):
-    from topicstream.engines.base import BlockShape
-
-    return BlockShape(block.n_docs, block.n_cells, int(block.tokens), block.n_words)
 
 
 def planted(docs, words, topics, length, seed, concentration=0.1):

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from topicstream.corpus import format as layout
+from tests.small_store import commit
 from topicstream.corpus.writer import BlockWriter
-from topicstream.files.durable import write_json
+from topicstream.files.ownership import claim
 
 
 def draw(docs: int, words: int, topics: int, length: int, seed: int, alpha: float = 0.1):
@@ -69,40 +68,19 @@ def store(
     """Write a corpus store; the last ``heldout`` documents are set aside.  lists: of each document, by the name of an axis;
     document n is called ``dn``."""
     docs = len(indptr) - 1
-    layout.create_arrays(path, weighted)
-    parts = {}
+    claim(path, "corpus")
+    parts: dict[str, list] = {"train": [], "heldout": []}
     edge = docs - heldout
     for part, a, b in (("train", 0, edge), ("heldout", edge, docs)):
-        blocks: list[dict] = []
-        writer = BlockWriter(path, part, 0, weighted, blocks.append)
+        writer = BlockWriter(path, part, 0, weighted, parts[part].append)
         cells = slice(indptr[a], indptr[b])
         writer.add(np.asarray(indptr[a : b + 1], np.int64) - indptr[a], words[cells], counts[cells])
         writer.close()
-        parts[part] = layout.part_summary(blocks)
-        layout.set_rows(path, part, parts[part]["rows"])
     train = slice(0, indptr[edge])
     n_w = np.bincount(words[train], weights=counts[train], minlength=n_words)
     df = np.bincount(words[train], minlength=n_words)
     names = [f"word{i}" for i in range(n_words)]
-    table = pa.table({"word": pa.array(names, pa.large_string()), "count": n_w.astype(np.int64), "df": df})
-    pq.write_table(table, path / "vocab.parquet")
+    table = {"word": pa.array(names, pa.large_string()), "count": n_w.astype(np.int64), "df": df}
     digest = hashlib.sha256(words.tobytes() + np.ascontiguousarray(counts).tobytes()).hexdigest()
-    manifest = {
-        "schema": 1,
-        "kind": "corpus",
-        "weighted": weighted,
-        "n_words": n_words,
-        "fingerprint": digest,
-        "parts": parts,
-    }
-    if lists is not None:
-        (path / "docs").mkdir()
-        places = [(p, b, r) for p in parts for b, e in enumerate(parts[p]["blocks"]) for r in range(e["docs"])]
-        columns = {name: pa.array(values, pa.list_(pa.large_string())) for name, values in lists.items()}
-        columns["id"] = pa.array([f"d{n}" for n in range(docs)], pa.large_string())
-        columns["part"] = pa.array([p for p, _, _ in places]).dictionary_encode()
-        columns |= {k: pa.array([p[i] for p in places], pa.int32()) for i, k in ((1, "block"), (2, "row"))}
-        pq.write_table(pa.table(columns), path / "docs" / "part-00000.parquet")
-        manifest |= {"docs": [{"file": "docs/part-00000.parquet"}], "columns": dict.fromkeys(lists, "list")}
-    write_json(path / "manifest.json", manifest)
+    commit(path, parts, table, [f"d{n}" for n in range(docs)], digest, weighted=weighted, lists=lists)
     return path

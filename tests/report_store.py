@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.model.topic_model import TopicModel
+from topicstream.reporting.payload import TYPES
 from topicstream.tokens.recipe import Recipe
 
 HOSTILE = (
@@ -76,8 +80,28 @@ def planted_model(corpus: Corpus, path: Path | None = None, topics: int = 4) -> 
         for i, word in enumerate(theme.split()):
             if word in words:
                 phi[words.index(word), k] = 500 * (k + 1) - 10 * i
-    model = TopicModel.from_arrays(phi, vocabulary, 0.1, 0.01, engine="planted", tokenizer=corpus.manifest["tokenizer"])
+    model = TopicModel.from_arrays(phi, vocabulary, 0.1, 0.01, engine="planted", tokenizer=corpus.manifest.tokenizer)
     if path is not None:
         model.save(path)
         model = TopicModel.open(path)
     return model
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What ``payload.pack`` was given."""
+    raw = gzip.decompress(data)
+    (length,) = struct.unpack_from("<I", raw)
+    values = json.loads(raw[4 : 4 + length])
+    base = 4 + length + -(4 + length) % 8
+    kinds = {v: k for k, v in TYPES.items()}
+    arrays = {}
+    for name, (kind, at, shape) in values.pop("arrays").items():
+        n = int(np.prod(shape))
+        arrays[name] = np.frombuffer(raw, "<" + kinds[kind], n, base + at).reshape(shape)
+    return values, arrays
+
+
+def data_of(text: str) -> bytes:
+    """The payload of a page."""
+    start = text.index('id="data">') + len('id="data">')
+    return base64.b64decode(text[start : text.index("</script>", start)])

@@ -19,14 +19,14 @@ def corpus(tmp_path_factory):
     """A store of several storage blocks."""
     counts, _ = planted(1, 300, 200, 4)
     made = store(tmp_path_factory.mktemp("ahead") / "c.zarr", counts, counts[:0], blocks=12)
-    assert len(made.part()["blocks"]) > 4
+    assert len(made.part().blocks) > 4
     return made
 
 
 def values(corpus: Corpus, ahead: StorageAhead, numbers: np.ndarray) -> list[np.ndarray]:
     found = []
     for position in range(len(numbers)):
-        found.append(np.array(ahead.get(position).gaps))
+        found.append(np.array(ahead.get(position).words))
         ahead.done(position)
     return found
 
@@ -47,7 +47,7 @@ def test_every_block_once_in_any_order(corpus, threads, prefetch, monkeypatch):
     workers = Workers(threads)
     ahead = StorageAhead(corpus, grid, numbers, prefetch, workers)
     for mine, storage in zip(values(corpus, ahead, numbers), grid.storage[numbers], strict=True):
-        assert (mine == decode(corpus, int(storage)).gaps).all()
+        assert (mine == decode(corpus, int(storage)).words).all()
     ahead.close()
     workers.close()
     assert sorted(decoded) == list(range(len(grid)))

@@ -12,18 +12,19 @@ import topicstream
 from tests.planted import store
 from tests.retrain_tools import folder, made, write
 from tests.test_starts import made_documents, word_counts, write_store
+from tests.visits import pass_end
 from topicstream.cli.main import run
-from topicstream.engines.base import Shape, padded
-from topicstream.engines.message.learning import learn
-from topicstream.engines.message.priors import BINS, count_documents
+from topicstream.engines.base import Shape, new_stats, padded
+from topicstream.engines.message.priors import count_documents
+from topicstream.engines.message.sparse_bp import SparseBeliefPropagation, SparseOptions
 from topicstream.errors import DoesNotFit, TopicsError, UsageError
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.training import loop
 from topicstream.training.auto import choose
 from topicstream.training.loop import train
-from topicstream.training.starts.initial import make_seeds, seed_table
-from topicstream.training.starts.seeded import Background
+from topicstream.training.starts.documents import document_seeds
+from topicstream.training.starts.seeded import BackgroundSeeds
 
 QUIET = Progress(-1)
 SHARED, OWN, TOPICS = 30, 60, 5
@@ -51,17 +52,12 @@ def test_the_others_are_learned_beside_an_alpha_that_stays():
     theta = np.array([rng.multinomial(n, rng.dirichlet(alpha)) for n in lengths])
     wide = np.zeros((len(theta), padded(5)), np.float32)
     wide[:, :5] = theta
-    stats = {
-        "topic_bins": np.zeros(5 * BINS),
-        "length_bins": np.zeros(BINS),
-        "row_bins": np.zeros(BINS),
-        "sampled": np.zeros(1),
-    }
-    count_documents(wide, 5, stats["topic_bins"], stats["length_bins"])
-    first = {"alpha": np.array([0.1, 0.1, 0.1, 0.1, 3.0]), "beta": np.array([0.01])}
-    params = {name: value.copy() for name, value in first.items()}
+    options = SparseOptions(learn_priors=True, alpha=0.1, beta=0.01, prior_reach=100.0, background=3.0)
+    engine = SparseBeliefPropagation(Shape(len(theta), 100, 1000, float(lengths.sum()), 5), options)
+    stats, params = new_stats(engine), engine.initial_params()
+    count_documents(wide, 5, None, stats["topic_bins"], stats["length_bins"])
     for _ in range(5):
-        found = learn(params, first, stats, np.ones(16), 100, reach=100.0, fixed=1)
+        found = engine.end_pass(pass_end(params, stats, {"phi": np.ones(16)}))
     assert params["alpha"][-1] == 3.0 and found["priors_held"] == 0
     np.testing.assert_allclose(params["alpha"], alpha, rtol=0.15)
     # the gradient of the likelihood of the others, from the counts themselves
@@ -73,8 +69,8 @@ def test_the_others_are_learned_beside_an_alpha_that_stays():
 def test_the_last_seed_topic_is_the_mean(tmp_path):
     documents = made_documents()
     there, n_w = write_store(tmp_path / "corpus.zarr", documents), word_counts(documents)
-    inner = make_seeds(there, there.grid(), "documents", 5, 0, n_w)
-    plain, table = seed_table(inner, len(n_w)), seed_table(Background(inner, 5, n_w), len(n_w))
+    inner, words = document_seeds(there, there.grid(), 5, 0, n_w), np.arange(len(n_w))
+    plain, table = inner.rows(words), BackgroundSeeds(inner, 5, n_w).rows(words)
     np.testing.assert_allclose(table[:, 4], inner.totals[4] * n_w / n_w.sum(), rtol=1e-6)
     np.testing.assert_array_equal(table[:, :4], plain[:, :4])
 
@@ -128,6 +124,6 @@ def test_a_cycle_trains_for_it_and_an_update_keeps_it(tmp_path):
     for name, seed in (("a2", 2), ("a3", 3)):
         done = topicstream.retrain(config, stream=io.StringIO())
         model = TopicModel.open(tmp_path / "current")
-        kept.append((done["training"], model.manifest["options"]["background"], float(model.alpha[-1])))
+        kept.append((done["training"], model.manifest.options["background"], float(model.alpha[-1])))
         write(tmp_path / "raw" / f"{name}.jsonl", made(80, seed=seed, prefix=name))
     assert [k[0] for k in kept] == ["fresh", "carried"] and kept[0][1:] == kept[1][1:] and kept[0][1] == kept[0][2] > 0

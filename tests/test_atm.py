@@ -8,8 +8,9 @@ import pytest
 from tests.message_driver import dense_block
 from tests.reference import atm as twin
 from tests.reference import bp as lda
+from tests.visits import out_for
 from topicstream.corpus.block import AxisRows
-from topicstream.engines.base import BlockShape, Key, Out, Rows, Rule, Scratch, Shape, padded
+from topicstream.engines.base import Key, Rows, Rule, Shape, Visit, padded
 from topicstream.engines.message.atm import AuthorTopicModel
 from topicstream.errors import InputError, StoreError
 
@@ -81,9 +82,8 @@ class Driver:
         return block.vocab if name == "phi" else block.rows("authors").ids
 
     def _out(self, block):
-        memory = {n: np.empty(s.shape(BlockShape.of(block)), s.dtype) for n, s in self.engine.memory.items()}
         delta = {n: np.full((len(self._rows(block, n)), padded(K)), np.nan, np.float32) for n in self.tables}
-        return Out(delta, memory, {n: np.zeros(k) for n, k in self.engine.stats.items()}, Scratch(), Scratch())
+        return out_for(self.engine, block, delta)
 
     def _enter(self, tables, block, out):
         for name, table in tables.items():
@@ -96,9 +96,9 @@ class Driver:
             if seeds is not None:
                 base = np.pad(seeds.astype(np.float32), ((0, 0), (0, padded(K) - K)))
                 rows, totals = {"phi": Rows(base, block.vocab.astype(np.int64))}, {"phi": base.sum(0, dtype=np.float64)}
-            self.engine.start(block, rows, totals, self.params, Key(seed, 0), out)
+            self.engine.start(Visit(block, rows, totals, {}, self.params, Key(seed, 0)), out)
             self._enter(self.tables, block, out)
-            self.memory[b] = {k: v.copy() for k, v in out.memory.items()}
+            self.memory[b] = {k: v.copy() for k, v in out.state.items()}
         return self
 
     def sweep(self, passes=1):
@@ -113,10 +113,10 @@ class Driver:
                     rows[name] = Rows(base, self._rows(block, name).astype(np.int64))
                     totals[name] = base.sum(0, dtype=np.float64)
                 out = self._out(block)
-                self.engine.process(block, rows, totals, self.memory[b], self.params, Key(0, self.passes), out)
+                self.engine.process(Visit(block, rows, totals, self.memory[b], self.params, Key(0, self.passes)), out)
                 replace = self.engine.tables["phi"].rule is Rule.REPLACE
                 self._enter(fresh if replace else self.tables, block, out)
-                self.memory[b] = {k: v.copy() for k, v in out.memory.items()}
+                self.memory[b] = {k: v.copy() for k, v in out.state.items()}
                 for name, value in out.stats.items():
                     self.stats[name] += value
             if replace:

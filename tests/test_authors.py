@@ -13,12 +13,13 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.authors import author_perplexity, mixtures
-from topicstream.evaluation.completion import halves
+from topicstream.evaluation.completion import known_block, split_documents
 from topicstream.evaluation.keys import corpus_vocabulary, document_keys, word_keys
 from topicstream.inference.infer import infer
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
-from topicstream.reporting.authors import author, experts, top_authors
+from topicstream.reporting.authors import author, top_authors
+from topicstream.reporting.experts import experts
 from topicstream.training.loop import train
 
 TOPICS = 3
@@ -155,13 +156,13 @@ def dense_perplexity(model, corpus, split, known, sweeps):
     named, names = corpus.axes["authors"].size, model.table("authors").names.to_pylist()
     keys, hashes, pieces = document_keys(corpus, True), word_keys(corpus), []
     for block in corpus.blocks(heldout=True, axes=["authors"]):
-        at = block.vocab.astype(np.int64)
-        seen, rest, _, _ = halves(block, at, keys[block.first_doc :][: block.n_docs], hashes[block.vocab], split)
+        own_keys = keys[block.first_doc :][: block.n_docs]
+        seen, rest, _ = split_documents(known_block(block, None), own_keys, hashes, split)
         who = block.rows("authors")
         for d in range(block.n_docs):
             own = who.ids[who.local[who.indptr[d] : who.indptr[d + 1]]]
             cells = [
-                (h.rows[h.indptr[d] : h.indptr[d + 1]], h.counts[h.indptr[d] : h.indptr[d + 1]]) for h in (seen, rest)
+                (h.words[h.indptr[d] : h.indptr[d + 1]], h.counts[h.indptr[d] : h.indptr[d + 1]]) for h in (seen, rest)
             ]
             pieces.append((own if len(own) else np.array([named + block.first_doc + d]), *cells))
     size = named + 1000

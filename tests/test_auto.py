@@ -17,6 +17,7 @@ from topicstream.progress import Shown as Progress
 from topicstream.training import loop, setup
 from topicstream.training.auto import choose, smallest
 from topicstream.training.loop import train
+from topicstream.training.starts.choosing import default_start
 
 SHORT = Shape(docs=1_000_000, words=50_000, cells=60_000_000, tokens=9e7, topics=100)
 LONG = Shape(docs=10_000, words=50_000, cells=5_000_000, tokens=9e6, topics=100)
@@ -57,7 +58,7 @@ def test_what_is_chosen_for_a_shape(what, numbers, chosen):
     shape = Shape(docs, words, cells, tokens, topics)
     choice = choose(shape, {})
     engine = find(choice.algo)(shape, setup.make_options(find(choice.algo), choice.options))
-    assert (choice.algo, choice.options["sparsity"], setup.default_start(engine, shape)) == chosen, what
+    assert (choice.algo, choice.options["sparsity"], default_start(engine)) == chosen, what
     assert choice.options["learn_priors"] and choice.options["learn_after"] == 20 and choice.options["prior_pull"] == 3
 
 
@@ -70,21 +71,21 @@ def test_variational_engines_begin_with_the_best_of_tries_unless_documents_are_s
     algo, tokens, topics, start
 ):
     shape = Shape(1000, 5000, 800 * tokens, 1000.0 * tokens, topics)
-    assert setup.default_start(find(algo)(shape, find(algo).Options()), shape) == start
+    assert default_start(find(algo)(shape, find(algo).Options())) == start
     for other in ("ovb", "svi", "bp", "sparse-bp"):
-        assert setup.default_start(find(other)(shape, find(other).Options()), shape) == "documents"
+        assert default_start(find(other)(shape, find(other).Options())) == "documents"
 
 
 @pytest.mark.parametrize("algo", ["gs", "sparselda"])
 @pytest.mark.parametrize(("topics", "start"), [(100, "random"), (499, "random"), (500, "documents"), (1000, "documents")])
 def test_the_samplers_begin_at_random_with_few_topics(algo, topics, start):
     shape = Shape(1000, 5000, 100_000, 2e5, topics)
-    assert setup.default_start(find(algo)(shape, find(algo).Options()), shape) == start
+    assert default_start(find(algo)(shape, find(algo).Options())) == start
 
 
 def test_real_valued_cells_take_the_engine_that_keeps_least_only_where_the_best_refuses_them():
     shape = Shape(1000, 500, 50_000, 5e4, 20, weighted=True)
-    assert choose(shape, {}).algo == ("sparse-bp" if find("sparse-bp").accepts_weights else "atbp")
+    assert choose(shape, {}).algo == ("sparse-bp" if find("sparse-bp").about.real_cells else "atbp")
 
 
 @pytest.mark.parametrize(
@@ -182,10 +183,10 @@ def test_where_memory_does_not_hold_the_best(corpus, tmp_path, monkeypatch, forc
     """Also with --force over an older run."""
     real = loop.make_plan
 
-    def plan(engine, *args, **named):
-        if engine.name == "sparse-bp":
+    def plan(work, room):
+        if work.engine.name == "sparse-bp":
             raise DoesNotFit("too large")
-        return real(engine, *args, **named)
+        return real(work, room)
 
     if force:
         train(corpus, tmp_path / "model", topics=4, passes=1, progress=QUIET)

@@ -62,7 +62,7 @@ def test_the_best_pass_is_kept_as_if_no_other_had_followed(corpus, tmp_path, mad
     assert [p.name for p in checkpoints(done.model / "checkpoints")] == ["000006-000000"]
     assert len(list((done.model / "work").glob("memory-*.bin"))) == 1
     one, other = TopicModel.open(done.model), TopicModel.open(plain.model)
-    assert one.content_hash() == other.content_hash() and one.manifest["passes"] == 6
+    assert one.content_hash() == other.content_hash() and one.manifest.passes == 6
     assert done.last["heldout_perplexity"] == MADE[6]
 
 
@@ -83,10 +83,10 @@ def test_a_run_that_was_stopped_finds_its_best_pass_again(corpus, tmp_path, made
     whole, model = go(corpus, tmp_path / "whole"), tmp_path / "model"
     real = Session.run_pass
 
-    def stops(session, stopping, pause):
+    def stops(session, pause):
         if session.passes == 11:
             raise KeyboardInterrupt
-        return real(session, stopping, pause)
+        return real(session, pause)
 
     monkeypatch.setattr(Session, "run_pass", stops)
     with pytest.raises(KeyboardInterrupt):
@@ -114,8 +114,7 @@ def test_a_damaged_best_pass_is_told_and_the_last_one_kept(corpus, tmp_path, mad
     real, said = Session.finish, Said()
 
     def finish(session, reason):
-        session.saver.wait()
-        (session.folder / "checkpoints" / "000006-000000" / "phi.rows").write_bytes(b"")
+        (session.run.folder / "checkpoints" / "000006-000000" / "phi.rows").write_bytes(b"")
         return real(session, reason)
 
     monkeypatch.setattr(Session, "finish", finish)

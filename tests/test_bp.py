@@ -157,7 +157,7 @@ def test_one_topic_and_a_corpus_of_weights():
     driver = Driver(engine_of("cell", blocks, x.shape[1], 1), blocks).start()
     driver.sweep(2)
     np.testing.assert_allclose(driver.phi[:, 0], x.sum(0), rtol=1e-6)
-    assert ENGINES["token"].accepts_weights is False
+    assert ENGINES["token"].about.real_cells is False
 
 
 def test_random_start_depends_on_seed_and_document_alone():
@@ -212,7 +212,7 @@ def test_where_arrays_lie_does_not_touch_the_bits(topics):
     for gap in (0, 4, 12, 16, 48, 500):
         sums, p = space[1000 : 1000 + topics], space[1000 + topics + gap : 1000 + 2 * topics + gap]
         sums[:] = lam + 9
-        s = messages._weigh(np.float32(1), mu, theta, alpha, phi, change, np.float32(0.01), sums, p)
+        s = messages._weigh(np.float32(1), mu, theta, alpha, phi, change, np.float32(0.01), sums, p, np.float32(1), np.float32(0), None)
         new, old = np.empty_like(mu), mu.copy()
         messages._move(np.float32(2), np.float32(1) / s, p, old, new, theta.copy(), change.copy(), sums)
         found.add((float(s), p.tobytes(), new.tobytes(), sums.tobytes()))

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from tests.small_store import planted, store
-from topicstream.corpus.buffers import Buffers
 from topicstream.corpus.format import CELLS
+from topicstream.corpus.grid import Buffers
 
 
 def address(a: np.ndarray) -> int:

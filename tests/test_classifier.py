@@ -18,8 +18,9 @@ from topicstream.files.durable import read_json, write_json
 from topicstream.files.ownership import not_ours
 from topicstream.inference.classifier import _plan, train_classifier
 from topicstream.inference.config import ClassifierConfig
-from topicstream.inference.infer import infer, make
+from topicstream.inference.infer import infer
 from topicstream.inference.method import TopicRows
+from topicstream.inference.methods import make_method
 from topicstream.inference.softmax import Examples, best_temperature, fit_softmax, label_divergence
 from topicstream.kernels.rng import bits, uniform
 from topicstream.model.classifier import Classifier
@@ -95,7 +96,7 @@ def test_training_is_deterministic_and_leaves_nothing(made, tmp_path):
     assert (a.weights == b.weights).all() and (a.bias == b.bias).all()
     names = {p.name for p in (tmp_path / "m").iterdir()}
     assert "work" not in names and len({"classifier", "classifier-2"} & names) == 1
-    assert not list(not_ours(tmp_path / "m", "model"))
+    assert not list(not_ours(tmp_path / "m"))
     small = train_classifier(tmp_path / "m", corpus, documents=50)
     assert small["documents"] == 43  # every eighth of 360, less those set aside
 
@@ -115,7 +116,7 @@ def test_info_tells_of_the_classifier_and_whether_it_is_stale(made, tmp_path):
 
 def test_a_small_limit_learns_from_fewer_documents(made):
     model = TopicModel.open(made[0] / "m", memory_limit=-1)
-    store = SimpleNamespace(part=lambda: {"docs": 1_000_000, "cells": 100_000_000})
+    store = SimpleNamespace(part=lambda: SimpleNamespace(docs=1_000_000, cells=100_000_000))
 
     def every(**options):
         return _plan(model, store, ClassifierConfig(**options))[0]
@@ -127,25 +128,25 @@ def test_a_small_limit_learns_from_fewer_documents(made):
 def test_maxent_is_its_formula_and_near_the_truth(made):
     folder, matrix, _, _ = made
     model = TopicModel.open(folder / "m")
-    method = make("maxent", TopicRows(model))
+    method = make_method("maxent", TopicRows(model))
     docs = documents(matrix[360:])
     found = method.shares(docs)
     weights, bias, t = method.classifier.weights, method.classifier.bias, method.temperature
     x = matrix[360:] ** 0.5  # all of one length
     z = np.exp((x @ weights.astype(float) + bias) / t)
     assert np.abs(found - z / z.sum(1, keepdims=True)).max() < 1e-5
-    truth = make("bp", TopicRows(model)).shares(docs)
+    truth = make_method("bp", TopicRows(model)).shares(docs)
     cosine = (found * truth).sum(1) / np.sqrt((found**2).sum(1) * (truth**2).sum(1))
     assert cosine.mean() > 0.8
-    plain = make("maxent", TopicRows(model), temperature=1.0).shares(docs)
+    plain = make_method("maxent", TopicRows(model), temperature=1.0).shares(docs)
     z = np.exp(x @ weights.astype(float) + bias)
     assert np.abs(plain - z / z.sum(1, keepdims=True)).max() < 1e-5
-    hybrid = make("hybrid", TopicRows(model), resamples=3).shares(docs)
+    hybrid = make_method("hybrid", TopicRows(model), resamples=3).shares(docs)
     better = (hybrid * truth).sum(1) / np.sqrt((hybrid**2).sum(1) * (truth**2).sum(1))
     assert better.mean() > cosine.mean()
     from_disk = TopicModel.open(folder / "m", memory_limit=-1)
     for name in ("maxent", "hybrid"):
-        assert (make(name, TopicRows(model)).shares(docs) == make(name, TopicRows(from_disk)).shares(docs)).all()
+        assert (make_method(name, TopicRows(model)).shares(docs) == make_method(name, TopicRows(from_disk)).shares(docs)).all()
 
 
 def test_features_leave_the_length_out_and_counts_do_not(made, tmp_path):
@@ -155,7 +156,7 @@ def test_features_leave_the_length_out_and_counts_do_not(made, tmp_path):
     for kind in ("root", "frequency"):
         if kind != "root":
             train_classifier(tmp_path / "m", corpus, features=kind, passes=5)
-        method, length = make("maxent", TopicRows(TopicModel.open(tmp_path / "m"))), float(matrix[:360].sum() / 360)
+        method, length = make_method("maxent", TopicRows(TopicModel.open(tmp_path / "m"))), float(matrix[:360].sum() / 360)
         method.load()
         assert method.classifier.features == kind and method.classifier.length == pytest.approx(length)
         once, thrice = method.shares(documents(matrix)), method.shares(documents(3 * matrix))
@@ -166,7 +167,7 @@ def test_features_leave_the_length_out_and_counts_do_not(made, tmp_path):
 
     learned = train_classifier(tmp_path / "m", corpus, features="counts", passes=5)
     assert learned["features"] == "counts"
-    method = make("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
+    method = make_method("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
     method.load()
     z = np.exp((3 * matrix @ method.classifier.weights.astype(float) + method.classifier.bias) / method.temperature)
     counted = method.shares(documents(3 * matrix))
@@ -176,12 +177,12 @@ def test_features_leave_the_length_out_and_counts_do_not(made, tmp_path):
     record = tmp_path / "m" / "classifier.json"  # as earlier versions wrote it: counts, and no word of them
     said = read_json(record)
     write_json(record, {k: v for k, v in (said | {"schema": 1}).items() if k not in ("features", "length")})
-    old = make("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
+    old = make_method("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
     assert (old.shares(documents(3 * matrix)) == counted).all()
     for wrong in ({"schema": 3}, {"length": -1.0}, {"length": "long"}, {"features": "pairs"}):
         write_json(record, said | wrong)
-        with pytest.raises(StoreError, match="incomplete or of another version"):
-            make("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
+        with pytest.raises(StoreError, match=r"classifier\.json: "):
+            make_method("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
     with pytest.raises(InputError, match="features"):
         train_classifier(tmp_path / "m", corpus, features="pairs")
 
@@ -189,8 +190,8 @@ def test_features_leave_the_length_out_and_counts_do_not(made, tmp_path):
 def test_hybrid_draws_by_its_formula(made):
     folder, matrix, _, _ = made
     model = TopicModel.open(folder / "m")
-    method, docs = make("hybrid", TopicRows(model), seed=4), documents(matrix[:1], ["one"])
-    theta = make("maxent", TopicRows(model)).shares(docs)[0].astype(float)
+    method, docs = make_method("hybrid", TopicRows(model), seed=4), documents(matrix[:1], ["one"])
+    theta = make_method("maxent", TopicRows(model)).shares(docs)[0].astype(float)
     key = 0xCBF29CE484222325
     for c in b"one":
         key = (key ^ c) * 0x100000001B3 % (1 << 64)
@@ -208,7 +209,7 @@ def test_hybrid_draws_by_its_formula(made):
 @pytest.mark.parametrize(("name", "options"), [("maxent", {}), ("hybrid", {}), ("hybrid", {"resamples": 3})])
 def test_neighbours_and_empty_documents(made, name, options):
     folder, matrix, _, _ = made
-    method = make(name, TopicRows(TopicModel.open(folder / "m")), **options)
+    method = make_method(name, TopicRows(TopicModel.open(folder / "m")), **options)
     whole = method.shares(documents(matrix))
     order = np.random.default_rng(5).permutation(400)
     assert (method.shares(documents(matrix[order], [f"doc-{i}" for i in order])) == whole[order]).all()
@@ -223,7 +224,7 @@ def test_infer_from_the_store(made):
     folder, matrix, corpus, _ = made
     table = infer(folder / "m", corpus, method="maxent", parts=("heldout",))
     found = np.array(table["shares"].to_pylist(), np.float32)
-    assert (found == make("maxent", TopicRows(TopicModel.open(folder / "m"))).shares(documents(matrix[360:]))).all()
+    assert (found == make_method("maxent", TopicRows(TopicModel.open(folder / "m"))).shares(documents(matrix[360:]))).all()
     assert isinstance(table, pa.Table) and len(table) == 40
 
 
@@ -235,7 +236,7 @@ def test_a_missing_stale_or_damaged_classifier_is_one_clear_line(made, tmp_path)
         infer(tmp_path / "bare", corpus, method="maxent")
     in_memory = TopicModel.from_arrays(model.phi, model.words, ALPHA, BETA)
     with pytest.raises(InputError, match="in memory has no classifier"):
-        make("hybrid", TopicRows(in_memory))
+        make_method("hybrid", TopicRows(in_memory))
     with pytest.raises(InputError, match="save it first"):
         train_classifier(in_memory, corpus)
     with pytest.raises(InputError, match="above 0"):
@@ -253,7 +254,7 @@ def test_a_missing_stale_or_damaged_classifier_is_one_clear_line(made, tmp_path)
     said = json.loads(record.read_text())
     record.write_text(json.dumps({"temperature": said["temperature"]}))
     with pytest.raises(StoreError):
-        make("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
+        make_method("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
 
 
 def test_the_command(made, tmp_path, capsys):
@@ -287,17 +288,17 @@ def test_gibbs1_has_the_exact_mean_and_keeps_the_topics_numbers(tmp_path):
     model = TopicModel.open(tmp_path / "m")
     model.alpha = np.array([0.2, 0.8])  # so that the topics can be told apart
     new = np.array([[0, 2, 0, 1], [1, 0, 0, 1]])
-    method = make("gibbs1", TopicRows(model), sweeps=60000, burn=50, trained_on=corpus)
+    method = make_method("gibbs1", TopicRows(model), sweeps=60000, burn=50, trained_on=corpus)
     found = np.concatenate([method.shares(b) for b in method.gather([documents(new[:1]), documents(new[1:])])])
     every = [np.repeat(np.arange(4), x) for x in np.concatenate([matrix, new])]
     wanted = exact_together(every, np.zeros((4, 2)), model.alpha, model.beta)[3:]
     assert np.abs(found - wanted).max() < 0.015
     with pytest.raises(InputError, match="training run"):
         model.save(tmp_path / "bare")
-        make("gibbs1", TopicRows(model), trained_on=corpus)
+        make_method("gibbs1", TopicRows(model), trained_on=corpus)
     train(corpus.path, tmp_path / "bp", algo="bp", topics=2, passes=2)
     with pytest.raises(InputError, match="bp gives no token a topic of its own; train with sparselda or gs"):
-        make("gibbs1", TopicRows(TopicModel.open(tmp_path / "bp")), trained_on=corpus)
+        make_method("gibbs1", TopicRows(TopicModel.open(tmp_path / "bp")), trained_on=corpus)
 
 
 def test_retrain_publishes_a_classifier_with_every_version_when_asked(tmp_path):
@@ -314,14 +315,13 @@ def test_retrain_publishes_a_classifier_with_every_version_when_asked(tmp_path):
     second = topicstream.retrain(config, stream=io.StringIO())
     assert (second["decision"], second["published"]) == ("update", 2)
     for version in ("0001", "0002"):
-        assert not list(not_ours(tmp_path / "versions" / version, "version"))
+        assert not list(not_ours(tmp_path / "versions" / version))
         answers = topicstream.infer(tmp_path / "versions" / version, ["aaxko bbxko"], method="maxent")
         assert len(answers["shares"][0]) == 4
 
 
 def test_the_limit_that_it_names_does(made, tmp_path):
     model = shutil.copytree(made[0] / "m", tmp_path / "m")
-    with pytest.raises(DoesNotFit, match="the classifier needs") as e:
+    with pytest.raises(DoesNotFit) as e:
         train_classifier(model, made[2], mem_limit="1M", threads=2, progress=False)
-    named = str(e.value).split("the classifier needs ")[1].split()[0]
-    train_classifier(model, made[2], mem_limit=named, threads=2, passes=2, progress=False)
+    train_classifier(model, made[2], mem_limit=f"{e.value.least}M", threads=2, passes=2, progress=False)

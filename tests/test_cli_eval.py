@@ -47,6 +47,11 @@ def test_eval_with_defaults(capsys):
         assert part in out
 
 
+def test_show_without_an_option(capsys):
+    code, out, err = typed(capsys, "show")
+    assert code == 0 and err == "" and len(out.splitlines()) == K
+
+
 def test_eval_heldout_json_is_the_library(capsys, folder):
     import topicstream
 
@@ -59,7 +64,7 @@ def test_eval_heldout_json_is_the_library(capsys, folder):
     }
     h = result["heldout"]
     assert h["perplexity"] == pytest.approx(np.exp(h["nats_per_token"])) and 1 < h["perplexity"] < W
-    assert typed(capsys, "eval", "--heldout", "--json", "--threads", "3", "--mem-limit", "400M")[1] == out
+    assert typed(capsys, "eval", "--heldout", "--json", "--threads", "3", "--mem-limit", "512M")[1] == out
     other = json.loads(typed(capsys, "eval", "--heldout", "--split", "90/10", "--json")[1])
     assert other["heldout"]["cells"] < h["cells"] and "10 % of" in other["heldout"]["measured"]
 
@@ -130,11 +135,11 @@ def test_within_a_memory_limit_rows_stay_on_disk(tmp_path):
     from topicstream.evaluation.memory import open_within
     from topicstream.machine import PROCESS_BYTES
 
-    wide = np.ones((3000, 4000), np.float32)
-    TopicModel.from_arrays(wide, [f"w{i}" for i in range(3000)], 0.1, 0.01).save(tmp_path / "wide")
-    roomy, threads = open_within(tmp_path / "wide", PROCESS_BYTES + (600 << 20), 3)
+    wide = np.ones((12000, 4000), np.float32)
+    TopicModel.from_arrays(wide, [f"w{i}" for i in range(12000)], 0.1, 0.01).save(tmp_path / "wide")
+    roomy, threads = open_within(tmp_path / "wide", PROCESS_BYTES + (800 << 20), 3)
     assert roomy.phi is not None and threads == 3
-    tight, threads = open_within(tmp_path / "wide", PROCESS_BYTES + (120 << 20), 9)
+    tight, threads = open_within(tmp_path / "wide", "512M", 9)
     assert tight.phi is None and 1 <= threads < 9
 
 

@@ -13,9 +13,11 @@ import pytest
 
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
+from topicstream.cli.ingest import GROUPS
+from topicstream.cli.ingest import command as ingest_command
 from topicstream.cli.main import run
+from topicstream.corpus.info import verify
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.verify import verify
 from topicstream.tokens.vocabulary import TokenVocabulary
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,7 +56,7 @@ def test_ingest_prints_its_summary(tmp_path, capsys):
         (["ingest", "x", "--min-dff", "3"], 2, "--min-df"),
         (["ingest", "no-such-file"], 3, "no-such-file"),
         (["ingest", ".", "--heldout", "much"], 2, "--heldout much"),
-        (["ingest", "raw", "--mem-limit", "10M"], 5, "needs at least"),
+        (["ingest", "raw", "--mem-limit", "10M"], 5, "every command needs at least 512M"),
         (["ingest", "."], 2, "lies in the input"),
         (["info", "no-such-store"], 3, "no manifest.json"),
     ],
@@ -93,8 +95,8 @@ def damage(path: Path, at: int) -> None:
 @pytest.mark.parametrize(
     "name, said",
     [
-        ("train/words/c/0/0", "block 0 of train (words)"),
-        ("heldout/counts/c/0/0", "block 0 of heldout (counts)"),
+        ("train/words/c/0/0", "train/words/c/0/0: does not match"),
+        ("heldout/counts/c/0/0", "heldout/counts/c/0/0: does not match"),
         ("vocab.parquet", "vocab.parquet"),
         ("docs/part-00000.parquet", "part-00000.parquet"),
     ],
@@ -111,7 +113,7 @@ def test_verify_finds_missing_and_short_files(store):
     pruned.write_bytes(pruned.read_bytes()[:-1])
     problems = list(verify(Corpus.open(store)))
     assert len(problems) == 2
-    assert any("missing" in p for p in problems) and any("bytes where the manifest says" in p for p in problems)
+    assert any("missing" in p for p in problems) and any("where the manifest says" in p for p in problems)
 
 
 def test_the_library_twin_is_the_package_itself(tmp_path):
@@ -135,7 +137,7 @@ def test_phrases_are_learnt_and_kept_for_appends(tmp_path, capsys):
         run(["ingest", str(tmp_path / "a.jsonl"), *out, "--phrases", "0.7", "--heldout", "0", "--max-df", "100%"]) == 0
     )
     corpus = Corpus.open(tmp_path / "c.zarr")
-    assert corpus.manifest["tokenizer"]["phrases"] == ["neural network"]
+    assert corpus.manifest.tokenizer["phrases"] == ["neural network"]
     assert not list(tmp_path.glob("c.zarr.wip*"))
     assert run(["ingest", str(tmp_path / "b.jsonl"), *out, "--append"]) == 0
     corpus = Corpus.open(tmp_path / "c.zarr")
@@ -178,3 +180,14 @@ def test_an_ingest_killed_before_its_first_piece_does_not_block_another(tmp_path
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
     assert (tmp_path / "corpus.zarr.wip" / "state.json").exists()
     assert run(["ingest", "a.txt"]) == 0
+
+
+def test_help_shows_what_matters_first(capsys):
+    assert run(["ingest", "--help"]) == 0
+    short = capsys.readouterr().out
+    assert run(["ingest", "--help-all"]) == 0
+    whole = capsys.readouterr().out
+    every = {option for param in ingest_command.params for option in param.opts if option.startswith("--")}
+    assert all(option in whole for option in every) and "--help-all" in short
+    assert {name for names in GROUPS.values() for name in names} <= {param.name for param in ingest_command.params}
+    assert sum(option in short.split() or f"{option}," in short for option in every) <= 20 and "--stem" not in short

@@ -16,7 +16,8 @@ from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.likeness import cosine, divergence, f1, topic_sets
 from topicstream.inference.classifier import train_classifier
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.comparison_plot import envelope, svg, write
+from topicstream.reporting.comparing import envelope, plot_methods
+from topicstream.reporting.figures import Figure
 
 
 def test_the_measures_by_hand():
@@ -95,18 +96,20 @@ def test_the_command_and_its_plot(made, tmp_path, capsys):
     assert run(["compare", str(folder / "m"), str(folder / "m"), "--methods", "all"]) == 2
     words.write_text("<svg/>")
     with pytest.raises(InputError):
-        write(result, words)
+        Figure(words, "--svg", force=False)
     other = tmp_path / "theirs.svg"
     other.write_text("<svg/>")
     with pytest.raises(TopicsError):
-        write(result, other)
+        Figure(other, "--svg", force=False)
     with pytest.raises(NotOurs):
-        write(result, other, force=True)
+        Figure(other, "--svg", force=True)
 
 
-def test_names_in_the_plot_are_escaped():
+def test_names_in_the_plot_are_escaped(tmp_path):
     row = {"name": "<b>", "seconds": 1.0, "f1": 0.5}
-    drawn = svg({"methods": [row], "reference": "a&b", "documents": 3, "ceiling": None})
+    result = {"methods": [row], "reference": "a&b", "documents": 3, "ceiling": None, "envelope": {"f1": ["<b>"]}}
+    plot_methods(result, Figure(tmp_path / "p.svg", "--svg", force=False))
+    drawn = (tmp_path / "p.svg").read_text()
     assert "&lt;b&gt;" in drawn and "a&amp;b" in drawn and ET.fromstring(drawn) is not None
     records = [
         {"name": n, "seconds": s, "f1": f} for n, s, f in (("a", 1, 0.5), ("b", 2, 0.9), ("c", 3, 0.8), ("d", 2, 0.4))

@@ -65,7 +65,7 @@ def test_words_that_training_pruned_count_as_seen(home, tmp_path):
 def test_the_command(home, capsys):
     common = ["info", str(home / "m"), "--corpus", str(home / "c.zarr")]
     assert run([*common, "--drift", str(home / "new.jsonl"), "--by", "date", "--period", "year"]) == 0
-    assert "first in 2023: train anew" in capsys.readouterr().out
+    assert "first in 2023: train again" in capsys.readouterr().out
     assert run([*common, "--by", "date", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert sum(r["documents"] for r in found["periods"]) > 10 and all(r["seen"] == 1 for r in found["periods"])

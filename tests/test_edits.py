@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -12,13 +13,13 @@ import pytest
 import topicstream
 from tests import retrain_tools
 from tests.report_store import made, planted_model
+from topicstream import TopicModel
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.evaluation.completion import score_model
 from topicstream.files.durable import read_sealed
-from topicstream.model.edits import LOG, apply, carry, edit, preview, read_log, view_of
-from topicstream.model.topic_model import TopicModel
+from topicstream.model.edits import LOG, Label, Merge, apply, carry, edit, preview, read_log, view_of
 from topicstream.progress import Shown as Progress
 from topicstream.reporting.doc_topics import shares, write_theta
 from topicstream.reporting.labels import propose
@@ -92,6 +93,7 @@ def test_a_damaged_log_is_told_of(home):
 
 def test_labels_follow_the_topic_not_the_column():
     log = [label(7, "seven"), label(3, "three"), merge(3, 4)]
+    log = msgspec.convert(log, list[Label | Merge])
     view = apply(log, [4, 9, 7, 3])  # another version: the columns lie otherwise
     assert view.ids == [9, 7, 3] and view.members == [[1], [2], [3, 0]] and view.labels == {7: "seven", 3: "three"}
     assert apply(log, [9, 7]).labels == {7: "seven"}

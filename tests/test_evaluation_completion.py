@@ -10,7 +10,7 @@ from tests.reference.completion import split_of, text_key
 from tests.small_store import planted, store
 from topicstream.errors import InputError
 from topicstream.evaluation import completion, memory
-from topicstream.evaluation.completion import ScoredTopics, prepare_heldout, score_blocks, score_model
+from topicstream.evaluation.completion import ScoredTopics, TopicTable, prepare_heldout, score_blocks, score_model
 from topicstream.evaluation.keys import document_keys, hash_strings, word_keys
 from topicstream.model.topic_model import TopicModel
 
@@ -21,7 +21,7 @@ ALPHA = np.array([0.1, 0.3, 0.05, 0.2, 0.1])
 def heldout_perplexity(phi, alpha, beta, totals, corpus, *, split=0.8, parts=("heldout",), threads=1):
     """Of an array of topics."""
     prepared = prepare_heldout(corpus, parts, split=split is not None, topics=K)
-    return score_blocks(ScoredTopics(phi, alpha, beta, totals, len(phi)), prepared, split=split, threads=threads)
+    return score_blocks(ScoredTopics(TopicTable(phi, alpha, beta, totals, len(phi))), prepared, split=split, threads=threads)
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +103,7 @@ def test_padded_table_in_memory_equals_rows_from_disk(tmp_path, corpus, matrix):
     model.save(tmp_path / "model")
     padded = np.zeros((W, 16), np.float32)
     padded[:, :K] = phi
-    in_memory = score_blocks(
-        ScoredTopics(padded, ALPHA, BETA, np.append(lam(phi), np.zeros(11)), W), prepare_heldout(corpus)
-    )
+    in_memory = score_blocks(ScoredTopics(TopicTable(padded, ALPHA, BETA, lam(phi), W)), prepare_heldout(corpus))
     on_disk = score_model(TopicModel.open(tmp_path / "model", memory_limit=0), corpus, threads=3)
     assert same(in_memory, on_disk)
     assert same(score_model(model, corpus), on_disk)

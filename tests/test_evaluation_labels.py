@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 import topicstream
 from tests.ingest_tools import write_jsonl
+from topicstream import TopicModel
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.evaluation.evaluate import evaluate
-from topicstream.evaluation.labels import Predicted, _rows, lost_without, predict
-from topicstream.model.topic_model import TopicModel
+from topicstream.evaluation.labels import Predicted, lost_without, predict
+from topicstream.inference.documents import ragged_rows
 from topicstream.retraining.config import load_config
 from topicstream.training.loop import train
 
@@ -74,8 +76,7 @@ def test_what_a_document_loses_without_a_label_is_that_by_hand():
 
 
 def test_rows_of_a_ragged_array():
-    indptr, chosen = np.array([0, 2, 2, 5, 6]), np.array([0, 2])
-    own, at = _rows(indptr, chosen)
+    own, at = ragged_rows(np.array([0, 2, 2, 5, 6]), np.array([0, 2]))
     assert own.tolist() == [0, 2, 5]
     assert at.tolist() == [0, 1, 2, 3, 4]
 
@@ -109,7 +110,7 @@ def test_held_out_documents_of_a_store_and_a_file(trained, capsys):
     result = evaluate(trained / "m", trained / "c.zarr", labels=True, threads=1)["labels"]
     assert result["micro_f1"] > 0.95 and result["macro_f1"] > 0.95 and result["accuracy"] > 0.95
     assert (result["labels"], result["unknown_labels"]) == (3, 0)
-    assert result["docs"] + result["unlabelled"] == Corpus.open(trained / "c.zarr").part(True)["docs"]
+    assert result["docs"] + result["unlabelled"] == Corpus.open(trained / "c.zarr").part(True).docs
     assert {e["label"] for e in result["each"]} == set(NAMES)
     assert result == evaluate(trained / "m", trained / "c.zarr", labels=True, threads=3)["labels"]
     other = [{**d, "topics": [*d["topics"], "unheard of"]} for d in texts(60, 9, first=1000)]
@@ -157,10 +158,9 @@ def test_names_go_with_an_export_and_damaged_ones_are_told(trained, tmp_path):
     given = {"labels": True, "threshold": 3.0, "threads": 1}
     both = [evaluate(m, trained / "c.zarr", **given)["labels"] for m in (trained / "m", tmp_path / "again")]
     assert both[0] == both[1]
-    manifest = json.loads((tmp_path / "again" / "manifest.json").read_text())
-    for wrong in ({"labels": {"0": "grain"}}, {"label_docs": [1, "x", 2]}, {"label_docs": [1] * 9}):
+    for wrong in ({"labels": {"0": "grain"}}, {"label_docs": [1] * 9}):
         model = TopicModel.open(tmp_path / "again")
-        model.manifest = {**manifest, **wrong}
+        model.manifest = msgspec.structs.replace(model.manifest, **wrong)
         with pytest.raises(StoreError, match="names of its topics are damaged"):
             evaluate(model, trained / "c.zarr", **given)
 

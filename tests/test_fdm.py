@@ -23,9 +23,9 @@ from topicstream.engines.moments.adam import Arrays, Mixture
 from topicstream.errors import InputError, TopicsError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.evaluation.pair_entropy import pair_entropy, second_moment
-from topicstream.kernels import word_pairs
+from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.pairs import lines, topic_pairs
+from topicstream.reporting.pairs import PairsView, topic_pairs
 from topicstream.training.loop import train
 
 TOPICS, WORDS = 5, 120
@@ -131,32 +131,6 @@ def test_the_gradient_is_that_of_the_loss():
             assert got[i, j] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-7)
 
 
-def test_weights_make_up_for_pairs_drawn_evenly():
-    rng = np.random.default_rng(1)
-    drawn = np.floor(rng.exponential(3.0, (50, 16))).astype(np.float32)
-    some = np.flatnonzero(rng.random(50) < 0.8)
-    u, v = drawn[some, 0::2].ravel(), drawn[some, 1::2].ravel()
-    ends = np.zeros(len(u))
-    word_pairs.even_chances(drawn, some, 0.5, np.zeros(word_pairs.BUCKETS, np.int64), ends)
-    chance = np.diff(ends, prepend=0.0)
-    assert ends[-1] == pytest.approx(1.0)
-    keys, which, many = np.unique(np.sort([u, v], axis=0), axis=1, return_inverse=True, return_counts=True)
-    wanted = 0.5 / len(u) + 0.5 / (keys.shape[1] * many[which.ravel()])
-    np.testing.assert_allclose(chance, wanted, rtol=1e-12)  # no two pairs of these fall into one bucket
-    value = rng.normal(size=len(u))
-    weights = 1 / (len(u) * chance)
-    assert (chance * weights * value).sum() == pytest.approx(value.mean())
-
-
-def test_adam_with_importance_sampling_finds_what_it_finds_without(planted, tmp_path):
-    found = []
-    for share in (0.0, 0.5):
-        model, _ = run(planted[1], tmp_path / str(share), passes=2, options={"solver": "adam", "importance": share})
-        found.append((distance(model, planted[0]).mean(), entropies(tmp_path / str(share))[-1]))
-    assert found[1][0] < found[0][0] + 0.1 and found[1][1] == pytest.approx(found[0][1], rel=0.02)
-    assert found[1] != found[0]
-
-
 def test_more_topics_than_the_rank(planted, tmp_path):
     model, _ = run(planted[1], tmp_path / "m", topics=20, passes=5, start="random")
     assert np.isfinite(model.totals).all() and np.isfinite(model.alpha).all()
@@ -188,7 +162,7 @@ def test_the_code_of_the_gpu_finds_what_the_processor_finds(planted, tmp_path, m
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setitem(sys.modules, "cupy", _Cupy("cupy"))
     models = [
-        run(planted[1], tmp_path / device, passes=2, options={"solver": "adam", "device": device, "importance": 0.3})[0]
+        run(planted[1], tmp_path / device, passes=2, options={"solver": "adam", "device": device})[0]
         for device in ("cpu", "gpu")
     ]
     for one, two in zip(*map(parts, models), strict=True):
@@ -238,7 +212,10 @@ def test_eval_scores_pairs_of_any_model(tmp_path, monkeypatch):
         assert found["kl"] == pytest.approx(loss / n + (m * np.log(m)).sum(), abs=1e-5)
         monkeypatch.setattr("topicstream.evaluation.pair_entropy.STRIPE", 8 * 25 * 7)  # stripes of 7 rows
         assert pair_entropy(tmp_path / algo, tmp_path / "c.zarr", smooth=True)["kl"] == pytest.approx(found["kl"], abs=1e-9)
-        assert pair_entropy(tmp_path / algo, tmp_path / "c.zarr", mem_limit=8 * model.n_words**2 - 1)["kl"] is None
+        limit = MemoryLimit(8 * model.n_words**2 - 1)
+        monkeypatch.setattr(MemoryLimit, "parse", lambda given, limit=limit: limit)
+        assert pair_entropy(tmp_path / algo, tmp_path / "c.zarr")["kl"] is None
+        monkeypatch.undo()
         given = ["eval", "--model", str(tmp_path / algo), "--corpus", str(tmp_path / "c.zarr"), "--pairs"]
         done = CliRunner().invoke(topics, given)
         assert done.exit_code == 0 and by in done.output and "nats a pair" in done.output
@@ -257,7 +234,7 @@ def test_pairs_are_shown_and_scored(planted, tmp_path):
         k, j = (t["topic"] for t in pair["topics"])
         assert pair["share"] == pytest.approx(2 * a[k, j], rel=1e-4)
         assert pair["lift"] == pytest.approx(q[k, j] / chance[k, j], rel=1e-4)
-    assert len(lines(found)) == 4
+    assert len(PairsView().lines(found, None)) == 4
     done = CliRunner().invoke(topics, ["show", "--model", str(tmp_path / "m"), "--pairs", "-n", "2"])
     assert done.exit_code == 0 and len(done.output.splitlines()) == 3
     scored = pair_entropy(tmp_path / "m", planted[1], heldout=False)

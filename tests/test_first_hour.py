@@ -51,7 +51,7 @@ def test_the_model_remembers_the_fields_of_its_corpus(own, tmp_path, capsys):
     assert run(args) == 0
     write_jsonl(tmp_path / "c.jsonl", [{"docno": 1, "body": "bax kex"}])
     assert run(["ingest", str(tmp_path / "c.jsonl"), "--out", str(store), "--append", "-q"]) == 0
-    assert Corpus.open(store).manifest["summary"]["documents"] == 151
+    assert Corpus.open(store).manifest.summary["documents"] == 151
 
 
 def test_a_model_and_a_corpus_that_do_not_belong_together(own, tmp_path, capsys):
@@ -113,6 +113,6 @@ def test_ids_keep_their_type(own, tmp_path, capsys):
         write_jsonl(tmp_path / f"{n}.jsonl", [{"docno": docno, "body": "bax kex"}])
         more = ["--append"] if n else ["--text-field", "body", "--id-field", "docno", "--min-df", "1"]
         assert run(["ingest", str(tmp_path / f"{n}.jsonl"), "--out", str(mixed), "-q", *more]) == 0
-        assert (Corpus.open(mixed).manifest.get("ids") == "integer") == (n == 0)
+        assert (Corpus.open(mixed).manifest.ids == "integer") == (n == 0)
     capsys.readouterr()
     assert run(["infer", str(mixed), "--model", model, "-q"]) == 0 and lines() == ["5", "5a"]

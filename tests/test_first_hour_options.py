@@ -42,8 +42,8 @@ def test_times_shares_and_numbers():
         with pytest.raises(UsageError):
             read(wrong)
     assert Heldout.of("0.1").share == Heldout.of(0.1).share == Heldout.of("10%").share == 0.1
-    assert IngestOptions.of(min_df="2%").pruning(1000, True)["min_df"] == 20
-    assert IngestOptions.of(min_df=0.02, max_df="0.5").pruning(1000, True)["max_df"] == 500
+    assert IngestOptions.of(min_df="2%").limits(1000, True).min_df == 20
+    assert IngestOptions.of(min_df=0.02, max_df="0.5").limits(1000, True).max_df == 500
 
 
 IMPOSSIBLE = [
@@ -147,7 +147,7 @@ def test_python_dash_m_and_an_old_python(tmp_path):
 def test_heldout_as_a_share(store, tmp_path):
     for asked in ("0.2", "20%"):
         assert run(["ingest", str(store / "a.jsonl"), "--out", str(tmp_path / asked), "--heldout", asked, "-q"]) == 0
-    shares = [Corpus.open(tmp_path / a).part(True)["docs"] for a in ("0.2", "20%")]
+    shares = [Corpus.open(tmp_path / a).part(True).docs for a in ("0.2", "20%")]
     assert shares[0] == shares[1] > 5
 
 

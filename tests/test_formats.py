@@ -4,6 +4,7 @@ scored, continued and grown by this version (docs/formats.md)."""
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -60,4 +61,98 @@ def test_an_old_run_goes_on_and_an_old_store_grows(old):
     more.write_text("".join(f'{{"id": "new{i}", "text": "cell gene court law ball team fresh"}}\n' for i in range(10)))
     summary = topicstream.ingest(more, old / "corpus.zarr", append=True)
     assert summary["documents_added"] == 10
-    assert topicstream.Corpus.open(old / "corpus.zarr").manifest["schema"] == 1
+    assert topicstream.Corpus.open(old / "corpus.zarr").manifest.schema == 1
+
+
+EVERY = Path(__file__).parent / "data" / "every-0.1.tar.xz"
+"""Stores and models of every kind as 0.1 wrote them, with what it said of them (scripts/tools/release_data.py)."""
+KINDS = [
+    "atbp",
+    "atm",
+    "bp",
+    "cvb0",
+    "llda",
+    "rtm",
+    "sibp",
+    "sparse-bp",
+    "stbp",
+    "gs",
+    "sparselda",
+    "mvi",
+    "ovb",
+    "svi",
+    "vb",
+    "anchors",
+    "fdm",
+    "mixture",
+    "weighted",
+    "gmm",
+    "seeded",
+    "tfidf",
+    "reading",
+    "full",
+]
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("every")
+    with tarfile.open(EVERY) as archive:
+        archive.extractall(folder, filter="data")
+    return folder, json.loads((folder / "said.json").read_text())
+
+
+def numbers(value, path=()):
+    """Every number of a JSON value by its path."""
+    if isinstance(value, dict):
+        return {k: v for name, inner in value.items() for k, v in numbers(inner, (*path, name)).items()}
+    if isinstance(value, list):
+        return {k: v for i, inner in enumerate(value) for k, v in numbers(inner, (*path, i)).items()}
+    return {path: value} if isinstance(value, int | float) and not isinstance(value, bool) else {}
+
+
+def same_numbers(now, then, rel):
+    now, then = numbers(now), numbers(then)
+    timed = [path for path in then if path[-1] in ("seconds", "peak_bytes", "version")]
+    assert set(then) - set(timed) <= set(now)
+    for path in set(then) - set(timed):
+        assert now[path] == pytest.approx(then[path], rel=rel, abs=1e-6), path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_old_model_is_shown_and_scored_as_it_was(every, kind, capsys):
+    folder, said = every
+    model, then = folder / "models" / kind, said[kind]
+    shown = then["show"] if kind != "bp" else said["edited"]
+    same_numbers(printed(capsys, "show", "--model", model), shown, 1e-6)
+    scored = printed(capsys, "eval", "--corpus", folder / then["corpus"], "--model", model, "--heldout")
+    same_numbers(scored, then["eval"], 1e-4)
+
+
+def test_every_old_store_opens_whole(every):
+    folder, _ = every
+    for name in ("docs", "grown", "weights", "vectors"):
+        assert run(["info", str(folder / f"{name}.zarr"), "--verify", "-q"]) == 0
+
+
+@pytest.mark.parametrize("kind", ["bp", "atm", "sparselda", "sparse-bp", "gmm"])
+def test_old_runs_resume(every, kind, tmp_path):
+    folder, said = every
+    model = tmp_path / kind
+    shutil.copytree(folder / "models" / kind, model)
+    topics = "3" if kind == "gmm" else "4"
+    line = [
+        "train",
+        "--corpus",
+        folder / said[kind]["corpus"],
+        "--model",
+        model,
+        "--algo",
+        kind,
+        "-K",
+        topics,
+        "--passes",
+        "6",
+    ]
+    assert run([*map(str, line), "--tol", "0", "--threads", "1", "-q"]) == 0
+    assert json.loads((model / "manifest.json").read_text())["passes"] == 6

@@ -12,8 +12,9 @@ from scipy.stats import chi2
 
 from tests.gibbs_driver import draw, make, pack_rows, pack_tight, random_block, table_of, visit
 from tests.reference.gibbs import buckets, conditional, joint_loglik, sweep
+from tests.visits import out_for, pass_end
 from topicstream.corpus.block import Block
-from topicstream.engines.base import Key, Out, Rows, Scratch, Shape, padded
+from topicstream.engines.base import Key, Rows, Shape, Visit, padded
 from topicstream.engines.gibbs.gs import GibbsSampling
 from topicstream.engines.gibbs.sparselda import SparseLDA
 from topicstream.engines.gibbs.sparselda import sweep as sparse_sweep
@@ -70,7 +71,7 @@ def test_one_token_is_drawn_from_the_conditional(kind):
         params = {"alpha": alpha, "beta": np.array([beta])}
         found, rows = np.zeros(topics), pack_rows(n_wt)
         for i in range(draws):
-            found[draw(engine, block, z, rows, n_wt.sum(0), params, Key(seed, i)).memory["z"][0]] += 1
+            found[draw(engine, block, z, rows, n_wt.sum(0), params, Key(seed, i)).state["z"][0]] += 1
         statistic += float(((found - draws * p) ** 2 / (draws * p)).sum())
         freedom += topics - 1
     assert 1e-4 < chi2.sf(statistic, freedom) < 1 - 1e-4
@@ -229,14 +230,14 @@ def test_statistics_are_what_they_say(kind):
     totals[:6] = n_wt.sum(0)
     found = dict(out.stats) | {"phi.counts": values.astype(float), "phi.times": times.astype(float)}
     found["phi.bytes"] = np.array([640.0])
-    told = engine.end_pass(params, found, {"phi": totals})
+    told = engine.end_pass(pass_end(params, found, {"phi": totals}))
     assert told["joint_loglik"] == pytest.approx(joint_loglik(z_docs, n_wt, params["alpha"], 0.05), rel=1e-12)
     assert told["topics_per_word"] == pytest.approx((n_wt > 0).sum() / 30)
     assert told["topics_per_document"] == pytest.approx(np.mean([len(set(d)) for d in z_docs if len(d)]))
     if kind is SparseLDA:
         assert told["draws_s"] + told["draws_r"] + told["draws_q"] == pytest.approx(1)
     with pytest.raises(TopicsError, match="tokens were drawn"):
-        engine.end_pass(params, found | {"tokens": found["tokens"] - 1}, {"phi": totals})
+        engine.end_pass(pass_end(params, found | {"tokens": found["tokens"] - 1}, {"phi": totals}))
 
 
 @BOTH
@@ -245,12 +246,13 @@ def test_starts_give_every_token_a_topic_and_count_it(kind):
     engine = make(kind, block, 5, 40)
 
     def begin(rows, totals):
-        out = Out({}, {"z": np.full(int(block.tokens), 255, np.uint8)}, {}, Scratch(), Scratch())
-        engine.start(block, rows, totals, engine.initial_params(), Key(3, 0), out)
+        out = out_for(engine, block, {})
+        out.state["z"][:] = 255
+        engine.start(Visit(block, rows, totals, {}, engine.initial_params(), Key(3, 0)), out)
         delta, n_wt = out.delta["phi"], np.zeros((40, 5), np.int64)
         np.add.at(n_wt, (np.repeat(np.arange(40), np.diff(delta.ptr)), delta.topic), delta.value)
-        np.testing.assert_array_equal(n_wt, table_of(block, out.memory["z"], 5))
-        return out.memory["z"], n_wt
+        np.testing.assert_array_equal(n_wt, table_of(block, out.state["z"], 5))
+        return out.state["z"], n_wt
 
     z, _ = begin({}, {})
     assert np.bincount(z, minlength=5).min() > block.tokens / 5 * 0.7
@@ -276,7 +278,7 @@ def test_memory_takes_the_smallest_integer():
     shapes = [(200, "uint8"), (256, "uint8"), (257, "uint16"), (65536, "uint16"), (65537, "uint32")]
     for topics, dtype in shapes:
         engine = SparseLDA(Shape(10, 10, 50, 70, topics), SparseLDA.Options())
-        assert engine.memory["z"].dtype == dtype
+        assert engine.state["z"].dtype == dtype
 
 
 def test_counts_that_do_not_fit_32_bits_are_drawn_from_wider_entries():
@@ -286,7 +288,7 @@ def test_counts_that_do_not_fit_32_bits_are_drawn_from_wider_entries():
     engine = make(SparseLDA, block, 7, 30)
     out = draw(engine, block, z, pack_rows(n_wt, np.uint64), n_wt.sum(0), engine.initial_params(), Key(0, 1))
     delta = out.delta["phi"]
-    moved = table_of(block, out.memory["z"], 7) - table_of(block, z, 7)
+    moved = table_of(block, out.state["z"], 7) - table_of(block, z, 7)
     changed = np.zeros_like(moved)
     np.add.at(changed, (np.repeat(np.arange(block.n_words), np.diff(delta.ptr)), delta.topic), delta.value)
     np.testing.assert_array_equal(changed, moved)
@@ -295,8 +297,8 @@ def test_counts_that_do_not_fit_32_bits_are_drawn_from_wider_entries():
 def test_samples_and_priors_come_when_asked():
     block, z, n_wt = state(9, 6)
     engine = make(SparseLDA, block, 6, 30, samples=3, burn_in=20, sample_every=10, learn_after=2, learn_every=2)
-    assert [p for p in range(100) if engine.takes_sample(p)] == [20, 30, 40]
-    assert not any(make(SparseLDA, block, 6, 30).takes_sample(p) for p in range(500))
+    assert list(engine.tables["phi"].samples) == [20, 30, 40]
+    assert not make(SparseLDA, block, 6, 30).tables["phi"].samples
     params, learned = engine.initial_params(), []
     for number in range(1, 7):
         z, n_wt, out = visit(engine, block, z, n_wt, params, Key(0, number))
@@ -305,7 +307,7 @@ def test_samples_and_priors_come_when_asked():
         totals, before = np.zeros(padded(6)), params["alpha"].copy()
         totals[:6] = n_wt.sum(0)
         found = dict(out.stats) | {"phi.counts": values.astype(float), "phi.times": times.astype(float)}
-        engine.end_pass(params, found | {"phi.bytes": np.array([1.0])}, {"phi": totals})
+        engine.end_pass(pass_end(params, found | {"phi.bytes": np.array([1.0])}, {"phi": totals}))
         learned.append(bool((params["alpha"] != before).any()))
         assert (params["alpha"] >= 1e-5).all() and params["beta"][0] >= 1e-5
     assert learned == [False, False, False, True, False, True]

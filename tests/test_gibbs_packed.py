@@ -18,7 +18,7 @@ from topicstream.errors import StoreError, TopicsError
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.packed import rise, sink, sort_by_count, topic_bits
 from topicstream.kernels.packed_simd import READ_PAST, find_lane, passing, row_mass
-from topicstream.tables import packed_rows
+from topicstream.tables import slots
 from topicstream.tables.packed import PackedTable
 
 SPEC = TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row")
@@ -142,10 +142,10 @@ def delta_of(change: np.ndarray) -> tuple[np.ndarray, SparseDelta]:
     return vocab, SparseDelta(ptr, topic, change[rows, topic].astype(np.int32))
 
 
-def table_for(counts: np.ndarray, place: str, folder: Path, most: int = 0, name: str = "phi") -> PackedTable:
+def table_for(counts: np.ndarray, place: str, folder: Path, most: int = 0) -> PackedTable:
     """An empty table whose rows are to sum to those of ``counts``."""
-    path = folder / f"{name}.rows" if place == "disk" else None
-    return PackedTable(replace(SPEC, samples=most), *counts.shape, counts.sum(1).astype(float), path, serial)
+    at = folder if place == "disk" else None
+    return PackedTable(replace(SPEC, samples=range(most)), *counts.shape, counts.sum(1).astype(float), at, serial)
 
 
 def dense(table: PackedTable) -> np.ndarray:
@@ -172,7 +172,7 @@ def test_a_table_is_the_sum_of_its_deltas(place, seed, words, topics, blocks):
     rng = np.random.default_rng(seed)
     truth = rng.poisson(0.8, (words, topics)).astype(np.int64)
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed_rows, "PIECE", int(rng.integers(1, 500)))
+        patch.setattr(slots, "PIECE", int(rng.integers(1, 500)))
         folder = Path(name)
         table = table_for(truth, place, folder)
         table.add([delta_of(truth)])
@@ -199,15 +199,16 @@ def test_a_table_is_the_sum_of_its_deltas(place, seed, words, topics, blocks):
             np.testing.assert_array_equal(dense_row(row, len(row), bits, topics), truth[w])
         table.save(folder / "saved")
         for other in ("memory", "disk"):
-            again = table_for(truth, other, folder, name="again")
+            again = table_for(truth, other, folder)
             again.load(folder / "saved")
             np.testing.assert_array_equal(dense(again), truth)
             np.testing.assert_array_equal(tight(again, vocab)[1], entries)
             again.save(folder / "again")
             assert (folder / "again").read_bytes() == (folder / "saved").read_bytes()
+            (folder / "again").unlink()
             again.close()
         table.close()
-        assert not list(folder.glob("*.rows"))
+        assert [path.name for path in folder.iterdir()] == ["saved"]
 
 
 @PLACES
@@ -243,11 +244,11 @@ def test_counts_past_32_bits(place, tmp_path):
     np.testing.assert_array_equal(table.histogram, ([9, 1 << 26], [1, 1]))
     table.save(tmp_path / "saved")
     for other in ("memory", "disk"):
-        again = table_for(change + more, other, tmp_path, name="again")
+        again = table_for(change + more, other, tmp_path)
         again.load(tmp_path / "saved")
         np.testing.assert_array_equal(dense(again), change + more)
-        again.save(tmp_path / "again")
-        assert (tmp_path / "again").read_bytes() == (tmp_path / "saved").read_bytes()
+        again.save(tmp_path / f"again {other}")
+        assert (tmp_path / f"again {other}").read_bytes() == (tmp_path / "saved").read_bytes()
 
 
 @PLACES
@@ -264,7 +265,7 @@ def test_samples_are_averaged_and_survive_a_checkpoint(place, tmp_path: Path):
     np.testing.assert_array_equal(table.totals[:9], last.sum(0))
     assert len(tight(table, np.arange(70, dtype=np.int32))[1]) == (last > 0).sum()
     table.save(tmp_path / "saved")
-    again = table_for(first, place, tmp_path, 3, "again")
+    again = table_for(first, place, tmp_path, 3)
     again.load(tmp_path / "saved")
     for held in (table, again):
         np.testing.assert_allclose(dense(held), np.mean(states, 0), rtol=1e-6)
@@ -280,10 +281,10 @@ def test_a_table_that_has_grown_takes_over_its_first_rows(place, tmp_path: Path)
         counts = rng.poisson(1.0, (words, 6)).astype(np.int64)
         table = table_for(counts, place, tmp_path)
         table.add([delta_of(counts)])
-        table.save(tmp_path / "saved")
+        table.save(tmp_path / f"saved {words}")
         whole = np.vstack([counts, np.zeros((more - words, 6), np.int64)])
-        grown = table_for(whole, place, tmp_path, name="grown")
-        grown.load_head(tmp_path / "saved", words)
+        grown = table_for(whole, place, tmp_path)
+        grown.load(tmp_path / f"saved {words}", words)
         np.testing.assert_array_equal(dense(grown), whole)
 
 
@@ -303,14 +304,14 @@ def test_wrong_deltas_and_files_are_refused(place, tmp_path: Path):
         table_for(counts, place, tmp_path).load(tmp_path / "saved")
 
 
-def test_a_scratch_file_cut_short_is_named(tmp_path: Path):
-    counts = np.ones((10, 4), np.int64)
-    table = table_for(counts, "disk", tmp_path)
+@PLACES
+def test_rows_with_more_tokens_than_the_corpus_has_are_refused(place, tmp_path: Path):
+    counts = np.eye(10, dtype=np.int64)
+    table = table_for(counts, place, tmp_path)
     table.add([delta_of(counts)])
-    with open(tmp_path / "phi.rows", "r+b") as f:
-        f.truncate(40)
-    with pytest.raises(StoreError, match=r"phi\.rows: a table on disk is shorter"):
-        tight(table, np.arange(10, dtype=np.int32))
+    with pytest.raises(TopicsError, match="more topics than tokens"):
+        table.add([delta_of(np.ones((10, 10), np.int64))])
+    np.testing.assert_array_equal(dense(table), counts)
 
 
 def test_packing_round_trip():

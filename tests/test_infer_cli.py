@@ -21,7 +21,7 @@ from tests.small_store import planted, store
 from topicstream.cli.main import run
 from topicstream.errors import StoreError
 from topicstream.inference.keep import Lists, keep
-from topicstream.inference.output import CsvAnswers, JsonAnswers
+from topicstream.inference.output import CsvAnswers, JsonAnswers, answer_batch, answer_schema
 from topicstream.model.topic_model import TopicModel
 from topicstream.tokens.recipe import Recipe
 
@@ -145,7 +145,7 @@ def test_a_file_is_not_replaced_without_being_asked(made, tmp_path, capsys):
     assert topics(folder, folder / "d.jsonl", "-o", out) == 1
     assert out.read_text() == "mine" and "--force" in capsys.readouterr().err
     assert topics(folder, folder / "d.jsonl", "-o", out, "--force") == 3  # not even so: it holds no topics of documents
-    assert out.read_text() == "mine" and "not written by this program" in capsys.readouterr().err
+    assert out.read_text() == "mine" and "does not say that this program wrote it" in capsys.readouterr().err
     out.unlink()
     for _ in range(2):
         assert topics(folder, folder / "d.jsonl", "-o", out, "--force") == 0
@@ -169,8 +169,7 @@ def test_the_library_writes_to_a_stream(made, tmp_path):
 def test_a_model_of_counts_says_that_it_cannot_read_text(made, tmp_path, capsys):
     _, folder = made
     model = TopicModel.open(folder / "model")
-    del model.manifest["tokenizer"]
-    model.save(tmp_path / "model")
+    model.save(tmp_path / "model", tokenizer=None)
     assert topics(tmp_path, folder / "d.jsonl", "-o", tmp_path / "t.csv") == 3
     assert "how its text was tokenised" in capsys.readouterr().err
     (tmp_path / "x.dat").write_text("2 1:3 0:1\n1 2:1\n")
@@ -233,9 +232,11 @@ def test_follow_refuses_what_it_cannot_do(made, tmp_path, capsys):
 def test_shares_as_text_read_back_as_the_same_numbers(values):
     shares = np.array(values, np.float32)
     lists = Lists(np.array([0, len(shares)]), np.arange(len(shares), dtype=np.int32), shares)
-    row = json.loads(JsonAnswers(io.BytesIO(), False).encode(pa.array(["a"]), lists, None))
+    schema = answer_schema(facts=False)
+    answers = answer_batch(schema, pa.array(["a"]), lists)
+    row = json.loads(JsonAnswers(io.BytesIO(), schema).encode(answers))
     assert (np.array(row["shares"], np.float32) == shares).all()
-    table = list(csv.reader(bytes(CsvAnswers(io.BytesIO(), False).encode(pa.array(["a"]), lists, None)).decode().splitlines()))
+    table = list(csv.reader(bytes(CsvAnswers(io.BytesIO(), schema).encode(answers)).decode().splitlines()))
     assert (np.array([r[2] for r in table]).astype(np.float32) == shares).all()
 
 
@@ -243,12 +244,14 @@ def test_shares_as_text_read_back_as_the_same_numbers(values):
 def test_any_id_survives_the_text(names):
     lists = keep(np.full((len(names), 2), 0.5, np.float32))
     flags = np.arange(len(names)).astype(np.uint8) % 3
-    about = (np.full(len(names), 7.0), np.full(len(names), 0.25), flags)
-    ids = pa.array(names, pa.large_string())
-    rows = [json.loads(line) for line in JsonAnswers(io.BytesIO(), True).encode(ids, lists, about).decode().split("\n")[:-1]]
+    facts = [pa.array(np.full(len(names), 7.0)), pa.array(np.full(len(names), 0.25))]
+    facts.append(pa.array([(None, "empty", "unknown")[f] for f in flags], pa.string()))
+    schema = answer_schema(facts=True)
+    answers = answer_batch(schema, pa.array(names, pa.large_string()), lists, facts)
+    rows = [json.loads(line) for line in JsonAnswers(io.BytesIO(), schema).encode(answers).decode().split("\n")[:-1]]
     assert [r["id"] for r in rows] == names and all(r["tokens"] == 7 and r["oov_rate"] == 0.25 for r in rows)
     assert [r["flag"] for r in rows] == [(None, "empty", "unknown")[f] for f in flags]
-    text = bytes(CsvAnswers(io.BytesIO(), True).encode(ids, lists, about)).decode()
+    text = bytes(CsvAnswers(io.BytesIO(), schema).encode(answers)).decode()
     # the module csv reads a line break within quotes from a stream that keeps it
     table = list(csv.reader(io.StringIO(text, newline="")))
     assert [r[0] for r in table[::2]] == names and [r[5] for r in table[::2]] == [

@@ -18,6 +18,7 @@ from tests.ingest_tools import cells_by_id, digest, documents, training_counts, 
 from topicstream.cli.main import topics
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import Busy, DoesNotFit, InputError, Interrupted, TopicsError
+from topicstream.files import owned
 from topicstream.progress import Progress
 from topicstream.reporting.snippets import snippets
 from topicstream.tokens.vocabulary import TokenVocabulary
@@ -88,9 +89,9 @@ def test_stock_zarr_and_pyarrow_read_it(tmp_path):
     ingest(write_jsonl(tmp_path / "a.jsonl", documents(200)), tmp_path / "c.zarr")
     corpus = Corpus.open(tmp_path / "c.zarr")
     group = zarr.open_group(str(tmp_path / "c.zarr"), mode="r")
-    entry = corpus.part()["blocks"][0]
-    assert int(np.asarray(group["train/lengths"][0])[: entry["docs"]].sum()) == entry["cells"]
-    assert int(np.asarray(group["train/counts"][0], np.int64).sum()) == entry["tokens"]
+    entry = corpus.part().blocks[0]
+    assert int(np.asarray(group["train/lengths"][0])[: entry.docs].sum()) == entry.cells
+    assert int(np.asarray(group["train/counts"][0], np.int64).sum()) == entry.tokens
     table = pq.read_table(tmp_path / "c.zarr" / "docs" / "part-00000.parquet")
     assert table.num_rows == 200 and table.column_names[:5] == ["id", "source", "part", "block", "row"]
 
@@ -187,7 +188,7 @@ def test_append_replaces_documents_of_committed_blocks(tmp_path):
     words = vocabulary.words.to_pylist()
     assert dict(zip(words, vocabulary.counts.tolist())) == {w: counts[w] for w in words}
     assert dict(zip(words, vocabulary.df.tolist())) == {w: df[w] for w in words}
-    assert [b.get("changed") for b in corpus.part()["blocks"]] == [2, None]
+    assert [b.changed for b in corpus.part().blocks] == [2, None]
     assert (
         corpus.n_cells
         == sum(b.n_cells for b in corpus.blocks())
@@ -203,8 +204,8 @@ def test_append_sweeps_what_a_killed_one_left(tmp_path):
     ingest(write_jsonl(tmp_path / "a.jsonl", documents(120)), tmp_path / "c.zarr")
     stray = tmp_path / "c.zarr" / "train" / "words" / "c" / "1"
     stray.mkdir()
-    (stray / "0").write_bytes(b"left by a kill")
-    (tmp_path / "c.zarr" / "docs" / "part-00001.parquet").write_bytes(b"half")
+    owned.reserve(stray / "0")
+    owned.reserve(tmp_path / "c.zarr" / "docs" / "part-00001.parquet")
     ingest(write_jsonl(tmp_path / "b.jsonl", documents(30, prefix="e")), tmp_path / "c.zarr", append=True)
     assert len(cells_by_id(tmp_path / "c.zarr")) == 150
 
@@ -290,7 +291,7 @@ def test_a_store_is_never_overwritten_silently(tmp_path):
         ingest(source, tmp_path / "c.zarr", min_df=2)
     assert digest(tmp_path / "c.zarr") == before and not (tmp_path / "c.zarr.wip").exists()
     ingest(write_jsonl(tmp_path / "b.jsonl", documents(61)), tmp_path / "c.zarr", force=True)
-    assert Corpus.open(tmp_path / "c.zarr").manifest["summary"]["documents"] == 61
+    assert Corpus.open(tmp_path / "c.zarr").manifest.summary["documents"] == 61
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("mine")
     with pytest.raises(TopicsError, match="no corpus store"):
@@ -333,10 +334,9 @@ def test_second_writer_and_memory_are_refused(tmp_path):
     from topicstream.files import durable
 
     source = write_jsonl(tmp_path / "a.jsonl", documents(20))
-    (tmp_path / "c.zarr.wip").mkdir()
-    with durable.lock(tmp_path / "c.zarr.wip", "testing"), pytest.raises(Busy):
+    with durable.lock(tmp_path / "c.zarr.wip", "testing", kind="ingest"), pytest.raises(Busy):
         ingest(source, tmp_path / "c.zarr")
-    with pytest.raises(DoesNotFit, match="needs at least"):
+    with pytest.raises(DoesNotFit, match="needs at least 512M"):
         ingest(source, tmp_path / "c.zarr", mem_limit="50M")
 
 

@@ -10,8 +10,8 @@ import pytest
 import topicstream
 from tests.ingest_tools import cells_by_id, documents, write_jsonl
 from topicstream.cli.main import run
+from topicstream.corpus.info import verify
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.verify import verify
 
 pytestmark = pytest.mark.slow
 

@@ -57,6 +57,18 @@ def test_a_change_in_another_file_compiles_the_kernels_that_call_it(tmp_path):
     assert run(package(tmp_path / "one", factor=5.0), cache) == ([16.0, 2.0], "")
 
 
+def test_an_edit_elsewhere_compiles_nothing_and_one_of_a_constant_does(tmp_path):
+    cache, folder = tmp_path / "cache", package(tmp_path / "one")
+    home = folder / "kernels_of_a_test"
+    (home / "inner.py").write_text(INNER.format(factor="numbers.FACTOR").replace("import kernel", "import kernel\nfrom kernels_of_a_test import numbers"))
+    (home / "numbers.py").write_text("FACTOR = 2.0\n")
+    assert run(folder, cache) == ([7.0, 2.0], "")
+    (home / "numbers.py").write_text("FACTOR = 2.0\nUNUSED = 5\n")
+    assert run(folder, cache) == ([7.0, 0.0], "")
+    (home / "numbers.py").write_text("FACTOR = 3.0\n")
+    assert run(folder, cache) == ([10.0, 2.0], "")
+
+
 @pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "other"])
 def test_a_damaged_file_is_dropped_with_one_note(tmp_path, damage):
     cache = tmp_path / "cache"

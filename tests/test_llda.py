@@ -12,14 +12,15 @@ from tests.listening import Listening
 from tests.message_driver import Driver, dense_block, planted, shape_of
 from tests.planted import store
 from tests.reference import labeled as twin
+from topicstream import TopicModel
 from topicstream.corpus.block import AxisRows
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.model.edits import edit, view_of
-from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
-from topicstream.training.loop import memory_bytes_of_pass, train
+from topicstream.training.loop import train
+from topicstream.training.plan import state_bytes_of_pass
 from topicstream.training.setup import make_engine
 
 Engine = find("llda")
@@ -169,8 +170,8 @@ def test_block_memory_is_planned_for_the_labels_there_are(two_a_document, tmp_pa
         engine = make_engine(kind, store, kind.Options(), None)
         cells = int((x[:bare] > 0).sum())
         assert engine.shape.bare == {"labels": cells}
-        grid = store.grid(engine.block_cells(), engine.block_docs(), axes=engine.axes)
-        assert memory_bytes_of_pass(engine, grid) == 2 * (2 * (store.n_cells - cells) + 8 * cells)
+        grid = store.grid(engine.layout.block_cells, engine.layout.block_docs, axes=engine.about.axes)
+        assert state_bytes_of_pass(engine, grid) == 2 * (2 * (store.n_cells - cells) + 8 * cells)
         run(path, tmp_path / f"m{bare}", passes=2)
 
 

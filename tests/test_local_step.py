@@ -15,8 +15,8 @@ from tests.reference.local_step import local_step as twin
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation import completion
 from topicstream.evaluation.completion import score_model
-from topicstream.inference.infer import make
 from topicstream.inference.method import TopicRows
+from topicstream.inference.methods import make_method
 from topicstream.kernels.local_step import (
     DIRICHLET,
     EVEN,
@@ -26,7 +26,6 @@ from topicstream.kernels.local_step import (
     inverse_norms,
     local_step,
     padded_floats,
-    sort_cells,
 )
 from topicstream.model.topic_model import TopicModel
 
@@ -159,17 +158,6 @@ def test_few_words_over_many_topics_keep_their_topics():
     assert np.abs(out[0] - wanted).max() < 1e-4 and out.max() > 0.01
 
 
-def test_cells_come_into_order():
-    words, counts = np.array([9, 5, 2, 7, 1, 0]), np.arange(6, dtype=np.float32)
-    sort_cells(words, counts, 1, 5)
-    assert words.tolist() == [9, 1, 2, 5, 7, 0] and counts.tolist() == [0, 4, 2, 1, 3, 5]
-    for n in (0, 1, 2, 3, 40, 1000):
-        words = np.random.default_rng(n).permutation(n)
-        counts = words.astype(np.float32)
-        sort_cells(words, counts, 0, n)
-        assert (words == np.arange(n)).all() and (counts == words).all()
-
-
 # -- one theta behind every command --------------------------------------------------------------------------------------
 
 THEMES = ("apple pear plum fig", "iron zinc lead tin", "dog cat horse cow", "red blue green pink")
@@ -243,21 +231,12 @@ def test_infer_eval_and_show_have_one_theta(raw, trained, tmp_path, monkeypatch,
     # and on the observed cells of a split: what infer answers for these cells
     seen.clear()
     halves = []
-    whole = completion.halves
-    monkeypatch.setattr(completion, "halves", lambda *a: halves.append(whole(*a)) or halves[-1])
-    monkeypatch.setattr(completion, "rows_of", lambda table, ids, width: (table.rows(np.arange(table.n_words)), ids))
+    whole = completion.split_documents
+    monkeypatch.setattr(completion, "split_documents", lambda *a: halves.append(whole(*a)) or halves[-1])
     score_model(model, corpus, threads=1)
-    means = make("bp", TopicRows(TopicModel.open(trained)))
-    for (_, theta), (observed, _, _, _) in zip(seen, halves, strict=True):
-        d = np.diff(observed.indptr)
-        documents = topicstream.inference.documents.known(
-            topicstream.inference.documents.pa.nulls(len(d), "large_string"),
-            observed.indptr,
-            observed.rows.astype(np.int32),
-            observed.counts,
-            np.arange(model.n_words),
-        )
-        assert (d > 0).sum() > 10 and (means.shares(documents) == theta).all()
+    method = make_method("bp", TopicRows(TopicModel.open(trained)))
+    for (_, theta), (observed, _, _) in zip(seen, halves, strict=True):
+        assert (np.diff(observed.indptr) > 0).sum() > 10 and (method.shares(observed) == theta).all()
 
 
 @pytest.mark.parametrize(("tables", "threads"), [("memory", 2), ("disk", 1)])

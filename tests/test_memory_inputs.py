@@ -81,7 +81,7 @@ def test_every_form_gives_the_store_of_the_file(tmp_path):
         summary = topicstream.ingest(documents, store, meta={"date": "year"}, piece_bytes=4096, **ALL)
         assert summary["documents"] == len(given), name
         assert cells_by_id(store) == wanted, name
-        batches = list(read_documents(store, Corpus.open(store).manifest["docs"], ["date"]))
+        batches = list(read_documents(store, Corpus.open(store).manifest.docs, ["date"]))
         assert [d for b in batches for d in b.column("date").to_pylist()] == [str(2000 + i) for i in range(len(given))]
 
 

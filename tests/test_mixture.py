@@ -19,7 +19,7 @@ from topicstream.inference.infer import infer
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
-from topicstream.training.starts.initial import make_seeds, seed_table
+from topicstream.training.starts.documents import document_seeds
 
 QUIET = Progress(-1)
 WORDS, CLUSTERS = 90, 4
@@ -60,7 +60,7 @@ def test_a_memoized_run_is_its_twin(most, tmp_path):
     assert len(edges) > 5
     opened, phi, history = run(path, tmp_path / "m", passes=6, sparsity=most, tries=1)
     n_w = x.sum(0).astype(float)
-    table = seed_table(make_seeds(corpus, grid, "kmeans", CLUSTERS, 1, n_w), WORDS)[:, :CLUSTERS].astype(float)
+    table = document_seeds(corpus, grid, CLUSTERS, 1, n_w, far=True).rows(np.arange(WORDS))[:, :CLUSTERS].astype(float)
     table += 0.01 * table.sum() / (CLUSTERS * WORDS)
     model = twin.Memoized(x.astype(float), twin.top(x @ np.log(table / table.sum(0)), most), 10 / CLUSTERS, 0.1, most)
     bounds = [model.lap(edges, 2) for _ in range(6)]
@@ -88,7 +88,8 @@ def test_a_stochastic_step_is_its_twin(tmp_path):
     )
     corpus = Corpus.open(path)
     n_w = x.sum(0).astype(float)
-    table = seed_table(make_seeds(corpus, corpus.grid(1200, 1), "kmeans", CLUSTERS, 1, n_w), WORDS)[:, :CLUSTERS]
+    seeds = document_seeds(corpus, corpus.grid(1200, 1), CLUSTERS, 1, n_w, far=True)
+    table = seeds.rows(np.arange(WORDS))[:, :CLUSTERS]
     table = table.astype(float) * (x.sum() / table.sum())
     words, sizes = twin.blended(table, np.zeros(CLUSTERS), x.astype(float), 10 / CLUSTERS, 0.1, 4, 10.0**-0.55, len(x))
     np.testing.assert_allclose(phi, (words + 0.1) / (words + 0.1).sum(0), rtol=1e-4)

@@ -9,9 +9,8 @@ import pytest
 import topicstream
 from tests.ingest_tools import cells_by_id
 from tests.test_memory_inputs import ALL, WORDS, counts, texts
+from topicstream import TopicModel
 from topicstream.corpus.reader import Corpus
-from topicstream.inference.stored import stored
-from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 
 
@@ -60,7 +59,7 @@ def test_documents_come_as_arrow_and_as_a_matrix(made):
     sparse = pytest.importorskip("scipy.sparse")
     matrix = corpus.to_scipy()
     assert isinstance(matrix, sparse.csr_array) and matrix.shape == (300, len(WORDS))
-    assert matrix.sum() == corpus.n_tokens + corpus.part(True)["tokens"]
+    assert matrix.sum() == corpus.n_tokens + corpus.part(True).tokens
     held = corpus.to_scipy(parts=("heldout",))
     assert held.shape[0] == sum(b.num_rows for b in corpus.documents(parts=("heldout",))) > 0
 
@@ -68,7 +67,8 @@ def test_documents_come_as_arrow_and_as_a_matrix(made):
 def test_replaced_documents_are_not_inferred_twice(made):
     folder, docs = made
     corpus = Corpus.open(folder / "c.zarr")
-    assert sum(len(c.ids) for c in stored(corpus)) == len(docs)
+    model = TopicModel.open(folder / "model")
+    assert len(topicstream.infer(model, corpus, progress=False)) == len(docs)
 
 
 def test_a_store_without_a_table_of_documents(tmp_path):
@@ -83,7 +83,7 @@ def test_a_store_without_a_table_of_documents(tmp_path):
 def test_a_model_shows_its_words(made):
     folder, _ = made
     model = TopicModel.open(folder / "model")
-    assert repr(model) == f"TopicModel({str(folder / 'model')!r}: 5 topics, 8 words, {model.manifest['engine']})"
+    assert repr(model) == f"TopicModel({str(folder / 'model')!r}: 5 topics, 8 words, {model.manifest.engine})"
     table = model.top_words(3, relevance=0.6)
     assert table.column_names == ["topic", "share", "words", "p"] and len(table) == 5
     p = model.topic_word

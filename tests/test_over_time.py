@@ -15,12 +15,14 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
+from topicstream.evaluation.shares import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting import periods
-from topicstream.reporting.doc_topics import shares, shares_and_tokens
+from topicstream.reporting.doc_topics import shares
 from topicstream.reporting.effects import Groups
+from topicstream.reporting.hierarchy import hierarchy
 from topicstream.reporting.over_time import over_time
-from topicstream.reporting.similar import hierarchy, similar
+from topicstream.reporting.similar import similar
 
 ACL = Path(__file__).parents[2] / "shared" / "data" / "acl" / "docs.jsonl.gz"
 
@@ -88,7 +90,7 @@ def test_standard_errors_on_acl_are_those_of_25_draws(tmp_path):
     topicstream.train(tmp_path / "c", tmp_path / "m", topics=10, passes=10, algo="atbp")
     corpus, model = Corpus.open(tmp_path / "c"), TopicModel.open(tmp_path / "m")
     table = over_time(model, corpus, period="decade")
-    parts = list(shares_and_tokens(model, corpus))
+    parts = list(document_shares(model, corpus))
     theta = np.concatenate([p[1] for p in parts]).astype(np.float64)
     concentration = np.concatenate([p[2] for p in parts]) + model.alpha.sum()
     decade = np.empty(corpus.n_docs, object)

@@ -22,12 +22,10 @@ from topicstream.training.loop import train
 @pytest.mark.parametrize("topics", [7, 40])
 def test_the_help_prints_the_engines_own_default_priors(name, topics):
     kind = engines()[name]
-    if not any(kind.prior_defaults):
-        pytest.skip("the help says: the engine's")
-    axes = {axis: 50 for axis in kind.axes}
+    axes = {axis: 50 for axis in kind.about.axes}
     shape = Shape(docs=100, words=500, cells=10_000, tokens=20_000.0, topics=topics, axes=axes, rows=100)
     params = kind(shape, kind.Options()).initial_params()
-    for said, value in zip(kind.prior_defaults, (params["alpha"], params["beta"]), strict=True):
+    for said, value in zip(kind.about.priors.texts, (params["alpha"], params["beta"]), strict=True):
         number, _, over = said.partition("/")
         assert np.allclose(value, float(number) / (topics if over == "K" else 1))
 
@@ -95,11 +93,11 @@ def test_one_figure_has_one_name_and_an_old_history_is_read(corpus, tmp_path):
 
 
 def test_random_topics_split_each_words_tokens_and_hang_on_seed_and_word_alone():
-    from topicstream.training.starts.initial import RandomSeeds, seed_table
+    from topicstream.training.starts.random import RandomSeeds
 
     n_w = np.arange(1.0, 41.0)
     made = RandomSeeds(n_w, 5, 3)
-    table = seed_table(made, 40)
+    table = made.rows(np.arange(40))
     assert (
         np.allclose(table[:, :5].sum(axis=1), n_w, rtol=1e-5) and (table[:, :5] > 0).all() and (table[:, 5:] == 0).all()
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections import Counter
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.parts import in_parts
 from topicstream.tokens.documents import Provenance, TextRun
-from topicstream.tokens.tokenizer import Tokenizer
 
 WHOLE = {"min_df": 1, "max_df": 1.0, "stopwords": "none", "progress": False}
 
@@ -54,27 +52,6 @@ def test_parts_are_what_re_split_leaves(pattern):
     assert parts.about.meta["document"].to_pylist() == [i.split("#")[0] for i in ids]
     whole = Counter(i.split("#")[0] for i in ids)
     assert [*notes.values()] == [sum(n == 1 for n in whole.values())]  # said in the summary
-
-
-@pytest.mark.parametrize("more", [{"split": "(a+)+$"}, {"pattern": "(a+)+|[a-z]+"}])
-def test_patterns_of_the_user_match_where_signals_are_heard(tmp_path, monkeypatch, more):
-    """`re` lets no other thread run, and of all threads the main one alone can be stopped while it matches."""
-    seen = []
-
-    def count(self, run, ask=None):
-        seen.append(threading.current_thread() is threading.main_thread())
-        return counted(self, run, ask)
-
-    counted = Tokenizer.count
-    monkeypatch.setattr(Tokenizer, "count", count)
-    (tmp_path / "in.txt").write_text("some words are here\nand others there\n" * 200)
-    read = {**WHOLE, "piece_bytes": 1000, "workers": 2}
-    ingest(tmp_path / "in.txt", tmp_path / "c.zarr", heldout=0, **more, **read)
-    assert seen and all(seen)
-    if "split" not in more:
-        topicstream.train(tmp_path / "c.zarr", tmp_path / "m", topics=2, passes=1, progress=False)
-        topicstream.infer(tmp_path / "m", tmp_path / "in.txt", threads=2, progress=False)
-        assert all(seen)
 
 
 def test_paragraphs_and_sections():

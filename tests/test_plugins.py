@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ PACKAGE = Path(__file__).parent / "plugin_package"
 
 
 def forget() -> None:
-    for cached in (plugins.entries, plugins.load, engines, reader_named):
+    for cached in (plugins.entries, plugins.load, engines):
         cached.cache_clear()
     for name in [n for n in sys.modules if n.partition(".")[0] == "topicstream_example"]:
         del sys.modules[name]
@@ -84,12 +85,33 @@ def test_an_engine_a_method_and_a_reader_of_another_package(installed, place, ca
     assert "--sharpness" in command(capsys, "train", "--algo", "unigrams", "--help")
 
 
-def test_the_same_for_any_number_of_threads(installed, place):
+def test_a_view_of_another_package(installed, place, capsys):
+    command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
+    command(capsys, "train", "-K", "3", "--passes", "5")
+    found = json.loads(command(capsys, "show", "--sizes", "--json"))["topics"]
+    assert sum(row["share"] for row in found) == pytest.approx(1) and len(found) == 3
+    assert command(capsys, "show", "--sizes", "--width", "7", "-n", "1").rstrip().endswith(" " + 7 * "#")
+    assert "Sizes of topics (--sizes)" in command(capsys, "show", "--help")
+    assert run(["show", "--width", "7"]) == 2 and "--width goes with: Sizes of topics" in capsys.readouterr().err
+
+
+def test_a_sampler_by_proposals_finds_the_topics_and_every_token_is_counted(installed, place, capsys):
+    command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
+    command(capsys, "train", "--algo", "warp", "-K", "3", "--passes", "60", "--tol", "0", "--turns", "3")
+    top = topicstream.TopicModel.open("model").top_words(5).to_pylist()
+    assert [len({word.rstrip("0123456789") for word in row["words"]}) for row in top] == [1, 1, 1]
+    history = [json.loads(line) for line in Path("model/history.jsonl").read_text().splitlines()]
+    assert history[-1]["objective"]["log p(z) a token"] > history[1]["objective"]["log p(z) a token"]
+    assert history[-1]["joint_loglik"] > history[1]["joint_loglik"]
+
+
+@pytest.mark.parametrize("algo", ["unigrams", "warp"])
+def test_the_same_for_any_number_of_threads(installed, place, algo):
     topicstream.ingest([Path("text.para")], min_df=1, max_df=1.0, heldout=0, mem_limit="1G")
     found = []
     for threads in (1, 2):
         topicstream.train(
-            algo="unigrams", topics=3, passes=3, block_cells=200, threads=threads, force=True, progress=False
+            algo=algo, topics=3, passes=3, block_cells=200, threads=threads, force=True, progress=False
         )
         found.append(topicstream.TopicModel.open("model").rows(np.arange(60)))
     assert np.array_equal(*found)
@@ -111,17 +133,10 @@ def test_our_names_cannot_be_taken_and_nothing_is_there_without_the_package(monk
     forget()
     assert "unigrams" not in engines()
 
-    class Entry:
-        name, value, dist = "bp", "theirs:BP", None
-
-        def load(self):
-            raise AssertionError("never loaded")
-
     ours = find("bp")
-    monkeypatch.setattr(plugins, "entries", lambda group: {"bp": Entry(), "jsonl": Entry()})
-    forget_some = (engines, reader_named)
-    for cached in forget_some:
-        cached.cache_clear()
+    theirs = [EntryPoint(name, "nowhere:NAME", "group") for name in ("bp", "jsonl")]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: theirs)
+    forget()
     assert find("bp") is ours
     assert reader_named("jsonl").name == "jsonl"
     monkeypatch.undo()

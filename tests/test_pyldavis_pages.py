@@ -69,7 +69,7 @@ def test_topics_of_pyldavis_keep_their_numbers(tmp_path, encoding):
         (changed("tinfo", "Freq", to=[5, 5, 3, 10**400, 1]), "not the JSON of pyLDAvis .OverflowError"),
         (changed("tinfo", "Freq", to=[5, 5, 3, float("nan"), 1]), "frequency of 'c' is nan"),
         (changed("tinfo", "Freq", to=[5, 5, 3, -1, 1]), "frequency of 'c' is -1"),
-        (changed("tinfo", "Freq", to=[5, 0, 0, 0, 0]), "every frequency is zero"),
+        (changed("tinfo", "Freq", to=[5, 0, 0, 0, 0]), "every count is zero"),
         (changed("tinfo", "Category", to=["Default", *["Topic4"] * 4]), "'Topic4' or 'a' is not listed"),
         (changed("R", to=0).replace('"R": 0', '"R": ' + "7" * 5000), "not the JSON of pyLDAvis .ValueError"),
         (changed("R", to=0).replace('"R": 0', '"R": ' + "[" * 50_000), "not the JSON of pyLDAvis .RecursionError"),

@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 
 from tests.reading import DATA, Read, needs_data, write
 from topicstream.errors import InputError
-from topicstream.ingestion.parsing.cells import last_document, read_real
-from topicstream.ingestion.parsing.cut import as_array
 
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 W = 9
@@ -198,21 +196,6 @@ def test_matrix_market_refusals(tmp_path: Path) -> None:
     by_column = write(tmp_path / "b.mtx", f"{banner} general\n2 2 3\n1 1 1\n2 1 1\n1 2 1\n")
     with pytest.raises(InputError, match=r"b\.mtx:5: a document out of order; sort"):
         Read(by_column)
-
-
-@given(st.floats(min_value=0, max_value=1e30) | st.integers(0, 10**30))
-@settings(max_examples=200, deadline=None)
-def test_decimal_numbers(value: float) -> None:
-    text = repr(value).encode()
-    got, end = read_real(as_array(text), 0, len(text))
-    assert end == len(text) and got == pytest.approx(float(value), rel=1e-12, abs=1e-300)
-
-
-def test_last_document() -> None:
-    data = as_array(b"1 1 1\n1 2 1\n\n 2 1 1\nx\n1 1 1\n2 3 1\n3 ")
-    assert last_document(data, 1, 9, False) == (13, 1, 2, 2, 6)
-    assert last_document(data, 2, 9, True) == (34, 2, 3, 6, 7)
-    assert last_document(as_array(b""), 1, 9, True) == (0, 0, 0, 0, 0)
 
 
 def by_hand(path: Path) -> tuple[int, int, list[Counter[int]]]:

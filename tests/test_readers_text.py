@@ -258,7 +258,7 @@ def test_tar_archive(tmp_path: Path) -> None:
 
 class _Stdin:
     def __init__(self, data: bytes) -> None:
-        self.buffer = io.BytesIO(data)
+        self.buffer = io.BufferedReader(io.BytesIO(data))
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])

@@ -10,15 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.small_store import planted, store
+from tests.small_store import planted, store, with_documents
 from topicstream.errors import InputError, StoreError
+from topicstream.model.edits import view_of
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting import doc_topics
 from topicstream.reporting.doc_topics import shares, typical_documents, write_theta
+from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.model_info import describe, history_lines
 from topicstream.reporting.model_info import lines as info_lines
-from topicstream.reporting.show import lines, show
-from topicstream.reporting.sparkline import sparkline
+from topicstream.reporting.show import show, topic_lines
+from topicstream.text import sparkline
 
 W, K, D = 60, 4, 200
 
@@ -48,7 +49,7 @@ def test_shares_are_the_fixed_point(made, monkeypatch):
     assert whole.shape == (D, K) and np.allclose(whole.sum(axis=1), 1, atol=1e-5)
     assert np.abs(whole - em(counts, model)).max() < 0.02
     assert np.allclose(whole[17], 0.25)
-    monkeypatch.setattr(doc_topics, "block_cells", lambda topics: 100)
+    monkeypatch.setattr("topicstream.evaluation.shares.block_cells", lambda topics: 100)
     pieces = list(shares(model, corpus, threads=3))
     assert len(pieces) > 10 and (np.concatenate([theta for _, theta in pieces]) == whole).all()
     assert [first for first, _ in pieces] == np.cumsum([0, *(len(t) for _, t in pieces[:-1])]).tolist()
@@ -57,10 +58,11 @@ def test_shares_are_the_fixed_point(made, monkeypatch):
 def test_typical_documents(made):
     _, corpus, model = made
     whole = np.concatenate([theta for _, theta in shares(model, corpus)])
-    numbers, values, names = typical_documents(model, corpus, 3)
+    numbers, values = typical_documents(model, corpus, 3, 1, view_of(model))
+    names = describe_documents(corpus, numbers, [])
     assert (numbers == np.argsort(-whole, axis=0, kind="stable")[:3]).all()
     assert np.allclose(values, -np.sort(-whole, axis=0)[:3])
-    assert all(names[int(d)] == f"train-{d}" for d in numbers.ravel())
+    assert all(names[int(d)]["id"] == f"train-{d}" for d in numbers.ravel())
 
 
 def test_show(made):
@@ -72,7 +74,7 @@ def test_show(made):
     p = model.probabilities(np.arange(W))[:, 1]
     assert top["words"][0] == {"word": f"word{p.argmax()}", "p": pytest.approx(p.max())}
     assert len(top["documents"]) == 2 and top["documents"][0]["id"].startswith("train-")
-    text = lines(result)
+    text = topic_lines(result["topics"], None)
     assert len(text) == 4 * 3 and text[0].startswith("1  45.0 %  ") and text[0].endswith(top["words"][2]["word"])
     assert json.loads(json.dumps(result)) == result
     assert [t["topic"] for t in show(model, topics=[2, 0])["topics"]] == [2, 0]
@@ -126,7 +128,7 @@ def test_theta_of_a_store_without_documents_and_of_replaced_ones(made, tmp_path)
     part = store(tmp_path / "part.zarr", counts, counts[:3], blocks=2, ids=True)
     table = pq.read_table(part.path / "docs" / "part-00000.parquet")
     keep = [i for i in range(len(table)) if i not in (5, 120)]
-    pq.write_table(table.take(keep), part.path / "docs" / "part-00000.parquet")
+    part = with_documents(part, table.take(keep))
     assert write_theta(tmp_path / "u.jsonl", model, part) == D - 2
     assert [r["id"] for r in read(tmp_path / "u.jsonl")] == [f"train-{d}" for d in range(D) if d not in (5, 120)]
 
@@ -137,7 +139,7 @@ def test_a_damaged_documents_table_leaves_no_file(made, tmp_path):
     path = corpus.path / "docs" / "part-00000.parquet"
     table = pq.read_table(path)
     table = table.set_column(table.column_names.index("row"), "row", pa.array([10**6] * len(table), pa.int32()))
-    pq.write_table(table, path)
+    corpus = with_documents(corpus, table)
     with pytest.raises(StoreError, match="past its block"):
         write_theta(tmp_path / "t.csv", model, corpus)
     path.write_bytes(b"no parquet")

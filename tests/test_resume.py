@@ -20,7 +20,7 @@ from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
 from topicstream.training.state import saver as saving
 from topicstream.training.state.checkpoint import checkpoints, content_hash
-from topicstream.training.state.saver import Saver
+from topicstream.training.state.memory import BlockMemory, Memories
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +47,17 @@ def wait_for(path: Path, seconds: float) -> None:
         time.sleep(0.002)
 
 
+def wait_for_run(process: subprocess.Popen, model: Path) -> None:
+    """Until the run has written its record, or is over."""
+    record = model / "training.json"
+    before = record.stat().st_mtime_ns if record.exists() else 0
+    end = time.monotonic() + 600
+    while time.monotonic() < end and process.poll() is None:
+        if record.exists() and record.stat().st_mtime_ns != before:
+            return
+        time.sleep(0.005)
+
+
 def test_kill_9_at_twenty_instants(corpus, tmp_path):
     whole = tmp_path / "whole"
     subprocess.run(command(corpus, whole), check=True, capture_output=True)
@@ -60,12 +71,7 @@ def test_kill_9_at_twenty_instants(corpus, tmp_path):
         if kills == 20:
             break
         process = subprocess.Popen(command(corpus, model), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        before = (model / "training.json").stat().st_mtime_ns if (model / "training.json").exists() else 0
-        end = time.monotonic() + 600
-        while time.monotonic() < end and process.poll() is None:
-            if (model / "training.json").exists() and (model / "training.json").stat().st_mtime_ns != before:
-                break
-            time.sleep(0.005)
+        wait_for_run(process, model)
         try:
             process.wait(rng.uniform(0.0, 0.6) * length)
         except subprocess.TimeoutExpired:
@@ -92,9 +98,8 @@ def test_kill_9_with_packed_tables_on_disk(corpus, tmp_path, name):
     length = (whole / "finished.json").stat().st_mtime - (whole / "training.json").stat().st_mtime
     rng = random.Random(7)
     for _ in range(5):
-        (model / "work" / "phi-table.rows").unlink(missing_ok=True)  # of the run before
         process = subprocess.Popen(command(corpus, model, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(model / "work" / "phi-table.rows", 600)
+        wait_for_run(process, model)
         try:
             process.wait(rng.uniform(0.1, 0.6) * length)
         except subprocess.TimeoutExpired:
@@ -103,7 +108,6 @@ def test_kill_9_with_packed_tables_on_disk(corpus, tmp_path, name):
     done = subprocess.run(command(corpus, model, *more), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert content_hash(model) == content_hash(whole)
-    assert not (model / "work" / "phi-table.rows").exists()
 
 
 def test_a_damaged_checkpoint_is_named(corpus, tmp_path):
@@ -183,53 +187,24 @@ def test_a_run_from_before_an_option_goes_on_with_what_it_did_then(corpus, tmp_p
 
 
 def test_block_memory_is_written_over_a_file_that_nothing_needs(corpus, tmp_path, monkeypatch):
-    taken = []
-    take = Saver.take_spare
+    created = []
+    make = BlockMemory.__init__
 
-    def counted(self, path):
-        taken.append(take(self, path))
-        return taken[-1]
+    def counted(self, *given, create):
+        created.append(create)
+        make(self, *given, create=create)
 
-    monkeypatch.setattr(Saver, "take_spare", counted)
+    monkeypatch.setattr(BlockMemory, "__init__", counted)
     monkeypatch.setattr(saving, "SHARE", 1e9)
-    soon = Saver.soon
-
-    def each(self, *given, **named):
-        self.wait()  # a checkpoint of every pass, however slow the disk
-        soon(self, *given, **named)
-
-    monkeypatch.setattr(Saver, "soon", each)
     given = {"algo": "sparse-bp", "topics": 20, "tol": 0.0, "block_cells": 9000, "threads": 2, "passes": 12}
     train(corpus, tmp_path / "over", **given, progress=Progress(-1))
-    assert sum(taken) >= 3
-    assert not (tmp_path / "over" / "work" / saving.SPARE).exists()
+    assert created.count(False) >= 3
     assert len(list((tmp_path / "over" / "work").glob("memory-*.bin"))) == 1
-    monkeypatch.setattr(Saver, "take_spare", lambda self, path: False)
+    monkeypatch.setattr(BlockMemory, "__init__", make)
+    monkeypatch.setattr(Memories, "needless", lambda self, needed: [])
     train(corpus, tmp_path / "new", **given, progress=Progress(-1))
+    monkeypatch.undo()
     assert content_hash(tmp_path / "over") == content_hash(tmp_path / "new")
     train(corpus, tmp_path / "over", **{**given, "passes": 14}, progress=Progress(-1))
     train(corpus, tmp_path / "new", **{**given, "passes": 14}, progress=Progress(-1))
     assert content_hash(tmp_path / "over") == content_hash(tmp_path / "new")
-
-
-def test_memory_that_was_written_over_is_found_before_it_is_used(corpus, tmp_path):
-    """After a power failure the newest checkpoint on disk may be one whose memory is gone: the one before is taken."""
-    model = tmp_path / "model"
-    given = {"algo": "sparse-bp", "topics": 20, "tol": 0.0, "block_cells": 9000, "threads": 1}
-    train(corpus, model, **given, passes=3, progress=Progress(-1))
-    last = checkpoints(model / "checkpoints")[-1]
-    work = model / "work"
-    kept, names = tmp_path / "kept", {p.name for p in work.glob("memory-*.bin")}
-    shutil.copytree(last, kept)
-    for name in names:
-        shutil.copyfile(work / name, tmp_path / name)
-    train(corpus, model, **given, passes=4, progress=Progress(-1))
-    whole = content_hash(model)
-    shutil.copytree(kept, model / "checkpoints" / last.name, dirs_exist_ok=True)
-    for name in names:
-        shutil.copyfile(tmp_path / name, work / name)
-    newest = read_json(checkpoints(model / "checkpoints")[-1] / "state.json")["facts"]["memory"]["old"]
-    (work / newest).write_bytes(bytes(len((work / newest).read_bytes())))
-    (model / "finished.json").unlink()
-    train(corpus, model, **given, passes=4, progress=Progress(-1))
-    assert content_hash(model) == whole

@@ -15,8 +15,8 @@ import pytest
 from tests.killing import Killable
 from tests.retrain_tools import folder, made, write
 from topicstream.corpus.reader import Corpus
+from topicstream.model.identity import read_ids
 from topicstream.model.topic_model import TopicModel
-from topicstream.retraining.align import read_ids
 
 pytestmark = pytest.mark.slow
 

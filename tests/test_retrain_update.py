@@ -14,12 +14,13 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import score_model
 from topicstream.files import ownership
 from topicstream.files.durable import read_json
+from topicstream.model.identity import TopicIds, first_ids
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.retraining.align import align
 from topicstream.retraining.config import Limits
 from topicstream.retraining.drift import jensen_shannon, measure, stage, verdict
-from topicstream.training.starts.initial import draw_documents
+from topicstream.training.starts.sample import draw_documents
 from topicstream.training.state.checkpoint import checkpoints, content_hash, read_checkpoint
 
 QUIET = Progress(-1)
@@ -58,7 +59,7 @@ def test_old_blocks_go_on_and_new_ones_are_started(trained, tmp_path, algo):
     done = update(tmp_path, out=tmp_path / "u", passes=3)
     assert (done.how, done.passes) == ("carried", 3)
     model, corpus = TopicModel.open(tmp_path / "u"), Corpus.open(tmp_path / "c.zarr")
-    assert model.manifest["corpus"]["fingerprint"] == corpus.fingerprint
+    assert model.manifest.corpus.fingerprint == corpus.fingerprint
     assert model.totals.sum() == pytest.approx(corpus.n_tokens, rel=1e-5)
 
 
@@ -99,7 +100,7 @@ def test_an_unfinished_update_of_another_corpus_is_forgotten(home):
     append(home, made(30, seed=3, prefix="f"))
     done = update(home, passes=2)
     assert done.how == "carried"
-    assert TopicModel.open(home / "m").manifest["corpus"]["fingerprint"] == Corpus.open(home / "c.zarr").fingerprint
+    assert TopicModel.open(home / "m").manifest.corpus.fingerprint == Corpus.open(home / "c.zarr").fingerprint
 
 
 def test_no_seed_is_drawn_from_a_removed_document(home):
@@ -120,17 +121,17 @@ def test_drift_figures_on_a_made_shift(home):
         return measure(model, corpus, staged, 1)
 
     same = figures(made(150, seed=9, prefix="s"))
-    assert same["seen_words"] > 0.95 and same["unknown_tokens"] < 0.01
-    assert same["perplexity"] < 1.2 and same["usage"] < 0.2 and verdict(same, Limits()) == []
+    assert same.seen_words > 0.95 and same.unknown_tokens < 0.01
+    assert same.perplexity < 1.2 and same.usage < 0.2 and verdict(same, Limits()) == []
     one = figures(made(150, seed=9, prefix="o", kinds=[2]))
-    assert one["usage"] > 0.4 and one["seen_words"] > 0.95
+    assert one.usage > 0.4 and one.seen_words > 0.95
     assert [w for w in verdict(one, Limits()) if "usage" in w]
     # three of four distinct words and of tokens were never seen
     odd = figures([{"id": "x", "text": "axko newa newb newc"}])
-    assert odd["seen_words"] == 0.25 and odd["unknown_tokens"] == 0.75
+    assert odd.seen_words == 0.25 and odd.unknown_tokens == 0.75
     assert len(verdict(odd, Limits())) >= 2
     other = figures(made(50, seed=9, prefix="q", language="q"))
-    assert other["seen_words"] == 0.0 and other["perplexity"] is None and other["usage"] is None
+    assert other.seen_words == 0.0 and other.perplexity is None and other.usage is None
 
 
 def test_words_that_were_pruned_count_as_seen(tmp_path):
@@ -141,7 +142,7 @@ def test_words_that_were_pruned_count_as_seen(tmp_path):
     assert "onlyhere" not in model.words.to_pylist()
     write(tmp_path / "n.jsonl", [{"id": "n", "text": "onlyhere never axko aylo"}])
     staged = stage([tmp_path / "n.jsonl"], tmp_path / "n.zarr", corpus, {})
-    assert measure(model, corpus, staged, 1)["seen_words"] == 0.75
+    assert measure(model, corpus, staged, 1).seen_words == 0.75
 
 
 def test_jensen_shannon():
@@ -165,12 +166,12 @@ def test_ids_follow_their_topics():
         return TopicModel.from_arrays(phi, words, 0.1, 0.001)
 
     old = model((0, 10), (10, 20), (20, 30))
-    moved = align(old, model((20, 30), (0, 10), (10, 20)), [5, 7, 8], 9, 1.0)
-    assert moved["ids"] == [8, 5, 7] and moved["kept"] == [5, 7, 8] and not moved["born"] and not moved["died"]
-    fresh = align(old, model((0, 10), (10, 20), (30, 40)), [0, 1, 2], 3, 1.0)
-    assert fresh["ids"] == [0, 1, 3] and fresh["born"] == [3] and fresh["died"] == [2]
-    assert fresh["split"] == [] and fresh["merged"] == [] and fresh["next"] == 4
-    split = align(old, model((0, 6), (10, 20), (20, 30), (4, 10)), [0, 1, 2], 3, 1.2)
-    assert split["born"] == [3] and split["split"] == [[0, 3]]
-    merged = align(model((0, 10), (2, 12), (20, 30)), model((1, 11), (20, 30)), [0, 1, 2], 3, 1.0)
-    assert merged["died"] in ([0], [1]) and merged["merged"] == [[merged["died"][0], merged["ids"][0]]]
+    moved = align(old, model((20, 30), (0, 10), (10, 20)), TopicIds(ids=[5, 7, 8], next=9), 1.0)
+    assert moved.ids == [8, 5, 7] and moved.kept == [5, 7, 8] and not moved.born and not moved.died
+    fresh = align(old, model((0, 10), (10, 20), (30, 40)), first_ids(3), 1.0)
+    assert fresh.ids == [0, 1, 3] and fresh.born == [3] and fresh.died == [2]
+    assert fresh.split == [] and fresh.merged == [] and fresh.next == 4
+    split = align(old, model((0, 6), (10, 20), (20, 30), (4, 10)), first_ids(3), 1.2)
+    assert split.born == [3] and split.split == [(0, 3)]
+    merged = align(model((0, 10), (2, 12), (20, 30)), model((1, 11), (20, 30)), first_ids(3), 1.0)
+    assert merged.died in ([0], [1]) and merged.merged == [(merged.died[0], merged.ids[0])]

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topicstream.engines.base import Rule, Scratch, SparseDelta, TableSpec, padded
-from topicstream.tables import dense
+from topicstream.engines.base import Rule, SparseDelta, TableSpec, padded
+from topicstream.tables import rounds
 from topicstream.tables.dense import DenseTable
 from topicstream.tables.quantum import quantum_of
-from topicstream.tables.sums import DenseSum
+from topicstream.tables.rounds import RoundSpace
 
 ROWS, COLUMNS, BLOCKS, TOKENS = 700, 20, 24, 1e6
 
@@ -24,9 +24,9 @@ def serial(work, n):
         work(i)
 
 
-def table(kind, mass=None, path=None, rule=Rule.ADD):
+def table(kind, mass=None, folder=None, rule=Rule.ADD):
     spec = TableSpec(delta=kind, mass="row" if mass is not None else "none", rule=rule)
-    made = DenseTable(spec, ROWS, COLUMNS, mass, path, serial)
+    made = DenseTable(spec, ROWS, COLUMNS, mass, folder, serial)
     start = np.random.default_rng(0).random((ROWS, padded(COLUMNS)), np.float32)
     start[:, COLUMNS:] = 0
     made.fill(lambda a, b: start[a:b])
@@ -48,7 +48,7 @@ def delta_of(kind, seed):
 
 def enter(deltas, slot, kind, seed):
     ids, delta = delta_of(kind, seed)
-    room = deltas.slot(slot, ids, Scratch())
+    room = deltas.slot(slot, ids)
     if room is not None:
         room[:] = delta
         delta = room
@@ -70,7 +70,7 @@ def test_a_thousand_orders_and_one_to_eight_threads_give_one_hash(kind, held):
     rng = np.random.default_rng(1)
     for turn in range(250):
         target = table(kind, mass)
-        deltas = target.new_round(BLOCKS, 300, None, TOKENS)
+        deltas = target.new_round(RoundSpace(BLOCKS), 300, TOKENS)
         order = rng.permutation(BLOCKS)  # block order[i] arrives in slot i: merged in another order
         with ThreadPoolExecutor(1 + turn % 8) as pool:
             list(pool.map(lambda pair, d=deltas: enter(d, pair[0], kind, int(pair[1])), enumerate(order)))
@@ -84,12 +84,10 @@ def test_a_thousand_orders_and_one_to_eight_threads_give_one_hash(kind, held):
 def test_rows_in_ram_and_on_disk_and_spilled_deltas_have_the_same_bits(kind, factor, tmp_path, monkeypatch):
     rule = Rule.ADD if factor == 1.0 else Rule.BLEND
     hashes = set()
-    places = [(None, False), (None, True), (tmp_path / "rows", False), (tmp_path / "r", True), (None, False)]
-    for i, (path, spill) in enumerate(places):
-        if i == 4:  # a narrow round waits for its end
-            monkeypatch.setattr(dense, "NARROW", BLOCKS)
-        target = table(kind, path=path, rule=rule)
-        deltas = target.new_round(BLOCKS, 300, tmp_path / f"spill{i}" if spill else None, TOKENS)
+    monkeypatch.setattr(rounds, "WINDOW_BYTES", 1 << 14)
+    for folder, spill in [(None, None), (None, tmp_path), (tmp_path, None), (tmp_path, tmp_path)]:
+        target = table(kind, folder=folder, rule=rule)
+        deltas = target.new_round(RoundSpace(BLOCKS, spill), 300, TOKENS)
         for turn in range(3):
             for block in range(BLOCKS - turn):  # the last round of a pass is shorter
                 enter(deltas, block, kind, 100 * turn + block)
@@ -102,8 +100,7 @@ def test_rows_in_ram_and_on_disk_and_spilled_deltas_have_the_same_bits(kind, fac
 def test_the_sum_is_that_of_the_deltas_within_the_quantum():
     target = table("dense")
     before = np.concatenate([rows.copy() for _, rows in target.pieces()]).astype(np.float64)
-    deltas = target.new_round(BLOCKS, 300, None, TOKENS)
-    assert isinstance(deltas, DenseSum)
+    deltas = target.new_round(RoundSpace(BLOCKS), 300, TOKENS)
     for block in range(BLOCKS):
         ids, rows = delta_of("dense", block)
         before[ids] += rows

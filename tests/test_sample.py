@@ -21,7 +21,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.training.state.checkpoint import content_hash
 
 QUIET = {"progress": False, "threads": 1, "tol": 0.0}
-PLAIN = [name for name, kind in engines().items() if not kind.axes and not kind.on_vectors]
+PLAIN = [name for name, kind in engines().items() if not kind.about.axes and not kind.about.vectors]
 
 
 def number(ids) -> list[int]:
@@ -85,7 +85,7 @@ def test_every_engine_learns_what_it_would_of_these_documents_alone(whole, alone
     a, b = TopicModel.open(tmp_path / "a"), TopicModel.open(tmp_path / "b")
     np.testing.assert_array_equal(a.vocabulary.counts, b.vocabulary.counts)
     np.testing.assert_array_equal(a.vocabulary.df, b.vocabulary.df)
-    assert a.manifest["sample"] == 0.4 and a.manifest["corpus"]["docs"] == alone.n_docs
+    assert a.manifest.sample == 0.4 and a.manifest.corpus.docs == alone.n_docs
 
 
 @pytest.mark.parametrize("weighting", ["tf", "tfidf"])
@@ -98,7 +98,7 @@ def test_weights_are_those_of_the_sample(whole, alone, tmp_path, weighting):
 
 def test_threads_disk_and_resuming_do_not_matter(counts, tmp_path):
     blocks = store(tmp_path / "c.zarr", counts[:360], counts[360:], blocks=60, ids=True)
-    assert min(b["docs"] for b in SampledCorpus(blocks, 0.05).part()["blocks"]) == 0
+    assert min(b.docs for b in SampledCorpus(blocks, 0.05).part().blocks) == 0
     given = {"algo": "sparselda", "topics": 4, "block_cells": 300, "sample": 0.05, "tol": 0.0, "progress": False}
     topicstream.train(blocks.path, tmp_path / "a", passes=4, threads=1, **given)
     topicstream.train(blocks.path, tmp_path / "b", passes=2, threads=2, **given)
@@ -141,7 +141,7 @@ def test_what_asks_for_the_training_documents_gets_the_sample(whole, alone, mode
 
 
 def perplexity_of_all(model, store, split=None) -> float:
-    return score_model(TopicModel.open(model), store, split=split, parts=("train",)).as_dict()["perplexity"]
+    return score_model(TopicModel.open(model), store, split=split, parts=("train",)).perplexity
 
 
 def test_the_halves_of_a_document_are_by_its_id(whole, model):

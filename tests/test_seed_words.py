@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 from scipy.special import gammaln
@@ -18,15 +19,16 @@ from tests.planted import draw, store
 from tests.reference import bp as bp_twin
 from tests.reference import tbp as tbp_twin
 from tests.reference import variational as variational_twin
+from tests.visits import Pieces, out_for, pass_end, unwritten
+from topicstream import TopicModel
 from topicstream.cli import main
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import Key, Out, Scratch, TableSpec
+from topicstream.engines.base import Key, Scratch, TableSpec, Visit
 from topicstream.engines.gibbs.gs import GibbsSampling
 from topicstream.engines.gibbs.sparselda import SparseLDA
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.kernels.constants import Constants
 from topicstream.model.seeds import read_seeds, resolve
-from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.tables.layouts import new_table
 from topicstream.training.loop import train
@@ -66,7 +68,7 @@ class TestConstants:
         spec = (
             TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row") if layout == "packed" else TableSpec()
         )
-        path = tmp_path / "t.rows" if place == "disk" else None
+        path = tmp_path if place == "disk" else None
         table = new_table(spec, 90, 7, counts.sum(1), path, serial, c)
         fill(table, counts)
         for ids in (np.arange(90, dtype=np.int32), np.array([2, 3, 50, 89], np.int32), c.ids[:1]):
@@ -95,7 +97,7 @@ class TestConstants:
     @pytest.mark.parametrize("place", ["memory", "disk"])
     def test_no_blending_rescaling_or_loading_wears_them_off(self, place, tmp_path):
         c, dense = constants(40, 5, whole=False)
-        table = new_table(TableSpec(), 40, 5, None, tmp_path / "t.rows" if place == "disk" else None, serial, c)
+        table = new_table(TableSpec(), 40, 5, None, tmp_path if place == "disk" else None, serial, c)
         counts = np.random.default_rng(0).random((40, 5)).astype(np.float32) * 9
         ids = np.arange(40, dtype=np.int32)
 
@@ -154,7 +156,7 @@ class TestTwins:
         mu = test_bp.random_messages(x)
         c, dense = constants(x.shape[1], test_bp.K, whole=False)
         driver = test_bp.driver_at(kind, x, mu, schedule=schedule)
-        driver = SeededDriver(driver, c, tmp_path / "t.rows" if place == "disk" else None)
+        driver = SeededDriver(driver, c, tmp_path if place == "disk" else None)
         twin = bp_twin.asynchronous if schedule == "async" else bp_twin.synchronous
         for _ in range(3):
             driver.sweep()
@@ -177,22 +179,15 @@ class TestTwins:
         fill(table, full)
         memory = {"theta": test_tbp.wide(theta)}
         totals = {"phi": table.seen_totals}
-        engine.process(
-            block,
-            {"phi": table.gather(block.vocab, Scratch())},
-            totals,
-            memory,
-            engine.initial_params(),
-            Key(0, 1),
-            out,
-        )
+        rows = {"phi": table.gather(block.vocab, Scratch())}
+        engine.process(Visit(block, rows, totals, memory, engine.initial_params(), Key(0, 1)), out)
         want, lam = phi.copy(), phi.sum(0)
         params = engine.initial_params()
         loglik = tbp_twin.atbp_pass(
             block.indptr, block.words, block.counts, want, theta, lam, params["alpha"], float(params["beta"][0]) + dense
         )
         np.testing.assert_allclose(out.delta["phi"][:, :topics], want - phi, atol=5e-4)
-        np.testing.assert_allclose(out.memory["theta"][:, :topics], theta, atol=5e-4)
+        np.testing.assert_allclose(out.state["theta"][:, :topics], theta, atol=5e-4)
         assert out.stats["loglik"][0] == pytest.approx(loglik, rel=1e-4)
         assert want.min() >= 0  # with seeds among what is shrunk, some counts would have to be negative
 
@@ -207,7 +202,7 @@ class TestTwins:
         n_wt = gibbs_driver.table_of(block, z, topics)
         spec = TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row")
         table = new_table(
-            spec, 30, topics, n_wt.sum(1).astype(float), tmp_path / "t.rows" if place == "disk" else None, serial, c
+            spec, 30, topics, n_wt.sum(1).astype(float), tmp_path if place == "disk" else None, serial, c
         )
         fill(table, n_wt)
         engine = gibbs_driver.make(kind, block, topics, 30, alpha=0.2, beta=0.05)
@@ -221,10 +216,10 @@ class TestTwins:
             engine, block, z, gibbs_driver.pack_rows(n_wt + dense.astype(int)), (n_wt + dense).sum(0), params, key
         )
         assert from_table.stats["loglik"][0] == pytest.approx(
-            plain_loglik(block, z, from_table.memory["z"], n_wt, dense, 0.2, 0.05), rel=1e-9
+            plain_loglik(block, z, from_table.state["z"], n_wt, dense, 0.2, 0.05), rel=1e-9
         )
         if kind is GibbsSampling:  # sparselda searches equal counts in the order of its lists
-            np.testing.assert_array_equal(from_table.memory["z"], assert_same.memory["z"])
+            np.testing.assert_array_equal(from_table.state["z"], assert_same.state["z"])
         table.close()
 
     @pytest.mark.parametrize("point", ["dirichlet", "point"])
@@ -237,15 +232,9 @@ class TestTwins:
         )
         table = new_table(TableSpec(), width, k, None, None, serial, c)
         fill(table, phi[:, :k])
-        out = Out(
-            {"phi": np.full(phi.shape, np.nan, np.float32)},
-            {},
-            {n: np.zeros(m) for n, m in engine.stats.items()},
-            Scratch(),
-            Scratch(),
-        )
+        out = out_for(engine, block, unwritten(block, phi.shape[1]))
         rows, totals = {"phi": table.gather(block.vocab, Scratch())}, {"phi": table.seen_totals}
-        engine.process(block, rows, totals, {}, engine.initial_params(), Key(0, 1), out)
+        engine.process(Visit(block, rows, totals, {}, engine.initial_params(), Key(0, 1)), out)
         log_phi = variational_twin.expected_log(phi[:, :k], 0.1 + dense, point == "point")
         alpha = engine.initial_params()["alpha"]
         want, total, docs = np.zeros((width, k)), 0.0, []
@@ -259,9 +248,8 @@ class TestTwins:
         if point == "dirichlet":  # the table is now the sum of the statistics: the whole bound
             engine.shape = replace(engine.shape, seeds=c)
             statistic = out.delta["phi"].copy()
-            record = engine.end_pass_rows(
-                engine.initial_params(), out.stats, [(0, statistic[:20]), (20, statistic[20:])]
-            )
+            tables = {"phi": Pieces(statistic[:20], statistic[20:])}
+            record = engine.end_pass(pass_end(engine.initial_params(), out.stats, {}, tables))
             log_new = variational_twin.expected_log(want, 0.1 + dense)
             local = sum(variational_twin.bound(log_new[w], x, alpha, r) for w, x, r in docs)
             hat, prior = want + 0.1 + dense, np.broadcast_to(0.1 + dense, want.shape)
@@ -326,7 +314,7 @@ class TestTheFile:
         assert dense[3, 0] == 3
         assert dense[3, 1] == 9
         assert dense.sum() == 23 == c.totals.sum()
-        assert entries[0]["weights"] == [11.0, 3.0, 0.0]
+        assert entries[0].weights == [11.0, 3.0, 0.0]
         assert told == ["seed words that no training document has: word11 (a), x\\x1by (b)"]
 
     @pytest.mark.parametrize(
@@ -334,15 +322,15 @@ class TestTheFile:
         [
             ("[a]\nwords = ['x'", InputError, "not TOML"),
             ("", InputError, "no topics"),
-            ("[a]\nword = ['x']", InputError, "topic a has no setting word; it has words and strength"),
-            ("[a]\nwords = 'x'", InputError, "needs a list of words"),
-            ("[a]\nwords = []", InputError, "needs a list of words"),
-            ("[a]\nwords = [1]", InputError, "needs a list of words"),
+            ("[a]\nword = ['x']", InputError, "topic a has no setting word"),
+            ("[a]\nwords = 'x'", InputError, "topic a: `$.words`: expected `array`, got `str`. Write [name]"),
+            ("[a]\nwords = []", InputError, "`$.words`: expected `array` of length >= 1"),
+            ("[a]\nwords = [1]", InputError, "`$.words[0]`: expected `str`, got `int`"),
             ("[a]\nwords = ['x', 'x']", InputError, "names x twice"),
-            ("[a]\nwords = ['x']\nstrength = 0", InputError, "topic a: strength is a number"),
-            ("[a]\nwords = ['x']\nstrength = nan", InputError, "strength is a number"),
-            ("[a]\nwords = ['x']\nstrength = true", InputError, "strength is a number"),
-            ("strength = 'much'\n[a]\nwords = ['x']", InputError, "strength is a number"),
+            ("[a]\nwords = ['x']\nstrength = 0", InputError, "topic a: `$.strength`: expected `float` > 0"),
+            ("[a]\nwords = ['x']\nstrength = nan", InputError, "`$.strength`: expected `float` > 0"),
+            ("[a]\nwords = ['x']\nstrength = true", InputError, "`$.strength`: expected `float | null`, got `bool`"),
+            ("strength = 'much'\n[a]\nwords = ['x']", InputError, "`$.strength`: expected `float | null`, got `str`"),
             ("[a]\nwords = ['x']\n[a]\nwords = ['y']", InputError, "not TOML"),
             ("a = 'x'", InputError, "a: neither a topic nor a setting"),
             ("[a]\nwords = ['no', 'none']", InputError, "no training document has a word of topic a"),
@@ -419,8 +407,9 @@ class TestTheModel:
         copy = TopicModel.open(tmp_path / "copy")
         assert copy.content_hash() == model.content_hash()
         np.testing.assert_array_equal(copy.rows(np.arange(60)), model.rows(np.arange(60)))
-        model.manifest["seed_words"][0]["weights"][0] = 7.0
-        model.save(tmp_path / "other")
+        first, *others = model.manifest.seed_words
+        changed = msgspec.structs.replace(first, weights=[7.0, *first.weights[1:]])
+        model.save(tmp_path / "other", seed_words=[changed, *others])
         assert TopicModel.open(tmp_path / "other").content_hash() != copy.content_hash()
 
     @pytest.mark.parametrize(
@@ -439,7 +428,7 @@ class TestTheModel:
         text = json.loads(path.read_text())
         text.pop("checksum", None)
         path.write_text(json.dumps({**text, "seed_words": seeds}))
-        with pytest.raises(StoreError, match="seed words that cannot be"):
+        with pytest.raises(StoreError, match="seed_words"):
             TopicModel.open(tmp_path / "copy")
 
     def test_held_out_perplexity_of_training_is_that_of_eval_and_infer_adds_them(self, trained, tmp_path):
@@ -534,7 +523,7 @@ class TestFromRunToRun:
             "train", "--corpus", corpus, "--model", model, "-K", 2, "--passes", 8, "--algo", algo, "--seed-words", seeds
         )
         before = TopicModel.open(model)
-        assert before.manifest["seed_words"][0]["weights"][2] == 0
+        assert before.manifest.seed_words[0].weights[2] == 0
         assert of_space(before) == 0
         more = [*texts(120, 60), {"id": "x", "text": "comet " * 9 + "nasa orbit"}]
         call("ingest", jsonl(tmp_path / "b.jsonl", more), "--out", corpus, "--append", "--grow-vocab")
@@ -542,10 +531,10 @@ class TestFromRunToRun:
         after = TopicModel.open(model)
         assert after.labels == {0: "space", 1: "hockey"}
         assert of_space(after) == 0
-        space, hockey = after.manifest["seed_words"]
-        assert space["weights"][0] > before.manifest["seed_words"][0]["weights"][0]  # as many as the word has now
-        assert space["weights"][2] == 9  # a word that has come since
-        assert hockey["weights"] == [70.0]
+        space, hockey = after.manifest.seed_words
+        assert space.weights[0] > before.manifest.seed_words[0].weights[0]  # as many as the word has now
+        assert space.weights[2] == 9  # a word that has come since
+        assert hockey.weights == [70.0]
 
     def test_retrain_keeps_them(self, tmp_path):
         (tmp_path / "raw").mkdir()

@@ -9,7 +9,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,11 +18,10 @@ from hypothesis import strategies as st
 import topicstream
 from tests.ingest_tools import write_jsonl
 from topicstream.corpus.documents import read_documents
+from topicstream.corpus.info import verify
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.verify import verify
 from topicstream.errors import InputError
-from topicstream.ingestion.storing import decide, side_join
-from topicstream.tokens.builder import VocabularyBuilder
+from topicstream.ingestion.storing import side_join
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 OPTIONS = {"min_df": 1, "stopwords": "none", "workers": 1}
@@ -33,7 +31,7 @@ def fields(store: Path, *names: str) -> dict[str, tuple[Any, ...]]:
     """id -> the fields asked for."""
     corpus = Corpus.open(store)
     assert list(verify(corpus)) == []
-    rows = [r for b in read_documents(store, corpus.manifest["docs"]) for r in b.to_pylist()]
+    rows = [r for b in read_documents(store, corpus.manifest.docs) for r in b.to_pylist()]
     return {r["id"]: tuple(r.get(n) for n in names) for r in rows}
 
 
@@ -145,9 +143,8 @@ def test_joined_in_parts_as_in_one(tmp_path_factory, seed, n, key):
     side.write_text(f"{key}\tauthors\tdate\n" + "".join("\t".join(map(str, r)) + "\n" for r in rows))
     cited.write_text("".join("\t".join(map(str, p)) + "\n" for p in pairs))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(side_join, "BUCKET_DOCS", 7)
-        patch.setattr(side_join, "PARTITION_BYTES", 512)
-        patch.setattr(side_join, "CHUNK", 3)
+        patch.setattr(side_join, "JOINED_AT_ONCE", 3)
+        patch.setattr("topicstream.relations.ROWS", 5)
         topicstream.ingest(
             str(texts(tmp, n)),
             tmp / "c.zarr",
@@ -232,19 +229,7 @@ def test_a_field_says_who_is_held_out(tmp_path):
     more = write_jsonl(tmp_path / "b.jsonl", years(40, 200))
     topicstream.ingest(str(more), tmp_path / "c.zarr", append=True, meta={"year": "year"})
     assert held(tmp_path / "c.zarr")["heldout"] == {"7"} and "7" not in held(tmp_path / "c.zarr")["train"]
-    assert Corpus.open(tmp_path / "c.zarr").part(heldout=True)["docs"] == 12
-
-
-def test_a_word_whose_documents_are_as_many_as_guessed_but_of_other_counts_is_corrected(tmp_path):
-    """It leaves training with one document and comes back with another."""
-    builder, words = VocabularyBuilder(tmp_path, 1 << 16), ["one", "two", "three"]
-    types = np.frombuffer("".join(words).encode(), np.uint8)
-    ends = np.array([0, 3, 6, 11])
-    builder.add(types, ends, np.array([5, 6, 7]), np.array([2, 2, 2]))
-    arrays = {"types": types, "type_lengths": np.array([3, 3, 5])}
-    decide._add(builder, arrays, np.array([0, -2, 1]), np.array([0, 0, 1]))
-    found = builder.finish(documents=4, min_df=1).vocabulary
-    assert dict(zip(found.words.to_pylist(), found.counts.tolist())) == {"one": 5, "two": 4, "three": 8}
+    assert Corpus.open(tmp_path / "c.zarr").part(heldout=True).docs == 12
 
 
 def test_a_label_says_who_is_held_out(tmp_path):

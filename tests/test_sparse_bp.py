@@ -9,10 +9,16 @@ import pytest
 from tests.message_driver import Driver, dense_block, planted, shape_of
 from tests.reference import bp as twin
 from tests.reference.sparse_bp import sweep as plain_sweep
+from topicstream.engines import find
 from topicstream.engines.base import Shape
 from topicstream.engines.message import active_topics
 from topicstream.engines.message import sparse_messages as kernels
 from topicstream.engines.message.sparse_bp import SparseBeliefPropagation, SparseOptions
+from topicstream.errors import UsageError
+from topicstream.kernels.arrays import CellsByWord
+from topicstream.kernels.cells import sort_by_word
+from topicstream.kernels.select import largest_numbers
+from topicstream.training.setup import make_options
 
 Engine = SparseBeliefPropagation
 
@@ -174,8 +180,9 @@ def test_sweep_equals_the_plain_python_of_it(rare):
     x = rng.poisson(0.8, (docs, words)) + (rng.random((docs, words)) < 0.02) * 50
     block = dense_block(x)
     n, columns = block.n_cells, 48
-    ptr, doc, counts = np.zeros(block.n_words + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32)
-    kernels.by_word(block.indptr, block.words, block.counts, ptr, doc, counts)
+    cells = CellsByWord(np.zeros(block.n_words + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32))
+    sort_by_word(block.cells, cells)
+    ptr, doc, counts = cells
     before = np.array([rng.choice(topics, width, replace=False) for _ in range(docs)]).astype(np.uint16)
     after = before.copy()
     after[2, 3] = next(k for k in range(topics) if k not in before[2])
@@ -204,13 +211,12 @@ def test_sweep_equals_the_plain_python_of_it(rare):
         lengths = np.bincount(doc, counts, docs)
         mass = (lengths + 1.6).astype(np.float32)
         f = np.float32
-        asleep = np.zeros(docs, np.uint8)
         changed, lanes = np.nonzero(args[-1] != after)
         left = np.searchsorted(changed, np.arange(docs + 1))
-        kernels.sweep(
-            *args, left, lanes.astype(np.uint16), swept, lam.astype(f)[after], mass, old, new, f(0.1), f(0.01), f(255), f(band), f(step), first, asleep, asleep[:0].astype(f), chosen,
-            scores, (1 / lam).astype(f), f(0.2), rare, likely, op, ot, ov,
-        )  # fmt: skip
+        documents = kernels.Documents(after, args[-1], left, lanes.astype(np.uint16), swept, lam.astype(f)[after], mass)
+        bids = kernels.Bids(chosen, scores, (1 / lam).astype(f), f(0.2))
+        how = kernels.Step(f(0.1), f(0.01), f(255), f(band), f(step), first, rare)
+        kernels.sweep(cells, base, index, documents, bids, how, old, new, likely, op, ot, ov)
         got = np.zeros((words, columns))
         for u in range(block.n_words):
             cut = slice(op[u], op[u + 1])
@@ -230,7 +236,7 @@ def test_largest_is_a_stable_sort_with_ties(seed):
     for n in (16, 17, 40, 300):
         values = rng.integers(0, 6, n).astype(np.float32)
         heap = np.empty(16, np.int32)
-        active_topics.largest(values, n, 16, heap)
+        largest_numbers(values, n, 16, heap)
         want = np.sort(np.argsort(-values, kind="stable")[:16])
         np.testing.assert_array_equal(heap, want)
 
@@ -287,22 +293,8 @@ def test_learned_priors_move_and_stay_in_reach():
     assert 0.005 <= beta <= 0.5 and beta != 0.05
 
 
-def test_residual_schedule_rests_documents_and_keeps_the_sums():
-    x, _ = planted(300, 120, 6, 60, 3)
-    still = started(x, 24, cuts=(120,), sparsity=16)
-    rested = started(x, 24, cuts=(120,), sparsity=16, schedule="residual", reopen=4)
-    a, shares = still.sweep(30), []
-    for _ in range(30):
-        before = [m["messages"].copy() for m in rested.memory]
-        asleep = [(m["pace"][:, 0] > 0) & ((np.arange(len(m["pace"])) + b.first_doc + rested.pass_number + 1) % 4 != 0)
-                  for m, b in zip(rested.memory, rested.blocks, strict=True)]  # fmt: skip
-        rested.sweep()
-        shares.append(np.mean(np.concatenate(asleep)))
-        for i in range(2):
-            docs = stored(rested, i)[1]
-            same = asleep[i][docs]
-            np.testing.assert_array_equal(before[i][same], rested.memory[i]["messages"][same])
-    b = float(np.exp(-sum(m["pace"][:, 1].sum() for m in rested.memory) / x.sum()))
-    assert max(shares) > 0.02  # some do rest
-    assert abs(b / a - 1) < 0.1
-    np.testing.assert_allclose(rested.phi, table_of(rested), atol=3e-3)
+def test_records_with_withdrawn_options_are_read_and_unknown_ones_refused():
+    assert make_options(Engine, {"schedule": "async", "sparsity": 16}) == Engine.Options(sparsity=16)
+    assert make_options(find("mvi"), {"verify_bound": False}) == find("mvi").Options()
+    with pytest.raises(UsageError, match="scheduel"):
+        make_options(Engine, {"scheduel": "async"})

@@ -4,42 +4,37 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from topicstream.corpus import format as layout
-from topicstream.corpus.reader import Corpus
+from tests.small_store import commit
 from topicstream.corpus.writer import BlockWriter
 from topicstream.engines.base import padded
 from topicstream.errors import InputError, TopicsError
-from topicstream.files.durable import read_json, write_json
+from topicstream.files.durable import read_json
+from topicstream.files.ownership import claim
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
-from topicstream.training.starts import initial as starts
+from topicstream.training.starts import documents as starts
+from topicstream.training.starts.sample import FEW_WORDS, Sample, draw_documents
+from topicstream.training.starts.seeds import id_ranges
+from topicstream.training.starts.warm import ModelSeeds
 
 WORDS, TOPICS = 300, 5
 
 
 def write_store(path, documents, words=WORDS):
     """A corpus store of documents given as {word: count}; nothing held out."""
-    layout.create_arrays(path, False)
-    parts = {}
-    for part, docs in (("train", documents), ("heldout", [])):
-        blocks: list = []
-        writer = BlockWriter(path, part, 0, False, blocks.append)
-        indptr = np.concatenate(([0], np.cumsum([len(d) for d in docs]))).astype(np.int64)
-        ids = np.array([w for d in docs for w in sorted(d)], np.int32)
-        counts = np.array([d[w] for d in docs for w in sorted(d)], np.int64)
-        writer.add(indptr, ids, counts)
-        writer.close()
-        parts[part] = layout.part_summary(blocks)
-        layout.set_rows(path, part, parts[part]["rows"])
-    names = pa.array([f"w{i}" for i in range(words)], pa.large_string())
+    claim(path, "corpus")
+    blocks: list = []
+    writer = BlockWriter(path, "train", 0, False, blocks.append)
+    indptr = np.concatenate(([0], np.cumsum([len(d) for d in documents]))).astype(np.int64)
+    ids = np.array([w for d in documents for w in sorted(d)], np.int32)
+    counts = np.array([d[w] for d in documents for w in sorted(d)], np.int64)
+    writer.add(indptr, ids, counts)
+    writer.close()
     n_w = word_counts(documents, words).astype(np.int64)
-    pq.write_table(pa.table({"word": names, "count": n_w, "df": n_w}), path / "vocab.parquet")
-    manifest = {"schema": layout.SCHEMA, "kind": "corpus", "weighted": False, "n_words": words}
-    write_json(path / "manifest.json", {**manifest, "fingerprint": "made", "parts": parts})
-    return Corpus.open(path)
+    table = {"word": pa.array([f"w{i}" for i in range(words)], pa.large_string()), "count": n_w, "df": n_w}
+    return commit(path, {"train": blocks}, table, [str(d) for d in range(len(documents))], "made")
 
 
 def word_counts(documents, words=WORDS):
@@ -66,10 +61,12 @@ def made_documents(docs=200, seed=0):
     return out
 
 
-def seeds_of(*given, **options):
-    seeds = starts.make_seeds(*given, **options)
-    assert seeds is not None
-    return seeds
+def seeds_of(corpus, grid, how, topics, seed, n_w):
+    return starts.document_seeds(corpus, grid, topics, seed, n_w, far=how == "kmeans")
+
+
+def seed_table(seeds, words):
+    return np.concatenate([seeds.rows(ids) for ids in id_ranges(words)])
 
 
 @pytest.fixture(scope="module")
@@ -85,20 +82,20 @@ def test_the_seed_table_does_not_depend_on_the_grid(made, how):
     tables = []
     for cells in (100, 1000, 1 << 20):
         seeds = seeds_of(corpus, corpus.grid(cells), how, TOPICS, 3, n_w)
-        tables.append(starts.seed_table(seeds, WORDS))
+        tables.append(seed_table(seeds, WORDS))
         np.testing.assert_allclose(tables[-1].sum(0, dtype=np.float64), seeds.totals, rtol=1e-5)
     np.testing.assert_array_equal(tables[0], tables[1])
     np.testing.assert_array_equal(tables[0], tables[2])
-    other = starts.seed_table(seeds_of(corpus, corpus.grid(), how, TOPICS, 4, n_w), WORDS)
+    other = seed_table(seeds_of(corpus, corpus.grid(), how, TOPICS, 4, n_w), WORDS)
     assert np.abs(other - tables[0]).max() > 0.01 * tables[0].max()
 
 
 def test_a_seed_topic_is_half_the_mean_and_half_its_document(made):
     corpus, documents = made
     n_w = word_counts(documents)
-    seeds = seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w, share=0.5, merged=1)
-    chosen = starts.draw_documents(corpus, TOPICS, 0)
-    table = starts.seed_table(seeds, WORDS)
+    seeds = seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w)
+    chosen = draw_documents(corpus, TOPICS, 0)
+    table = seed_table(seeds, WORDS)
     assert table.dtype == np.float32 and table.shape == (WORDS, padded(TOPICS))
     for t, d in enumerate(chosen):
         own = word_counts([documents[d]])
@@ -114,10 +111,10 @@ def test_of_short_documents_the_mean_is_split_over_the_topics(tmp_path, monkeypa
     documents = [{0: 1, **{int(w): 1 for w in rng.integers(1, WORDS, 3)}} for _ in range(400)]  # one word is in all
     corpus, n_w = write_store(tmp_path / "short.zarr", documents), word_counts(documents)
     seeds = seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w)
-    table = starts.seed_table(seeds, WORDS)
+    table = seed_table(seeds, WORDS)
     np.testing.assert_allclose(table.sum(0, dtype=np.float64), seeds.totals, rtol=1e-5)
     monkeypatch.setattr(starts, "FEW_TOKENS", 0)
-    even = starts.seed_table(seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w), WORDS)
+    even = seed_table(seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w), WORDS)
     np.testing.assert_allclose(table.sum(1), even.sum(1), rtol=1e-5)
     unseen = even[:, :TOPICS].std(1) < 1e-6 * even[:, 0]  # words of no seed document: all topics were equal
     assert unseen.sum() > 200 and (table[unseen, :TOPICS].std(1) > 0.1 * table[unseen, :TOPICS].mean(1)).all()
@@ -132,15 +129,15 @@ def test_of_short_documents_the_mean_is_split_over_the_topics(tmp_path, monkeypa
 def test_draws_prefer_long_documents_and_never_take_empty_ones(made):
     corpus, documents = made
     sizes = np.array([len(d) for d in documents])
-    chosen = starts.draw_documents(corpus, 150, 0)
-    assert len(set(chosen.tolist())) == 150 and sizes[chosen].min() >= starts.FEW_WORDS
-    every = starts.draw_documents(corpus, 1000, 0)
+    chosen = draw_documents(corpus, 150, 0)
+    assert len(set(chosen.tolist())) == 150 and sizes[chosen].min() >= FEW_WORDS
+    every = draw_documents(corpus, 1000, 0)
     assert sorted(every.tolist()) == [d for d in range(200) if sizes[d]]
-    assert (sizes[every[-10:]] < starts.FEW_WORDS).all()
+    assert (sizes[every[-10:]] < FEW_WORDS).all()
     hits = np.zeros(200)
     for seed in range(200):
-        hits[starts.draw_documents(corpus, 20, seed)] += 1
-    long = hits[sizes >= starts.FEW_WORDS]
+        hits[draw_documents(corpus, 20, seed)] += 1
+    long = hits[sizes >= FEW_WORDS]
     assert abs(long.mean() - 20 * 200 / len(long)) < 1e-9 and long.min() > 5 and long.max() < 45
 
 
@@ -151,7 +148,7 @@ def test_kmeans_meets_more_planted_topics_than_plain_draws_do(made):
     for how in ("documents", "kmeans"):
         met = []
         for seed in range(40):
-            table = starts.seed_table(seeds_of(corpus, grid, how, TOPICS, seed, n_w, merged=1), WORDS)
+            table = seed_table(seeds_of(corpus, grid, how, TOPICS, seed, n_w), WORDS)
             mass = (table[:250, :TOPICS] / n_w[:250, None]).reshape(TOPICS, 50, TOPICS).sum(1)
             met.append(len(set(mass.argmax(0).tolist())))
         found[how] = np.mean(met)
@@ -162,8 +159,8 @@ def test_kmeans_meets_more_planted_topics_than_plain_draws_do(made):
 def test_divergences_are_those_of_the_dense_formula(made):
     corpus, documents = made
     n_w = word_counts(documents)
-    chosen = starts.draw_documents(corpus, 30, 1)
-    sample = starts.Sample.read(corpus, corpus.grid(500), chosen)
+    chosen = draw_documents(corpus, 30, 1)
+    sample = Sample.read(corpus, corpus.grid(500), chosen)
     mean = np.maximum(n_w / n_w.sum(), 1e-300)
     ground, out = np.log(0.6 * mean), np.empty(30)
     before = ground.copy()
@@ -177,39 +174,26 @@ def test_divergences_are_those_of_the_dense_formula(made):
     np.testing.assert_allclose(ground, before, rtol=1e-14)
 
 
-def test_merged_documents_are_those_nearest_to_their_centre(made):
-    corpus, documents = made
-    n_w = word_counts(documents)
-    sample = starts.Sample.read(corpus, corpus.grid(), starts.draw_documents(corpus, 100, 2))
-    mean = np.maximum(n_w / n_w.sum(), 1e-300)
-    planted = starts.draw_documents(corpus, 100, 2) % TOPICS
-    centres = np.array([int(np.flatnonzero(planted == t)[0]) for t in range(TOPICS)])
-    groups = starts.join_nearest(sample, mean, centres, 4, 0.5)
-    assert [g[0] for g in groups] == centres.tolist() and all(len(g) == 4 for g in groups)
-    assert len({d for g in groups for d in g}) == 4 * TOPICS
-    assert np.mean([planted[d] == planted[g[0]] for g in groups for d in g]) > 0.9
-
-
 def test_more_topics_than_documents_still_gives_different_topics(tmp_path):
     documents = [{0: 3, 1: 2, 2: 2}, {3: 1, 4: 4, 5: 1}]
     corpus = write_store(tmp_path / "corpus.zarr", documents, 6)
     seeds = seeds_of(corpus, corpus.grid(), "documents", 7, 0, word_counts(documents, 6))
-    table = starts.seed_table(seeds, 6)
+    table = seed_table(seeds, 6)
     assert len(np.unique(table[:, :7].round(3), axis=1).T) == 7
     np.testing.assert_allclose(table.sum(0), seeds.totals, rtol=1e-5)
 
 
 def test_warm_start_maps_by_word(made, tmp_path):
-    corpus, documents = made
+    _, documents = made
     n_w = word_counts(documents)
     rng = np.random.default_rng(0)
     theirs = [f"w{i}" for i in range(WORDS - 1, 99, -1)] + ["elsewhere"]  # other order, 100 words missing, one more
     phi = rng.random((len(theirs), TOPICS)).astype(np.float32) * 100
     model = TopicModel.from_arrays(phi, theirs, np.full(TOPICS, 0.1), 0.5)
     model.save(tmp_path / "model")
-    seeds = seeds_of(corpus, corpus.grid(), "warm", TOPICS, 0, n_w, warm=tmp_path / "model")
-    assert isinstance(seeds, starts.ModelSeeds)
-    table = starts.seed_table(seeds, WORDS)
+    model, words = TopicModel.open(tmp_path / "model"), pa.array([f"w{i}" for i in range(WORDS)], pa.large_string())
+    seeds = ModelSeeds(model, words, n_w, TOPICS)
+    table = seed_table(seeds, WORDS)
     p = (phi + 0.5) / (phi.sum(0, dtype=np.float64) + len(theirs) * 0.5)
     for word in (100, 177, 299):
         np.testing.assert_allclose(table[word, :TOPICS], 1e6 * p[theirs.index(f"w{word}")], rtol=1e-4)
@@ -217,10 +201,7 @@ def test_warm_start_maps_by_word(made, tmp_path):
     np.testing.assert_allclose(table.sum(0, dtype=np.float64), seeds.totals, rtol=1e-5)
     assert seeds.unknown == pytest.approx(n_w[:100].sum() / n_w.sum())
     with pytest.raises(InputError, match="-K 5"):
-        seeds_of(corpus, corpus.grid(), "warm", TOPICS + 1, 0, n_w, warm=tmp_path / "model")
-    with pytest.raises(InputError, match="needs the model"):
-        seeds_of(corpus, corpus.grid(), "warm", TOPICS, 0, n_w)
-    assert starts.make_seeds(corpus, corpus.grid(), "random", TOPICS, 0, n_w) is None
+        ModelSeeds(model, words, n_w, TOPICS + 1)
 
 
 def test_a_run_goes_on_from_the_start_that_it_has(tmp_path):

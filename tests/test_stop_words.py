@@ -101,7 +101,7 @@ def test_words_dropped_at_ingest_stay_out(tmp_path):
     ingest(raw, plain, min_df=1, max_df=1.0)
     have, all_ = (TokenVocabulary.load(s / "vocab.parquet").words.to_pylist() for s in (store, plain))
     gone = {"xortanus", "plimquodulus"}
-    assert set(all_) - set(have) == gone and set(Corpus.open(store).manifest["vocabulary"]["dropped"]) > gone
+    assert set(all_) - set(have) == gone and set(Corpus.open(store).manifest.vocabulary["dropped"]) > gone
     want = {
         k: (part, {w: n for w, n in cells.items() if w not in gone}) for k, (part, cells) in cells_by_id(plain).items()
     }

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "topicstream"
-GROUND = {"arrow", "errors", "metrics", "options", "plugins", "progress", "machine", "files", "topicstream"}
+GROUND = {"arrow", "errors", "metrics", "options", "plugins", "progress", "machine", "memory", "files", "records", "chunks", "relations", "text", "topicstream"}
 # room -> rooms it may import (beside itself and the ground)
 ALLOWED = {
     "files": set(),
     "kernels": set(),
-    "parallel": set(),
-    "corpus": {"kernels", "tokens"},
-    "model": {"kernels", "inference.infer", "exchange"},  # the last two when a method is called: they import the model
+    "parallel": {"kernels"},
+    "corpus": {"kernels", "parallel"},
+    "model": {"kernels"},
     "tokens": {"kernels"},
     "ingestion": {"tokens", "corpus", "kernels", "parallel"},
     "tables": {"kernels"},
     "engines": {"kernels", "corpus.block", "tables.spec", "tables.table"},
-    "evaluation": {"model", "corpus", "tokens", "ingestion", "kernels", "parallel"},
+    "evaluation": {"model", "corpus", "tokens", "ingestion", "kernels", "parallel", "inference"},
     "inference": {
         "model",
         "corpus",
@@ -30,22 +30,21 @@ ALLOWED = {
         "ingestion",
         "kernels",
         "parallel",
-        "training.state.token_topics",
     },
     "reporting": {"model", "corpus", "tokens", "ingestion", "evaluation", "inference", "kernels", "parallel"},
     "training": {"engines", "corpus", "model", "evaluation", "parallel", "kernels", "tables"},
+    "integrations": {"exchange", "ingestion", "training", "corpus", "model"},
     "exchange": {
         "model",
         "corpus",
         "inference",
         "evaluation.belonging",
+        "evaluation.topic_number",
         "ingestion.parsing.vocabulary",
         "tokens.recipe",
-        "engines",
-        "training.state.checkpoint",
-        "training.state.token_topics",
+        "reporting.geometry",
     },
-    "selection": {"training", "corpus", "model", "evaluation", "reporting"},
+    "selection": {"training", "corpus", "model", "evaluation", "reporting", "parallel"},
     "retraining": {
         "training",
         "engines",
@@ -116,10 +115,6 @@ def test_no_pickle_no_eval():
                 assert node.func.id not in ("eval", "exec"), path
 
 
-# sums of counts: whole numbers, the same in any order
-COUNTING: set[tuple[str, str]] = set()
-
-
 def test_no_fast_loop_sums_and_stores():
     """Why: kernels/jit.py, fast_kernel.  Innermost loops of fast kernels that store into an array and add to a scalar."""
     found, seen = set(), 0
@@ -143,7 +138,7 @@ def test_no_fast_loop_sums_and_stores():
                 if stores and sums:
                     found.add((path.name, function.name))
     assert seen > 10
-    assert found == COUNTING
+    assert not found
 
 
 def test_papers_are_cited_by_author_and_year():
@@ -183,10 +178,7 @@ def graph(when_called: bool) -> dict[str, set[str]]:
 def test_no_module_imports_itself_by_way_of_others():
     order = list(TopologicalSorter(graph(when_called=False)).static_order())  # CycleError names the circle
     assert order.index("topicstream.training.plan") < order.index("topicstream.training.loop")  # who is imported comes first
-    called = graph(when_called=True)
-    # the methods of a model call the rooms behind it, that is what they are for
-    called["topicstream.model.views"] = graph(when_called=False)["topicstream.model.views"]
-    TopologicalSorter(called).prepare()
+    TopologicalSorter(graph(when_called=True)).prepare()
 
 
 def test_rooms_form_no_circle():
@@ -208,12 +200,14 @@ def public(kind: type[ast.stmt]) -> dict[str, list[str]]:
     return found
 
 
-# meant: the estimator that stands beside scikit-learn's
+# a model as data, with its verbs for users (verbs.py), and the estimator that stands beside scikit-learn's
 SAME_CLASS = {"TopicModel"}
 
 
 def test_no_two_public_classes_share_a_name():
-    assert {name for name, where in public(ast.ClassDef).items() if len(where) > 1} <= SAME_CLASS
+    """Except named tuples of arguments of one engine's kernels: they stay in their file."""
+    classes = {name: [m for m in where if ".engines." not in m] for name, where in public(ast.ClassDef).items()}
+    assert {name for name, where in classes.items() if len(where) > 1} <= SAME_CLASS
 
 
 def test_a_function_imported_by_its_name_is_the_only_one_of_it():

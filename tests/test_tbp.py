@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tests.reference import tbp
+from tests.visits import out_for, pass_end, unwritten
 from topicstream.corpus.block import Block
 from topicstream.engines import find
-from topicstream.engines.base import BlockShape, Key, Out, Rows, Rule, Scratch, Shape, padded
+from topicstream.engines.base import Key, Rows, Rule, Shape, Visit, padded
 
 
 def make_block(docs=40, words=60, seed=0, dtype=np.int32, first_doc=0):
@@ -36,14 +37,10 @@ def make_engine(name, block, topics, **options):
 
 
 def buffers(engine, block):
-    shape = BlockShape(block.n_docs, block.n_cells, int(block.tokens), block.n_words)
-    return Out(
-        delta={"phi": np.full((block.n_words, padded(engine.shape.topics)), np.nan, np.float32)},
-        memory={n: np.full(s.shape(shape), np.nan, s.dtype) for n, s in engine.memory.items()},
-        stats={n: np.zeros(k) for n, k in engine.stats.items()},
-        scratch=Scratch(),
-        keep=Scratch(),
-    )
+    out = out_for(engine, block, unwritten(block, padded(engine.shape.topics)))
+    for array in out.state.values():
+        array[:] = np.nan
+    return out
 
 
 def wide(a):
@@ -67,10 +64,10 @@ def visit(engine, block, phi, theta, seed=0):
     table = np.full((3 * len(phi) + 1, padded(phi.shape[1])), np.nan, np.float32)  # rows lie apart, as in a big table
     index = np.arange(len(phi)) * 3 + 1
     table[index] = wide(phi)
-    memory = {"theta": wide(theta)} if engine.memory else {}
+    memory = {"theta": wide(theta)} if engine.state else {}
     rows = {"phi": Rows(table, index)}
     totals = {"phi": np.append(phi.sum(0), np.zeros(padded(phi.shape[1]) - phi.shape[1]))}
-    engine.process(block, rows, totals, memory, engine.initial_params(), Key(seed, 1), out)
+    engine.process(Visit(block, rows, totals, memory, engine.initial_params(), Key(seed, 1)), out)
     return out
 
 
@@ -85,10 +82,10 @@ def test_atbp_visits_a_block_as_figure_3_does(topics, dtype):
     alpha = np.full(topics, 0.3)
     loglik = tbp.atbp_pass(block.indptr, block.words, block.counts.astype(float), phi2, theta2, lam2, alpha, 0.05)
     np.testing.assert_allclose(out.delta["phi"][:, :topics], phi2 - phi, atol=3e-5 * block.counts.max())
-    np.testing.assert_allclose(out.memory["theta"][:, :topics], theta2, atol=3e-5 * block.counts.max())
+    np.testing.assert_allclose(out.state["theta"][:, :topics], theta2, atol=3e-5 * block.counts.max())
     assert out.stats["loglik"][0] == pytest.approx(loglik, rel=1e-5)
     assert out.stats["tokens"][0] == block.tokens
-    assert not out.delta["phi"][:, topics:].any() and not out.memory["theta"][:, topics:].any()
+    assert not out.delta["phi"][:, topics:].any() and not out.state["theta"][:, topics:].any()
 
 
 @pytest.mark.parametrize("topics", [1, 5, 16, 37])
@@ -102,7 +99,7 @@ def test_stbp_visits_a_block_as_figure_2_does(topics):
     )
     assert engine.tables["phi"].rule is Rule.REPLACE
     np.testing.assert_allclose(out.delta["phi"][:, :topics], want_phi, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(out.memory["theta"][:, :topics], want_theta, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(out.state["theta"][:, :topics], want_theta, rtol=1e-5, atol=1e-5)
     assert out.stats["loglik"][0] == pytest.approx(loglik, rel=1e-6)
     assert not out.delta["phi"][:, topics:].any()
 
@@ -121,7 +118,7 @@ def test_stbp_without_priors_is_nmf_by_divergence():
         ratio = np.divide(x, theta @ p, out=np.zeros_like(x), where=there)
         divergences.append(-(x[there] * np.log((theta @ p)[there])).sum())  # sums of X and T P are the same
         new_theta, new_p = theta * (ratio @ p.T), p * (theta.T @ ratio)
-        np.testing.assert_allclose(out.memory["theta"][:, :topics], new_theta, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(out.state["theta"][:, :topics], new_theta, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(out.delta["phi"][:, :topics], new_p.T, rtol=1e-4, atol=1e-5)
         phi, theta = new_p.T, new_theta
     assert (np.diff(divergences) < 0).all()
@@ -132,7 +129,7 @@ def test_folded_theta_is_the_twins_fold_in(name):
     block, topics = make_block(), 7
     phi, theta = random_state(block, topics)
     engine = make_engine(name, block, topics, alpha=0.3, beta=0.05, theta="fold-in", fold_sweeps=6, fold_tol=0.02)
-    assert engine.memory == {}
+    assert engine.state == {}
     folded = np.zeros_like(theta)
     for d in range(block.n_docs):
         cells = slice(block.indptr[d], block.indptr[d + 1])
@@ -150,8 +147,8 @@ def test_start_gives_every_token_to_topics(name):
     block, topics = make_block(first_doc=1000), 7
     engine = make_engine(name, block, topics)
     out = buffers(engine, block)
-    engine.start(block, {}, {}, engine.initial_params(), Key(5, 0), out)
-    delta, theta = out.delta["phi"], out.memory["theta"]
+    engine.start(Visit(block, {}, {}, {}, engine.initial_params(), Key(5, 0)), out)
+    delta, theta = out.delta["phi"], out.state["theta"]
     np.testing.assert_array_equal(delta.sum(1), np.bincount(block.words, block.counts))
     assert (delta[:, :topics] % 1 == 0).all() and (delta.sum(0) > 0)[:topics].all()
     # a document's draws hang on its number alone: the second half as a block of its own draws the same
@@ -159,18 +156,18 @@ def test_start_gives_every_token_to_topics(name):
     cut = block.indptr[half]
     rest = Block(1, 1000 + half, block.indptr[half:] - cut, block.words[cut:], block.counts[cut:], block.vocab, 0.0)
     again = buffers(engine, rest)
-    engine.start(rest, {}, {}, engine.initial_params(), Key(5, 0), again)
-    np.testing.assert_array_equal(again.memory["theta"], theta[half:])
+    engine.start(Visit(rest, {}, {}, {}, engine.initial_params(), Key(5, 0)), again)
+    np.testing.assert_array_equal(again.state["theta"], theta[half:])
     # with seeds: soft shares of the same mass, the words of a topic's own seed lean to it
     seeds = np.full((block.n_words, topics), 1.0)
     seeds[:10, 2] += 50
     totals = {"phi": np.append(seeds.sum(0), np.zeros(padded(topics) - topics))}
     rows = {"phi": Rows(wide(seeds), np.arange(block.n_words))}
     out = buffers(engine, block)
-    engine.start(block, rows, totals, engine.initial_params(), Key(5, 0), out)
+    engine.start(Visit(block, rows, totals, {}, engine.initial_params(), Key(5, 0)), out)
     np.testing.assert_allclose(out.delta["phi"].sum(1), np.bincount(block.words, block.counts), rtol=1e-5)
     np.testing.assert_allclose(
-        out.memory["theta"].sum(1),
+        out.state["theta"].sum(1),
         np.add.reduceat(np.append(block.counts, 0), block.indptr[:-1]) * (np.diff(block.indptr) > 0),
         rtol=1e-5,
     )
@@ -201,10 +198,9 @@ def test_rows_keep_their_mass_at_the_size_of_pubmed(n_w, topics):
         start = table64.sum(1)
         for _ in range(blocks):
             table = table64.astype(np.float32)  # as the driver keeps it
-            engine.process(
-                block, {"phi": Rows(table, index)}, {"phi": table64.sum(0)}, {"theta": thetas}, params, Key(0, 1), out
-            )
-            thetas = out.memory["theta"].copy()
+            rows, totals = {"phi": Rows(table, index)}, {"phi": table64.sum(0)}
+            engine.process(Visit(block, rows, totals, {"theta": thetas}, params, Key(0, 1)), out)
+            thetas = out.state["theta"].copy()
             table64 = table.astype(np.float64) + out.delta["phi"]
         worst = max(worst, np.abs(table64.sum(1) / start - 1).max())
     assert worst < 1e-5
@@ -222,7 +218,7 @@ def test_learned_priors_find_the_planted_ones():
     lengths = rng.integers(40, 200, docs)
     theta = np.array([rng.multinomial(n, rng.dirichlet(alpha)) for n in lengths])
     topic_bins, length_bins = np.zeros(topics * BINS), np.zeros(BINS)
-    count_documents(wide(theta), topics, topic_bins, length_bins)
+    count_documents(wide(theta), topics, None, topic_bins, length_bins)
     assert topic_bins.sum() == (theta > 0).sum() and length_bins.sum() == docs
     found = np.full(topics, 0.5)
     for _ in range(30):
@@ -240,7 +236,7 @@ def test_learned_priors_find_the_planted_ones():
     # documents of two tokens lower alpha almost as they like, and raise it as the pull allows
     few = np.array([rng.multinomial(2, rng.dirichlet(np.full(topics, 0.05))) for _ in range(docs)])
     bins = np.zeros(topics * BINS), np.zeros(BINS)
-    count_documents(wide(few), topics, *bins)
+    count_documents(wide(few), topics, None, *bins)
     free, loose = (fit_alpha(np.full(topics, 0.3), *bins, 1e-3, 10.0, pull, 0.3) for pull in (0.0, 1.0))
     assert (loose < 0.1).all() and np.abs(loose / free - 1).max() < 0.2
     raised = fit_alpha(np.full(topics, 0.01), *bins, 1e-3, 10.0, 1.0, 0.01)
@@ -279,13 +275,13 @@ def test_learning_priors_stays_within_bounds_and_reports(name):
     params = engine.initial_params()
     phi, theta = random_state(block, topics)
     out = visit(engine, block, phi, theta)
-    report = engine.end_pass(params, out.stats, {"phi": phi.sum(0)})
+    report = engine.end_pass(pass_end(params, out.stats, {"phi": phi.sum(0)}))
     assert report["alpha_sum"] == pytest.approx(params["alpha"].sum()) and report["beta"] == params["beta"][0]
     assert (params["alpha"] >= 0.04 - 1e-12).all() and (params["alpha"] <= 4).all()
     assert 0.001 <= params["beta"][0] <= 0.1
     assert len(np.unique(params["alpha"])) > 1
     plain = make_engine(name, block, topics)
-    assert plain.end_pass(plain.initial_params(), {}, {}) == {}
+    assert plain.end_pass(pass_end(plain.initial_params(), {}, {})) == {}
 
 
 def test_logarithms_of_a_document_match_numpy():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from topicstream.engines.variational import tiles
-from topicstream.kernels import places, turned
+from topicstream.kernels import lanes, pointers
 from topicstream.kernels.jit import kernel
 
 
@@ -67,12 +67,12 @@ def chosen(weights, most):
 @kernel
 def turn_square(rows, out):
     """out = rows transposed, 16 x 16."""
-    r, o = places.place(rows), places.place(out)
-    turned.turn(
-        o, places.load(r, 0), places.load(r, 16), places.load(r, 32), places.load(r, 48), places.load(r, 64),
-        places.load(r, 80), places.load(r, 96), places.load(r, 112), places.load(r, 128), places.load(r, 144),
-        places.load(r, 160), places.load(r, 176), places.load(r, 192), places.load(r, 208), places.load(r, 224),
-        places.load(r, 240),
+    r, o = pointers.address_of(rows), pointers.address_of(out)
+    lanes.transpose(
+        o, pointers.load(r, 0), pointers.load(r, 16), pointers.load(r, 32), pointers.load(r, 48), pointers.load(r, 64),
+        pointers.load(r, 80), pointers.load(r, 96), pointers.load(r, 112), pointers.load(r, 128), pointers.load(r, 144),
+        pointers.load(r, 160), pointers.load(r, 176), pointers.load(r, 192), pointers.load(r, 208), pointers.load(r, 224),
+        pointers.load(r, 240),
     )  # fmt: skip
 
 

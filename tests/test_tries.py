@@ -12,8 +12,9 @@ import topicstream
 from tests.small_store import store
 from topicstream.engines.base import Shape, padded
 from topicstream.model.topic_model import TopicModel
-from topicstream.training.starts import tries
-from topicstream.training.starts.initial import Sample, draw_documents
+from topicstream.training.starts import best as tries
+from topicstream.training.starts import sample as samples
+from topicstream.training.starts.sample import Sample, draw_documents
 from topicstream.training.starts.short_training import short_training
 
 TOPICS, WORDS = 6, 300
@@ -107,7 +108,7 @@ def test_seed_rows_are_positive_and_sum_to_the_totals_whatever_the_threads(tmp_p
 def test_a_word_that_the_sample_does_not_have_gets_the_corpus_mean(monkeypatch, tmp_path):
     documents, _ = planted(3)
     corpus = write_store(tmp_path / "c.zarr", documents)
-    monkeypatch.setattr(tries, "DOCUMENTS", 20)
+    monkeypatch.setattr(samples, "DOCUMENTS", 20)
     n_w = np.ones(WORDS)
     seeds = tries.best_seeds(corpus, corpus.grid(), TOPICS, 0, n_w, 1)
     rows = seeds.rows(np.arange(WORDS, dtype=np.int32))[:, :TOPICS]
@@ -150,4 +151,4 @@ def test_best_is_the_default_only_where_it_pays():
     assert not tries.pays(wide)  # 200 MB for one try: a limit of 300 MB would refuse what it holds without
     assert tries.pays(replace(wide, topics=10))
     assert not tries.pays(shape(tries.LEAST_CELLS - 1, 10)) and not tries.pays(shape(10**9, tries.MOST_TOPICS + 1))
-    assert tries.tries_bytes(shape(10**9, 64), 2) < 200 << 20
+    assert sum(tries.tries_memory(shape(10**9, 64))) < 200 << 20

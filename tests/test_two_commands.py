@@ -45,7 +45,7 @@ def test_an_import_over_a_model_stops_at_what_is_not_ours(folder):
     (folder / "model" / "mine.txt").write_text("mine")
     assert run(["import", "other.safetensors", "--force"]) == 3
     assert (folder / "model" / "mine.txt").read_text() == "mine"
-    assert TopicModel.open("model").manifest["engine"] != "imported"
+    assert TopicModel.open("model").manifest.engine != "imported"
 
 
 def test_an_imported_model_is_not_updated(folder, capsys):

@@ -8,15 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reference import variational as twin
+from tests.visits import out_for, unwritten
 from topicstream.corpus.block import Block
-from topicstream.engines.base import BlockShape, Key, Out, Rows, Scratch, Shape, padded
-from topicstream.engines.variational import bounds, dense, statistics, svi
+from topicstream.engines.base import BlockShape, Key, Rows, Shape, Visit, padded, workspace_bytes
+from topicstream.engines.variational import bounds, statistics, svi
 from topicstream.engines.variational.mvi import Memoized
 from topicstream.engines.variational.ovb import OnlineVariationalBayes
 from topicstream.engines.variational.svi import StochasticSparse
 from topicstream.engines.variational.vb import VariationalBayes
 from topicstream.kernels.select import keep_top
 from topicstream.tables.dense import DenseTable
+from topicstream.tables.rounds import RoundSpace
 from topicstream.tables.spec import SparseDelta, TableSpec
 
 W, K, D = 60, 37, 12
@@ -45,17 +47,14 @@ def make(kind, **options):
 
 
 def visit(engine, block, phi, memory=None, starting=False):
-    shape = BlockShape(block.n_docs, block.n_cells, int(block.tokens), block.n_words)
-    made = {name: np.zeros(spec.shape(shape), spec.dtype) for name, spec in engine.memory.items()}
-    delta = {"phi": np.full(phi.shape, np.nan, np.float32)}
-    out = Out(delta, made, {n: np.zeros(m) for n, m in engine.stats.items()}, Scratch(), Scratch())
+    out = out_for(engine, block, unwritten(block, phi.shape[1]))
     totals = {"phi": phi.sum(0, dtype=np.float64)}
     rows = {"phi": Rows(phi, np.arange(block.n_words, dtype=np.int64))}
     params = engine.initial_params()
     if starting:
-        engine.start(block, rows, totals, params, Key(0, 0), out)
+        engine.start(Visit(block, rows, totals, {}, params, Key(0, 0)), out)
     else:
-        engine.process(block, rows, totals, memory or {}, params, Key(0, 1), out)
+        engine.process(Visit(block, rows, totals, memory or {}, params, Key(0, 1)), out)
     return out
 
 
@@ -165,7 +164,7 @@ def test_a_warm_visit_goes_on_where_the_last_one_stopped(most):
     nothing = {"ptr": np.zeros(block.n_words + 1, np.int32), "topic": none.astype(np.uint16), "value": none}
     nothing |= {"counts": counts, "statistic": np.zeros(block.n_words * K, np.float32)}
     first = visit(engine, block, phi, nothing)
-    left = {name: array.copy() for name, array in first.memory.items()}
+    left = {name: array.copy() for name, array in first.state.items()}
     n = left["counts"].reshape(block.n_docs, K)
     tokens = [block.counts[a:b].sum() for a, b in itertools.pairwise(block.indptr)]
     np.testing.assert_allclose(n.sum(1), tokens, rtol=1e-5)
@@ -218,7 +217,7 @@ def test_memoized_statistics_equal_a_fresh_sum_and_the_bound_its_definition(most
             out = visit(engine, block, seeds if number == 0 else phi, memory[b], starting=number == 0)
             delta = dense_delta(out, phi.shape[1])
             statistic[b] += delta[:, :K]
-            memory[b] = {name: value.copy() for name, value in out.memory.items()}
+            memory[b] = {name: value.copy() for name, value in out.state.items()}
             local += out.stats["local_bound"][0]
             if number > 0:
                 phi += delta.astype(np.float32)
@@ -233,11 +232,17 @@ def test_memoized_statistics_equal_a_fresh_sum_and_the_bound_its_definition(most
                 np.add.at(fresh, (np.repeat(np.arange(W), np.diff(m["ptr"])), m["topic"]), m["value"])
         np.testing.assert_allclose(phi[:, :K], fresh, atol=1e-4)
         assert phi.sum(dtype=np.float64) == pytest.approx(sum(b.tokens for b in blocks), rel=1e-6)
-        value = bounds.evidence(phi, 0.1, K, local)
+        value = evidence(phi, local)
         assert np.isfinite(value)
         if most > 1:  # hard cold starts may fall, and the paper says so
             assert value >= last - 2e-3 * abs(last)
         last = value
+
+
+def evidence(rows, local):
+    """The evidence lower bound where rows float32[W, P] are the sum of the documents' statistics."""
+    totals = rows[:, :K].sum(axis=0, dtype=np.float64)
+    return local + bounds.rows_bound(rows, 1.0, 0.1, K) + bounds.totals_bound(totals, 0.1 * len(rows))
 
 
 def test_evidence_equals_equations_42_to_49():
@@ -248,7 +253,7 @@ def test_evidence_equals_equations_42_to_49():
     log_phi, alpha = twin.expected_log(phi[:, :K], 0.1), np.full(K, 0.05)
     docs = [(w, x, twin.dense_document(log_phi[w], x, alpha, 5)[0]) for w, x in documents(block)]
     want = twin.evidence(new[:, :K].astype(np.float64), 0.1, docs, alpha)
-    assert bounds.evidence(new, 0.1, K, out.stats["local_bound"][0]) == pytest.approx(want, rel=1e-6)
+    assert evidence(new, out.stats["local_bound"][0]) == pytest.approx(want, rel=1e-6)
 
 
 def test_a_step_with_rho_1_on_one_block_is_batch_vb():
@@ -256,7 +261,7 @@ def test_a_step_with_rho_1_on_one_block_is_batch_vb():
     options = {"alpha": 0.03, "beta": 0.1}
     engine = make(StochasticSparse, sparsity=K, tau=1.0, restarts=0, **options)
     out = visit(engine, block, phi)
-    rho, scale = engine.blend(engine.initial_params(), engine.shape.docs)
+    rho, scale = engine.end_round(engine.initial_params(), {}, engine.shape.docs)
     assert rho == 1.0 and scale == 1.0
     batch = visit(make(VariationalBayes, **options), block, phi).delta["phi"]
     np.testing.assert_array_equal((1 - rho) * phi + rho * scale * out.delta["phi"], batch)
@@ -267,9 +272,9 @@ def test_lazy_scale_of_rows_is_seen():
     engine = make(OnlineVariationalBayes)
     want = visit(engine, block, phi)
     totals = {"phi": phi.sum(0, dtype=np.float64)}
-    out = Out({"phi": np.empty_like(phi)}, {}, {n: np.zeros(m) for n, m in engine.stats.items()}, Scratch(), Scratch())
+    out = out_for(engine, block, unwritten(block, phi.shape[1]))
     rows = {"phi": Rows(phi * np.float32(4), np.arange(W, dtype=np.int64), 0.25)}
-    engine.process(block, rows, totals, {}, engine.initial_params(), Key(0, 1), out)
+    engine.process(Visit(block, rows, totals, {}, engine.initial_params(), Key(0, 1)), out)
     np.testing.assert_allclose(out.delta["phi"], want.delta["phi"], rtol=1e-6)
 
 
@@ -284,17 +289,13 @@ def test_change_of_statistics_leaves_equal_entries_out():
     assert (topic[2], value[2]) == (0, 7.0)
 
 
-def test_longest_document():
-    assert dense.longest_document(np.array([0, 3, 3, 8], np.int64)) == 5
-
-
 def test_a_statistic_kept_sparse_is_the_dense_one(monkeypatch):
     topics = 70
     block, phi = corpus(6), table(8, topics=topics)
     engine = StochasticSparse(Shape(D, W, 200, 1000.0, topics), StochasticSparse.Options(sparsity=1))
     assert engine.few and engine.tables["phi"].delta == "sparse"
     sparse = visit(engine, block, phi).delta["phi"]
-    assert engine.keep_bytes(BlockShape(block.n_docs, block.n_cells, 40, W)) >= sum(
+    assert workspace_bytes(engine, BlockShape.of(block))[1] >= sum(
         a.nbytes for a in (sparse.ptr, sparse.topic, sparse.value)
     )
     monkeypatch.setattr(svi, "FEW", 1000)
@@ -309,7 +310,7 @@ def test_sparse_deltas_enter_a_table_times_their_factor():
     target = DenseTable(TableSpec(delta="sparse"), 3, 6, None, None, lambda work, n: [work(i) for i in range(n)])
     target.fill(lambda a, b: np.ones((b - a, 16), np.float32))
     before = target.totals.copy()
-    deltas = target.new_round(1, 3, None, 100.0)
+    deltas = target.new_round(RoundSpace(1), 3, 100.0)
     ptr, topic, value = np.array([0, 1, 3]), np.array([2, 2, 5], np.uint16), np.array([4, 1, 2], np.float32)
     deltas.put(0, np.array([0, 2], np.int32), SparseDelta(ptr, topic, value))
     target.apply(deltas, 0.25)

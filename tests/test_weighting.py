@@ -9,12 +9,12 @@ import pytest
 
 from tests.planted import draw, sides, store
 from tests.test_seed_words import call, jsonl, texts
+from topicstream import TopicModel
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
 from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.keys import document_keys, word_keys
-from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.training.loop import train
 from topicstream.training.setup import weigh
@@ -171,7 +171,7 @@ def test_counts_of_tf_idf_topics_are_their_messages_sums(place, tmp_path):
 
 def test_engines_that_count_tokens_refuse_and_a_store_of_weights_too(place, tmp_path):
     for name, kind in engines().items():
-        if not kind.accepts_weights and not kind.axes:
+        if not kind.about.real_cells and not kind.about.axes:
             with pytest.raises(InputError, match="needs whole counts"):
                 train(place, tmp_path / name, algo=name, topics=TOPICS, weighting="tf", progress=False)
     corpus = Corpus.open(place)
@@ -183,15 +183,15 @@ def test_engines_that_count_tokens_refuse_and_a_store_of_weights_too(place, tmp_
 def test_a_model_says_its_weights_and_cannot_be_damaged(place, tmp_path):
     train(place, tmp_path / "m", algo="vb", topics=TOPICS, passes=2, weighting="tfidf", progress=False)
     model = TopicModel.open(tmp_path / "m")
-    assert model.manifest["weighting"]["kind"] == "tfidf"
-    assert model.manifest["weighting"]["docs"] == 200
+    assert model.manifest.weighting.kind == "tfidf"
+    assert model.manifest.weighting.docs == 200
     model.save(tmp_path / "copy")
     path = tmp_path / "copy" / "manifest.json"
     value = json.loads(path.read_text())
     value.pop("checksum", None)
     value["weighting"]["mean"] = -1
     path.write_text(json.dumps(value))
-    with pytest.raises(StoreError, match="weights of cells that cannot be"):
+    with pytest.raises(StoreError, match="weighting"):
         TopicModel.open(tmp_path / "copy")
 
 
@@ -220,7 +220,7 @@ def test_commands_keep_the_weights(tmp_path):
     )
     shares = TopicModel.open(model).transform(["orbit nasa rocket moon", "puck goalie rink skate"])
     assert set(shares.argmax(1)) == {0, 1}
-    with pytest.raises(InputError, match="choose bp or vb"):
+    with pytest.raises(InputError, match="choose bp or mixture or vb"):
         TopicModel.open(model).transform(["orbit"], method="gibbs")
     call("ingest", jsonl(tmp_path / "b.jsonl", texts(120, 60)), "--out", corpus, "--append", "--grow-vocab")
     done = json.loads(call("update", "--corpus", corpus, "--model", model, "--passes", 3, "--json").stdout)
@@ -237,11 +237,11 @@ def test_commands_keep_the_weights(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n, kind in engines().items() if kind.accepts_weights and not kind.on_vectors])
+@pytest.mark.parametrize("name", [n for n, kind in engines().items() if kind.about.real_cells and not kind.about.vectors])
 def test_every_engine_that_takes_weights_trains_on_them(name, tmp_path):
     phi, indptr, words, counts = draw(docs=200, words=WORDS, topics=TOPICS, length=40, seed=5)
     path = store(tmp_path / "c.zarr", indptr, words, counts, WORDS, lists=sides(phi, indptr, words, counts, seed=6))
-    topics = None if engines()[name].topics_axis else TOPICS
+    topics = None if engines()[name].about.topics_axis else TOPICS
     for weighting in ("tf", "tfidf"):
         train(
             path, tmp_path / weighting, algo=name, topics=topics, passes=3, tol=0, weighting=weighting, progress=False
@@ -267,7 +267,7 @@ def test_seed_words_weigh_as_their_words_do(place, tmp_path):
     model = TopicModel.open(tmp_path / "m")
     corpus = Corpus.open(place)
     weigh(corpus, "tfidf")
-    np.testing.assert_allclose(model.manifest["seed_words"][0]["weights"], corpus.weights.n_w[[5, 9]])
+    np.testing.assert_allclose(model.manifest.seed_words[0].weights, corpus.weights.n_w[[5, 9]])
     assert model.history[-1]["heldout_perplexity"] == pytest.approx(
         score_model(model, Corpus.open(place)).perplexity, rel=1e-6
     )

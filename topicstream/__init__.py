@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from topicstream.ingestion.upkeep.compact import compact
     from topicstream.ingestion.upkeep.drop_words import drop_words
     from topicstream.model.edits import edit
-    from topicstream.model.topic_model import TopicModel
     from topicstream.reporting.comparing import compare_methods
+    from topicstream.reporting.covariates import effects
     from topicstream.reporting.drift import drift
     from topicstream.reporting.html import report
     from topicstream.reporting.show import show
@@ -40,18 +40,20 @@ if TYPE_CHECKING:
     from topicstream.retraining.update import update
     from topicstream.selection.sweep import sweep
     from topicstream.training.loop import train
+    from topicstream.verbs import TopicModel
 
 __version__ = "0.1.0"
 
 _PUBLIC = {  # name -> module that has it
     "Corpus": "topicstream.corpus.reader",
-    "TopicModel": "topicstream.model.topic_model",
+    "TopicModel": "topicstream.verbs",
     "compact": "topicstream.ingestion.upkeep.compact",
     "compare": "topicstream.evaluation.matching",
     "compare_methods": "topicstream.reporting.comparing",
     "drift": "topicstream.reporting.drift",
     "drop_words": "topicstream.ingestion.upkeep.drop_words",
     "edit": "topicstream.model.edits",
+    "effects": "topicstream.reporting.covariates",
     "evaluate": "topicstream.evaluation.evaluate",
     "export_model": "topicstream.exchange.exchanging",
     "forget": "topicstream.retraining.forget",
@@ -78,6 +80,7 @@ __all__ = [
     "drift",
     "drop_words",
     "edit",
+    "effects",
     "evaluate",
     "export_model",
     "forget",

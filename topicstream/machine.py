@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -30,7 +31,7 @@ def parse_bytes(text: str | int | float) -> int:
         raise UsageError(f"{text!r} is not an amount of memory; write for example 2G, 512M or a number of bytes")
     size = float(match[1]) * _UNITS[match[2]]
     if not 1 <= size < 1 << 62:
-        raise UsageError(f"{text}: is no amount of memory that can be meant; write for example 2G")
+        raise UsageError(f"{text}: is too much or too little; write for example 2G")
     return int(size)
 
 
@@ -44,13 +45,8 @@ def format_bytes(n: float) -> str:
 
 
 def _status(field: str) -> int:
-    try:
-        with open("/proc/self/status") as f:
-            for line in f:
-                if line.startswith(field + ":"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
+    with suppress(OSError), open("/proc/self/status") as file:
+        return next((int(line.split()[1]) << 10 for line in file if line.startswith(field + ":")), 0)
     return 0
 
 
@@ -65,31 +61,17 @@ def peak_bytes() -> int:
 
 
 def _cgroup_limits() -> list[int]:
+    """Limits of the cgroups of this process, of both versions."""
     limits = []
-    try:
-        lines = Path("/proc/self/cgroup").read_text().split("\n")
-    except OSError:
-        return []
-    for line in lines:
-        parts = line.split(":", 2)
-        if len(parts) != 3:
-            continue
-        if parts[1] == "":
-            base, name = Path("/sys/fs/cgroup"), "memory.max"
-        elif "memory" in parts[1].split(","):
-            base, name = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"
-        else:
-            continue
-        folder = base / parts[2].lstrip("/")
-        for candidate in [folder, *folder.parents]:
-            if not candidate.is_relative_to(base):
-                break
-            try:
-                text = (candidate / name).read_text().strip()
-            except OSError:
-                continue
-            if text.isdecimal():
-                limits.append(int(text))
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            place = {"": ("/sys/fs/cgroup", "memory.max")}.get(controllers, ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"))
+            folder = Path(place[0]) / path.lstrip("/")
+            if not controllers or "memory" in controllers.split(","):
+                for parent in (folder, *folder.parents):
+                    with suppress(OSError, ValueError):  # no such limit, or "max"
+                        limits.append(int((parent / place[1]).read_text()))
     return limits
 
 

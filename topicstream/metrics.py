@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from topicstream.errors import UsageError
 from topicstream.files.outputs import check_output, written
@@ -38,9 +38,12 @@ HELP = {
 
 
 @contextmanager
-def recorded(path: str | Path, command: str, **labels: Any) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def recorded(path: str | Path | None, command: str, **labels: Any) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Within: a function that takes figures by name (those of HELP that are numbers are kept).  The file is written at the end;
-    an error passes on.  UsageError or NotOurs at once where the file cannot be written."""
+    an error passes on.  Without a path nothing is written.  UsageError or NotOurs at once where the file cannot be written."""
+    if path is None:
+        yield lambda values: None
+        return
     target = Path(path)
     check(target)
     began, figures = time.monotonic(), dict[str, float]()
@@ -85,15 +88,11 @@ def check(path: Path) -> None:
     us."""
     if not path.parent.is_dir():
         raise UsageError(f"--metrics {path}: no such folder {path.parent}")
-    check_output(path, "--metrics", force=True, reads=_is_ours)
-
-
-def _is_ours(file: BinaryIO) -> bool:
-    return file.read(len(FIRST)) == FIRST.encode()
+    check_output(path, "--metrics", force=True)
 
 
 def write(path: Path, content: str) -> None:
     """Beside, then one rename; readable for the collector, whoever it runs as."""
-    with written(path, force=True, option="--metrics", reads=_is_ours) as file:
+    with written(path, force=True, option="--metrics") as file:
         file.write(content.encode())
         os.fchmod(file.fileno(), 0o644)

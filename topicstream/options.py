@@ -3,16 +3,20 @@ the command line (cli/options.py), a line of the docs, and the check of what is 
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import difflib
 import functools
 import inspect
-import numbers
 import os
 import re
+import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload, runtime_checkable
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from topicstream.errors import UsageError
 
@@ -30,9 +34,10 @@ def option(default: Any, help: str, **about: Any) -> Any:
     Checked, in the library and on the command line: the kind (``instead``: said beside a wrong one), ``min``, ``max`` (inclusive),
     ``above`` (exclusive), ``choices`` (and ``more``: whether a value is one more of them), ``parse`` (text -> value).
     Shown by the command line: ``flags`` (("-K", "--topics")), ``metavar``, ``show`` (the default), ``env``, ``path`` (True,
-    "exists" or "file"), ``pair`` (--x/--no-x), ``required``, ``old`` (spellings of before, which go on working with a note), ``cli`` (False:
-    a keyword of the library alone; names of commands: those alone), ``help_COMMAND`` (another help there), ``after`` (comes
-    behind that field, and those that follow behind it: for configs that derive from others).
+    "exists" or "file"), ``pair`` (--x/--no-x), ``required``, ``old`` (earlier spellings, which still work, with a note), ``cli`` (False:
+    a keyword of the library alone; names of commands: those alone), ``help_COMMAND`` (another help there), ``rest`` (a mapping that
+    takes the keywords that are no fields), ``after`` (comes behind that field, and those that follow behind it: for configs
+    that derive from others), ``last`` (comes behind all others).
     For training: ``recorded`` (the result depends on it: it goes into the run's record), ``was`` (what runs did that began
     before there was the option), ``decided`` (by corpus or other options where not given: a resumed run keeps it).
     """
@@ -76,7 +81,7 @@ def share_or_number(text: Any) -> Any:
         return text
     if re.fullmatch(r"\s*\d+\s*", text):
         if int(text) >= 1 << 62:
-            raise UsageError(f"{text} is not a number that can be meant")
+            raise UsageError(f"{text} is too large")
         return int(text)
     try:
         return share(text)
@@ -88,8 +93,10 @@ def ordered(config: type) -> list[dataclasses.Field[Any]]:
     """The fields of a config in the order in which they are shown."""
     out: list[dataclasses.Field[Any]] = []
     at = 0
-    for field in dataclasses.fields(config):
-        if (after := field.metadata.get("after")) is not None:
+    for field in sorted(dataclasses.fields(config), key=lambda field: bool(field.metadata.get("last"))):
+        if field.metadata.get("last"):
+            at = len(out)
+        elif (after := field.metadata.get("after")) is not None:
             at = [f.name for f in out].index(after) + 1 if after else 0
         out.insert(at, field)
         at += 1
@@ -106,96 +113,157 @@ def renamed(fields: Mapping[str, Any]) -> dict[str, str]:
     return {old: name for name, field in fields.items() for old in field.metadata.get("old", ()) if old not in fields}
 
 
-@runtime_checkable
-class _Stream(Protocol):
-    def write(self, data: Any, /) -> Any: ...
+class _ByName(type):
+    """A class that its module imports for type checkers alone: known by its name."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return cls.__name__ in (c.__name__ for c in type(value).__mro__)
 
 
-@runtime_checkable
-class _Listener(Protocol):
-    def step(self, what: str, /) -> Any: ...
+class _Names(dict[str, Any]):
+    """What the names in the annotations of a config stand for."""
+
+    def __init__(self, config: type) -> None:
+        super().__init__(vars(builtins))
+        for base in reversed(config.__mro__):
+            self.update(vars(sys.modules[base.__module__]))
+
+    def __missing__(self, name: str) -> Any:
+        return _ByName(name, (), {})
 
 
-_KINDS: dict[str, tuple[Any, str]] = {
-    "None": (type(None), ""),
-    "bool": ("bool bool_", "True or False"),
-    "str": (str, "a string"),
-    "Path": (os.PathLike, "a path"),
-    "Place": ((str, os.PathLike), "a path"),
-    "int": (numbers.Integral, "a whole number"),
-    "float": (numbers.Real, "a number"),
-    "BinaryIO": (_Stream, "a stream to write to"),
-    "Sequence": (Iterable, "a list"),
-    "Mapping": (Mapping, "a mapping"),
-    "TopicModel": ("TopicModel", "a model"),
-    "Corpus": ("Corpus", "a corpus"),
-    "Heldout": ("Heldout", "a Heldout"),
-    "Config": ("Config", "a Config"),
-    "Told": ((type(None), bool, Callable, _Listener), "True, False or a function"),
+@functools.cache
+def field_types(config: type) -> dict[str, Any]:
+    """The types of a config's fields, by name."""
+    return typing.get_type_hints(config, localns=_Names(config))
+
+
+KINDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    str: "a string",
+    Path: "a path",
+    Sequence: "a list",
+    Iterable: "a list",
+    Mapping: "a mapping",
+    Callable: "a function",
+    typing.TextIO: "a stream to write to",
+    typing.BinaryIO: "a stream to write to",
 }
+LARGEST = 1 << 62
+"""Numbers lie between 0 and this unless the option has bounds of its own."""
 
 
-def _is(kind: str, value: Any) -> bool:
-    """Whether a value is of one kind of an annotation; a list or a mapping: with all its members."""
-    name, _, inner = kind.partition("[")
-    wanted, member = _KINDS[name][0], inner.rstrip("]").split(", ")[-1]
-    if isinstance(wanted, str):
-        return any(c.__name__ in wanted.split() for c in type(value).__mro__)
-    if not isinstance(value, wanted) or (name in ("int", "float") and isinstance(value, bool)):
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a value has a type; a list or a mapping, whether all its members have theirs."""
+    if kind is Any:
+        return True
+    origin, members = typing.get_origin(kind) or kind, typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return any(fits(value, alternative) for alternative in members)
+    if origin in (int, float):
+        return isinstance(value, (int, origin)) and not isinstance(value, bool)
+    if origin in (typing.TextIO, typing.BinaryIO):
+        return hasattr(value, "write")
+    if origin is typing.Literal:
+        return value in members
+    if origin in (Sequence, Iterable) and (isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable)):
         return False
-    if name == "Sequence" and isinstance(value, (str, bytes, Mapping)):
+    if origin not in (Sequence, Path) and not isinstance(value, origin):
         return False
-    members = value.values() if name == "Mapping" else value if isinstance(value, (list, tuple, set)) else ()
-    return member not in _KINDS or all(_is(member, one) for one in members)
+    if origin is Path:
+        return isinstance(value, os.PathLike)
+    within = value.values() if origin is Mapping else value if isinstance(value, (list, tuple, set)) else ()
+    return not members or all(fits(one, members[-1]) for one in within)
 
 
-def _meant(annotation: str, value: Any) -> str:
-    """What a value of a field so annotated must be; nothing where it is that, or the annotation has kinds of its own."""
-    kinds = re.split(r" \| (?![^\[]*\])", annotation)
-    names = [kind.partition("[")[0] for kind in kinds]
-    if not all(name in _KINDS for name in names) or any(_is(kind, value) for kind in kinds):
-        return ""
-    return " or ".join(dict.fromkeys(said for name in names if (said := _KINDS[name][1])))
+def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -> Any:
+    """A value as its option takes it; UsageError naming the option."""
+    if getattr(value, "shape", None) == ():
+        value = value.item()  # a number of NumPy's
+    alternatives = _alternatives(kind)
+    if value is None and {int, float}.isdisjoint(alternatives):
+        return None
+    if value is not None and "parse" in about:
+        try:
+            value = about["parse"](value)
+        except UsageError as e:
+            raise UsageError(f"{name}: {e}") from None
+        except (TypeError, AttributeError):
+            raise UsageError(f"{name} cannot be {repr(value)[:60]}: {about['help']}") from None
+    if isinstance(value, float) and value.is_integer() and int in alternatives and float not in alternatives:
+        value = int(value)
+    if not fits(value, kind):
+        wanted = dict.fromkeys(KINDS.get(origin, f"a {getattr(origin, '__name__', origin)}") for k in alternatives
+                               if (origin := typing.get_origin(k) or k) is not type(None))  # fmt: skip
+        raise UsageError(f"{name} must be {' or '.join(wanted)}, not {repr(value)[:60]}{about.get('instead', '')}")
+    each = value if isinstance(value, (list, tuple, range)) else (value,)
+    for number in each:
+        if isinstance(number, (int, float)) and not isinstance(number, bool):
+            _check_bounds(name, number, about)
+    more = about.get("more", lambda other: False)
+    if about.get("choices") and value is not None and not all(one in about["choices"] or more(one) for one in each):
+        raise UsageError(f"{name} must be one of {', '.join(map(str, about['choices']))}, not {value}")
+    return value
 
 
-def checked(fields: Mapping[str, Any], given: Mapping[str, Any], whose: str) -> dict[str, Any]:
-    """The values by their present names; UsageError naming an option there is not, or a value that cannot be meant."""
+def _check_bounds(name: str, number: float, about: Mapping[str, Any]) -> None:
+    least, most = about.get("min", 0), about.get("max", LARGEST)
+    if "above" in about and not number > about["above"]:
+        raise UsageError(f"{name} must be above {about['above']}, not {number}")
+    if not number >= least:
+        raise UsageError(f"{name} must be at least {least}, not {number}")
+    if not number <= most:
+        raise UsageError(f"{name} must be at most {most}, not {number}")
+
+
+def known(config: type, given: Mapping[str, Any], whose: str) -> dict[str, Any]:
+    """Values by the present names of the options; UsageError for a name that is none."""
+    fields = config.__dataclass_fields__  # type: ignore[attr-defined]
     values = {renamed(fields).get(name, name): value for name, value in given.items()}
-    for name, value in values.items():
+    if (rest := next((name for name, field in fields.items() if field.metadata.get("rest")), None)) is not None:
+        others = {name: values.pop(name) for name in list(values) if name not in fields}
+        values |= {rest: {**others, **(values.get(rest) or {})}} if others else {}
+    for name in values:
         if name not in fields:
             near = difflib.get_close_matches(name, fields, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(fields)}"
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(fields) or 'no options'}"
             raise UsageError(f"{whose} has no option {name!r}; {hint}")
-        about = fields[name].metadata
-        kind = str(fields[name].type)
-        if value is None and (kind not in ("int", "float") or fields[name].default is None):
-            continue
-        if "parse" in about:
-            try:
-                value = values[name] = about["parse"](value)
-            except (TypeError, AttributeError):
-                raise UsageError(f"{name} cannot be {repr(value)[:60]}: {about['help']}") from None
-        if wanted := _meant(kind, value):
-            if not (isinstance(value, float) and value.is_integer() and "int" in kind):
-                raise UsageError(f"{name} must be {wanted}, not {repr(value)[:60]}{about.get('instead', '')}")
-            value = values[name] = int(value)
-        if isinstance(value, (int, float)) and not abs(value) < 1 << 62:
-            raise UsageError(f"{name} must be a number that can be meant, not {value}")
-        each = value if isinstance(value, (tuple, list, range)) else (value,)
-        if any(about.get(bound) is not None for bound in ("min", "max", "above")):
-            for one in each:
-                if not isinstance(one, numbers.Real):
-                    raise UsageError(f"{name} must be a number, not {one!r}")
-        if about.get("min") is not None and any(one < about["min"] for one in each):
-            raise UsageError(f"{name} must be at least {about['min']}, not {value}")
-        if "above" in about and not value > about["above"]:
-            raise UsageError(f"{name} must be above {about['above']}, not {value}")
-        if about.get("max") is not None and value > about["max"]:
-            raise UsageError(f"{name} must be at most {about['max']}, not {value}")
-        more = about.get("more", lambda other: False)
-        if about.get("choices") and not all(one in about["choices"] or more(one) for one in each):
-            raise UsageError(f"{name} must be one of {', '.join(map(str, about['choices']))}, not {value}")
     return values
+
+
+def checked(
+    config: type, given: Mapping[str, Any], whose: str, spell: Callable[[Any], str] | None = None
+) -> dict[str, Any]:
+    """Options of a config, by their present names, each with its type and within its bounds.
+
+    Parameters
+    ----------
+    config
+        The dataclass of options.
+    given
+        Values by name, the names of earlier versions among them.
+    whose
+        The function or engine that has these options, for messages.
+    spell
+        Makes the name that a message shows of an option's field; by default the field's name.
+
+    Raises
+    ------
+    UsageError
+        Naming the option and what it takes.
+    """
+    fields, kinds = config.__dataclass_fields__, field_types(config)  # type: ignore[attr-defined]
+    spelling = {name: spell(fields[name]) if spell else name for name in fields}
+    return {
+        name: _checked_value(spelling[name], value, kinds[name], fields[name].metadata)
+        for name, value in known(config, given, whose).items()
+    }
 
 
 class Verb(Protocol[P, C_in, R_out]):
@@ -213,27 +281,41 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
     """Make ``f(config)`` callable with the config's fields too; signature and docstring show them."""
     kind = cast(Any, config)
     signature = inspect.signature(config)
-    fields = {f.name: f for f in dataclasses.fields(kind)}
-    placed = [f.name for f in fields.values() if not f.kw_only]
 
     def wrap(function: Callable[[C], R]) -> Verb[P, C, R]:
         @functools.wraps(function)
         def call(*args: Any, **given: Any) -> R:
             if len(args) == 1 and isinstance(args[0], kind) and not given:
-                (settings,) = args
-            else:
-                said = checked(fields, dict(zip(placed, args, strict=False)), function.__name__)
-                settings = kind(*said.values(), *args[len(said) :], **checked(fields, given, function.__name__))
-            return function(settings)
+                return function(args[0])
+            name = function.__name__
+            return function(
+                kind(**checked(kind, signature.bind_partial(*args, **known(kind, given, name)).arguments, name))
+            )
 
         returns = inspect.signature(function).return_annotation
         call.__signature__ = signature.replace(return_annotation=returns)  # type: ignore[attr-defined]
-        call.__annotations__ = {f.name: f.type for f in fields.values()} | {"return": returns}
+        call.__annotations__ = {f.name: f.type for f in dataclasses.fields(kind)} | {"return": returns}
         call.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{listed(kind)}"
         del call.__wrapped__
         return cast("Verb[P, C, R]", call)
 
     return wrap
+
+
+class OpenVerb(Verb[P, C_in, R_out], Protocol):
+    """A verb that takes more keywords than its config has fields: options of what another keyword names."""
+
+    @overload
+    def __call__(self, config: C_in, /) -> R_out: ...
+    @overload
+    def __call__(self, *args: P.args, **given: P.kwargs) -> R_out: ...
+    @overload
+    def __call__(self, *args: Any, **given: Any) -> R_out: ...
+
+
+def openly_configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], OpenVerb[P, C, R]]:
+    """``configured`` for a config with a field that is ``rest``."""
+    return cast("Callable[[Callable[[C], R]], OpenVerb[P, C, R]]", configured(config))
 
 
 def listed(config: type) -> str:
@@ -244,3 +326,16 @@ def listed(config: type) -> str:
             default = "" if f.default in (None, dataclasses.MISSING) else f" = {f.default!r}"
             lines.append(f"{f.name}: {f.type}{default}\n" + textwrap.indent(textwrap.fill(text, 110), "    "))
     return "Parameters\n----------\n" + "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SchedulerOptions:
+    """Base of the configurations of all verbs that can work on a Dask cluster (parallel/scheduler.py)."""
+
+    scheduler: Any = option(
+        None,
+        "work on a Dask cluster: a scheduler's address, its file, or local:N for N processes of this machine; in Python "
+        "also a distributed.Client (docs/scale.md)",
+        metavar="ADDRESS|FILE.json|local:N",
+        last=True,
+    )

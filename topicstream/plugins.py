@@ -1,8 +1,8 @@
-"""Engines, inference methods, readers, executors and scorers of other packages, found by their entry points.
+"""Engines, inference methods, readers, executors, scorers and views, by name: those of other packages by their entry points.
 
-A package lists them in its ``pyproject.toml`` (docs/extending.md); the name is that of ``--algo``, ``--method`` or ``--format``,
-or the ``executor`` of ``topicstream.train``.
-A name of ours cannot be taken.  Nothing is imported before it is asked for by name, or all are listed.
+A package lists them in its ``pyproject.toml`` (docs/extending.md); the name is that of ``--algo``, ``--method``, ``--format`` or
+``--score``, the ``executor`` of ``topicstream.train``, or the option of ``topics show`` that asks for a view.  A name of ours
+cannot be taken.  Nothing is imported before it is asked for by name, or all are listed.
 """
 
 from __future__ import annotations
@@ -10,23 +10,65 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from topicstream.errors import TopicsError
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
 ENGINES, METHODS, READERS = "topicstream.engines", "topicstream.methods", "topicstream.readers"
-EXECUTORS, SCORERS = "topicstream.executors", "topicstream.scorers"
+EXECUTORS, SCORERS, VIEWS = "topicstream.executors", "topicstream.scorers", "topicstream.views"
+LEMMATIZERS, SEGMENTERS = "topicstream.lemmatizers", "topicstream.segmenters"
+
+OWN = {
+    VIEWS: {
+        "over-time": "topicstream.reporting.over_time:OverTimeView",
+        "by": "topicstream.reporting.over_time:OverTimeView",
+        "find": "topicstream.reporting.find:FindView",
+        "similar": "topicstream.reporting.similar:SimilarView",
+        "tree": "topicstream.reporting.hierarchy:TreeView",
+        "reduce-to": "topicstream.reporting.hierarchy:TreeView",
+        "table": "topicstream.reporting.word_table:TableView",
+        "correlations": "topicstream.reporting.word_table:TableView",
+        "theta": "topicstream.reporting.doc_topics:ThetaView",
+        "intrusion": "topicstream.reporting.intrusion:IntrusionView",
+        "pairs": "topicstream.reporting.pairs:PairsView",
+        "links": "topicstream.reporting.links:LinksView",
+        "authors": "topicstream.reporting.authors:AuthorsView",
+        "author": "topicstream.reporting.authors:AuthorsView",
+        "experts": "topicstream.reporting.experts:ExpertsView",
+    },
+    READERS: {
+        "csv": "topicstream.ingestion.readers.csv:READER",
+        "docword": "topicstream.ingestion.readers.docword:READER",
+        "files": "topicstream.ingestion.readers.files:FILES",
+        "h5ad": "topicstream.ingestion.readers.h5ad:READER",
+        "images": "topicstream.ingestion.readers.images:READER",
+        "jsonl": "topicstream.ingestion.readers.jsonl:READER",
+        "ldac": "topicstream.ingestion.readers.pairs:LDAC",
+        "lines": "topicstream.ingestion.readers.lines:LINES",
+        "mallet": "topicstream.ingestion.readers.lines:MALLET",
+        "mtx": "topicstream.ingestion.readers.mtx:READER",
+        "npy": "topicstream.ingestion.readers.vectors:NPY",
+        "npz": "topicstream.ingestion.readers.npz:READER",
+        "parquet": "topicstream.ingestion.readers.parquet:READER",
+        "pubmed": "topicstream.ingestion.readers.pubmed:READER",
+        "svmlight": "topicstream.ingestion.readers.pairs:SVMLIGHT",
+        "tar": "topicstream.ingestion.readers.files:TAR",
+        "tenx": "topicstream.ingestion.readers.tenx:READER",
+        "vectors": "topicstream.ingestion.readers.vectors:VECTORS",
+    },
+    LEMMATIZERS: {name: f"topicstream.tokens.tools:{name}" for name in ("simplemma", "spacy")},
+    SEGMENTERS: {name: f"topicstream.tokens.tools:{name}" for name in ("jieba", "kiwi", "pythainlp", "sudachi")},
+}
+"""What this package has: registered by the same names and values as another package's entry points."""
 
 
 @cache
 def entries(group: str) -> dict[str, EntryPoint]:
-    """name -> entry point of the packages that are installed."""
-    from importlib.metadata import entry_points
-
-    return {entry.name: entry for entry in sorted(entry_points(group=group), key=lambda e: (e.name, e.value))}
+    """name -> entry point, ours first, then those of the packages that are installed."""
+    ours = {name: EntryPoint(name, value, group) for name, value in OWN.get(group, {}).items()}
+    others = sorted(entry_points(group=group), key=lambda e: (e.name, e.value))
+    return ours | {entry.name: entry for entry in others if entry.name not in ours}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What a command tells while it runs, the same for all: to a ``Progress``, to a plain callable, or to nobody.
+"""Progress of a command, the same for all: to a ``Progress``, to a plain callable, or nowhere.
 
 Lines also go to the logger ``topicstream`` (level INFO, warnings WARNING), which is silent unless the program that uses the
 library sets up logging.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Protocol, TextIO, runtime_checkable
 
-from topicstream.machine import format_bytes
+from topicstream.text import render
 
 LOG = logging.getLogger("topicstream")
 LOG.addHandler(logging.NullHandler())
@@ -25,10 +25,23 @@ EVERY = 10.0
 DELAY = {"cell": 1.0, "B": 0.5, "piece": 0.5}
 """Seconds before there is a bar, by unit."""
 
+START = "start ({start}): {seconds:.1f} s"
+PASS = (
+    "pass {pass}/{passes}: {seconds:.2f} s, {speed:.1f} M cells/s[, running perplexity {running_perplexity:.1f}]"
+    "[, held-out {heldout_perplexity:.1f}][, {figures}][, at most {left:.0f} s left]"
+)
+STEP = "{what}: {done:,}[ of {total:,}] {unit}"
+STEPS = {
+    "cell": "{what}: {share:.0p} %, {speed:.1f} M cells/s, {left}",
+    "B": "read {done:size}[ of {total:size}], {documents}[{total:?}, {left}]",
+    "piece": "{what}: {share:.0p} %",
+}
+"""A step in words, by its unit."""
+
 
 @runtime_checkable
 class Progress(Protocol):
-    """Who is told.  Derive from it and override what is wanted: by itself it only logs."""
+    """A listener.  Derive from it and override what is wanted: by itself it only logs."""
 
     def say(self, line: str) -> None:
         """One line, at once."""
@@ -87,11 +100,11 @@ def _bars(terminal: bool) -> Any:
 
 class Shown(Progress):
     """On a stream (default: stderr): a bar on a terminal and in a notebook, else a plain line at least every 10 s.
-    ``verbose`` < 0: nothing; > 0: every line with the time."""
+    ``verbose`` < 0: nothing; > 0: every pass.  ``stamped``: every line begins with the time [default: where verbose > 0]."""
 
-    def __init__(self, verbose: int = 0, stream: TextIO | None = None) -> None:
+    def __init__(self, verbose: int = 0, stream: TextIO | None = None, stamped: bool = False) -> None:
         self._stream = stream or sys.stderr
-        self._verbose = verbose
+        self._verbose, self._stamped = verbose, stamped or verbose > 0
         self._bar: Any = None
         self._what = ""
         self._began = self._last = time.monotonic()
@@ -122,24 +135,22 @@ class Shown(Progress):
 
     def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
         self.close()
-        self._what = ""
-        number = record["pass"]
+        self._what, number = "", record["pass"]
         if number == 0:
-            self.say(f"start ({record['start']}): {record['seconds']:.1f} s")
+            self.say(*render(START, record))
             return
-        parts = [f"pass {number}/{passes}: {record['seconds']:.2f} s, {record['cells_per_second'] / 1e6:.1f} M cells/s"]
-        if record.get("running_perplexity") is not None:
-            parts.append(f"running perplexity {record['running_perplexity']:.1f}")
-        if record.get("heldout_perplexity") is not None:
-            parts.append(f"held-out {record['heldout_perplexity']:.1f}")
-        for title, key in (("", "objective"), ("held-out ", "heldout")):
-            parts += [f"{title}{name} {value:.4f}" for name, value in record.get(key, {}).items()]
+        figures = [f"{name} {value:.4f}" for name, value in record.get("objective", {}).items()]
+        figures += [f"held-out {name} {value:.4f}" for name, value in record.get("heldout", {}).items()]
         left = record["seconds"] * (passes - number)
-        if left >= 1:
-            parts.append(f"at most {left:.0f} s left")
+        about = {
+            "passes": passes,
+            "speed": record["cells_per_second"] / 1e6,
+            "figures": figures,
+            "left": left if left >= 1 else 0,
+        }
         short = record["seconds"] < 0.5 and number % 5 and number != passes
         if not (short and self._verbose <= 0 and not self._terminal and time.monotonic() - self._last < EVERY / 2):
-            self.say(", ".join(parts))
+            self.say(*render(PASS, {**record, **about}))
 
     def close(self) -> None:
         if self._bar is not None:
@@ -147,7 +158,7 @@ class Shown(Progress):
             self._bar = None
 
     def _line(self, text: str) -> None:
-        if self._verbose > 0:
+        if self._stamped:
             text = f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}"
         elif self._terminal:
             text = textwrap.fill(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
@@ -155,17 +166,18 @@ class Shown(Progress):
         self._last = time.monotonic()
 
     def _text(self, done: int, total: int | None, unit: str, documents: int) -> str:
-        seconds = max(time.monotonic() - self._began, 1e-9)
-        left = seconds * ((total or 0) - done) / max(done, 1)
-        if unit == "cell":
-            share = f"{100 * done / (total or 1):.0f} %"
-            return f"{self._what.partition('/')[0]}: {share}, {done / seconds / 1e6:.1f} M cells/s, {left:.0f} s left"
-        if unit == "B":
-            of, then = (f" of {format_bytes(total)}", f", {left:.0f} s left") if total else ("", "")
-            return f"read {format_bytes(done)}{of}, {documents:,} documents, {documents / seconds:,.0f}/s{then}"
-        if unit == "piece":
-            return f"{self._what}: {100 * done / max(total or 0, 1):.0f} %"
-        return f"{self._what}: {done:,}{f' of {total:,}' if total else ''} {unit}"
+        seconds, whole = max(time.monotonic() - self._began, 1e-9), total or 0
+        about = {
+            "what": self._what.partition("/")[0] if unit == "cell" else self._what,
+            "share": done / (whole or 1),
+            "done": done,
+            "total": total,
+            "unit": unit,
+            "documents": f"{documents:,} documents, {documents / seconds:,.0f}/s",
+            "speed": done / seconds / 1e6,
+            "left": f"{seconds * (whole - done) / max(done, 1):.0f} s left",
+        }
+        return render(STEPS.get(unit, STEP), about)[0]
 
     def _show(self, done: int, total: int | None, unit: str, documents: int) -> None:
         if self._bar is None:

@@ -15,17 +15,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from topicstream import verbs
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
 from topicstream.errors import TopicsError
 from topicstream.evaluation.completion import score_model
 from topicstream.inference.documents import cut_cells, known
-from topicstream.inference.infer import make
+from topicstream.inference.memory import BLOCK_CELLS, BLOCK_DOCS
 from topicstream.inference.method import TopicRows
+from topicstream.inference.methods import make_method
 from topicstream.ingestion.opening.memory import InMemory
 from topicstream.ingestion.pipeline import ingest
 from topicstream.machine import default_threads
-from topicstream.model import topic_model as core
+from topicstream.options import checked
 from topicstream.parallel.order import in_order
 from topicstream.training.loop import train
 
@@ -68,7 +70,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     doc_topic_prior, topic_word_prior : float or None, alpha per topic and beta per word; None: the engine's own, or learnt
     max_iter, tol : passes at most, and the change of running perplexity that ends them ("0.1%": over ten passes); None: the engine's
         (60 to 80 passes at K = 100; ``max_iter=10``, what LatentDirichletAllocation makes, takes a fifth of the time and ends 4 to 6 %
-        higher in held-out perplexity, 20 a third of it and 3 % higher: scripts/benchmarks/bench_sklearn.md)
+        higher in held-out perplexity, 20 a third of it and 3 % higher)
     method : str, how ``transform`` finds topics: ``bp``, ``vb`` or ``gibbs``
     total_samples : documents in all, for ``partial_fit``
     options : dict of the engine's own options
@@ -120,7 +122,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.random_state = random_state
         self.verbose = verbose
 
-    _model: core.TopicModel | None = None
+    _model: verbs.TopicModel | None = None
 
     # -- what scikit-learn asks ------------------------------------------------------------------------------------------
     def __sklearn_tags__(self) -> Any:
@@ -178,7 +180,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self._model = self._as_model()
         return self
 
-    def _train(self, corpus: Corpus, folder: Path) -> core.TopicModel:
+    def _train(self, corpus: Corpus, folder: Path) -> verbs.TopicModel:
         options = dict(self.options or {})
         for name, value in (("alpha", self.doc_topic_prior), ("beta", self.topic_word_prior)):
             if value is not None:
@@ -196,7 +198,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             options=options,
             progress=bool(self.verbose),
         )
-        trained = core.TopicModel.open(folder / "model")
+        trained = verbs.TopicModel.open(folder / "model")
         trained.path = None  # its folder goes away
         self.doc_topic_prior_, self.topic_word_prior_ = trained.alpha, trained.beta
         self.n_iter_ = done.passes
@@ -206,13 +208,13 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _with_prior(self, phi: Any) -> np.ndarray:
         return np.ascontiguousarray(phi.T + np.float32(self.topic_word_prior_))
 
-    def _as_model(self) -> core.TopicModel:
+    def _as_model(self) -> verbs.TopicModel:
         """The topics as the rest of the package takes them; made again from the arrays after unpickling."""
         beta = np.float32(self.topic_word_prior_)
         phi = np.maximum(self.components_ - beta, 0).T
         words = getattr(self, "vocabulary_", None)
         words = [str(i) for i in range(len(phi))] if words is None else words.tolist()
-        return core.TopicModel.from_arrays(phi, words, self.doc_topic_prior_, self.topic_word_prior_)
+        return verbs.TopicModel.from_arrays(phi, words, self.doc_topic_prior_, self.topic_word_prior_)
 
     @available_if(_stochastic)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> TopicModel:
@@ -227,16 +229,13 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         from scipy.special import digamma
 
         engine = find(self.algorithm)
-        fields: Any = engine.Options.__dataclass_fields__
-        given = dict(self.options or {})
-        if wrong := sorted(set(given) - set(fields)):
-            raise TopicsError(f"{self.algorithm} has no option {wrong[0]!r}; it has {', '.join(fields)}")
-        kappa, tau = (given.get(name, fields[name].default) for name in ("kappa", "tau"))
+        options: Any = engine.Options(**checked(engine.Options, self.options or {}, self.algorithm))
+        sparse = getattr(options, "sparsity", None)
         topics, words = self.n_components, X.shape[1]
         if first:
-            default = engine.default_alpha if engine.default_alpha_sum is None else engine.default_alpha_sum / topics
-            alpha = default if self.doc_topic_prior is None else self.doc_topic_prior
-            beta = self.topic_word_prior if self.topic_word_prior is not None else engine.default_beta
+            priors = engine.about.priors
+            alpha = priors.alpha_of(topics) if self.doc_topic_prior is None else self.doc_topic_prior
+            beta = self.topic_word_prior if self.topic_word_prior is not None else priors.beta
             self.doc_topic_prior_, self.topic_word_prior_ = np.full(topics, float(alpha)), float(beta)
             rng = np.random.default_rng(self._seed)
             self.components_ = rng.gamma(100.0, 0.01, (topics, words)).astype(np.float32) + np.float32(beta)
@@ -244,8 +243,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if topics != len(self.components_):
             raise ValueError(f"n_components is {topics}, and {len(self.components_)} topics have been learnt")
         model = self._as_model()
-        sparse = given.get("sparsity", fields["sparsity"].default) if "sparsity" in fields else None
-        local = make("vb", TopicRows(model), **({"sparse": int(sparse)} if sparse else {}))
+        local = make_method("vb", TopicRows(model), **({"sparse": int(sparse)} if sparse else {}))
         logs = digamma(self.components_.astype(np.float64))
         logs -= digamma(self.components_.sum(axis=1, dtype=np.float64))[:, None]
         counts = np.zeros((words, topics), np.float64)
@@ -264,7 +262,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                     p[p < np.partition(p, topics - int(sparse), axis=1)[:, [topics - int(sparse)]]] = 0.0
                 p *= (documents.counts[cells] / p.sum(axis=1))[:, None]
                 np.add.at(counts, documents.words[cells], p)
-        rho = (tau + self.n_iter_) ** -kappa
+        rho = (options.tau + self.n_iter_) ** -options.kappa
         kept = (1 - rho) * (self.components_ - self.topic_word_prior_)
         new = kept + rho * (self.total_samples / X.shape[0]) * counts.T
         self.components_ = (np.maximum(new, 0.0) + self.topic_word_prior_).astype(np.float32)
@@ -272,7 +270,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._model = self._as_model()
 
     # -- answering -------------------------------------------------------------------------------------------------------
-    def _fitted(self) -> core.TopicModel:
+    def _fitted(self) -> verbs.TopicModel:
         check_is_fitted(self, "components_")
         if self._model is None:
             self._model = self._as_model()
@@ -285,7 +283,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             if isinstance(X, (str, os.PathLike, Corpus)):
                 return model.transform(X if isinstance(X, Corpus) else Corpus.open(Path(X)), method=self.method)
             X = self._checked(X, "TopicModel.transform", reset=False)
-            method = make(self.method, TopicRows(model))
+            method = make_method(self.method, TopicRows(model))
             parts = list(in_order(method.shares, method.gather(_documents(_csr(X))), self._threads))
         return np.concatenate(parts).astype(X.dtype, copy=False)
 
@@ -302,7 +300,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             else:
                 X = self._checked(X, "TopicModel.score", reset=False)
                 corpus = _store(X, Path(folder) / "corpus.zarr", self.mem_limit)
-                model = core.TopicModel.from_arrays(
+                model = verbs.TopicModel.from_arrays(
                     model.phi, [str(i) for i in range(model.n_words)], model.alpha, model.beta
                 )
             return -score_model(model, corpus, split=0.8, threads=self._threads, parts=("train",)).nats_per_token
@@ -327,7 +325,7 @@ def _documents(X: Any) -> Iterator[Any]:
     """The rows of a CSR matrix as inference takes them, in blocks."""
     index = np.arange(X.shape[1], dtype=np.int64)
     indptr = np.asarray(X.indptr, np.int64)
-    for first, last in cut_cells(indptr):
+    for first, last in cut_cells(indptr, BLOCK_DOCS, BLOCK_CELLS):
         at, end = indptr[first], indptr[last]
         ids = pa.nulls(last - first, pa.large_string())
         words, counts = X.indices[at:end].astype(np.int32), X.data[at:end].astype(np.float32)

@@ -1,16 +1,12 @@
 """Measure the author-topic model.
 
-    python scripts/benchmarks/bench_authors.py [folds] [experts] [acl] [million] [gensim] --data FOLDER [--work FOLDER] [-K 10 30 50] [--folds 5] [--passes 60]
-        [--sweeps 200] [--only joint Gibbs] [--peers PEERS/bin/python]
+    python scripts/benchmarks/bench_authors.py [folds] [experts] --data FOLDER [--work FOLDER] [-K 10 30 50] [--folds 5] [--passes 60]
+        [--sweeps 200] [--only joint Gibbs]
 
     folds   nips12, a fold set aside: author perplexity (test authors folded in, 90/10 by word type, alpha = beta = 0.01) of the
             joint messages, of 16 pairs a document and of the token Gibbs sampler, whose topics are judged by the same code
     experts nips12 by folds (-K, --folds, --passes) and 1 % of acl: how high the authors of a document that was set aside are ranked by its
             text, by four ways
-    acl     67,082 names: K = 100 under 1G, seconds, the first authors of ten topics
-    million a made corpus of a million authors, K = 100 under 512M (its table of authors alone is 400 MB)
-    gensim  gensim's AuthorTopicModel on nips12, fold 0: CPU seconds and author perplexity after 1, 2, 4, ... passes, each a run of
-            its own (needs --peers), beside ours after as many passes as the table says
 
 Prints Markdown.  Every figure is appended to FOLDER/authors.jsonl as soon as it is there and not made again.
 """
@@ -18,9 +14,6 @@ Prints Markdown.  Every figure is appended to FOLDER/authors.jsonl as soon as it
 from __future__ import annotations
 
 import argparse
-import json
-import resource
-import subprocess
 import sys
 import time
 from functools import partial
@@ -32,7 +25,7 @@ from scipy.sparse import csr_matrix, diags, vstack
 from scipy.sparse.linalg import norm
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
-from measure import Figures, MemoryGroup, heading, table
+from measure import Figures, heading, table
 
 from topicstream import infer, ingest
 from topicstream.corpus.reader import Corpus
@@ -43,7 +36,8 @@ from topicstream.kernels.jit import kernel
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.progress import Shown as Progress
-from topicstream.reporting.authors import EVIDENCE, document_votes, top_authors, top_lines
+from topicstream.reporting.authors import EVIDENCE
+from topicstream.reporting.experts import document_votes
 from topicstream.training.loop import train
 
 PRIOR = 0.01
@@ -278,88 +272,6 @@ def experts(arguments: argparse.Namespace, figures: Figures) -> None:
     table(["corpus", "K", "ranked by", "MRR", "among the first ten"], rows)
 
 
-def limited(store: Path, folder: Path, topics: int, passes: int, limit: str) -> dict[str, Any]:
-    """A training in a process of its own, in a memory cgroup where one can be made."""
-    command = [
-        "train",
-        "--corpus",
-        store,
-        "--model",
-        folder,
-        "--algo",
-        "atm",
-        "-K",
-        topics,
-        "--passes",
-        passes,
-        "--tol",
-        0,
-    ]
-    command += ["--threads", 1, "--mem-limit", limit, "--force"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with MemoryGroup(limit) as group:
-        line = group.command([sys.executable, "-m", "topicstream", *map(str, command)])
-        subprocess.run(["/usr/bin/time", "-f", "%M", "-o", f"{folder}.peak", *line], check=True)
-        charged = group.peak()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"cpu": seconds, "peak": int(Path(f"{folder}.peak").read_text()) * 1024, "cgroup": charged}
-
-
-def show_limited(what: str, record: dict[str, Any]) -> None:
-    columns = ["CPU s", "peak MB", "cgroup peak MB, page cache too", "author perplexity"]
-    heading(*what.split(": ", 1))
-    shown = [
-        f"{record['cpu']:.0f}",
-        *(f"{record[k] / 2**20:.0f}" for k in ("peak", "cgroup")),
-        f"{record['perplexity']:.0f}",
-    ]
-    table(columns, [shown])
-
-
-def acl(arguments: argparse.Namespace, figures: Figures) -> None:
-    """acl under 1G."""
-    store, folder = arguments.work / "acl.zarr", arguments.work / "acl-model"
-    if not store.exists():
-        ingest(str(arguments.data / "acl" / "docs.jsonl.gz"), store, meta={"authors": "authors"}, heldout="1%")
-
-    def make() -> dict[str, Any]:
-        found = limited(store, folder, 100, arguments.acl_passes, "1G")
-        return {
-            **found,
-            "perplexity": author_perplexity(TopicModel.open(folder), Corpus.open(store), split=0.9).perplexity,
-        }
-
-    record = figures.get({"section": "acl", "passes": arguments.acl_passes}, make)
-    show_limited(f"acl: K = 100, {arguments.acl_passes} passes, 32 pairs, 1 thread, limit 1G", record)
-    if folder.exists():
-        print("\n".join(top_lines(top_authors(folder, n=6, topics=list(range(0, 100, 10))))))
-
-
-def million(arguments: argparse.Namespace, figures: Figures) -> None:
-    """400,000 documents of 40 words, three of a million authors each; an author writes on one of 20 topics of 50 words."""
-    store, folder, n, docs = arguments.work / "million.zarr", arguments.work / "million-model", 1_000_000, 400_000
-    if not store.exists():
-        draw = np.random.default_rng(0)
-        order, words = draw.permutation(n), [f"t{k}w{w}x" for k in range(20) for w in range(50)]
-        with (arguments.work / "million.jsonl").open("w") as f:
-            for d in range(docs):
-                who = order[np.arange(3 * d, 3 * d + 3) % n]
-                drawn = 50 * (who % 20)[draw.integers(3, size=40)] + draw.integers(50, size=40)
-                text = " ".join(map(words.__getitem__, drawn))
-                f.write(json.dumps({"id": f"d{d}", "text": text, "authors": [f"a{a}" for a in who]}) + "\n")
-        ingest(str(arguments.work / "million.jsonl"), store, meta={"authors": "authors"}, heldout="0.5%")
-
-    def make() -> dict[str, Any]:
-        found = limited(store, folder, 100, 2, "512M")
-        return {
-            **found,
-            "perplexity": author_perplexity(TopicModel.open(folder), Corpus.open(store), split=0.9).perplexity,
-        }
-
-    show_limited("A million authors: K = 100, 2 passes, limit 512M", figures.get({"section": "million"}, make))
-
-
 PEER = """
 import json, sys, time
 import numpy as np
@@ -380,62 +292,22 @@ print(json.dumps(seconds))
 """
 
 
-def gensim(arguments: argparse.Namespace, figures: Figures) -> None:
-    """gensim's topics after so many passes, judged as ours."""
-    store = Corpus.open(nips(arguments.data, arguments.work, 0))
-    lines, topics = arguments.work / "nips12-0.jsonl", arguments.K[0]
-    with lines.open("w") as f:
-        for block in store.blocks(axes=["authors"]):
-            names = block.rows("authors")
-            for d in range(block.n_docs):
-                cells = slice(int(block.indptr[d]), int(block.indptr[d + 1]))
-                who = names.ids[names.local[names.indptr[d] : names.indptr[d + 1]]]
-                values = [block.vocab[block.words[cells]].tolist(), block.counts[cells].tolist(), [str(a) for a in who]]
-                f.write(json.dumps(values) + "\n")
-
-    def theirs(passes: int) -> dict[str, Any]:
-        out = arguments.work / "gensim.npy"
-        command = [arguments.peers, "-c", PEER, lines, topics, passes, out]
-        told = subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True).stdout
-        counts = np.zeros((store.n_words, topics))
-        found = np.load(out).T
-        counts[: len(found)] = found * store.n_tokens / topics
-        model = TopicModel.from_arrays(counts, Vocabulary.read(store.file("vocab")), np.full(topics, PRIOR), PRIOR)
-        return {"perplexity": author_perplexity(model, store, split=0.9).perplexity, "cpu": json.loads(told)}
-
-    def own(passes: int) -> dict[str, Any]:
-        model, seconds = ours(store.path, arguments.work / "model", topics, passes)
-        return {"perplexity": author_perplexity(model, store, split=0.9).perplexity, "cpu": seconds}
-
-    heading("gensim", f"nips12, K = {topics}, fold 0, 90/10, test authors folded in; 32 pairs")
-    rows = []
-    for name, make, several in (("gensim", theirs, arguments.peer_passes), ("atm", own, [2, 3, 4, 6, 10])):
-        for n in several:
-            key = {"section": "gensim", "program": name, "K": topics, "passes": n}
-            record = figures.get(key, partial(make, n))
-            rows.append([name, n, f"{record['cpu']:.1f}", f"{record['perplexity']:.0f}"])
-    table(["program", "passes", "CPU s", "author perplexity"], rows)
-
-
 def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", default=["folds"], choices=["folds", "experts", "acl", "million", "gensim"])
+    parser.add_argument("sections", nargs="*", default=["folds"], choices=["folds", "experts"])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("bench-authors"))
     parser.add_argument("-K", type=int, nargs="+", default=[10, 30, 50])
     parser.add_argument("--folds", type=int, default=1)
     parser.add_argument("--passes", type=int, default=60)
     parser.add_argument("--sweeps", type=int, default=200)
-    parser.add_argument("--peers", type=Path)
-    parser.add_argument("--peer-passes", type=int, nargs="+", default=[1, 2, 4, 8])
-    parser.add_argument("--acl-passes", type=int, default=15)
     parser.add_argument("--only", nargs="+", choices=[*OURS, "Gibbs"], default=["joint", "16 pairs", "Gibbs"])
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     figures = Figures(arguments.work / "authors.jsonl")
     for section in arguments.sections:
-        {"folds": folds, "experts": experts, "acl": acl, "million": million, "gensim": gensim}[section](arguments, figures)
+        {"folds": folds, "experts": experts}[section](arguments, figures)
 
 
 if __name__ == "__main__":

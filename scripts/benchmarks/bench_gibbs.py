@@ -36,7 +36,7 @@ MALLET = {100: 11.2, 500: 10.5, 1000: 7.9}  # M tokens/s, 2 threads, measured be
 
 
 def run(store: Path, model: Path, algo: str, topics: int, passes: int, **given: Any) -> list[dict[str, Any]]:
-    """Train anew; the history's passes."""
+    """Train again; the history's passes."""
     options = {**FIXED, **given.pop("options", {})}
     settings = {"tol": 0, "threads": 2, "start": "random", "force": True, "progress": QUIET, **given}
     train(store, model, algo=algo, topics=topics, passes=passes, options=options, **settings)

@@ -1,14 +1,12 @@
-"""Measure ``topics infer``: speed and quality beside tomotopy's infer, the methods of Yao, Mimno & McCallum 2009, memory.
+"""Measure ``topics infer``: speed and quality beside tomotopy's infer, the methods of Yao, Mimno & McCallum 2009.
 
-    python scripts/benchmarks/bench_infer.py [speed] [quality] [memory] --data ../shared/data --peers PEERS/bin/python
+    python scripts/benchmarks/bench_infer.py [speed] [quality] --data ../shared/data --peers PEERS/bin/python
 
 speed    acl (titles and abstracts): tomotopy learns topics from nine documents of ten and infers the topics of documents of
          which a fifth of the words is hidden; the same topics as a model of ours.  Perplexity of the hidden words in the
          tenth documents, which no one learned from
 quality  nips12, K = 70, 7:3: cosine, KL(Gibbs2 || method) and F1 of the topics that make 80 % of theta, each method against
          joint Gibbs (Gibbs2 of Yao, Mimno & McCallum 2009, Fig. 3), and CPU seconds
-memory   what a process holds above its model while a corpus of made-up abstracts goes through: beside the library's call
-         in a process that has opened the model (and loaded the kernels) before, the command from its start to its end
 
 Prints Markdown.  FULL=1 takes the full sizes.
 """
@@ -33,9 +31,12 @@ from measure import full, heading, table
 import topicstream
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import corpus_vocabulary, document_keys, word_keys
+from topicstream.inference.config import InferConfig
 from topicstream.inference.documents import Documents
-from topicstream.inference.infer import KEPT, MAPPED, DocumentSource, make
+from topicstream.inference.memory import plan_inference
 from topicstream.inference.method import TopicRows
+from topicstream.inference.methods import make_method
+from topicstream.inference.source import open_source
 from topicstream.ingestion.pipeline import ingest
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, uniform
@@ -200,7 +201,7 @@ def speed(data: Path, work: Path, peers: str, passes: int, n_asked: int | None) 
     index = np.full(len(phi), -1)
     index[used] = np.arange(len(used))
     docs = read_export(work / "tenth", index)
-    found = {name: make(name, TopicRows(model)).shares(docs) for name in ("bp", "vb", "gibbs")}
+    found = {name: make_method(name, TopicRows(model)).shares(docs) for name in ("bp", "vb", "gibbs")}
     judged = {name: completion(work / "all", ~seen, tenth, shares, p) for name, shares in found.items()}
     theirs_judged = completion(work / "all", ~seen, tenth, theirs[tenth], p)
 
@@ -270,18 +271,20 @@ def quality(data: Path, work: Path) -> None:
     passes = 500 if full() else 60
     topicstream.train(store, model, algo="gs", topics=70, passes=passes)  # carries on in a folder that is kept
     opened = TopicModel.open(model)
-    docs = list(DocumentSource([store], opened, parts=("heldout",), follow=False, threads=1).documents())
+    config = InferConfig(opened, Corpus.open(store), parts=("heldout",))
+    plan = plan_inference(opened, config.memory, 1, own=False)
+    docs = list(open_source(config, opened, plan).documents())
     tokens = sum(float(d.tokens.sum()) for d in docs)
     many = {"sweeps": 200, "burn": 100} if full() else {"sweeps": 40, "burn": 20}
 
     def run(name: str, **options: Any) -> tuple[np.ndarray, float]:
-        make(name, TopicRows(opened), **options).shares(docs[0]) if not options.get("joint") else None
-        method = make(name, TopicRows(opened), **options)
+        make_method(name, TopicRows(opened), **options).shares(docs[0]) if not options.get("joint") else None
+        method = make_method(name, TopicRows(opened), **options)
         began = time.process_time()
         found = np.concatenate([method.shares(d) for d in method.gather(docs)]).astype(np.float64)
         return found, time.process_time() - began
 
-    make("gibbs", TopicRows(opened), joint=True, sweeps=1, burn=0).gather(docs[:1])  # compiled beforehand
+    make_method("gibbs", TopicRows(opened), joint=True, sweeps=1, burn=0).gather(docs[:1])  # compiled beforehand
     truth, seconds = run("gibbs", joint=True, **many)
     rows = [["gibbs --joint (Gibbs2)", "1", "0", "1", f"{seconds:.2f}"]]
     for title, name, options in (
@@ -300,77 +303,13 @@ def quality(data: Path, work: Path) -> None:
     table(["", "cosine", "KL(Gibbs2 ‖ method)", "F1", "CPU s"], rows)
 
 
-def made(work: Path, docs: int, mean: float) -> Path:
-    """A store of made-up documents and, beside it, a model of the topics it was made from; made once."""
-    store = work / f"made-{docs}-{mean:g}.zarr"
-    if not (store / "manifest.json").exists():
-        command = [sys.executable, str(TOOLS / "make_corpus.py"), "--docs", str(docs), "--mean", str(mean)]
-        subprocess.run([*command, "--out", str(store)], check=True, stdout=sys.stderr)
-        phi = np.load(next(work.glob(f"{store.stem}*.phi.npy"))).T
-        words = corpus_vocabulary(Corpus.open(store)).words
-        TopicModel.from_arrays(phi * 1e6, words, 0.1, 0.01).save(work / "made-model")
-    return store
-
-
-def memory(work: Path, sizes: list[str]) -> None:
-    """What is held above the model; sizes: DOCUMENTS:TOKENS."""
-    few, model, out = made(work, 1000, 90), work / "made-model", work / "made.parquet"
-    stores = {
-        f"{int(n):,} of {mean} tokens": made(work, int(n), float(mean)) for n, mean in (s.split(":") for s in sizes)
-    }
-
-    def command(store: Path) -> list[float]:
-        return mib(child(COMMAND, "infer", store, "--model", model, "-o", out, "--top", 5, "--force", "-q"))
-
-    command(few)  # compiles what is not in the cache
-    plain, same = mib(child(OPENED, model)), mib(child(OPENED, model, MAPPED, KEPT))
-    rows, commands = [], []
-    for name, store in stores.items():
-        s = ours(store, model, out, warm=few, top=5)
-        print(json.dumps(s), file=sys.stderr, flush=True)
-        at = [mib(s[name]) for name in ("open", "loaded", "peak")]
-        rows.append([name, *map(parts, at), *(" / ".join(f"{at[2][i] - v[i]:.0f}" for i in (0, 1, 2)) for v in at[:2]),
-                     f"{s['documents_per_second']:,.0f}", f"{out.stat().st_size / 2**20:.0f}"])  # fmt: skip
-        peak = command(store)
-        print(json.dumps([name, plain, same, peak]), file=sys.stderr, flush=True)
-        commands.append(
-            [name, parts(plain), parts(same), parts(peak), *(f"{peak[0] - v[0]:.0f}" for v in (plain, same))]
-        )
-    heading("New documents: memory", "Made-up documents (make_corpus.py), K = 50, W = 141,043, --top 5, Parquet. Resident "
-            "MiB (anonymous + of files): the process with the model open; after a run over 1,000 documents, which loads "
-            "libraries and kernels; at the peak of the run. Differences: all / anonymous / of files.")  # fmt: skip
-    columns = ["documents", "model open", "loaded", "peak", "peak - open", "peak - loaded", "documents/s", "file MiB"]
-    table(columns, rows)
-    print("The command `topics infer` from its start to its end (the kernel's own count, VmHWM; kernels in the cache) against "
-          "processes that open the model and nothing else: a plain one, and one with Arrow and malloc set as the command sets "
-          "them.\n")  # fmt: skip
-    columns = [
-        "documents",
-        "model open",
-        "model open, same malloc",
-        "peak of the command",
-        "above open",
-        "above the second",
-    ]
-    table(columns, commands)
-
-
-def mib(sizes: list[int]) -> list[float]:
-    return [v / 2**20 for v in sizes]
-
-
-def parts(held: list[float]) -> str:
-    return f"{held[0]:.0f} ({held[1]:.0f} + {held[2]:.0f})"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", default=["speed", "quality", "memory"])
+    parser.add_argument("what", nargs="*", default=["speed", "quality"])
     parser.add_argument("--data", type=Path, help="folder with acl/ and nips12/")
     parser.add_argument("--peers", help="a Python that has tomotopy")
     parser.add_argument("--passes", type=int, help="speed: tomotopy's when it learns the topics")
     parser.add_argument("--asked", type=int, help="speed: documents that tomotopy's infer is given")
-    parser.add_argument("--docs", nargs="*", metavar="N:TOKENS", help="memory: documents and mean tokens of one")
     parser.add_argument("--work", type=Path, help="a folder for what is made on the way, which is kept and used again")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-infer-") as folder:
@@ -385,9 +324,7 @@ def main() -> None:
             if args.data is None:
                 parser.error("quality needs --data")
             quality(args.data, work)
-        if "memory" in args.what:
-            sizes = ["100000:90", "2000000:12", "10000000:12"] if full() else ["20000:90", "200000:12"]
-            memory(work, args.docs or sizes)
+
 
 
 if __name__ == "__main__":

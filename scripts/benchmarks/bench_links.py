@@ -1,7 +1,6 @@
-"""Relational topics: link prediction and perplexity of ``rtm`` against ``bp`` and a Gibbs sampler; a large corpus with links.
+"""Relational topics: link prediction and perplexity of ``rtm`` against ``bp`` and a Gibbs sampler.
 
     python scripts/benchmarks/bench_links.py folds [--data ../shared/data --corpus cora|nips12 --topics 10,30,50 --folds 5 --seeds 1 --passes 60 --start random --only 0,1]
-    python scripts/benchmarks/bench_links.py scale [--docs 100000] [--links 1000000] [--topics 20] [--limit 1G]
 
 ``folds``: folds over documents; links of the test documents are unknown in training.  Each row is a model; the columns are
 
@@ -17,17 +16,12 @@ Figures of a fold are means over --seeds.  The models are MODELS; without --star
 The Gibbs sampler is Chang & Blei's (2010) with the exponential link function, weight 3 for every topic, alpha and eta 0.1 (what
 the demonstration of the R package lda uses on these documents), written down here and judged by the same evaluator: its theta
 of training documents is that of its last state.
-
-``scale``: documents of a few hundred words a community, linked within it, ingested from a text file and trained in a process
-of its own under the limit: seconds a pass, peak memory, and how well topics tell links of documents set aside.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -52,8 +46,8 @@ from topicstream.evaluation.links import (
     linked_completion,
     logistic,
     trained_shares,
-    word_shares,
 )
+from topicstream.evaluation.shares import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 
@@ -69,7 +63,6 @@ MODELS: list[tuple[str, str, dict[str, Any]]] = [  # label, engine, options
     ("rtm, identity, xi 0.3, priors 0.1", "rtm", PAPERS | TENTHS | {"eta": "identity", "xi": 0.3}),
     ("rtm, identity, xi 0.5, priors 0.1", "rtm", PAPERS | TENTHS | {"eta": "identity", "xi": 0.5}),
     ("rtm, identity, xi 0.8, priors 0.1", "rtm", PAPERS | TENTHS | {"eta": "identity", "xi": 0.8}),
-    ("rtm, identity, learned xi, priors 0.1", "rtm", PAPERS | TENTHS | {"eta": "identity", "learn_xi": True}),
     ("rtm, identity, xi 0.5, learned priors", "rtm", PAPERS | {"eta": "identity", "xi": 0.5, "learn_priors": True}),
     ("Gibbs, exponential links, priors 0.1", "gibbs", {**TENTHS, "weight": 3.0}),
     ("rtm, its defaults", "rtm", {}),
@@ -253,12 +246,12 @@ def auc_of_words(corpus: Corpus) -> float:
 def auc_with_words(model: TopicModel, corpus: Corpus, counts: np.ndarray | None) -> float:
     """AUC of a logistic regression on the roots of the topics' products and the cosine of TF-IDF."""
     words, (learning, testing) = weighed_words(corpus), drawn_pairs(corpus)
-    parts = [np.concatenate([t for _, t, _ in word_shares(model, corpus, heldout=h)]) for h in (False, True)]
+    parts = [np.concatenate([t for _, t, _ in document_shares(model, corpus, heldout=h)]) for h in (False, True)]
     of_words = np.concatenate(parts).astype(np.float64)
     trained = of_words.copy()
     if counts is not None:
         trained[: len(counts)] = (counts + model.alpha) / (counts + model.alpha).sum(1, keepdims=True)
-    elif "theta" in (model.manifest.get("tables") or {}):
+    elif "theta" in model.manifest.tables:
         trained[: corpus.n_docs] = trained_shares(model, np.arange(corpus.n_docs))[0]
 
     def features(pairs: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -268,80 +261,6 @@ def auc_with_words(model: TopicModel, corpus: Corpus, counts: np.ndarray | None)
     scale = np.maximum(x.max(0), 1e-12)
     weights = logistic(x / scale, halved(learning))
     return judge(features(testing, trained) / scale @ weights[:-1] + weights[-1], halved(testing))["auc"]
-
-
-def scale(docs: int, links: int, topics: int, limit: str, passes: int, work: Path) -> None:
-    rng = np.random.default_rng(0)
-    communities, width = 50, 40
-    main = rng.integers(communities, size=docs)
-    members = [np.flatnonzero(main == c) for c in range(communities)]
-    words = [f"w{w}x" for w in range(20_000)]
-    with open(work / "docs.jsonl", "w") as f:
-        for d in range(docs):
-            own = rng.random(60) < 0.5
-            drawn = np.where(own, main[d] * width + rng.integers(width, size=60), rng.integers(20_000, size=60))
-            f.write(json.dumps({"id": f"d{d}", "text": " ".join(map(words.__getitem__, drawn))}) + "\n")
-    with open(work / "links.tsv", "w") as f:
-        for d in range(docs):
-            among = rng.choice(members[main[d]], links // docs)
-            f.write("".join(f"d{d}\td{e}\n" for e in among))
-    heading("Links, made corpus", f"{docs:,} documents, {links:,} links, {topics} topics, limit {limit}; noisy machine")
-    run = [sys.executable, "-m", "topicstream.cli.main"]
-    env = {**os.environ, "PYTHONPATH": str(Path(topicstream.__file__).parents[1])}
-    store, model = ["--out", str(work / "c.zarr")], ["--corpus", str(work / "c.zarr"), "--model", str(work / "m")]
-    sizes = ["--mem-limit", limit]
-    commands = [
-        (
-            "ingest",
-            [
-                *run,
-                "ingest",
-                str(work / "docs.jsonl"),
-                *store,
-                "--links",
-                str(work / "links.tsv"),
-                "--heldout",
-                "1%",
-                *sizes,
-            ],
-        ),
-        (
-            "train",
-            [
-                *run,
-                "train",
-                "--algo",
-                "rtm",
-                "-K",
-                str(topics),
-                "--passes",
-                str(passes),
-                "--tol",
-                "0",
-                "--threads",
-                "1",
-                *model,
-                *sizes,
-            ],
-        ),
-        ("eval --links", [*run, "eval", "--links", "--threads", "1", *model, *sizes]),
-        ("show --links", [*run, "show", "--links", "d0", "-n", "5", "--threads", "1", *model, *sizes]),
-    ]
-    rows = []
-    for name, command in commands:
-        began = time.monotonic()
-        peak = work / "peak"
-        done = subprocess.run(
-            ["/usr/bin/time", "-f", "%M %U %S", "-o", str(peak), *command], env=env, capture_output=True, text=True
-        )
-        if done.returncode:
-            sys.exit(done.stderr)
-        kib, user, system = peak.read_text().split()[-3:]
-        rows.append(
-            (name, f"{time.monotonic() - began:.1f}", f"{float(user) + float(system):.1f}", f"{int(kib) / 1024:.0f}")
-        )
-        print(done.stderr[-900:], done.stdout, file=sys.stderr)
-    table(("command", "seconds", "CPU s", "peak MB"), rows)
 
 
 def main() -> None:
@@ -357,18 +276,9 @@ def main() -> None:
     one.add_argument("--start", help="of every engine but Gibbs [default: its own]")
     one.add_argument("--only", default=",".join(map(str, range(len(MODELS)))), help="numbers of MODELS, gains over the first")
     one.add_argument("--raw", type=Path, help="also write the figures of every fold, as JSON")
-    large = kinds.add_parser("scale")
-    large.add_argument("--docs", type=int, default=100_000)
-    large.add_argument("--links", type=int, default=1_000_000)
-    large.add_argument("--topics", type=int, default=20)
-    large.add_argument("--limit", default="1G")
-    large.add_argument("--passes", type=int, default=5)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-links-") as work:
-        if given.kind == "folds":
-            by_folds(given, Path(work))
-        else:
-            scale(given.docs, given.links, given.topics, given.limit, given.passes, Path(work))
+        by_folds(given, Path(work))
 
 
 if __name__ == "__main__":

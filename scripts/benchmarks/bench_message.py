@@ -131,7 +131,7 @@ def memory(work: Work) -> None:
                 shape = Shape(store.n_docs, store.n_words, store.n_cells, float(store.n_tokens), k, store.weighted)
                 engine = kind(shape, kind.Options())
                 whole = BlockShape(store.n_docs, store.n_cells, int(store.n_tokens), store.n_words)
-                planned = sum(int(np.prod(s.shape(whole))) * np.dtype(s.dtype).itemsize for s in engine.memory.values())
+                planned = sum(int(np.prod(s.shape(whole))) * np.dtype(s.dtype).itemsize for s in engine.state.values())
                 key = {"section": "memory", "corpus": path.stem, "K": k, "algo": algo}
                 if work.allows(path, algo, k):
                     work.figures.get(key, lambda p=path, a=algo, n=k: kept(work.folder, p, a, n))  # type: ignore[misc]

@@ -8,7 +8,7 @@
 
 ``sweep`` prints a line a run: seconds of the processor for each part of a pass (one thread), of each pass (the start within the
 first; what is held out is judged within every --every th), held-out nats a patch by pass, peak memory in MB.
-``peer`` goes on where it was stopped; it prints a line an iteration.
+``peer`` resumes where it was stopped; it prints a line an iteration.
 ``wide`` makes a store of GiB of vectors of 512 numbers (four ingests, each file deleted when read) and trains diagonal components in a
 memory cgroup; it prints the seconds of the processor, and the largest resident memory in each tenth of the run.
 """
@@ -36,13 +36,12 @@ def patches(images: Path, work: Path, test: int) -> None:
 
     from topicstream import ingest
     from topicstream.corpus.reader import Corpus
-    from topicstream.inference.stored import stored
 
     names, parts = sorted(images.iterdir()), []
     for part, some in (("train", names[:-test]), ("test", names[-test:])):
         ingest(some, work / f"{part}.zarr", patches=8, stride=4, heldout="0", progress=False, force=True)
         store = Corpus.open(work / f"{part}.zarr", vectors=True)
-        x = np.concatenate([c.counts.reshape(-1, store.vectors) for c in stored(store)])
+        x = np.concatenate([b.column("counts").values.to_numpy().reshape(-1, store.vectors) for b in store.documents([])])
         np.save(work / f"{part}.npy", x)
         values = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), x.shape[1])
         parts.append(pa.table({"patch": values, "part": pa.repeat(part, len(x))}))

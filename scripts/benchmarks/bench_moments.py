@@ -180,7 +180,7 @@ def solvers(args: argparse.Namespace) -> None:
         model, spent = args.work / f"{solver}-{start}", 0.0
         for i, n in enumerate(passes):
             more = {"start": start, "passes": n, "tol": 0, "force": i == 0, "seed": args.seed}
-            options = {"solver": solver} | ({"importance": args.importance} if solver == "adam" else {})
+            options = {"solver": solver}
             seconds, last = train(args.corpus, model, "fdm", args.topics, options, **more)
             spent += seconds
             found = [pair_entropy(model, args.corpus, smooth=smooth)["cross_entropy"] for smooth in (True, False)]
@@ -271,7 +271,6 @@ if __name__ == "__main__":
     parser.add_argument("--em", type=int, nargs="+", default=[20], help="passes of em")
     parser.add_argument("--adam", type=int, nargs="+", default=[100], help="passes of adam, 500 steps each")
     parser.add_argument("--only", nargs="+", metavar="SOLVER-START", help="of `solvers`, e.g. em-documents")
-    parser.add_argument("--importance", type=float, default=0.0, help="adam: --importance")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@
 Quick by default (kos, K = 50); FULL=1 takes 10,000 enwiki articles at K = 100 and 500 and acl at K = 100.  Each curve is a
 process of its own and is kept in FOLDER/curves/CORPUS-K-NAME.json as soon as it is there, so that the campaign can be cut
 into pieces and carried on: what is there is not run again (--again does).  At the end, or at once with --only none, the
-tables of all curves that are there are printed and --charts FOLDER draws one SVG for each corpus and K.
+tables of all curves that are there are printed.
 
 Seconds are those of training on 2 threads, by the clock and of processor.  Ours: start and passes, reading of the blocks, checkpoints; theirs:
 passes alone (reading and converting the corpus is not counted).  Scoring is not counted for anyone.  All are scored by
@@ -31,11 +31,9 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from bench_train import curve, enwiki, peer
-from curves_svg import Curve, chart
 from measure import full, heading, table
 
 import topicstream
-from topicstream.engines import engines
 from topicstream.files.durable import read_json
 
 TURN_SECONDS = 200.0
@@ -56,7 +54,7 @@ class Point(NamedTuple):
 @dataclass(frozen=True)
 class Run:
     """One curve.  passes, every: scored every so many passes up to there; then: on to so many, scored every so many.
-    A peer's ``save`` are the passes at which it is scored; ``whole``: it must be run anew for each of them; ``pieces``: it is
+    A peer's ``save`` are the passes at which it is scored; ``whole``: it must be run again for each of them; ``pieces``: it is
     run in pieces up to each of these passes."""
 
     corpus: str
@@ -316,33 +314,6 @@ def report(corpus: str, topics: int, records: list[dict[str, Any]]) -> None:
     )
 
 
-def draw(corpus: str, topics: int, records: list[dict[str, Any]], folder: Path, processor: bool) -> None:
-    """The picture of one corpus and K."""
-    family = {e.name: e.__module__.split(".")[2] for e in engines().values()} | KINDS
-    lines = [
-        Curve(
-            r["name"],
-            "other" if r["peer"] else family[r["name"]],
-            [(p.processor if processor else p.seconds, p.perplexity) for p in (Point(*q) for q in r["points"])],
-            r["name"] in ("sparse-bp", "tomotopy"),
-        )
-        for r in records
-    ]
-    lowest = min(best(r).perplexity for r in records)
-    aims = goals(records)
-    seconds = "processor seconds" if processor else "seconds"
-    folder.mkdir(parents=True, exist_ok=True)
-    picture = chart(
-        f"Time to quality: {corpus}, {topics} topics",
-        f"held-out perplexity (lower is better) against {seconds} of training with 2 threads",
-        f"{seconds} (log)",
-        lines,
-        lowest * 2.1,
-        (aims[-1][0], aims[-1][1].perplexity) if aims else None,
-    )
-    (folder / f"quality-{corpus}-{topics}.svg").write_text(picture)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
@@ -350,8 +321,6 @@ def main() -> None:
     parser.add_argument("--peers", default=sys.executable)
     parser.add_argument("--only", nargs="*", default=["*"], help="patterns of CORPUS-K-NAME")
     parser.add_argument("--again", action="store_true", help="run what is there once more")
-    parser.add_argument("--charts", type=Path, help="draw SVGs into this folder")
-    parser.add_argument("--processor", action="store_true", help="draw processor seconds: the machine was shared")
     parser.add_argument("--lock", type=Path, help="a file whose lock is held while runs are made, by turns with others")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--upto", type=int, help=argparse.SUPPRESS)
@@ -365,8 +334,6 @@ def main() -> None:
         run_all(args, work)
         for corpus, topics, records in curves(work):
             report(corpus, topics, records)
-            if args.charts:
-                draw(corpus, topics, records, args.charts, args.processor)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from measure import Figures, full, heading, in_cgroup, table
 from topicstream import ingest
 from topicstream.corpus.format import KINDS, chunk_path
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.completion import ScoredTopics, prepare_heldout, score_blocks
+from topicstream.evaluation.completion import ScoredTopics, TopicTable, prepare_heldout, score_blocks
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.training.heldout import HeldOut
@@ -98,7 +98,7 @@ class Forgetting(Progress):
     def __init__(self, store: Path) -> None:
         super().__init__(-1)
         corpus = Corpus.open(store)
-        rows = [b["rows"][0] for b in corpus.part()["blocks"]]
+        rows = [b.rows[0] for b in corpus.part().blocks]
         self._files = [chunk_path(store, "train", kind, row) for row in rows for kind in KINDS]
 
     def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
@@ -141,33 +141,33 @@ def disk_row(store: Path, work: Path, topics: int) -> list[str]:
 
 def checkpoints(data: Path, work: Path) -> None:
     """A pass with checkpoints, as they are made by default, beside a pass without any but the last."""
-    soon = Saver.soon
+    end_pass = Saver.end_pass
 
-    def last_only(self: Saver, state: Any, tables: Any, final: bool) -> None:
+    def last_only(self: Saver, state: Any, tables: Any, final: bool, pin: bool = False) -> None:
         if final:
-            soon(self, state, tables, final)
+            end_pass(self, state, tables, final, pin)
 
     rows = []
     for store in (enwiki(data, work), made(work, "50e6" if full() else "10e6")):
         for topics in (10, 100):
             times: dict[str, list[float]] = {"without": [], "with": []}
             for repeat in range(9):  # a run by itself swings by more than what is looked for
-                both = [("without", last_only), ("with", soon)]
+                both = [("without", last_only), ("with", end_pass)]
                 for name, save in both if repeat % 2 else reversed(both):
-                    Saver.soon = save  # type: ignore[method-assign]
+                    Saver.end_pass = save  # type: ignore[method-assign]
                     try:
                         model = work / f"checkpoints-{name}"
                         train(store, model, topics=topics, algo="atbp", start="documents", passes=20, tol=0, seed=repeat, force=True, progress=QUIET)  # fmt: skip
                         # the mean: a checkpoint is not made in every pass
                         times[name].append(statistics.mean(seconds_of(model)[3:]))
                     finally:
-                        Saver.soon = soon  # type: ignore[method-assign]
+                        Saver.end_pass = end_pass  # type: ignore[method-assign]
             pairs = [b / a for a, b in zip(times["without"], times["with"])]
             medians = [f"{statistics.median(times[name]):.3f}" for name in ("without", "with")]
             rows.append([store.stem, topics, *medians, f"{statistics.median(pairs):.3f}", f"{min(pairs):.2f}-{max(pairs):.2f}"])  # fmt: skip
     heading(
         "What checkpoints cost",
-        "aTBP, mean seconds of passes 3 to 20; written in the background, at most 5 % of the time",
+        "aTBP, mean seconds of passes 3 to 20; at most 5 % of the time",
     )
     table(["corpus", "K", "s a pass without", "with", "with / without", "spread"], rows)
 
@@ -193,7 +193,8 @@ def peer(python: str, trainer: str, store: Path, work: Path, topics: int, passes
     found = []
     for p in sorted({*save_at, passes}):
         phi = np.load(out / f"phi-{p}.npy")
-        scored = ScoredTopics(phi, np.full(topics, alpha), beta, phi.sum(axis=0, dtype=np.float64), len(phi))
+        table = TopicTable(phi, np.full(topics, alpha), beta, phi.sum(axis=0, dtype=np.float64), len(phi))
+        scored = ScoredTopics(table)
         score = score_blocks(scored, prepare_heldout(corpus, topics=topics), threads=2)
         found.append((p, float(seconds[p - 1]), score.perplexity, float(processor[p - 1])))
     return found

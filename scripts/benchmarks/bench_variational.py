@@ -27,7 +27,7 @@ import numpy as np
 
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
-from topicstream.engines.base import Key, Out, Rows, Scratch, Shape, padded
+from topicstream.engines.base import BlockShape, Key, Out, Rows, Scratch, Shape, Visit, new_stats, padded
 from topicstream.training.loop import train
 
 FULL = os.environ.get("FULL") == "1"
@@ -86,7 +86,7 @@ def trained_topics(corpus: Corpus, topics: int, passes: int = 2) -> np.ndarray:
     phi *= corpus.n_tokens / phi.sum(dtype=np.float64)
     for _ in range(passes):
         new = np.zeros_like(phi)
-        for block in corpus.blocks(grid=corpus.grid(engine.block_cells())):
+        for block in corpus.blocks(grid=corpus.grid(engine.layout.block_cells)):
             new[block.vocab] += visit(engine, block, phi)[1].delta["phi"]
         phi = new
     return phi
@@ -102,13 +102,14 @@ SCRATCH = Scratch()
 def visit(engine: Any, block: Any, phi: np.ndarray) -> tuple[float, Out]:
     """(CPU seconds of the local step, what came out) of one visit."""
     delta = {"phi": SCRATCH.array("delta", (block.n_words, phi.shape[1]), np.float32)}
-    out = Out(delta, {}, {n: np.zeros(m) for n, m in engine.stats.items()}, SCRATCH, SCRATCH)
+    out = Out(delta, {}, new_stats(engine), engine, BlockShape.of(block), SCRATCH, SCRATCH)
     rows = {"phi": Rows(phi, block.vocab.astype(np.int64))}
     totals, params = {"phi": phi.sum(axis=0, dtype=np.float64)}, engine.initial_params()
     began = time.thread_time()
-    engine.weigh(block, rows, totals, params, out, False)
+    given = Visit(block, rows, totals, {}, params, Key(0, 1))
+    engine.weigh(given, out, False)
     between = time.thread_time()
-    engine.process(block, rows, totals, {}, params, Key(0, 1), out)
+    engine.process(given, out)
     return time.thread_time() - between - (between - began), out
 
 
@@ -124,7 +125,7 @@ def local_steps(path: Path, topic_counts: list[int]) -> None:
             engines = [
                 kind(shape_of(corpus, topics), kind.Options(sparsity=n, restarts=restarts)) for n in [topics, *levels]
             ]
-            grid = corpus.grid(engines[0].block_cells(), engines[0].block_docs())
+            grid = corpus.grid(engines[0].layout.block_cells, engines[0].layout.block_docs)
             numbers = np.linspace(0, len(grid) - 1, min(len(grid), 4)).astype(int)
             blocks = list(corpus.blocks(numbers, grid=grid))
             cells = sum(b.n_cells for b in blocks)

@@ -51,12 +51,12 @@ import numpy as np
 from scipy.sparse import csr_matrix, diags, vstack
 
 import topicstream
-from topicstream.cli.compare import method_lines
-from topicstream.cli.info import drift_lines
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.likeness import cosine, divergence, f1
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Silent
+from topicstream.reporting.comparing import method_lines
+from topicstream.reporting.drift import drift_lines
 from topicstream.reporting.intrusion import word_intrusion
 
 
@@ -209,7 +209,7 @@ def share(a: argparse.Namespace) -> None:
         topicstream.train(corpus, model, algo="sparselda", topics=a.topics, passes=a.passes, tol=0.0, threads=1, sample=percent / 70,
                                  force=True, progress=False)  # fmt: skip
         topicstream.train_classifier(model, corpus, threads=1, progress=False)
-        docs = TopicModel.open(model, memory_limit=-1).manifest["corpus"]["docs"]
+        docs = TopicModel.open(model, memory_limit=-1).manifest.corpus.docs
         scored = topicstream.evaluate(model, corpus, heldout=True, threads=1, progress=False)["heldout"]
         for on in ("heldout", "rest") if percent < 70 else ("heldout",):
             found = topicstream.compare_methods(model, corpus, methods=",".join(names), on=on, documents=a.most, burn=60, sweeps=40, progress=False)

@@ -34,8 +34,8 @@ from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
 from topicstream.model.edits import view_of
 from topicstream.model.gaussians import GaussianModel
+from topicstream.model.identity import read_ids
 from topicstream.model.topic_model import TopicModel
-from topicstream.retraining.align import read_ids
 from topicstream.training.state.checkpoint import content_hash
 
 TOPICS = [sys.executable, "-m", "topicstream.cli.main"]
@@ -244,7 +244,7 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
         mark = Corpus.open(place / "corpus.zarr").fingerprint
 
         def done() -> bool:
-            of = TopicModel.open(model).manifest["corpus"]["fingerprint"]
+            of = TopicModel.open(model).manifest.corpus.fingerprint
             return of == mark and not (work / "model.update").exists()
 
         return Subject(
@@ -370,7 +370,7 @@ def retraining(work: Path, source: Path, more: Path) -> Subject:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    counting = [n for n, kind in engines().items() if not kind.on_vectors]
+    counting = [n for n, kind in engines().items() if not kind.about.vectors]
     writing = ["infer", "show", "eval", "report", "export", "import", "edit", "classifier"]
     every = ["ingest", "append", "replace", *counting, "gmm", "update", "retrain", "compact", "forget", *writing]
     parser.add_argument("--kills", type=int, default=20, help="shared by the subjects, rounded up")

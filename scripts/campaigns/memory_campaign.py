@@ -4,7 +4,7 @@
                                       [--limits 300M 512M 2G] [--tables disk] [--max-seconds 600] [--work FOLDER]
 
 A run must finish its pass, or refuse before it starts (code 5); the kernel must never kill it.  One that takes longer than
---max-seconds is told to stop (SIGINT), writes its checkpoint and counts as "ran N s within the limit".  Prints a Markdown
+--max-seconds is stopped (SIGINT), writes its checkpoint and counts as "ran N s within the limit".  Prints a Markdown
 table; exit 1 when a run was killed, failed, or refused what it has to do: 10 and 100 topics at 300M and 512M, and 1000
 topics at 512M, for every engine that does not store dense messages; and at 2G everything
 whose block memory the disk holds.
@@ -97,7 +97,7 @@ def keeps_dense_messages(name: str) -> bool:
 
     kind = find(name)
     engine = kind(Shape(1000, 1000, 50_000, 6e4, 1000), make_options(kind, {}))
-    return any(spec.per == "cell" and spec.width >= 1000 for spec in engine.memory.values())
+    return any(spec.per == "cell" and spec.width >= 1000 for spec in engine.state.values())
 
 
 def has_to(name: str, topics: int, limit: str) -> bool:
@@ -157,7 +157,7 @@ def main() -> int:
                 str(args.cells),
             ]
             subprocess.run([*make, "--out", str(corpus)], check=True)
-        names = args.only or [n for n, kind in engines().items() if not kind.on_vectors]
+        names = args.only or [n for n, kind in engines().items() if not kind.about.vectors]
         for topics in sorted(args.topics):
             for name in sorted(names, key=keeps_dense_messages):
                 warm = [

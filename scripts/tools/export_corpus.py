@@ -32,7 +32,7 @@ def export(corpus: Corpus, out: Path, heldout: bool = False) -> None:
     meta = {
         "words": corpus.n_words,
         "heldout": heldout,
-        **{k: corpus.part(heldout)[k] for k in ("docs", "cells", "tokens")},
+        **{k: getattr(corpus.part(heldout), k) for k in ("docs", "cells", "tokens")},
     }
     (out / "meta.json").write_text(json.dumps(meta) + "\n")
 

@@ -2,187 +2,207 @@
 
     python scripts/tools/golden.py record [--only atbp,bp] > hashes.json        this checkout
     python scripts/tools/golden.py compare COMMIT [COMMIT] [--only ...]          two commits, side by side, on this machine
+    python scripts/tools/golden.py check hashes.json [--only ...]                this checkout against what `record` wrote
 
 A hash covers the topics (every table of the model), its priors, the history's figures and the block state of the last
-checkpoint, for every engine x schedule x tables in memory and on disk x 1 and 2 threads (20 topics, 4 passes), one append
-carried on, and one update.  The corpus is kos where ../shared/data is there, else one made here; it is ingested by the
-commit under test.
+checkpoint, for every engine and schedule with tables in memory and one thread and with tables on disk and two threads
+(20 topics, 4 passes), one append carried on, and one update.  The corpus is kos with made authors, labels and links where
+../shared/data is there, else one made here; it is ingested by the commit under test.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import json
 import os
-import shutil
+import random
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(os.environ.get("GOLDEN_ROOT") or Path(__file__).resolve().parents[2])
-KOS = ROOT.parent / "shared/data/kos"
-RUNS: dict[str, tuple[str, ...]] = {
-    "atbp": ("--algo", "atbp"),
-    "atbp fold": ("--algo", "atbp", "--theta", "fold-in"),
-    "stbp": ("--algo", "stbp"),
-    "bp async": ("--algo", "bp"),
-    "bp sync": ("--algo", "bp", "--schedule", "sync"),
-    "sibp async": ("--algo", "sibp"),
-    "sibp sync": ("--algo", "sibp", "--schedule", "sync"),
-    "cvb0 async": ("--algo", "cvb0"),
-    "cvb0 sync": ("--algo", "cvb0", "--schedule", "sync"),
-    "sparse-bp": ("--algo", "sparse-bp", "--sparsity", "16"),
-    "sparse-bp residual": ("--algo", "sparse-bp", "--sparsity", "16", "--schedule", "residual"),
-    "gs": ("--algo", "gs"),
-    "sparselda": ("--algo", "sparselda", "--samples", "2", "--burn-in", "2", "--sample-every", "1"),
-    "vb": ("--algo", "vb"),
-    "ovb": ("--algo", "ovb"),
-    "mvi": ("--algo", "mvi"),
-    "svi": ("--algo", "svi"),
-}
-COMMON = ("-K", "20", "--passes", "4", "--tol", "0", "--block-cells", "20000", "--mem-limit", "1G")
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = next((p / "shared/data" for p in ROOT.parents if (p / "shared/data").is_dir()), ROOT / "shared/data")
+KOS = DATA / "kos"
+# name -> (algorithm, its options, settings of the training)
+RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "atbp": ("atbp", {}, {}),
+    "atbp fold": ("atbp", {"theta": "fold-in"}, {}),
+    "atbp narrow": ("atbp", {"learn_priors": True}, {"topics": 12}),
+    "stbp": ("stbp", {}, {}),
+    "stbp fold": ("stbp", {"theta": "fold-in", "learn_priors": True}, {}),
+    "bp async": ("bp", {}, {}),
+    "bp sync": ("bp", {"schedule": "sync"}, {}),
+    "bp random": ("bp", {"learn_priors": True}, {"start": "random"}),
+    "sibp async": ("sibp", {}, {}),
+    "sibp sync": ("sibp", {"schedule": "sync"}, {}),
+    "cvb0 async": ("cvb0", {}, {}),
+    "cvb0 sync": ("cvb0", {"schedule": "sync"}, {}),
+    "sparse-bp": ("sparse-bp", {"sparsity": 16}, {}),
+    "sparse-bp wide": ("sparse-bp", {"reopen": 2, "background": 5.0, "message_bits": "16"}, {"topics": 600}),
+    "gs": ("gs", {}, {}),
+    "sparselda": ("sparselda", {"samples": 2, "burn_in": 2, "sample_every": 1}, {}),
+    "sparselda seeded": ("sparselda", {"learn_after": 1, "learn_every": 1}, {"start": "documents"}),
+    "vb": ("vb", {}, {}),
+    "ovb": ("ovb", {}, {}),
+    "ovb restarts": ("ovb", {"restarts": 3, "phi": "point"}, {}),
+    "mvi": ("mvi", {}, {}),
+    "mvi dense": ("mvi", {"sparsity": 20, "local_start": "warm"}, {}),
+    "mvi wide": ("mvi", {"sparsity": 24}, {"topics": 100}),
+    "svi": ("svi", {}, {}),
+    "svi sparse": ("svi", {"sparsity": 2}, {"topics": 200}),
+    "atm async": ("atm", {}, {}),
+    "atm sync": ("atm", {"schedule": "sync", "no_author": "skip", "sparsity": 0}, {}),
+    "atm random": ("atm", {"reopen": 2}, {"start": "random"}),
+    "rtm async": ("rtm", {"eta": "rows"}, {}),
+    "rtm sync": ("rtm", {"schedule": "sync", "learn_priors": True}, {}),
+    "llda": ("llda", {"free": 2}, {"topics": None}),
+    "mixture": ("mixture", {}, {}),
+    "mixture stochastic": ("mixture", {"schedule": "stochastic"}, {}),
+    "gmm": ("gmm", {}, {}),
+    "gmm diagonal": ("gmm", {"schedule": "stochastic", "covariance": "diag"}, {}),
+    "gmm ml": ("gmm", {"estimate": "ml", "mean": "zero"}, {}),
+    "anchors": ("anchors", {}, {}),
+    "anchors kl": ("anchors", {"recover": "kl"}, {}),
+    "fdm": ("fdm", {}, {}),
+    "fdm adam": ("fdm", {"solver": "adam"}, {}),
+}  # fmt: skip
+COMMON = {"topics": 20, "passes": 4, "tol": 0, "block_cells": 20000, "mem_limit": "1G", "progress": False, "force": True}
+PLACES = {"memory / 1": {"tables": "memory", "threads": 1}, "disk / 2": {"tables": "disk", "threads": 2}}
 
 
 def hash_of(model: Path) -> str:
     """Hash of a model's content, independent of the names of files and of times."""
-    h = hashlib.sha256()
-    manifest = json.loads((model / "manifest.json").read_text())
-    import numpy as np
     import zarr
 
-    for folder in sorted(p for p in model.iterdir() if p.is_dir() and p.name.startswith(("topics", "tables"))):
+    h = hashlib.sha256()
+    manifest = json.loads((model / "manifest.json").read_text())
+    for folder in sorted(p for p in model.iterdir() if p.is_dir() and p.name.startswith(("topics", "table"))):
         array = zarr.open_array(str(folder), mode="r")
         h.update(np.ascontiguousarray(array[:]).tobytes())
-        h.update(json.dumps([array.attrs.get("alpha"), array.attrs.get("beta")]).encode())
+    h.update(json.dumps([manifest.get("alpha"), manifest.get("beta"), manifest["passes"]]).encode())
     for line in (model / "history.jsonl").read_text().splitlines():
         record = json.loads(line)
-        h.update(
-            json.dumps(
-                [
-                    record.get("pass"),
-                    record.get("running_perplexity", record.get("train_perplexity")),
-                    record.get("bound"),
-                ]
-            ).encode()
-        )
+        figures = [record.get(name) for name in ("pass", "running_perplexity", "bound", "objective", "joint_loglik")]
+        h.update(json.dumps(figures).encode())
     states = sorted((model / "checkpoints").glob("*/state.json"))
     if states:
         h.update(json.loads(states[-1].read_text())["facts"]["memory_digest"].encode())
-    h.update(str(manifest["passes"]).encode())
     return h.hexdigest()[:16]
 
 
-def topics(*arguments: str, where: Path) -> None:
-    """One command of the checkout at ``where``."""
-    environment = {**os.environ, "PYTHONPATH": str(where)}
-    code = "import sys; from topicstream.cli.main import main; sys.exit(main())"
-    done = subprocess.run([sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"topics {' '.join(arguments)}: exit {done.returncode}\n{done.stderr}")
-
-
-def corpus_files(work: Path) -> tuple[list[str], Path, list[str]]:
-    """(arguments of the first ingest, a file to append, its extra arguments)."""
-    lines = []
+def documents() -> list[dict[str, Any]]:
+    """The documents of kos, or made ones, with made authors, labels and links."""
+    made = random.Random(0)
+    texts: list[str] = []
     if KOS.is_dir():
-        import gzip
-
         words = (KOS / "vocab.txt").read_text().split()
         docs: dict[int, list[str]] = {}
         with gzip.open(KOS / "docword.txt.gz", "rt") as f:
             for line in list(f)[3:]:
                 d, w, x = map(int, line.split())
                 docs.setdefault(d, []).extend([words[w - 1]] * x)
-        lines = [json.dumps({"id": str(d), "text": " ".join(docs[d])}) for d in sorted(docs)]
+        texts = [" ".join(docs[d]) for d in sorted(docs)]
     else:
-        sys.path.insert(0, str(ROOT))
-        import random
-
-        made = random.Random(0)
-        for d in range(2000):
+        for _ in range(2000):
             low = 100 * made.randrange(10)
-            lines.append(
-                json.dumps({"id": str(d), "text": " ".join(f"w{low + made.randrange(200)}x" for _ in range(80))})
-            )
-    first, second = work / "first.jsonl", work / "second.jsonl"
-    cut = len(lines) * 9 // 10
-    first.write_text("\n".join(lines[:cut]) + "\n")
-    second.write_text("\n".join(lines[cut:]) + "\n")
-    return [str(first)], second, ["--append"]
+            texts.append(" ".join(f"w{low + made.randrange(200)}x" for _ in range(80)))
+    found = []
+    for d, text in enumerate(texts):
+        sides = {"authors": "author", "labels": "label"}
+        lists = {name: [f"{one}{made.randrange(25)}" for _ in range(made.randrange(4))] for name, one in sides.items()}
+        links = [str(made.randrange(len(texts))) for _ in range(made.randrange(4))]
+        found.append({"id": str(d), "text": text, "links": links, **lists})
+    return found
 
 
-def record(where: Path, only: list[str]) -> dict[str, str]:
-    """Hashes of the checkout at ``where``."""
+def record(only: list[str], quick: bool = False) -> dict[str, str]:
+    """Hashes of the package that Python finds; quick: in memory with one thread alone, no append and no update."""
+    import topicstream
+
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
-        first, second, append = corpus_files(work)
-        corpus = str(work / "c.zarr")
-        topics("ingest", *first, "--out", corpus, "--min-df", "1", where=where)
-        for name, options in RUNS.items():
-            if only and options[1] not in only:
+        docs = documents()
+        cut = len(docs) * 9 // 10
+        first, second = work / "first.jsonl", work / "second.jsonl"
+        first.write_text("".join(json.dumps(d) + "\n" for d in docs[:cut]))
+        second.write_text("".join(json.dumps(d) + "\n" for d in docs[cut:]))
+        corpus, vectors = work / "c.zarr", work / "v.zarr"
+        meta = {"meta": {name: name for name in ("authors", "labels", "links")}, "progress": False}
+        topicstream.ingest(first, corpus, min_df=1, **meta)
+        rng = np.random.default_rng(0)
+        points = np.concatenate([rng.normal(0, 3, 12) + rng.normal(0, 1 + k % 3, (500, 12)) for k in range(12)])
+        topicstream.ingest(points.astype(np.float32), vectors, vectors=True, progress=False)
+        for name, (algo, options, settings) in RUNS.items():
+            if only and algo not in only:
                 continue
-            for tables in ("memory", "disk"):
-                for threads in ("1", "2"):
-                    model = work / "model"
-                    topics(
-                        "train", "--corpus", corpus, "--model", str(model), *options, *COMMON,
-                        "--tables", tables, "--threads", threads, "-q", where=where,
-                    )  # fmt: skip
-                    found[f"{name} / {tables} / {threads}"] = hash_of(model)
-                    shutil.rmtree(model)
-            print(f"{where.name}: {name} done", file=sys.stderr)
+            store = vectors if algo == "gmm" else corpus
+            for place, where in PLACES.items():
+                if place.startswith("disk") and (quick or name == "fdm adam"):
+                    continue
+                topicstream.train(store, work / "model", algo=algo, options=options, **{**COMMON, **settings, **where})
+                found[f"{name} / {place}"] = hash_of(work / "model")
+            print(f"{name} done", file=sys.stderr)
+        if quick:
+            return found
         base = work / "base"
-        topics("train", "--corpus", corpus, "--model", str(base), "--algo", "sparse-bp", *COMMON, "-q", where=where)
-        topics("ingest", str(second), "--out", corpus, *append, where=where)
-        topics("update", "--corpus", corpus, "--model", str(base), "--passes", "3", "-q", where=where)
+        topicstream.train(corpus, base, algo="sparse-bp", **COMMON)
+        topicstream.ingest(second, corpus, append=True, **meta)
+        topicstream.update(corpus, base, passes=3, progress=False)
         found["update after an append"] = hash_of(base)
-        topics(
-            "train", "--corpus", corpus, "--model", str(work / "grown"), "--algo", "atbp", *COMMON, "-q", where=where
-        )
+        topicstream.train(corpus, work / "grown", algo="atbp", **COMMON)
         found["atbp on the appended corpus"] = hash_of(work / "grown")
     return found
 
 
-def checkout(commit: str, work: Path) -> Path:
-    """A worktree of that commit."""
-    place = work / commit.replace("/", "-")
-    subprocess.run(
-        ["git", "-C", str(ROOT), "worktree", "add", "--detach", "-f", str(place), commit],
-        check=True,
-        capture_output=True,
-    )
-    return place
+def recorded_by(checkout: Path, only: str) -> dict[str, str]:
+    """Hashes of another checkout."""
+    command = [sys.executable, __file__, "record", "--only", only]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(checkout)}, check=True, capture_output=True)
+    hashes: dict[str, str] = json.loads(done.stdout)
+    return hashes
+
+
+def compare(commits: list[str], only: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Hashes of two commits, or of a commit and this checkout."""
+    with tempfile.TemporaryDirectory() as temporary:
+        places = [ROOT, ROOT]
+        git = ["git", "-C", str(ROOT), "worktree"]
+        for i, commit in enumerate(commits):
+            places[i] = Path(temporary) / str(i)
+            subprocess.run([*git, "add", "--detach", "-f", str(places[i]), commit], check=True, capture_output=True)
+        try:
+            return recorded_by(places[0], only), recorded_by(places[1], only)
+        finally:
+            for place in places[: len(commits)]:
+                subprocess.run([*git, "remove", "--force", str(place)], check=False)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("record", "compare"))
-    parser.add_argument("commits", nargs="*", help="one or two commits; one is compared with this checkout")
+    parser.add_argument("what", choices=("record", "compare", "check"))
+    parser.add_argument("given", nargs="*", help="of compare: one or two commits; of check: a file that `record` wrote")
     parser.add_argument("--only", default="", help="engines, comma-separated")
-    parser.add_argument("--against", help="a file that `record` wrote")
+    parser.add_argument("--quick", action="store_true", help="of record and check: in memory with one thread alone")
     arguments = parser.parse_args()
     only = [name for name in arguments.only.split(",") if name]
     if arguments.what == "record":
-        print(json.dumps(record(ROOT, only), indent=1))
+        print(json.dumps(record(only, arguments.quick), indent=1))
         return 0
-    with tempfile.TemporaryDirectory() as temporary:
-        places = [checkout(c, Path(temporary)) for c in arguments.commits]
-        try:
-            if arguments.against:
-                before = json.loads(Path(arguments.against).read_text())
-            else:
-                before = record(places[0], only)
-            after = record(places[1] if len(places) > 1 else ROOT, only)
-        finally:
-            for place in places:
-                subprocess.run(["git", "-C", str(ROOT), "worktree", "remove", "--force", str(place)], check=False)
+    if arguments.what == "check":
+        before, after = json.loads(Path(arguments.given[0]).read_text()), record(only, arguments.quick)
+    else:
+        before, after = compare(arguments.given, arguments.only)
     differ = [name for name in after if name in before and after[name] != before[name]]
     for name in differ:
         print(f"DIFFERS  {name}: {before[name]} -> {after[name]}")
-    missing = sorted(set(before) ^ set(after)) if not only else []
+    missing = sorted(set(before) ^ set(after)) if not only and not arguments.quick else []
     for name in missing:
         print(f"MISSING on one side  {name}")
     print(f"{len(after) - len(differ)} of {len(after)} hashes are the same")

@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from topicstream.corpus.documents import DocumentsWriter, places, schema_of
-from topicstream.corpus.format import PARTS
-from topicstream.corpus.id_hash import hash_ids
+from topicstream.corpus.documents import PlacedDocuments, hash_ids
+from topicstream.corpus.format import PARTS, settle_arrays
+from topicstream.corpus.manifest import HeldoutRule, Sources, StoreManifest, store_file
 from topicstream.corpus.writer import BlockWriter
-from topicstream.files.durable import write_json
-from topicstream.ingestion.storing.commit import file_entry, fingerprint, make_manifest, settle_arrays, summarise_parts
+from topicstream.files.ownership import claim
+from topicstream.ingestion.storing.commit import fingerprint, summarise_parts
 from topicstream.kernels import rng
 from topicstream.kernels.jit import kernel
-from topicstream.tokens.recipe import Recipe
+from topicstream.machine import versions
 from topicstream.tokens.vocabulary import TokenVocabulary, word_table, write_words
 
 GROUP = 1 << 14  # documents drawn at once
@@ -186,7 +186,7 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
 
     dates  a column ``date``: the days of twenty years, evenly, in the documents' order
     """
-    out.mkdir(parents=True)
+    claim(out, "corpus")
     W = corpus.phi.shape[1]
     threshold = np.uint64(min(int(heldout * 2**64), 2**64 - 1))
     blocks: tuple[list, list] = ([], [])
@@ -212,32 +212,30 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
     vocabulary = TokenVocabulary(names, sums, df)
     vocabulary.save(out / "vocab.parquet")
     write_words(out / "pruned.parquet", [word_table(names[:0], sums[:0], df[:0])])
-    parts = summarise_parts(None, blocks)
+    parts = summarise_parts({}, blocks)
     columns = {"date": "string"} if dates else {}
-    documents = DocumentsWriter(out / "docs", schema_of(columns), 0)
-    edges = tuple(np.cumsum([0, *(b["docs"] for b in own)]) for own in blocks)
-    seen, at = [0, 0], 0
+    documents, at = PlacedDocuments(out, columns, [], parts), 0
     for part in part_of:
         ids = pa.array([str(d + 1) for d in range(at, at + len(part))], pa.large_string())
         day = FIRST_DAY + np.arange(at, at + len(part)) * DAYS // corpus.docs
         at += len(part)
-        block, row = places(part, (edges[0], edges[1]), seen)
-        column = pa.DictionaryArray.from_arrays(pa.array(part.astype(np.int8)), pa.array(PARTS, pa.string()))
         more = {"date": pa.array(day.astype(str), pa.large_string())} if dates else {}
-        documents.add(pa.table({"id": ids, "source": ids, "part": column, "block": block, "row": row, **more}))
-    documents.close()
-    settle_arrays(out, False, parts)
-    cells, tokens = (sum(parts[p][k] for p in PARTS) for k in ("cells", "tokens"))
-    manifest = make_manifest(
-        generation=1, weighted=False, words=W, vocabulary_hash=vocabulary.hash, parts=parts, axes={},
-        fingerprint=fingerprint(vocabulary.hash, parts, None),
-        heldout={"asked": f"{100 * heldout:g}%", "threshold": f"{int(threshold):#018x}"},
-        recipe=Recipe(), text=False, vocabulary={"training_documents": parts["train"]["docs"]},
-        files={kind: file_entry(out, f"{kind}.parquet") for kind in ("vocab", "pruned")},
-        docs=[file_entry(out, f"docs/{p.name}") for p in documents.files], columns=columns, sources=["made"],
-        summary={"documents": at, "words": W, "cells": cells, "tokens": tokens},
+        documents.place(pa.table({"id": ids, "source": ids, **more}), part)
+    docs = documents.finish()
+    settle_arrays(out, {part: entry.rows for part, entry in parts.items()})
+    cells, tokens = (sum(getattr(parts[p], k) for p in PARTS) for k in ("cells", "tokens"))
+    manifest = StoreManifest(
+        schema=1, kind="corpus", created_with=versions(), generation=1, weighted=False, n_words=W,
+        fingerprint=fingerprint(vocabulary.hash, parts, None), parts=parts,
+        heldout=HeldoutRule(asked=f"{100 * heldout:g}%", threshold=f"{int(threshold):#018x}"),
+        tokenizer=None, tokenizer_hash=None,
+        vocabulary={"training_documents": parts["train"].docs, "hash": vocabulary.hash},
+        files={kind: store_file(out, f"{kind}.parquet") for kind in ("vocab", "pruned")},
+        docs=docs, columns=columns,
+        sources=Sources(count=1, first=["made"]),
+        summary={"documents": at, "words": W, "words_pruned": 0, "tokens_pruned": 0, "cells": cells, "tokens": tokens},
     )  # fmt: skip
-    write_json(out / "manifest.json", manifest)
+    manifest.write(out)
     return cells, tokens
 
 

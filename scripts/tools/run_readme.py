@@ -2,46 +2,73 @@
 
     python scripts/tools/run_readme.py README.md docs/tutorials/*.md
 
-What is run: the lines of the blocks fenced as ```sh, and the blocks fenced as ```python, in order, in one shell a page; the
-README's in the repository, every other page's in an empty folder.  `make test` is left out (whoever calls this has just run
-it).  Stops at the first that fails and says which line of the page it stands on.
+Run are, in order, in one shell a page: the lines of blocks fenced as ```sh, blocks fenced as ```python, and in blocks fenced
+as ```console the lines that begin with ``$ ``.  The lines below such a command have to be among those that it prints, in
+their order; numbers may differ.  ``<!-- run: COMMAND -->`` runs a command that readers do not see.  The README's commands run in the repository,
+every other page's in an empty folder.  ``make test`` is left out (whoever calls this has just run it).  The first command that
+fails ends the run and names its line of the page.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-LEFT_OUT = ("make test", "make bench", "make peers")
+LEFT_OUT = ("make test", "make peers")
+NUMBER = re.compile(r"\d[\d,.]*")
+HIDDEN = re.compile(r"<!-- run: (.+) -->")
+
+
+def blocks(text: str) -> list[tuple[int, str, list[str]]]:
+    """(line number, kind, lines) of every fenced block and hidden command."""
+    found: list[tuple[int, str, list[str]]] = []
+    kind = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            kind = "" if kind else line[3:].strip() or "text"
+            if kind:
+                found.append((number + 1, kind, []))
+        elif kind:
+            found[-1][2].append(line)
+        elif match := HIDDEN.match(line):
+            found.append((number, "sh", [match[1]]))
+    return found
 
 
 def commands(text: str) -> list[tuple[int, str]]:
-    """(line number, command) of every line in a ```sh block, a trailing backslash joining lines, and of every ```python
-    block."""
-    found, inside, held, began, code = [], "", "", 0, ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.startswith("```"):
-            if inside == "```python":
-                found.append((began, f"python - <<'END OF PYTHON'\n{code}END OF PYTHON"))
-            inside, began, code = line.strip(), number, ""
-            continue
-        if inside == "```python":
-            code += line + "\n"
-        if inside != "```sh":
-            continue
-        if not held:
-            began = number
-        if line.rstrip().endswith("\\"):
-            held += line.rstrip()[:-1]
-            continue
-        command = (held + line).strip()
-        held = ""
-        if command and not command.startswith("#"):
-            found.append((began, command))
+    """(line number, command) of everything that a page runs; a trailing backslash joins lines."""
+    found: list[tuple[int, str]] = []
+    for first, kind, lines in blocks(text):
+        if kind == "python":
+            found.append((first, "\n".join(["python - <<'END OF PYTHON'", *lines, "END OF PYTHON"])))
+        elif kind == "console":
+            starts = [i for i, line in enumerate(lines) if line.startswith("$ ")]
+            for i, stop in zip(starts, [*starts[1:], len(lines)]):
+                expected = " ".join(shlex.quote(line) for line in lines[i + 1 : stop] if line.strip())
+                found.append((first + i, f'{lines[i][2:]} 2>/dev/null | python "$RUN_README" --expect {expected}'))
+        elif kind == "sh":
+            joined = ""
+            for i, line in enumerate(lines):
+                joined += line.strip().removesuffix("\\")
+                if not line.rstrip().endswith("\\"):
+                    if joined and not joined.startswith("#"):
+                        found.append((first + i, joined))
+                    joined = ""
     return found
+
+
+def expect(wanted: list[str], printed: list[str]) -> int:
+    """0 where the wanted lines are among the printed ones, in their order, whatever their numbers; else 1, and both are shown."""
+    masked = iter([NUMBER.sub("#", line).strip() for line in printed])
+    missing = [line for line in wanted if NUMBER.sub("#", line).strip() not in masked]
+    if missing:
+        print("\n".join(["the page shows:", *wanted, "the command prints:", *printed]), file=sys.stderr)
+    return int(bool(missing))
 
 
 def run(page: Path) -> int:
@@ -51,20 +78,22 @@ def run(page: Path) -> int:
     for number, command in commands(page.read_text(encoding="utf-8")):
         if command.split("#")[0].strip().startswith(LEFT_OUT):
             continue
-        shown = command.partition("\n")[0].replace("'", "'\\''")
+        shown = command.partition("\n")[0].partition(" 2>/dev/null | python ")[0].replace("'", "'\\''")
         script += [f"echo '--- {page.name}:{number}: {shown}'", f"LINE={number}", command]
     script.append(f"echo '--- every command of {page.name} ran'")
     trap = f"trap 'echo \"{page.name}:$LINE: this command failed\" >&2' ERR"
     path = f"{root / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "PYTHONPATH": str(root)}
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(root), "RUN_README": str(Path(__file__).resolve())}
     with tempfile.TemporaryDirectory(prefix="page-") as folder:
         where = root if page.resolve().parent == root else Path(folder)
         return subprocess.run(["bash", "-c", "\n".join([trap, *script])], cwd=where, env=env, check=False).returncode
 
 
-def main(pages: list[str]) -> int:
-    """Run them all; returns the first exit code that is not 0."""
-    return next((code for code in (run(Path(page)) for page in pages) if code), 0)
+def main(arguments: list[str]) -> int:
+    """Run the pages; returns the first exit code that is not 0."""
+    if arguments[:1] == ["--expect"]:
+        return expect(arguments[1:], sys.stdin.read().splitlines())
+    return next((code for code in (run(Path(page)) for page in arguments) if code), 0)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.engines.base import ArraySpec, Engine, Objective, Options, Phase, Rule, SparseDelta, TableSpec
+from topicstream.engines.base import (
+    About,
+    ArraySpec,
+    Buffer,
+    Engine,
+    Objective,
+    Options,
+    Phase,
+    Rule,
+    SparseDelta,
+    TableSpec,
+)
 from topicstream.tables.spec import DOCUMENTS
 
 COLUMNS = 7
@@ -25,10 +36,7 @@ class Linked(Engine):
     of what its linked documents had in the pass before.  State: a run of 1 + w mod 3 copies of each cell's topic."""
 
     name, cites, Options = "linked", "for the contract tests", Options
-    axes = ("links",)
-    starts = ("random",)
-    shown = ("phi", "theta")
-    shown_params = ("last",)
+    about = About(axes=("links",), starts=("random",), stored_tables=("phi", "theta"), stored_params=("last",))
 
     @property
     def tables(self):
@@ -38,7 +46,7 @@ class Linked(Engine):
         }
 
     @property
-    def memory(self):
+    def state(self):
         return {
             "run": ArraySpec("block", "int32", limit=lambda b: 3 * b.cells + 1),
             "length": ArraySpec("cell", "uint8"),
@@ -49,14 +57,18 @@ class Linked(Engine):
         return {"loglik": 1, "tokens": 1, "linked": 1}
 
     def initial_params(self):
-        return {"alpha": np.full(self.shape.topics, 0.1), "beta": np.array([0.01]), "last": np.zeros(1)}
+        return {**super().initial_params(), "last": np.zeros(1)}
 
-    def end_pass(self, params, stats, totals):
-        params["last"] += 1
+    def end_pass(self, end):
+        end.params["last"] += 1
         return {}
 
-    def keep_bytes(self, block):
-        return 32 * block.cells + 8 * block.words
+    def workspace(self, block):
+        return {
+            "ptr": Buffer(block.words + 1, "int64", keep=True),
+            "topic": Buffer(2 * block.cells, "int32", keep=True),
+            "value": Buffer(2 * block.cells, "float32", keep=True),
+        }
 
     def _own(self, block):
         own = np.zeros((block.n_docs, self.shape.topics))
@@ -68,13 +80,14 @@ class Linked(Engine):
         words = block.vocab[block.words]
         new = topic_of(words, key.pass_number, self.shape.topics).astype(np.int32)
         length = 1 + words % 3
-        out.memory["length"][:] = length
-        out.memory["run"] = np.repeat(new, length)
+        out.state["length"][:] = length
+        out.state["run"] = np.repeat(new, length)
         order = np.argsort(block.words, kind="stable")
         each = np.bincount(block.words, minlength=block.n_words)
         n = 1 if old is None else 2
-        ptr = np.concatenate(([0], np.cumsum(each * n))).astype(np.int64)
-        topic, value = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.float32)
+        ptr = out.array("ptr")
+        ptr[0], ptr[1:] = 0, np.cumsum(each * n)
+        topic, value = out.array("topic", ptr[-1]), out.array("value", ptr[-1])
         topic[::n], value[::n] = new[order], block.counts[order]
         if old is not None:
             topic[1::2], value[1::2] = old[order], -block.counts[order].astype(np.float32)
@@ -82,16 +95,17 @@ class Linked(Engine):
         out.stats["tokens"][0] = block.tokens
         out.stats["loglik"][0] = -block.tokens
 
-    def start(self, block, rows, totals, params, key, out):
-        self._phi(block, key, None, out)
+    def start(self, visit, out):
+        self._phi(visit.block, visit.key, None, out)
         out.delta["theta"][:] = 0.0
-        out.delta["theta"][:, : self.shape.topics] = self._own(block)
+        out.delta["theta"][:, : self.shape.topics] = self._own(visit.block)
 
-    def process(self, block, rows, totals, memory, params, key, out):
-        ends = np.cumsum(memory["length"].astype(np.int64))
-        assert len(memory["run"]) == (ends[-1] if len(ends) else 0)
-        self._phi(block, key, memory["run"][ends - 1], out)
-        links, theta = block.rows("links"), rows["theta"]
+    def process(self, visit, out):
+        block, state = visit.block, visit.state
+        ends = np.cumsum(state["length"].astype(np.int64))
+        assert len(state["run"]) == (ends[-1] if len(ends) else 0)
+        self._phi(block, visit.key, state["run"][ends - 1], out)
+        links, theta = block.rows("links"), visit.rows["theta"]
         delta = out.delta["theta"]
         delta[:] = 0.0
         delta[:, : self.shape.topics] = self._own(block)
@@ -124,9 +138,7 @@ class Phased(Engine):
     of steps adds 1 to a fixed table; the last phase puts the squares' row sums in topic w mod K, times the steps."""
 
     name, cites, Options = "phased", "for the contract tests", Options
-    start_from = "empty"
-    starts = ("random",)
-    objective = Objective("mean square", "squares", "rows")
+    about = About(starts=("random",), objective=Objective("mean square", "squares", "rows"))
 
     @property
     def tables(self):
@@ -139,7 +151,7 @@ class Phased(Engine):
     @property
     def phases(self):
         return (
-            Phase("sum", 1, reads=(), writes=("sums",)),
+            Phase("sum", 1, reads=(), writes=("sums",), start="empty"),
             Phase("step", 2, steps=True),
             Phase("spread", None, reads=("sums", "steps"), writes=("phi",)),
         )
@@ -149,16 +161,17 @@ class Phased(Engine):
         return {"squares": 1, "rows": 1}
 
     def initial_params(self):
-        return {"alpha": np.full(self.shape.topics, 0.1), "beta": np.array([0.01]), "ended": np.zeros(1)}
+        return {**super().initial_params(), "ended": np.zeros(1)}
 
-    def process(self, block, rows, totals, memory, params, key, out):
+    def process(self, visit, out):
+        block, rows, key = visit.block, visit.rows, visit.key
         if key.phase == "sum":
             delta = out.delta["sums"]
             delta[:] = 0.0
             doc = block.first_doc + np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
             np.add.at(delta, (block.words, doc % COLUMNS), block.counts)
             return
-        assert key.phase == "spread" and params["ended"][0] == 1
+        assert key.phase == "spread" and visit.params["ended"][0] == 1
         squares = rows["sums"].base[rows["sums"].index].sum(1)
         times = rows["steps"].base[:, 0].sum()
         share = np.bincount(block.words, block.counts, block.n_words)
@@ -167,16 +180,15 @@ class Phased(Engine):
         delta[np.arange(block.n_words), block.vocab % self.shape.topics] = share * times
         out.stats["squares"][0], out.stats["rows"][0] = squares.sum(), block.n_words
 
-    def steps(self, tables, params, key, stats):
-        assert key.phase == "step"
-        tables["steps"].rewrite(
-            lambda first, rows: rows + np.pad(np.ones((len(rows), 2)), ((0, 0), (0, rows.shape[1] - 2)))
-        )
-
-    def end_phase(self, phase, tables, params):
-        if phase.name == "sum":
-            tables["sums"].rewrite(lambda first, rows: rows * rows)
-            params["ended"] += 1
+    def end_phase(self, end):
+        if end.phase.name == "sum":
+            end.tables["sums"].rewrite(lambda first, rows: rows * rows)
+            end.params["ended"] += 1
+        else:
+            assert end.phase.name == "step"
+            end.tables["steps"].rewrite(
+                lambda first, rows: rows + np.pad(np.ones((len(rows), 2)), ((0, 0), (0, rows.shape[1] - 2)))
+            )
 
 
 def phased_twin(x, topics):

@@ -16,7 +16,7 @@ from tests.listening import Listening
 from tests.planted import draw, sides, store
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
-from topicstream.engines.base import Rule, Shape
+from topicstream.engines.base import Rule, Shape, passes_needed
 from topicstream.errors import DoesNotFit, TopicsError
 from topicstream.ingestion.pipeline import ingest
 from topicstream.model.gaussians import GaussianModel
@@ -63,7 +63,7 @@ def components() -> np.ndarray:
 
 
 def run(corpus: Path, model: Path, name: str, options: dict, **given):
-    if engines()[name].on_vectors:
+    if engines()[name].about.vectors:
         corpus = corpus.with_name("vectors.zarr")
     settings = {
         "topics": TOPICS,
@@ -103,33 +103,33 @@ class TestEveryEngine:
 
     def test_mass_is_conserved(self, name, options, planted, plain):
         folder, _ = plain(name, options)
-        if engines()[name].on_vectors:
+        if engines()[name].about.vectors:
             sizes = GaussianModel(folder).sizes
             assert sizes.sum() == pytest.approx(Corpus.open(planted[0].with_name("vectors.zarr"), vectors=True).n_docs, rel=1e-5)
             return
         model = TopicModel.open(folder)
         tokens = Corpus.open(planted[0]).n_tokens
         assert np.isfinite(model.totals).all()
-        axes = {axis: Corpus.open(planted[0]).axes[axis].size for axis in engines()[name].axes}
+        axes = {axis: Corpus.open(planted[0]).axes[axis].size for axis in engines()[name].about.axes}
         shape = Shape(360, 120, 9000, tokens, TOPICS, axes=axes, rows=360)
         engine = engines()[name](shape, engines()[name].Options(**options))
         blended = engine.tables["phi"].rule is Rule.BLEND
         # a stochastic estimate of the corpus' mass is as good as its samples; every other engine keeps it exactly
         assert model.totals.sum() == pytest.approx(tokens, rel=0.05 if blended else 1e-5)
         history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
-        passes = engine.needs_passes or 3
+        passes = passes_needed(engine.phases) or 3
         assert [r["pass"] for r in history if r["pass"]] == list(range(1, passes + 1))
         assert all(r["mass_correction"] < 1e-5 for r in history)
         if "loglik" in engine.stats:
             assert all(r["running_perplexity"] > 1 for r in history if r["pass"])
 
     def test_perplexity_is_sane(self, name, options, plain):
-        if engines()[name].on_vectors:
+        if engines()[name].about.vectors:
             pytest.skip("densities are no perplexities; what they ought to be: tests/test_gmm.py")
         folder, _ = plain(name, options)
         history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
         if history[-1]["running_perplexity"] is None:
-            assert engines()[name].accepts_weights is False and name in ("anchors", "fdm")  # moments: no perplexity of a pass
+            assert engines()[name].about.real_cells is False and name in ("anchors", "fdm")  # moments: no perplexity of a pass
             return
         assert history[-1]["running_perplexity"] < 121  # the uniform model over 120 words
 
@@ -184,7 +184,7 @@ class TestEveryEngine:
         assert content_hash(tmp_path / "model") == expected
 
     def test_recovers_planted_topics(self, name, options, planted, tmp_path):
-        if engines()[name].on_vectors:
+        if engines()[name].about.vectors:
             pytest.skip("tests/test_gmm.py plants components")
         path, phi = planted
         distances = []
@@ -198,14 +198,15 @@ class TestEveryEngine:
                 break
         assert min(distances) < 0.5, distances  # two topics drawn at random lie about 1.7 apart
 
-    def test_a_limit_too_small_is_refused_with_a_number(self, name, options, planted, tmp_path):
+    def test_a_limit_too_small_is_refused_with_a_number(self, name, options, planted, tmp_path, monkeypatch):
+        monkeypatch.setattr("topicstream.memory.FLOOR", 1)
         with pytest.raises(DoesNotFit, match=r"smallest limit that would do is \d+M"):
             run(planted[0], tmp_path / "model", name, options, mem_limit="20M")
 
     def test_other_options_are_refused_with_a_difference(self, name, options, planted, plain):
         folder, expected = plain(name, options)
         # where the number follows from the labels, another is refused before there is anything to compare
-        told = r"-K 6: .* leave --topics out" if engines()[name].topics_axis else r"-K 5 -> 6"
+        told = r"-K 6: .* leave --topics out" if engines()[name].about.topics_axis else r"-K 5 -> 6"
         with pytest.raises(TopicsError, match=told):
             run(planted[0], folder, name, options, topics=6)
         assert content_hash(folder) == expected
@@ -216,7 +217,7 @@ class TestEveryEngine:
 def test_peak_memory_stays_within_the_plan(name, tmp_path):
     phi, indptr, words, counts = draw(docs=1500, words=3000, topics=8, length=150, seed=5)
     path = store(tmp_path / "corpus.zarr", indptr, words, counts, 3000, lists=sides(phi, indptr, words, counts, seed=7))
-    if engines()[name].on_vectors:
+    if engines()[name].about.vectors:
         path = tmp_path / "vectors.zarr"
         ingest(np.random.default_rng(5).normal(size=(30_000, 32)).astype(np.float32), path, vectors=True, progress=False)
     code = (
@@ -234,7 +235,7 @@ def test_peak_memory_stays_within_the_plan(name, tmp_path):
         "      block_cells=20000, mem_limit='1G', options=json.loads(sys.argv[5]), progress=plan)\n"
         "print('peak', machine.peak_bytes())\n"
     )
-    own = engines()[name].topics_axis
+    own = engines()[name].about.topics_axis
     given = ["0", '{"free": 142}'] if own else ["150", "{}"]
     for model in ("compiles", "model"):  # the limit is promised of kernels that are compiled
         args = [sys.executable, "-c", code, str(path), str(tmp_path / model), name, *given]

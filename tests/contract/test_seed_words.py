@@ -7,13 +7,13 @@ import pytest
 
 from tests.contract.test_engines import IDS, TOPICS, VARIANTS, run
 from tests.planted import draw, sides, store
+from topicstream import TopicModel
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
 from topicstream.engines.base import Rule
-from topicstream.model.topic_model import TopicModel
 from topicstream.training.state.checkpoint import content_hash
 
-TAKING = [(v, i) for v, i in zip(VARIANTS, IDS, strict=True) if engines()[v[0]].takes_seeds]
+TAKING = [(v, i) for v, i in zip(VARIANTS, IDS, strict=True) if engines()[v[0]].about.seed_words]
 ORDERS = ([2, 0, 4, 1, 3], [3, 4, 1, 0, 2])
 
 
@@ -42,7 +42,7 @@ def seeds_in(order: list[int], phi: np.ndarray, strength: int | None = None) -> 
 class TestSeedWords:
     def test_decide_which_topic_is_which(self, name, options, planted, tmp_path):
         path, phi = planted
-        if engines()[name].topics_axis:
+        if engines()[name].about.topics_axis:
             pytest.skip("labels decide it; their seeds are looked at below")
         for n, order in enumerate(ORDERS):
             run(path, tmp_path / f"m{n}", name, options, passes=12, threads=2, seed_words=seeds_in(order, phi, 300))
@@ -58,7 +58,7 @@ class TestSeedWords:
         corpus = Corpus.open(path)
         n_w = corpus.word_counts()
         alien = int(np.argmax(np.where(phi[0] < 1e-3, n_w, 0)))
-        names = ["label 0", "label 1"] if engines()[name].topics_axis else ["zero", "one"]
+        names = ["label 0", "label 1"] if engines()[name].about.topics_axis else ["zero", "one"]
         seeds = {names[0]: {"words": ["word1"]}, names[1]: [f"word{alien}", "word5"]}
         run(path, tmp_path / "m", name, options, passes=6, seed_words=seeds)
         model = TopicModel.open(tmp_path / "m")
@@ -77,7 +77,7 @@ class TestSeedWords:
     def test_any_threads_a_resume_and_tables_on_disk_give_the_same_bits(self, name, options, planted, tmp_path):
         path, phi = planted
         seeds = seeds_in(ORDERS[0], phi)
-        if engines()[name].topics_axis:
+        if engines()[name].about.topics_axis:
             seeds = {f"label {i}": topic for i, topic in enumerate(seeds.values())}
         run(path, tmp_path / "one", name, options, seed_words=seeds)
         expected = content_hash(tmp_path / "one")

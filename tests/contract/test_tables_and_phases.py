@@ -53,8 +53,8 @@ def corpus(tmp_path_factory):
 
 def dense(path):
     found = Corpus.open(path)
-    rows = found.part()["blocks"]
-    x, neighbours = np.zeros((sum(b["docs"] for b in rows), found.n_words)), []
+    rows = found.part().blocks
+    x, neighbours = np.zeros((sum(b.docs for b in rows), found.n_words)), []
     for block in found.blocks(axes=["links"]):
         for d in range(block.n_docs):
             cells = slice(block.indptr[d], block.indptr[d + 1])

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
+import msgspec
 import numpy as np
 from numcodecs import blosc
 
-from topicstream.corpus.format import CELLS, DOCS, KINDS, chunk_path, encode_chunk, part_summary
+from topicstream.corpus.format import CELLS, DOCS, KINDS, chunk_path, write_row
+from topicstream.corpus.manifest import BlockEntry, part_of
 from topicstream.files.durable import read_json, with_checksum
+from topicstream.records import plain
 
 
 def write_sealed(path: Path, value: Any) -> None:
@@ -42,15 +45,15 @@ def reseal_block(
     for kind, values in arrays.items():
         if same is not None and values is same[kind]:
             continue
-        data, crc = encode_chunk(values, DOCS if kind == "lengths" else CELLS)
-        chunk_path(store, part, kind, entry["rows"][0]).write_bytes(data)
-        entry["files"][kind] = [[len(data), crc]]
+        path = chunk_path(store, part, kind, entry["rows"][0])
+        path.unlink()
+        entry["files"][kind] = [write_row(path, values, DOCS if kind == "lengths" else CELLS)]
     if totals:
         entry["docs"] = len(arrays["lengths"])
         entry["cells"] = int(arrays["lengths"].sum(dtype=np.int64))
         counts = arrays["counts"][: entry["cells"]]
         entry["tokens"] = int(counts.view(np.int32).sum(dtype=np.int64))
-        manifest["parts"][part] = part_summary(manifest["parts"][part]["blocks"])
+        manifest["parts"][part] = plain(part_of(msgspec.convert(manifest["parts"][part]["blocks"], list[BlockEntry])))
     write_sealed(store / "manifest.json", manifest)
 
 

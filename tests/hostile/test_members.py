@@ -2,64 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
-import google_crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.hostile.resealing import reseal_model, write_sealed
-from tests.ingest_tools import documents, write_jsonl
+from tests.hostile.resealing import write_sealed
 from tests.refusing import refused
 from topicstream.cli.main import run
-from topicstream.errors import StoreError
-from topicstream.files.durable import read_json, sealed_line
-from topicstream.model.edits import LOG
-from topicstream.model.topic_model import TopicModel
+from topicstream.files.durable import read_json
 from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
-
-MEMBERS = {"vocab_sha256": None, "beta": "0.1", "alpha": [], "options": [1], "labels": {"0": ["x"]}, "tables": {"a": 1}, "passes": -1}
-
-
-@pytest.mark.parametrize("name", MEMBERS)
-def test_members_of_a_manifest_are_what_readers_take_them_for(model, capsys, name):
-    write_sealed(model / "manifest.json", read_json(model / "manifest.json") | {name: MEMBERS[name]})
-    assert name in refused("info", model, capsys=capsys)
-
-
-OF_STORES = {
-    "summary": [[]],
-    "sources": {"count": 1, "first": "x"},
-    "columns": {"id": "../x"},
-    "heldout": {"asked": "0", "threshold": 5},
-    "vocabulary": {"hash": 5},
-    "generation": None,
-    "docs": "",
-    "docs ": [{"file": "docs/x.parquet"}],
-    "files": {"vocab": {"file": "\ud800"}},
-    "axes": {"authors": {"folder": "axes/authors"}},
-}
-
-
-@pytest.mark.parametrize("name", OF_STORES)
-def test_members_of_the_manifest_of_a_store_are_what_readers_take_them_for(store, capsys, name):
-    write_sealed(store / "manifest.json", read_json(store / "manifest.json") | {name.strip(): OF_STORES[name]})
-    assert name in refused("info", store, capsys=capsys)
-
-
-@pytest.mark.parametrize("name", ["generation", "heldout", "tokenizer", "vocabulary", "columns", "summary"])
-def test_what_a_change_goes_on_from_is_not_missed_half_way(store, capsys, name):
-    manifest = read_json(store / "manifest.json")
-    write_sealed(store / "manifest.json", {k: v for k, v in manifest.items() if k != name})
-    write_jsonl(store.parent / "more.jsonl", documents(3))
-    before = sorted(p for p in store.rglob("*"))
-    assert f"no {name}" in refused("compact", store, capsys=capsys)
-    assert f"no {name}" in refused("forget", "d3", "--corpus", store, capsys=capsys)
-    assert f"no {name}" in refused("ingest", store.parent / "more.jsonl", "--out", store, "--append", capsys=capsys)
-    assert sorted(p for p in store.rglob("*") if p.name != ".lock") == [p for p in before if p.name != ".lock"]
 
 
 @pytest.mark.parametrize("more", [-1, 1])
@@ -72,19 +26,6 @@ def test_a_store_has_the_words_that_its_manifest_says(store, tmp_path, capsys, m
     code = run(["info", str(store), "--verify", "-q"])
     assert code == 3 and "words where the manifest says" in capsys.readouterr().err
     assert not (tmp_path / "n" / "manifest.json").exists()
-
-
-@pytest.mark.parametrize("step", [[], "", [1e999], {}, None])
-def test_a_table_of_chunks_without_a_size_is_refused(model, capsys, step):
-    name = read_json(model / "manifest.json")["files"]["topics"]["name"]
-    meta = json.loads((model / name / "zarr.json").read_text())
-    meta["chunk_grid"]["configuration"]["chunk_shape"] = step
-    text = json.dumps(meta).encode()
-    (model / name / "zarr.json").write_bytes(text)
-    manifest = read_json(model / "manifest.json")
-    manifest["files"]["topics"]["crc32c"] = int(google_crc32c.value(text))
-    write_sealed(model / "manifest.json", manifest)
-    assert "incomplete" in refused("show", "--model", model, capsys=capsys)
 
 
 def changed(path, **members):
@@ -100,8 +41,8 @@ def changed(path, **members):
         ("manifest.json", {"seed": ...}, "no seed"),
         ("manifest.json", {"layout": {"block_cells": 5}}, "layout.round_blocks"),
         ("manifest.json", {"corpus": {"docs": "5"}}, "corpus"),
-        ("training.json", {"engine": 5}, "no engine"),
-        ("checkpoints/*/state.json", {"rounds": ...}, "passes and rounds"),
+        ("training.json", {"engine": 5}, "`$.engine`: expected `str`"),
+        ("checkpoints/*/state.json", {"rounds": ...}, "missing required field `rounds`"),
         ("checkpoints/*/state.json", {"facts": 5}, "facts"),
     ],
 )
@@ -118,37 +59,6 @@ def test_a_mark_of_another_form_is_none_of_ours(store, capsys):
     (store / ".topicstream").write_text('{"kind": {"a": 1}, "id": "x"}')
     assert run(["compact", str(store), "-q"]) in (0, 3)
     assert "internal" not in capsys.readouterr().err
-
-
-EDITS = [{"edit": "label", "topic": [0], "label": "x"}, {"edit": "merge", "topics": [{}, 1]}, {"edit": "drop"}, {"edit": "undo", "steps": "1"}, {"edit": "label", "topic": 0}]
-
-
-@pytest.mark.parametrize("edit", EDITS)
-def test_edits_are_what_readers_take_them_for(model, capsys, edit):
-    (model / LOG).write_text(sealed_line(edit))
-    assert "an edit that cannot be read" in refused("show", "--model", model, capsys=capsys)
-
-
-def test_a_list_of_chunks_is_a_text(model):
-    reseal_model(model, {"chunks": 5})
-    with pytest.raises(StoreError, match="list of chunks"):
-        TopicModel.open(model)
-
-
-DEEP = json.loads("[" * 400 + "]" * 400)
-
-
-@pytest.mark.parametrize("value", [float("nan"), "\ud800", DEEP, {"\ud800": 1}], ids=["nan", "half", "deep", "key"])
-def test_what_json_cannot_hold_is_not_written_on(store, made, tmp_path, capsys, value):
-    before = read_json(store / "manifest.json")
-    write_sealed(store / "manifest.json", before | {"more": value})
-    write_jsonl(tmp_path / "n.jsonl", [{"id": "new", "text": "some more words"}])
-    kept = sorted(p.relative_to(store) for p in store.rglob("*"))
-    assert run(["ingest", str(tmp_path / "n.jsonl"), "--out", str(store), "--append", "-q"]) in (0, 3)
-    said = capsys.readouterr().err
-    assert len(said.splitlines()) <= 1 and "internal" not in said, said
-    if said:
-        assert sorted(p.relative_to(store) for p in store.rglob("*") if ".wip" not in str(p)) == kept
 
 
 @pytest.mark.parametrize("value", ["NaN", "1e999", '"\\ud800"', "[" * 400 + "]" * 400, "[" * 100_000], ids=range(5))

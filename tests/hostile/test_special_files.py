@@ -50,7 +50,7 @@ def test_a_special_file_in_a_store_neither_hangs_nor_is_followed(store, tmp_path
         corpus.decode(0)
         from topicstream.corpus.documents import read_documents
 
-        list(read_documents(corpus.path, corpus.manifest["docs"]))
+        list(read_documents(corpus.path, corpus.manifest.docs))
 
 
 @pytest.mark.parametrize("how", ["fifo", "link", "zero"])

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import io
-import json
 
 import numpy as np
 import pytest
 
-from tests.hostile.resealing import chunks_of, reseal_block, reseal_file, reseal_model, write_sealed
+from tests.hostile.resealing import chunks_of, reseal_block, reseal_file, write_sealed
 from tests.refusing import refused
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
 from topicstream.files.durable import read_json
 from topicstream.files.plain import load_arrays
-from topicstream.model.topic_model import TopicModel
 
 VALUES = {
     "a negative count": ("counts", lambda a: a.__setitem__(3, 2**32 - 1)),
@@ -38,14 +36,6 @@ def test_cells_that_kernels_would_index_by_are_refused(store, tmp_path, kind, al
     assert str(store) in line
 
 
-def test_totals_that_are_not_those_of_the_blocks_are_refused(store):
-    arrays = chunks_of(store, "train", 0)
-    arrays["counts"][0] += 5
-    reseal_block(store, "train", 0, arrays, totals=False)
-    with pytest.raises(StoreError, match="add up"):
-        Corpus.open(store).decode(0)
-
-
 @pytest.mark.parametrize("value", [[0, 0, 99, 0], [0, 0, 0, 10**6], [0, 7, 0, 0], [0, 0, -1, 0], [-1, 0, 0, 0]])
 def test_removed_documents_lie_in_the_store(store, value):
     name = read_json(store / "manifest.json")["files"]["removed"]["file"]
@@ -54,23 +44,6 @@ def test_removed_documents_lie_in_the_store(store, value):
     reseal_file(store, name, out.getvalue())
     with pytest.raises(StoreError, match="names a document"):
         Corpus.open(store).decode(0)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1])
-@pytest.mark.parametrize("name", ["alpha", "beta", "totals"])
-def test_priors_that_cannot_be_are_refused(model, made, name, value, capsys):
-    reseal_model(model, {name: value if name == "beta" else [0.1, value, 0.1]})
-    assert "zarr.json" in refused("infer", made / "a.jsonl", "--model", model, capsys=capsys)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
-def test_counts_of_topics_that_cannot_be_are_refused(model, value):
-    meta = json.loads((model / "topics" / "zarr.json").read_text())
-    rows = np.ones(meta["chunk_grid"]["configuration"]["chunk_shape"], np.float32)
-    rows[1, 1] = value
-    reseal_model(model, {}, rows)
-    with pytest.raises(StoreError, match="negative, infinite or no number"):
-        TopicModel.open(model)
 
 
 def test_topics_of_tokens_past_k_are_refused_when_a_run_goes_on(made, model, capsys):
@@ -97,7 +70,7 @@ def test_topics_of_tokens_past_k_are_refused_when_a_run_goes_on(made, model, cap
     line = refused(
         "train", "--corpus", made / "c.zarr", "--model", model, "--algo", "gs", "-K", 3, "--passes", 3, capsys=capsys
     )
-    assert "what cannot be" in line
+    assert "the memory of block 0 (z) is damaged" in line
 
 
 def test_block_memory_stays_in_its_folder(model):
@@ -107,5 +80,5 @@ def test_block_memory_stays_in_its_folder(model):
     state = read_json(last / "state.json")
     state["facts"]["memory"] = {"new": "../../elsewhere"}
     write_sealed(last / "state.json", state)
-    with pytest.raises(StoreError, match=r"facts\.memory"):
+    with pytest.raises(StoreError, match="memory: not names of files"):
         read_checkpoint(last)

@@ -7,13 +7,24 @@ try; where an option means something only beside others, these stand in the same
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import click
 
 from topicstream.cli.main import topics
+from topicstream.cli.options import click_option
+from topicstream.inference.methods import method_names, methods
+from topicstream.options import ordered
 
 SKIPPED = {"--quiet", "--verbose", "--force", "--append", "--grow-vocab", "--out", "--model", "--corpus", "--workers", "--threads",
-           "--resume", "--follow", "--dry-run"}  # fmt: skip
+           "--resume", "--follow", "--dry-run", "--scheduler", "--help", "--help-all"}  # fmt: skip
 """Tried by every case, or by tests of their own: what they do depends on the run before."""
+
+ALONE = {"--patches", "--stride", "--vector-field", "--layer"}
+"""Of inputs other than text: beside any other option they are refused."""
+
+REFUSED = [("--segmenter", "jieba"), ("--lemmas", "simplemma:english")]
+"""What needs a package that the tests do not install."""
 
 VALUES: dict[str, dict[str, list[list[str]]]] = {
     "ingest": {
@@ -32,6 +43,10 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--vector-field": [["text"]],
         "--patches": [["8"]],
         "--stride": [["4"]],
+        "--layer": [["counts"]],
+        "--segmenter": [["jieba"]],
+        "--lemmas": [["simplemma:english"]],
+        "--replace": [["variants.tsv"]],
         "--min-length": [["4"]],
         "--token-pattern": [["[a-zäöü]{3,}"]],
         "--keep": [["emoji"]],
@@ -47,7 +62,7 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--drop-words": [["stop.txt"]],
         "--vocab": [["words.txt"]],
         "--heldout": [["10%"], ["50"], ["0"], ["group=red"]],
-        "--heldout-by": [["group", "--heldout", "20%"]],
+        "--heldout-by": [["group", "--meta", "group", "--heldout", "20%"]],
         "--mem-limit": [["512M"]],
         "--split": [["paragraph"], ["section"], ["and"]],
         "--min-tokens": [["10"]],
@@ -55,6 +70,8 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
     "train": {
         "--algo": [[name] for name in ("sparse-bp", "atbp", "bp", "cvb0", "gs", "sparselda", "vb", "ovb", "mvi", "svi", "mixture", "anchors")],
         "--topics": [["7"]],
+        "--alpha": [["0.1"]],
+        "--beta": [["0.02"]],
         "--passes": [["3"]],
         "--tol": [["0"], ["0.01"]],
         "--tol-params": [["0.1"]],
@@ -72,6 +89,7 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--metrics": [["run.prom"]],
     },
     "infer": {
+        "--method": [[name] for name in method_names()],
         "--top": [["2"]],
         "--min-prob": [["0.1"]],
         "--with": [["group"]],
@@ -85,15 +103,16 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--vector-field": [["text"]],
         "--patches": [["8"]],
         "--stride": [["4"]],
+        "--layer": [["counts"]],
         "--tol": [["0.01"]],
         "--inner": [["5"]],
-        "--sparse": [["2", "--method", "vb"]],
-        "--sweeps": [["20", "--method", "gibbs"]],
-        "--burn": [["5", "--method", "gibbs"]],
-        "--seed": [["3", "--method", "gibbs"]],
-        "--temperature": [["0.5", "--method", "naive-bayes"]],
-        "--trained-on": [["c.zarr", "--method", "gibbs1"]],
-        "--resamples": [["3", "--method", "gibbs1"]],
+        "--sparse": [["2"]],
+        "--sweeps": [["20"]],
+        "--burn": [["5"]],
+        "--seed": [["3"]],
+        "--temperature": [["0.5"]],
+        "--trained-on": [["c.zarr"]],
+        "--resamples": [["3"]],
         "--mem-limit": [["512M"]],
     },
     "eval": {
@@ -129,35 +148,82 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--by": [["group"]],
         "--out": [["time.csv", "--over-time"]],
         "--plot": [["time.png", "--over-time"]],
+        "--find": [["apple"]],
+        "--table": [["words.tex"]],
+        "--correlations": [["correlations.csv"]],
         "--similar": [["1"]],
         "--links": [["1"]],
         "--author": [["ann"]],
         "--experts": [["folder/0.jsonl"]],
-        "--seed": [["1", "--intrusion", "words"]],
+        "--seed": [["1", "--intrusion", "words", "--out", "questions.csv"]],
+        "--intrusion": [["words", "--out", "questions.csv"], ["topics", "--out", "questions.html"]],
+        "--part": [["heldout", "--theta", "theta.csv"], ["all", "--theta", "theta.csv"]],
+        "--period": [[period, "--over-time"] for period in ("year", "decade", "month")],
         "--reduce-to": [["3"]],
     },
 }  # fmt: skip
 
 
-def cases(command: str) -> list[tuple[str, ...]]:
+Case = tuple[str, ...]
+"""An option with its values, as they stand on a command line."""
+
+
+def cases(command: str) -> list[Case]:
     """Every option of a command with each value to try; a ValueError names options without one."""
-    group = click.Context(topics)
-    found: list[tuple[str, ...]] = []
+    tried: list[Case] = []
     missing = []
-    declared = topics.get_command(group, command)
+    declared = topics.get_command(click.Context(topics), command)
     assert declared is not None
-    for option in (p for p in declared.params if isinstance(p, click.Option)):
+    params = declared.params if command == "infer" else declared.get_params(click.Context(declared))
+    offered = [(p, ()) for p in params if isinstance(p, click.Option)]
+    if command == "infer":  # methods share names of options
+        offered += [(click_option(f), ("--method", m.name)) for m in methods() for f in ordered(m.Options)]
+    for option, beside in offered:
         name = max(option.opts, key=len)
         if name in SKIPPED:
             continue
         if name in VALUES[command]:
-            found += [(name, *(v for v in value if v)) for value in VALUES[command][name]]
+            tried += [(name, *(v for v in value if v), *beside) for value in VALUES[command][name]]
         elif option.is_flag:
-            found += [(flag,) for flag in (name, *option.secondary_opts)]
+            tried += [(flag, *beside) for flag in (name, *option.secondary_opts)]
         elif choices := getattr(option.type, "choices", None):
-            found += [(name, choice) for choice in choices]
+            tried += [(name, choice, *beside) for choice in choices]
         else:
             missing.append(name)
     if missing:
         raise ValueError(f"{command}: say in tests/options/values.py what users give {', '.join(missing)}")
-    return found
+    return tried
+
+
+def lines(command: str, refused: Collection[Case] = (), size: int = 8) -> list[list[Case]]:
+    """Command lines on which every two options stand together once, ``size`` options a line, each with its first value.
+
+    Cases that are ``refused`` by themselves are left out.  Options that stand on the line of another already (``--meta`` of another
+    option's values) or that name different methods are not combined.
+    """
+    first: dict[str, Case] = {}
+    for case in cases(command):
+        if case[0] not in ALONE and case not in refused:
+            first.setdefault(case[0], case)
+    tried = list(first.values())
+    open_pairs = {(i, j) for i in range(len(tried)) for j in range(i) if _compatible(tried[i], tried[j])}
+    chosen_lines = []
+    while open_pairs:
+        chosen = list(max(open_pairs))
+        while len(chosen) < size:
+            gains = {
+                k: sum((max(k, c), min(k, c)) in open_pairs for c in chosen)
+                for k in range(len(tried))
+                if k not in chosen and all(_compatible(tried[k], tried[c]) for c in chosen)
+            }
+            best = max(gains, key=lambda k: (gains[k], k), default=None)
+            if best is None or not gains[best]:
+                break
+            chosen.append(best)
+        open_pairs -= {(i, j) for i in chosen for j in chosen}
+        chosen_lines.append([tried[k] for k in sorted(chosen)])
+    return chosen_lines
+
+
+def _compatible(a: Case, b: Case) -> bool:
+    return not {x for x in a if x.startswith("--")} & {x for x in b if x.startswith("--")}

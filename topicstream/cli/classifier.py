@@ -1,41 +1,34 @@
-"""``topics classifier``: options -> ``topicstream.train_classifier`` -> what was learned."""
+"""``topics classifier``: a fast classifier of new documents, beside the topics of a model."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import click
-
-from topicstream.cli.options import as_json, given, options_of
-from topicstream.cli.verbosity import showing
+from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.options import made, options_of
+from topicstream.inference.classifier import train_classifier
 from topicstream.inference.config import ClassifierConfig
+from topicstream.text import render
+
+SUMMARY = (
+    "{model}: classifier of {documents:,} documents by {features} in {passes} passes[{more:?} (not converged: more --passes"
+    " would help)], temperature {temperature:.3g}, {divergence:.3f} nats from theta on documents set aside, {seconds:.1f} s"
+)
 
 
-@click.command("classifier", short_help="Teach a model to name topics by one sparse product.")
+@topics_command("classifier")
 @options_of(ClassifierConfig)
-@as_json()
-def command(as_json: bool, **values: Any) -> None:
-    """Learn a classifier of documents beside the topics of a model: `topics infer --method maxent` and `hybrid` use it.
+def command(**values: Any) -> Printed:
+    """Train a fast classifier that predicts topics of new documents: `topics infer --method maxent` and `hybrid` use it.
 
-    Multinomial logistic regression on a document's words (Yao, Mimno and McCallum 2009); it learns to say what `infer` finds of
-    the training documents.  It is stored in the model and refused once the topics have changed.
+    Multinomial logistic regression on a document's words (Yao, Mimno and McCallum 2009), trained on the topics that `infer`
+    finds for the training documents.  It is stored in the model and refused once the topics have changed.
     """
-    from topicstream.inference.classifier import train_classifier
-
     with showing() as progress:
-        found = train_classifier(ClassifierConfig(**given(values), progress=progress))
-    if as_json:
-        click.echo(json.dumps(found, indent=1))
-        return
-    click.echo(line(found))
+        result = train_classifier(made(ClassifierConfig, values, progress=progress))
+    return result, lines(result)
 
 
-def line(found: dict[str, Any]) -> str:
+def lines(result: dict[str, Any]) -> list[str]:
     """What was learned, for people."""
-    end = "" if found["converged"] else " (not converged: more --passes go further)"
-    return (
-        f"{found['model']}: classifier of {found['documents']:,} documents by {found['features']} in {found['passes']} passes{end}, "
-        f"temperature {found['temperature']:.3g}, {found['divergence']:.3f} nats from theta on documents set aside, "
-        f"{found['seconds']:.1f} s"
-    )
+    return render(SUMMARY, {**result, "more": not result["converged"]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
+import signal
 
 
 def _interrupted(*_: object) -> None:
@@ -13,9 +13,8 @@ def _interrupted(*_: object) -> None:
 
 def main() -> None:
     """Entry point."""
-    signals = import_module("_signal")  # ``signal`` without its enumerations, which take a while to import
-    if signals.getsignal(signals.SIGINT) is signals.default_int_handler:
-        signals.signal(signals.SIGINT, _interrupted)
-    from topicstream.cli.main import main as begin
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupted)
+    from topicstream.cli.main import main as begin  # behind the handler: it takes a while
 
     begin()

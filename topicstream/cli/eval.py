@@ -2,149 +2,130 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from topicstream.cli.options import as_json, given, options_of
-from topicstream.cli.verbosity import showing
+from topicstream.cli.command import Printed, Section, asked_values, showing, topics_command
+from topicstream.cli.options import made, options_of, value_on_line
 from topicstream.evaluation.config import EvalConfig
+from topicstream.evaluation.evaluate import evaluate
+from topicstream.evaluation.registry import SCORERS, foreign_scorers
+from topicstream.evaluation.registry import options_of as scorer_options
+from topicstream.text import render
 
-MODEL = click.option(
-    "--model", envvar="TOPICS_MODEL", default="model", show_default=True, help="folder of the model ($TOPICS_MODEL)"
-)
-CORPUS = click.option(
-    "--corpus", envvar="TOPICS_CORPUS", default="corpus.zarr", show_default=True, help="corpus store ($TOPICS_CORPUS)"
-)
+PERPLEXITY = """{title:22}{perplexity:.1f}   ({nats_per_token:.4f} nats a token)
+[  {nats_a_document} nats a document]
+  {measured}
+  {docs:,} documents, {tokens:,.0f} tokens scored[; {skipped:,} documents too short to split were left out][{oov_tokens:?}; {oov_rate:.2p} % of the tokens are words the model does not know, left out]
+"""
+F1 = """F1 of labels          micro {micro_f1:.4f}, macro {macro_f1:.4f} over {labels:,} labels
+  precision {precision:.4f}, recall {recall:.4f}: {measured}
+  {docs:,} documents[; the first label is right for {accuracy:.1p} % of those with one][; {unlabelled:,} documents without labels were left out][; {unknown_labels:,} times a label the model does not know]
+"""
+CLUSTERS = """clusters and labels   NMI {nmi:.4f}, ARI {ari:.4f}, purity {purity:.4f}
+  {measured}: {docs:,} documents, {clusters} clusters, {classes} labels
+[  {left_out:,} documents without one label were left out]
+"""
+COHERENCE = """[{with_npmi:?}coherence (NPMI)      {npmi:.4f}]
+[{with_umass:?}coherence (UMass)     {umass:.4f}]
+  {measured}
+[  the mean topic (the words in the most documents): {mean_topic}]
+[  {unknown} of these words are not in the corpus]
+"""
+LINKS = """link prediction       F {product.f:.3f} ± {product.f_sd:.3f}, precision {product.precision:.3f}, recall {product.recall:.3f}, AUC {product.auc:.3f}
+  of square roots     F {root.f:.3f} ± {root.f_sd:.3f}, precision {root.precision:.3f}, recall {root.recall:.3f}, AUC {root.auc:.3f}
+  {measured}; {pairs.testing:,} links predicted
+[with links given      {given.perplexity:.1f}   (withheld {given.withheld:.1f})
+  held-out perplexity of {given.docs:,} documents with links, {given.tokens:,.0f} tokens scored, xi {given.xi:.3g}]
+"""
+AUTHORS = "{title:22}{perplexity:.1f}   ({nats_per_token:.4f} nats a token)\n  {measured}"
+POINTS = "{title:22}{loglik:.4f} nats a point   ({points:,} points; {measured})"
+SCORES = {
+    "heldout": PERPLEXITY,
+    "whole": PERPLEXITY,
+    "training": PERPLEXITY,
+    "labels": F1,
+    "authors": AUTHORS,
+    "authors_known": AUTHORS,
+    "pairs": "pairs of words        {cross_entropy:.4f} nats a pair[   ({kl:.4f} from the pairs' own distribution)]\n"
+    "  {measured}; {documents:,} documents",
+    "coherence": COHERENCE,
+    "diversity": "topic diversity       {share:.3f}\n  {measured}",
+    "links": LINKS,
+}
+"""Score -> its lines, in their order."""
+TITLES = {"heldout": "held-out perplexity", "whole": "whole documents", "training": "training perplexity",
+          "authors": "author perplexity", "authors_known": "  of known authors"}  # fmt: skip
 
 
-@click.command("eval")
+def options_of_scorers(line: Sequence[str]) -> Mapping[str, Section]:
+    """The options of our scorers, and of those of other packages that a line names."""
+    foreign = foreign_scorers([name for name in value_on_line(line, "--score", "").split(",") if name])
+    return {"What is scored": Section(scorer_options([*SCORERS, *foreign]))}
+
+
+@topics_command("eval", asked_by=options_of_scorers)
 @options_of(EvalConfig)
-@as_json()
-def command(as_json: bool, **values: Any) -> None:
+@click.pass_context
+def command(ctx: click.Context, /, **values: Any) -> Printed:
     """Score a model.
 
-    With none of --heldout, --whole, --pairs, --training, --coherence, --diversity, --links, --labels: held-out perplexity,
-    coherence and diversity.
+    With nothing asked for: held-out perplexity, coherence and diversity.
     """
-    from topicstream.evaluation.evaluate import evaluate
-
+    named = {name for name in values if ctx.get_parameter_source(name) != ParameterSource.DEFAULT}
+    options = {name: value for name, value in asked_values(ctx, values).items() if name in named}
     with showing() as progress:
-        result = evaluate(EvalConfig(**given(values), progress=progress))
+        result = evaluate(made(EvalConfig, values, options=options, progress=progress))
     if "warning" in result:
         click.echo(f"warning: {result['warning']}", err=True)
-    if as_json:
-        import json
-
-        click.echo(json.dumps(result, indent=1, allow_nan=False))
-    else:
-        from topicstream.evaluation import points
-
-        click.echo("\n".join(points.lines(result) + agreement_lines(result) if "components" in result else lines(result)))
+    return result, lines(result)
 
 
 def lines(result: dict[str, Any]) -> list[str]:
     """The result for people."""
-    out = [f"{result['model']}: {result['topics']} topics over {result['words']:,} words"]
-    titles = {"heldout": "held-out perplexity", "whole": "whole documents", "training": "training perplexity"}
-    for name, title in titles.items():
+    if "components" in result:
+        out = render("{model}: {components} components over {numbers} numbers", result)
+        for name, title in (("heldout", "held-out"), ("training", "training")):
+            if name in result:
+                score = result[name]
+                out += render(POINTS, {**score, "title": title, "loglik": -score["nats_per_point"]})
+        return out + agreement_lines(result)
+    out = render("{model}: {topics} topics over {words:,} words", result)
+    for name, template in SCORES.items():
         if name in result:
-            r = result[name]
-            if r["perplexity"] is None:
-                out.append(f"{title:22}infinite: the model holds a word there for impossible (its beta is 0)")
-            else:
-                out.append(f"{title:22}{r['perplexity']:.1f}   ({r['nats_per_token']:.4f} nats a token)")
-            if "nats_per_point" in r:
-                out.append(f"  {-r['nats_per_point']:.4f} nats a document")
-            out.append(f"  {r['measured']}")
-            scored = f"  {r['docs']:,} documents, {r['tokens']:,.0f} tokens scored"
-            if r["skipped"]:
-                scored += f"; {r['skipped']:,} documents too short to split were left out"
-            if r["oov_tokens"]:
-                scored += f"; {100 * r['oov_rate']:.2f} % of the tokens are words the model does not know, left out"
-            out.append(scored)
-    out += agreement_lines(result)
-    if "micro_f1" in result.get("labels", {}):
-        r = result["labels"]
-        macro = "none" if r["macro_f1"] is None else f"{r['macro_f1']:.4f}"
-        out.append(f"{'F1 of labels':22}micro {r['micro_f1']:.4f}, macro {macro} over {r['labels']:,} labels")
-        out.append(f"  precision {r['precision']:.4f}, recall {r['recall']:.4f}: {r['measured']}")
-        scored = f"  {r['docs']:,} documents"
-        if r["accuracy"] is not None:
-            scored += f"; the first label is right for {100 * r['accuracy']:.1f} % of those with one"
-        if r["unlabelled"]:
-            scored += f"; {r['unlabelled']:,} documents without labels were left out"
-        if r["unknown_labels"]:
-            scored += f"; {r['unknown_labels']:,} times a label the model does not know"
-        out.append(scored)
-    for name in ("authors", "authors_known"):
-        if name in result:
-            r = result[name]
-            title = "author perplexity" if name == "authors" else "  of known authors"
-            out += [f"{title:22}{r['perplexity']:.1f}   ({r['nats_per_token']:.4f} nats a token)", f"  {r['measured']}"]
-    if "pairs" in result:
-        r = result["pairs"]
-        apart = f"   ({r['kl']:.4f} from the pairs' own distribution)" if r["kl"] is not None else ""
-        out.append(f"{'pairs of words':22}{r['cross_entropy']:.4f} nats a pair{apart}")
-        out.append(f"  {r['measured']}; {r['documents']:,} documents")
-    if "coherence" in result:
-        r = result["coherence"]
-        asked = {name: title for name, title in (("npmi", "NPMI"), ("umass", "UMass")) if name in r}
-        out += [f"{f'coherence ({t})':22}" + ("none" if r[k] is None else f"{r[k]:.4f}") for k, t in asked.items()]
-        out.append(f"  {r['measured']}")
-        means = [f"{title} {r[f'{name}_mean_topic']:.4f}" for name, title in asked.items() if r[f"{name}_mean_topic"] is not None]
-        if means:
-            out.append(f"  the mean topic (the words in the most documents): {', '.join(means)}")
-        if r["unknown"]:
-            out.append(f"  {r['unknown']} of these words are not in the corpus")
-    if "diversity" in result:
-        r = result["diversity"]
-        out += [f"{'topic diversity':22}{r['share']:.3f}", f"  {r['measured']}"]
-    if "links" in result:
-        out += links_lines(result["links"])
-    out += foreign_lines(result)
-    if "note" in result:
-        out.append(result["note"])
-    return out
-
-
-def foreign_lines(result: dict[str, Any]) -> list[str]:
-    """What scorers of other packages found, for people."""
-    from topicstream.evaluation.registry import SCORERS
-
-    out = []
+            out += (
+                agreement_lines(result)
+                if name == "labels" and "nmi" in result[name]
+                else _score(name, template, result[name])
+            )
     for name, entry in result.items():
-        if isinstance(entry, dict) and name not in (*SCORERS, "authors_known"):
-            values = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in entry.items() if k != "measured")
-            out += [f"{name:22}{', '.join(values)}", f"  {entry.get('measured', '')}".rstrip()]
-    return out
+        if isinstance(entry, dict) and name not in SCORES:  # of a scorer of another package
+            figures = [
+                f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in entry.items() if k != "measured"
+            ]
+            out += render("{name:22}{figures}\n[  {measured}]", {**entry, "name": name, "figures": figures})
+    return out + render("[{note}]", result)
+
+
+def _score(name: str, template: str, score: dict[str, Any]) -> list[str]:
+    about = {**score, "title": TITLES.get(name)}
+    if template is PERPLEXITY:
+        about["nats_a_document"] = f"{-score['nats_per_point']:.4f}" if "nats_per_point" in score else None
+        if score["perplexity"] is None:
+            template = template.replace(
+                template.splitlines()[0],
+                "{title:22}infinite: the model gives a word there no probability (its beta is 0)",
+            )
+    if template is COHERENCE:
+        means = [(title, score.get(f"{key}_mean_topic")) for title, key in (("NPMI", "npmi"), ("UMass", "umass"))]
+        about["mean_topic"] = [f"{title} {value:.4f}" for title, value in means if value is not None]
+        about |= {"with_npmi": "npmi" in score, "with_umass": "umass" in score}
+    return render(template, about)
 
 
 def agreement_lines(result: dict[str, Any]) -> list[str]:
     """How clusters and labels agree, for people; nothing where that was not asked."""
-    r = result.get("labels", {})
-    if "nmi" not in r:
-        return []
-    out = [
-        f"{'clusters and labels':22}NMI {r['nmi']:.4f}, ARI {r['ari']:.4f}, purity {r['purity']:.4f}",
-        f"  {r['measured']}: {r['docs']:,} documents, {r['clusters']} clusters, {r['classes']} labels",
-    ]
-    return out + ([f"  {r['left_out']:,} documents without one label were left out"] if r["left_out"] else [])
-
-
-def links_lines(r: dict[str, Any]) -> list[str]:
-    """Link prediction for people: a line for each kind of features, and what links add to words."""
-    said = {"product": "link prediction", "root": "  of square roots"}
-    out = [
-        f"{said[name]:22}F {r[name]['f']:.3f} ± {r[name]['f_sd']:.3f}, precision {r[name]['precision']:.3f}, "
-        f"recall {r[name]['recall']:.3f}, AUC {r[name]['auc']:.3f}"
-        for name in said
-    ]
-    out.append(f"  {r['measured']}; {r['pairs']['testing']:,} links predicted")
-    if "given" in r:
-        g = r["given"]
-        out.append(f"{'with links given':22}{g['perplexity']:.1f}   (withheld {g['withheld']:.1f})")
-        out.append(
-            f"  held-out perplexity of {g['docs']:,} documents with links, {g['tokens']:,.0f} tokens scored, xi {g['xi']:.3g}"
-        )
-    return out
+    return render(CLUSTERS, result["labels"]) if "nmi" in result.get("labels", {}) else []

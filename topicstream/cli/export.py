@@ -1,23 +1,21 @@
-"""``topics export``: options -> ``topicstream.export_model`` -> the summary."""
+"""``topics export``: a model, its documents' topics or its corpus in another program's format."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import click
-
-from topicstream.cli.options import as_json, given, options_of
+from topicstream.cli.command import Printed, topics_command
+from topicstream.cli.options import made, options_of
 from topicstream.exchange.config import ExportConfig
-from topicstream.exchange.formats import FORMATS
+from topicstream.exchange.exchanging import export_model
+from topicstream.exchange.formats import formats_listed
+from topicstream.text import render
+
+SUMMARY = "{out}: {format}, {what}[{edited:?} as edited], {bytes:size}, {seconds:.1f} s"
+COUNTED = ("documents", "topics", "words", "tokens", "cells")
 
 
-def formats_listed(way: str) -> str:
-    """The formats of one way, a line each, for the help."""
-    return "\b\n" + "\n".join(f"  {f.name:18} {f.about}" for f in FORMATS.values() if way in f.ways.split())
-
-
-@click.command(
+@topics_command(
     "export",
     short_help="Write a model, its documents' topics or its corpus for other programs.",
     help="Write a model, its documents' topics or its corpus in another program's format; nothing is held in memory whole."
@@ -25,17 +23,8 @@ def formats_listed(way: str) -> str:
     " Python, to_gensim() and to_sklearn()) and serialised Java (MALLET's own model).",
 )
 @options_of(ExportConfig)
-@as_json("The summary as JSON.")
-def command(as_json: bool, **values: Any) -> None:
+def command(**values: Any) -> Printed:
     """Write a model, its documents' topics or its corpus; the help above lists the formats."""
-    from topicstream.exchange.exchanging import export_model
-    from topicstream.machine import format_bytes
-
-    summary = export_model(ExportConfig(**given(values)))
-    if as_json:
-        click.echo(json.dumps(summary, indent=1))
-        return
-    what = ", ".join(f"{summary[k]:,} {k}" for k in ("documents", "topics", "words", "tokens", "cells") if k in summary)
-    size = format_bytes(summary["bytes"])
-    edited = " as edited" if summary.get("edited") else ""
-    click.echo(f"{summary['out']}: {summary['format']}, {what}{edited}, {size}, {summary['seconds']:.1f} s")
+    summary = export_model(made(ExportConfig, values))
+    what = [f"{summary[name]:,} {name}" for name in COUNTED if name in summary]
+    return summary, render(SUMMARY, {**summary, "what": what})

@@ -1,18 +1,23 @@
-"""``topics import``: options -> ``topicstream.import_model`` -> the summary."""
+"""``topics import``: another program's model."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
-from topicstream.cli.export import formats_listed
-from topicstream.cli.options import as_json, given, options_of
+from topicstream.cli.command import Printed, topics_command
+from topicstream.cli.options import made, options_of
 from topicstream.exchange.config import ImportConfig
+from topicstream.exchange.exchanging import import_model
+from topicstream.exchange.formats import formats_listed
+from topicstream.text import render
+
+SUMMARY = """[{model}: {topics:,} topics, {words:,} words, from {format}]
+[{out}: topics of {documents:,} documents ({layout})]"""
 
 
-@click.command(
+@topics_command(
     "import",
     short_help="Read another program's model, to show, score, compare, infer with and start from.",
     help="Read another program's model. It is shown, scored, compared and inferred with like one of ours, and a training"
@@ -22,20 +27,9 @@ from topicstream.exchange.config import ImportConfig
 )
 @click.argument("path")
 @options_of(ImportConfig)
-@as_json("The summary as JSON.")
-def command(path: str, as_json: bool, **values: Any) -> None:
+def command(path: str, **values: Any) -> Printed:
     """Read another program's model; the help above lists the formats."""
-    from topicstream.exchange.exchanging import import_model
-
-    summary = import_model(ImportConfig(path, **given(values)))
-    if as_json:
-        click.echo(json.dumps(summary, indent=1))
-        return
+    summary = import_model(made(ImportConfig, {"path": path, **values}))
     for note in summary.get("notes", []):
         click.echo(f"note: {note}", err=True)
-    if "documents" in summary:
-        click.echo(f"{summary['out']}: topics of {summary['documents']:,} documents ({summary['layout']})")
-    else:
-        click.echo(
-            f"{summary['model']}: {summary['topics']:,} topics, {summary['words']:,} words, from {summary['format']}"
-        )
+    return summary, render(SUMMARY, summary)

@@ -13,13 +13,11 @@ from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import click
 
 from topicstream import __version__
-from topicstream.cli import startup
-from topicstream.cli.verbosity import set_verbosity, verbosity, verbosity_options
+from topicstream.cli.process import hold_streams, set_verbosity, stopping, verbosity
 from topicstream.errors import Stopped, TopicsError
 
 SUMMARIES = {  # in the order of the flow; known without importing the command
@@ -27,14 +25,15 @@ SUMMARIES = {  # in the order of the flow; known without importing the command
     "info": "Say what a corpus store or a model holds; check its files.",
     "train": "Learn topics from a corpus, pass by pass.",
     "eval": "Score a model: perplexity of documents set aside, coherence, diversity.",
-    "classifier": "Teach a model to name topics by one sparse product.",
-    "infer": "Topics of new documents.",
+    "classifier": "Train a fast classifier that predicts topics of new documents.",
+    "infer": "Find the topics of new documents.",
     "update": "Take new documents into a model.",
     "retrain": "Ingest, update, judge and publish: the chain that cron runs.",
     "rollback": "Put the model published before back in its place.",
     "show": "Print topics, words and documents of a model.",
     "report": "One HTML file that shows a model, offline.",
     "edit": "Label, merge, drop and order topics; propose labels.",
+    "effects": "Explain the shares of topics by covariates: party * s(date), with standard errors.",
     "sweep": "Train several numbers of topics and seeds, and say which suits.",
     "compare": "Match the topics of two models, or compare ways to infer topics with one.",
     "export": "Write a model, its documents' topics or its corpus for other programs.",
@@ -50,41 +49,28 @@ class Commands(click.Group):
     """The group that imports ``topicstream.cli.NAME`` when NAME is asked for and takes its ``command``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Commands in the order of the flow, those whose file is there."""
-        here = Path(__file__).parent
-        return [name for name in SUMMARIES if (here / f"{name}.py").exists()]
+        """Commands in the order of the flow."""
+        return list(SUMMARIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, with ``-q`` and ``-v`` added where it does not define them."""
-        if cmd_name not in self.list_commands(ctx):
+        """The command."""
+        if cmd_name not in SUMMARIES:
             return None
         command: click.Command = import_module(f"topicstream.cli.{cmd_name}").command
-        taken = {opt for p in command.params for opt in p.opts}
-        command.params += [p for p in verbosity_options() if not taken & set(p.opts)]
-        if not hasattr(command, "checked"):
-            invoke = command.invoke
-
-            def checked(ctx: click.Context) -> Any:
-                check_numbers(ctx)
-                return invoke(ctx)
-
-            command.invoke = checked  # type: ignore[method-assign]
-            command.checked = True  # type: ignore[attr-defined]
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing any."""
-        if rows := [(name, SUMMARIES[name]) for name in self.list_commands(ctx)]:
-            with formatter.section("Commands"):
-                formatter.write_dl(rows)
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUMMARIES.items()))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """click's, with a suggestion for a misspelt command."""
-        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
-            near = get_close_matches(args[0], self.list_commands(ctx), 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(self.list_commands(ctx))}"
+        if args and not args[0].startswith("-") and args[0] not in SUMMARIES:
+            near = get_close_matches(args[0], SUMMARIES, 1, 0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(SUMMARIES)}"
             raise click.UsageError(f"No such command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -118,35 +104,32 @@ ELSEWHERE = {
     "--random-state": "--seed",
 }
 """What other programs call our options."""
-MOST = {"threads": 1 << 12, "workers": 1 << 12, "block_cells": 1 << 30, "round_blocks": 1 << 16, "topics": 1 << 24}
-SIGNED = {"phrase_threshold"}
 
 
-def hinted(error: click.ClickException) -> click.ClickException:
-    """Where an argument is too many, with the options that take a model and a corpus: half of the commands take one without."""
+def explained(error: click.ClickException) -> click.ClickException:
+    """A usage error with what the user may have meant: another program's name of an option, where a model or a corpus is
+    given, or the view that an option belongs to."""
     ctx = getattr(error, "ctx", None)
-    if ctx is None or not error.message.startswith("Got unexpected extra argument"):
+    if ctx is None:
         return error
-    taken = [f"--{p.name}" for p in ctx.command.params if p.name in ("model", "corpus") and isinstance(p, click.Option)]
-    more = f"; here {' and '.join(taken)} say{'s' if len(taken) == 1 else ''} where it is" if taken else ""
-    return click.UsageError(error.message + more, ctx)
-
-
-def _argument(error: click.NoSuchOption) -> str | None:
-    """What to give instead of --model where a command takes it without a name: the other half of ``hinted``."""
-    params = error.ctx.command.params if error.ctx is not None and error.option_name == "--model" else []
-    return next((f"{p.name.upper()}, without a name," for p in params if isinstance(p, click.Argument) and p.name), None)
-
-
-def check_numbers(ctx: click.Context) -> None:
-    """BadParameter (exit 2) where an option is a number that nobody means: not finite, negative, or past all measure."""
-    for param in ctx.command.get_params(ctx):
-        given = ctx.params.get(str(param.name))
-        for value in given if isinstance(given, tuple) else (given,):
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                continue
-            if not abs(value) < MOST.get(str(param.name), 1 << 62) or (value < 0 and param.name not in SIGNED):
-                raise click.BadParameter(f"{value} is not a number that can be meant here", ctx=ctx, param=param)
+    params = ctx.command.params
+    if error.message.startswith("Got unexpected extra argument"):
+        taken = [f"--{p.name}" for p in params if p.name in ("model", "corpus") and isinstance(p, click.Option)]
+        more = f"; here {' and '.join(taken)} say{'s' if len(taken) == 1 else ''} where it is" if taken else ""
+        return click.UsageError(error.message + more, ctx)
+    if not isinstance(error, click.NoSuchOption):
+        return error
+    name, hint = error.option_name, ELSEWHERE.get(error.option_name)
+    if name == "--model":
+        hint = next(
+            (f"{p.name.upper()}, without a name," for p in params if isinstance(p, click.Argument) and p.name), hint
+        )
+    if hint is not None:
+        return click.NoSuchOption(name, f"No such option: {name}; it is {hint} here", ctx=ctx)
+    help_context = click.Context(ctx.command, info_name=ctx.info_name, parent=click.Context(topics))
+    asked: dict[str, list[click.Option]] = getattr(ctx.command, "asked", lambda ctx: {})(help_context)
+    titles = [title for title, options in asked.items() if any(name in option.opts for option in options)]
+    return click.UsageError(f"{name} goes with: {titles[0]}", ctx) if titles else error
 
 
 def fullest(args: Sequence[str]) -> str | None:
@@ -189,13 +172,8 @@ def run(args: Sequence[str] | None = None) -> int:
         return outcome if isinstance(outcome, int) else 0
     except click.exceptions.Exit as e:
         return e.exit_code
-    except click.NoSuchOption as e:
-        if (ours := ELSEWHERE.get(e.option_name) or _argument(e)) is not None:
-            e = click.NoSuchOption(e.option_name, f"No such option: {e.option_name}; it is {ours} here", ctx=e.ctx)
-        e.show()
-        return e.exit_code
     except click.ClickException as e:
-        hinted(e).show()
+        explained(e).show()
         return e.exit_code
     except (TopicsError, Stopped) as e:
         return _fail(e, str(e), e.exit_code)
@@ -228,17 +206,21 @@ def run(args: Sequence[str] | None = None) -> int:
 def main() -> None:
     """Entry point of the ``topics`` script."""
     # temporary files go; commands that go on later have a handler of their own
-    signal.signal(signal.SIGTERM, startup.stopping("stopped; nothing was left half-written"))
+    signal.signal(signal.SIGTERM, stopping("stopped; nothing was left half-written"))
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup: it is to go on
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
-    startup.hold_streams()
+    hold_streams()
     # a product of matrices runs in the thread that asks for it; OpenBLAS would start threads of its own that wait busily
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Parquet takes no other (machine.return_freed_memory)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # until here cli/entry.py has it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     code = run()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # nobody is left to catch what a handler raises
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # no code is left that would catch what a handler raises
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     try:

@@ -7,15 +7,16 @@ from typing import Any
 
 import click
 
-from topicstream.cli import startup
-from topicstream.cli.options import given, options_of
+from topicstream.cli.command import Command
+from topicstream.cli.options import made, options_of
+from topicstream.cli.process import stopping, verbosity
 from topicstream.errors import GateRefused, Stopped, json_line
-from topicstream.retraining.run_config import RetrainConfig
+from topicstream.retraining.retrain import RetrainConfig, retrain
 
 
-@click.command("retrain")
+@click.command("retrain", cls=Command)
 @options_of(RetrainConfig)
-def command(**values: Any) -> None:
+def command(as_json: bool, **values: Any) -> None:
     """Look for new raw files, take them in, and publish a better model: one cycle.
 
     Prints one line of JSON, with "failed" and why where it failed; the log goes to stderr.  Without conditions on the command line those of the config's [when]
@@ -23,18 +24,15 @@ def command(**values: Any) -> None:
     the new model has passed the gate; if it does not pass, the old one stays and the command exits 6.
 
     A changed file is read again (changed in the config says how its documents enter); a deleted file does nothing: its
-    documents stay.  Killed at any instant, the next run carries on.
+    documents stay.  Killed at any instant, the next run resumes.
     """
-    from topicstream.cli.verbosity import QUIET, verbosity
-    from topicstream.retraining.retrain import retrain
-
-    config = RetrainConfig(**given(values), quiet=verbosity() <= QUIET)
+    config = made(RetrainConfig, values, quiet=verbosity() < 0)
     if config.init:
-        made = retrain(config)
-        click.echo(f"{made['config']}: written; put raw files into {made['raw']}")
+        paths = retrain(config)
+        click.echo(f"{paths['config']}: written; put raw files into {paths['raw']}")
         return
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, startup.stopping("stopped; the same command again carries on with this cycle"))
+        signal.signal(number, stopping("stopped; the same command resumes this cycle"))
     try:
         summary = retrain(config)
     except (Exception, Stopped) as e:  # whoever reads the line of every night gets one of a failed night too

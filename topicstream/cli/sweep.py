@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
-from topicstream.cli.options import as_json, given, options_of
+from topicstream.cli.command import Printed, topics_command
+from topicstream.cli.options import made, options_of
+from topicstream.cli.process import verbosity
+from topicstream.reporting.figures import Figure
 from topicstream.selection.config import SweepConfig
+from topicstream.selection.sweep import lines, plot_sweep, sweep
 
 
-@click.command("sweep", short_help="Train several numbers of topics and seeds, and say which suits.")
+@topics_command("sweep")
 @options_of(SweepConfig)
-@click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE", help="A figure as .svg, .png or .pdf.")
+@click.option("--plot", "path", type=click.Path(dir_okay=False), metavar="FILE", help="A figure as .svg, .png or .pdf.")
 @click.option("--force", is_flag=True, help="Replace the figure.")
-@as_json("Print the result as JSON.")
-def command(plot: str | None, force: bool, as_json: bool, **values: Any) -> None:
+def command(path: str | None, force: bool, **values: Any) -> Printed:
     """Train every combination, score it (held-out perplexity, NPMI, diversity, stability over seeds), and say which number of
     topics suits and why.
 
-    It is chosen on one half of the held-out documents and reported on the other. Interrupted, the same command carries on.
+    It is chosen on one half of the held-out documents and reported on the other. Interrupted, the same command resumes.
     """
-    from topicstream.cli.verbosity import verbosity
-    from topicstream.selection import sweep as work
-
+    figure = Figure(path, "--plot", force=force) if path is not None else None
     said = (lambda line: click.echo(line, err=True)) if verbosity() >= 0 else None
-    result = work.sweep(SweepConfig(**given(values), said=said))
-    if plot is not None:
-        work.plot(result, plot, force=force)
-    click.echo(json.dumps(result, indent=1) if as_json else "\n".join(work.lines(result)))
+    result = sweep(made(SweepConfig, values, said=said))
+    if figure is not None:
+        plot_sweep(result, figure)
+    return result, lines(result)

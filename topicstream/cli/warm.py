@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from contextlib import suppress
@@ -12,7 +11,7 @@ from typing import Any
 
 import click
 
-from topicstream.cli.options import as_json
+from topicstream.cli.command import Printed, topics_command
 from topicstream.engines import engines
 from topicstream.errors import TopicsError
 from topicstream.evaluation.evaluate import evaluate
@@ -26,10 +25,11 @@ USUAL = "sparse-bp"
 DOCUMENTS = 400
 
 
-@click.command("warm")
-@click.option("--all", "every", is_flag=True, help="Compile every algorithm and inference method, not only the usual ones.")
-@as_json()
-def command(every: bool, as_json: bool) -> None:
+@topics_command("warm", indent=None)
+@click.option(
+    "--all", "every", is_flag=True, help="Compile every algorithm and inference method, not only the usual ones."
+)
+def command(every: bool) -> Printed:
     """Compile the kernels of ingest, train, infer and eval once for this machine, so that no later command waits.
 
     Compiled kernels are kept in ~/.cache/topicstream/kernels, or in topicstream/kernels under $NUMBA_CACHE_DIR.
@@ -43,7 +43,7 @@ def command(every: bool, as_json: bool) -> None:
         raise TopicsError(f"{jit.cache_folder()}: kernels cannot be kept here; set NUMBA_CACHE_DIR to another folder")
     result = {"folder": str(jit.cache_folder()), "files": len(kernels), "seconds": time.monotonic() - began}
     what = "every algorithm and method" if every else f"ingest, train ({USUAL}), infer and eval"
-    click.echo(json.dumps(result) if as_json else f"{what}: ready in {result['folder']}, {result['files']} files")
+    return result, [f"{what}: ready in {result['folder']}, {result['files']} files"]
 
 
 def run_small_jobs(folder: Path, every: bool) -> None:

@@ -2,145 +2,123 @@
 
 ``authors`` and ``labels``: names get ids once and for all (the most frequent first; an append's new names follow behind),
 ``axes/<name>.parquet`` lists them in the order of the ids: name, docs (training documents), heldout (held-out documents).
-``links``: see corpus/links.py.  What a manifest says of an axis:
 
-    folder   of the ragged arrays (corpus/ragged.py)     size    ids are 0 .. size - 1
-    parts    part -> blocks (entries of the chunks, each with ``of``: the checksum of the storage block's lengths), rows,
-             entries                                      names   the file of the names (not for links)
-    gone     removed documents that are left out of the counts: the first so many of the list
-    figures  what became of the links; fingerprint: of the store that they were resolved for (links only)
+``links``: ids are training documents by their number (row of the training part).  The arrays hold, for every document of both
+parts, the training documents that it is linked with in either direction; a link to a document that is held out or gone is
+never among them.
+
+What is there is never changed: each build writes a folder and a file of its own, which the manifest then names.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topicstream.arrow import pc
-from topicstream.corpus.documents import read_documents
-from topicstream.corpus.format import PARTS
-from topicstream.corpus.links import Links
-from topicstream.corpus.manifest import file_entry
-from topicstream.corpus.ragged import RaggedWriter, read_ragged, remove_rows, settle
-from topicstream.corpus.runs import distinct
+from topicstream.corpus.axes import write_lists
+from topicstream.corpus.documents import hash_ids, read_documents
+from topicstream.corpus.format import LISTS, PARTS, settle_arrays
+from topicstream.corpus.manifest import AxisEntry, AxisPart, StoreFile, StoreManifest, store_file
+from topicstream.corpus.sweep import settle
 from topicstream.errors import DoesNotFit, StoreError
 from topicstream.files import owned
-from topicstream.files.durable import sync_file, sync_folder
-from topicstream.files.ownership import kind_names as names_of
-from topicstream.files.ownership import owns
+from topicstream.files.durable import lock, sync_file, sync_folder
 from topicstream.files.parquet import batches
-from topicstream.tokens.builder import VocabularyBuilder
-from topicstream.tokens.vocabulary import TokenVocabulary, word_buffers
+from topicstream.machine import format_bytes
+from topicstream.relations import Relations
 
 NAMED = ("authors", "labels")
 LINKS = "links"
-SCRATCH = ".axes-"
+MEMORY = 128 << 20
+"""Bytes for sorting names and links where no plan says otherwise."""
 BATCH = 1 << 14
 """Documents read at a time: lists of names are long."""
 ROWS_OF_NAMES = 1 << 16
 NAMES = pa.schema([("name", pa.large_string()), ("docs", pa.int64()), ("heldout", pa.int64())])
-RECORD_BYTES = 120
-"""What a link costs while it is sorted."""
+NAME_BYTES = 120
+"""What a name takes until all is written: its bytes, figures, Parquet."""
 _LIST = pa.list_(pa.large_string())
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a store holds, as far as its axes are concerned; all of it stands in the manifest but ``removed``.
-
-    docs: the entries of the documents' table; parts: of the manifest; removed: int64[n, 4] as of ``Corpus.removed``.
-    """
+    """What a store holds, as its manifest says (``axes`` aside); removed: int64[n, 4] as of ``Corpus.removed``."""
 
     path: Path
-    parts: dict[str, Any]
-    docs: list[dict[str, Any]]
-    columns: dict[str, str]
-    fingerprint: str
-    generation: int
+    manifest: StoreManifest
     removed: np.ndarray
 
     @property
     def names(self) -> list[str]:
         """The axes that the documents' table has columns for."""
-        return [name for name in (*NAMED, LINKS) if self.columns.get(name) == "list"]
+        return [name for name in (*NAMED, LINKS) if self.manifest.columns.get(name) == "list"]
 
-    def docs_of(self, part: str, first: int = 0) -> list[int]:
-        """Documents of each storage block from block ``first`` on."""
-        return [block["docs"] for block in self.parts[part]["blocks"][first:]]
-
-    def of(self, part: str) -> list[int]:
-        """The checksum that ties the arrays of a block to the block."""
-        return [block["files"]["lengths"][0][1] for block in self.parts[part]["blocks"]]
-
-
-def fresh(contents: Contents, name: str, entry: dict[str, Any] | None) -> bool:
-    """Whether an axis' entry stands for the documents of the store as they are."""
-    if entry is None or (name == LINKS and entry["fingerprint"] != contents.fingerprint):
-        return False
-    if entry["gone"] != len(contents.removed):
-        return False
-    return all([b["of"] for b in entry["parts"][p]["blocks"]] == contents.of(p) for p in PARTS)
+    def is_fresh(self, name: str, entry: AxisEntry | None) -> bool:
+        """Whether an axis' entry stands for the documents of the store as they are."""
+        if entry is None or entry.gone != len(self.removed) or entry.fingerprint not in (None, self.manifest.fingerprint):
+            return False
+        ties = {p: [b.files["lengths"][0][1] for b in self.manifest.parts[p].blocks] for p in PARTS}
+        return all([b.of for b in entry.parts[p].blocks] == ties[p] for p in PARTS)
 
 
-def derive(contents: Contents, old: dict[str, Any] | None, memory: int, room: int | None = None) -> dict[str, Any]:
-    """Write what the axes lack; the manifest's ``axes``.  Nothing that ``old`` names is changed; who calls commits.
+def stored_axes(path: Path, manifest: StoreManifest, removed: np.ndarray) -> dict[str, AxisEntry]:
+    """The manifest's axes, made now under the writer's lock where the store has none.  StoreError, Busy."""
+    contents = Contents(path, manifest, removed)
+    if all(contents.is_fresh(name, manifest.axes.get(name)) for name in contents.names):
+        return {name: manifest.axes[name] for name in contents.names}
+    try:
+        with lock(path, "writing to", kind="corpus", wait=True):
+            now = StoreManifest.read(path)
+            if now.fingerprint != manifest.fingerprint:
+                raise StoreError(f"{path}: was changed since it was opened; open it again")
+            if not all(contents.is_fresh(name, now.axes.get(name)) for name in contents.names):
+                settle(path, now)
+                now = msgspec.structs.replace(now, axes=derive(contents, now.axes, MEMORY))
+                now.write(path)
+    except OSError as e:
+        raise StoreError(
+            f"{path}: has no index of its {', '.join(contents.names)} yet and cannot be written to ({e.strerror}); "
+            "run `topics info` on it once where it can be"
+        ) from None
+    return now.axes
 
-    old: the axes of an earlier manifest of this store, or None; memory: bytes for sorting; room: bytes that
-    the names of an axis may take.  DoesNotFit.
+
+def derive(
+    contents: Contents, old: Mapping[str, AxisEntry], memory: int, room: int | None = None
+) -> dict[str, AxisEntry]:
+    """Write what the axes lack; the manifest's ``axes``.  Nothing that ``old`` names is changed; the caller commits.
+
+    old: the axes of an earlier manifest of this store; memory: bytes for sorting; room: bytes that the names of an axis
+    may take.  DoesNotFit.
     """
     if not contents.names:
         return {}
     (contents.path / "axes").mkdir(exist_ok=True)
-    found = {}
-    with tempfile.TemporaryDirectory(dir=contents.path, prefix=SCRATCH) as scratch:
+    axes = {}
+    with owned.scratch(contents.path, "axes") as scratch:
         for name in contents.names:
-            before = (old or {}).get(name)
-            if before is not None and fresh(contents, name, before):
-                found[name] = before
-            elif name == LINKS:
-                found[name] = _links(contents, before, Path(scratch), memory)
-            else:
-                found[name] = _Named(contents, name, before, Path(scratch) / name, memory, room).entry()
+            before = old.get(name)
+            if before is not None and contents.is_fresh(name, before):
+                axes[name] = before
+                continue
+            with Relations(scratch, memory) as relations:
+                build = _links if name == LINKS else _named
+                axes[name] = build(contents, name, before, relations, room)
     sync_folder(contents.path / "axes")
-    return found
-
-
-def sweep_axes(store: Path, manifest: dict[str, Any], held: bool = False) -> None:
-    """Remove what is no axis of the manifest: left by a killed writer, or by generations before (``held``: readers still
-    need those)."""
-    axes = manifest.get("axes") or {}
-    kept = {e["folder"] for e in axes.values()} | {e["names"]["file"] for e in axes.values() if "names" in e}
-    plain = {f"axes/{name}.parquet" for name in axes}
-    for path in store.glob("axes/*"):
-        name = str(path.relative_to(store))
-        last = path.stem.rpartition("-")[2]
-        if held and int(last if last.isdecimal() else 0) < manifest.get("generation", 1):
-            continue
-        if path.is_dir() and name not in kept:
-            if names_of("corpus")[0].fullmatch(name):
-                owned.remove_within(path, "corpus")
-        elif path.suffix == ".parquet" and name not in kept | plain and owns(path):
-            owned.remove_file(path)
-    for entry in axes.values():
-        remove_rows(store / entry["folder"], {p: entry["parts"][p]["rows"] for p in PARTS})
-    for path in store.glob(f"{SCRATCH}*"):
-        owned.remove_within(path, "corpus")
+    return axes
 
 
 def load_names(path: Path) -> pa.Table:
     """The table of an axis' names (schema NAMES); StoreError."""
     try:
-        found = list(batches(path, NAMES.names, BATCH))
-        table = pa.Table.from_batches(found).cast(NAMES) if found else NAMES.empty_table()
-    except FileNotFoundError:
-        raise StoreError(f"{path}: missing; restore the file or ingest again") from None
+        table = pa.Table.from_batches(list(batches(path, NAMES.names, BATCH)), NAMES)
     except (OSError, ValueError, KeyError, pa.ArrowException) as e:
         raise StoreError(f"{path}: cannot be read as the names of an axis ({e}); restore the file") from None
     if any(column.null_count for column in table.columns):
@@ -148,7 +126,7 @@ def load_names(path: Path) -> pa.Table:
     return table
 
 
-def blank_names(store: Path, file: str) -> dict[str, Any]:
+def blank_names(store: Path, file: str) -> StoreFile:
     """Put something without meaning in the place of the names that no document has (the ids stay); the file's new entry.
     The file must not be named by a manifest yet."""
     table = load_names(store / file)
@@ -157,7 +135,7 @@ def blank_names(store: Path, file: str) -> dict[str, Any]:
         names = np.array(table["name"].to_pylist(), object)
         names[unused] = [f"(no name {n})" for n in unused.tolist()]
         _write_names(store / file, pa.table([pa.array(names, pa.large_string()), *table.columns[1:]], schema=NAMES))
-    return file_entry(store, file)
+    return store_file(store, file)
 
 
 def _write_names(path: Path, table: pa.Table) -> None:
@@ -166,225 +144,147 @@ def _write_names(path: Path, table: pa.Table) -> None:
     sync_file(path)
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Documents in the order of the table.  numbers: int64[D] in the table; part: uint8[D]; own: int64[D] number in the part;
-    gone: bool[D]; ids: the column id or None; lengths: int64[D], values: large_string[lengths.sum()]: the lists, without empty
-    names, and none of documents that are gone."""
+def _named(
+    contents: Contents, name: str, before: AxisEntry | None, relations: Relations, room: int | None
+) -> AxisEntry:
+    """An axis of names; those that ``before`` lists keep their ids."""
+    old_file = before.names.file if before is not None and before.names is not None else None
+    known = load_names(contents.path / old_file)["name"] if old_file is not None else pa.chunked_array([], pa.large_string())
+    relations.insert("names", pa.table({"name": known, "id": np.arange(len(known))}))
+    _insert_mentions(contents, name, relations)
+    relations.execute(
+        "create table added as select name, count(*) as times from mentions anti join names using (name) group by name"
+    )
+    size = len(known) + relations.number("select count(*) from added")
+    if size > len(known) and room is not None and size * NAME_BYTES > room:
+        short = format_bytes(size * NAME_BYTES - room)
+        raise DoesNotFit(
+            f"the names of {name}: {size:,} take about {format_bytes(size * NAME_BYTES)}, {short} more than there "
+            "is: raise --mem-limit by as much"
+        )
+    relations.execute(
+        f"insert into names select name, {len(known)} + row_number() over (order by times desc, name) - 1 from added"
+    )
+    relations.execute("create table lists as select distinct part, document, id from mentions join names using (name)")
+    folder = _new_folder(contents, name, before)
+    parts = _write_parts(contents, folder, relations, "select document, id from lists where part = {} order by document, id")
+    counts = np.zeros((2, size), np.int64)
+    for p in (0, 1):
+        for batch in relations.stream(f"select id, count(*) from lists where part = {p} group by id"):
+            ids, times = (column.to_numpy() for column in batch.columns)
+            counts[p, ids] += times
+    columns = [batch.column(0) for batch in relations.stream("select name from names order by id")]
+    texts = pa.concat_arrays([pa.array([], pa.large_string()), *columns])
+    plain, *numbered = (f"axes/{name}.parquet", *(f"axes/{name}-{contents.manifest.generation + n:04d}.parquet" for n in (0, 1)))
+    # the plain name may be a second name of another generation's file
+    file = plain if old_file is None else next(f for f in numbered if f != old_file)
+    _write_names(contents.path / file, pa.table([texts, *(pa.array(c) for c in counts)], schema=NAMES))
+    names = store_file(contents.path, file)
+    return AxisEntry(folder=folder, size=size, parts=parts, gone=len(contents.removed), names=names)
 
-    part: np.ndarray
-    own: np.ndarray
-    gone: np.ndarray
-    ids: pa.Array | None
-    lengths: np.ndarray
-    values: pa.Array
+
+def _links(
+    contents: Contents, name: str, before: AxisEntry | None, relations: Relations, room: int | None
+) -> AxisEntry:
+    """The axis of links; targets are found by the hashes of their ids."""
+    _insert_mentions(contents, name, relations)
+    run, count = relations.execute, relations.number
+    run("create table links as select distinct 2 * document + part as source, high, low from mentions")
+    # a window takes less memory than a join: it sorts and holds one id at a time
+    run("""create table resolved as select source, target from (
+           select source, max(document) over (partition by high, low) as target
+           from (select high, low, null as source, 2 * document + part as document from documents
+                 union all select high, low, source, null from links)) where source is not null""")
+    run("""create table pairs as select source, target from resolved where source <> target and target % 2 = 0
+           union select target, source from resolved where source <> target and source % 2 = 0""")
+    given = count("select count(*) from mentions")
+    figures = {
+        "given": given,
+        "repeats": given - count("select count(*) from links"),
+        "self": count("select count(*) from resolved where source = target"),
+        "dangling": count("select count(*) from resolved where target is null"),
+        "between_heldout": count(
+            "select count(*) from resolved where source <> target and source % 2 = 1 and target % 2 = 1"
+        ),
+    }
+    folder = _new_folder(contents, name, before)
+    query = "select source // 2, target // 2 from pairs where source % 2 = {} order by source, target"
+    parts = _write_parts(contents, folder, relations, query)
+    figures |= {"training": parts["train"].entries // 2, "heldout": parts["heldout"].entries}
+    return AxisEntry(
+        folder=folder,
+        size=contents.manifest.parts["train"].docs,
+        parts=parts,
+        figures=figures,
+        gone=len(contents.removed),
+        fingerprint=contents.manifest.fingerprint,
+    )
 
 
-def _batches(
-    contents: Contents, column: str, files: slice, first: dict[str, int], ids: bool = False
-) -> Iterator[_Batch]:
-    """The lists of one column.  files: which of the documents' table; first: documents of each part before them."""
-    number, seen = sum(first.values()), [first[p] for p in PARTS]
-    edges = [np.cumsum([0, *contents.docs_of(p)]) for p in PARTS]
-    gone = np.sort(contents.removed[:, 0])
-    wanted = ["part", "block", "row", column, *(["id"] if ids else [])]
-    for batch in read_documents(contents.path, contents.docs[files], wanted, BATCH):
+def _insert_mentions(contents: Contents, name: str, relations: Relations) -> None:
+    """The tables ``mentions`` (part, document, name; of links: high and low, the hash of it) and, of links, ``documents``
+    (part, document, high, low) of the documents that are there.  part: 0 train, 1 heldout; document: number in the part."""
+    hashed = [("high", pa.uint64()), ("low", pa.uint64())] if name == LINKS else [("name", pa.large_string())]
+    schema = pa.schema([("part", pa.uint8()), ("document", pa.int64()), *hashed])
+    relations.insert("mentions", schema.empty_table())
+    if name == LINKS:
+        relations.insert("documents", schema.empty_table())
+    for part, document, ids, lengths, values in _lists(contents, name):
+        owner = np.repeat(np.arange(len(part)), lengths)
+        if name == LINKS:
+            relations.insert("documents", pa.table([part, document, *hash_ids(ids)], schema=schema))
+        columns = hash_ids(values) if name == LINKS else (values,)
+        relations.insert("mentions", pa.table([part[owner], document[owner], *columns], schema=schema))
+
+
+def _lists(
+    contents: Contents, column: str
+) -> Iterator[tuple[np.ndarray, np.ndarray, pa.Array, np.ndarray, pa.Array]]:
+    """Of the documents that are there, in the table's order: part uint8[D], number in the part int64[D], ids, and the lists
+    of a column, without empty names, as lengths int64[D] and values large_string[lengths.sum()]."""
+    number, seen = 0, [0, 0]
+    edges = [np.cumsum([0, *(b.docs for b in contents.manifest.parts[p].blocks)]) for p in PARTS]
+    gone = contents.removed[:, 0]
+    for batch in read_documents(contents.path, contents.manifest.docs, ["id", "part", "block", "row", column], BATCH):
         try:
             part = pc.equal(batch["part"].cast(pa.string()), "heldout").to_numpy(zero_copy_only=False).astype(np.uint8)
             block, row = batch["block"].to_numpy(), batch["row"].to_numpy()
-            own = np.empty(len(batch), np.int64)
+            document = np.empty(len(batch), np.int64)
             for p in (0, 1):
                 mine = np.flatnonzero(part == p)
-                own[mine] = np.arange(seen[p], seen[p] + len(mine))
+                document[mine] = np.arange(seen[p], seen[p] + len(mine))
                 seen[p] += len(mine)
-                if not np.array_equal(edges[p][block[mine]] + row[mine], own[mine]):
+                if not np.array_equal(edges[p][block[mine]] + row[mine], document[mine]):
                     raise ValueError("its documents do not stand in the order of the blocks")
-            numbers = np.arange(number, number + len(batch))
+            there = np.isin(np.arange(number, number + len(batch)), gone, invert=True)
             number += len(batch)
-            lost = gone[np.minimum(np.searchsorted(gone, numbers), len(gone) - 1)] == numbers if len(gone) else part > 1
-            there = column in batch.schema.names
-            lists = batch[column].cast(_LIST) if there else pa.nulls(len(batch), _LIST)
-            lengths, values = _lists(lists, lost)
-            yield _Batch(part, own, lost, batch["id"] if ids else None, lengths, values)
+            lists = batch[column].cast(_LIST) if column in batch.schema.names else pa.nulls(len(batch), _LIST)
         except (ValueError, KeyError, IndexError, pa.ArrowException) as e:
             raise StoreError(f"{contents.path}/docs: {e}; the documents' table is damaged, ingest again") from None
+        lists = lists.filter(pa.array(there))
+        lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
+        values = lists.flatten()
+        keep = pc.fill_null(pc.greater(pc.binary_length(values), 0), False).to_numpy(zero_copy_only=False)
+        lengths = np.bincount(np.repeat(np.arange(len(lengths)), lengths)[keep], minlength=len(lengths))
+        yield part[there], document[there], batch["id"].filter(pa.array(there)), lengths, values.filter(pa.array(keep))
 
 
-def _lists(lists: pa.Array, lost: np.ndarray) -> tuple[np.ndarray, pa.Array]:
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
-    values = lists.flatten()
-    keep = pc.fill_null(pc.greater(pc.binary_length(values), 0), False).to_numpy(zero_copy_only=False)
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    keep &= ~lost[owner]
-    if keep.all():
-        return lengths, values
-    return np.bincount(owner[keep], minlength=len(lengths)).astype(np.int64), values.filter(pa.array(keep))
-
-
-def _links(contents: Contents, before: dict[str, Any] | None, scratch: Path, memory: int) -> dict[str, Any]:
-    links = Links(scratch, max(1 << 12, memory // RECORD_BYTES))
-    for batch in _batches(contents, LINKS, slice(None), dict.fromkeys(PARTS, 0), ids=True):
-        assert batch.ids is not None
-        here = np.flatnonzero(~batch.gone)
-        documents = 2 * batch.own + batch.part
-        links.add(batch.ids.take(pa.array(here)), documents[here], batch.lengths[here], batch.values)
-    folder = _new_folder(contents, LINKS, before)
-    writers, figures = links.write(contents.path / folder, {p: contents.docs_of(p) for p in PARTS})
-    parts = _close(contents, contents.path / folder, writers, None)
-    size = sum(contents.docs_of("train"))
-    state = {"gone": len(contents.removed), "fingerprint": contents.fingerprint}
-    return {"folder": folder, "size": size, "parts": parts, "figures": figures, **state}
-
-
-def _new_folder(contents: Contents, name: str, before: dict[str, Any] | None) -> str:
+def _new_folder(contents: Contents, name: str, before: AxisEntry | None) -> str:
     """A folder for an axis' arrays that is not the one in use; what a killed writer left there is removed."""
-    used = before["folder"] if before is not None else None
-    numbered = [f"axes/{name}-{n:04d}" for n in (contents.generation, contents.generation + 1)]
-    folder = next(f for f in [*([f"axes/{name}"] if used is None else []), *numbered] if f != used)
+    numbered = [f"axes/{name}-{n:04d}" for n in (contents.manifest.generation, contents.manifest.generation + 1)]
+    used = before.folder if before is not None else None
+    folder = f"axes/{name}" if used is None else next(f for f in numbered if f != used)
     if (contents.path / folder).exists():
-        owned.remove_within(contents.path / folder, "corpus")
+        owned.remove_within(contents.path / folder)
     return folder
 
 
-def _close(
-    contents: Contents, folder: Path, writers: dict[str, RaggedWriter], before: dict[str, Any] | None
-) -> dict[str, Any]:
-    """Flush the arrays; the entry's ``parts``."""
-    parts = {}
-    for part, writer in writers.items():
-        writer.close()
-        old = before["parts"][part]["blocks"] if before is not None else []
-        new = [{**e, "of": of} for e, of in zip(writer.entries, contents.of(part)[len(old) :])]
-        blocks = [*old, *new]
-        rows = blocks[-1]["rows"][1] if blocks else 0
-        parts[part] = {"blocks": blocks, "rows": rows, "entries": sum(b["entries"] for b in blocks)}
-    settle(folder, {part: parts[part]["rows"] for part in PARTS})
+def _write_parts(contents: Contents, folder: str, relations: Relations, query: str) -> dict[str, AxisPart]:
+    """Write the arrays of both parts; their entries.  query: (document, id), ascending, of the part {} (0 train, 1 heldout)."""
+    path = contents.path / folder
+    parts = {
+        part: write_lists(path, part, relations.stream(query.format(p)), contents.manifest.parts[part].blocks)
+        for p, part in enumerate(PARTS)
+    }
+    settle_arrays(path, {part: entry.rows for part, entry in parts.items()}, kinds=LISTS)
     return parts
-
-
-class _Named:
-    """One axis of names, from nothing or from what an earlier manifest lists."""
-
-    def __init__(
-        self,
-        contents: Contents,
-        name: str,
-        before: dict[str, Any] | None,
-        scratch: Path,
-        memory: int,
-        room: int | None,
-    ) -> None:
-        self.contents, self.name, self.scratch, self.memory, self.room = contents, name, scratch, memory, room
-        self.names = load_names(contents.path / before["names"]["file"]) if before is not None else NAMES.empty_table()
-        self.taken = before["names"]["file"] if before is not None else None
-        self.before = before if before is not None and self._goes_on(before) else None
-        blocks = {p: len(self.before["parts"][p]["blocks"]) if self.before else 0 for p in PARTS}
-        self.blocks = blocks
-        self.first = {p: sum(contents.docs_of(p)[: blocks[p]]) for p in PARTS}
-        self.files = slice(self._files_before(), None)
-        self.newly = contents.removed[self.before["gone"] :] if self.before is not None else contents.removed[:0]
-        self.folder = before["folder"] if self.before and before else _new_folder(contents, name, before)
-
-    def _goes_on(self, before: dict[str, Any]) -> bool:
-        """Whether its blocks are the first ones of the store."""
-        return before["gone"] <= len(self.contents.removed) and all(
-            (of := [b["of"] for b in before["parts"][p]["blocks"]]) == self.contents.of(p)[: len(of)] for p in PARTS
-        )
-
-    def _files_before(self) -> int:
-        """Files of the documents' table that the axis has seen."""
-        left, files = sum(self.first.values()), 0
-        while left > 0 and files < len(self.contents.docs):
-            with pq.ParquetFile(self.contents.path / self.contents.docs[files]["file"]) as file:
-                left -= file.metadata.num_rows
-            files += 1
-        if left:
-            raise StoreError(f"{self.contents.path}/docs: does not fit the blocks of the store; ingest again")
-        return files
-
-    def entry(self) -> dict[str, Any]:
-        """Write the names and the arrays; the manifest's entry."""
-        vocabulary = self._vocabulary()
-        size = len(vocabulary)
-        counts = np.zeros((2, size), np.int64)
-        if self.before is not None:
-            for p, column in enumerate(("docs", "heldout")):
-                counts[p, : len(self.names)] = self.names[column].to_numpy()
-            self._subtract(counts)
-        path = self.contents.path / self.folder
-        writers = {}
-        for part in PARTS:
-            first_row = self.before["parts"][part]["rows"] if self.before is not None else 0
-            writers[part] = RaggedWriter(path, part, self.contents.docs_of(part, self.blocks[part]), first_row)
-        for batch in _batches(self.contents, self.name, self.files, self.first):
-            owner, ids = self._ids(batch, vocabulary)
-            for p, part in enumerate(PARTS):
-                mine = np.flatnonzero(batch.part == p)
-                lengths = np.bincount(owner, minlength=len(batch.part))[mine]
-                chosen = ids[batch.part[owner] == p]
-                np.add.at(counts[p], chosen, 1)
-                writers[part].add(lengths, chosen)
-        parts = _close(self.contents, path, writers, self.before)
-        names = self._save(vocabulary.words, counts)
-        gone = len(self.contents.removed)
-        return {"folder": self.folder, "size": size, "parts": parts, "names": names, "gone": gone}
-
-    def _vocabulary(self) -> TokenVocabulary:
-        """The names with their ids: those that are known, then the new ones."""
-        zeros = np.zeros(len(self.names), np.int64)
-        known = pa.concat_arrays([pa.array([], pa.large_string()), *self.names["name"].chunks])
-        fixed = TokenVocabulary(known, zeros, zeros)
-        builder = VocabularyBuilder(self.scratch, self.memory)
-        added = 0
-        for batch in _batches(self.contents, self.name, self.files, self.first):
-            codes = batch.values.dictionary_encode()
-            if len(codes.dictionary):
-                data, offsets = word_buffers(codes.dictionary)
-                times = np.bincount(codes.indices.to_numpy(), minlength=len(codes.dictionary))
-                builder.add(data, offsets, times, times)
-                added += len(codes)
-        if not added:
-            return fixed
-        state = builder.checkpoint()
-        del builder  # its table and the batches are given back before the runs are merged
-        builder = VocabularyBuilder.resume(self.scratch, self.memory, state)
-        rules: dict[str, Any] = {"documents": added, "max_df": added, "room": self.room}
-        try:
-            return builder.finish(**rules, fixed=fixed if len(fixed) else None, grow=bool(len(fixed))).vocabulary
-        except DoesNotFit as e:
-            raise DoesNotFit(
-                f"the names of {self.name}: {str(e).split(':')[0]}: raise --mem-limit by as much"
-            ) from None
-
-    @staticmethod
-    def _ids(batch: _Batch, vocabulary: TokenVocabulary) -> tuple[np.ndarray, np.ndarray]:
-        """(document within the batch, id) of each name, int64, ascending, a repeated one once."""
-        if not len(batch.values):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        codes = batch.values.dictionary_encode()
-        ids = vocabulary.lookup(*word_buffers(codes.dictionary)).astype(np.int64)[codes.indices.to_numpy()]
-        owner = np.repeat(np.arange(len(batch.part)), batch.lengths)
-        pairs = distinct(owner * len(vocabulary) + ids)
-        return pairs // len(vocabulary), pairs % len(vocabulary)
-
-    def _subtract(self, counts: np.ndarray) -> None:
-        """Take the documents that have gone since out of the counts."""
-        assert self.before is not None
-        for p, part in enumerate(PARTS):
-            mine = self.newly[self.newly[:, 1] == p]
-            for block in np.unique(mine[:, 2]).tolist():
-                entry = self.before["parts"][part]["blocks"][block]
-                docs, folder = self.contents.docs_of(part)[block], self.contents.path / self.before["folder"]
-                lengths, ids = read_ragged(folder, part, block, entry, docs, self.before["size"])
-                lost = np.isin(np.arange(docs), mine[mine[:, 2] == block, 3])
-                np.subtract.at(counts[p], ids[np.repeat(lost, lengths)], 1)
-
-    def _save(self, names: pa.Array, counts: np.ndarray) -> dict[str, Any]:
-        candidates = [f"axes/{self.name}.parquet"] if self.taken is None else []
-        candidates += [f"axes/{self.name}-{self.contents.generation + n:04d}.parquet" for n in (0, 1)]
-        file = next(f for f in candidates if f != self.taken)
-        path = self.contents.path / file
-        table = pa.table([names, pa.array(counts[0]), pa.array(counts[1])], schema=NAMES)
-        # the plain name may be another generation's: the file goes first, as it has two names
-        _write_names(path, table)
-        return file_entry(self.contents.path, file)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topicstream.kernels.arrays import Cells
+
 
 class AxisRows(NamedTuple):
     """The rows of one axis that a block touches.
@@ -69,6 +71,11 @@ class Block:
             each = np.arange(self.n_docs + 1)
             return AxisRows((self.first_doc + each[:-1]).astype(np.int32), each, each[:-1].astype(np.int32))
         return self.axes[axis]
+
+    @property
+    def cells(self) -> Cells:
+        """What kernels take."""
+        return Cells(self.indptr, self.words, self.counts)
 
     @property
     def n_docs(self) -> int:

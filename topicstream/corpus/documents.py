@@ -9,7 +9,7 @@ Documents without any word of the vocabulary keep their row (of no cells).  Stre
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topicstream.arrow import pc
+from topicstream.corpus.format import PARTS
+from topicstream.corpus.manifest import PartEntry, StoreFile, store_file
 from topicstream.errors import StoreError
 from topicstream.files import owned
-from topicstream.files.durable import file_problem, sync_file, sync_folder
+from topicstream.files.durable import sync_file, sync_folder
 from topicstream.files.parquet import batches
+from topicstream.kernels.arrays import Bytes, Longs, Words
+from topicstream.kernels.jit import kernel
+from topicstream.kernels.rng import bits
 
 ROWS_OF_GROUP = 1 << 16
 ROWS_OF_PART = 1 << 20
 BYTES_OF_GROUP = 16 << 20
 """Of the ids and metadata of a row group, which is held in memory until it is full."""
+
+
 def typed_ids(ids: Any, whole: bool) -> Any:
     """Ids as they were in the input: whole numbers (int64) again where they all were, else the strings they are stored as."""
     if not whole:
@@ -40,7 +47,7 @@ def typed_ids(ids: Any, whole: bool) -> Any:
 OWN = ("id", "source", "part", "block", "row")
 
 
-def schema_of(columns: dict[str, str]) -> pa.Schema:
+def schema_of(columns: Mapping[str, str]) -> pa.Schema:
     """The table's schema; columns: name -> ``list`` or ``string`` of the metadata."""
     kinds = {"list": pa.list_(pa.large_string()), "string": pa.large_string()}
     extra = [(name, kinds[columns[name]]) for name in sorted(columns) if name not in OWN]
@@ -80,9 +87,9 @@ def _lengths(strings: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(pc.binary_length(strings), 0).to_numpy(zero_copy_only=False).astype(np.int64))
 
 
-def next_part(files: Iterable[dict[str, Any]]) -> int:
+def next_part(files: Iterable[StoreFile]) -> int:
     """The number of the next part file of a store; files: the manifest's entries."""
-    return max((int(Path(entry["file"]).stem.rpartition("-")[2]) for entry in files), default=-1) + 1
+    return max((int(Path(entry.file).stem.rpartition("-")[2]) for entry in files), default=-1) + 1
 
 
 class DocumentsWriter:
@@ -146,34 +153,101 @@ class DocumentsWriter:
         self._group(0)
 
 
+class PlacedDocuments(DocumentsWriter):
+    """Writes documents with the places of their cells: those of each part lie in its blocks in the order that they come in.
+
+    Parameters
+    ----------
+    docs
+        Files of the table that are there already.
+    parts
+        The manifest's entries.
+    first_blocks
+        Of each part, the block in which the first document lies.
+    """
+
+    def __init__(
+        self,
+        store: Path,
+        columns: Mapping[str, str],
+        docs: Iterable[StoreFile],
+        parts: Mapping[str, PartEntry],
+        first_blocks: tuple[int, int] = (0, 0),
+    ) -> None:
+        super().__init__(store / "docs", schema_of(columns), next_part(docs))
+        self._store, self._first_blocks, self._seen = store, first_blocks, [0, 0]
+        blocks = [parts[part].blocks[first:] for part, first in zip(PARTS, first_blocks)]
+        self._edges = [np.cumsum([0, *(block.docs for block in some)]) for some in blocks]
+
+    def place(self, table: pa.Table, part: np.ndarray) -> None:
+        """Append documents; part: uint8[D], 0 train, 1 heldout."""
+        block, row = np.empty(len(part), np.int32), np.empty(len(part), np.int32)
+        for p, edges in enumerate(self._edges):
+            mine = np.flatnonzero(part == p)
+            numbers = np.arange(self._seen[p], self._seen[p] + len(mine))
+            self._seen[p] += len(mine)
+            number = np.searchsorted(edges, numbers, "right") - 1
+            block[mine], row[mine] = self._first_blocks[p] + number, numbers - edges[number]
+        names = pa.DictionaryArray.from_arrays(pa.array(part.astype(np.int8)), pa.array(PARTS, pa.string()))
+        rest = table.drop_columns([name for name in ("part", "block", "row") if name in table.column_names])
+        self.add(rest.append_column("part", names).append_column("block", pa.array(block)).append_column("row", pa.array(row)))
+
+    def finish(self) -> list[StoreFile]:
+        """Write what is left; the manifest's entries of the files."""
+        self.close()
+        return [store_file(self._store, f"docs/{path.name}") for path in self.files]
+
+
 def read_documents(
-    folder: Path, files: Iterable[dict[str, Any]], columns: list[str] | None = None, rows: int = ROWS_OF_GROUP
+    folder: Path, files: Iterable[StoreFile], columns: list[str] | None = None, rows: int = ROWS_OF_GROUP
 ) -> Iterator[pa.RecordBatch]:
     """The documents of a store, in order, in record batches of at most ``rows`` and of one row group, whose bytes are
     bounded; files: the manifest's entries.  StoreError."""
     for entry in files:
-        path = folder / entry["file"]
-        if "crc32c" in entry and (problem := file_problem(path, entry["size"], entry["crc32c"])) is not None:
-            raise StoreError(problem)
+        path = entry.verified(folder)
         try:
             yield from batches(path, columns, rows)
-        except FileNotFoundError:
-            raise StoreError(f"{path}: missing; restore the file or ingest again") from None
         except (OSError, ValueError, KeyError, pa.ArrowException) as e:
             raise StoreError(f"{path}: cannot be read ({e}); restore the file or ingest again") from None
 
 
-def places(part: np.ndarray, edges: tuple[np.ndarray, np.ndarray], seen: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Block and row of documents that were handed to the two writers in order.
+_A, _B = np.uint64(0x9AE16A3B2F90404F), np.uint64(0xC3A5C85C97CB3127)
+_R29, _R35, _R31, _R33 = np.uint64(29), np.uint64(35), np.uint64(31), np.uint64(33)
+_EIGHT = np.uint64(8)
 
-    part: uint8[D], 0 train, 1 heldout; edges: per part, the first document of each block of this ingest plus the end;
-    seen: documents of each part before these, counted on.  Returns int32[D] blocks (from 0) and rows.
+
+@kernel
+def _hash(data: Bytes, offsets: Longs, high: Words, low: Words) -> None:
+    """data: uint8[], offsets: int64[D+1] -> high, low: uint64[D]."""
+    for d in range(len(offsets) - 1):
+        start, stop = offsets[d], offsets[d + 1]
+        a, b = _A ^ np.uint64(stop - start), _B
+        i = start
+        while i < stop:
+            word = np.uint64(0)
+            end = min(i + 8, stop)
+            for j in range(end - 1, i - 1, -1):
+                word = (word << _EIGHT) | np.uint64(data[j])
+            a = (a ^ word) * _B
+            a = (a << _R29) | (a >> _R35)
+            b = (b + word) * _A
+            b = ((b << _R31) | (b >> _R33)) ^ a
+            i = end
+        high[d] = bits(a + bits(b))
+        low[d] = bits(b ^ bits(a ^ _A))
+
+
+def hash_ids(ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """A 128-bit hash of each id: large_string[D] -> (high, low), uint64[D] each.
+
+    The hash never changes between versions: the held-out split of a store rests on it.  It mixes 8 bytes at a time into two
+    64-bit lanes and finishes both with SplitMix64 (kernels/rng.py).
     """
-    block, row = np.empty(len(part), np.int32), np.empty(len(part), np.int32)
-    for p in (0, 1):
-        mine = np.flatnonzero(part == p)
-        numbers = np.arange(seen[p], seen[p] + len(mine))
-        seen[p] += len(mine)
-        block[mine] = np.searchsorted(edges[p], numbers, "right") - 1
-        row[mine] = numbers - edges[p][block[mine]]
-    return block, row
+    ids = ids.cast(pa.large_string())
+    high, low = np.empty(len(ids), np.uint64), np.empty(len(ids), np.uint64)
+    _, raw_offsets, raw = ids.buffers()
+    if len(ids):
+        offsets = np.frombuffer(raw_offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
+        data = np.frombuffer(raw, np.uint8) if raw is not None and raw.size else np.zeros(1, np.uint8)
+        _hash(data, offsets, high, low)
+    return high, low

@@ -1,48 +1,28 @@
-"""How a corpus is cut into engine blocks: runs of documents of about so many cells, never across a storage block.
-
-A grid is a function of the corpus and of two numbers alone.  Making one takes a decode of the whole part, so what was
-found is remembered in the user's cache folder, under a hash of the chunks' checksums: it is not the store's, a store may be
-read-only and belong to somebody else.
-"""
+"""How a corpus is cut into engine blocks: storage blocks as they are decoded, the grid over them, the blocks cut out."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import io
-import json
-import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-import google_crc32c
 import numpy as np
+from scipy.sparse import csr_array
 
-from topicstream.corpus.block import AxisShape
-from topicstream.corpus.cutting import Decoded, cut_axis
-from topicstream.corpus.format import from_gaps, number_words
-from topicstream.errors import NotOurs, StoreError
-from topicstream.files import owned
-from topicstream.files.ownership import claim, temporary
-from topicstream.kernels.arrays import Array, Longs
-from topicstream.kernels.jit import kernel
-
-if TYPE_CHECKING:
-    from topicstream.corpus.reader import Corpus
-
-KEPT = 200  # grids that are remembered
-LARGEST = 64 << 20  # bytes of a remembered grid
+from topicstream.corpus.block import AxisRows, AxisShape, Block
+from topicstream.corpus.cells import cut_lengths, to_local
+from topicstream.corpus.format import CELLS
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The engine blocks of one part of a corpus, in the order of a sequential pass.
+    """The engine blocks of one part of a corpus, in the order of a sequential pass: runs of documents of about so many
+    cells, never across a storage block.
 
     All arrays have one entry a block: storage (storage block), row_start, row_stop (its documents within that block),
-    cell_start (first cell within that block), cells, first_doc (global), tokens (float64).  ``max_words`` bounds a block's local words,
-    ``longest`` is the cells of the longest document.  axes: the sizes of the axes that were asked for.
+    cell_start (first cell within that block), cells, first_doc (global), tokens (float64).  ``max_words`` bounds a block's
+    local words, ``longest`` is the cells of the longest document.  axes: the sizes of the axes that were asked for.
     """
 
     heldout: bool
@@ -78,62 +58,148 @@ class Grid:
         return np.concatenate([rng.permutation(group) for group in by_storage]) if by_storage else np.arange(0)
 
 
-@kernel
-def cut_lengths(lengths: Array, cells: int, docs: int, starts: Longs) -> int:
-    """First documents of the blocks of one storage block -> starts: int64[]; returns how many."""
-    n = 0
-    in_cells = in_docs = 0
-    for d in range(len(lengths)):
-        if d == 0 or (in_cells > 0 and in_cells + lengths[d] > cells) or in_docs >= docs:
-            starts[n] = d
-            n += 1
-            in_cells = in_docs = 0
-        in_cells += lengths[d]
-        in_docs += 1
-    return n
+class Buffers:
+    """Arrays of CELLS 4-byte values, lent out and given back: a fresh array of 4 MB costs as much in page faults as decoding
+    into it does.
+
+    Whoever takes one says when it is free again (``give_back``), after the last view of it; one that is never given back
+    costs its memory and nothing else.  Safe from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[np.ndarray] = []
+        self._lock = threading.Lock()
+
+    def take(self, rows: int, dtype: Any) -> np.ndarray:
+        """An array of rows * CELLS values (uint32, int32 or float32), whatever is in it."""
+        if rows != 1:
+            return np.empty(rows * CELLS, dtype)
+        with self._lock:
+            buffer = self._free.pop() if self._free else None
+        return (np.empty(CELLS, np.uint32) if buffer is None else buffer).view(dtype)
+
+    def give_back(self, array: np.ndarray) -> None:
+        """``array``, as ``take`` gave it, is used no more."""
+        if len(array) == CELLS:
+            with self._lock:
+                self._free.append(array.view(np.uint32))
+
+    def release(self) -> None:
+        """Keep nothing for later; what is lent out stays with its users."""
+        with self._lock:
+            self._free.clear()
 
 
-def cut_grid(corpus: Corpus, cells: int, docs: int, heldout: bool, axes: Sequence[str]) -> Grid:
-    """See ``Corpus.grid``."""
-    key = _key(corpus, cells, docs, heldout, axes)
-    found = _recall(key, corpus, heldout)
-    if found is None:
-        found = _cut_anew(corpus, cells, docs, heldout, axes)
-        _remember(key, found)
-    return found
+class Decoded:
+    """One storage block: words int32[cells] (global ids, ascending within a document), counts[cells], lengths uint32[docs];
+    axes: name -> (indptr int64[docs + 1], ids int32[entries]).
+
+    words and counts are lent by ``buffers``: ``close`` gives them back, when nothing looks at them any more.
+    """
+
+    def __init__(
+        self, words: np.ndarray, counts: np.ndarray, lengths: np.ndarray, lent: tuple[np.ndarray, ...], buffers: Buffers
+    ) -> None:
+        self.words, self.counts, self.lengths = words, counts, lengths
+        self.axes: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self._lent, self._buffers = lent, buffers
+
+    @property
+    def indptr(self) -> np.ndarray:
+        """int64[docs + 1]: the cells of document d are indptr[d] .. indptr[d + 1]."""
+        return np.concatenate((np.zeros(1, np.int64), np.cumsum(self.lengths, dtype=np.int64)))
+
+    def matrix(self, n_words: int) -> csr_array:
+        """Counts [docs, n_words]; shares memory with this."""
+        return csr_array((self.counts, self.words, self.indptr.astype(np.int32)), (len(self.lengths), n_words))
+
+    def drop(self, rows: np.ndarray) -> None:
+        """Make the documents in these rows (int64, ascending) empty."""
+        stays = np.ones(len(self.lengths), np.bool_)
+        stays[rows] = False
+        cells = np.repeat(stays, self.lengths)
+        self.words, self.counts = self.words[cells], self.counts[cells]
+        self.lengths[rows] = 0
+
+    def close(self) -> None:
+        """Give the buffers back, once."""
+        lent, self._lent = self._lent, ()
+        if lent:
+            self.words = self.counts = np.zeros(0, np.int32)
+        for array in lent:
+            self._buffers.give_back(array)
 
 
-def _cut_anew(corpus: Corpus, cells: int, docs: int, heldout: bool, axes: Sequence[str]) -> Grid:
-    columns: list[list[np.ndarray]] = [[], [], [], [], [], [], []]
+def cut_axis(raw: Decoded, name: str, first: int, last: int) -> AxisRows:
+    """What documents first .. last - 1 of a storage block have of an axis."""
+    indptr, ids = raw.axes[name]
+    mine = indptr[first : last + 1]
+    unique, local = np.unique(ids[mine[0] : mine[-1]], return_inverse=True)
+    return AxisRows(unique.astype(np.int32, copy=False), mine - mine[0], local.astype(np.int32).reshape(-1))
+
+
+class Cutter:
+    """Cuts decoded storage blocks into blocks with local ids through W-sized marker arrays (no sort).  One thread at a
+    time may use it; it takes 5 bytes a vocabulary word.  weights: as of ``Corpus.weights``."""
+
+    def __init__(self, n_words: int, weights: Any = None) -> None:
+        self._marker = np.zeros(n_words, np.uint8)
+        self._local = np.empty(n_words, np.int32)
+        self._weights = weights
+        self._lock = threading.Lock()
+
+    def local(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """int32[nnz] global ids -> (int32[U] the distinct ones, ascending; int32[nnz] local numbers)."""
+        vocab, numbers = np.empty(min(len(ids), len(self._marker)), np.int32), np.empty(len(ids), np.int32)
+        with self._lock:
+            u = to_local(ids, self._marker, self._local, vocab, numbers)
+        return vocab[:u].copy(), numbers
+
+    def block(self, grid: Grid, number: int, raw: Decoded) -> Block:
+        """Block ``number`` of ``grid`` out of its decoded storage block; it owns its arrays."""
+        first, last = int(grid.row_start[number]), int(grid.row_stop[number])
+        cells = slice(int(grid.cell_start[number]), int(grid.cell_start[number] + grid.cells[number]))
+        vocab, words = self.local(raw.words[cells])
+        indptr = np.zeros(last - first + 1, np.int64)
+        np.cumsum(raw.lengths[first:last], out=indptr[1:])
+        counts = raw.counts[cells].copy()  # the block outlives what it is cut from
+        tokens = counts.sum(dtype=np.float64 if counts.dtype.kind == "f" else np.int64)
+        axes = {name: cut_axis(raw, name, first, last) for name in raw.axes}
+        block = Block(number, int(grid.first_doc[number]), indptr, words, counts, vocab, float(tokens), axes)
+        weighted: Block = block if self._weights is None else self._weights.block(block)
+        return weighted
+
+
+def cut_grid(
+    blocks: Iterable[Decoded], n_words: int, cells: int, docs: int, *, heldout: bool, axes: Sequence[str]
+) -> Grid:
+    """See ``Corpus.grid``.  blocks: the storage blocks of the part, in order, with the axes; each is closed."""
+    cutter, columns, tokens = Cutter(n_words), list[np.ndarray](), list[float]()
     first_doc, widest, longest = 0, 1, 0
-    marker, local = np.zeros(corpus.n_words, np.uint8), np.empty(corpus.n_words, np.int32)
-    vocab = np.empty(corpus.n_words, np.int32)
     shapes = {name: AxisShape(0, 0, 0) for name in axes}
-    for s in range(len(corpus.part(heldout)["blocks"])):
-        raw = corpus.decode(s, heldout, axes)
+    for storage, raw in enumerate(blocks):
         starts = np.empty(len(raw.lengths) + 1, np.int64)
         n = cut_lengths(raw.lengths, cells, docs, starts)
         edges = np.append(starts[:n], len(raw.lengths))
-        cell_edges = np.concatenate(([0], np.cumsum(raw.lengths, dtype=np.int64)))[edges]
-        ids = np.empty(int(np.diff(cell_edges).max(initial=0)), np.int32)
-        tokens = np.zeros(n)
+        cell_edges = raw.indptr[edges]
+        rows = np.full(n, storage), edges[:-1], edges[1:], cell_edges[:-1], np.diff(cell_edges), first_doc + edges[:-1]
+        columns.append(np.stack(rows).astype(np.int64))
         for i in range(n):
-            if from_gaps(raw.gaps, raw.lengths, edges[i], edges[i + 1], cell_edges[i], ids, marker) < 0:
-                raise StoreError(f"{corpus.path}: block {s}: a word id past the vocabulary; ingest again")
-            here = number_words(marker, vocab, local)
-            widest = max(widest, here)
-            tokens[i] = raw.counts[cell_edges[i] : cell_edges[i + 1]].sum(dtype=np.float64)
+            part = slice(cell_edges[i], cell_edges[i + 1])
+            words = len(cutter.local(raw.words[part])[0])
+            widest = max(widest, words)
+            tokens.append(float(raw.counts[part].sum(dtype=np.float64)))
             for name in axes:
-                shapes[name] = shapes[name].or_larger(_axis_shape(raw, name, edges[i], edges[i + 1], here))
-        found = (np.full(n, s), edges[:-1], edges[1:], cell_edges[:-1], np.diff(cell_edges), first_doc + edges[:-1])
-        for column, values in zip(columns, (*found, tokens)):
-            column.append(values)
+                shapes[name] = shapes[name].or_larger(_axis_shape(raw, name, edges[i], edges[i + 1], words))
         first_doc += len(raw.lengths)
         longest = max(longest, int(raw.lengths.max(initial=0)))
         raw.close()
-    arrays = [np.concatenate(c).astype(np.int64) if c else np.zeros(0, np.int64) for c in columns[:-1]]
-    tokens = np.concatenate(columns[-1]) if columns[-1] else np.zeros(0)
-    return Grid(heldout, *arrays, tokens, widest, longest, shapes)  # type: ignore[call-arg, arg-type]
+    storages, row_start, row_stop, cell_start, cell_counts, first_docs = np.concatenate(
+        [np.zeros((6, 0), np.int64), *columns], axis=1
+    )
+    return Grid(
+        heldout, storages, row_start, row_stop, cell_start, cell_counts, first_docs, np.array(tokens), widest, longest, shapes
+    )
 
 
 def _axis_shape(raw: Decoded, name: str, first: int, last: int, words: int) -> AxisShape:
@@ -141,68 +207,3 @@ def _axis_shape(raw: Decoded, name: str, first: int, last: int, words: int) -> A
     lengths = raw.lengths[first:last] if name == "words" else np.diff(raw.axes[name][0][first : last + 1])
     entries, longest = int(lengths.sum(dtype=np.int64)), int(lengths.max(initial=0))
     return AxisShape(words if name == "words" else len(cut_axis(raw, name, first, last).ids), entries, longest)
-
-
-# -- what is remembered -------------------------------------------------------------------------------------------------
-ARRAYS = ("storage", "row_start", "row_stop", "cell_start", "cells", "first_doc", "tokens")
-
-
-def _folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "topicstream-grids"
-
-
-def _key(corpus: Corpus, cells: int, docs: int, heldout: bool, axes: Sequence[str]) -> str:
-    gone = corpus.manifest.get("files", {}).get("removed")
-    content = [corpus.part(heldout), gone]  # sizes and checksums of all chunks that are read
-    entries = {name: corpus.axis_record(name) for name in axes if name != "words"}
-    facts = [1, corpus.n_words, content, cells, docs, heldout, entries]
-    if "sample" in corpus.manifest:
-        facts.append(corpus.manifest["sample"])
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:40] + ".grid"
-
-
-def _remember(key: str, grid: Grid) -> None:
-    """Written beside and renamed; where that cannot be, nothing is remembered."""
-    buffer = io.BytesIO()
-    facts = {"max_words": grid.max_words, "longest": grid.longest, "axes": {n: list(s) for n, s in grid.axes.items()}}
-    text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-    np.savez(buffer, facts=text, **{name: getattr(grid, name) for name in ARRAYS})
-    body = buffer.getvalue()
-    if len(body) > LARGEST:
-        return
-    with contextlib.suppress(OSError, NotOurs):
-        folder = _folder()
-        claim(folder, "grids")
-        there = sorted(folder.glob("*.grid"), key=lambda p: p.stat().st_mtime)
-        for old in there[: max(0, len(there) - KEPT)]:
-            owned.remove_file(old, missing_ok=True)
-        beside = temporary(folder / key)
-        try:
-            with owned.create(beside) as f:
-                f.write(google_crc32c.value(body).to_bytes(4, "little") + body)
-            owned.replace(beside, folder / key)
-        except BaseException:
-            owned.discard(beside)
-            raise
-
-
-def _recall(key: str, corpus: Corpus, heldout: bool) -> Grid | None:
-    """None where nothing whole is remembered."""
-    try:
-        path = _folder() / key
-        if path.is_symlink() or path.stat().st_uid != os.geteuid() or path.stat().st_size > LARGEST + 4:
-            return None
-        data = path.read_bytes()
-    except OSError:
-        return None
-    body = data[4:]
-    if google_crc32c.value(body).to_bytes(4, "little") != data[:4]:
-        return None
-    with np.load(io.BytesIO(body), allow_pickle=False) as found:
-        arrays = [found[name] for name in ARRAYS]
-        facts = json.loads(found["facts"].tobytes())
-    shapes = {name: AxisShape(*sizes) for name, sizes in facts["axes"].items()}
-    grid = Grid(heldout, *arrays, facts["max_words"], facts["longest"], shapes)  # type: ignore[call-arg]
-    part = corpus.part(heldout)
-    whole = grid.docs.sum() == sum(b["docs"] for b in part["blocks"]) and grid.cells.sum() == part["cells"]
-    return grid if whole else None

@@ -1,8 +1,8 @@
-"""Who reads a store says so, and what a compaction has put aside is removed when nobody reads it any more.
+"""Readers of a store hold a shared flock on the folder of its training blocks.
 
-A reader holds a shared flock on the folder of the training blocks; a compaction writes new folders, replaces the
-manifest, and removes the old ones under an exclusive flock, or leaves them to the next writer while a reader is there.
-Where the file system has no flock, nobody is told of and old readers may miss their files.
+A compaction writes new folders, replaces the manifest, and removes the old ones under an exclusive flock, or leaves them to
+the next writer while a reader is there.  Without flock support, active readers cannot be detected, and compaction may
+delete files that are still in use.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import contextlib
 import fcntl
 import gc
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
+
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Lease:
@@ -23,21 +24,11 @@ class Lease:
     """
 
     def __init__(self, folder: Path | None) -> None:
-        self._fd = -1
-        self.given = True
-        if folder is None:
-            return
-        with contextlib.suppress(OSError):  # a damaged store: whoever reads from it is told
-            self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        if self._fd < 0:
-            return
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.given = False
-            time.sleep(0.01)
-        except OSError:
-            self.close()
+        self._fd, self.given = -1, True
+        with contextlib.suppress(OSError):  # a damaged store, or no flock there: reading says what is wrong
+            if folder is not None:
+                self._fd = os.open(folder, _FLAGS)
+                self.given = _locked(self._fd, fcntl.LOCK_SH)
 
     def close(self) -> None:
         """Let go."""
@@ -50,26 +41,24 @@ class Lease:
             self.close()
 
 
-def _take(fd: int) -> bool:
-    for last in (False, True):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if not last:
-                gc.collect()  # perhaps only a store that this process has dropped, but not collected yet
-    return False
+def _locked(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[bool]:
-    """Gives True while nobody reads from the folder (nobody can begin to, either), else False; no folder: True."""
-    fd = -1
-    try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        free = _take(fd)
-    except OSError:
-        free = True
+    """Gives True while no other process reads from the folder (none can begin to, either), else False; no folder: True."""
+    fd, free = -1, True
+    with contextlib.suppress(OSError):
+        fd = os.open(folder, _FLAGS)
+        free = _locked(fd, fcntl.LOCK_EX)
+        if not free:
+            gc.collect()  # perhaps only a store that this process has dropped, but not collected yet
+            free = _locked(fd, fcntl.LOCK_EX)
     try:
         yield free
     finally:

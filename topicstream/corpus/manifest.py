@@ -1,179 +1,244 @@
-"""What the manifest of a store has to say before anything is read on its word; entries of files."""
+"""What ``manifest.json`` of a store says, as types (docs/formats.md).
+
+Every list of blocks, files and sizes that readers go by is here; what stock zarr reads is only metadata.
+"""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path, PurePosixPath
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-import google_crc32c
+import msgspec
 
 from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS
 from topicstream.errors import StoreError
+from topicstream.files.durable import file_problem, read_json, size_and_crc, write_json
+from topicstream.records import Amount, Count, Crc, Record, decode_record, plain
 
-_TABLE = re.compile(r"docs/part-[0-9]{5,12}\.parquet")
-
-
-def file_entry(folder: Path, name: str) -> dict[str, Any]:
-    """The manifest's entry of a file: name, size, crc32c."""
-    crc, size = 0, 0
-    with open(folder / name, "rb") as f:
-        while data := f.read(1 << 20):
-            crc = google_crc32c.extend(crc, data)
-            size += len(data)
-    return {"file": name, "size": size, "crc32c": int(crc)}
+SCHEMA = 1
+Chunk = tuple[Annotated[int, msgspec.Meta(ge=20, le=1 << 30)], Crc]
+"""Size and crc32c of a chunk file."""
+Tokens = Count | Amount
+"""A number of tokens: whole for counts, real for weights."""
+Ids = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+Kind = Annotated[str, msgspec.Meta(pattern="^[a-z]{1,20}$")]
 
 
-def check_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    """StoreError naming the file and the member that is missing or impossible; ``path``: the manifest's."""
-    try:
-        _member(isinstance(manifest["weighted"], bool), "weighted")
-        _member(_count(manifest["n_words"]) and manifest["n_words"] < 1 << 31, "n_words")
-        _member(manifest.get("vectors", 0) in (0, manifest["n_words"]), "vectors")
-        _member(isinstance(manifest["fingerprint"], str), "fingerprint")
-        _described(manifest)
-        for part in PARTS:
-            _part(manifest["parts"][part], f"parts.{part}")
-        _member(all(isinstance(f, str) for f in manifest.get("same_as", [])), "same_as")
-        _member(_count(manifest.get("compacted", 0)), "compacted")
-        for kind, entry in manifest.get("files", {}).items():
-            _file(entry, f"files.{kind}")
-        _member(isinstance(manifest.get("docs", []), list), "docs")
-        for entry in manifest.get("docs", []):
-            _file(entry, "docs")
-            _member(_TABLE.fullmatch(entry["file"]) is not None, "docs")
-        for name, entry in (manifest.get("axes") or {}).items():
-            _member(manifest.get("columns", {}).get(name) == "list", f"axes.{name} (of a column of lists)")
-            _axis(entry, name)
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError) as e:
-        what = f"{e}" if isinstance(e, _Wrong) else f"{type(e).__name__}: {e}"
-        raise StoreError(f"{path}: incomplete ({what}); the file is damaged, restore it or ingest again") from None
+class StoreFile(Record):
+    """A file of a store, by its place in it."""
+
+    file: Annotated[str, msgspec.Meta(pattern=r"^(docs/|axes/)?[a-z]+(-[0-9]{4,12})?\.[a-z]+$")]
+    size: Count
+    crc32c: Crc
+
+    def problem(self, store: Path) -> str | None:
+        """What is wrong with the file, in a sentence; None when nothing is."""
+        return file_problem(store / self.file, self.size, self.crc32c)
+
+    def verified(self, store: Path) -> Path:
+        """Its path; StoreError where it is missing or damaged."""
+        if (problem := self.problem(store)) is not None:
+            raise StoreError(problem)
+        return store / self.file
 
 
-def check_changeable(path: Path, manifest: dict[str, Any]) -> None:
-    """StoreError where a member is missing that an append, a compaction or `topics forget` goes on from."""
-    members = {
-        "heldout": ("asked", "threshold"),
-        "vocabulary": ("hash",),
-        "files": ("vocab", "pruned"),
-        "columns": (),
-        "summary": ("words_pruned", "tokens_pruned"),
-    }
-    missing = [name for name in ("generation", "docs", "tokenizer") if name not in manifest]
-    for name, inner in members.items():
-        value = manifest.get(name)
-        missing += [f"{name}.{i}" for i in inner if i not in value] if isinstance(value, dict) else [name]
-    if missing:
-        raise StoreError(f"{path}: incomplete (no {missing[0]}); the file is damaged, restore it or ingest again")
+def store_file(folder: Path, name: str) -> StoreFile:
+    """The manifest's entry of a file that is there."""
+    size, crc = size_and_crc(folder / name)
+    return StoreFile(file=name, size=size, crc32c=crc)
 
 
-def _described(manifest: dict[str, Any]) -> None:
-    """What a store says of how it came to be: shown, and taken up by what changes it."""
-    said = {k: manifest.get(k) or {} for k in ("heldout", "sources", "vocabulary", "columns", "summary")}
-    for name, value in said.items():
-        _member(isinstance(value, dict), name)
-    heldout, sources, vocabulary = said["heldout"], said["sources"], said["vocabulary"]
-    _member(_count(manifest.get("generation", 1)), "generation")
-    _member(isinstance(heldout.get("asked", ""), str), "heldout.asked")
-    threshold = heldout.get("threshold", "0x" + 16 * "0")
-    _member(isinstance(threshold, str) and re.fullmatch(r"0x[0-9a-f]{16}", threshold) is not None, "heldout.threshold")
-    _member(_count(sources.get("count", 0)) and _texts(sources.get("first", [])), "sources")
-    _member(isinstance(vocabulary.get("hash", ""), str) and _texts(vocabulary.get("dropped", [])), "vocabulary")
-    for name, kind in said["columns"].items():
-        _member(kind in ("list", "string"), f"columns.{name}")
-    for name, value in said["summary"].items():
-        counted = name in _COUNTED
-        _member(_amount(value) if counted else value is None or isinstance(value, (str, int, float, dict)), f"summary.{name}")
+class Removed(Record):
+    """What the documents that were withdrawn from a block had; they keep their row."""
+
+    docs: Count = 0
+    cells: Count = 0
+    tokens: Tokens = 0
 
 
-_COUNTED = ("documents_empty", "documents_removed", "words_before", "words_pruned", "tokens_pruned")
+class BlockEntry(Record, omit_defaults=True):
+    """A storage block: its rows of the arrays [first, past the last), what it holds, and its chunk files.
+
+    changed: the generation that last removed documents from it
+    """
+
+    rows: tuple[Count, Count]
+    docs: Count
+    cells: Count
+    tokens: Tokens
+    files: dict[Kind, list[Chunk]]
+    removed: Removed = Removed()
+    changed: Count | None = None
+
+    def __post_init__(self) -> None:
+        rows = self.rows[1] - self.rows[0]
+        if rows < 1 or any(len(self.files.get(kind, ())) != rows for kind in KINDS):
+            raise ValueError(f"block of rows {list(self.rows)}: not as many chunks")
+        if self.docs > rows * DOCS or self.cells > rows * CELLS:
+            raise ValueError(f"block of rows {list(self.rows)}: more documents or cells than it has room for")
+
+    @property
+    def left(self) -> Removed:
+        """Documents, cells and tokens without what was removed."""
+        gone = self.removed
+        return Removed(docs=self.docs - gone.docs, cells=self.cells - gone.cells, tokens=self.tokens - gone.tokens)
 
 
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(v, str) for v in value)
+class PartEntry(Record, omit_defaults=True):
+    """The training or the held-out part.  docs: rows of documents, removed ones included; cells, tokens: without theirs."""
+
+    blocks: list[BlockEntry]
+    docs: Count
+    cells: Count
+    tokens: Tokens
+    rows: Count
+    bytes: Count
+    folder: Annotated[str, msgspec.Meta(pattern=r"^(train|heldout)(-[1-9]\d{0,8})?$")] | None = None
+
+    def __post_init__(self) -> None:
+        firsts = [0, *(b.rows[1] for b in self.blocks)]
+        if [b.rows[0] for b in self.blocks] != firsts[:-1] or firsts[-1] != self.rows:
+            raise ValueError("the blocks are not one behind the other")
+        sums = sum(b.docs for b in self.blocks), sum(b.left.cells for b in self.blocks)
+        if sums != (self.docs, self.cells):
+            raise ValueError("documents or cells are not those of the blocks")
 
 
-class _Wrong(ValueError):
-    """A member that cannot be."""
+def part_of(blocks: Sequence[BlockEntry], folder: str | None = None) -> PartEntry:
+    """A part of these blocks."""
+    return PartEntry(
+        blocks=list(blocks),
+        docs=sum(b.docs for b in blocks),
+        cells=sum(b.left.cells for b in blocks),
+        tokens=sum(b.left.tokens for b in blocks),
+        rows=blocks[-1].rows[1] if blocks else 0,
+        bytes=sum(size for b in blocks for kind in KINDS for size, _ in b.files[kind]),
+        folder=folder,
+    )
 
 
-def _member(good: bool, name: str) -> None:
-    if not good:
-        raise _Wrong(f"{name} is not what it must be")
+class AxisBlock(Record):
+    """A storage block of an axis; of: the checksum of the documents' lengths, which ties it to its block."""
+
+    rows: tuple[Count, Count]
+    entries: Count
+    longest: Count
+    of: Crc
+    files: dict[Kind, list[Chunk]]
+
+    def __post_init__(self) -> None:
+        rows = self.rows[1] - self.rows[0]
+        if any(len(self.files.get(kind, ())) != rows for kind in ("lengths", "ids")) or self.entries > rows * CELLS:
+            raise ValueError(f"block of rows {list(self.rows)}: not as many chunks")
 
 
-def _count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+class AxisPart(Record):
+    """What one part has of an axis."""
+
+    blocks: list[AxisBlock]
+    rows: Count
+    entries: Count
 
 
-def _amount(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e300
+class AxisEntry(Record, omit_defaults=True):
+    """An axis: ids 0 .. size - 1.
+
+    names        the file of the names (not of links)
+    gone         removed documents that are left out of the counts: the first so many of the list
+    figures      what became of the links of the input;  fingerprint: of the store they were resolved for (links alone)
+    """
+
+    folder: Annotated[str, msgspec.Meta(pattern=r"^axes/(authors|labels|links)(-[0-9]{4,10})?$")]
+    size: Ids
+    parts: dict[str, AxisPart]
+    gone: Count
+    names: StoreFile | None = None
+    figures: dict[str, Count] = {}
+    fingerprint: str | None = None
 
 
-def _part(entry: dict[str, Any], name: str) -> None:
-    _member(all(_count(entry[k]) for k in ("docs", "cells", "rows", "bytes")) and _amount(entry["tokens"]), name)
-    part = name.rpartition(".")[2]
-    _member(re.fullmatch(rf"{part}(-[1-9]\d{{0,8}})?", entry.get("folder", part)) is not None, f"{name}.folder")
-    row = 0
-    for number, block in enumerate(entry["blocks"]):
-        what = f"block {number} of {name}"
-        first, last = block["rows"]
-        _member(_count(first) and _count(last) and first == row and last > first, what)
-        row, rows = last, last - first
-        _member(_count(block["docs"]) and _count(block["cells"]) and _amount(block["tokens"]), what)
-        _member(block["docs"] <= rows * DOCS and block["cells"] <= rows * CELLS, what)
-        removed = block.get("removed", {})
-        _member(_count(removed.get("cells", 0)) and _amount(removed.get("tokens", 0)), what)
-        for kind in KINDS:
-            chunks = block["files"][kind]
-            _member(len(chunks) == rows, what)
-            for size, crc in chunks:
-                _member(_count(size) and size <= 1 << 30 and _count(crc), what)
-    _member(row == entry["rows"], name)
-    for total in ("docs", "cells", "tokens"):
-        left = sum(b[total] - (b.get("removed", {}).get(total, 0) if total != "docs" else 0) for b in entry["blocks"])
-        _member(abs(left - entry[total]) <= 1e-9 * abs(left), f"{total} of {name}")
+class HeldoutRule(Record, omit_defaults=True):
+    """How documents are set aside: what was asked, the threshold of their hashes, and the field that decides."""
+
+    asked: str
+    threshold: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-f]{16}$")]
+    where: tuple[str, str] | None = None
+    by: str | None = None
 
 
-_OF_LINKS = ("given", "training", "heldout", "dangling", "self", "repeats", "between_heldout")
-_AXIS = re.compile(r"(authors|labels|links)(-[0-9]{4,10})?")
+class Sources(Record):
+    """The inputs: how many, and the names of the first."""
+
+    count: Count
+    first: list[str]
 
 
-def _axis(entry: dict[str, Any], name: str) -> None:
-    """One axis (corpus/axis_build.py): a plain folder, chunks of possible sizes."""
-    what = f"axes.{name}"
-    folder, slash, last = entry["folder"].partition("/")
-    _member(folder == "axes" and slash == "/" and _AXIS.fullmatch(last) is not None and last.startswith(name), what)
-    _member(_count(entry["size"]) and entry["size"] < 1 << 31 and _count(entry["gone"]), what)
-    if name == "links":
-        _member(isinstance(entry["fingerprint"], str) and set(_OF_LINKS) <= set(entry["figures"]), what)
-        _member(all(map(_count, entry["figures"].values())), what)
-    else:
-        _file(entry["names"], what)
-    for part in PARTS:
-        row = total = 0
-        for block in entry["parts"][part]["blocks"]:
-            first, last = block["rows"]
-            _member(_count(first) and _count(last) and first == row and last > first, what)
-            row, rows = last, last - first
-            entries, longest = block["entries"], block["longest"]
-            _member(_count(entries) and _count(longest) and longest <= entries <= rows * CELLS, what)
-            _member(_count(block["of"]) and (rows == 1 or entries > (rows - 1) * CELLS), what)
-            for kind in ("lengths", "ids"):
-                _chunks(block["files"][kind], rows, what)
-            total += entries
-        _member(entry["parts"][part]["rows"] == row and entry["parts"][part]["entries"] == total, what)
+class StoreManifest(Record, omit_defaults=True, kw_only=True):
+    """The manifest of a store.
+
+    generation   1 after the ingest, one more after each change;  compacted: that of the last compaction
+    n_words      words of the vocabulary;  vectors: numbers of each vector, 0: a store of documents
+    vocabulary   hash, and how words were chosen;  summary: what the ingest found, in figures
+    columns      metadata of the documents, by name: ``list`` or ``string``
+    ids          ``integer`` where all ids of the input were whole numbers
+    reading      how the input was read, where appends have to read alike
+    same_as      fingerprints of the stores that were compacted to this one
+    """
+
+    schema: Literal[1]
+    kind: Literal["corpus"]
+    created_with: dict[str, str]
+    generation: Count
+    weighted: bool
+    n_words: Ids
+    fingerprint: str
+    parts: dict[str, PartEntry]
+    axes: dict[str, AxisEntry] = {}
+    heldout: HeldoutRule
+    tokenizer: dict[str, Any] | None
+    tokenizer_hash: str | None
+    vocabulary: dict[str, Any]
+    files: dict[Kind, StoreFile]
+    docs: list[StoreFile]
+    columns: dict[str, Literal["list", "string"]]
+    sources: Sources
+    summary: dict[str, Any]
+    reading: dict[str, Any] | None = None
+    ids: str | None = None
+    vectors: Ids = 0
+    patches: Count | None = None
+    compacted: Count = 0
+    same_as: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        if set(self.parts) != set(PARTS):
+            raise ValueError(f"parts: {', '.join(self.parts)}")
+        if self.vectors not in (0, self.n_words):
+            raise ValueError(f"vectors of {self.vectors} numbers, {self.n_words} words")
+        if "vocab" not in self.files or not isinstance(self.vocabulary.get("hash"), str):
+            raise ValueError("has no vocabulary")
+
+    @classmethod
+    def read(cls, folder: Path) -> StoreManifest:
+        """Of a store; StoreError when there is none, or it is of another kind or version."""
+        path = folder / "manifest.json"
+        if not path.exists():
+            raise StoreError(
+                f"{folder}: no corpus store here (no manifest.json); make one with `topics ingest PATH --out {folder}`"
+            )
+        value = read_json(path)
+        if not isinstance(value, dict) or value.get("kind") != "corpus":
+            raise StoreError(f"{path}: not a corpus manifest")
+        if value.get("schema") != SCHEMA:
+            raise StoreError(f"{folder}: store of schema {value.get('schema')}, this version reads {SCHEMA}; ingest again")
+        return decode_record(value, cls, path)
+
+    def write(self, folder: Path) -> None:
+        """Replace the manifest of a store in one rename."""
+        write_json(folder / "manifest.json", {"axes": {}, **plain(self)})
 
 
-def _chunks(chunks: list[Any], rows: int, what: str) -> None:
-    _member(len(chunks) == rows, what)
-    for size, crc in chunks:
-        _member(_count(size) and 4 < size <= 1 << 30 and _count(crc), what)
-
-
-def _file(entry: dict[str, Any], name: str) -> None:
-    file = entry["file"]
-    _member(isinstance(file, str) and file != "", name)
-    _member(not PurePosixPath(file).is_absolute() and ".." not in PurePosixPath(file).parts and file.isprintable(), name)
-    if "crc32c" in entry:
-        _member(_count(entry["crc32c"]) and _count(entry["size"]), name)
+def part_folder(entry: PartEntry, part: str) -> str:
+    """The folder of a part: ``train``, or ``train-2`` once the store was compacted."""
+    return entry.folder or part

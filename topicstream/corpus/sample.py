@@ -7,16 +7,18 @@ vocabulary and the documents set aside stay the whole store's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
-from topicstream.corpus.cutting import Decoded
-from topicstream.corpus.format import PARTS, drop_rows, from_gaps
-from topicstream.corpus.id_hash import hash_ids
+from topicstream.corpus.documents import hash_ids
+from topicstream.corpus.format import PARTS
+from topicstream.corpus.grid import Decoded
+from topicstream.corpus.manifest import BlockEntry, part_of
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.views import Placed
 from topicstream.errors import InputError, StoreError, UsageError
 
 
@@ -26,37 +28,33 @@ class SampledCorpus(Corpus):
     def __init__(self, whole: Corpus, share: float, rest: bool = False) -> None:
         super().__init__(whole.path, whole.manifest)
         self._whole, self.weights, self._lease = whole, whole.weights, whole._lease
-        blocks = whole.part()["blocks"]
-        self._first = np.concatenate(([0], np.cumsum([b["docs"] for b in blocks], dtype=np.int64)))
+        blocks = whole.part().blocks
+        self._first = np.concatenate(([0], np.cumsum([b.docs for b in blocks], dtype=np.int64)))
         self._kept = np.zeros(self._first[-1], bool)
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
-        for batch, _, block, row in whole._placed(["id"], ("train",)):
+        for batch, _, block, row in whole.placed(["id"], ("train",)):
             if (row >= np.diff(self._first)[block]).any():
                 raise StoreError(f"{whole.path}/docs: a document lies past its block; ingest again")
             inside = hash_ids(batch.column("id"))[1] < threshold  # the first half sets documents aside (`ingest --heldout`)
             self._kept[self._first[block] + row] = inside ^ rest
         self._n_w, self._df = np.zeros(whole.n_words), np.zeros(whole.n_words, np.int64)
-        counted = [self._count(s, dict(entry)) for s, entry in enumerate(blocks)]
-        part = whole.part() | {"blocks": counted} | {n: sum(b[n] for b in counted) for n in ("docs", "cells", "tokens")}
-        said = {"share": share, "rest": rest, "of": whole.n_docs}
-        self.manifest = whole.manifest | {"parts": whole.manifest["parts"] | {"train": part}, "sample": said}
+        counted = [self._count(s, entry) for s, entry in enumerate(blocks)]
+        train = msgspec.structs.replace(part_of(counted, whole.part().folder), bytes=whole.part().bytes)
+        self.manifest = msgspec.structs.replace(whole.manifest, parts={**whole.manifest.parts, "train": train})
+        self.sample = {"share": share, "rest": rest, "of": whole.n_docs}
 
     @property
     def whole(self) -> Corpus:
         return self._whole
 
-    def _count(self, storage: int, entry: dict[str, Any]) -> dict[str, Any]:
+    def _count(self, storage: int, entry: BlockEntry) -> BlockEntry:
         raw = self.decode(storage)
-        ids, marker = np.empty(len(raw.gaps), np.int32), np.zeros(self.n_words, np.uint8)
-        if from_gaps(raw.gaps, raw.lengths, 0, len(raw.lengths), 0, ids, marker) < 0:
-            raise StoreError(f"{self.path}: block {storage}: a word id past the vocabulary; ingest again")
-        self._n_w += np.bincount(ids, weights=raw.counts, minlength=self.n_words)
-        self._df += np.bincount(ids, minlength=self.n_words)
+        self._n_w += np.bincount(raw.words, weights=raw.counts, minlength=self.n_words)
+        self._df += np.bincount(raw.words, minlength=self.n_words)
         tokens = raw.counts.sum(dtype=np.float64 if self.weighted else np.int64).item()
-        entry |= {"docs": len(raw.lengths), "cells": len(ids), "tokens": tokens}
-        entry.pop("removed", None)
+        counted = BlockEntry(rows=entry.rows, docs=len(raw.lengths), cells=len(raw.words), tokens=tokens, files=entry.files)
         raw.close()
-        return entry
+        return counted
 
     def _of(self, storage: int) -> np.ndarray:
         return np.asarray(self._kept[self._first[storage] : self._first[storage + 1]])
@@ -66,8 +64,8 @@ class SampledCorpus(Corpus):
         raw = self.whole.decode(storage, heldout, axes if heldout else ())
         if not heldout:
             kept = self._of(storage)
-            n = drop_rows(raw.gaps, raw.counts, raw.lengths, np.flatnonzero(~kept))
-            raw.gaps, raw.counts, raw.lengths = raw.gaps[:n], raw.counts[:n], raw.lengths[kept]
+            raw.drop(np.flatnonzero(~kept))
+            raw.lengths = raw.lengths[kept]
         return raw
 
     def lengths(self, storage: int, heldout: bool = False, room: np.ndarray | None = None) -> np.ndarray:
@@ -97,10 +95,10 @@ class SampledCorpus(Corpus):
             rows[here] = np.cumsum(kept)[row[here]] - 1
         return np.flatnonzero(there), rows[there]
 
-    def _placed(
+    def placed(
         self, columns: list[str] | None, parts: tuple[str, ...] = PARTS, first: int = 0
-    ) -> Iterator[tuple[pa.RecordBatch, np.ndarray, np.ndarray, np.ndarray]]:
-        for batch, part, block, row in self.whole._placed(columns, parts):
+    ) -> Iterator[Placed]:
+        for batch, part, block, row in self.whole.placed(columns, parts):
             which, rows = self.within(part, block, row)
             passed = min(first, len(which))
             first -= passed
@@ -119,24 +117,13 @@ def sampled(corpus: Corpus, share: float) -> Corpus:
     return found
 
 
-def learned_from(corpus: Corpus, said: Mapping[str, Any], where: object) -> Corpus:
-    """The corpus with the training documents that a model or run learned from; said: its manifest or record."""
-    share = said.get("sample")
-    if share is None:
-        return corpus
-    _possible(share, where)
-    return sampled(corpus, share)
+def learned_from(corpus: Corpus, share: float | None) -> Corpus:
+    """The corpus with the training documents that a model or run learned from; share: its ``sample``, None: all."""
+    return corpus if share is None else sampled(corpus, share)
 
 
-def rest_of(corpus: Corpus, said: Mapping[str, Any], where: object) -> Corpus:
+def rest_of(corpus: Corpus, share: float | None) -> Corpus:
     """The corpus with the other training documents; UsageError where there are none."""
-    share = said.get("sample")
-    if share is None or _possible(share, where) == 1:
-        raise UsageError(f"{where}: learned from all training documents; `topics train --sample 10%` leaves a rest")
+    if share is None or share == 1:
+        raise UsageError("the model learned from all training documents; `topics train --sample 10%` leaves a rest")
     return SampledCorpus(corpus, share, rest=True)
-
-
-def _possible(share: Any, where: object) -> float:
-    if not (isinstance(share, float) and 0 < share <= 1):
-        raise StoreError(f"{where}: a sample that cannot be; the file is damaged, restore it")
-    return share

@@ -6,20 +6,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+import pyarrow as pa
+from scipy.sparse import csr_array, vstack
 
-from topicstream.corpus.format import PARTS, from_gaps
+from topicstream.arrow import pc
+from topicstream.corpus.documents import read_documents
+from topicstream.corpus.format import PARTS
 from topicstream.errors import StoreError
-from topicstream.files.parquet import read_words
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from topicstream.corpus.grid import Decoded
+    from topicstream.corpus.manifest import StoreManifest
 
 BATCH = 1 << 13
-_PLACE = ("part", "block", "row")
+Placed = tuple[pa.RecordBatch, np.ndarray, np.ndarray, np.ndarray]
+"""Metadata of some documents, and where they lie: part (0 train, 1 heldout), storage block and row, int64 each."""
 
 
 @dataclass(frozen=True)
@@ -42,95 +48,71 @@ class Views(Sequence["Document"]):
     those that were withdrawn or replaced since are left out."""
 
     path: Path
-    manifest: dict[str, Any]
+    manifest: StoreManifest
     weighted: bool
     n_words: int
 
+    if TYPE_CHECKING:
+
+        def decode(self, storage: int, heldout: bool = False) -> Decoded: ...
+        def removed(self) -> np.ndarray: ...
+        def word_table(self, *columns: str) -> pa.Table: ...
+
     def __len__(self) -> int:
         """Documents of both parts."""
-        return int(sum(p["docs"] for p in self.manifest["parts"].values()) - len(self._gone_numbers))
+        return sum(p.docs for p in self.manifest.parts.values()) - len(self._gone_numbers)
 
     def __repr__(self) -> str:
-        parts = self.manifest["parts"]
-        held = parts["heldout"]["docs"]
-        cells = sum(p["cells"] for p in parts.values())
+        parts = self.manifest.parts
+        held = parts["heldout"].docs
+        cells = sum(p.cells for p in parts.values())
         aside = f" ({held:,} held out)" if held else ""
         return f"Corpus({str(self.path)!r}: {len(self):,} documents{aside}, {self.n_words:,} words, {cells:,} cells)"
 
     def _repr_html_(self) -> str:
         """What the corpus holds, as a table of its parts."""
-        parts, kinds = self.manifest["parts"], ("docs", "tokens", "cells")
+        parts, kinds = self.manifest.parts, ("docs", "tokens", "cells")
         rows = "".join(
-            f"<tr><td>{part}</td>{''.join(f'<td>{parts[part].get(k, 0):,.0f}</td>' for k in kinds)}</tr>"
+            f"<tr><td>{part}</td>{''.join(f'<td>{getattr(parts[part], k):,.0f}</td>' for k in kinds)}</tr>"
             for part in PARTS
-            if parts[part]["docs"]
+            if parts[part].docs
         )
         head = "<tr><th>part</th><th>documents</th><th>tokens</th><th>cells</th></tr>"
-        columns = ", ".join(sorted({*(self.manifest.get("columns") or ())} - {"id", "source"}))
+        columns = ", ".join(sorted({*self.manifest.columns} - {"id", "source"}))
         more = f"<p>metadata: {escape(columns)}</p>" if columns else ""
         return f"<p>{escape(repr(self))}</p><table><thead>{head}</thead><tbody>{rows}</tbody></table>{more}"
 
     @cached_property
     def words(self) -> pa.LargeStringArray:
         """The vocabulary in id order, ``pyarrow.LargeStringArray``[W]."""
-        import pyarrow as pa
-
-        path = self.file("vocab")  # type: ignore[attr-defined]
-        try:
-            column = read_words(path, ["word"])["word"]
-        except (OSError, ValueError, KeyError, pa.ArrowException) as e:
-            raise StoreError(f"{path}: cannot be read ({str(e).splitlines()[0]}); restore the file") from None
-        return column.cast(pa.large_string()).combine_chunks()
+        return self.word_table("word")["word"].cast(pa.large_string()).combine_chunks()
 
     @property
     def ids(self) -> pa.LargeStringArray:
         """The ids of all documents, ``pyarrow.LargeStringArray``[len(self)]."""
-        import pyarrow as pa
-
-        columns = [batch.column("id") for batch, *_ in self._placed(["id"])]
-        return pa.concat_arrays(columns) if columns else pa.array([], pa.large_string())
+        columns = [batch.column("id") for batch, *_ in self.placed(["id"])]
+        return pa.concat_arrays([pa.array([], pa.large_string()), *columns])
 
     def documents(
-        self, columns: list[str] | None = None, *, parts: tuple[str, ...] = PARTS, first: int = 0
+        self,
+        columns: list[str] | None = None,
+        *,
+        parts: tuple[str, ...] = PARTS,
+        first: int = 0,
+        batches: tuple[int, int | None] = (0, None),
     ) -> Iterator[pa.RecordBatch]:
         """Record batches of some thousand documents, streamed: id, part, the metadata (``columns``: only these), then
         ``words`` list<int32>, ids of ``self.words``, ascending, and ``counts`` list<int32> (list<float>).
 
-        parts   of the store, ``train`` and ``heldout``;  first: documents passed over at the start
+        parts   of the store, ``train`` and ``heldout``;  first: documents passed over at the start;  batches: the first
+                batch that is wanted, and the first behind that is not
         """
-        import pyarrow as pa
-
-        held: dict[int, tuple[int, np.ndarray, np.ndarray, np.ndarray]] = {}
-        for batch, part, block, row in self._placed(columns, parts, first):
-            starts, ends = np.empty(len(part), np.int64), np.empty(len(part), np.int64)
-            pieces: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-            for p in (0, 1):
-                for s in np.unique(block[part == p]).tolist():
-                    slots = np.flatnonzero((part == p) & (block == s))
-                    if p not in held or held[p][0] != s:
-                        held.pop(p, None)
-                        held[p] = (s, *self._cells(s, bool(p)))
-                    _, indptr, words, counts = held[p]
-                    if row[slots].max() >= len(indptr) - 1:
-                        raise StoreError(f"{self.path}/docs: a document lies past its block; ingest again")
-                    starts[slots], ends[slots] = indptr[row[slots]], indptr[row[slots] + 1]
-                    pieces.append((slots, words, counts))
-            lengths = ends - starts
-            offsets = np.concatenate(([0], np.cumsum(lengths)))
-            out_words = np.empty(offsets[-1], np.int32)
-            out_counts = np.empty(offsets[-1], np.float32 if self.weighted else np.int32)
-            for slots, words, counts in pieces:
-                n = lengths[slots]
-                within = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
-                source, target = np.repeat(starts[slots], n) + within, np.repeat(offsets[slots], n) + within
-                out_words[target], out_counts[target] = words[source], counts[source]
-            lists = [
-                pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(v)) for v in (out_words, out_counts)
-            ]
+        for batch, cells in self._cells(columns, parts, first, batches):
+            offsets = pa.array(cells.indptr, pa.int32())
+            lists = [pa.ListArray.from_arrays(offsets, pa.array(v)) for v in (cells.indices, cells.data)]
             names = [n for n in batch.schema.names if n not in ("block", "row")]
-            yield pa.RecordBatch.from_arrays(
-                [*(batch.column(n) for n in names), *lists], names=[*names, "words", "counts"]
-            )
+            columns_ = [*(batch.column(n) for n in names), *lists]
+            yield pa.RecordBatch.from_arrays(columns_, names=[*names, "words", "counts"])
 
     def __iter__(self) -> Iterator[Document]:
         return self._documents(0)
@@ -150,25 +132,17 @@ class Views(Sequence["Document"]):
                 )
 
     @overload
-    def __getitem__(self, at: int) -> Document: ...
+    def __getitem__(self, key: int) -> Document: ...
     @overload
-    def __getitem__(self, at: slice) -> list[Document]: ...
-    def __getitem__(self, at: int | slice) -> Document | list[Document]:
-        """One document by its number, or those of a slice as a list (only they are decoded)."""
-        numbers = range(len(self))[at]
+    def __getitem__(self, key: slice) -> list[Document]: ...
+    def __getitem__(self, key: int | slice) -> Document | list[Document]:
+        """One document by its number, or those of a slice as a list (only they are kept)."""
+        numbers = range(len(self))[key]
         if isinstance(numbers, int):
             return next(self._documents(numbers))
-        if not numbers:
-            return []
-        low, high = min(numbers), max(numbers)
-        wanted = set(numbers)
-        found = {}
-        for number, document in enumerate(self._documents(low), low):
-            if number in wanted:
-                found[number] = document
-            if number >= high:
-                break
-        return [found[n] for n in numbers]
+        wanted, low, stop = set(numbers), min(numbers, default=0), max(numbers, default=-1) + 1
+        kept = {n: document for n, document in zip(range(low, stop), self._documents(low)) if n in wanted}
+        return [kept[n] for n in numbers]
 
     def to_scipy(self, *, parts: tuple[str, ...] = PARTS) -> Any:
         """Counts as a ``scipy.sparse.csr_array`` [documents, W], in memory.
@@ -176,17 +150,8 @@ class Views(Sequence["Document"]):
         Rows are in the order of ``documents()``: as the documents were ingested, training and held-out ones mixed.  Indices
         are int32 wherever they fit, which some of scikit-learn's estimators ask for.
         """
-        from scipy.sparse import csr_array
-
-        batches = [(b.column("words"), b.column("counts")) for b in self.documents([], parts=parts)]
-        lengths = [np.diff(w.offsets.to_numpy()) for w, _ in batches]
-        indptr = np.concatenate(([0], np.cumsum(np.concatenate(lengths or [np.zeros(0, np.int64)]), dtype=np.int64)))
-        kind = np.float32 if self.weighted else np.int32
-        words = np.concatenate([w.values.to_numpy() for w, _ in batches] or [np.zeros(0, np.int32)])
-        counts = np.concatenate([c.values.to_numpy() for _, c in batches] or [np.zeros(0, kind)])
-        if indptr[-1] < 1 << 31:
-            indptr = indptr.astype(np.int32)
-        return csr_array((counts, words, indptr), shape=(len(indptr) - 1, self.n_words))
+        empty = csr_array((0, self.n_words), dtype=np.float32 if self.weighted else np.int32)
+        return vstack([empty, *(cells for _, cells in self._cells([], parts))], format="csr")
 
     def within(self, part: np.ndarray, block: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which of some documents of the store are in this view of it, and their rows here."""
@@ -195,74 +160,52 @@ class Views(Sequence["Document"]):
     # -- where they lie ----------------------------------------------------------------------------------------------
     @cached_property
     def _gone_numbers(self) -> np.ndarray:
-        return np.unique(self.removed()[:, 0])  # type: ignore[attr-defined]
+        return np.unique(self.removed()[:, 0])
 
-    def _cells(self, storage: int, heldout: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Starts int64[D+1], global word ids int32 and counts of one storage block."""
-        raw = self.decode(storage, heldout)  # type: ignore[attr-defined]
-        words = np.empty(len(raw.gaps), np.int32)
-        marker = np.zeros(self.n_words, np.uint8)
-        if from_gaps(raw.gaps, raw.lengths, 0, len(raw.lengths), 0, words, marker) < 0:
-            raise StoreError(f"{self.path}: block {storage}: a word id past the vocabulary; ingest again")
-        indptr = np.zeros(len(raw.lengths) + 1, np.int64)
-        np.cumsum(raw.lengths, out=indptr[1:])
-        return indptr, words, raw.counts.copy()
+    def _cells(
+        self,
+        columns: list[str] | None,
+        parts: tuple[str, ...],
+        first: int = 0,
+        batches: tuple[int, int | None] = (0, None),
+    ) -> Iterator[tuple[pa.RecordBatch, csr_array]]:
+        """Metadata and counts [documents, W] of the documents, BATCH at a time."""
+        held: dict[int, tuple[int, csr_array]] = {}
+        for batch, part, block, row in islice(self.placed(columns, parts, first), *batches):
+            pieces, slots = [], []
+            for p, storage in np.unique(np.stack((part, block)), axis=1).T.tolist():
+                here = np.flatnonzero((part == p) & (block == storage))
+                if p not in held or held[p][0] != storage:
+                    held.pop(p, None)
+                    raw = self.decode(storage, bool(p))
+                    held[p] = storage, raw.matrix(self.n_words).copy()
+                    raw.close()
+                if row[here].max() >= held[p][1].shape[0]:
+                    raise StoreError(f"{self.path}/docs: a document lies past its block; ingest again")
+                pieces.append(held[p][1][row[here]])
+                slots.append(here)
+            cells = pieces[0] if len(pieces) == 1 else vstack(pieces, format="csr")[np.argsort(np.concatenate(slots))]
+            yield batch, cells
 
-    def _placed(
+    def placed(
         self, columns: list[str] | None, parts: tuple[str, ...] = PARTS, first: int = 0
-    ) -> Iterator[tuple[pa.RecordBatch, np.ndarray, np.ndarray, np.ndarray]]:
-        """(metadata, part, block, row) of the documents that there are, BATCH at a time."""
-        import pyarrow as pa
-
-        from topicstream.arrow import pc
-        from topicstream.corpus.documents import read_documents
-
-        if not (listed := self.manifest.get("docs")):
-            yield from self._unlisted(parts, first)
-            return
-        wanted = None if columns is None else list(dict.fromkeys(["id", *columns, *_PLACE]))
+    ) -> Iterator[Placed]:
+        """The documents that there are, BATCH at a time, with their places; first: documents passed over."""
+        wanted = None if columns is None else list(dict.fromkeys(["id", *columns, "part", "block", "row"]))
         number, gone = 0, self._gone_numbers
-        for batch in read_documents(self.path, listed, wanted):
-            here = np.arange(number, number + len(batch))
+        blocks = np.array([len(self.manifest.parts[p].blocks) for p in PARTS])
+        for batch in read_documents(self.path, self.manifest.docs, wanted, BATCH):
+            keep = np.isin(np.arange(number, number + len(batch)), gone, invert=True)
             number += len(batch)
-            keep = np.isin(here, gone, invert=True) if len(gone) else np.ones(len(batch), bool)
-            held = pc.equal(batch.column("part").cast(pa.string()), "heldout").to_numpy(zero_copy_only=False)
-            keep &= np.isin(held.astype(np.int64), [PARTS.index(p) for p in parts])
+            heldout = pc.equal(batch.column("part").cast(pa.string()), "heldout").to_numpy(zero_copy_only=False)
+            keep &= np.isin(heldout, [PARTS.index(p) for p in parts])
             kept = np.flatnonzero(keep)
             passed = min(first, len(kept))
-            first -= passed
-            kept = kept[passed:]
-            for at in range(0, len(kept), BATCH):
-                some = batch.take(pa.array(kept[at : at + BATCH]))
-                part = held[kept[at : at + BATCH]].astype(np.int64)
-                block, row = (some.column(c).to_numpy(zero_copy_only=False).astype(np.int64) for c in ("block", "row"))
-                for p in (0, 1):
-                    blocks = len(self.manifest["parts"][PARTS[p]]["blocks"])
-                    mine = part == p
-                    if mine.any() and not (block[mine].min() >= 0 and block[mine].max() < blocks and row.min() >= 0):
-                        raise StoreError(f"{self.path}/docs: a document lies past the blocks; ingest again")
-                yield some, part, block, row
-
-    def _unlisted(
-        self, parts: tuple[str, ...], first: int
-    ) -> Iterator[tuple[pa.RecordBatch, np.ndarray, np.ndarray, np.ndarray]]:
-        """Of a store without a documents' table: numbers are ids, the training part comes first."""
-        import pyarrow as pa
-
-        number = 0
-        for p, name in enumerate(PARTS):
-            for s, block in enumerate(self.manifest["parts"][name]["blocks"]):
-                for row in range(0, block["docs"], BATCH):
-                    n = min(BATCH, block["docs"] - row)
-                    numbers = np.arange(number, number + n)
-                    number += n
-                    if name not in parts:
-                        continue
-                    passed = min(first, n)
-                    first -= passed
-                    if passed == n:
-                        continue
-                    ids = pa.array(numbers[passed:]).cast(pa.large_string())
-                    part = pa.array([name] * (n - passed))
-                    batch = pa.RecordBatch.from_arrays([ids, part], names=["id", "part"])
-                    yield batch, np.full(n - passed, p), np.full(n - passed, s), np.arange(row + passed, row + n)
+            first, kept = first - passed, kept[passed:]
+            if not len(kept):
+                continue
+            some, part = batch.take(pa.array(kept)), heldout[kept].astype(np.int64)
+            block, row = (some.column(c).to_numpy(zero_copy_only=False).astype(np.int64) for c in ("block", "row"))
+            if block.min() < 0 or (block >= blocks[part]).any() or row.min() < 0:
+                raise StoreError(f"{self.path}/docs: a document lies past the blocks; ingest again")
+            yield some, part, block, row

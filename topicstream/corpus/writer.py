@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from topicstream.corpus.format import CELLS, DOCS, chunk_path, encode_chunk, to_gaps
-from topicstream.files import owned
+from topicstream.corpus.cells import to_gaps
+from topicstream.corpus.format import CELLS, DOCS, chunk_path, write_row
+from topicstream.corpus.manifest import BlockEntry
 from topicstream.files.durable import sync_all
 
 IN_FLIGHT = 3
@@ -22,7 +22,7 @@ class BlockWriter:
     """Gathers documents into storage blocks of at most CELLS cells and DOCS documents, never splitting a document.
 
     ``finished`` is called in block order, from the thread that calls ``add`` and ``close``, with each block's manifest
-    entry: rows [r0, r1), docs, cells, tokens, files {kind: [[size, crc32c], ...]}.  With a ``pool`` blocks are encoded
+    entry.  With a ``pool`` blocks are encoded
     there (a few in flight); the bytes are the same.  Chunks are written without fsync; ``close`` flushes the last block
     and fsyncs every file written (``finish`` and ``sync``: the same in two steps).
     """
@@ -33,14 +33,14 @@ class BlockWriter:
         part: str,
         first_row: int,
         weighted: bool,
-        finished: Callable[[dict[str, Any]], None],
+        finished: Callable[[BlockEntry], None],
         pool: Executor | None = None,
         vectors: bool = False,
     ) -> None:
         self._folder, self._part, self._row = folder, part, first_row
         self._dtype = np.dtype(np.float32 if weighted else np.uint32)
         self._finished, self._pool, self._vectors = finished, pool, vectors
-        self._encoding: deque[Future[dict[str, Any]]] = deque()
+        self._encoding: deque[Future[BlockEntry]] = deque()
         self._written: list[Path] = []
         self._fresh()
 
@@ -97,14 +97,13 @@ class BlockWriter:
 
     def _encode(
         self, first: int, rows: int, lengths: np.ndarray, words: np.ndarray, counts: np.ndarray
-    ) -> dict[str, Any]:
+    ) -> BlockEntry:
         """Encode and write one block: its manifest entry.  Pure but for the files it writes."""
         n = len(words)
         indptr = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=indptr[1:])
-        gaps = np.empty(n, np.uint32)
-        to_gaps(indptr, words, gaps)
-        files: dict[str, list[list[int]]] = {"words": [], "counts": [], "lengths": []}
+        gaps = to_gaps(indptr, words)
+        files: dict[str, list[tuple[int, int]]] = {"words": [], "counts": [], "lengths": []}
         for r in range(rows):
             cut = slice(r * CELLS, min(n, (r + 1) * CELLS))
             # every row carries a lengths chunk so that the three arrays have one row count
@@ -113,21 +112,11 @@ class BlockWriter:
                 ("counts", counts[cut], CELLS),
                 ("lengths", lengths if r == 0 else lengths[:0], DOCS),
             ):
-                data, crc = encode_chunk(values, width)
-                path = chunk_path(self._folder, self._part, kind, first + r)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with owned.create(path) as f:
-                    f.write(data)
-                files[kind].append([len(data), crc])
+                files[kind].append(write_row(chunk_path(self._folder, self._part, kind, first + r), values, width))
         real = self._dtype.kind == "f"
         total = len(lengths) if self._vectors else counts.sum(dtype=np.float64 if real else np.int64)
-        return {
-            "rows": [first, first + rows],
-            "docs": len(lengths),
-            "cells": n,
-            "tokens": float(total) if real else int(total),
-            "files": files,
-        }
+        tokens = float(total) if real else int(total)
+        return BlockEntry(rows=(first, first + rows), docs=len(lengths), cells=n, tokens=tokens, files=files)
 
     def close(self) -> None:
         """Write the last, partial block; fsync what was written and the folders it lies in."""

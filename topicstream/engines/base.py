@@ -1,26 +1,28 @@
-"""The engine protocol: rows in, deltas out.
+"""The engine protocol: one training algorithm, what it declares and what it does.
 
-An engine is one algorithm, configured.  It opens no file, prints nothing, never loops over blocks and starts no thread.
-The pass loop (training/) gives ``process`` a block, the rows of each table that the block touches, the block's own
-memory of its last visit, and leased buffers; the engine fills the buffers.  A visit is pure: ``process`` is called from
-several threads (or processes, or machines) at once on one engine object, so it keeps nothing on ``self``, and scratch space
-comes from ``out.scratch``.
+A pass goes over the corpus block by block.  For each block the driver (training/) gathers the rows of the tables that the
+block touches, hands them with the block's own state to ``process``, and adds the deltas that come back to the tables at the
+end of a round.  An engine opens no file, prints nothing, never loops over blocks and starts no thread.
 
-What a table is, and when its deltas enter, stands in tables/spec.py.  Rows and totals are padded with zeros to
-``padded(columns)``, a multiple of 16 floats (one cache line, one AVX-512 register); padding stays zero.
+A visit is pure: ``process`` is called from several threads, processes or machines at once on one engine object.  It stores
+nothing on ``self``, writes only to its ``Out``, and draws random numbers only from its ``Key``.
+
+Tables and their rules are described in tables/spec.py.  Rows and totals are padded with zeros to ``padded(columns)``, a
+multiple of 16 numbers; padding stays zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.engines.shapes import ArraySpec, BlockShape, Shape
-from topicstream.kernels.constants import Constants
+from topicstream.engines.shapes import ArraySpec, BlockShape, Buffer, Shape
 from topicstream.options import option
 from topicstream.tables.spec import (
     LANES,
@@ -37,48 +39,112 @@ if TYPE_CHECKING:
     from topicstream.tables.table import Table
 
 __all__ = [
-    "LANES", "ArraySpec", "BlockShape", "Engine", "Key", "Layout", "Objective", "Options", "Out", "PackedRows", "Phase",
-    "Rows", "Rule", "Scratch", "Shape", "SparseDelta", "TableSpec", "learns_priors", "option", "option_fields", "padded",
+    "LANES", "About", "ArraySpec", "BlockShape", "Buffer", "Engine", "Key", "Layout", "Objective", "Options", "Out", "PackedRows",
+    "PassEnd", "Phase", "Priors", "Rows", "Rule", "Scratch", "Shape", "SparseDelta", "TableSpec", "Visit", "learns_priors",
+    "new_stats", "option", "option_fields", "padded", "passes_needed", "phase_of", "workspace_bytes",
 ]  # fmt: skip
 
-
-@dataclass
-class Out:
-    """Where ``start`` and ``process`` write.
-
-    delta    name -> float32[U, padded(K)] (uninitialised: write all of it) for dense deltas; the engine assigns a
-             SparseDelta (or the packed table's list of moves) for the others
-    memory   name -> array of the spec's exact shape for this block, uninitialised; for per "block" specs an array of the
-             limit: assign ``out.memory[name] = out.memory[name][:n]`` (or another array of the dtype) to say how much is
-             kept
-    stats    name -> float64 array, zeroed; summed over blocks in block order
-    scratch  reused by this thread's next block
-    keep     like scratch, but left alone until the round has ended (for deltas)
-    """
-
-    delta: dict[str, Any]
-    memory: dict[str, np.ndarray]
-    stats: dict[str, np.ndarray]
-    scratch: Scratch
-    keep: Scratch
+TOPICS = 100  # the default number of topics
 
 
 class Key(NamedTuple):
-    """Random numbers: ``rng.stream(seed, pass_number, block.first_doc + row)``.  The start is pass 0."""
+    """The source of random numbers: ``rng.stream(seed, pass_number, block.first_doc + row)``.  The start is pass 0."""
 
     seed: int
     pass_number: int
     phase: str = ""
 
 
+class Visit(NamedTuple):
+    """What a visit reads.
+
+    Attributes
+    ----------
+    block
+        The documents, as cells over the block's own words.
+    rows
+        Name of a table -> the rows that the block touches: ``Rows``, or ``PackedRows`` of a packed table.  In ``start``
+        only ``phi``, rows of the seed topics, float32, unnormalised; nothing when the start is random.
+    totals
+        Name of a table -> float64[padded(columns)], its column sums.
+    state
+        Name -> what the last visit of this block left in ``Out.state``.  Empty in ``start``.
+    params
+        Small arrays by name: ``alpha`` float64[K], ``beta`` float64[1], and those of ``Engine.initial_params``.
+    key
+        Seed, number and phase of the pass.
+    """
+
+    block: Block
+    rows: Mapping[str, Any]
+    totals: Mapping[str, np.ndarray]
+    state: Mapping[str, np.ndarray]
+    params: Mapping[str, np.ndarray]
+    key: Key
+
+
+@dataclass
+class Out:
+    """What a visit writes.
+
+    Attributes
+    ----------
+    delta
+        Name of a table -> float32[U, padded(columns)], uninitialised: write all of it.  For tables with sparse deltas the
+        engine assigns a ``SparseDelta``.
+    state
+        Name -> an uninitialised array of the shape that ``Engine.state`` declares.  Arrays per ``block`` have the length of
+        their limit: assign ``out.state[name] = out.state[name][:n]`` to keep n entries.
+    stats
+        Name -> float64 array of zeros; summed over blocks in block order.
+    """
+
+    delta: dict[str, Any]
+    state: dict[str, np.ndarray]
+    stats: dict[str, np.ndarray]
+    engine: Engine
+    block: BlockShape
+    scratch: Scratch = field(default_factory=Scratch)
+    kept: Scratch = field(default_factory=Scratch)
+
+    @cached_property
+    def _workspace(self) -> Mapping[str, Buffer]:
+        return self.engine.workspace(self.block)
+
+    def array(self, name: str, shape: int | tuple[int, ...] | None = None, dtype: Any = None) -> np.ndarray:
+        """An uninitialised array of the workspace, valid until the visit or (``keep``) the round ends.
+
+        ``shape`` and ``dtype`` may ask for less than ``Engine.workspace`` declares; asking for more is an error, because
+        the memory plan counts what is declared.
+        """
+        buffer = self._workspace[name]
+        own = Buffer(buffer.shape if shape is None else shape, buffer.dtype if dtype is None else dtype, buffer.keep)
+        if own.nbytes > buffer.nbytes:
+            raise ValueError(f"{self.engine.name}: {name} takes {own.nbytes} bytes, its workspace declares {buffer.nbytes}")
+        return (self.kept if buffer.keep else self.scratch).array(name, own.shape, own.dtype)
+
+
 @dataclass(frozen=True)
 class Phase:
     """A stretch of passes in which an engine does one thing.
 
-    name     ``Key.phase`` of its visits
-    passes   how many; None (only of the last phase): until the run stops.  Where the last has a number, the run ends with it
-    reads, writes   tables whose rows a visit sees, and tables that get deltas; None: all
-    steps    whole-table steps in the place of visits: a pass is one call of ``Engine.steps``
+    Attributes
+    ----------
+    name
+        ``Key.phase`` of its visits.
+    passes
+        How many passes it takes; None (only for the last phase): until the run stops.
+    reads, writes
+        Tables whose rows a visit sees, and tables that receive deltas; None: all.
+    steps
+        Whether a pass is one call of ``Engine.end_phase`` on whole tables, without visits.
+    order
+        Order of the blocks of a pass: ``sequential`` or ``shuffled``.
+    start
+        Of the first phase, how the tables begin: ``visit``: pass 0 calls ``start`` on every block;  ``table``: ``phi`` is
+        the seed topics themselves, scaled to the corpus;  ``empty``: all zeros.
+    settles_after
+        Passes before which the run has not settled, whatever perplexity does (priors are not learned yet, for example).
     """
 
     name: str = "train"
@@ -86,10 +152,43 @@ class Phase:
     reads: tuple[str, ...] | None = None
     writes: tuple[str, ...] | None = None
     steps: bool = False
+    order: str = "sequential"
+    start: str = "visit"
+    settles_after: int = 0
+
+
+@dataclass
+class PassEnd:
+    """The end of a pass, as ``Engine.end_pass`` and ``Engine.end_phase`` see it.
+
+    Attributes
+    ----------
+    key, phase
+        Seed and number of the pass; its phase.
+    params
+        May be changed in place.
+    stats
+        Sums over the pass.  For each packed table also ``NAME.counts`` and ``NAME.times``, the histogram of its non-zero
+        entries, ``NAME.bytes``, and ``NAME.constants``, its counts where it has constants.
+    totals
+        Name of a table -> its column sums, without constants.
+    tables
+        The whole tables, to be read with ``pieces``; ``end_phase`` may also ``rewrite`` them.
+    say
+        Shows the user a line.
+    """
+
+    key: Key
+    phase: Phase
+    params: dict[str, np.ndarray]
+    stats: Mapping[str, np.ndarray]
+    totals: Mapping[str, np.ndarray]
+    tables: Mapping[str, Table]
+    say: Callable[[str], object]
 
 
 class Objective(NamedTuple):
-    """What a pass reports and what stops a run: the statistic ``total`` a unit of the statistic ``weight``.
+    """What a pass reports and what stops a run: the statistic ``total`` divided by the statistic ``weight``.
 
     ``perplexity`` is exp(-total / weight), anything else total / weight.
     """
@@ -108,134 +207,146 @@ class Objective(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """How a pass is cut: a function of corpus shape, K and engine, recorded before pass 1 and kept on resume."""
+    """How a pass is cut: most cells and documents of a block, and blocks of a round.
+
+    A function of the corpus, K and the options, never of the machine: it decides the bits of a result.  It is recorded
+    before pass 1 and kept when a run is resumed.
+    """
 
     block_cells: int
     block_docs: int
     round_blocks: int
 
 
+class Priors(NamedTuple):
+    """Default priors: alpha of each topic, or of all topics ``together``; beta of each word."""
+
+    alpha: float = 0.1
+    beta: float = 0.01
+    together: bool = False
+
+    def alpha_of(self, topics: int) -> float:
+        """alpha of one of so many topics."""
+        return self.alpha / topics if self.together else self.alpha
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """alpha and beta as help shows them."""
+        return f"{self.alpha:g}/K" if self.together else f"{self.alpha:g}", f"{self.beta:g}"
+
+
+def as_asked(axes: Mapping[str, int], options: Any, asked: int | None) -> int:
+    """The number of topics of an engine that takes any."""
+    return TOPICS if asked is None else asked
+
+
+@dataclass(frozen=True)
+class About:
+    """Facts about an algorithm that commands, reports and starts need before one is configured.
+
+    Attributes
+    ----------
+    priors
+        Default priors.
+    starts
+        Starts that it can make, the default first: ``random`` (a random topic for each cell or token), ``documents``,
+        ``kmeans``, ``best``, ``anchors``, ``warm``.
+    documents_from
+        Number of topics from which on it starts from ``documents`` by default.
+    best_from
+        Tokens of a mean document from which on ``best`` replaces ``documents`` as the default where topics are few.
+    random_seeds
+        Whether its ``random`` start takes random topics as a seed table; otherwise ``start`` draws topics itself.
+    real_cells, seed_words, vectors
+        Whether it takes real-valued cells; seed words beside ``phi``; a store of vectors (and nothing else).
+    axes
+        Axes that it reads beside words and documents: ``authors``, ``labels``, ``links``.
+    topics_axis
+        Axis whose ids have a topic each, the last ones of the model, which bear their names.
+    topics
+        (ids of each axis, options, topics asked for or None) -> number of topics.
+    stored_tables, stored_params
+        Tables that a model stores (``phi`` holds the topics), and params, of one or two dimensions, beside alpha and beta.
+    objective
+        What a pass reports and what stops a run.
+    passes, tol
+        Default stopping rule: most passes, and the change of the objective below which a run stops (0: never).
+    alpha_bounds
+        Least and largest alpha of a topic where alpha comes from moments; a run that ends there warns.
+    completion
+        Whether held-out documents are judged by completion; otherwise as whole points.
+    """
+
+    priors: Priors = field(default_factory=Priors)
+    starts: tuple[str, ...] = ("documents", "random", "kmeans", "best", "anchors", "warm")
+    documents_from: float = math.inf
+    best_from: float = math.inf
+    random_seeds: bool = False
+    real_cells: bool = True
+    seed_words: bool = True
+    vectors: bool = False
+    axes: tuple[str, ...] = ()
+    topics_axis: str = ""
+    topics: Callable[[Mapping[str, int], Any, int | None], int] = as_asked
+    stored_tables: tuple[str, ...] = ("phi",)
+    stored_params: tuple[str, ...] = ()
+    objective: Objective = field(default_factory=Objective)
+    passes: int = 200
+    tol: float | str = "0.1%"
+    alpha_bounds: tuple[float, float] | None = None
+    completion: bool = True
+
+
 @dataclass(frozen=True)
 class Options:
-    """Options every engine has.  None means the engine's own default, a function of K and the corpus."""
+    """Options that every engine has.  None means the engine's own default, a function of K and the corpus.
+
+    ``withdrawn`` names options of earlier versions: records of runs and models may still hold them.
+    """
+
+    withdrawn = ()  # type: tuple[str, ...]  # without an annotation, lest it be a field
 
     alpha: float | None = option(None, "document-topic prior, per topic (default: the engine's)", min=0.0)
     beta: float | None = option(None, "topic-word prior, per word (default: the engine's)", min=0.0)
     learn_priors: bool | None = option(False, "learn asymmetric alpha and symmetric beta while training", decided=True)
 
 
-def learns_priors(alpha: float | None, beta: float | None, said: bool | None) -> bool:
-    """Whether priors are learned: as ``said``, else where neither is given."""
-    return alpha is None and beta is None if said is None else said
-
-
-TOPICS = 100  # where nobody says how many
+def learns_priors(alpha: float | None, beta: float | None, asked: bool | None) -> bool:
+    """Whether priors are learned: as asked for, else where neither is given."""
+    return alpha is None and beta is None if asked is None else asked
 
 
 class Engine:
-    """Base of all engines.  A subclass sets the class attributes and defines ``process`` (and what else it needs).
+    """Base of all engines: twelve methods, of which ``process`` (and usually ``start``) have to be defined.
 
-    name, cites    as ``topics engines`` lists them; cites names paper, authors and equation or figure
-    Options        a frozen dataclass derived from ``Options``
-    prior_defaults what alpha (a topic) and beta (a word) are where nobody says, as the help prints them: a number, or one over K
-    on_vectors     whether it takes a store of vectors, and nothing else; then it begins itself: ``begin``, ``start_rows``
-    takes_seeds    whether seed words may be beside its table ``phi``
-    judged_by_completion   how held-out documents are judged while it trains (``--eval-every``): by completion, or as whole points
-    starts         starts it can make, the first is the default (or ``first_start``): ``random`` (a random topic a cell or token),
-                   ``documents``, ``kmeans``, ``best``, ``anchors``, ``warm``
-    best_from      tokens of a mean document from which on it begins with ``best`` where topics are few, in the place of ``documents``
-    random_topics  whether its ``random`` start takes random topics, as a seed table, and draws nothing itself
-    start_from     ``visit``: pass 0 calls ``start`` on every block with REPLACE;  ``table``: the seed table itself,
-                   scaled to the corpus, is the first table and no pass 0 is made;  ``empty``: tables begin at zero
-    axes           the axes that it looks at beside words and documents (``authors``, ``labels``, ``links``)
-    alpha_bounds   least and most alpha a topic that moments can give, where it comes from them; a run that ends there warns
-    topics_axis    the axis whose ids have a topic each, the last ones of the model, which bear their names; empty: none
-    shown          the tables that a model stores; ``phi`` holds the topics
-    shown_params   the params, of one or two dimensions, that a model stores beside alpha and beta
-    objective      what a pass reports and what stops a run
-    order          order of a pass: ``sequential`` or ``shuffled``
-    default_passes, default_tol   stopping rule unless the user says otherwise: passes at most, and the change of running
-                   perplexity below which it stops, as ``--tol`` takes it (0: never)
+    Parameters
+    ----------
+    shape
+        The training problem: sizes of the corpus, number of topics.
+    options
+        An instance of the class's ``Options``.
+
+    Class attributes: ``name`` (of ``--algo``), ``cites`` (paper, authors, equation or figure), ``Options`` (a frozen
+    dataclass derived from ``Options``) and ``about``.
     """
 
     name: ClassVar[str] = ""
-    prior_defaults: ClassVar[tuple[str, str]] = ("", "")
-    best_from: ClassVar[float] = np.inf
-    random_topics: ClassVar[bool] = False
     cites: ClassVar[str] = ""
     Options: ClassVar[type[Options]] = Options
-    on_vectors: ClassVar[bool] = False
-    takes_seeds: ClassVar[bool] = True
-    judged_by_completion: ClassVar[bool] = True
-    starts: ClassVar[tuple[str, ...]] = ("documents", "random", "kmeans", "best", "anchors", "warm")
-    start_from: str = "visit"
-    axes: ClassVar[tuple[str, ...]] = ()
-    alpha_bounds: ClassVar[tuple[float, float] | None] = None
-    topics_axis: ClassVar[str] = ""
-    shown: ClassVar[tuple[str, ...]] = ("phi",)
-    shown_params: ClassVar[tuple[str, ...]] = ()
-    objective: ClassVar[Objective] = Objective()
-    order: str = "sequential"
-    default_passes: ClassVar[int] = 200
-    default_tol: ClassVar[float | str] = "0.1%"
-    accepts_weights: ClassVar[bool] = True
-    default_alpha: ClassVar[float] = 0.1
-    default_alpha_sum: ClassVar[float | None] = None
-    """alpha of all topics together, where the default is said so"""
-    default_beta: ClassVar[float] = 0.01
+    about: ClassVar[About] = About()
 
     def __init__(self, shape: Shape, options: Any) -> None:
         self.shape, self.options = shape, options
 
-    @classmethod
-    def n_topics(cls, axes: Mapping[str, int], options: Any, wanted: int | None) -> int:
-        """The number of topics of a run; wanted: as the user says, None: not said.  axes: ids of each of the engine's axes.
-        UsageError where an engine whose topics follow from the corpus has another number."""
-        return TOPICS if wanted is None else wanted
-
-    @property
-    def first_start(self) -> str:
-        """The start of a run that names none."""
-        return self.starts[0]
-
-    @property
-    def unsettled(self) -> int:
-        """Passes after which it begins to learn what it has not before: no run has settled sooner."""
-        return 0
-
-    # -- what it keeps ---------------------------------------------------------------------------------------------
+    # -- what it declares ------------------------------------------------------------------------------------------
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        """Big tables by name.  ``phi`` (unnormalised topic-word counts, without the prior) is what a model stores."""
+        """Tables by name.  ``phi`` (unnormalised topic-word counts, without the prior) is what a model stores."""
         return {"phi": TableSpec(mass="row")}
 
     @property
-    def phases(self) -> tuple[Phase, ...]:
-        """In their order; the last one ends when the run does."""
-        return (Phase(),)
-
-    def constants(self, name: str) -> Constants | None:
-        """What stays beside a table and is added where its rows are gathered."""
-        return self.shape.seeds if name == "phi" else None
-
-    def phase_of(self, pass_number: int) -> tuple[Phase, bool]:
-        """The phase of a pass (1 is the first), and whether it is the phase's last."""
-        left = pass_number
-        for phase in self.phases[:-1]:
-            if left <= (phase.passes or 0):
-                return phase, left == phase.passes
-            left -= phase.passes or 0
-        return self.phases[-1], left == self.phases[-1].passes
-
-    @property
-    def needs_passes(self) -> int | None:
-        """How many passes it makes where its last phase has a number of them, too: no fewer make a model, no more are made."""
-        counts = [phase.passes for phase in self.phases]
-        return sum(n or 0 for n in counts) if counts[-1] is not None else None
-
-    @property
-    def memory(self) -> Mapping[str, ArraySpec]:
-        """Block memory by name."""
+    def state(self) -> Mapping[str, ArraySpec]:
+        """What is kept of each block between its visits, on disk, by name."""
         return {}
 
     @property
@@ -244,145 +355,93 @@ class Engine:
         running perplexity is exp(-loglik / tokens)."""
         return {"loglik": 1, "tokens": 1}
 
-    def initial_params(self) -> dict[str, np.ndarray]:
-        """Small named arrays that ``process`` reads and only ``end_round`` / ``end_pass`` change; checkpointed.
-        ``alpha`` float64[K] (per topic) and ``beta`` float64[1] (per word) are always there: the model's priors."""
-        k, alpha, beta = self.shape.topics, self.options.alpha, self.options.beta
-        if alpha is None:
-            alpha = self.default_alpha if self.default_alpha_sum is None else self.default_alpha_sum / k
-        beta = self.default_beta if beta is None else beta
-        return {"alpha": np.full(k, alpha, np.float64), "beta": np.array([beta], np.float64)}
+    def workspace(self, block: BlockShape) -> Mapping[str, Buffer]:
+        """Arrays that a visit of a block of that shape works on, by name: ``Out.array`` gives them out, and the memory
+        plan adds up their bytes.  A buffer with ``keep`` stays as it is until the round ends, as sparse deltas must.
+        Temporary arrays of NumPy belong here too, under any name: they are counted, never given out."""
+        return {}
 
-    def new_stats(self) -> dict[str, np.ndarray]:
-        """Zeroed statistics."""
-        return {name: np.zeros(n) for name, n in self.stats.items()}
-
-    def memory_of_pass(self, block: BlockShape) -> int | None:
-        """Bytes that the memory of all blocks takes at most, where that is less than each block at its limit; block: its
-        cells are those of the corpus, its axes the largest of a block's."""
-        return None
-
-    def scratch_bytes(self, block: BlockShape) -> int:
-        """Scratch a thread needs for a block of that shape, beside out's own arrays and what is kept for the round."""
-        return 0
-
-    def keep_bytes(self, block: BlockShape) -> int:
-        """What ``out.keep`` holds of a block of that shape until its round has ended: the sparse deltas at their largest."""
-        return 0
-
-    # -- how it wants to be driven: functions of the problem alone, never of the machine ---------------------------
-    def block_cells(self) -> int:
-        """Cells an engine block aims at: 2^16 to 2^20, at least 64 blocks a pass where possible; no more than 2^26 / K, so
-        that the rows of a block do not grow with K without bound (512 MB must do for a thousand topics)."""
-        cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
-        return int(max(min(cells, (1 << 26) // padded(self.shape.topics)), 1 << 12))
-
-    def block_docs(self) -> int:
-        """Most documents of an engine block."""
-        return 1 << 16
-
-    def round_blocks(self) -> int:
-        """Blocks of a round: the width to which any number of threads gives the same bits."""
-        return 8
-
+    @property
     def layout(self) -> Layout:
-        """The three together."""
-        return Layout(self.block_cells(), self.block_docs(), self.round_blocks())
+        """How a pass is cut.  Blocks of 2^16 to 2^20 cells, at least 64 of them a pass where possible, and no more than
+        2^26 / K cells, so that the rows of a block do not grow with K without bound; rounds of 8 blocks."""
+        cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
+        return Layout(max(min(cells, (1 << 26) // padded(self.shape.topics)), 1 << 12), 1 << 16, 8)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """In their order.  Where the last one has a number of passes, a run makes exactly those of all phases."""
+        return (Phase(),)
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        """Small named arrays that visits read and only ``end_round``, ``end_pass`` and ``end_phase`` change.
+
+        ``alpha`` float64[K] (per topic) and ``beta`` float64[1] (per word) are always there: the model's priors.
+        """
+        topics, priors, options = self.shape.topics, self.about.priors, self.options
+        alpha = priors.alpha_of(topics) if options.alpha is None else options.alpha
+        beta = priors.beta if options.beta is None else options.beta
+        return {"alpha": np.full(topics, alpha, np.float64), "beta": np.array([beta], np.float64)}
 
     # -- what it does ----------------------------------------------------------------------------------------------
-    def start(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        """First visit of a block: write its contribution to ``out.delta`` and its memory.
-
-        rows["phi"] are rows of the seed table (topics to start from, float32, unnormalised, positive where a topic may
-        take a word), totals["phi"] its column sums; both empty mappings for the start ``random``.
-        """
+    def start(self, visit: Visit, out: Out) -> None:
+        """The first visit of a block: write its contribution to ``out.delta``, and its state."""
         raise NotImplementedError(f"{type(self).__name__}.start")
 
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        """One visit of a block.  totals: name -> float64[padded(K)] column sums of each table."""
+    def process(self, visit: Visit, out: Out) -> None:
+        """One visit of a block: write its deltas, its new state and its statistics."""
         raise NotImplementedError(f"{type(self).__name__}.process")
 
-    def blend(self, params: Mapping[str, np.ndarray], docs: int) -> tuple[float, float]:
-        """BLEND only: (rho, scale) of the round that has just ended, which saw ``docs`` documents."""
-        raise NotImplementedError(f"{type(self).__name__}.blend")
+    def end_round(self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], docs: int) -> tuple[float, float]:
+        """After the visits of a round, before its deltas enter.
 
-    def end_round(self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray]) -> None:
-        """After each round's scatter; stats are the round's sums.  May change params in place."""
+        Parameters
+        ----------
+        params
+            May be changed in place.
+        stats
+            Sums over the round.
+        docs
+            Documents of the round's blocks.
 
-    def end_pass(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
-    ) -> dict[str, float]:
-        """After each pass; stats are the pass's sums.  May change params in place; what it returns goes into the
-        history (plain numbers by name).  For each packed table, stats also has ``NAME.counts`` and ``NAME.times``, the
-        histogram of its non-zero entries, ``NAME.bytes``, and ``NAME.constants``, its counts where it has constants;
-        counts and totals are without the constants."""
-        return {}
-
-    def steps(
-        self, tables: Mapping[str, Table], params: dict[str, np.ndarray], key: Key, stats: Mapping[str, np.ndarray]
-    ) -> None:
-        """One pass of a phase of ``steps``: changes whole tables; adds to stats."""
-        raise NotImplementedError(f"{type(self).__name__}.steps")
-
-    def end_phase(
-        self, phase: Phase, tables: Mapping[str, Table], params: dict[str, np.ndarray]
-    ) -> Iterable[str] | None:
-        """After the last pass of a phase that has one: may read tables (``pieces``, ``dense``) and rewrite them by ranges
-        (``rewrite``), and change params in place.  What it returns is said, a line each."""
-        return None
-
-    def warnings(self, record: Mapping[str, Any]) -> list[str]:
-        """What a user should hear of a pass's history record, a line each."""
-        return []
-
-    def takes_sample(self, pass_number: int) -> bool:
-        """Whether the packed tables after this pass are one of the samples whose mean the model stores."""
-        return False
-
-    def end_pass_rows(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], rows: Iterable[tuple[int, np.ndarray]]
-    ) -> dict[str, float]:
-        """After ``end_pass``, for what needs the whole table ``phi``: rows yields (first row, rows [n, P]) in order.
-
-        Only called where an engine defines it; what it returns goes into the history too.
+        Returns
+        -------
+        (rho, scale) for BLEND tables; other tables ignore it.
         """
+        return 1.0, 1.0
+
+    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+        """After each pass; what it returns goes into the history (plain numbers by name)."""
         return {}
 
+    def end_phase(self, end: PassEnd) -> None:
+        """Work on whole tables: after the last pass of a phase, or in the place of each pass of a phase of ``steps``."""
 
-    # -- of vectors ------------------------------------------------------------------------------------------------
-    def begin(self, sample: np.ndarray, seed: int, params: dict[str, np.ndarray]) -> None:
-        """Before pass 0: what the start needs, out of some points, into params."""
 
-    def start_rows(self, name: str, params: Mapping[str, np.ndarray]) -> np.ndarray:
-        """A table where a run that makes no pass 0 begins, padded."""
-        raise NotImplementedError(f"{type(self).__name__}.start_rows")
+def workspace_bytes(engine: Engine, block: BlockShape) -> tuple[int, int]:
+    """Bytes that a visit of a block of that shape takes: (until it ends, until its round ends)."""
+    buffers = engine.workspace(block).values()
+    return sum(b.nbytes for b in buffers if not b.keep), sum(b.nbytes for b in buffers if b.keep)
 
-    def model_rows(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
-        """What stands in the place of the topics of a model without a table ``phi``: [W, K]."""
-        raise NotImplementedError(f"{type(self).__name__}.model_rows")
 
-    def end_pass_tables(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], tables: Mapping[str, Table]
-    ) -> dict[str, float]:
-        """After ``end_pass``, for what needs whole tables; what it returns goes into the history too."""
-        return {}
+def new_stats(engine: Engine) -> dict[str, np.ndarray]:
+    """Zeroed statistics."""
+    return {name: np.zeros(length) for name, length in engine.stats.items()}
+
+
+def phase_of(phases: Sequence[Phase], pass_number: int) -> tuple[Phase, bool]:
+    """The phase of a pass (1 is the first), and whether the pass is the phase's last."""
+    number = pass_number
+    for phase in phases[:-1]:
+        if number <= (phase.passes or 0):
+            return phase, number == phase.passes
+        number -= phase.passes or 0
+    return phases[-1], number == phases[-1].passes
+
+
+def passes_needed(phases: Sequence[Phase]) -> int | None:
+    """How many passes make a model where the last phase has a number of them; None: as many as are asked for."""
+    return None if phases[-1].passes is None else sum(phase.passes or 0 for phase in phases)
 
 
 def option_fields(options: type[Options]) -> dict[str, Any]:

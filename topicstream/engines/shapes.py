@@ -1,10 +1,10 @@
-"""What an engine is told of the problem: its shape, that of its blocks, and that of the memory it keeps of each."""
+"""The shapes that an engine works with: the problem, a block, the state kept of a block, and buffers of a visit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from topicstream.corpus.block import AxisShape, Block
 from topicstream.kernels.constants import Constants
 from topicstream.tables.spec import DOCUMENTS, WORDS
 
-__all__ = ["ArraySpec", "BlockShape", "Shape"]
+__all__ = ["ArraySpec", "BlockShape", "Buffer", "Shape"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,10 @@ class Shape:
         """Ids of every axis."""
         return {WORDS: self.words, DOCUMENTS: self.rows or self.docs, **self.axes}
 
+    def constants(self, table: str) -> Constants | None:
+        """Constants that stay beside a table and are added where its rows are gathered."""
+        return self.seeds if table == "phi" else None
+
 
 @dataclass(frozen=True)
 class BlockShape:
@@ -68,7 +72,8 @@ class BlockShape:
             name: AxisShape(len(rows.ids), len(rows.local), int(np.diff(rows.indptr).max(initial=0)))
             for name, rows in block.axes.items()
         }
-        return cls(block.n_docs, block.n_cells, int(block.tokens), block.n_words, axes=axes)
+        longest = int(np.diff(block.indptr).max(initial=0))
+        return cls(block.n_docs, block.n_cells, int(block.tokens), block.n_words, longest, axes=axes)
 
     def most_rows(self, axis: str | int | None) -> int:
         """Rows of a table over ``axis`` (or of a fixed number) that a block touches at most."""
@@ -86,7 +91,7 @@ class BlockShape:
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Block memory: what the engine keeps of a block on disk between its visits.
+    """Block state: an array that an engine keeps of each block, on disk, between its visits.
 
     per     ``document`` [D, width], ``cell`` [nnz, width] or ``token`` [tokens, width] (width 1: one-dimensional); or
             ``block``: one-dimensional, of any length up to ``limit`` entries for a block of that shape (ragged state, such as
@@ -94,6 +99,8 @@ class ArraySpec:
     dtype   of an entry
     below   of numbers that a kernel indexes by: each is less; looked at when they are read back (0: any value will do)
     ends    the numbers are ends of rows: from 0, ascending, to the length of the arrays of the same block that follow
+    total   per ``block``: most entries of all blocks together, where that is less than the sum of their limits: a callable
+            of a BlockShape whose cells and documents are those of the corpus
     """
 
     per: str
@@ -102,6 +109,7 @@ class ArraySpec:
     limit: Any = None  # per "block": callable (BlockShape) -> most entries
     below: int = 0
     ends: bool = False
+    total: Any = None
 
     def holds(self, array: np.ndarray, before: Mapping[str, np.ndarray]) -> bool:
         """Whether what was read back may be indexed by; ``before``: the arrays of the block already read."""
@@ -120,3 +128,20 @@ class ArraySpec:
             return (int(self.limit(block)),)
         n = {"document": block.docs, "cell": block.cells, "token": block.tokens}[self.per]
         return (n,) if self.width == 1 else (n, self.width)
+
+
+class Buffer(NamedTuple):
+    """An array that a visit works on.
+
+    shape, dtype   of the array
+    keep           whether it stays as it is until the round ends: what sparse deltas are made of
+    """
+
+    shape: int | tuple[int, ...]
+    dtype: Any
+    keep: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return int(np.prod(self.shape, dtype=np.int64) * np.dtype(self.dtype).itemsize)

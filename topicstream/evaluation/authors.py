@@ -13,7 +13,7 @@ Then p(w|d) = sum_a p(a|d) sum_k theta_a[k] phi_k[w], p(a|d) being the share of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,19 +22,23 @@ import numpy as np
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, InputError
-from topicstream.evaluation.completion import Half, halves, rows_of, score_cells
-from topicstream.evaluation.keys import document_keys, match_words, word_keys
-from topicstream.evaluation.memory import LANES, block_cells, block_docs
-from topicstream.evaluation.scoring import Scorer, Scoring, finite
+from topicstream.evaluation.completion import known_block, log_likelihood, split_documents
+from topicstream.evaluation.keys import document_keys, hash_strings, match_words
+from topicstream.evaluation.memory import block_cells, block_docs
+from topicstream.evaluation.scoring import Scorer, Scoring, as_result
+from topicstream.inference.documents import Documents
+from topicstream.inference.method import TopicRows
 from topicstream.kernels.author_step import spread_authors
-from topicstream.kernels.local_step import INNER, TOLERANCE, inverse_norms
-from topicstream.machine import default_memory_limit, format_bytes
+from topicstream.kernels.local_step import INNER, TOLERANCE
+from topicstream.machine import format_bytes
+from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import option
 from topicstream.parallel.order import in_order
 
 AXIS = "authors"
 KEPT_CELLS = 1 << 24
-"""Observed cells that are kept in memory between the sweeps; of more documents the blocks are read anew."""
+"""Observed cells that are kept in memory between the sweeps; of more documents the blocks are read again."""
 
 
 @dataclass(frozen=True)
@@ -71,26 +75,25 @@ class AuthorScore:
 
 @dataclass(frozen=True)
 class _Piece:
-    """A block of test documents: both sides of its cells, its authors (``ids`` int64[U], rows of theta; ``aptr``, ``local``)."""
+    """A block of test documents: both sides of its cells, which are scored, its authors (``ids`` int64[U], rows of theta;
+    ``aptr``, ``local``)."""
 
-    seen: Half
-    rest: Half
-    words: np.ndarray
+    seen: Documents
+    rest: Documents
+    scored: np.ndarray
     ids: np.ndarray
     aptr: np.ndarray
     local: np.ndarray
-    scored: tuple[int, int]
 
 
 class _Test:
     """The test documents; ``rows`` of theta: authors by their ids, then a private one a document (used where it names none)."""
 
-    def __init__(self, model: TopicModel, corpus: Corpus, heldout: bool, split: float) -> None:
-        self.model, self.corpus, self.heldout, self.split = model, corpus, heldout, split
+    def __init__(self, model: TopicModel, corpus: Corpus, split: float) -> None:
+        self.model, self.corpus, self.split = model, corpus, split
         self.named = corpus.axes[AXIS].size
-        self.grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), heldout, axes=(AXIS,))
-        self.docs = int(self.grid.docs.sum())
-        self._keys, self._hashes = document_keys(corpus, heldout), word_keys(corpus)
+        self.grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), True, axes=(AXIS,))
+        self._keys, self._word_keys = document_keys(corpus, True), hash_strings(model.words)
         self._index = match_words(model.vocabulary, corpus)
         self._kept: list[_Piece] | None = None
 
@@ -106,20 +109,19 @@ class _Test:
             yield from self._kept
             return
         keep: list[_Piece] | None = [] if int(self.grid.cells.sum()) <= KEPT_CELLS else None
-        for block in self.corpus.blocks(grid=self.grid, heldout=self.heldout, axes=(AXIS,)):
-            ids = block.vocab.astype(np.int64) if self._index is None else self._index[block.vocab]
+        for block in self.corpus.blocks(grid=self.grid, heldout=True, axes=(AXIS,)):
             keys = self._keys[block.first_doc : block.first_doc + block.n_docs]
-            seen, rest, scored, _ = halves(block, ids, keys, self._hashes[block.vocab], self.split)
+            seen, rest, scored = split_documents(known_block(block, self._index), keys, self._word_keys, self.split)
             names = block.rows(AXIS)
-            each, there = np.diff(names.indptr), np.diff(seen.indptr) > 0
-            alone = np.flatnonzero((each == 0) & there)
-            own = np.where(there, np.maximum(each, 1), 0)  # documents that are not scored say nothing of authors either
+            each = np.diff(names.indptr)
+            alone = np.flatnonzero((each == 0) & scored)
+            own = np.where(scored, np.maximum(each, 1), 0)  # documents that are not scored have no part in their authors
             aptr = np.concatenate(([0], np.cumsum(own)))
             local = np.zeros(aptr[-1], np.int64)
-            local[np.repeat(there & (each > 0), own)] = names.local[np.repeat(there, each)]
+            local[np.repeat(scored & (each > 0), own)] = names.local[np.repeat(scored, each)]
             local[aptr[alone]] = len(names.ids) + np.arange(len(alone))
-            rows = np.concatenate((names.ids.astype(np.int64), self.named + block.first_doc + alone))
-            piece = _Piece(seen, rest, ids, rows, aptr, local, scored)
+            ids = np.concatenate((names.ids.astype(np.int64), self.named + block.first_doc + alone))
+            piece = _Piece(seen, rest, scored, ids, aptr, local)
             if keep is not None:
                 keep.append(piece)
             yield piece
@@ -144,17 +146,16 @@ def mixtures(model: TopicModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
 class _Mixtures:
     """theta of the test authors, float32[n, K]; fixed: bool[n], those that keep the mixtures of the training."""
 
-    def __init__(self, test: _Test, known: bool) -> None:
+    def __init__(self, test: _Test, known: bool, limit: MemoryLimit) -> None:
         model, self.test = test.model, test
         topics, used = model.n_topics, test.used
-        needed, room = 20 * topics * len(used), default_memory_limit() // 2
-        if needed > room:
+        needed = 20 * topics * len(used)
+        if needed > limit.bytes // 2:
             raise DoesNotFit(
                 f"{test.corpus.path}: {len(used):,} test authors x {topics} topics take {format_bytes(needed)}; raise "
                 "--mem-limit, or set fewer documents aside"
             )
-        self.width = -(-topics // LANES) * LANES
-        self.inverse = inverse_norms(model.totals, model.n_words, model.beta, self.width)
+        self.rows = TopicRows(model)
         self.fixed, self.theta = np.zeros(len(used), bool), np.full((len(used), topics), 1.0 / topics, np.float32)
         if known:
             named = used < test.named
@@ -167,14 +168,14 @@ class _Mixtures:
 
     def spread(self, piece: _Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """(row of theta of each of the piece's authors, their theta, tokens that each gains by topic, that each explains)."""
-        model, used = self.test.model, self.test.used
-        rows, mine = np.unique(piece.seen.rows), np.searchsorted(used, piece.ids)
-        base, at = rows_of(model, rows, self.width)
-        cells = at[np.searchsorted(rows, piece.seen.rows)]
-        gained, explained = np.zeros((len(mine), model.n_topics)), np.zeros(len(piece.local))
+        used, seen = self.test.used, piece.seen
+        mine = np.searchsorted(used, piece.ids)
+        cells, base = self.rows.of(seen)
+        gained, explained = np.zeros((len(mine), self.rows.topics)), np.zeros(len(piece.local))
         # ids of documents that are not scored are in no row: whatever stands there is never read
         own = self.theta[np.minimum(mine, len(used) - 1)]
-        spread_authors(piece.seen.indptr, cells, piece.seen.counts, base, model.beta, self.inverse, piece.aptr, piece.local, own, gained, explained)  # fmt: skip
+        authors = piece.aptr, piece.local, own, gained, explained
+        spread_authors(seen.indptr, cells, seen.counts, base, self.rows.beta, self.rows.inverse, *authors)
         return mine, own, gained, explained
 
     def fold_in(self, threads: int, tol: float, inner: int) -> int:
@@ -202,20 +203,13 @@ class _Mixtures:
 
     def score(self, piece: _Piece) -> tuple[_Piece, np.ndarray, np.ndarray]:
         """(the piece, log-likelihood of the scored words of each document, their tokens)."""
-        model = self.test.model
         _, own, _, explained = self.spread(piece)
         total = np.zeros(len(piece.aptr) - 1)
         owner = np.repeat(np.arange(len(total)), np.diff(piece.aptr))
         np.add.at(total, owner, explained)
-        mixed = np.zeros((len(total), model.n_topics), np.float64)
+        mixed = np.zeros((len(total), self.rows.topics), np.float64)
         np.add.at(mixed, owner, (explained / np.maximum(total[owner], 1e-300))[:, None] * own[piece.local])
-        rows = np.unique(piece.rest.rows)
-        base, at = rows_of(model, rows, self.width)
-        loglik, tokens = np.empty(len(total)), np.empty(len(total))
-        rest = at[np.searchsorted(rows, piece.rest.rows)]
-        theta = mixed.astype(np.float32)
-        score_cells(piece.rest.indptr, rest, piece.rest.counts, base, model.beta, self.inverse, theta, loglik, tokens)
-        return piece, loglik, tokens
+        return piece, *log_likelihood(self.rows, piece.rest, mixed.astype(np.float32))
 
 
 def author_perplexity(
@@ -227,21 +221,36 @@ def author_perplexity(
     threads: int = 1,
     tol: float = TOLERANCE,
     inner: int = INNER,
+    limit: MemoryLimit | None = None,
 ) -> AuthorScore:
     """Score an author-topic model on the documents set aside of a store with authors.
 
-    split    observed share of a document's words;  tol, inner: when the sweeps over the observed words stop, as of ``infer``
-    known    authors of the model keep their mixtures
+    Parameters
+    ----------
+    model, corpus
+        What predicts, and what is predicted.
+    split
+        Observed share of a document's words.
+    known
+        Authors of the model keep their mixtures.
+    threads
+        The score does not depend on them.
+    tol, inner
+        When the sweeps over the observed words stop, as of ``infer``.
+    limit
+        Of the process; the mixtures may take half of it.
 
-    The result does not depend on threads.  StoreError, InputError; DoesNotFit where the authors do not.
+    Raises
+    ------
+    StoreError, InputError; DoesNotFit where the authors do not fit.
     """
-    test = _Test(model, corpus, True, split)
-    authors = _Mixtures(test, known)
+    test = _Test(model, corpus, split)
+    authors = _Mixtures(test, known, limit or MemoryLimit.parse(None))
     sweeps = authors.fold_in(threads, tol, inner)
     sums, docs, skipped = np.zeros(2), 0, 0
     for piece, loglik, tokens in in_order(authors.score, test.pieces(), threads):
         sums += loglik.sum(), tokens.sum()
-        docs, skipped = docs + piece.scored[0], skipped + piece.scored[1]
+        docs, skipped = docs + int(piece.scored.sum()), skipped + int((~piece.scored).sum())
     if sums[1] == 0:
         raise InputError("no document could be scored: each needs two known words or more; check the vocabulary")
     nats, used = float(-sums[0] / sums[1]), test.used
@@ -252,20 +261,40 @@ def author_perplexity(
 
 
 # -- the scorer ------------------------------------------------------------------------------------------------------
-def _author_scores(run: Scoring) -> dict[str, Any]:
+@dataclass(frozen=True)
+class AuthorScoreOptions:
+    """Options of the scorer."""
+
+    authors: str | None = option(
+        None,
+        "of an author-topic model, with --heldout: perplexity with the mixtures of the test authors folded in (printed in any "
+        "case), and with those that training knows",
+        choices=("folded", "known"),
+    )
+
+
+def _author_scores(run: Scoring, options: AuthorScoreOptions) -> dict[str, Any]:
     """Author perplexity, folded in and, where asked for, with what training knows of the authors."""
-    asked, model = run.config.authors, run.model
-    if not (AXIS in (model.manifest.get("tables") or {}) and AXIS in run.corpus.axes):
-        if asked is None:
-            return {}
-        model.table(AXIS)  # says what is missing
-        run.corpus.axes[AXIS]
-    found = {}
-    for name, knows in (("authors", False), ("authors_known", True)):
-        if knows <= (asked == "known"):
-            score = author_perplexity(model, run.corpus, split=run.split, known=knows, threads=run.threads)
-            found[name] = {**finite(asdict(score)), "measured": score.measured}
-    return found
+    model, corpus = run.model, run.corpus
+    if options.authors is not None and run.config.heldout is not True:
+        raise InputError("--authors goes with --heldout of the corpus itself: its documents' authors are needed")
+    if not (AXIS in model.manifest.tables and AXIS in corpus.axes):
+        if options.authors is not None:
+            model.table(AXIS)  # says what is missing
+            corpus.axes[AXIS]
+        return {}
+    scores = {}
+    for name in ("authors", "authors_known") if options.authors == "known" else ("authors",):
+        known, limit = name == "authors_known", run.config.memory
+        score = author_perplexity(model, corpus, split=run.split, known=known, threads=run.threads, limit=limit)
+        scores[name] = as_result(score)
+    return scores
 
 
-AUTHORS = Scorer(lambda config: config.heldout is True, _author_scores)
+AUTHORS = Scorer(
+    "authors",
+    _author_scores,
+    Options=AuthorScoreOptions,
+    beside=lambda config, options: config.heldout is True or options.authors is not None,
+    kinds=("topics", "clusters", "vectors"),
+)

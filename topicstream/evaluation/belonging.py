@@ -15,9 +15,8 @@ language: 1 to 5 % (names, and words that look alike)."""
 def strangers(model: TopicModel, corpus: Corpus) -> str | None:
     """A sentence where the model was trained on another corpus, with both names; None where it was trained on this one (or an
     earlier state of it), or does not say.  UsageError where they have next to no word in common: scores would say nothing."""
-    about = model.manifest.get("corpus")
-    trained = about.get("fingerprint") if isinstance(about, dict) else None
-    if not isinstance(trained, str) or corpus.is_of(trained):
+    trained = model.manifest.corpus.fingerprint
+    if trained is None or corpus.is_of(trained):
         return None
     there = Vocabulary.read(corpus.file("vocab"))
     own = model.vocabulary.words

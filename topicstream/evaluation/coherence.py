@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import UsageError
 from topicstream.evaluation.cooccurrence import cooccurrence
 from topicstream.evaluation.keys import corpus_vocabulary
-from topicstream.evaluation.scoring import Scorer, Scoring, finite
+from topicstream.evaluation.scoring import Scorer, Scoring, as_result
 from topicstream.model.edits import seen, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import option
 
 TOP = 10
 TOP_DIVERSITY = 25
@@ -20,9 +23,9 @@ TOP_DIVERSITY = 25
 
 @dataclass(frozen=True)
 class Coherence:
-    """umass, npmi: means over topics; by_topic: the two for every topic (None: no pair could be judged); top: words a
-    topic; docs: documents counted; unknown: top words that the corpus does not have; of the mean topic: the same of the words that
-    are in the most documents (Fisher, Kozdoba & Mannor's mean empirical topic), which says how little a high value may mean."""
+    """umass, npmi: means over topics; by_topic: for every topic (None: no pair could be judged); top: words a topic; docs:
+    documents counted; unknown: top words that the corpus does not have; mean_topic: of the words that are in the most
+    documents (Fisher, Kozdoba & Mannor's mean empirical topic), which says how little a high value may mean."""
 
     umass: float
     npmi: float
@@ -33,9 +36,6 @@ class Coherence:
     npmi_by_topic: list[float | None]
     umass_mean_topic: float | None
     npmi_mean_topic: float | None
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     @property
     def measured(self) -> str:
@@ -75,7 +75,7 @@ def _mean(values: np.ndarray) -> np.ndarray:
         return np.where(count > 0, np.nansum(values, axis=1) / count, np.nan)
 
 
-def coherence(model: TopicModel, corpus: Any, *, top: int = TOP, threads: int = 1) -> Coherence:
+def coherence(model: TopicModel, corpus: Corpus, *, top: int = TOP, threads: int = 1) -> Coherence:
     """UMass and NPMI of a model, counted on the training part of an open ``Corpus``."""
     ids, _ = top_words(model, top)
     vocabulary = corpus_vocabulary(corpus)
@@ -86,18 +86,16 @@ def coherence(model: TopicModel, corpus: Any, *, top: int = TOP, threads: int = 
     mean[0, : len(common)] = common
     pairs, docs = cooccurrence(corpus, np.ascontiguousarray(np.vstack([tops, mean])), threads)
     by_umass, by_npmi = umass(pairs), npmi(pairs, docs)
-    mean_umass, mean_npmi = _plain(by_umass[-1:])[0], _plain(by_npmi[-1:])[0]
-    by_umass, by_npmi = by_umass[:-1], by_npmi[:-1]
     return Coherence(
-        umass=_overall(by_umass),
-        npmi=_overall(by_npmi),
+        umass=_overall(by_umass[:-1]),
+        npmi=_overall(by_npmi[:-1]),
         top=len(ids),
         docs=docs,
         unknown=int((tops < 0).sum()),
-        umass_by_topic=_plain(by_umass),
-        npmi_by_topic=_plain(by_npmi),
-        umass_mean_topic=mean_umass,
-        npmi_mean_topic=mean_npmi,
+        umass_by_topic=_plain(by_umass[:-1]),
+        npmi_by_topic=_plain(by_npmi[:-1]),
+        umass_mean_topic=_plain(by_umass[-1:])[0],
+        npmi_mean_topic=_plain(by_npmi[-1:])[0],
     )
 
 
@@ -116,22 +114,65 @@ def diversity(model: TopicModel, top: int = TOP_DIVERSITY) -> float:
 
 
 # -- the scorers -----------------------------------------------------------------------------------------------------
-def _coherence_scores(run: Scoring) -> dict[str, Any]:
-    words = coherence(seen(run.model, view_of(run.model)), run.corpus, top=run.config.top, threads=run.threads)
-    scores = {**finite(words.as_dict()), "measured": words.measured}
-    left = {"umass": "npmi", "npmi": "umass"}.get(str(run.config.coherent), " ")
-    return {"coherence": {name: value for name, value in scores.items() if left not in name}}
+def which_coherence(value: Any) -> Any:
+    """``--coherence`` without a value: both."""
+    if value not in ("", True, False, "umass", "npmi"):
+        raise UsageError(f"{value}: either umass or npmi, or nothing for both")
+    return True if value == "" else value
 
 
-def _diversity_scores(run: Scoring) -> dict[str, Any]:
-    return {
-        "diversity": {
-            "share": diversity(seen(run.model, view_of(run.model))),
-            "top": TOP_DIVERSITY,
-            "measured": f"share of distinct words among the {TOP_DIVERSITY} most probable words of all topics",
-        }
-    }
+@dataclass(frozen=True)
+class CoherenceOptions:
+    """Options of the scorer."""
+
+    coherent: bool | str = option(
+        False,
+        "UMass and NPMI coherence of the topics' first words, or one of them",
+        flags=("--coherence",),
+        metavar="[umass|npmi]",
+        is_flag=False,
+        flag_value="",
+        parse=which_coherence,
+    )
+    top: int = option(TOP, "with --coherence: words a topic", min=2, show=True)
 
 
-COHERENCE = Scorer(lambda config: bool(config.coherent), _coherence_scores)
-DIVERSITY = Scorer(lambda config: config.diverse, _diversity_scores, lambda config: False)
+@dataclass(frozen=True)
+class DiversityOptions:
+    """Options of the scorer."""
+
+    diverse: bool = option(
+        False, f"share of distinct words among the topics' first {TOP_DIVERSITY}", flags=("--diversity",)
+    )
+
+
+def _coherence_scores(run: Scoring, options: CoherenceOptions) -> dict[str, Any]:
+    words = coherence(seen(run.model, view_of(run.model)), run.corpus, top=options.top, threads=run.threads)
+    scores = as_result(words)
+    other = {"umass": "npmi", "npmi": "umass"}.get(str(options.coherent), " ")
+    return {"coherence": {name: value for name, value in scores.items() if other not in name}}
+
+
+def _diversity_scores(run: Scoring, options: DiversityOptions) -> dict[str, Any]:
+    share = diversity(seen(run.model, view_of(run.model)))
+    measured = f"share of distinct words among the {TOP_DIVERSITY} most probable words of all topics"
+    return {"diversity": {"share": share, "top": TOP_DIVERSITY, "measured": measured}}
+
+
+COHERENCE = Scorer(
+    "coherence",
+    _coherence_scores,
+    Options=CoherenceOptions,
+    asked=lambda options: bool(options.coherent),
+    default={"coherent": True},
+    kinds=("topics", "clusters"),
+)
+DIVERSITY = Scorer(
+    "diversity",
+    _diversity_scores,
+    Options=DiversityOptions,
+    asked=lambda options: options.diverse,
+    needs_corpus=lambda config, options: False,
+    default={"diverse": True},
+    kinds=("topics", "clusters"),
+)

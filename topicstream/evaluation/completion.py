@@ -1,56 +1,50 @@
-"""Document completion: how well a model foretells the rest of a document it has seen most of (Zeng et al. 2012).
+"""Document completion: how well a model predicts the rest of a document of which it has seen most (Zeng et al. 2012).
 
-Each document's cells are split in two by a hash of the document's id and the word's text, so the split never changes
-with block size, order, word ids or vocabulary.  theta of the observed side is the local step's (kernels/local_step.py),
-the answer that ``infer`` gives for those cells, to the bit.  (Going on to a tolerance of 1e-6 moved the perplexity by
-0.05 % on 20news.)  The other side is scored with p(w|d) = sum_k p(w|k) theta[k], natural logarithms.
+Each document's cells are split in two by a hash of the document's id and the word's text, so the split does not depend on
+block size, order, word ids or vocabulary.  theta of the observed side is what ``infer`` answers for those cells, to the bit.
+(A tolerance of 1e-6 moved the perplexity by 0.05 % on 20news.)  The other side is scored with
+p(w|d) = sum_k p(w|k) theta[k], in nats.
 
-Every document is computed alone and the logarithms are added one by one in document order in float64, so the result is
+Every document is computed alone and the logarithms are added one by one in document order in float64, so the result has
 the same bits for any block size and number of threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.corpus.block import Block
+from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
-from topicstream.evaluation.keys import document_keys, match_words, word_keys
-from topicstream.evaluation.memory import LANES, block_cells, block_docs
-from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs, Words
+from topicstream.evaluation.keys import document_keys, match_words, mix, word_keys
+from topicstream.evaluation.memory import block_cells, block_docs
+from topicstream.inference.documents import Documents, known, vector_documents
+from topicstream.inference.method import TopicRows
+from topicstream.inference.methods import find_method
+from topicstream.kernels.arrays import Doubles, Floats, Longs
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.local_step import (
-    DIRICHLET,
-    EVEN,
-    INNER,
-    PANEL_FLOATS,
-    POINT,
-    TOLERANCE,
-    VB_TOLERANCE,
-    digamma_norms,
-    dirichlet_rows,
-    inverse_norms,
-    local_step,
-    padded_floats,
-    probabilities,
-    sort_cells,
-)
-from topicstream.kernels.rng import bits, uniform
-from topicstream.model.weighting import CountedWords
+from topicstream.kernels.local_step import PANEL_FLOATS, inverse_norms, probabilities
+from topicstream.model.topic_model import TopicModel
+from topicstream.model.weighting import CountedWords, Weights
 from topicstream.parallel.order import in_order
 
-FOLD_IN = {"bp": TOLERANCE, "vb": VB_TOLERANCE}
-"""Methods of ``infer`` whose theta can be scored, and where each stops."""
+FOLD_IN = ("bp", "vb")
+"""Methods of ``infer`` whose theta can be scored."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """What was measured.  perplexity = exp(nats_per_token), infinite where a scored word is impossible (beta = 0); tokens, cells and docs are those scored; skipped documents
-    have no cell left on one of the two sides; out-of-vocabulary tokens are on neither."""
+    """What was measured.
+
+    perplexity = exp(nats_per_token), infinite where a scored word is impossible (beta = 0); tokens, cells and docs are those
+    scored; skipped documents have no cell on one of the two sides; out-of-vocabulary tokens are on neither; inner:
+    iterations of a document, on average.
+    """
 
     perplexity: float
     nats_per_token: float
@@ -63,9 +57,6 @@ class Score:
     inner: float
     split: float | None
     fold_in: str = "bp"
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     @property
     def measured(self) -> str:
@@ -80,64 +71,48 @@ class Score:
         )
 
 
-class Half(NamedTuple):
-    """One side of the documents of a block; both sides are one where all cells are scored.
+def known_block(block: Block, index: np.ndarray | None, *, vectors: bool = False) -> Documents:
+    """The documents of a block over a model's words, or its vectors; index: as ``match_words`` finds it."""
+    ids = pa.nulls(block.n_docs, pa.large_string())
+    if vectors:
+        return vector_documents(ids, block.indptr, block.counts)
+    words = block.vocab.astype(np.int64) if index is None else index[block.vocab]
+    return known(ids, block.indptr, block.words, block.counts, words)
 
-    indptr: int64[D+1]; rows: int64[n], the words' rows in a table, ascending in a document; counts: float32[n]
+
+def split_documents(
+    docs: Documents, keys: np.ndarray, word_keys: np.ndarray, split: float | None
+) -> tuple[Documents, Documents, np.ndarray]:
+    """Split the cells of documents into those observed and those scored.
+
+    Parameters
+    ----------
+    docs
+        Documents over the model's words.
+    keys, word_keys
+        Keys of the documents, uint64[D], and of the model's words, uint64[W].
+    split
+        Observed share; None: all cells are both.
+
+    Returns
+    -------
+    The observed documents, the scored ones, and which of them are scored, bool[D]: a document without a cell on one of the
+    two sides is empty on both.
     """
+    lengths = np.diff(docs.indptr)
+    if split is None:
+        return docs, docs, lengths > 0
+    owner = np.repeat(np.arange(len(docs)), lengths)
+    observed = (mix(keys[owner] ^ word_keys[docs.words]) >> np.uint64(11)) * 2.0**-53 < split
+    sides = [np.bincount(owner[side], minlength=len(docs)) > 0 for side in (observed, ~observed)]
+    scored = sides[0] & sides[1]
+    return _cells(docs, observed & scored[owner]), _cells(docs, ~observed & scored[owner]), scored
 
-    indptr: np.ndarray
-    rows: np.ndarray
-    counts: np.ndarray
 
-
-@kernel
-def split_cells(
-    indptr: Longs,
-    words: Ints,
-    counts: Array,
-    at: Longs,
-    doc_keys: Words,
-    hashes: Words,
-    split: float,
-    ptr: Longs,
-    rows: Longs,
-    n: Floats,
-    ptr_rest: Longs,
-    rows_rest: Longs,
-    n_rest: Floats,
-    tally: Doubles,
-) -> float:
-    """Put the known cells of each document on their sides; a document without a cell on one of the two is on neither.
-
-    indptr: int64[D+1], words: int32[nnz], counts: [nnz]; at: int64[U], row of each local word, -1 unknown;
-    doc_keys: uint64[D]; hashes: uint64[U]; split: observed share -> ptr, rows, n, a ``Half`` of what is seen, and that of
-    the rest; tally: float64[2] gains documents scored and skipped; returns the out-of-vocabulary tokens.
-    """
-    unknown = 0.0
-    s = r = 0
-    ptr[0] = ptr_rest[0] = 0
-    for d in range(len(indptr) - 1):
-        first_seen, first_rest = s, r
-        for c in range(indptr[d], indptr[d + 1]):
-            w = words[c]
-            if at[w] < 0:
-                unknown += counts[c]
-            elif uniform(bits(doc_keys[d] ^ hashes[w])) < split:
-                rows[s], n[s] = at[w], counts[c]
-                s += 1
-            else:
-                rows_rest[r], n_rest[r] = at[w], counts[c]
-                r += 1
-        if s == first_seen or (r == first_rest and split <= 1.0):
-            tally[1] += 1
-            s, r = first_seen, first_rest
-        else:
-            tally[0] += 1
-            sort_cells(rows, n, first_seen, s)
-            sort_cells(rows_rest, n_rest, first_rest, r)
-        ptr[d + 1], ptr_rest[d + 1] = s, r
-    return unknown
+def _cells(docs: Documents, chosen: np.ndarray) -> Documents:
+    """The same documents with some of their cells, bool[nnz]."""
+    indptr = np.concatenate(([0], np.cumsum(chosen)))[docs.indptr]
+    return replace(docs, indptr=indptr, words=docs.words[chosen], counts=docs.counts[chosen])
 
 
 @kernel
@@ -179,20 +154,20 @@ def score_cells(
 
 @dataclass
 class PreparedPart:
-    """Documents made ready to be scored again and again: the grid and the keys are found once.
+    """Documents made ready to be scored again and again: grid and keys are found once.
 
-    blocks   called for each scoring: (block, keys of its documents uint64[D]) in document order
-    hashes   uint64[W of the corpus], keys of the words' texts
-    docs     documents in all
+    blocks     called for each scoring: (block, keys of its documents uint64[D]) in document order
+    word_keys  uint64[W of the corpus]
+    docs       documents in all
     """
 
     blocks: Callable[[], Iterable[tuple[Block, np.ndarray]]]
-    hashes: np.ndarray
+    word_keys: np.ndarray
     docs: int
 
 
 def prepare_heldout(
-    corpus: Any, parts: Sequence[str] = ("heldout",), *, split: bool = True, topics: int | None = None
+    corpus: Corpus, parts: Sequence[str] = ("heldout",), *, split: bool = True, topics: int | None = None
 ) -> PreparedPart:
     """Make parts (``heldout``, ``train``) of an open ``Corpus`` ready.  InputError when they hold no documents.
 
@@ -200,129 +175,141 @@ def prepare_heldout(
     enough for gathered rows of so many topics (never changes a result).
     """
     flags = [part == "heldout" for part in parts]
-    if not any(corpus.part(f)["docs"] for f in flags):
+    if not any(corpus.part(f).docs for f in flags):
         where = "set aside" if any(flags) else "in the training part"
         raise InputError(
             f"{corpus.path}: no documents {where}; ingest again with --heldout 1%, or name a --heldout corpus"
         )
     grids = [corpus.grid(block_cells(topics), block_docs(topics), heldout=f) for f in flags]
-    keys = [document_keys(corpus, f) if split else None for f in flags]
+    keys = [document_keys(corpus, f) if split else np.zeros(corpus.part(f).docs, np.uint64) for f in flags]
 
     def blocks() -> Iterator[tuple[Block, np.ndarray]]:
         for grid, of_part in zip(grids, keys, strict=True):
             for block in corpus.blocks(grid=grid, heldout=grid.heldout):
-                if of_part is None:
-                    yield block, np.zeros(block.n_docs, np.uint64)
-                else:
-                    yield block, of_part[block.first_doc : block.first_doc + block.n_docs]
+                yield block, of_part[block.first_doc : block.first_doc + block.n_docs]
 
-    hashes = word_keys(corpus) if split else np.zeros(corpus.n_words, np.uint64)
-    return PreparedPart(blocks, hashes, sum(corpus.part(f)["docs"] for f in flags))
+    of_words = word_keys(corpus) if split else np.zeros(corpus.n_words, np.uint64)
+    return PreparedPart(blocks, of_words, sum(corpus.part(f).docs for f in flags))
 
 
-def _one_by_one(total: float, values: np.ndarray) -> float:
-    """total + values[0] + values[1] + ..., strictly in order."""
-    return float(np.cumsum(np.concatenate(([total], values)))[-1]) if len(values) else total
+class StoredRows(Protocol):
+    """A table of topics that is read row by row."""
+
+    def rows(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray: ...
 
 
-def halves(
-    block: Block, at: np.ndarray, keys: np.ndarray, hashes: np.ndarray, split: float | None
-) -> tuple[Half, Half, tuple[int, int], float]:
-    """(observed cells, scored cells, (documents scored, skipped), out-of-vocabulary tokens) of a block; split None: all
-    cells are both.  at: int64[U], the row of each local word, -1 unknown; keys: uint64[D]; hashes: uint64[U]."""
-    docs, n = block.n_docs, len(block.words)
-    seen, rest = (Half(np.empty(docs + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.float32)) for _ in range(2))
-    tally = np.zeros(2)
-    share = 2.0 if split is None else float(split)
-    unknown = split_cells(block.indptr, block.words, block.counts, at, keys, hashes, share, *seen, *rest, tally)
-    seen, rest = (Half(h.indptr, h.rows[: h.indptr[-1]], h.counts[: h.indptr[-1]]) for h in (seen, rest))
-    return seen, seen if split is None else rest, (int(tally[0]), int(tally[1])), float(unknown)
+@dataclass(frozen=True)
+class TopicTable:
+    """Topics that are not in a model's folder, such as those in training.
 
+    table    an array [W, >= K] of counts without the prior (padding columns zero), or ``StoredRows``
+    alpha    float64[K];  beta: per word;  totals: float64[K], column sums of the table;  n_words: W of the model
+    weights  what cells weigh in it, or None
+    """
 
-def rows_of(table: Any, ids: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """(rows float32[R, >= K], row of each of ``ids`` int64[U], -1 unknown): the table itself where it is in memory, else
-    the rows of these words, ascending.  Either way rows ascend as the model's ids do."""
-    array = table if isinstance(table, np.ndarray) else getattr(table, "phi", None)
-    if array is not None:
-        return array, ids
-    known = np.unique(ids[ids >= 0])
-    base = np.zeros((max(1, len(known)), width), np.float32)
-    if len(known):
-        table.rows(known, out=base)
-    return base, np.where(ids >= 0, np.searchsorted(known, ids), -1)
+    table: np.ndarray | StoredRows
+    alpha: np.ndarray
+    beta: float
+    totals: np.ndarray
+    n_words: int
+    weights: Weights | None = None
+
+    @property
+    def n_topics(self) -> int:
+        """K."""
+        return len(self.alpha)
+
+    @property
+    def phi(self) -> np.ndarray | None:
+        """The table, where it is an array."""
+        return self.table if isinstance(self.table, np.ndarray) else None
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """Counts of some words, float32[n, >= K]."""
+        if isinstance(self.table, np.ndarray):
+            return np.asarray(self.table[ids])
+        return self.table.rows(ids, np.zeros((len(ids), -(-self.n_topics // 16) * 16), np.float32))
 
 
 @dataclass(frozen=True)
 class ScoredTopics:
     """The topics that documents are scored under.
 
-    rows     an array [W, >= K] of counts without the prior (padding columns zero), or anything with ``rows(ids, out)``: a
-             TopicModel, in memory or on disk
-    alpha    float64[K];  beta: per word;  lam: float64[>= K], column sums of the table;  n_words: W of the model
+    topics   a model, or topics that are in none yet
     index    int64[W of the corpus]: the model's id of each of the corpus' words, -1 unknown; None: the same vocabulary
-    counted  of a model of weighted cells: theta is of the weighted observed cells, p(w|k) and what is scored are of counts
+    counted  of weighted cells: theta is of the weighted observed cells, p(w|k) and what is scored are of counts
     """
 
-    rows: Any
-    alpha: np.ndarray
-    beta: float
-    lam: np.ndarray
-    n_words: int
+    topics: TopicModel | TopicTable
     index: np.ndarray | None = None
     counted: CountedWords | None = None
 
     @classmethod
-    def of_model(cls, model: Any, index: np.ndarray | None) -> ScoredTopics:
-        """Those of a TopicModel; index: as ``match_words`` finds it, or with fewer words known."""
+    def of_model(cls, model: TopicModel, index: np.ndarray | None) -> ScoredTopics:
+        """Those of a model; index: as ``match_words`` finds it, or with fewer words known."""
         counted = None
-        if getattr(model, "weights", None) is not None:
+        if model.weights is not None:
             counted = CountedWords(model.weights, model.counts(), model.vocabulary.counts, model.n_topics, model.seeds)
-        return cls(model, model.alpha, model.beta, model.totals, model.n_words, index, counted)
+        return cls(model, index, counted)
+
+
+class _BlockScore(NamedTuple):
+    """loglik, tokens: float64[D], of the scored cells of each document; docs, cells: scored; iterations: of the fold-in."""
+
+    loglik: np.ndarray
+    tokens: np.ndarray
+    docs: int
+    cells: int
+    iterations: float
+    unknown: float
+    every: float
 
 
 class _Visit:
-    """Scores a block: everything that is the same for all of them is made ready once."""
+    """Scores a block: what is the same for all of them is computed once."""
 
-    def __init__(self, topics: ScoredTopics, prepared: PreparedPart, split: float | None, fold_in: str) -> None:
-        self.topics, self.hashes, self.split = topics, prepared.hashes, split
-        self.alpha, self.width = np.asarray(topics.alpha, np.float64), -(-len(topics.alpha) // LANES) * LANES
-        lam = np.asarray(topics.lam, np.float64)[: len(self.alpha)]
-        self.inverse = inverse_norms(lam, topics.n_words, topics.beta, self.width)
-        self.prior, self.ones = (padded_floats(v, self.width) for v in (self.alpha, np.ones(len(self.alpha))))
-        self.norms = digamma_norms(lam, topics.n_words, topics.beta) if fold_in == "vb" else None
-        self.tol = float(FOLD_IN[fold_in])
+    def __init__(self, scored: ScoredTopics, prepared: PreparedPart, split: float | None, fold_in: str) -> None:
+        self.scored, self.split, self.rows = scored, split, TopicRows(cast(TopicModel, scored.topics))
+        self.method: Any = find_method(fold_in)(self.rows)
+        self.word_keys = prepared.word_keys
+        if scored.index is not None:  # by the model's words
+            known_words = scored.index >= 0
+            self.word_keys = np.zeros(scored.topics.n_words, np.uint64)
+            self.word_keys[scored.index[known_words]] = prepared.word_keys[: len(known_words)][known_words]
 
-    def __call__(self, item: tuple[Block, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
-        """(log-likelihood and tokens of each document, counts of documents, cells and sweeps, unknown tokens, all tokens)."""
-        (block, keys), topics = item, self.topics
-        ids = block.vocab.astype(np.int64) if topics.index is None else topics.index[block.vocab]
-        base, at = rows_of(topics.rows, ids, self.width)
-        seen, rest, scored, unknown = halves(block, at, keys, self.hashes[block.vocab], self.split)
-        of_counts, inverse = base, self.inverse
-        if topics.counted is not None:  # known words alone, ascending: rows are counted off them
-            known = np.unique(ids[ids >= 0])
-            if len(base) != len(known):
-                seen = seen._replace(rows=np.searchsorted(known, seen.rows))
-                rest = rest._replace(rows=np.searchsorted(known, rest.rows))
-                base = np.ascontiguousarray(base[known])
-            seen = seen._replace(counts=topics.counted.weights.cells(seen.indptr, known[seen.rows], seen.counts))
-            of_counts = topics.counted.rows(known, base)
-            inverse = inverse_norms(topics.counted.totals, topics.n_words, topics.beta, self.width)
-        theta, sweeps = self._fold_in(seen, base)
-        loglik, tokens = np.empty(block.n_docs), np.empty(block.n_docs)
-        score_cells(rest.indptr, rest.rows, rest.counts, of_counts, topics.beta, inverse, theta, loglik, tokens)
-        return loglik, tokens, np.array([*scored, len(rest.rows), sweeps]), unknown, block.tokens
+    def __call__(self, item: tuple[Block, np.ndarray]) -> _BlockScore:
+        block, keys = item
+        docs = known_block(block, self.scored.index)
+        seen, rest, scored = split_documents(docs, keys, self.word_keys, self.split)
+        theta, iterations = self.method.fold_in(seen)
+        loglik, tokens = self._score(rest, theta)
+        unknown = float(docs.unknown.sum())
+        return _BlockScore(loglik, tokens, int(scored.sum()), len(rest.words), float(iterations), unknown, block.tokens)
 
-    def _fold_in(self, seen: Half, base: np.ndarray) -> tuple[np.ndarray, float]:
-        """(theta float32[D, K] of the observed cells, inner iterations)."""
-        theta, beta = np.empty((len(seen.indptr) - 1, len(self.alpha)), np.float32), float(self.topics.beta)
-        if self.norms is None:
-            sweeps = local_step(*seen, base, beta, self.inverse, self.prior, POINT, EVEN, self.tol, INNER, theta)
-        else:
-            cells, weights = dirichlet_rows(seen.rows, base, beta, self.norms, self.width)
-            observed = seen.indptr, cells, seen.counts, weights
-            sweeps = local_step(*observed, 0.0, self.ones, self.prior, DIRICHLET, EVEN, self.tol, INNER, theta)
-        return theta, float(sweeps)
+    def _score(self, docs: Documents, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log-likelihood and tokens of each document, float64[D]."""
+        counted, topics = self.scored.counted, self.scored.topics
+        if counted is None:
+            return log_likelihood(self.rows, docs, theta)
+        ids, cells = np.unique(docs.words, return_inverse=True)
+        base = counted.rows(ids, topics.rows(ids))
+        inverse = inverse_norms(counted.totals, topics.n_words, topics.beta, len(self.rows.inverse))
+        loglik, tokens = np.empty(len(docs)), np.empty(len(docs))
+        score_cells(docs.indptr, cells.astype(np.int64), docs.counts, base, topics.beta, inverse, theta, loglik, tokens)
+        return loglik, tokens
+
+
+def log_likelihood(rows: TopicRows, docs: Documents, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log-likelihood and tokens of each document under its theta, float64[D]; theta: float32[D, K]."""
+    loglik, tokens = np.empty(len(docs)), np.empty(len(docs))
+    cells, base = rows.of(docs)
+    score_cells(docs.indptr, cells, docs.counts, base, rows.beta, rows.inverse, theta, loglik, tokens)
+    return loglik, tokens
+
+
+def _one_by_one(total: float, values: np.ndarray) -> float:
+    """total + values[0] + values[1] + ..., strictly in order."""
+    return float(np.cumsum(np.concatenate(([total], values)))[-1])
 
 
 def score_blocks(
@@ -335,26 +322,41 @@ def score_blocks(
     progress: Callable[[int, int], None] | None = None,
     each: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> Score:
-    """Score a prepared corpus part.
+    """Score a prepared part of a corpus.
 
-    split    observed share of the cells; None: theta from all cells, all cells scored (exact training perplexity)
-    fold_in  theta of the observed cells as ``infer`` answers it by method ``bp`` or ``vb``
-    progress called with (documents done, documents in all)
-    each     called with (loglik, tokens scored) of the documents, float64[D] each, block by block in document order
+    Parameters
+    ----------
+    topics
+        What predicts.
+    prepared
+        What is predicted.
+    split
+        Observed share of the cells; None: theta from all cells, all cells scored (exact training perplexity).
+    threads
+        The score does not depend on them.
+    fold_in
+        Method of ``infer`` that finds theta of the observed cells, ``bp`` or ``vb``.
+    progress
+        Called with (documents done, documents in all).
+    each
+        Called with (log-likelihood, tokens scored) of the documents, float64[D] each, block by block in document order.
+
+    Raises
+    ------
+    InputError
+        Where no document can be scored.
     """
     if fold_in not in FOLD_IN:
         raise UsageError(f"--fold-in {fold_in}: choose one of {', '.join(FOLD_IN)}")
     visit = _Visit(topics, prepared, split, fold_in)
-    loglik = tokens = oov = every = 0.0
-    tally, done = np.zeros(4), 0
-    for ll, tk, ta, unknown, of_block in in_order(visit, prepared.blocks(), threads):
-        loglik, tokens = _one_by_one(loglik, ll), _one_by_one(tokens, tk)
+    loglik = tokens = oov = every = iterations = 0.0
+    docs = cells = done = 0
+    for block in in_order(visit, prepared.blocks(), threads):
+        loglik, tokens = _one_by_one(loglik, block.loglik), _one_by_one(tokens, block.tokens)
         if each is not None:
-            each(ll, tk)
-        oov += unknown
-        every += of_block
-        tally += ta
-        done += len(ll)
+            each(block.loglik, block.tokens)
+        oov, every, iterations = oov + block.unknown, every + block.every, iterations + block.iterations
+        docs, cells, done = docs + block.docs, cells + block.cells, done + len(block.loglik)
         if progress is not None:
             progress(done, prepared.docs)
     if tokens == 0:
@@ -364,20 +366,20 @@ def score_blocks(
         perplexity=float(np.exp(nats)),
         nats_per_token=nats,
         tokens=tokens,
-        cells=int(tally[2]),
-        docs=int(tally[0]),
-        skipped=int(tally[1]),
+        cells=cells,
+        docs=docs,
+        skipped=done - docs,
         oov_tokens=oov,
         oov_rate=oov / every,
-        inner=float(tally[3] / tally[0]),
+        inner=iterations / docs,
         split=split,
         fold_in=fold_in,
     )
 
 
 def score_model(
-    model: Any,
-    corpus: Any,
+    model: TopicModel,
+    corpus: Corpus,
     *,
     split: float | None = 0.8,
     threads: int = 1,
@@ -386,7 +388,7 @@ def score_model(
     progress: Callable[[int, int], None] | None = None,
     each: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> Score:
-    """Score a TopicModel on parts of an open ``Corpus``; words are matched by text where the vocabularies differ."""
+    """``score_blocks`` of a model and parts of an open ``Corpus``; words are matched by text where the vocabularies differ."""
     topics = ScoredTopics.of_model(model, match_words(model.vocabulary, corpus))
     prepared = prepare_heldout(corpus, parts, split=split is not None, topics=model.n_topics)
     more: dict[str, Any] = {"progress": progress, "each": each}

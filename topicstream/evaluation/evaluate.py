@@ -5,24 +5,20 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, UsageError
+from topicstream.errors import UsageError
 from topicstream.evaluation.belonging import strangers
-from topicstream.evaluation.config import EvalConfig, which_coherence
-from topicstream.evaluation.links import bytes_held
+from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.memory import open_all_within
-from topicstream.evaluation.other_corpus import other_corpus
-from topicstream.evaluation.points import evaluate_vectors
-from topicstream.evaluation.registry import asked_scorers
-from topicstream.evaluation.scoring import Scoring
-from topicstream.evaluation.table_file import check_table_file
-from topicstream.model.gaussians import is_of_vectors
-from topicstream.model.store import read_manifest
+from topicstream.evaluation.other_corpus import check_vectors, other_corpus
+from topicstream.evaluation.registry import SCORERS, Chosen, chosen_scorers
+from topicstream.evaluation.scoring import Scoring, model_kind
+from topicstream.inference.methods import find_method, method_of
+from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import configured
+from topicstream.options import openly_configured
 from topicstream.progress import listener
 
 READING = ("format", "text_field", "id_field")
@@ -30,7 +26,7 @@ NONE_ASIDE = "no documents were set aside at ingest (--heldout 1%): no held-out 
 
 
 def parse_split(text: str | float) -> float:
-    """``80/20``, ``90/10`` or a share such as 0.8 -> observed share; InputError otherwise."""
+    """``80/20``, ``90/10`` or a share such as 0.8 -> observed share; UsageError otherwise."""
     try:
         seen, _, rest = str(text).partition("/")
         share = float(seen) / (float(seen) + float(rest)) if rest else float(seen)
@@ -41,94 +37,83 @@ def parse_split(text: str | float) -> float:
     return share
 
 
-@configured(EvalConfig)
+@openly_configured(EvalConfig)
 def evaluate(config: EvalConfig) -> dict[str, Any]:
-    """Score a model.  With nothing asked for: held-out perplexity (where documents were set aside), coherence, diversity.
+    """Score a model.  Without further options: held-out perplexity (where documents were set aside), coherence, diversity.
 
-    heldout    True: the documents of ``corpus`` set aside at ingest; a path: all documents of another corpus store, or raw
-               text, which is read with the model's own tokenizer
-    whole      of the documents set aside, theta folded in on all their cells and those scored: no completion (it is scored on what
-               it was fitted to), but what papers without one print
-    pairs      cross-entropy in nats of two words of a document, each document the same weight (the objective of ``fdm``)
-    training   exact perplexity of the training documents, theta folded in on all their cells
-    authors    with ``heldout=True``; of an author-topic model and a corpus with authors ``folded`` is scored in any case
-    links      of a model trained with links also the perplexity of the documents set aside with their links given
-    labels     of the documents set aside, or with a path for ``heldout`` of those; without ``threshold`` that is chosen on a
-               tenth of the corpus' training documents
-    fold_in    theta of the observed words is what ``infer`` answers by this method
-    per_document  with ``heldout=True``: also write a row a document (id, tokens, loglik, perplexity) to this file, which
-               must not be there unless ``force``
+    Options of the scorers are keywords, too: ``coherent``, ``diverse``, ``training``, ``whole``, ``pairs``, ``labels``,
+    ``links``, ``authors``, ... (``topics eval --help`` describes them; names are those of the fields of the scorers' options).
+    Edits (``topics edit``) are honoured in coherence and diversity; perplexity is the trained table's.  The result does not
+    depend on threads.
 
-    Edits (``topics edit``) are honoured in coherence and diversity; perplexity is the trained table's.
+    Returns
+    -------
+    Plain values: for each of ``heldout``, ``whole``, ``authors``, ``authors_known``, ``training``, ``coherence``,
+    ``diversity``, ``labels``, ``pairs``, ``links`` a dict whose ``measured`` says in words what was measured.  Perplexity is
+    exp(nats_per_token).
 
-    Returns plain values: for each of ``heldout``, ``whole``, ``authors``, ``authors_known``, ``training``, ``coherence``, ``diversity``,
-    ``labels`` a dict whose ``measured`` says in words what was measured.  Perplexity is exp(nats_per_token).  The result does
-    not depend on threads.
-
-    Raises StoreError (damaged model or store), InputError (nothing to score), DoesNotFit.
+    Raises
+    ------
+    StoreError (damaged model or store), InputError (nothing to score), DoesNotFit.
     """
-    if is_of_vectors(config.model):
-        return evaluate_vectors(config)
-    config, split = replace(config, coherent=which_coherence(config.coherent)), parse_split(config.split)
-    reading = _check(config)
+    split, reading = parse_split(config.split), {k: v for k in READING if (v := getattr(config, k)) is not None}
+    if reading and config.elsewhere is None:
+        raise UsageError(f"--{next(iter(reading)).replace('_', '-')} goes with --heldout FILE, raw text")
+    chosen, asked = chosen_scorers(config)
     notes: dict[str, Any] = {}
-    if not asked_scorers(config):
-        corpus = _opened(config.corpus)
-        aside = corpus.part(True)["docs"] > 0
-        config = replace(config, corpus=corpus, heldout=aside, coherent=True, diverse=True)
-        notes = {} if aside else {"note": NONE_ASIDE}
-    if config.authors is not None and config.heldout is not True:
-        raise InputError("--authors goes with --heldout of the corpus itself: its documents' authors are needed")
-    scorers = asked_scorers(config)
-    (model,), threads = open_all_within([config.model], config.mem_limit, config.threads, beside=_beside(config))
-    _check_clusters(config, model)
-    store = _opened(config.corpus) if any(scorer.needs_corpus(config) for scorer in scorers) else None
-    result: dict[str, Any] = {
-        "model": str(model.path or "in memory"),
-        "topics": model.n_topics,
-        "words": model.n_words,
-    }
-    if store is not None:
+    if not asked:
+        config, notes = _with_defaults(config)
+        chosen, _ = chosen_scorers(config)
+    beside = 0 if isinstance(config.model, TopicModel) else _bytes_beside(config, chosen)
+    (model,), threads = open_all_within([config.model], config.memory, config.threads, beside=beside, vectors=True)
+    kind = model_kind(model)
+    for scorer, _ in chosen:
+        if kind not in scorer.kinds:
+            raise UsageError(
+                f"--{scorer.name}: {model.path} is a model of {kind}, which has none; --heldout, --training and --labels score it"
+            )
+    store = _opened(config, kind) if any(scorer.needs_corpus(config, options) for scorer, options in chosen) else None
+    if store is not None and kind == "vectors":
+        check_vectors(store, model)
+    sizes = ("components", "numbers") if kind == "vectors" else ("topics", "words")
+    result = {"model": str(model.path or "in memory"), sizes[0]: model.n_topics, sizes[1]: model.n_words}
+    if store is not None and kind != "vectors":
         result["corpus"] = str(store.path)
         if (warning := strangers(model, store)) is not None:
             result["warning"] = warning
     result |= notes
     with ExitStack() as stack:
         elsewhere = None
-        if config.heldout and config.heldout is not True:
-            field = config.label_field if config.labels else None
-            elsewhere = stack.enter_context(other_corpus(config.heldout, model, field, **reading))
+        if config.elsewhere is not None:
+            meta = {name: field for scorer, options in chosen for name, field in scorer.meta(options).items()}
+            elsewhere = stack.enter_context(other_corpus(config.elsewhere, model, meta, **reading))
         run = Scoring(config, model, store, elsewhere, split, threads, listener(config.progress))
-        for scorer in scorers:
-            result |= scorer.score(run)
+        for scorer, options in chosen:
+            result |= scorer.score(run, options)
     return result
 
 
-def _opened(corpus: str | Path | Corpus) -> Corpus:
-    return corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+def _with_defaults(config: EvalConfig) -> tuple[EvalConfig, dict[str, Any]]:
+    """The configuration where nothing was asked for, and a note for the result."""
+    vectors = not isinstance(config.model, TopicModel) and bool(read_manifest(config.model).vectors)
+    corpus = _opened(config, "vectors" if vectors else "topics")
+    aside = vectors or corpus.part(True).docs > 0
+    defaults = {k: v for scorer in SCORERS if not vectors for k, v in scorer.default.items()}
+    config = replace(config, corpus=corpus, heldout=aside, options={**(config.options or {}), **defaults})
+    return config, {} if aside else {"note": NONE_ASIDE}
 
 
-def _check(config: EvalConfig) -> dict[str, Any]:
-    """How raw text is to be read, where the configuration says so; UsageError for options that do not go together."""
-    reading = {k: v for k in READING if (v := getattr(config, k)) is not None}
-    if reading and isinstance(config.heldout, bool):
-        raise UsageError(f"--{next(iter(reading)).replace('_', '-')} goes with --heldout FILE, raw text")
-    if config.per_document is not None:
-        check_table_file(config.per_document, "--per-document", force=config.force)
-        if config.heldout is not True:
-            raise UsageError("--per-document goes with --heldout of the corpus itself")
-    return reading
+def _opened(config: EvalConfig, kind: str) -> Corpus:
+    corpus = config.corpus
+    return corpus if isinstance(corpus, Corpus) else Corpus.open(corpus, vectors=kind == "vectors")
 
 
-def _beside(config: EvalConfig) -> int:
-    """Bytes that scorers hold beside the model."""
-    if not config.links or isinstance(config.model, TopicModel):
-        return 0
-    return bytes_held(_opened(config.corpus), int(read_manifest(config.model)["topics"]))
-
-
-def _check_clusters(config: EvalConfig, model: TopicModel) -> None:
-    """UsageError for what a model of clusters does not have."""
-    unfit = {"links": config.links, "authors": config.authors, "whole": config.whole, "per-document": config.per_document}
-    if model.cluster_sizes is not None and (wrong := [name for name, value in unfit.items() if value]):
-        raise UsageError(f"--{wrong[0]}: {model.path} is a model of clusters, which has none; --heldout scores whole documents")
+def _bytes_beside(config: EvalConfig, chosen: Chosen) -> int:
+    """Bytes that scorers hold beside the tables of a stored model."""
+    folder: Any = config.model
+    manifest = read_manifest(folder)
+    if manifest.vectors:
+        model = TopicModel.open(folder, memory_limit=-1, vectors=True)
+        return find_method(method_of(model)).table_bytes(model)
+    held = [scorer.bytes_held for scorer, _ in chosen if scorer.bytes_held is not None]
+    return sum(bytes_held(_opened(config, "topics"), manifest.topics) for bytes_held in held)

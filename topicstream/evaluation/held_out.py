@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from
-from topicstream.evaluation.clusters import ClusterScore, score_clusters
+from topicstream.errors import UsageError
+from topicstream.evaluation.clusters import ClusterScore, PointScore, score_clusters
 from topicstream.evaluation.completion import Score, score_model
 from topicstream.evaluation.per_document import score_documents
 from topicstream.evaluation.scoring import Scorer, Scoring, as_result
-from topicstream.evaluation.table_file import write_table
+from topicstream.evaluation.table_file import check_table_file, write_table
+from topicstream.options import option
 
-ASIDE = "documents set aside"
+EVERY_KIND = ("topics", "clusters", "vectors")
 
 
 def part_score(
     run: Scoring, name: str, store: Corpus, split: float | None, parts: tuple[str, ...]
-) -> Score | ClusterScore:
+) -> Score | ClusterScore | PointScore:
     """The score of parts of a store; split None: all cells, theta folded in on the same."""
-    if run.of_clusters:
+    if run.kind != "topics":
         return score_clusters(run.model, store, parts, run.threads, run.step(name))
     return score_model(
         run.model, store, split=split, threads=run.threads, parts=parts, fold_in=run.config.fold_in,
@@ -27,29 +31,66 @@ def part_score(
     )  # fmt: skip
 
 
-def _held_out(run: Scoring) -> dict[str, Any]:
-    config = run.config
-    if run.elsewhere is not None:
-        score = part_score(run, "held-out", run.elsewhere, run.split, ("train", "heldout"))
-        return {"heldout": as_result(score, f"all documents of {config.heldout}")}
-    if config.per_document is None:
-        return {"heldout": as_result(part_score(run, "held-out", run.corpus, run.split, ("heldout",)), ASIDE)}
-    total, table = score_documents(
-        run.model, run.corpus, split=run.split, threads=run.threads, progress=run.step("held-out")
+@dataclass(frozen=True)
+class HeldOutOptions:
+    """Options of the scorer."""
+
+    per_document: str | Path | None = option(
+        None, "with --heldout: a row a document, as .parquet, .csv or .jsonl", path="file", metavar="FILE"
     )
-    write_table(table, config.per_document, option="--per-document", force=config.force)
-    return {"heldout": as_result(total, ASIDE), "per_document": str(config.per_document)}
+    force: bool = option(False, "with --per-document: replace the file")
 
 
-def _whole(run: Scoring) -> dict[str, Any]:
-    return {"whole": as_result(part_score(run, "whole", run.corpus, None, ("heldout",)), ASIDE)}
+def _held_out(run: Scoring, options: HeldOutOptions) -> dict[str, Any]:
+    store, parts, documents = run.scored_documents()
+    if options.per_document is None:
+        return {"heldout": as_result(part_score(run, "held-out", store, run.split, parts), documents)}
+    check_table_file(options.per_document, "--per-document", force=options.force)
+    if run.config.heldout is not True:
+        raise UsageError("--per-document goes with --heldout of the corpus itself")
+    if run.kind != "topics":
+        raise UsageError(f"--per-document: {run.model.path} is a model of {run.kind}; --heldout scores them together")
+    score, table = score_documents(run.model, store, split=run.split, threads=run.threads, progress=run.step("held-out"))
+    write_table(table, options.per_document, option="--per-document", force=options.force)
+    return {"heldout": as_result(score, documents), "per_document": str(options.per_document)}
 
 
-def _training(run: Scoring) -> dict[str, Any]:
-    learned = learned_from(run.corpus, run.model.manifest, run.model.path)
-    return {"training": as_result(part_score(run, "training", learned, None, ("train",)), "training documents")}
+@dataclass(frozen=True)
+class WholeOptions:
+    """Options of the scorer."""
+
+    whole: bool = option(
+        False, "log-likelihood of the whole documents set aside, their topics folded in on the very words that are scored"
+    )
 
 
-HELD_OUT = Scorer(lambda config: bool(config.heldout), _held_out, lambda config: config.heldout is True)
-WHOLE = Scorer(lambda config: config.whole, _whole)
-TRAINING = Scorer(lambda config: config.training, _training)
+def _whole(run: Scoring, options: WholeOptions) -> dict[str, Any]:
+    score = part_score(run, "whole", run.corpus, None, ("heldout",))
+    return {"whole": as_result(score, "documents set aside")}
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Options of the scorer."""
+
+    training: bool = option(False, "exact perplexity of the training documents")
+
+
+def _training(run: Scoring, options: TrainingOptions) -> dict[str, Any]:
+    learned = learned_from(run.corpus, run.model.manifest.sample)
+    noun = "vectors" if run.kind == "vectors" else "documents"
+    return {"training": as_result(part_score(run, "training", learned, None, ("train",)), f"training {noun}")}
+
+
+HELD_OUT = Scorer(
+    "heldout",
+    _held_out,
+    Options=HeldOutOptions,
+    beside=lambda config, options: bool(config.heldout) or options.per_document is not None,
+    needs_corpus=lambda config, options: not config.elsewhere,
+    kinds=EVERY_KIND,
+)
+WHOLE = Scorer("whole", _whole, Options=WholeOptions, asked=lambda options: options.whole)
+TRAINING = Scorer(
+    "training", _training, Options=TrainingOptions, asked=lambda options: options.training, kinds=EVERY_KIND
+)

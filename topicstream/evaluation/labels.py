@@ -1,21 +1,20 @@
-"""How well the topics that are labels foretell the labels of documents: F1 of what is predicted from their words.
+"""How well the topics that are labels predict the labels of documents: F1 of what is predicted from their words.
 
 Theta of a document is folded in on all its words with every topic open, the prior of labels in proportion to their training
-documents (Prior-LDA of Rubin et al. 2012).  What speaks for a label is the likelihood that the document loses without it,
+documents (Prior-LDA of Rubin et al. 2012).  The score of a label is the likelihood that the document loses without it,
 
     sum_w x_w log [ p(w) / p(w without the label) ] + log (share of the label among those of training)
 
 the other topics taking its place in proportion: a share says how much of a document a label explains, this whether it applies
-(docs/decisions/labels.md has both).  Labels for which no less than a threshold speaks are predicted; and, where that does
-better, the first one of a document in which none reaches it.  Both are chosen on a tenth of the training documents (by their
-ids), each without what itself put into the topics, for micro F1.  Documents without labels are left out.
+(docs/decisions/labels.md compares both).  Labels whose score reaches a threshold are predicted; and, where that does better,
+the best one of a document in which none reaches it.  Both are chosen on a tenth of the training documents (by their ids), each
+without its own contribution to the topics, for micro F1.  Documents without labels are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,11 +22,13 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
-from topicstream.evaluation.clusters import clusters_of, score_agreement
-from topicstream.evaluation.completion import halves, rows_of
+from topicstream.evaluation.clusters import score_agreement
+from topicstream.evaluation.completion import known_block
 from topicstream.evaluation.keys import document_keys, match_words
-from topicstream.evaluation.memory import LANES, block_cells
-from topicstream.evaluation.scoring import Scorer, Scoring
+from topicstream.evaluation.memory import block_cells
+from topicstream.evaluation.scoring import Scorer, Scoring, as_result
+from topicstream.inference.documents import ragged_rows
+from topicstream.inference.method import TopicRows
 from topicstream.kernels.arrays import Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import (
@@ -41,13 +42,14 @@ from topicstream.kernels.local_step import (
     padded_floats,
 )
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import option
 from topicstream.parallel.order import in_order
-from topicstream.progress import Progress
 
 LABELS = "labels"
 TENTH = 10
 THRESHOLDS = np.concatenate(([0.0], np.geomspace(0.25, 4096, 119))).astype(np.float32)
-PRIOR_TOKENS = 1e-3  # of all labels together at least: the others must have a share that can take a label's place
+PRIOR_TOKENS = 1e-3
+"""Of all labels together at least: the others must have a share that can take a label's place."""
 
 
 class Predicted:
@@ -119,13 +121,13 @@ def _micro(right: np.ndarray, said: np.ndarray, true: int) -> tuple[float, float
 
 def named_topics(model: TopicModel) -> dict[str, int]:
     """Label -> topic, of a model whose topics are labels; InputError for another, StoreError where they cannot be."""
-    names, docs = model.manifest.get("labels"), model.manifest.get("label_docs")
-    if not (isinstance(names, dict) and isinstance(docs, list) and docs):
+    names, docs = model.manifest.labels, model.manifest.label_docs
+    if not (names and docs):
         raise InputError(
             f"{model.path}: its topics are no labels, so there is nothing to predict; train with --algo llda"
         )
     found = {str(names.get(str(k))): k for k in range(model.n_topics - len(docs), model.n_topics)}
-    if len(found) != len(docs) or not all(isinstance(n, int) and n >= 0 for n in docs):
+    if len(found) != len(docs):
         raise StoreError(f"{model.path}: the names of its topics are damaged; restore the manifest or train again")
     return found
 
@@ -163,69 +165,69 @@ def lost_without(
             lost[d, j] = gone[j] + tokens * np.log(rest)
 
 
+Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""indptr, rows and counts of documents, and the rows of the topics, as the kernels take them."""
+
+
 class _Judge:
     """Scores the labels of documents, block by block; tenth: of documents that the model has been trained on."""
 
     def __init__(self, model: TopicModel, store: Corpus, tenth: bool) -> None:
-        self.model, self.tenth = model, tenth
+        self.model, self.tenth, self.rows = model, tenth, TopicRows(model)
         names = named_topics(model)
         self.columns = np.array(sorted(names.values()), np.int64)
         texts, place = store.axes[LABELS].names().to_pylist(), {k: i for i, k in enumerate(self.columns.tolist())}
         self.own = np.array([place[names[text]] if text in names else -1 for text in texts], np.int64)
-        self.index, self.width = match_words(model.vocabulary, store), -(-model.n_topics // LANES) * LANES
-        self.inverse = inverse_norms(model.totals, model.n_words, model.beta, self.width)
-        self.docs_of = np.array(model.manifest["label_docs"])
+        self.index, self.width = match_words(model.vocabulary, store), len(self.rows.inverse)
+        self.docs_of = np.array(model.manifest.label_docs)
         share = self.docs_of / max(self.docs_of.sum(), 1)
         alpha = model.alpha.astype(np.float64)
         alpha[self.columns] = max(alpha[self.columns].sum(), PRIOR_TOKENS) * share
         self.prior = padded_floats(alpha, self.width)
         self.log_share = np.log(share, out=np.full(len(share), -np.inf), where=share > 0).astype(np.float32)
 
-    def _fold_in(self, indptr: Any, rows: Any, counts: Any, base: Any, inverse: np.ndarray) -> np.ndarray:
-        theta, beta = np.empty((len(indptr) - 1, self.model.n_topics), np.float32), self.model.beta
-        local_step(indptr, rows, counts, base, beta, inverse, self.prior, POINT, EVEN, TOLERANCE, INNER, theta)
+    def _fold_in(self, cells: Cells, inverse: np.ndarray) -> np.ndarray:
+        theta = np.empty((len(cells[0]) - 1, self.model.n_topics), np.float32)
+        local_step(*cells, self.model.beta, inverse, self.prior, POINT, EVEN, TOLERANCE, INNER, theta)
         return theta
 
-    def _judge(self, indptr: Any, rows: Any, counts: Any, base: Any, inverse: np.ndarray, scores: np.ndarray) -> None:
-        theta = self._fold_in(indptr, rows, counts, base, inverse)
-        lost_without(indptr, rows, counts, base, self.model.beta, inverse, theta, scores)
+    def _judge(self, cells: Cells, inverse: np.ndarray, scores: np.ndarray) -> None:
+        lost_without(*cells, self.model.beta, inverse, self._fold_in(cells, inverse), scores)
 
-    def _without_own(self, indptr: Any, rows: Any, counts: Any, base: Any, given: np.ndarray) -> tuple[Any, np.ndarray]:
-        """Rows and norms without what a training document put into the topics ``given`` to it; one that no other document has
-        is closed to it."""
-        model = self.model
-        only, lam = np.zeros(self.width, np.float32), np.array(model.totals, np.float64)
-        only[given] = self.inverse[given]
-        theta = self._fold_in(indptr, rows, counts, base, only)
-        put = theta[:, given] * ((base[:, given] + model.beta) * self.inverse[given])
-        put *= (counts / np.maximum(put.sum(1), 1e-30))[:, None]
-        base[:, given] = np.maximum(base[:, given] - put, 0.0)
-        lam[given] = np.maximum(lam[given] - put.sum(0), 0.0)
-        norms = inverse_norms(lam, model.n_words, model.beta, self.width)
+    def _without_own(self, cells: Cells, given: np.ndarray) -> tuple[Cells, np.ndarray]:
+        """Cells and norms without what a training document contributed to its topics ``given``.
+
+        A topic that no other document has is closed to it."""
+        model, inverse, (indptr, rows, counts, base) = self.model, self.rows.inverse, cells
+        only, totals = np.zeros(self.width, np.float32), np.array(model.totals, np.float64)
+        only[given] = inverse[given]
+        theta = self._fold_in(cells, only)
+        own = theta[:, given] * ((base[:, given] + model.beta) * inverse[given])
+        own *= (counts / np.maximum(own.sum(1), 1e-30))[:, None]
+        base[:, given] = np.maximum(base[:, given] - own, 0.0)
+        totals[given] = np.maximum(totals[given] - own.sum(0), 0.0)
+        norms = inverse_norms(totals, model.n_words, model.beta, self.width)
         norms[np.intersect1d(given, self.columns[self.docs_of < 2])] = 0.0
-        return base, norms
+        return (indptr, rows, counts, base), norms
 
     def __call__(self, item: tuple[Block, np.ndarray]) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
         """(documents of the block, scores float32[D, L] of those taken, where their labels begin, their labels)."""
         block, taken = item
-        ids = block.vocab.astype(np.int64) if self.index is None else self.index[block.vocab]
-        base, at = rows_of(self.model, ids, self.width)
-        nothing = np.zeros(block.n_docs, np.uint64)
-        seen = halves(block, at, nothing, np.zeros(block.n_words, np.uint64), None)[0]
-        labels, chosen = block.rows(LABELS), np.flatnonzero(taken)
-        indptr, cells = _rows(seen.indptr, chosen)
-        label_ptr, which = _rows(labels.indptr, chosen)
+        chosen, labels = np.flatnonzero(taken), block.rows(LABELS)
+        docs = known_block(block, self.index).take(chosen)
+        label_ptr, which = ragged_rows(labels.indptr, chosen)
         true = self.own[labels.ids[labels.local[which]]]
         scores = np.empty((len(chosen), len(self.columns)), np.float32)
-        rows, counts = seen.rows[cells], seen.counts[cells]
+        rows, base = self.rows.of(docs)
         if not self.tenth:
-            self._judge(indptr, rows, counts, base, self.inverse, scores)
+            self._judge((docs.indptr, rows, docs.counts, base), self.rows.inverse, scores)
         shared = np.arange(self.model.n_topics - len(self.columns))
         for d in range(len(chosen) if self.tenth else 0):
-            mine, topics_of = slice(*indptr[d : d + 2]), true[slice(*label_ptr[d : d + 2])]
-            part = np.array([0, indptr[d + 1] - indptr[d]]), np.arange(indptr[d + 1] - indptr[d]), counts[mine]
-            given = np.concatenate((shared, self.columns[topics_of[topics_of >= 0]]))
-            self._judge(*part, *self._without_own(*part, base[rows[mine]], given), scores[d : d + 1])
+            mine, topics = slice(*docs.indptr[d : d + 2]), true[slice(*label_ptr[d : d + 2])]
+            n = mine.stop - mine.start
+            cells = np.array([0, n]), np.arange(n), docs.counts[mine], base[rows[mine]]
+            given = np.concatenate((shared, self.columns[topics[topics >= 0]]))
+            self._judge(*self._without_own(cells, given), scores[d : d + 1])
         scores += self.log_share
         return block.n_docs, scores, label_ptr, true
 
@@ -240,140 +242,156 @@ def predict(
     tenth: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Predicted:
-    """What the model predicts of parts (``train``, ``heldout``) of a store; tenth: of every tenth document
-    by its id, which the model has been trained on."""
+    """What the model predicts of parts (``train``, ``heldout``) of a store.
+
+    tenth: only of every tenth document by its id, which the model has been trained on.
+    """
     if LABELS not in store.axes:
         raise InputError(f"{store.path}: its documents have no labels; ingest with --meta labels=FIELD")
     judge = _Judge(model, store, tenth)
-    found, done = Predicted(len(judge.columns), thresholds), 0
-    total = sum(store.part(part == "heldout")["docs"] for part in parts)
+    predicted, done = Predicted(len(judge.columns), thresholds), 0
+    total = sum(store.part(part == "heldout").docs for part in parts)
     for docs, scores, indptr, labels in in_order(judge, _blocks(store, parts, model.n_topics, tenth), threads):
-        found.add(scores, indptr, labels)
+        predicted.add(scores, indptr, labels)
         done += docs
         if progress is not None:
             progress(done, total)
-    return found
+    return predicted
 
 
 def _blocks(store: Corpus, parts: tuple[str, ...], topics: int, tenth: bool) -> Iterator[tuple[Block, np.ndarray]]:
+    """Blocks, and which of their documents are looked at."""
     for part in parts:
         heldout = part == "heldout"
-        if not store.part(heldout)["docs"]:
+        if not store.part(heldout).docs:
             continue
-        keys = document_keys(store, heldout) if tenth else None
+        keys = document_keys(store, heldout) if tenth else np.zeros(store.part(heldout).docs, np.uint64)
         cells = block_cells(topics)
         grid = store.grid(cells, cells // 8, heldout=heldout, axes=[LABELS])
         for block in store.blocks(grid=grid, heldout=heldout, axes=[LABELS]):
-            of = slice(block.first_doc, block.first_doc + block.n_docs)
-            yield block, np.ones(block.n_docs, bool) if keys is None else keys[of] % np.uint64(TENTH) == 0
+            yield block, keys[block.first_doc : block.first_doc + block.n_docs] % np.uint64(TENTH) == 0
 
 
-def _rows(indptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of some rows of a ragged array: their own indptr, and where their entries lie in the array."""
-    lengths = np.diff(indptr)[chosen]
-    out = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-    return out, np.arange(out[-1]) + np.repeat(indptr[:-1][chosen] - out[:-1], lengths)
+@dataclass(frozen=True)
+class LabelScore:
+    """How well labels were predicted.
 
-
-def score_labels(
-    model: TopicModel,
-    store: Corpus,
-    parts: tuple[str, ...],
-    training: Corpus | None,
-    *,
-    threshold: float | None = None,
-    threads: int = 1,
-    progress: Progress,
-) -> dict[str, Any]:
-    """Precision, recall and F1 of the labels predicted for parts of ``store``.
-
-    training   the corpus on whose training documents the threshold is chosen, where ``threshold`` does not say it
-
-    Returns plain values; macro F1 is the mean over the labels that these documents and those of the training have.
-    Raises InputError: no labels here, or no threshold and no training documents.
+    macro_f1    mean over the labels that these documents and those of the training have (``labels`` of them)
+    accuracy    of documents with one label, the share whose best label it is; None without such documents
+    docs, unlabelled   documents judged, and left out;  unknown_labels: of the documents, not of the model
+    each        a record for each label: docs, predicted, right, f1
+    threshold, at_least_one   the rule
     """
 
-    def told(what: str) -> Any:
-        return partial(progress.step, what, unit="documents")
+    micro_f1: float
+    macro_f1: float | None
+    precision: float
+    recall: float
+    accuracy: float | None
+    docs: int
+    unlabelled: int
+    labels: int
+    unknown_labels: int
+    each: list[dict[str, Any]]
+    threshold: float
+    at_least_one: bool
+    measured: str
 
-    at_least_one, chosen_on = False, 0
+
+def score_labels(run: Scoring, store: Corpus, parts: tuple[str, ...], threshold: float | None) -> LabelScore:
+    """Score the labels predicted for parts of ``store``.
+
+    Without a threshold it is chosen on the training documents of the corpus.  InputError: no labels here, or no threshold
+    and no training documents.
+    """
+    model, at_least_one, chosen_on = run.model, False, 0
     if threshold is None:
-        if training is None:
+        if run.store is None:
             raise InputError("the threshold of labels is chosen on training documents: give --corpus, or --threshold")
-        tried = predict(
-            model, training, ("train",), THRESHOLDS, threads=threads, tenth=True, progress=told("threshold")
-        )
+        step = run.step("threshold")
+        tried = predict(model, run.store, ("train",), THRESHOLDS, threads=run.threads, tenth=True, progress=step)
         if not tried.docs:
-            raise InputError(f"{training.path}: no labelled documents to choose a threshold on; give --threshold")
+            raise InputError(f"{run.store.path}: no labelled documents to choose a threshold on; give --threshold")
         t, at_least_one = tried.best()
         threshold, chosen_on = float(THRESHOLDS[t]), tried.docs
-    found = predict(model, store, parts, np.array([threshold], np.float32), threads=threads, progress=told("labels"))
-    if not found.docs:
+    rule = np.array([threshold], np.float32)
+    predicted = predict(model, store, parts, rule, threads=run.threads, progress=run.step("labels"))
+    if not predicted.docs:
         raise InputError(f"{store.path}: none of these documents has a label")
     how = f"labels without which a document loses {threshold:.3g} nats or more"
     how += ", or else its first one" if at_least_one else ""
     how += f" (chosen on {chosen_on:,} training documents)" if chosen_on else ""
-    rule = {"threshold": threshold, "at_least_one": at_least_one}
-    return {**_figures(model, found, at_least_one), **rule, "measured": how}
-
-
-def _figures(model: TopicModel, found: Predicted, at_least_one: bool) -> dict[str, Any]:
-    """Precision, recall and F1 over all decisions, and label by label."""
     names = {k: name for name, k in named_topics(model).items()}
-    columns = sorted(names)
-    right, said = found.counts(0, at_least_one)
-    precision, recall, micro = _micro(right, said, int(found.true.sum()) + found.unknown)
-    f1 = _ratio(2.0 * right, said + found.true)
-    trained = np.array(model.manifest["label_docs"])
-    scored = (found.true > 0) & (trained > 0)
+    right, said = predicted.counts(0, at_least_one)
+    precision, recall, micro = _micro(right, said, int(predicted.true.sum()) + predicted.unknown)
+    f1 = _ratio(2.0 * right, said + predicted.true)
+    scored = (predicted.true > 0) & (np.array(model.manifest.label_docs) > 0)
     each = [
-        {
-            "label": names[k],
-            "docs": int(found.true[i]),
-            "predicted": int(said[i]),
-            "right": int(right[i]),
-            "f1": float(f1[i]),
-        }
-        for i, k in enumerate(columns)
-        if found.true[i] or said[i]
-    ]
-    one, first = found.first.tolist()
-    return {
-        "micro_f1": micro,
-        "macro_f1": float(f1[scored].mean()) if scored.any() else None,
-        "precision": precision,
-        "recall": recall,
-        "accuracy": first / one if one else None,
-        "docs": found.docs,
-        "unlabelled": found.unlabelled,
-        "labels": int(scored.sum()),
-        "unknown_labels": found.unknown,
-        "each": each,
-    }
-
-
-# -- the scorer ------------------------------------------------------------------------------------------------------
-def _label_scores(run: Scoring) -> dict[str, Any]:
-    config = run.config
-    parts: tuple[str, ...] = ("train", "heldout")
-    if run.elsewhere is not None:
-        store, of = run.elsewhere, f"all documents of {config.heldout}"
-    elif run.of_clusters and not run.corpus.part(True)["docs"]:
-        store, parts, of = run.corpus, ("train",), "training documents"
-    else:
-        store, parts, of = run.corpus, ("heldout",), "documents set aside"
-    if run.of_clusters:
-        of_part = partial(clusters_of, run.model, store, threads=run.threads)
-        found = score_agreement(store, parts, config.label_field, run.model.n_topics, of_part)
-    else:
-        found = score_labels(
-            run.model, store, parts, run.store, threshold=config.threshold, threads=run.threads, progress=run.progress
+        {"label": names[k], "docs": docs, "predicted": n, "right": hits, "f1": f}
+        for k, docs, n, hits, f in zip(
+            sorted(names), predicted.true.tolist(), said.tolist(), right.tolist(), f1.tolist(), strict=True
         )
-    return {"labels": {**found, "measured": f"{found['measured']}; {of}"}}
+        if docs or n
+    ]
+    one, first = predicted.first.tolist()
+    return LabelScore(
+        micro_f1=micro,
+        macro_f1=float(f1[scored].mean()) if scored.any() else None,
+        precision=precision,
+        recall=recall,
+        accuracy=first / one if one else None,
+        docs=predicted.docs,
+        unlabelled=predicted.unlabelled,
+        labels=int(scored.sum()),
+        unknown_labels=predicted.unknown,
+        each=each,
+        threshold=threshold,
+        at_least_one=at_least_one,
+        measured=how,
+    )
+
+
+@dataclass(frozen=True)
+class LabelOptions:
+    """Options of the scorer."""
+
+    labels: bool = option(
+        False,
+        "F1 of the labels that a model of llda predicts, for the documents set aside or those of --heldout FILE; of clusters, "
+        "NMI and ARI with the labels (of the training documents where none were set aside)",
+    )
+    label_field: str = option(
+        "labels",
+        "with --labels: field of the labels in raw documents; of clusters, the column of the corpus",
+        show=True,
+    )
+    threshold: float | None = option(
+        None,
+        "with --labels: predict a label without which the document's likelihood falls by so many nats "
+        "[default: chosen on a tenth of training]",
+        min=0.0,
+    )
+
+
+def _label_scores(run: Scoring, options: LabelOptions) -> dict[str, Any]:
+    store, parts, documents = run.scored_documents()
+    if run.kind != "topics":
+        if run.elsewhere is None and not store.part(True).docs:
+            parts, documents = ("train",), "training documents"
+        return {"labels": as_result(score_agreement(run.model, store, parts, options.label_field, run.threads), documents)}
+    return {"labels": as_result(score_labels(run, store, parts, options.threshold), documents)}
+
+
+def _meta(options: LabelOptions) -> Mapping[str, str]:
+    return {LABELS: options.label_field} if options.labels else {}
 
 
 LABEL_SCORES = Scorer(
-    lambda config: config.labels,
+    "labels",
     _label_scores,
-    lambda config: not isinstance(config.heldout, str | Path) or config.threshold is None,
+    Options=LabelOptions,
+    asked=lambda options: options.labels,
+    needs_corpus=lambda config, options: not config.elsewhere or options.threshold is None,
+    meta=_meta,
+    kinds=("topics", "clusters", "vectors"),
 )

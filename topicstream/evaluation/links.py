@@ -1,34 +1,36 @@
-"""Link prediction: how well the topics of two documents tell whether they are linked, and what links add to words.
+"""Link prediction: how well the topics of two documents predict whether they are linked, and what links add to words.
 
 The protocol of Zeng, Cheung & Liu (2013, section 5.3), where they leave it open fixed as follows.  Positives are linked pairs,
 negatives as many unlinked ones, drawn evenly.  A logistic regression is fitted to pairs of training documents and judged on
 pairs with a document set aside, whose topics are folded in from its words alone.  Features of a pair are the products
 theta_dk theta_d'k, each scaled by its largest value in training; ``root`` takes their square roots.
 
-What it is fitted to are topics of words alone: those that training gave to linked documents know of the very link, which at
-the test nothing knows of.  (rtm on cora, K = 30, eta identity, xi 0.5: F of the roots 0.752 fitted to trained topics, 0.818 so;
+It is fitted to topics of words alone: those that training gave to linked documents depend on the very link, which is unknown
+at the test.  (rtm on cora, K = 30, eta identity, xi 0.5: F of the roots 0.752 fitted to trained topics, 0.818 so;
 without links in training 0.773 and 0.771.  docs/decisions/links.md.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from topicstream.arrow import pc
-from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
-from topicstream.evaluation.completion import halves, rows_of, score_cells
-from topicstream.evaluation.keys import document_keys, documents, first_documents, match_words, word_keys
-from topicstream.evaluation.memory import LANES, block_cells, block_docs
+from topicstream.evaluation.completion import known_block, score_cells, split_documents
+from topicstream.evaluation.keys import document_keys, documents, first_documents, hash_strings, match_words
+from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.scoring import Scorer, Scoring
-from topicstream.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, inverse_norms, local_step, padded_floats
+from topicstream.evaluation.shares import document_shares
+from topicstream.inference.method import TopicRows
+from topicstream.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, local_step, padded_floats
 from topicstream.model.topic_model import TopicModel
-from topicstream.parallel.order import in_order
+from topicstream.options import option
 
 MOST = 20_000
 """Linked pairs that are looked at, of training and of testing each."""
@@ -38,28 +40,6 @@ FEATURES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"product": lambda x: 
 
 
 # -- topics of documents -------------------------------------------------------------------------------------------------
-def word_shares(
-    model: TopicModel, corpus: Corpus, *, heldout: bool, threads: int = 1
-) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """(first document, p(k|d) float32[D, K], known tokens float64[D]) block by block: theta of all words, as ``infer``
-    answers it."""
-    index, width = match_words(model.vocabulary, corpus), -(-model.n_topics // LANES) * LANES
-    inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
-    prior = padded_floats(model.alpha, width)
-
-    def visit(block: Block) -> tuple[int, np.ndarray, np.ndarray]:
-        ids = block.vocab.astype(np.int64) if index is None else index[block.vocab]
-        base, at = rows_of(model, ids, width)
-        seen, _, _, _ = halves(block, at, np.zeros(block.n_docs, np.uint64), np.zeros(len(ids), np.uint64), None)
-        theta = np.empty((block.n_docs, model.n_topics), np.float32)
-        local_step(*seen, base, float(model.beta), inverse, prior, POINT, EVEN, TOLERANCE, INNER, theta)
-        tokens = np.concatenate(([0.0], np.cumsum(seen.counts, dtype=np.float64)))
-        return block.first_doc, theta, tokens[seen.indptr[1:]] - tokens[seen.indptr[:-1]]
-
-    grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), heldout=heldout)
-    yield from in_order(visit, corpus.blocks(grid=grid, heldout=heldout), threads)
-
-
 def trained_shares(model: TopicModel, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(p(k|d) float64[n, K], tokens float64[n]) of training documents, from the model's own table of them."""
     theta = model.table("theta").gather(numbers).astype(np.float64)
@@ -72,8 +52,7 @@ def _smoothed(theta: np.ndarray, alpha: np.ndarray) -> np.ndarray:
 
 def check_model(model: TopicModel, corpus: Corpus) -> None:
     """InputError unless the model's table of documents is of this corpus."""
-    was = model.manifest.get("corpus") or {}
-    if was.get("fingerprint") != corpus.fingerprint:
+    if model.manifest.corpus.fingerprint != corpus.fingerprint:
         raise InputError(
             f"{corpus.path}: has changed since {model.path} was trained on it, whose table of documents is by their "
             "number; train or update the model"
@@ -81,20 +60,22 @@ def check_model(model: TopicModel, corpus: Corpus) -> None:
 
 
 def bytes_held(corpus: Corpus, topics: int) -> int:
-    """What ``link_prediction`` holds at most beside a thread's own: topics of every document of a pair, of words and of
-    training, and what the classifier makes of those of the pairs."""
-    figures = corpus.axes["links"].figures if "links" in corpus.axes else {"training": 0}
-    train, held = corpus.n_docs, corpus.part(True)["docs"]
+    """Bytes that ``link_prediction`` holds at most beside a thread's own: the links, topics of every document of a pair, of
+    words and of training, and what the classifier makes of those of the pairs."""
+    figures = corpus.axes["links"].figures if "links" in corpus.axes else {"training": 0, "heldout": 0}
+    train, held = corpus.n_docs, corpus.part(True).docs
     training, testing = min(MOST, figures["training"]), min(MOST, held * (train + held))
     documents = min(2 * (training + testing) * (1 + DRAWS), train + held)
-    return int(8 * topics * (3 * documents + 6 * 2 * max(training, testing)))
+    links = 24 * (figures["training"] + figures["heldout"])
+    return int(links + 8 * topics * (3 * documents + 6 * 2 * max(training, testing)))
 
 
 # -- pairs ---------------------------------------------------------------------------------------------------------------
 class Pairs:
     """Linked pairs of a corpus.  A document is its number, of one set aside plus ``train`` (the training rows there are).
 
-    training  int64[n, 2] both in training, first < second;  testing: the second of them set aside, or both
+    training  int64[n, 2] both in training, first < second;  testing: the second of them set aside, or both; of each at most
+              MOST, evenly drawn
     """
 
     def __init__(self, corpus: Corpus, rng: np.random.Generator) -> None:
@@ -102,31 +83,25 @@ class Pairs:
         self.train, self.held = (int(first_documents(corpus, h)[-1]) for h in (False, True))
         if "links" not in corpus.axes:
             raise InputError(f"{corpus.path}: has no links; ingest with --links FILE or --meta links")
-        among = self._between_heldout()
-        self._among = among[:, 0] * (self.train + self.held) + among[:, 1]
-        figures = corpus.axes["links"].figures
-        self.training = self._read(False, figures["training"], rng)
-        found = np.concatenate((self._read(True, figures["heldout"], rng), among))
-        kept = rng.choice(len(found), MOST, replace=False) if len(found) > MOST else np.arange(len(found))
-        self.testing = found[np.sort(kept)]
+        training, testing, among = self._of_part(False), self._of_part(True), self._between_heldout()
+        self._keys = self._key(training), self._key(np.concatenate((testing, among)))
+        self.training = _some(training, rng)
+        self.testing = _some(np.concatenate((_some(testing, rng), among)), rng)
 
-    def _blocks(self, heldout: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(document, linked training document) of every entry of the axis, storage block by storage block."""
+    def _of_part(self, heldout: bool) -> np.ndarray:
+        """Pairs of the documents of a part with training documents, int64[n, 2]."""
         first = first_documents(self.corpus, heldout) + (self.train if heldout else 0)
+        found = [np.zeros((0, 2), np.int64)]
         for b in range(len(first) - 1):
-            lengths, ids = self.corpus.ragged("links", b, heldout)
-            yield np.repeat(np.arange(first[b], first[b + 1]), lengths), ids.astype(np.int64)
-
-    def _read(self, heldout: bool, total: int, rng: np.random.Generator) -> np.ndarray:
-        """At most MOST pairs with a training document, each alike."""
-        wanted = np.sort(rng.choice(total, MOST, replace=False)) if total > MOST else np.arange(total)
-        found, at = [np.zeros((0, 2), np.int64)], 0
-        for document, linked in self._blocks(heldout):
-            pairs = np.stack((linked, document), 1) if heldout else np.stack((document, linked), 1)[document < linked]
-            a, b = np.searchsorted(wanted, (at, at + len(pairs)))
-            found.append(pairs[wanted[a:b] - at])
-            at += len(pairs)
+            lengths, linked = self.corpus.lists("links", b, heldout)
+            document = np.repeat(np.arange(first[b], first[b + 1]), lengths)
+            pairs = np.sort(np.stack((document, linked), 1), axis=1)
+            found.append(pairs if heldout else pairs[document < linked])  # training pairs are listed with both documents
         return np.concatenate(found)
+
+    def _key(self, pairs: np.ndarray) -> np.ndarray:
+        """A number for each pair."""
+        return np.asarray(pairs[:, 0] * (self.train + self.held) + pairs[:, 1])
 
     def _between_heldout(self) -> np.ndarray:
         """Pairs of documents set aside, which the axis does not hold: from the documents' table."""
@@ -167,19 +142,16 @@ class Pairs:
                 drawn = rng.integers(self.train, size=(size, 2))
             drawn = np.sort(drawn, axis=1)
             drawn = drawn[drawn[:, 0] != drawn[:, 1]]
-            drawn = drawn[~self._linked(drawn, testing)]
+            drawn = drawn[~np.isin(self._key(drawn), self._keys[testing])]
             both_drawn = np.concatenate((out, drawn))
             _, first_at = np.unique(both_drawn, axis=0, return_index=True)
             out = both_drawn[np.sort(first_at)]
         return out[:n]
 
-    def _linked(self, pairs: np.ndarray, testing: bool) -> np.ndarray:
-        every = self.train + self.held
-        keys = pairs[:, 0] * every + pairs[:, 1]
-        hit = np.isin(keys, self._among)
-        for document, linked in self._blocks(testing):
-            hit |= np.isin(keys, np.minimum(document, linked) * every + np.maximum(document, linked))
-        return hit
+
+def _some(pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """At most MOST of the pairs, evenly drawn, in their order."""
+    return pairs if len(pairs) <= MOST else pairs[np.sort(rng.choice(len(pairs), MOST, replace=False))]
 
 
 # -- the classifier ----------------------------------------------------------------------------------------------------
@@ -201,13 +173,13 @@ def logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def judge(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """F, precision and recall of ``scores > 0``, and AUC (ties count half)."""
-    said, true = scores > 0, y == 1
-    hits = float((said & true).sum())
-    precision, recall = hits / max(said.sum(), 1), hits / max(true.sum(), 1)
-    _, of, times = np.unique(scores, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(times) - (times - 1) / 2)[of]
+    from scipy.stats import rankdata  # half a second, which other scorers need not spend
+
+    predicted, true = scores > 0, y == 1
+    hits = float((predicted & true).sum())
+    precision, recall = hits / max(predicted.sum(), 1), hits / max(true.sum(), 1)
     positives, negatives = true.sum(), (~true).sum()
-    auc = (rank[true].sum() - positives * (positives + 1) / 2) / max(positives * negatives, 1)
+    auc = (rankdata(scores)[true].sum() - positives * (positives + 1) / 2) / max(positives * negatives, 1)
     return {
         "f": 2 * precision * recall / max(precision + recall, 1e-300),
         "precision": precision,
@@ -283,7 +255,7 @@ def _gather(
     """(theta of the words float64[n, K], whether there are any bool[n]) of these documents."""
     theta, there, done = np.zeros((len(wanted), model.n_topics)), np.zeros(len(wanted), bool), 0
     for heldout in (False, True):
-        for first, shares, tokens in word_shares(model, corpus, heldout=heldout, threads=threads):
+        for first, shares, tokens in document_shares(model, corpus, heldout=heldout, threads=threads):
             first += pairs.train if heldout else 0
             a, b = np.searchsorted(wanted, (first, first + len(shares)))
             theta[a:b], there[a:b] = shares[wanted[a:b] - first], tokens[wanted[a:b] - first] > 0
@@ -300,7 +272,7 @@ def _trained(
     edge = int(np.searchsorted(wanted, pairs.train))
     if counts is not None:
         return np.concatenate((_smoothed(counts[wanted[:edge]].astype(np.float64), model.alpha), of_words[edge:]))
-    if "theta" not in (model.manifest.get("tables") or {}):
+    if "theta" not in model.manifest.tables:
         return of_words
     check_model(model, corpus)
     return np.concatenate((trained_shares(model, wanted[:edge])[0], of_words[edge:]))
@@ -311,7 +283,7 @@ def link_message(model: TopicModel, theta: np.ndarray, lengths: np.ndarray) -> n
     """What its links say of each document, float64[D, K]: eq. (29) with the model's own eta.  theta: [E, K] of the linked
     documents, unnormalised; lengths: [D] how many of each."""
     eta = model.table("eta").gather(np.arange(model.n_topics)).astype(np.float64)
-    options = model.manifest.get("options") or {}
+    options = model.manifest.options
     used = {"rows": eta, "columns": eta.T, "identity": np.eye(len(eta))}[options.get("eta", "rows")]
     mass = theta.sum(1, keepdims=True, dtype=np.float64)
     shares = np.divide(theta, mass, out=np.zeros(theta.shape), where=mass > 0)
@@ -325,61 +297,59 @@ def link_message(model: TopicModel, theta: np.ndarray, lengths: np.ndarray) -> n
 
 
 def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) -> dict[str, Any]:
-    """Document completion of the documents set aside with their links to training documents given: theta is the fixed point
-    of eq. (30), the links' message weighing xi.  ``perplexity`` and ``withheld`` (the links not given) are of the same
-    tokens, those of documents with links."""
+    """Document completion of the documents set aside with their links to training documents given.
+
+    theta is the fixed point of eq. (30), the links' message weighing xi.  ``perplexity`` and ``withheld`` (the links not
+    given) are of the same tokens, those of documents with links.
+    """
     check_model(model, corpus)
-    index, width = match_words(model.vocabulary, corpus), -(-model.n_topics // LANES) * LANES
-    inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
+    index, rows, keys = match_words(model.vocabulary, corpus), TopicRows(model), document_keys(corpus, True)
+    word_keys, width, table = hash_strings(model.words), len(rows.inverse), model.table("theta")
     xi = float(model.table("xi").gather(np.arange(1))[0, 0])
-    table, keys, hashes = model.table("theta"), document_keys(corpus, True), word_keys(corpus)
+    weight = min(xi, 0.999) / (1 - min(xi, 0.999))
     grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), heldout=True, axes=["links"])
     loglik, tokens, docs = np.zeros(2), 0.0, 0
     for block in corpus.blocks(grid=grid, heldout=True, axes=["links"]):
-        at = block.vocab.astype(np.int64) if index is None else index[block.vocab]
-        base, at = rows_of(model, at, width)
-        of_block = keys[block.first_doc : block.first_doc + block.n_docs]
-        seen, rest, _, _ = halves(block, at, of_block, hashes[block.vocab], split)
-        links = block.rows("links")
-        topics = table.gather(links.ids)
-        for d in range(block.n_docs):
+        of_block, links = keys[block.first_doc : block.first_doc + block.n_docs], block.rows("links")
+        seen, rest, scored = split_documents(known_block(block, index), of_block, word_keys, split)
+        (observed, base), (others, of_others), topics = rows.of(seen), rows.of(rest), table.gather(links.ids)
+        for d in np.flatnonzero(scored & (np.diff(links.indptr) > 0)).tolist():
             linked = links.local[links.indptr[d] : links.indptr[d + 1]]
             own, other = slice(*seen.indptr[d : d + 2]), slice(*rest.indptr[d : d + 2])
-            if not len(linked) or own.stop == own.start:
-                continue
-            said = link_message(model, topics[linked], np.array([len(linked)]))[0]
-            weight = min(xi, 0.999) / (1 - min(xi, 0.999))
+            message = link_message(model, topics[linked], np.array([len(linked)]))[0]
             n = float(seen.counts[own].sum()) + model.alpha.sum()
-            for i, prior in enumerate((model.alpha + weight * n * said, model.alpha)):
+            one = np.array([0, own.stop - own.start]), observed[own], seen.counts[own], base, rows.beta, rows.inverse
+            cut = np.array([0, other.stop - other.start]), others[other], rest.counts[other], of_others
+            for i, prior in enumerate((model.alpha + weight * n * message, model.alpha)):
                 theta, ll, tk = np.empty((1, model.n_topics), np.float32), np.empty(1), np.empty(1)
-                one = np.array([0, own.stop - own.start]), seen.rows[own], seen.counts[own]
-                local_step(
-                    *one, base, float(model.beta), inverse, padded_floats(prior, width), POINT, EVEN, TOLERANCE, INNER, theta
-                )
-                cut = np.array([0, other.stop - other.start])
-                score_cells(cut, rest.rows[other], rest.counts[other], base, model.beta, inverse, theta, ll, tk)
+                local_step(*one, padded_floats(prior, width), POINT, EVEN, TOLERANCE, INNER, theta)
+                score_cells(*cut, rows.beta, rows.inverse, theta, ll, tk)
                 loglik[i] += ll[0]
             tokens += tk[0]
             docs += 1
     if not tokens:
         raise InputError(f"{corpus.path}: no document set aside has a link to a training document")
-    given, withheld = np.exp(-loglik / tokens)
+    given, withheld = (float(v) for v in np.exp(-loglik / tokens))
     return {
-        "perplexity": float(given),
-        "withheld": float(withheld),
-        "tokens": float(tokens),
-        "docs": docs,
-        "xi": xi,
-        "split": split,
-    }
+        "perplexity": given, "withheld": withheld, "tokens": float(tokens), "docs": docs, "xi": xi, "split": split,
+    }  # fmt: skip
 
 
 # -- the scorer ----------------------------------------------------------------------------------------------------------
-def _link_scores(run: Scoring) -> dict[str, Any]:
-    found = link_prediction(run.model, run.corpus, threads=run.threads, progress=run.step("links"))
-    if {"eta", "theta"} <= set(run.model.manifest.get("tables") or {}):
-        found["given"] = linked_completion(run.model, run.corpus, split=run.split)
-    return {"links": found}
+@dataclass(frozen=True)
+class LinkOptions:
+    """Options of the scorer."""
+
+    links: bool = option(False, "predict the links of the documents set aside: F, precision, recall, AUC")
 
 
-LINKS = Scorer(lambda config: config.links, _link_scores)
+def _link_scores(run: Scoring, options: LinkOptions) -> dict[str, Any]:
+    scores = link_prediction(run.model, run.corpus, threads=run.threads, progress=run.step("links"))
+    if {"eta", "theta"} <= set(run.model.manifest.tables):
+        scores["given"] = linked_completion(run.model, run.corpus, split=run.split)
+    return {"links": scores}
+
+
+LINKS = Scorer(
+    "links", _link_scores, Options=LinkOptions, asked=lambda options: options.links, bytes_held=bytes_held
+)

@@ -13,7 +13,7 @@ from topicstream.evaluation.config import CompareConfig
 from topicstream.evaluation.memory import open_all_within
 from topicstream.kernels.arrays import Doubles, Floats
 from topicstream.kernels.jit import fast_kernel
-from topicstream.model.store import read_manifest
+from topicstream.model.manifest import read_manifest
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
@@ -74,14 +74,14 @@ def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
 def compare(config: CompareConfig) -> dict[str, Any]:
     """Match the topics of two models one to one and say what changed, as plain values.
 
-    The time is words x topics of a x topics of b; progress is told of the words
+    The time is words x topics of a x topics of b; progress counts the words
 
     Returns ``matched``: a list of a, b, distance, share_a, share_b, words, gained, lost, the nearest pairs first;
     ``unmatched_a``, ``unmatched_b``: topic, share, words; ``mean_distance`` over the matched (None without any);
     ``vocabulary``: sizes and common words.
     """
     a, b, far = config.a, config.b, config.far
-    topics = [m.n_topics if isinstance(m, TopicModel) else int(read_manifest(m)["topics"]) for m in (a, b)]
+    topics = [m.n_topics if isinstance(m, TopicModel) else read_manifest(m).topics for m in (a, b)]
     (one, two), _ = open_all_within([a, b], config.mem_limit, 1, beside=A_PAIR * topics[0] * topics[1])
     distances = l1_distances(one, two, partial(listener(config.progress).step, WORD_BY_WORD, unit="words"))
     rows, columns = linear_sum_assignment(distances)

@@ -1,13 +1,13 @@
-"""What scoring holds: models opened within a memory limit, and blocks that stay small."""
+"""Memory of scoring: models opened within a limit, and blocks that stay small."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from topicstream.errors import DoesNotFit
-from topicstream.machine import PROCESS_BYTES, default_threads, format_bytes, memory_limit
-from topicstream.model.store import read_manifest
+from topicstream.machine import default_threads
+from topicstream.memory import MemoryLimit, plan_memory
+from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
 
 BLOCKS_IN_FLIGHT = 40 << 20
@@ -16,10 +16,11 @@ A_WORD = 150
 LANES = 16
 BLOCK_CELLS = 1 << 15
 GATHERED = 32 << 20
+"""Bytes that the rows of a block's words may take, a thread."""
 
 
 def open_within(
-    model: str | Path | TopicModel, mem_limit: str | int | None = None, threads: int | None = None
+    model: str | Path | TopicModel, mem_limit: str | int | MemoryLimit | None = None, threads: int | None = None
 ) -> tuple[TopicModel, int]:
     """``open_all_within`` of one model."""
     (opened,), threads = open_all_within([model], mem_limit, threads)
@@ -28,43 +29,52 @@ def open_within(
 
 def open_all_within(
     models: Sequence[str | Path | TopicModel],
-    mem_limit: str | int | None = None,
+    mem_limit: str | int | MemoryLimit | None = None,
     threads: int | None = None,
     *,
     beside: int = 0,
+    vectors: bool = False,
 ) -> tuple[list[TopicModel], int]:
-    """Open models and settle the threads (default: all processors) so that scoring stays within a memory limit (default:
-    what the machine allows): fewer threads first, and the tables' rows stay on disk unless they fit beside them.
+    """Open models for scoring within a memory limit: fewer threads first; tables are loaded where they fit beside these.
 
-    ``beside``: bytes of what else is held.  A given limit that cannot be kept raises DoesNotFit.
+    Parameters
+    ----------
+    models
+        Folders, or models that are open already and count as nothing.
+    mem_limit
+        Of the whole process.
+    threads
+        Threads wanted [default: all processors].
+    beside
+        Bytes of what else is held.
+    vectors
+        Whether models of vectors are wanted, too.
+
+    Returns
+    -------
+    The models, and the threads to score with.
+
+    Raises
+    ------
+    DoesNotFit
     """
     threads = threads if threads is not None else default_threads()
     manifests = [read_manifest(model) for model in models if not isinstance(model, TopicModel)]
     share = 0
     if manifests:
-        words = sum(int(manifest["words"]) for manifest in manifests)
+        words = sum(manifest.words for manifest in manifests)
         names = " beside ".join(str(model) for model in models if not isinstance(model, TopicModel))
-        each = bytes_of_thread(max(int(manifest["topics"]) for manifest in manifests))
-        rest = ask_limit(mem_limit, A_WORD * words + beside, each, names)
-        threads = max(1, min(threads, rest // each))
-        share = max(0, rest - threads * each) // len(manifests)
-    opened = [m if isinstance(m, TopicModel) else TopicModel.open(m, memory_limit=share) for m in models]
+        fixed = {"words": A_WORD * words, "blocks": BLOCKS_IN_FLIGHT, "results": beside}
+        each = {"threads": bytes_of_thread(max(manifest.topics for manifest in manifests))}
+        plan = plan_memory(f"scoring {names}", MemoryLimit.parse(mem_limit), threads, fixed, each)
+        threads, share = plan.workers, plan.free // len(manifests)
+    opened = [m if isinstance(m, TopicModel) else TopicModel.open(m, share, vectors=vectors) for m in models]
     return opened, threads
 
 
 def bytes_of_thread(topics: int) -> int:
     """What a thread that scores holds."""
     return A_THREAD + 6 * block_cells(topics) * (topics + LANES)
-
-
-def ask_limit(mem_limit: str | int | None, fixed: int, each: int, what: str) -> int:
-    """Bytes that are left for threads and tables; DoesNotFit where a given limit has no room for one thread."""
-    fixed += PROCESS_BYTES + BLOCKS_IN_FLIGHT
-    limit = memory_limit(mem_limit)
-    if mem_limit is not None and limit < fixed + each:
-        needed = -(-(fixed + each) // (1 << 20))
-        raise DoesNotFit(f"--mem-limit {format_bytes(limit)}: {what} needs {needed}M at least; give that or more")
-    return limit - fixed
 
 
 def block_cells(topics: int | None) -> int:

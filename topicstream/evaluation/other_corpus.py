@@ -4,43 +4,55 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.model.topic_model import TopicModel
 
 
+def check_vectors(corpus: Corpus, model: TopicModel) -> None:
+    """UsageError where a store does not hold vectors of the model's width."""
+    if corpus.vectors != model.n_words:
+        raise UsageError(f"{corpus.path}: vectors of {corpus.vectors} numbers, the model's are of {model.n_words}")
+
+
 @contextlib.contextmanager
-def other_corpus(
-    path: str | Path, model: TopicModel, label_field: str | None = None, **reading: Any
-) -> Iterator[Corpus]:
-    """A corpus store as it is, or raw text ingested into a temporary one with the model's tokenizer and all its words kept
-    (so that the out-of-vocabulary rate is known).  label_field: where raw documents have their labels."""
-    path = Path(path)
+def other_corpus(path: str | Path, model: TopicModel, meta: Mapping[str, str], mem_limit: int | None = None, **reading: Any) -> Iterator[Corpus]:
+    """A corpus store as it is, or raw text ingested into a temporary one.
+
+    Raw text is read with the model's tokenizer, and all its words are kept, so that the out-of-vocabulary rate is known.
+    meta: fields of raw documents to keep, by the name of the column.
+    """
+    path, vectors = Path(path), bool(model.manifest.vectors)
     if not path.exists():
         raise InputError(f"--heldout {path}: no such file or folder")
     if (path / "manifest.json").exists():
-        yield Corpus.open(path)
+        corpus = Corpus.open(path, vectors=vectors)
+        if vectors:
+            check_vectors(corpus, model)
+        yield corpus
         return
+    if vectors:
+        raise UsageError(f"--heldout {path}: of vectors, a store is scored; ingest the file")
     from topicstream.ingestion.pipeline import ingest
     from topicstream.ingestion.read_options import ReadOptions
     from topicstream.ingestion.settings import Heldout, IngestOptions
     from topicstream.tokens.recipe import Recipe
 
-    recipe = model.manifest.get("tokenizer")
+    recipe = model.manifest.tokenizer
     if recipe is None:
         raise StoreError(
             f"{model.path}: the model does not say how its text was tokenised; ingest {path} and name the store"
         )
     with tempfile.TemporaryDirectory(prefix="topics-heldout-") as folder:
         out = Path(folder) / "corpus.zarr"
-        read = ReadOptions(**reading).recall(model.manifest.get("reading"))
-        if label_field is not None:
-            read = replace(read, meta={"labels": label_field})
-        options = IngestOptions(recipe=Recipe.from_json(recipe), min_df=1, max_df=1.0, heldout=Heldout.of(0), read=read)
+        read = ReadOptions(**reading).recall(model.manifest.reading)
+        if meta:
+            read = replace(read, meta=meta)
+        options = IngestOptions(recipe=Recipe.from_json(recipe), min_df=1, max_df=1.0, heldout=Heldout.of(0), read=read, mem_limit=mem_limit)
         ingest([Path(path)], out, options=options)
         yield Corpus.open(out)

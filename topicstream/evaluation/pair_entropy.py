@@ -1,19 +1,22 @@
-"""How well topics and the matrix of their pairs foretell two words of a document: the objective of ``fdm``, on any part."""
+"""How well topics and the matrix of their pairs predict two words of a document: the objective of ``fdm``, on any part."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import entr
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.scoring import Scorer, Scoring
 from topicstream.kernels import word_pairs
-from topicstream.machine import memory_limit
+from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import option
 
 
 def second_moment(alpha: np.ndarray) -> np.ndarray:
@@ -33,8 +36,7 @@ def own_entropy(store: Corpus, heldout: bool, documents: float) -> float:
         m = np.zeros((min(rows, store.n_words - first), store.n_words))
         for block in store.blocks(heldout=heldout):
             word_pairs.add_stripe(block.indptr, block.words, block.counts, block.vocab, first, m)
-        there = m[m > 0] / documents
-        total -= float((there * np.log(there)).sum())
+        total += float(entr(m[m > 0] / documents).sum())
     return total
 
 
@@ -66,7 +68,7 @@ def pair_entropy(
     k = opened.n_topics
     by = "as given"
     if a is None:
-        stored = "pairs" in (opened.manifest.get("tables") or {})
+        stored = "pairs" in opened.manifest.tables
         a = opened.table("pairs").gather(np.arange(k)) if stored else second_moment(opened.alpha)
         by = "as learned" if stored else "of a Dirichlet of its alpha"
     width = -(-k // 16) * 16  # whole registers
@@ -87,13 +89,24 @@ def pair_entropy(
         raise InputError(f"{store.path}: no document of that part has two words")
     part = "documents set aside" if heldout else "training documents"
     measured = f"cross-entropy of all pairs of words of a document, topics' pairs {by}; {part}"
-    cross, limit = float(-total[0] / total[1]), memory_limit(mem_limit)
-    kl = cross - own_entropy(store, heldout, total[2]) if 8 * store.n_words**2 <= limit else None
+    cross, limit = float(-total[0] / total[1]), MemoryLimit.parse(mem_limit)
+    kl = cross - own_entropy(store, heldout, total[2]) if 8 * store.n_words**2 <= limit.bytes else None
     return {"cross_entropy": cross, "kl": kl, "documents": int(total[2]), "measured": measured}
 
 
-def _pair_scores(run: Scoring) -> dict[str, Any]:
+@dataclass(frozen=True)
+class PairOptions:
+    """Options of the scorer."""
+
+    pairs: bool = option(
+        False,
+        "cross-entropy of the pairs of words of the documents set aside; without a matrix of topic pairs (fdm has one) under "
+        "the model's alpha",
+    )
+
+
+def _pair_scores(run: Scoring, options: PairOptions) -> dict[str, Any]:
     return {"pairs": pair_entropy(run.model, run.corpus, smooth=True, mem_limit=run.config.mem_limit)}
 
 
-PAIRS = Scorer(lambda config: config.pairs, _pair_scores)
+PAIRS = Scorer("pairs", _pair_scores, Options=PairOptions, asked=lambda options: options.pairs)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.config import EvalConfig
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Progress
+
+BOTH_PARTS = ("train", "heldout")
+
+
+def model_kind(model: TopicModel) -> str:
+    """``topics`` (a document has shares of them), ``clusters`` (a document has one) or ``vectors`` (clusters of vectors)."""
+    if model.manifest.vectors:
+        return "vectors"
+    return "topics" if model.cluster_sizes is None else "clusters"
 
 
 @dataclass(frozen=True)
@@ -33,47 +42,64 @@ class Scoring:
 
     @property
     def corpus(self) -> Corpus:
-        """``store``, of a scorer that needs it."""
+        """``store``, for a scorer that needs it."""
         assert self.store is not None
         return self.store
 
     @property
-    def of_clusters(self) -> bool:
-        """Whether a document of the model has one cluster, not shares of topics."""
-        return self.model.cluster_sizes is not None
+    def kind(self) -> str:
+        """What the model is of: ``topics``, ``clusters`` or ``vectors``."""
+        return model_kind(self.model)
+
+    def scored_documents(self) -> tuple[Corpus, tuple[str, ...], str]:
+        """The corpus and its parts that ``heldout`` names, or else those set aside, and what they are in words."""
+        noun = "vectors" if self.kind == "vectors" else "documents"
+        if self.elsewhere is not None:
+            return self.elsewhere, BOTH_PARTS, f"all {noun} of {self.config.heldout}"
+        return self.corpus, ("heldout",), f"{noun} set aside"
 
     def step(self, what: str) -> Callable[[int, int], None]:
-        """Tells of the documents done."""
+        """Reports the documents done."""
         return partial(self.progress.step, what, unit="documents")
 
 
-class Measured(Protocol):
-    """A score that says in words what it measures."""
-
-    @property
-    def measured(self) -> str: ...
-    def as_dict(self) -> dict[str, Any]: ...
+@dataclass(frozen=True)
+class NoScorerOptions:
+    """A scorer without options of its own."""
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """One analysis.
+    """One analysis.  Functions take the scorer's own options, an instance of ``Options``.
 
-    asked         whether a configuration asks for it
+    name          of its entry in the result
     score         its entries of the result, by name; plain values, with ``measured`` in words
-    needs_corpus  whether it then reads ``config.corpus``
+    Options       a dataclass of options of ``topics eval`` and of ``topicstream.evaluate``
+    asked         whether these options ask for it
+    beside        whether it runs although they do not
+    needs_corpus  whether it reads ``config.corpus``
+    default       options that ask for it where a user asks for nothing
+    kinds         of models that it can judge
+    meta          metadata that it needs of raw documents, column -> field
+    bytes_held    bytes that it holds beside the model, given the corpus and the number of topics
     """
 
-    asked: Callable[[EvalConfig], bool]
-    score: Callable[[Scoring], dict[str, Any]]
-    needs_corpus: Callable[[EvalConfig], bool] = lambda config: True
+    name: str
+    score: Callable[[Scoring, Any], dict[str, Any]]
+    Options: type = NoScorerOptions
+    asked: Callable[[Any], bool] = lambda options: False
+    beside: Callable[[EvalConfig, Any], bool] = lambda config, options: False
+    needs_corpus: Callable[[EvalConfig, Any], bool] = lambda config, options: True
+    default: Mapping[str, Any] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ("topics",)
+    meta: Callable[[Any], Mapping[str, str]] = lambda options: {}
+    bytes_held: Callable[[Corpus, int], int] | None = None
 
 
-def finite(values: dict[str, Any]) -> dict[str, Any]:
-    """The values, None for those that JSON cannot hold."""
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+def as_result(score: Any, documents: str = "") -> dict[str, Any]:
+    """A dataclass of figures, which says in ``measured`` what was measured, as plain values.
 
-
-def as_result(score: Measured, of: str) -> dict[str, Any]:
-    """A score as plain values; ``of``: of which documents, in words."""
-    return {**finite(score.as_dict()), "measured": f"{score.measured}; {of}"}
+    Figures that JSON cannot hold become None.  documents: which were scored, in words.
+    """
+    values = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(score).items()}
+    return {**values, "measured": f"{score.measured}; {documents}" if documents else score.measured}

@@ -1,36 +1,60 @@
-"""What the formats share: text made and read by Arrow, and models that are saved only where they can be true."""
+"""What the formats share: what an export and an import are about, text made and read by Arrow, and checks of what was read."""
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from topicstream.arrow import pc
+from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, InputError, one_line
 from topicstream.files.outputs import written
 from topicstream.machine import format_bytes, memory_limit
-from topicstream.model.seeds import of_manifest
-from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import Vocabulary, as_words
+from topicstream.model.vocabulary import as_words
 
 _TEXT = pa.large_string()
 
 
 @dataclass(frozen=True)
+class Export:
+    """What is written: a model (as it is shown), a corpus or both, to a file or folder, with the format's own options."""
+
+    model: TopicModel
+    corpus: Corpus
+    path: Path
+    force: bool
+    edits: bool = True
+    top: int | None = None
+    words: int | None = None
+    into: str | Path | None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user says of a model that is read: its words, and priors, which override those of the file."""
+
+    words: Any = None
+    alpha: Any = None
+    beta: float | None = None
+
+
+@dataclass(frozen=True)
 class Imported:
-    """What a reader found.  phi: float32[W, K], counts without the prior; alpha: float64[K]."""
+    """What a reader found.  phi: float32[W, K], counts without the prior; alpha: a number or K of them (None: 1 / K)."""
 
     words: Any
     phi: np.ndarray
-    alpha: np.ndarray
-    beta: float
+    alpha: Any = None
+    beta: float = 0.01
     counts: Any = None
     df: Any = None
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -46,27 +70,25 @@ def write_word_list(path: Path, words: Any, *, force: bool) -> None:
 
 def fit_for_text(words: Any, blanks: str, what: str) -> None:
     """InputError where a word holds a character that parts fields in this format."""
-    found = pc.match_substring_regex(words, f"[{blanks}\\n\\r]")
-    if pc.any(found).as_py():
-        word = words.filter(found)[0].as_py()
-        raise InputError(f"{what}: the word {word!r} holds a character that parts the fields of this format")
+    wrong = words.filter(pc.match_substring_regex(words, f"[{blanks}\\n\\r]"))
+    if len(wrong):
+        raise InputError(
+            f"{what}: the word {wrong[0].as_py()!r} holds a character that parts the fields of this format"
+        )
 
 
 def as_text_array(values: Any) -> Any:
     """Numbers or strings as Arrow strings."""
-    array = values if isinstance(values, (pa.Array, pa.Scalar)) else pa.array(values)
-    return array if array.type == _TEXT else array.cast(_TEXT)
+    return (values if isinstance(values, (pa.Array, pa.Scalar)) else pa.array(values)).cast(_TEXT)
 
 
 def text_lines(*columns: Any, separator: str = "\t") -> memoryview:
     """Columns of equal length (or one value for all) as lines of text."""
     joined = pc.binary_join_element_wise(*(as_text_array(c) for c in columns), pa.scalar(separator, _TEXT))
-    ended = pc.binary_join_element_wise(joined, pa.scalar("", _TEXT), pa.scalar("\n", _TEXT))
+    ended = pc.binary_join_element_wise(joined, pa.scalar("\n", _TEXT), pa.scalar("", _TEXT))
     _, offsets, data = ended.buffers()
-    if data is None or not len(ended):
-        return memoryview(b"")
-    at = np.frombuffer(offsets, np.int64)[ended.offset : ended.offset + len(ended) + 1]
-    return memoryview(data)[int(at[0]) : int(at[-1])]
+    edges = np.frombuffer(offsets, np.int64)[ended.offset : ended.offset + len(ended) + 1]
+    return memoryview(data or b"")[int(edges[0]) : int(edges[-1])]
 
 
 def join_lists(offsets: Any, values: Any, separator: str) -> Any:
@@ -75,46 +97,47 @@ def join_lists(offsets: Any, values: Any, separator: str) -> Any:
     return pc.binary_join(lists, separator)
 
 
-def read_table(
-    source: Any,
-    name: str,
-    columns: Mapping[str, pa.DataType],
-    wanted: list[str],
-    *,
-    delimiter: str = "\t",
-    skip: int = 0,
-) -> pa.Table:
+def opened(path: Path) -> BinaryIO:
+    """A file, unpacked where it is gzipped."""
+    with open(path, "rb") as file:
+        zipped = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if zipped else open(path, "rb")  # type: ignore[return-value]
+
+
+def read_table(path: Path, columns: Mapping[str, pa.DataType], *, delimiter: str = "\t", skip: int = 0) -> pa.Table:
     """A text with one record a line and no quotes; InputError names what is wrong and where."""
     try:
-        return pacsv.read_csv(
-            source,
-            read_options=pacsv.ReadOptions(column_names=list(columns), skip_rows=skip),
-            parse_options=pacsv.ParseOptions(delimiter=delimiter, quote_char=False, escape_char=False),
-            convert_options=pacsv.ConvertOptions(
-                column_types=dict(columns), include_columns=wanted, null_values=[], strings_can_be_null=False
-            ),
-        )
-    except (pa.ArrowException, OSError, EOFError) as e:
-        raise InputError(f"{name}: {one_line(e).removeprefix('CSV parse error: ')[:300]}") from None
+        with opened(path) as file:
+            return pacsv.read_csv(
+                file,
+                read_options=pacsv.ReadOptions(column_names=list(columns), skip_rows=skip),
+                parse_options=pacsv.ParseOptions(delimiter=delimiter, quote_char=False, escape_char=False),
+                convert_options=pacsv.ConvertOptions(
+                    column_types=dict(columns), null_values=[], strings_can_be_null=False
+                ),
+            )
+    except (pa.ArrowException, OSError, EOFError, zlib.error) as e:
+        raise InputError(f"{path}: {one_line(e).removeprefix('CSV parse error: ')[:300]}") from None
 
 
 # -- checks ----------------------------------------------------------------------------------------------------------
-def numbers_of(values: np.ndarray, name: str, what: str) -> np.ndarray:
-    """The values, checked: finite and not negative."""
-    if len(values) and not (np.isfinite(values).all() and values.min() >= 0):
-        raise InputError(f"{name}: {what}: a number that is negative or not finite")
-    return values
+def summed(
+    path: Path, word: np.ndarray, topic: np.ndarray, values: np.ndarray | None, size: tuple[int, int]
+) -> np.ndarray:
+    """Entries in any order as a table float32[W, K]; equal ones are added up.  values: None: each is one.
 
-
-def check_size(name: str, words: int, topics: int) -> None:
-    """InputError for a model of nothing, DoesNotFit for a table that memory cannot hold twice."""
-    if words < 1 or topics < 1:
-        raise InputError(f"{name}: holds no {'topic' if words else 'word'}")
+    Raises DoesNotFit where memory cannot hold the table twice, InputError for a negative topic or word.
+    """
+    words, topics = size
     needed, room = 8 * words * topics, memory_limit(None)
     if needed > room:
         raise DoesNotFit(
-            f"{name}: {topics} topics of {words} words take {format_bytes(needed)}; there are {format_bytes(room)}"
+            f"{path}: {topics} topics of {words} words take {format_bytes(needed)}; there are {format_bytes(room)}"
         )
+    if min(word.min(initial=0), topic.min(initial=0)) < 0:
+        raise InputError(f"{path}: a negative number of a word or a topic")
+    sums = np.bincount(word.astype(np.int64) * topics + topic, values, words * topics)
+    return sums.reshape(words, topics).astype(np.float32)
 
 
 def prior(given: Any, topics: int, name: str) -> np.ndarray:
@@ -128,45 +151,29 @@ def prior(given: Any, topics: int, name: str) -> np.ndarray:
     return np.broadcast_to(values, (topics,)).copy()
 
 
-def checked_words(words: Any, name: str) -> Any:
+def checked_words(words: Any, name: object) -> Any:
     """Words as one Arrow array, each different; InputError otherwise."""
     try:
         array = as_words(words)
         array.validate(full=True)
     except (pa.ArrowException, UnicodeError):
         raise InputError(f"{name}: a word that is not valid UTF-8") from None
-    if array.null_count or len(pc.unique(array)) != len(array):
-        counts = pc.value_counts(array)
-        twice = counts.filter(pc.greater(counts.field("counts"), 1))
-        what = f"the word {twice[0]['values'].as_py()!r} stands twice" if len(twice) else "a word is missing"
+    counts = pc.value_counts(array)
+    twice = counts.filter(pc.greater(counts.field("counts"), 1))
+    if array.null_count or len(twice):
+        what = "a word is missing" if array.null_count else f"the word {twice[0]['values'].as_py()!r} stands twice"
         raise InputError(f"{name}: {what}")
     return array
 
 
-# -- models ----------------------------------------------------------------------------------------------------------
+def places_of(words: Any, listed: Any, path: Path) -> np.ndarray:
+    """The places of words in a list, int64[n]; InputError for one that is not there."""
+    places = pc.index_in(words, value_set=listed)
+    if places.null_count:
+        raise InputError(f"{path}: unknown word {words.filter(places.is_null())[0].as_py()!r}")
+    return np.asarray(places.to_numpy(), np.int64)
+
+
 def table_of(model: TopicModel) -> np.ndarray:
     """The counts of all words, float32[W, K]."""
     return model.rows(np.arange(model.n_words))
-
-
-def summed(word: np.ndarray, topic: np.ndarray, values: np.ndarray | None, words: int, topics: int) -> np.ndarray:
-    """Entries in any order as a table float32[W, K]; equal ones are added up.  values: None: each is one."""
-    sums = np.bincount(word.astype(np.int64) * topics + topic, values, words * topics)
-    return sums.reshape(words, topics).astype(np.float32)
-
-
-def save_model(path: Path, found: Imported, manifest: Mapping[str, Any]) -> None:
-    """Write an imported model into its folder; InputError where its numbers cannot be."""
-    words, topics = found.phi.shape
-    if words != len(found.words):
-        raise InputError(f"{path}: topics of {words:,} words where {len(found.words):,} are named; nothing was imported")
-    if not (np.isfinite(found.phi).all() and found.phi.min(initial=0.0) >= 0):
-        raise InputError(f"{path}: the topics hold a number that is negative or not finite; nothing was imported")
-    if not found.phi.any() and not found.beta > 0:
-        raise InputError(f"{path}: every count is zero; nothing was imported")
-    vocabulary = Vocabulary.of(found.words, found.counts, found.df)
-    seeds = of_manifest(manifest, vocabulary, topics, path)
-    rows = found.phi if seeds is None else np.maximum(seeds.added(0, found.phi, -1.0), 0.0)
-    with ModelWriter(path, words, topics) as writer:
-        writer.write_rows(0, np.ascontiguousarray(rows, np.float32))
-        writer.commit(dict(manifest), vocabulary, found.alpha, found.beta)

@@ -1,4 +1,4 @@
-"""What an export and an import are told: the one list that makes the keywords of ``topicstream.export_model`` and
+"""Options of an export and an import: the one list that makes the keywords of ``topicstream.export_model`` and
 ``import_model`` and the options of ``topics export`` and ``topics import``."""
 
 from __future__ import annotations
@@ -32,16 +32,20 @@ class ExportConfig:
     )
     top: int | None = option(None, "Of documents: only the N largest topics each.", min=1, metavar="N")
     words: int | None = option(None, "mallet: words in topic-keys; pyldavis: words a topic.", min=1, metavar="N")
+    into: str | Path | None = option(
+        None, "h5ad: write into a copy of this AnnData file, the one that was ingested.", path="file", metavar="FILE"
+    )
     edits: bool = option(
         True,
-        "The topics as trained, not as edited (`topics edit`); mallet-state is always so.",
+        "The topics as trained, not as edited (`topics edit`); mallet-state, h5ad and pycistopic are always so.",
         flags=("--trained",),
     )
     force: bool = option(False, "Replace files that are there.")
 
     def of_format(self) -> dict[str, Any]:
         """The options of the format that were given."""
-        return {k: v for k, v in (("top", self.top), ("words", self.words)) if v is not None}
+        given = {"top": self.top, "words": self.words, "into": self.into}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,9 @@ class ImportConfig:
     model: str | Path = option("model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True)
     _: KW_ONLY
     format: str | None = option(None, "One of the list (default: told from the name of PATH).", metavar="NAME")
-    words: str | Path | Sequence[str] | None = option(None, "The words, one a line, where the format does not hold them.", metavar="FILE")
+    words: str | Path | Sequence[str] | None = option(
+        None, "The words, one a line, where the format does not hold them.", metavar="FILE"
+    )
     alpha: float | Sequence[float] | None = option(
         None, "Prior of a topic in a document, where the format does not hold it (one number, or K)."
     )

@@ -8,20 +8,27 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError
 from topicstream.evaluation.belonging import strangers
-from topicstream.exchange.common import Imported, checked_words, save_model
+from topicstream.exchange.common import Export, Given, Imported, checked_words, prior
 from topicstream.exchange.config import ExportConfig, ImportConfig
-from topicstream.exchange.formats import find_format
+from topicstream.exchange.formats import Format, find_format, load_function
 from topicstream.files import owned
 from topicstream.files.durable import exchange_folders, lock
 from topicstream.files.outputs import check_output
-from topicstream.files.ownership import check_place, refuse_strangers
+from topicstream.files.ownership import check_place, claim, refuse_strangers
+from topicstream.ingestion.parsing.vocabulary import read_vocabulary_file
 from topicstream.model.edits import View, seen, view_of
-from topicstream.model.manifest import odd_among
+from topicstream.model.manifest import Origin, as_origin, origin_fields
+from topicstream.model.seeds import constants_of
+from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
+from topicstream.model.vocabulary import Vocabulary
 from topicstream.options import configured
+from topicstream.tokens.recipe import Recipe
 
 HELD_BYTES = 128 << 20
 """Of a table that is held while documents are exported."""
@@ -35,47 +42,35 @@ def export_model(config: ExportConfig) -> dict[str, Any]:
     topics are written as they are shown, in that order, with their labels where the format has room.  The table is read from
     disk in parts, documents are streamed.  Raises InputError, StoreError; TopicsError when ``out`` exists and not ``force``.
     """
-    model, corpus, force, edits = config.model, config.corpus, config.force, config.edits
     if config.out is None:
         raise UsageError("--out: say where to write")
     path, began = Path(config.out), time.perf_counter()
     kind = find_format(config.format, path, "out")
+    if wrong := [name for name in config.of_format() if name not in kind.options]:
+        raise UsageError(f"--format {kind.name}: takes no option {wrong[0]!r}")
     opened: Any = None
-    if "model" in kind.of:
+    view = None
+    if "model" in kind.made_of:
         # with documents every block gathers rows: a table that is small is held
-        limit = -1 if kind.of == "model" else HELD_BYTES
-        opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=limit)
-    view = view_of(opened) if edits and opened is not None and kind.name != "mallet-state" else None
-    if view is not None and kind.of == "model":
-        opened = _as_shown(opened, view)
+        limit = -1 if kind.made_of == "model" else HELD_BYTES
+        opened = (
+            config.model if isinstance(config.model, TopicModel) else TopicModel.open(config.model, memory_limit=limit)
+        )
+        view = view_of(opened) if config.edits and kind.edited else None
     store: Any = None
-    if "corpus" in kind.of:
-        store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+    if "corpus" in kind.made_of:
+        store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
         if opened is not None:
             strangers(opened, store)
-    if kind.files:
-        if path.exists() and not path.is_dir():
-            raise TopicsError(f"{path}: is a file; {kind.name} is several files, give a folder")
-        for name in kind.files:  # all of them, before the first is written
-            check_output(path / name, "--out", force=force)
-        path.mkdir(parents=True, exist_ok=True)
-    elif path.is_dir():
-        raise TopicsError(f"{path}: is a folder; {kind.name} is one file")
-    try:
-        theirs = config.of_format() | (
-            {"edits": edits} if kind.of == "model and corpus" and kind.name != "mallet-state" else {}
-        )
-        more = kind.code.write(opened, store, path, force=force, **theirs)
-    except TypeError as e:
-        if "unexpected keyword" in str(e):
-            raise UsageError(f"--format {kind.name}: takes no option {str(e).split(chr(39))[1]!r}") from None
-        raise
+    _check_place(kind, path, config.force)
+    model = _as_shown(opened, view) if view is not None and kind.made_of == "model" else opened
+    more = load_function(kind.write)(Export(model, store, path, config.force, config.edits, **config.of_format()))
     files = [p for p in path.iterdir() if p.is_file() and not p.name.startswith(".")] if kind.files else [path]
     size, seconds = sum(p.stat().st_size for p in files), time.perf_counter() - began
     return {
         "format": kind.name,
         "out": str(path),
-        **(more or {}),
+        **more,
         "bytes": size,
         "seconds": seconds,
         "megabytes_per_second": size / 1e6 / max(seconds, 1e-9),
@@ -83,11 +78,26 @@ def export_model(config: ExportConfig) -> dict[str, Any]:
     }
 
 
+def _check_place(kind: Format, path: Path, force: bool) -> None:
+    """A folder for a format of several files, all of which may be written; TopicsError otherwise."""
+    if not kind.files:
+        if path.is_dir():
+            raise TopicsError(f"{path}: is a folder; {kind.name} is one file")
+        return
+    if path.exists() and not path.is_dir():
+        raise TopicsError(f"{path}: is a file; {kind.name} is several files, give a folder")
+    for name in kind.files:
+        check_output(path / name, "--out", force=force)
+    if not path.exists() or not any(path.iterdir()):
+        claim(path, "export")
+
+
 def _as_shown(model: TopicModel, view: View) -> TopicModel:
     """The model as its edits show it, with their labels."""
     shown = copy.copy(seen(model, view))
     names = {str(j): view.labels[i] for j, i in enumerate(view.ids) if i in view.labels}
-    shown.manifest = {**shown.manifest, **({"labels": names} if names else {})}
+    if names:
+        shown.manifest = Origin(**origin_fields(shown.manifest, labels=names))
     return shown
 
 
@@ -100,36 +110,37 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
 
     Raises InputError (one line: file, what is wrong), TopicsError when ``model`` exists and not ``force``.
     """
-    source, folder, force, began = Path(config.path), Path(config.model), config.force, time.perf_counter()
+    source, folder, began = Path(config.path), Path(config.model), time.perf_counter()
     kind = find_format(config.format, source, "in")
     if not source.exists():
         raise InputError(f"{source}: no such file or folder")
     for part in [source, *(source / name for name in kind.files)]:
         if part.exists() and not (part.is_file() or part.is_dir()):
             raise InputError(f"{part}: no regular file (a pipe, a socket or a device)")
-    if kind.name == "mallet-doc-topics":  # documents' topics make no model: they become a table
-        return {"format": kind.name, **kind.code.to_parquet(source, folder, force=force)}
-    if (folder / "manifest.json").exists() and not force:
+    if kind.read == "doc_topics:to_parquet":  # documents' topics make no model: they become a table
+        return {"format": kind.name, **load_function(kind.read)(source, folder, force=config.force)}
+    if (folder / "manifest.json").exists() and not config.force:
         raise TopicsError(f"{folder}: exists; --force replaces it")
-    recipe, said = _recipe(config.tokenizer)
-    listed = _listed(config.words)
+    recipe, given = _recipe(config.tokenizer), Given(_listed(config.words), config.alpha, config.beta)
     check_place(folder, "--model", [source] if source.is_file() else [])
-    found = kind.code.read(source, words=listed, alpha=config.alpha, beta=config.beta)
+    found = load_function(kind.read)(source, given)
     manifest = _manifest(kind.name, source, found, recipe)
     with lock(folder, "importing into", kind="model"), ExitStack() as stack:
         target = folder
         if (folder / "manifest.json").exists():  # written beside, and then exchanged: nothing of the old model stays
-            refuse_strangers(folder, "model")
+            refuse_strangers(folder)
             target = folder.with_name(folder.name + ".import")
             owned.remove(target, "model")  # of an import that was killed
             stack.enter_context(lock(target, "importing into", kind="model"))
-        save_model(target, found, manifest)
+        save_model(target, source, found, given, manifest)
         if target != folder:
             exchange_folders(target, folder)
             owned.remove(target, "model")
     notes = list(found.notes)
     if recipe is None and not found.about.get("tokenizer"):
-        notes.append(f"raw text will be read by the default tokenizer ({said}); --tokenizer names a store or model")
+        notes.append(
+            "raw text will be read by the default tokenizer (no stop words); --tokenizer names a store or model"
+        )
     return {
         "format": kind.name,
         "model": str(folder),
@@ -140,9 +151,33 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     }
 
 
-def _manifest(format: str, source: Path, found: Imported, recipe: Any) -> dict[str, Any]:
+def save_model(folder: Path, source: Path, found: Imported, given: Given, manifest: Origin) -> None:
+    """Write an imported model into its folder; InputError where its numbers cannot be."""
+    words, topics = found.phi.shape
+    if not words or not topics:
+        raise InputError(f"{source}: holds no {'topic' if words else 'word'}")
+    if words != len(found.words):
+        raise InputError(
+            f"{source}: topics of {words:,} words where {len(found.words):,} are named; nothing was imported"
+        )
+    if not (np.isfinite(found.phi).all() and found.phi.min() >= 0):
+        raise InputError(f"{source}: the topics hold a number that is negative or not finite; nothing was imported")
+    held = 1.0 / topics if found.alpha is None else found.alpha
+    alpha = prior(held, topics, f"{source}: alpha") if given.alpha is None else prior(given.alpha, topics, "--alpha")
+    beta = prior(found.beta, 1, f"{source}: beta") if given.beta is None else prior(given.beta, 1, "--beta")
+    if not found.phi.any() and not beta[0] > 0:
+        raise InputError(f"{source}: every count is zero; nothing was imported")
+    vocabulary = Vocabulary.of(found.words, found.counts, found.df)
+    seeds = constants_of(manifest.seed_words, vocabulary, topics)
+    rows = found.phi if seeds is None else np.maximum(seeds.added(0, found.phi, -1.0), 0.0)
+    with ModelWriter(folder, words, topics) as writer:
+        writer.write_rows(0, np.ascontiguousarray(rows, np.float32))
+        writer.commit(manifest, vocabulary, alpha, float(beta[0]))
+
+
+def _manifest(format: str, source: Path, found: Imported, recipe: Any) -> Origin:
     """What the imported model's manifest says of its origin."""
-    manifest = {
+    about = {
         "engine": "imported",
         "cites": f"imported from {format}",
         "options": {},
@@ -150,38 +185,28 @@ def _manifest(format: str, source: Path, found: Imported, recipe: Any) -> dict[s
         "passes": 0,
         **{k: v for k, v in found.about.items() if k != "imported"},
     }
-    if (odd := odd_among(manifest)) is not None:
-        raise InputError(f"{source}: what it says of {odd} cannot be; nothing was imported")
-    if recipe is not None or not manifest.get("tokenizer"):
-        manifest["tokenizer"] = recipe if recipe is not None else _plain_recipe()
-    return manifest
+    plain = Recipe(stopwords=(), stopwords_from="none", min_length=1, numbers=True).to_json()
+    return as_origin({**about, "tokenizer": recipe or about.get("tokenizer") or plain}, source)
 
 
-def _recipe(given: str | Path | None) -> tuple[Any, str]:
+def _recipe(given: str | Path | None) -> Any:
+    """The tokenizer of a store or a model; None where none is given."""
     if given is None:
-        return None, "no stop words"
+        return None
     folder = Path(given)
     try:
-        manifest = Corpus.open(folder).manifest
+        tokenizer = Corpus.open(folder).manifest.tokenizer
     except StoreError:
-        manifest = TopicModel.open(folder, memory_limit=-1).manifest
-    if not manifest.get("tokenizer"):
+        tokenizer = TopicModel.open(folder, memory_limit=-1).manifest.tokenizer
+    if not tokenizer:
         raise InputError(f"--tokenizer {folder}: was made from counts and has no tokenizer")
-    return manifest["tokenizer"], ""
-
-
-def _plain_recipe() -> Any:
-    from topicstream.tokens.recipe import Recipe
-
-    return Recipe(stopwords=(), stopwords_from="none", min_length=1, numbers=True).to_json()
+    return tokenizer
 
 
 def _listed(words: Any) -> Any:
-    if words is None or not isinstance(words, (str, Path)):
+    """The words that are given: as they are, or of a file; None where none are."""
+    if not isinstance(words, (str, Path)):
         return None if words is None else checked_words(words, "words")
-    from topicstream.ingestion.parsing.vocabulary import read_vocabulary_file
-
-    path = Path(words)
-    if not path.is_file():
-        raise InputError(f"--words {path}: no such file")
-    return checked_words(read_vocabulary_file(path), str(path))
+    if not Path(words).is_file():
+        raise InputError(f"--words {words}: no such file")
+    return checked_words(read_vocabulary_file(Path(words)), words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,41 +13,79 @@ from topicstream.errors import InputError, UsageError
 
 @dataclass(frozen=True)
 class Format:
-    """module: the file here that has ``write`` and ``read``; ways: ``out``, ``in`` or both; of: what it is made from,
-    ``model``, ``corpus`` or ``model and corpus``; files: those of a folder (none: it is one file)."""
+    """One format.
+
+    Attributes
+    ----------
+    name
+        As ``--format`` takes it.
+    made_of
+        ``model``, ``corpus`` or ``model and corpus``.
+    about
+        A line of the help.
+    write, read
+        ``module:function`` of this package: (Export) -> summary, and (path, Given) -> Imported; empty where the format goes the
+        other way only.  Topics of documents make no model: ``read`` is (path, out, force=) -> summary, and writes a table.
+    files
+        Those of a folder; none: it is one file.
+    suffix
+        By which a file is known.
+    options
+        Those of ``topics export`` that it takes.
+    edited
+        Whether topics can be written as they are shown, merged and dropped (`topics edit`); else as they were trained.
+    """
 
     name: str
-    module: str
-    ways: str
-    of: str
+    made_of: str
     about: str
+    write: str = ""
+    read: str = ""
     files: tuple[str, ...] = ()
+    suffix: str = ""
+    options: tuple[str, ...] = ()
+    edited: bool = True
 
     @property
-    def code(self) -> Any:
-        """The module."""
-        return importlib.import_module(f"topicstream.exchange.{self.module}")
+    def ways(self) -> str:
+        """``out``, ``in`` or both."""
+        return " ".join(way for way, function in (("out", self.write), ("in", self.read)) if function)
+
+
+def load_function(function: str) -> Callable[..., Any]:
+    """``module:function`` of this package."""
+    module, _, name = function.partition(":")
+    loaded: Callable[..., Any] = getattr(importlib.import_module(f"topicstream.exchange.{module}"), name)
+    return loaded
 
 
 FORMATS = {
     f.name: f
     for f in (
-        Format("parquet", "parquet", "out in", "model", "phi, a row a word, a column a topic"),
-        Format("parquet-long", "parquet_long", "out in", "model", "phi, a row an entry: topic, word, count, p"),
-        Format("parquet-theta", "theta", "out", "model and corpus", "topics of documents, a row a document"),
-        Format("safetensors", "safetensors", "out in", "model", "tensors and a model card, for the Hugging Face hub",
-               ("model.safetensors",)),
-        Format("pyldavis", "pyldavis", "out in", "model", "the JSON that pyLDAvis and LDAvis show (topic k is its topic k + 1)"),
-        Format("mallet", "mallet", "out in", "model", "topic-word-weights.txt and topic-keys.txt",
-               ("topic-word-weights.txt", "topic-keys.txt")),
-        Format("mallet-doc-topics", "mallet_doc_topics", "out in", "model and corpus", "a line a document"),
-        Format("mallet-state", "mallet_state", "out in", "model and corpus", "every token and its topic, gzipped"),
-        Format("ldac-beta", "ldac_beta", "out in", "model", "Blei's final.beta, final.other and vocab.txt",
-               ("final.beta", "final.other", "vocab.txt")),
-        Format("ldac", "ldac", "out", "corpus", "documents.ldac and vocab.txt", ("documents.ldac", "vocab.txt")),
-        Format("uci", "uci", "out", "corpus", "docword.txt and vocab.txt", ("docword.txt", "vocab.txt")),
-        Format("mtx", "mtx", "out", "corpus", "Matrix Market: documents.mtx and vocab.txt",
-               ("documents.mtx", "vocab.txt")),
+        Format("parquet", "model", "phi, a row a word, a column a topic", "parquet:write", "parquet:read", suffix=".parquet"),
+        Format("parquet-long", "model", "phi, a row an entry: topic, word, count, p", "parquet:write_long", "parquet:read_long"),
+        Format("parquet-theta", "model and corpus", "topics of documents, a row a document", "doc_topics:write_parquet",
+               options=("top",)),
+        Format("safetensors", "model", "tensors and a model card, for the Hugging Face hub", "safetensors:write",
+               "safetensors:read", ("model.safetensors",), ".safetensors"),
+        Format("pyldavis", "model", "the JSON that pyLDAvis and LDAvis show (topic k is its topic k + 1)", "pyldavis:write",
+               "pyldavis:read", suffix=".json", options=("words",)),
+        Format("mallet", "model", "topic-word-weights.txt and topic-keys.txt", "mallet:write", "mallet:read",
+               ("topic-word-weights.txt", "topic-keys.txt"), options=("words",)),
+        Format("mallet-doc-topics", "model and corpus", "a line a document", "doc_topics:write_mallet",
+               "doc_topics:to_parquet", options=("top",)),
+        Format("mallet-state", "model and corpus", "every token and its topic, gzipped", "mallet_state:write",
+               "mallet_state:read", suffix=".gz", edited=False),
+        Format("h5ad", "model and corpus", "AnnData: topics of cells in obsm, of features in varm", "cells:write_h5ad",
+               suffix=".h5ad", options=("into",), edited=False),
+        Format("pycistopic", "model and corpus", "a folder of the files that pycisTopic reads", "cells:write_pycistopic",
+               files=("cell_names.txt", "region_names.txt"), edited=False),
+        Format("ldac-beta", "model", "Blei's final.beta, final.other and vocab.txt", "ldac_beta:write", "ldac_beta:read",
+               ("final.beta", "final.other", "vocab.txt"), ".beta"),
+        Format("ldac", "corpus", "documents.ldac and vocab.txt", "counts:write_ldac", files=("documents.ldac", "vocab.txt")),
+        Format("uci", "corpus", "docword.txt and vocab.txt", "counts:write_uci", files=("docword.txt", "vocab.txt")),
+        Format("mtx", "corpus", "Matrix Market: documents.mtx and vocab.txt", "counts:write_mtx",
+               files=("documents.mtx", "vocab.txt")),
     )
 }  # fmt: skip
 _PICKLE = "is a pickle, which runs whatever code it holds; load it in its own program and hand the object over: "
@@ -61,14 +100,7 @@ REFUSED = {
     "onnx": "has no operator for topic inference that a runtime would have; take safetensors",
     "rds": "is R's own serialisation; R reads Parquet (arrow::read_parquet)",
 }
-_SUFFIXES = {
-    ".parquet": "parquet",
-    ".safetensors": "safetensors",
-    ".json": "pyldavis",
-    ".beta": "ldac-beta",
-    ".gz": "mallet-state",
-}
-_FOREIGN = {
+FOREIGN = {
     ".pkl": "pickle",
     ".pickle": "pickle",
     ".joblib": "joblib",
@@ -81,36 +113,31 @@ _FOREIGN = {
     ".onnx": "onnx",
     ".rds": "rds",
 }
+"""Suffixes of what is refused."""
 
 
 def find_format(name: str | None, path: Path, way: str) -> Format:
     """The format of that name, or that the path's name tells; InputError saying why there is none."""
+    names = ", ".join(f.name for f in FORMATS.values() if way in f.ways.split())
     if name is None:
-        name = _FOREIGN.get(path.suffix) or _SUFFIXES.get(path.suffix) or _of_folder(path)
-        if name is None:
-            raise InputError(f"{path}: the format cannot be told from the name; give --format, one of {_names(way)}")
-    if name == "docword":  # as `ingest` calls it
-        name = "uci"
-    if name in REFUSED and name not in FORMATS:
+        known = [
+            f.name
+            for f in FORMATS.values()
+            if (f.suffix and path.suffix == f.suffix) or (f.files and (path / f.files[0]).is_file())
+        ]
+        if path.suffix not in FOREIGN and not known:
+            raise InputError(f"{path}: the format cannot be told from the name; give --format, one of {names}")
+        name = FOREIGN.get(path.suffix) or known[0]
+    name = {"docword": "uci"}.get(name, name)  # as `ingest` calls it
+    if name in REFUSED:
         raise InputError(f"{path}: {REFUSED[name]}")
-    found = FORMATS.get(name)
-    if found is None:
-        raise UsageError(f"--format {name}: no such format; choose one of {_names(way)}")
-    if way not in found.ways.split():
-        raise UsageError(f"--format {name}: goes the other way only; choose one of {_names(way)}")
-    return found
+    if name not in FORMATS:
+        raise UsageError(f"--format {name}: no such format; choose one of {names}")
+    if way not in FORMATS[name].ways.split():
+        raise UsageError(f"--format {name}: goes the other way only; choose one of {names}")
+    return FORMATS[name]
 
 
-def _of_folder(path: Path) -> str | None:
-    for name, found in (
-        ("model.safetensors", "safetensors"),
-        ("topic-word-weights.txt", "mallet"),
-        ("final.beta", "ldac-beta"),
-    ):
-        if (path / name).is_file():
-            return found
-    return None
-
-
-def _names(way: str) -> str:
-    return ", ".join(f.name for f in FORMATS.values() if way in f.ways.split())
+def formats_listed(way: str) -> str:
+    """The formats of one way, a line each, for the help."""
+    return "\b\n" + "\n".join(f"  {f.name:18} {f.about}" for f in FORMATS.values() if way in f.ways.split())

@@ -1,5 +1,9 @@
-"""phi as Parquet, a row a word: word, count, df, then topic_0 ... topic_K-1, counts without the prior (float32); seed words'
-pseudo-counts are among them, and ours takes them out again when it reads the file.
+"""phi as Parquet, counts without the prior (float32); seed words' pseudo-counts are among them, and are taken out again when
+one of our files is read.
+
+    parquet        a row a word: word, count, df, then topic_0 ... topic_K-1
+    parquet-long   a row an entry: topic int32, word, count float32, p double.  Only counts above zero are written (p of the
+                   others is beta / (total + W beta)); a word without any has one row of zero, so that no word is lost
 
 The priors and the tokenizer are in the file's metadata under ``topicstream``.  A file of another program needs the same
 columns and ``alpha`` and ``beta`` from the caller.
@@ -8,22 +12,29 @@ columns and ``alpha`` and ``beta`` from the caller.
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from topicstream.arrow import pc
 from topicstream.errors import InputError, one_line
-from topicstream.exchange.common import Imported, check_size, checked_words, numbers_of, prior
-from topicstream.files.outputs import written
+from topicstream.exchange.common import Export, Given, Imported, checked_words, places_of, prior, summed
+from topicstream.files.outputs import SIGN, written
 from topicstream.model.topic_model import TopicModel
+from topicstream.model.vocabulary import as_words
+from topicstream.records import plain
 
 KEY = b"topicstream"
 GROUP_BYTES = 8 << 20
+ROWS = 1 << 17
+"""Of a group of entries."""
 KEPT = ("engine", "cites", "options", "seed", "passes", "tokenizer", "seed_words", "labels", "label_docs", "weighting")
+CARRIED = {"tokenizer": dict, "seed_words": list, "labels": dict, "label_docs": list, "weighting": dict}
+"""Of these, what goes into the manifest of the imported model."""
 
 
 def about(model: TopicModel) -> dict[str, Any]:
@@ -32,26 +43,25 @@ def about(model: TopicModel) -> dict[str, Any]:
         "alpha": model.alpha.tolist(),
         "beta": model.beta,
         "totals": model.totals.tolist(),
-        **{k: model.manifest[k] for k in KEPT if k in model.manifest},
+        **{k: plain(v) for k in KEPT if (v := getattr(model.manifest, k)) is not None},
     }
 
 
-def origin(said: dict[str, Any]) -> dict[str, Any]:
+def origin(told: dict[str, Any]) -> dict[str, Any]:
     """The part of ``about`` that goes into the imported model's manifest."""
-    kinds = {"tokenizer": dict, "seed_words": list, "labels": dict, "label_docs": list, "weighting": dict}
-    kept = {k: said[k] for k, kind in kinds.items() if isinstance(said.get(k), kind)}
-    return {**kept, "imported": {k: said[k] for k in ("engine", "seed", "passes") if k in said}}
+    kept = {k: told[k] for k, kind in CARRIED.items() if isinstance(told.get(k), kind)}
+    return {**kept, "imported": {k: told[k] for k in ("engine", "seed", "passes") if k in told}}
 
 
-def write(model: TopicModel, corpus: Any, path: Path, *, force: bool) -> dict[str, Any]:
-    """``path``: one file."""
+def write(job: Export) -> dict[str, Any]:
+    """One file."""
+    model, vocabulary = job.model, job.model.vocabulary
     names = [f"topic_{k}" for k in range(model.n_topics)]
     own = [("word", pa.large_string()), ("count", pa.int64()), ("df", pa.int64())]
-    schema = pa.schema([*own, *((n, pa.float32()) for n in names)], {KEY: json.dumps(about(model)).encode()})
+    schema = pa.schema([*own, *((n, pa.float32()) for n in names)], {KEY: json.dumps(about(model)).encode(), b"sign": SIGN})
     step = max(1, GROUP_BYTES // (4 * model.n_topics))
-    vocabulary = model.vocabulary
     with (
-        written(path, force=force) as file,
+        written(job.path, force=job.force) as file,
         pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=False, write_statistics=False) as writer,
     ):
         for start in range(0, model.n_words, step):
@@ -62,59 +72,49 @@ def write(model: TopicModel, corpus: Any, path: Path, *, force: bool) -> dict[st
     return {"topics": model.n_topics, "words": model.n_words}
 
 
-def read_columns(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """A Parquet file without missing values; InputError where it is none."""
+def read_columns(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+    """A Parquet file without missing values, and what our metadata say; InputError where it is none."""
     try:
-        table = pq.read_table(path, columns=columns)
+        table = pq.read_table(path)
         table.validate(full=True)
     except (OSError, ValueError, pa.ArrowException) as e:
         raise InputError(f"{path}: not a whole Parquet file ({one_line(e)[:200]})") from None
     if any(column.null_count for column in table.columns):
         raise InputError(f"{path}: a value is missing (null)")
-    return table
-
-
-def said_by(schema: pa.Schema, path: Path) -> dict[str, Any]:
-    """Our metadata, checked; {} where the file has none."""
-    raw = (schema.metadata or {}).get(KEY)
-    if raw is None:
-        return {}
     try:
-        said = json.loads(raw)
-        prior(said["alpha"], len(said["alpha"]), str(path))
-        if not (math.isfinite(said["beta"]) and said["beta"] >= 0):
-            raise ValueError
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        told = orjson.loads((table.schema.metadata or {}).get(KEY, b"{}"))
+        if told:
+            prior(told["alpha"], len(told["alpha"]), str(path))
+            prior(told["beta"], 1, str(path))
+    except (ValueError, KeyError, TypeError, RecursionError, InputError):
         raise InputError(f"{path}: its metadata is damaged; export again") from None
-    return dict(said)
+    return table, told
 
 
-def read(path: Path, *, words: Any, alpha: Any, beta: float | None) -> Imported:
+def read(path: Path, given: Given) -> Imported:
     """A file with a column ``word`` and columns ``topic_0`` ... ``topic_K-1``."""
-    table = read_columns(path)
-    topics = sum(n.startswith("topic_") for n in table.column_names)
-    wanted = [f"topic_{k}" for k in range(topics)]
-    missing = [n for n in ["word", *wanted] if n not in table.column_names]
-    if missing or not topics:
+    table, told = read_columns(path)
+    wanted = [f"topic_{k}" for k in range(sum(n.startswith("topic_") for n in table.column_names))]
+    missing = [n for n in ["word", *(wanted or ["topic_0"])] if n not in table.column_names]
+    if missing:
         hint = "; --format parquet-long reads entries" if {"topic", "word"} <= set(table.column_names) else ""
-        raise InputError(f"{path}: no column {(missing or ['topic_0'])[0]!r}{hint}")
-    check_size(str(path), len(table), topics)
-    said = said_by(table.schema, path)
-    if said and len(said["alpha"]) != topics:
-        raise InputError(f"{path}: {topics} columns of topics and {len(said['alpha'])} priors")
-    phi = np.empty((len(table), topics), np.float32)
+        raise InputError(f"{path}: no column {missing[0]!r}{hint}")
+    if told and len(told["alpha"]) != len(wanted):
+        raise InputError(f"{path}: {len(wanted)} columns of topics and {len(told['alpha'])} priors")
+    phi = np.empty((len(table), len(wanted)), np.float32)
     for k, name in enumerate(wanted):
-        phi[:, k] = numbers_of(column_of(table, name, path), str(path), name)
+        phi[:, k] = column_of(table, name, path)
     counts = {n: column_of(table, n, path) for n in ("count", "df") if n in table.column_names}
+    known = told or given.alpha is not None
     return Imported(
-        words=checked_words(table["word"], str(path)),
+        words=checked_words(table["word"], path),
         phi=phi,
-        alpha=prior(said.get("alpha", 1.0 / topics) if alpha is None else alpha, topics, "--alpha"),
-        beta=float(said.get("beta", 0.01) if beta is None else beta),
+        alpha=told.get("alpha"),
+        beta=told.get("beta", 0.01),
         counts=counts.get("count"),
         df=counts.get("df"),
-        about=origin(said),
-        notes=() if said or alpha is not None else ("the file says no priors: alpha 1/K, beta 0.01 (--alpha, --beta)",),
+        about=origin(told),
+        notes=() if known else ("the file says no priors: alpha 1/K, beta 0.01 (--alpha, --beta)",),
     )
 
 
@@ -124,3 +124,47 @@ def column_of(table: pa.Table, name: str, path: Path) -> np.ndarray:
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise InputError(f"{path}: the column {name} holds {kind}, no numbers")
     return np.asarray(table[name].to_numpy())
+
+
+def write_long(job: Export) -> dict[str, Any]:
+    """One file."""
+    model, entries, norms = job.model, 0, job.model.norms
+    columns = [("topic", pa.int32()), ("word", pa.large_string()), ("count", pa.float32()), ("p", pa.float64())]
+    schema = pa.schema(columns, {KEY: json.dumps(about(model)).encode(), b"sign": SIGN})
+    with (
+        written(job.path, force=job.force) as file,
+        pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=["word"]) as writer,
+    ):
+        for start, rows in model.spans():
+            there = rows > 0
+            there[~there.any(axis=1), 0] = True
+            w, k = np.nonzero(there)
+            counts, words = rows[w, k], model.words.slice(start, len(rows)).take(pa.array(w))
+            p = (counts.astype(np.float64) + model.beta) / norms[k]
+            table = pa.table([pa.array(k.astype(np.int32)), words, pa.array(counts), pa.array(p)], schema=schema)
+            writer.write_table(table, row_group_size=ROWS)
+            entries += len(table)
+    return {"topics": model.n_topics, "words": model.n_words, "entries": entries}
+
+
+def read_long(path: Path, given: Given) -> Imported:
+    """Columns topic, word and count (or p); rows in any order."""
+    table, told = read_columns(path)
+    value = next((n for n in ("count", "weight", "p") if n in table.column_names), None)
+    if value is None or not {"topic", "word"} <= set(table.column_names):
+        raise InputError(f"{path}: needs columns topic, word and count (or p)")
+    topic, values = column_of(table, "topic", path).astype(np.int64), column_of(table, value, path)
+    if not (np.isfinite(values).all() and values.min(initial=0) >= 0):
+        raise InputError(f"{path}: {value}: a number that is negative or not finite")
+    words = as_words(table["word"])
+    listed = given.words if given.words is not None else pc.unique(words)
+    topics = max(int(topic.max(initial=-1)) + 1, len(told.get("alpha", [])))
+    known = told or given.alpha is not None
+    return Imported(
+        words=listed,
+        phi=summed(path, places_of(words, listed, path), topic, values, (len(listed), topics)),
+        alpha=told.get("alpha"),
+        beta=0.0 if value == "p" else told.get("beta", 0.01),
+        about=origin(told),
+        notes=() if known else ("the file says no priors: alpha 1/K (--alpha, --beta)",),
+    )

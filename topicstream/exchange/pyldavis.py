@@ -16,33 +16,35 @@ import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.errors import InputError, one_line
-from topicstream.exchange.common import Imported, checked_words, prior
-from topicstream.files.outputs import written
+from topicstream.exchange.common import Export, Given, Imported, checked_words
+from topicstream.files.outputs import SIGN, written
 from topicstream.machine import format_bytes
 from topicstream.model.top import Best, top_words
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.views import probabilities_of
+from topicstream.reporting.geometry import gram, layout
 
 LAMBDAS = np.linspace(0.0, 1.0, 11)
 MOST_BYTES = 1 << 30
 """Of a page that is read: it takes some ten times as much memory."""
-_TEXT = pa.large_string()
+TEXT = pa.large_string()
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
-def write(model: TopicModel, corpus: Any, path: Path, *, force: bool, words: int = 30) -> dict[str, Any]:
-    """``path``: one file; words: R, so many a topic for each lambda."""
-    topics, r = model.n_topics, min(words, model.n_words)
+def write(job: Export) -> dict[str, Any]:
+    """One file; ``words``: R, so many a topic for each lambda."""
+    model, topics = job.model, job.model.n_topics
+    r = min(job.words or 30, model.n_words)
     sizes = np.maximum(model.totals, 1e-12)
-    marginal, salient, gram = _word_sums(model, sizes, r)
+    marginal, salient = _word_sums(model, sizes, r)
     chosen = [np.concatenate(c) for c in zip(*(top_words(model, r, float(lam))[0].T for lam in LAMBDAS))]
     listed = [np.unique(c) for c in chosen]
     shown = np.unique(np.concatenate([salient, *listed]))
-    x, y = _coordinates(gram)
+    x, y = layout(gram(model)).T / np.sqrt(2)  # of the squares 1 - gram
     page = {
+        "sign": SIGN.decode(),
         "mdsDat": {
-            "x": x,
-            "y": y,
+            "x": np.ascontiguousarray(x),
+            "y": np.ascontiguousarray(y),
             "topics": list(range(1, topics + 1)),
             "cluster": [1] * topics,
             "Freq": 100 * (sizes / sizes.sum()),
@@ -54,27 +56,23 @@ def write(model: TopicModel, corpus: Any, path: Path, *, force: bool, words: int
         "plot.opts": {"xlab": "PC1", "ylab": "PC2"},
         "topic.order": list(range(1, topics + 1)),
     }
-    with written(path, force=force) as file:  # a page embeds it in a script: no tag may end that
+    with written(job.path, force=job.force) as file:  # a page embeds it in a script: no tag may end that
         file.write(orjson.dumps(page, option=orjson.OPT_SERIALIZE_NUMPY).replace(b"<", b"\\u003c"))
     return {"topics": topics, "words": len(shown)}
 
 
-def _word_sums(model: TopicModel, sizes: np.ndarray, r: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(tokens of each word float64[W], the r most salient words, sums of sqrt(p_k p_j) float64[K, K])."""
-    marginal, salient, gram = np.empty(model.n_words), Best(r, 1), np.zeros((len(sizes), len(sizes)))
-    share = sizes / sizes.sum()
+def _word_sums(model: TopicModel, sizes: np.ndarray, r: int) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens of each word float64[W], the r most salient words)."""
+    marginal, salient, share = np.empty(model.n_words), Best(r, 1), sizes / sizes.sum()
     for start, rows in model.spans():
-        p = (rows.astype(np.float64) + model.beta) / model.norms
-        root = np.sqrt(p)
-        gram += root.T @ root
-        expected = p * sizes
+        expected = (rows.astype(np.float64) + model.beta) / model.norms * sizes
         n_w = expected.sum(axis=1)
         given = expected / np.maximum(n_w, 1e-300)[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            terms = given * np.log(given / share)
+            terms = np.where(given > 0, given * np.log(given / share), 0.0)
         marginal[start : start + len(rows)] = n_w
-        salient.add(start, (n_w * np.where(given > 0, terms, 0.0).sum(axis=1))[:, None])
-    return marginal, salient.ids[:, 0], gram
+        salient.add(start, (n_w * terms.sum(axis=1))[:, None])
+    return marginal, salient.ids[:, 0]
 
 
 def _term_table(
@@ -82,7 +80,7 @@ def _term_table(
 ) -> dict[str, Any]:
     """Words of the bars: those of all topics first, then topic after topic."""
     topic, word = np.repeat(np.arange(len(listed)), [len(ids) for ids in listed]), np.concatenate(listed)
-    p = np.maximum(probabilities_of(model, word, topic), 1e-300)
+    p = np.maximum(model.pair_probabilities(word, topic), 1e-300)
     lifts = np.log(p) - np.log(np.maximum(marginal[word], 1e-300) / float(marginal.sum()))
     whole, ranks = np.floor(marginal[salient]), np.arange(len(salient), 0, -1.0)
     return {
@@ -108,29 +106,14 @@ def _token_table(model: TopicModel, sizes: np.ndarray, marginal: np.ndarray, sho
     }
 
 
-def _coordinates(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Principal coordinates of the Hellinger distances; gram: sums of sqrt(p_k p_j), symmetric."""
-    distances = np.maximum(1.0 - gram, 0.0)
-    n = len(distances)
-    centre = np.eye(n) - 1.0 / n
-    values, vectors = np.linalg.eigh(-0.5 * centre @ distances @ centre)
-    axes = np.zeros((2, n))
-    for i in range(min(2, n)):
-        vector = vectors[:, -1 - i]
-        sign = -1.0 if vector[np.argmax(np.abs(vector))] < 0 else 1.0
-        axes[i] = sign * vector * np.sqrt(max(values[-1 - i], 0.0))
-    return axes[0], axes[1]
-
-
 # -- reading ---------------------------------------------------------------------------------------------------------
-def read(path: Path, *, words: Any, alpha: Any, beta: float | None) -> Imported:
+def read(path: Path, given: Given) -> Imported:
     """Topics over the words that the page shows; topics numbered from 0 in the order of the page's original model."""
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path}: a page of more than {format_bytes(MOST_BYTES)}; export the model itself")
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path}: a page of more than {format_bytes(MOST_BYTES)}; export the model itself")
         page = json.loads(path.read_bytes())
-        names = pa.array(page["tinfo"]["Category"], _TEXT)
-        terms = pa.array(page["tinfo"]["Term"], _TEXT)
+        names, terms = (pa.array(page["tinfo"][column], TEXT) for column in ("Category", "Term"))
         freq = np.array(page["tinfo"]["Freq"], np.float64)
         order, numbers = ([int(k) for k in part] for part in (page["topic.order"], page["mdsDat"]["topics"]))
         shares = len(page["mdsDat"]["Freq"])
@@ -141,26 +124,19 @@ def read(path: Path, *, words: Any, alpha: Any, beta: float | None) -> Imported:
         raise InputError(f"{path}: its topics are not numbered one by one")
     if not len(terms) == len(freq) == len(names):
         raise InputError(f"{path}: its words are damaged")
-    listed = words if words is not None else checked_words(pc.unique(terms), str(path))
+    listed = given.words if given.words is not None else checked_words(pc.unique(terms), path)
     # the page's topic n (in mdsDat) was topic order[n - first] of the model
     column = {f"Topic{n}": order[i] - first for i, n in enumerate(sorted(numbers))}
     shown = np.flatnonzero(pc.not_equal(names, "Default").to_numpy(zero_copy_only=False))
     topic = np.array([column.get(n, -1) for n in names.take(pa.array(shown)).to_pylist()], np.int64)
-    word = pc.fill_null(pc.index_in(terms, value_set=listed), -1).to_numpy()[shown]
-    freq = freq[shown]
+    word, freq = pc.fill_null(pc.index_in(terms, value_set=listed), -1).to_numpy()[shown], freq[shown]
     for i in np.flatnonzero((word < 0) | (topic < 0) | ~((freq >= 0) & (freq < 3e38)))[:1].tolist():
-        what, of = str(terms[shown[i]])[:80], str(names[shown[i]])[:80]
-        if word[i] < 0 or topic[i] < 0:
-            raise InputError(f"{path}: {of!r} or {what!r} is not listed")
-        raise InputError(f"{path}: the frequency of {what!r} is {freq[i]}")
-    if not freq.sum() > 0:
-        raise InputError(f"{path}: every frequency is zero")
+        what, where = str(terms[shown[i]])[:80], str(names[shown[i]])[:80]
+        unknown = word[i] < 0 or topic[i] < 0
+        raise InputError(
+            f"{path}: {f'{where!r} or {what!r} is not listed' if unknown else f'the frequency of {what!r} is {freq[i]}'}"
+        )
     phi = np.zeros((len(listed), topics), np.float32)
     phi[word, topic] = freq
-    return Imported(
-        words=listed,
-        phi=phi,
-        alpha=prior(1.0 / topics if alpha is None else alpha, topics, "--alpha"),
-        beta=0.0 if beta is None else beta,
-        notes=(f"the page shows {len(listed):,} words; a topic's other words are not in it and are not in the model",),
-    )
+    notes = (f"the page shows {len(listed):,} words; a topic's other words are not in it and are not in the model",)
+    return Imported(listed, phi, None, 0.0, notes=notes)

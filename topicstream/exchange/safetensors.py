@@ -18,15 +18,23 @@ import numpy as np
 
 from topicstream import __version__
 from topicstream.errors import InputError, TopicsError, one_line
-from topicstream.exchange.common import Imported, check_size, checked_words, prior, table_of
+from topicstream.exchange.common import Export, Given, Imported, checked_words, table_of
 from topicstream.exchange.parquet import about, origin
-from topicstream.files.outputs import is_ours, written
+from topicstream.files.outputs import written
+from topicstream.model.top import topic_table
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import string_buffers
+from topicstream.text import render
 
 FILE, CARD = "model.safetensors", "README.md"
 TABLES = ("phi", "topic_word", "components_", "beta_kw")
 """Names of the topics: ours [W, K], then those of others [K, W]."""
+FACTS = """- {topics} topics over {words:,} words
+- engine: {engine}, passes: {passes}
+- alpha (sum over topics): {alpha_sum:g}, beta: {beta:g}
+[- trained on {corpus.docs:,} documents, {corpus.tokens:,.0f} tokens]"""
+LISTED = 50
+"""Topics in the card."""
 
 
 def library() -> Any:
@@ -38,8 +46,9 @@ def library() -> Any:
     return safetensors
 
 
-def write(model: TopicModel, corpus: Any, path: Path, *, force: bool) -> dict[str, Any]:
-    """``path``: a folder, that the hub takes as it is."""
+def write(job: Export) -> dict[str, Any]:
+    """A folder, that the hub takes as it is."""
+    model, card = job.model, job.path / CARD
     offsets, text = string_buffers(model.words)
     tensors = {
         "phi": table_of(model),
@@ -50,68 +59,65 @@ def write(model: TopicModel, corpus: Any, path: Path, *, force: bool) -> dict[st
         "word_offsets": offsets.astype(np.int64),
         "words": text,
     }
-    said = {k: v for k, v in about(model).items() if k not in ("alpha", "beta", "totals")}
-    raw = library().numpy.save(tensors, {"format": "topicstream", "about": json.dumps(said)})
-    with written(path / FILE, force=force) as file:
+    told = {k: v for k, v in about(model).items() if k not in ("alpha", "beta", "totals")}
+    raw = library().numpy.save(tensors, {"format": "topicstream", "about": json.dumps(told)})
+    with written(job.path / FILE, force=job.force) as file:
         file.write(raw)
-    if not os.path.lexists(path / CARD) or (force and is_ours(path / CARD)):  # one that was edited is the user's
-        with written(path / CARD, force=force) as file:
-            file.write(_card(model).encode())
+    if not os.path.lexists(card):  # one that was edited is the user's
+        with written(card, force=job.force) as file:
+            file.write(card_text(model).encode())
     return {"topics": model.n_topics, "words": model.n_words}
 
 
-def _card(model: TopicModel) -> str:
-    corpus = model.manifest.get("corpus") or {}
-    words = model.top_words(10)
-    order = np.argsort(-model.shares, kind="stable")[:50].tolist()
-    escape = str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|!"})
+def card_text(model: TopicModel) -> str:
+    """The model card, in Markdown."""
+    words, escape = topic_table(model, 10)["words"], str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|!"})
     rows = "\n".join(
-        f"| {k} | {100 * model.shares[k]:.1f} % | {' '.join(words['words'][k].as_py()).translate(escape)} |"
-        for k in order
+        f"| {k} | {100 * model.shares[k]:.1f} % | {' '.join(words[k].as_py()).translate(escape)} |"
+        for k in np.argsort(-model.shares, kind="stable")[:LISTED].tolist()
     )
-    facts = [
-        f"- {model.n_topics} topics over {model.n_words:,} words",
-        f"- engine: {model.manifest.get('engine', 'unknown')}, passes: {model.manifest.get('passes', 'unknown')}",
-        f"- alpha (sum over topics): {model.alpha.sum():g}, beta: {model.beta:g}",
-    ]
-    if corpus.get("docs"):
-        facts.append(f"- trained on {corpus['docs']:,} documents, {float(corpus.get('tokens', 0)):,.0f} tokens")
+    manifest, facts = (
+        model.manifest,
+        {"topics": model.n_topics, "words": model.n_words, "corpus": model.manifest.corpus},
+    )
+    facts |= {
+        "engine": manifest.engine or "unknown",
+        "passes": "unknown" if manifest.passes is None else manifest.passes,
+    }
+    facts |= {"alpha_sum": float(model.alpha.sum()), "beta": model.beta}
     return (
         "---\nlibrary_name: topicstream\ntags:\n- topic-modeling\n- lda\n---\n\n# Topic model\n\n"
-        + "\n".join(facts)
+        + "\n".join(render(FACTS, facts))
         + f"\n\nRead it with `topics import {FILE} --model model` (topicstream {__version__}), or with any reader of"
         " safetensors: p(word w | topic k) = (phi[w, k] + beta) / (sum of phi[:, k] + W beta).\n\n"
         + f"| topic | share | words |\n|---|---|---|\n{rows}\n"
     )
 
 
-def read(path: Path, *, words: Any, alpha: Any, beta: float | None) -> Imported:
+def read(path: Path, given: Given) -> Imported:
     """A file, or the folder that holds ``model.safetensors``."""
     path = path / FILE if path.is_dir() else path
-    tensors, said = _tensors(path)
+    tensors, told = _tensors(path)
     name = next((n for n in TABLES if n in tensors), None)
     if name is None:
-        raise InputError(f"{path}: no tensor phi [W, K] or topic_word [K, W]; it has {', '.join(sorted(tensors))[:200]}")
+        raise InputError(
+            f"{path}: no tensor phi [W, K] or topic_word [K, W]; it has {', '.join(sorted(tensors))[:200]}"
+        )
     phi = tensors[name]
     if phi.ndim != 2 or phi.dtype not in (np.float32, np.float64):
         raise InputError(f"{path}: {name} is {phi.dtype}{list(phi.shape)}; give float32 or float64 of two dimensions")
     phi = np.ascontiguousarray(phi if name == "phi" else phi.T, np.float32)
-    n_words, topics = phi.shape
-    check_size(str(path), n_words, topics)
-    listed = words if words is not None else _words(path, tensors)
-    if len(listed) != n_words:
-        raise InputError(f"{path}: {len(listed)} words for {n_words} rows")
-    given = alpha if alpha is not None else tensors.get("alpha", 1.0 / topics)
-    least = beta if beta is not None else tensors.get("beta", 0.01)
-    counts, df = (v if (v := tensors.get(n)) is not None and v.shape == (n_words,) else None for n in ("counts", "df"))
+    counts, df = (
+        v if (v := tensors.get(n)) is not None and v.shape == phi.shape[:1] else None for n in ("counts", "df")
+    )
     return Imported(
-        words=listed,
+        words=given.words if given.words is not None else _words(path, tensors),
         phi=phi,
-        alpha=prior(given, topics, f"{path}: alpha"),
-        beta=float(prior(least, 1, f"{path}: beta")[0]),
+        alpha=tensors.get("alpha"),
+        beta=tensors.get("beta", 0.01),  # type: ignore[arg-type]
         counts=counts,
         df=df,
-        about=origin(said),
+        about=origin(told),
     )
 
 
@@ -121,10 +127,10 @@ def _tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     try:
         with real.safe_open(path, framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            said = json.loads((file.metadata() or {}).get("about", "{}"))
+            told = json.loads((file.metadata() or {}).get("about", "{}"))
     except (real.SafetensorError, OSError, ValueError, TypeError, RecursionError) as e:
         raise InputError(f"{path}: not a whole safetensors file ({one_line(e)[:200]})") from None
-    return tensors, said if isinstance(said, dict) else {}
+    return tensors, told if isinstance(told, dict) else {}
 
 
 def _words(path: Path, tensors: dict[str, np.ndarray]) -> Any:
@@ -133,7 +139,6 @@ def _words(path: Path, tensors: dict[str, np.ndarray]) -> Any:
     if offsets is None or text is None:
         raise InputError(f"{path}: holds no words; give --words FILE, a word a line")
     try:
-        edges = offsets.tolist()
-        return checked_words([bytes(text[a:b]).decode() for a, b in pairwise(edges)], str(path))
+        return checked_words([bytes(text[a:b]).decode() for a, b in pairwise(offsets.tolist())], path)
     except (TypeError, ValueError):
         raise InputError(f"{path}: the words are damaged") from None

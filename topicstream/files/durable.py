@@ -15,9 +15,9 @@ from typing import Any
 
 import google_crc32c
 
-from topicstream.errors import Busy, StoreError, one_line
+from topicstream.errors import Busy, NotOurs, StoreError, one_line
 from topicstream.files import owned
-from topicstream.files.ownership import claim, temporary
+from topicstream.files.ownership import LOCK, MARK, Kind, claim, home_of, kind_of, temporary
 from topicstream.files.plain import open_plain, read_plain
 
 
@@ -59,6 +59,8 @@ def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, *, durab
             if durable:
                 f.flush()
                 os.fsync(f.fileno())
+        if durable and (home := home_of(target)) is not None:
+            sync_file(home / MARK)  # what is committed is listed there
         owned.replace(beside, target)
     except BaseException:
         owned.discard(beside)
@@ -155,23 +157,30 @@ def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], lis
     return found, damaged
 
 
+def size_and_crc(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Bytes and crc32c of a file; StoreError when it is missing."""
+    crc = size = 0
+    try:
+        with open(open_plain(path), "rb") as file:
+            while data := file.read(1 << 20):
+                crc = int(google_crc32c.extend(crc, data))
+                size += len(data)
+    except FileNotFoundError:
+        raise StoreError(f"{path}: missing; restore the file") from None
+    return size, crc
+
+
 def file_problem(path: str | os.PathLike[str], size: int, crc: int, what: str = "ingest again") -> str | None:
     """What is wrong with a file whose size and crc32c were recorded, in a sentence; None when nothing is."""
-    seen, length = 0, 0
     try:
-        with open(open_plain(path), "rb") as f:
-            while data := f.read(1 << 20):
-                seen = google_crc32c.extend(seen, data)
-                length += len(data)
-    except FileNotFoundError:
-        return f"{path}: missing; restore the file or {what}"
+        length, found = size_and_crc(path)
+    except StoreError as e:
+        return f"{e} or {what}"
     except OSError as e:
         return f"{path}: cannot be read ({e.strerror}); restore the file or {what}"
     if length != size:
         return f"{path}: has {length} bytes where the manifest says {size}; restore it or {what}"
-    if seen != crc:
-        return f"{path}: does not match its checksum; restore the file or {what}"
-    return None
+    return None if found == crc else f"{path}: does not match its checksum; restore the file or {what}"
 
 
 def exchange(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
@@ -196,18 +205,17 @@ def exchange_folders(new: Path, old: Path) -> None:
 
 
 @contextlib.contextmanager
-def lock(folder: str | os.PathLike[str], what: str, *, kind: str | None = None, wait: bool = False) -> Iterator[None]:
-    """Hold the writer's lock of ``folder`` (an flock on ``.lock`` in it), which is made, or with ``kind`` known to be
-    ours (``ownership.claim``); Busy at once when another holds it, unless ``wait``.  The lock goes with the process,
+def lock(folder: str | os.PathLike[str], what: str, *, kind: Kind | None = None, wait: bool = False) -> Iterator[None]:
+    """Hold the writer's lock of ``folder`` (an flock on ``.lock`` in it), which is made, or known to be ours and of this
+    kind (``ownership.claim``); Busy at once when another holds it, unless ``wait``.  The lock goes with the process,
     however it ends.  A folder that was made here and holds nothing but lock and mark when the work fails (refused before
-    it began) goes again."""
-    path = Path(folder) / ".lock"
-    there = path.parent.is_dir()
+    it began) goes again.  kind: None for any folder of ours."""
+    path = Path(folder) / LOCK
+    there, kind = path.parent.is_dir(), kind or kind_of(folder)
+    if kind is None:
+        raise NotOurs(f"{folder}: is no folder of ours")
     while True:
-        if kind is not None:
-            claim(folder, kind)
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        claim(folder, kind)
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
         except FileNotFoundError:  # who held it has removed the folder just now
@@ -216,8 +224,7 @@ def lock(folder: str | os.PathLike[str], what: str, *, kind: str | None = None, 
             fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(fd), path.stat()):
-                    if kind is not None:  # it may have been made anew in between
-                        claim(folder, kind)
+                    claim(folder, kind)  # it may have been removed and made in between
                     break
             os.close(fd)  # who held it has removed it: lock the one that is there now
         except BlockingIOError:

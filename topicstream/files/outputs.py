@@ -1,69 +1,71 @@
 """Files that a user names: an answer, a table, a figure, a page.  Each appears when it is complete, in one rename.
 
-What is there already is replaced with ``force`` alone, and only where it is ours: noted as ours when it was written
-(``owned.publish``), or, where the file system keeps no such notes, read as ours by what its kind of file begins with.
+What is there already is replaced with ``force`` alone, and only where it is ours: listed by a folder of ours, or with a sign
+in it that says so.
 """
 
 from __future__ import annotations
 
-import fcntl
-import glob
+import json
 import os
-import re
-import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from topicstream.errors import InputError, NotOurs, TopicsError, UsageError
-from topicstream.files import owned
 from topicstream.files.durable import sync_file, sync_folder
-from topicstream.files.ownership import DEEPEST, kind_of, temporary, told
+from topicstream.files.ownership import KINDS, kind_of, note, owns, temporary
 
-Reads = Callable[[BinaryIO], bool]
-"""Whether an open file holds what we would write there."""
-_TEMPORARY = r"[0-9a-f]{16}"
-
-
-def never(file: BinaryIO) -> bool:
-    """A kind of file that does not say who wrote it."""
-    return False
-
-
-PARQUET_MARK = {b"topicstream": b"written by topicstream, which may replace it"}
+SIGN = b"written by topicstream, which may replace it"
+"""In files of formats that have room for a sentence."""
+PARQUET_MARK = {b"topicstream": SIGN}
 """In the metadata of every table that we write as Parquet."""
-MOST_FOOTER = 1 << 26
+_SIGNS = (
+    SIGN,
+    b'<meta name="generator" content="topicstream">',
+    b"<!-- made by topicstream",
+    b"% made by topicstream",
+    b"<dc:title>topicstream</dc:title>",
+    b"Software\0topicstream",
+    b"/Creator (topicstream)",
+    b"# topicstream metrics",
+)
+"""Anywhere near the beginning or the end of what we write."""
+_COLUMNS = (
+    ("id", "topic", "share"),
+    ("id", "topics", "shares"),
+    ("id", "tokens", "loglik"),
+    ("period", "group", "topic"),
+    ("topics", "seed", "algo"),
+    ("question", "word_1"),
+    ("question", "document", "text"),
+    ("question", "topic", "intruder"),
+    ("question", "intruder_topic", "intruder"),
+    ("loglikelihood", "coherence", "Arun_2010"),
+)
+"""First columns of the tables that we write as CSV or JSON lines."""
+_HEAD, _TAIL = 1 << 20, 1 << 22
 
 
-def marked_parquet(file: BinaryIO) -> bool:
-    """Whether a Parquet file has our mark in its footer (which is not decoded: it may be a stranger's)."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(size - 8, 0))
-    length = int.from_bytes(file.read(4), "little")
-    if size < 12 + length or length > MOST_FOOTER or file.read(4) != b"PAR1":
+def is_ours(path: Path) -> bool:
+    """Whether a file (no link, nothing special) is empty, listed by a folder of ours, or says that we wrote it."""
+    if path.is_symlink() or not path.is_file():
         return False
-    file.seek(size - 8 - length)
-    return PARQUET_MARK[b"topicstream"] in file.read(length)
-
-
-def is_ours(path: Path, reads: Reads = never) -> bool:
-    """Whether a file (no link, nothing special) is empty, was published by us, or reads as ours."""
-    if owned.noted(path):
-        return True
+    with open(path, "rb") as file:
+        head = file.read(_HEAD)
+        file.seek(max(path.stat().st_size - _TAIL, 0))
+        tail = file.read()
+    line = head.partition(b"\n")[0].decode("utf-8", "replace")
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False
-    about = os.fstat(fd)
-    if not stat.S_ISREG(about.st_mode):
-        os.close(fd)
-        return False
-    with open(fd, "rb") as f:
-        return about.st_size == 0 or reads(f)
+        columns = tuple(json.loads(line))
+    except (ValueError, TypeError, RecursionError):
+        columns = tuple(line.replace('"', "").rstrip().split(","))
+    signed = any(sign in head or sign in tail for sign in _SIGNS)
+    return signed or not head or owns(path) or any(columns[: len(first)] == first for first in _COLUMNS)
 
 
-def check_output(path: Path, option: str, inputs: Iterable[Any] = (), *, force: bool, reads: Reads = never) -> None:
+def check_output(path: Path, option: str, inputs: Iterable[Any] = (), *, force: bool) -> None:
     """Before any work: a file that is there is ours and may be replaced (``force``), and ``path`` is no input, nor lies in
     one, nor in a folder of ours."""
     real = Path(os.path.realpath(path))
@@ -73,14 +75,14 @@ def check_output(path: Path, option: str, inputs: Iterable[Any] = (), *, force: 
             raise UsageError(f"{option} {path}: is the input itself; name another file")
         if source.is_dir() and source in real.parents:
             raise UsageError(f"{option} {path}: lies in the input {given}; name a file outside of it")
-    for folder in list(real.parents)[:DEEPEST]:
-        if (kind := kind_of(folder)) not in (None, "retrain", "sweep"):
-            raise UsageError(f"{option} {path}: lies in {folder}, {told(str(kind))}; name a file outside of it")
+    for folder in real.parents:
+        if (kind := kind_of(folder)) not in (None, "retrain", "sweep", "export"):
+            raise UsageError(f"{option} {path}: lies in {folder}, {KINDS[str(kind)]}; name a file outside of it")
     if os.path.lexists(path):
         if not force:
             raise TopicsError(f"{path}: exists; --force replaces it")
-        if not is_ours(path, reads):
-            raise NotOurs(f"{path}: was not written by this program; move it away, or name another file")
+        if not is_ours(path):
+            raise NotOurs(f"{path}: does not say that this program wrote it; move it away, or name another file")
 
 
 class OutputFile:
@@ -89,17 +91,13 @@ class OutputFile:
     force: a file of ours that is there may be replaced (another's never);  inputs: what is read, which it must not be.
     """
 
-    def __init__(
-        self, path: str | Path, option: str, *, force: bool, inputs: Iterable[Any] = (), reads: Reads = never
-    ) -> None:
-        self.path, self._force, self._reads = Path(path), force, reads
+    def __init__(self, path: str | Path, option: str, *, force: bool, inputs: Iterable[Any] = ()) -> None:
+        self.path, self._force = Path(path), force
         if not self.path.parent.is_dir():
             raise InputError(f"{option} {path}: no such folder {self.path.parent}")
-        check_output(self.path, option, inputs, force=force, reads=reads)
-        _sweep(self.path)
+        check_output(self.path, option, inputs, force=force)
         self._beside = temporary(self.path)
-        self.file = owned.create(self._beside)
-        fcntl.flock(self.file, fcntl.LOCK_EX)  # says that this one is being written
+        self.file = open(self._beside, "xb")  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> OutputFile:
         return self
@@ -108,33 +106,21 @@ class OutputFile:
         """Put the finished file in its place."""
         self.file.close()
         sync_file(self._beside)
-        owned.publish(self._beside, self.path, force=self._force, ours=is_ours(self.path, self._reads))
+        if os.path.lexists(self.path) and not (self._force and is_ours(self.path)):
+            raise NotOurs(f"{self.path}: is there since this began; name another file")
+        note(self.path)
+        os.replace(self._beside, self.path)
         sync_folder(self.path.parent)
 
     def __exit__(self, *exc: object) -> None:
         self.file.close()
-        owned.discard(self._beside)
+        with suppress(FileNotFoundError):
+            os.unlink(self._beside)
 
 
 @contextmanager
-def written(
-    path: Path, *, force: bool, option: str = "--out", inputs: Iterable[Any] = (), reads: Reads = never
-) -> Iterator[BinaryIO]:
+def written(path: Path, *, force: bool, option: str = "--out", inputs: Iterable[Any] = ()) -> Iterator[BinaryIO]:
     """``OutputFile``, committed where the block ends without an error."""
-    with OutputFile(path, option, force=force, inputs=inputs, reads=reads) as out:
+    with OutputFile(path, option, force=force, inputs=inputs) as out:
         yield out.file
         out.commit()
-
-
-def _sweep(path: Path) -> None:
-    """Remove what killed runs left of writing this very file: they held a lock on it while they lived."""
-    for stray in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        if not re.fullmatch(_TEMPORARY, stray.name[len(path.name) + 2 : -4]):
-            continue
-        with suppress(OSError):
-            fd = os.open(stray, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                owned.remove_left(stray, os.fstat(fd))
-            finally:
-                os.close(fd)

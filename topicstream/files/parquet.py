@@ -29,11 +29,3 @@ def read_words(path: str | os.PathLike[str], columns: list[str]) -> Any:
 
     with open(open_plain(path), "rb") as raw, pq.ParquetFile(arrow_file(raw), pre_buffer=False) as file:
         return file.read(columns=columns)
-
-
-def rows_of_words(path: str | os.PathLike[str]) -> int:
-    """Rows of a file of words, by its footer."""
-    import pyarrow.parquet as pq
-
-    with open(open_plain(path), "rb") as raw:
-        return int(pq.read_metadata(raw).num_rows)

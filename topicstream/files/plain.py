@@ -1,19 +1,14 @@
-"""Reading what a stranger may have made: plain files only, and nothing larger in memory than the file pays for.
+"""Reading files of stores and models, which may come from anywhere: regular files alone.
 
-A store or a model may come from anywhere.  No link in it is followed (it could lead out of the folder), nothing but a plain
-file is opened (a fifo or a device never answers, or never ends), and sizes that a file declares are compared with what it
-has before anything of that size is allocated.  SECURITY.md says what is promised.
+No link is followed (it could lead out of the folder), and nothing but a regular file is opened (a fifo or a device never
+answers, or never ends).  SECURITY.md says what is promised.
 """
 
 from __future__ import annotations
 
 import io
-import math
 import os
 import stat
-import struct
-import tokenize
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,8 +17,6 @@ import numpy as np
 
 from topicstream.errors import StoreError, one_line
 
-MOST_TEXT = 1 << 28
-"""Bytes of a JSON file, or of one of JSON lines; the manifest of a store of ten billion cells takes 10 MB."""
 FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _Where = str | os.PathLike[str]
 
@@ -69,13 +62,10 @@ def _kind(path: _Where) -> str:
     return "a folder" if stat.S_ISDIR(mode) else "a fifo, socket or device"
 
 
-def read_plain(path: _Where, most: int = MOST_TEXT) -> bytes:
-    """A plain file's bytes; StoreError where it has more than ``most``."""
-    with open(open_plain(path), "rb") as f:
-        size = os.fstat(f.fileno()).st_size
-        if size > most:
-            raise StoreError(f"{path}: {size} bytes where at most {most} can be; restore the file")
-        return f.read()
+def read_plain(path: _Where) -> bytes:
+    """A plain file's bytes.  StoreError, FileNotFoundError, OSError."""
+    with open(open_plain(path), "rb") as file:
+        return file.read()
 
 
 MOST_LISTED = 1 << 23
@@ -117,46 +107,12 @@ def refuse_linked_folders(folder: Path, inner: Iterable[str]) -> None:
             raise StoreError(f"{place}: {_kind(place)}, where a folder has to be; restore it")
 
 
-def array_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """The shape, whether column by column, and dtype that the head of a ``.npy`` file says; ValueError whatever else it is."""
+def load_arrays(path: _Where) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` file by their names, or of an ``.npy`` file by the name ``array``; StoreError where it is none,
+    or holds Python objects."""
+    data = read_plain(path)
     try:
-        version = np.lib.format.read_magic(stream)
-        if version not in ((1, 0), (2, 0)):
-            raise ValueError(f"version {version}")
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read(stream)
-    except (ValueError, TypeError, LookupError, SyntaxError, tokenize.TokenError, EOFError, OverflowError, RecursionError, MemoryError) as e:
-        # the head is a line of Python, which its parser may also find too deep
-        raise ValueError(f"a head that cannot be read: {one_line(e)[:200] or type(e).__name__}") from None
-    if any(not 0 <= n < 1 << 62 for n in shape):
-        raise ValueError(f"a shape that no array has: {str(shape)[:200]}")
-    return tuple(int(n) for n in shape), fortran, dtype
-
-
-def load_array(data: bytes | memoryview, what: str) -> np.ndarray:
-    """The array of a ``.npy`` file; StoreError where its head says more than the file holds, or it holds objects."""
-    stream = io.BytesIO(data)
-    try:
-        shape, fortran, dtype = array_header(stream)
-        if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
-            raise ValueError(f"{shape} of {dtype} do not take the {len(data) - stream.tell()} bytes that follow")
-        flat = np.frombuffer(data, dtype, offset=stream.tell()).copy()
-    except (ValueError, TypeError) as e:
-        raise StoreError(f"{what}: is no array ({e}); restore the file") from None
-    return flat.reshape(shape, order="F" if fortran else "C")
-
-
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an uncompressed ``.npz`` file; StoreError."""
-    data = read_plain(path, 1 << 40)
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as members:
-            found: dict[str, Any] = {}
-            for info in members.infolist():
-                if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(data):
-                    raise ValueError(f"{info.filename} is compressed")
-                name = info.filename.removesuffix(".npy")
-                found[name] = load_array(members.read(info), f"{path}: {name}")
-            return found
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, NotImplementedError, RuntimeError, OSError, struct.error) as e:
-        raise StoreError(f"{path}: is no file of arrays ({e}); restore the file") from None
+        loaded = np.load(io.BytesIO(data), allow_pickle=False)
+        return {"array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    except Exception as e:  # the head of an array is a line of Python, which may be anything
+        raise StoreError(f"{path}: is no file of arrays ({one_line(e)[:200]}); restore the file") from None

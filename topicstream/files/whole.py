@@ -25,13 +25,3 @@ def read_all(fd: int, array: np.ndarray, offset: int, what: str) -> None:
         if n == 0:
             raise StoreError(f"{what} is shorter than recorded; start again from an older checkpoint")
         view, offset = view[n:], offset + n
-
-
-def copy_file(source: int, target: int, size: int) -> None:
-    """Copy ``size`` bytes between files without mapping them."""
-    offset = 0
-    while offset < size:
-        n = os.copy_file_range(source, target, min(size - offset, 1 << 26), offset, offset)
-        if n == 0:
-            raise StoreError("a table file is shorter than recorded; start again from an older checkpoint")
-        offset += n

@@ -17,17 +17,18 @@ from scipy.sparse import csr_array
 
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from
-from topicstream.errors import DoesNotFit, InputError
+from topicstream.errors import InputError
 from topicstream.files.durable import lock
 from topicstream.inference.config import ClassifierConfig, InferConfig
 from topicstream.inference.documents import Documents
-from topicstream.inference.infer import DocumentSource
-from topicstream.inference.memory import Fit, fit, least_bytes
+from topicstream.inference.memory import A_WORD, LEAST_DOCS, InferencePlan, plan_inference, thread_bytes
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods.bp import BP
 from topicstream.inference.softmax import BATCH, Examples, best_temperature, fit_softmax, label_divergence
+from topicstream.inference.source import open_source
 from topicstream.kernels.linear import even
-from topicstream.machine import default_threads, format_bytes, memory_limit
+from topicstream.machine import default_threads
+from topicstream.memory import Array, MemoryLimit, plan_memory
 from topicstream.model.classifier import save_classifier
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
@@ -58,14 +59,14 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
     if opened.path is None:
         raise InputError("a model in memory has no folder for a classifier; save it first")
     store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
-    store = learned_from(store, opened.manifest, opened.path)
+    store = learned_from(store, opened.manifest.sample)
     every, left = _plan(opened, store, config)
-    place = fit(opened, left, config.threads or default_threads(), own=opened is not model)
+    plan = plan_inference(opened, left, config.threads or default_threads(), own=opened is not model)
     with lock(opened.path, "writing to"):
-        if place.load:
+        if plan.load:
             opened.load()
         length = 0.0 if config.features == "counts" else float(store.n_tokens / max(store.n_docs, 1))
-        examples, aside = _set_aside(_labelled(opened, store, place, config, every, length))
+        examples, aside = _set_aside(_labelled(opened, store, plan, config, every, length))
         if opened is not model:
             opened.phi = None
         fitted = fit_softmax(
@@ -91,27 +92,27 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
     return {"model": str(opened.path), **facts, "seconds": time.perf_counter() - begin}
 
 
-def _plan(model: TopicModel, store: Corpus, config: ClassifierConfig) -> tuple[int, int]:
-    """(every how many-th document is learned from, bytes left beside these for labelling them)."""
-    limit, part = memory_limit(config.mem_limit), store.part()
-    docs, topics = max(int(part["docs"]), 1), model.n_topics
-    rows = min(model.n_words, BATCH * (int(part["cells"]) // docs + 1))
-    fixed = least_bytes(model) + (model.n_words + 1) * (4 * topics + 16) + 12 * topics * (BATCH + rows)
-    whole = 2 * (8 * int(part["cells"]) + (4 * topics + 16) * docs)  # twice: while they are put together
-    if limit < fixed + min(whole, LEAST_EXAMPLES):
-        needed = -(-(fixed + min(whole, LEAST_EXAMPLES)) // (1 << 20))
-        raise DoesNotFit(
-            f"--mem-limit {format_bytes(limit)}: the classifier needs {needed}M at least; give that or more"
-        )
-    every = max(-(-whole // (limit - fixed)), -(-docs // config.documents) if config.documents else 1)
-    return every, limit - whole // every
+def _plan(model: TopicModel, store: Corpus, config: ClassifierConfig) -> tuple[int, MemoryLimit]:
+    """Every how many-th document is learned from, and the memory left beside these for labelling them."""
+    part, topics = store.part(), model.n_topics
+    docs, cells = max(part.docs, 1), part.cells
+    rows = min(model.n_words, BATCH * (cells // docs + 1))
+    weights = Array((model.n_words + 1, topics), np.float32).nbytes + 16 * (model.n_words + 1)
+    batch = 3 * Array((BATCH + rows, topics), np.float32).nbytes
+    examples = 2 * (8 * cells + (4 * topics + 16) * docs)  # twice: while they are put together
+    some = min(examples, LEAST_EXAMPLES)
+    fixed = {"words": A_WORD * model.n_words, "weights": weights, "batch": batch, "examples": some}
+    each = {"labelling": thread_bytes(topics, LEAST_DOCS, 1)}
+    free = plan_memory("the classifier", config.memory, 1, fixed, each).free + some
+    every = max(-(-examples // free), -(-docs // config.documents) if config.documents else 1)
+    return every, MemoryLimit(config.memory.bytes - examples // every, config.memory.stated)
 
 
 def _labelled(
-    model: TopicModel, corpus: Corpus, place: Fit, config: ClassifierConfig, every: int, length: float
+    model: TopicModel, corpus: Corpus, plan: InferencePlan, config: ClassifierConfig, every: int, length: float
 ) -> Examples:
     """Every so-many-th training document with its features and theta."""
-    source = DocumentSource(InferConfig(model, corpus, parts=("train",)), model, place)
+    source = open_source(InferConfig(model, corpus, parts=("train",)), model, plan)
     method, root = BP(TopicRows(model)), config.features == "root"
 
     def chosen() -> Iterator[Documents]:
@@ -129,7 +130,7 @@ def _labelled(
         even(docs.indptr, x, length, root)
         return replace(docs, counts=x), theta
 
-    labelled = list(in_order(label, chosen(), place.threads))
+    labelled = list(in_order(label, chosen(), plan.threads))
     if not labelled:
         raise InputError(f"{corpus.path}: no training document has a word that the model knows")
     indptr = np.concatenate([[0], *(np.diff(docs.indptr) for docs, _ in labelled)]).cumsum()

@@ -1,16 +1,17 @@
-"""What an inference is told: the one list that makes ``topicstream.infer``'s keywords and the options of ``topics infer``."""
+"""Options of an inference: the one list that makes ``topicstream.infer``'s keywords and the options of ``topics infer``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, dataclass, fields
+from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from topicstream.inference.methods import foreign, method_names
+from topicstream.inference.methods import DEFAULT, foreign, method_names
 from topicstream.ingestion.read_options import ReadOptions
+from topicstream.memory import MemoryOptions
 from topicstream.model.classifier import FEATURES
-from topicstream.options import option, share
+from topicstream.options import SchedulerOptions, option, share
 from topicstream.progress import Told
 
 if TYPE_CHECKING:
@@ -26,49 +27,9 @@ def as_names(value: str | Sequence[str]) -> Sequence[str]:
     return [c.strip() for c in value.split(",") if c.strip()] if isinstance(value, str) else value
 
 
-@dataclass(frozen=True, kw_only=True)
-class MethodOptions:
-    """Options of the methods; None: the method's default.  A method takes those that its ``__init__`` names."""
-
-    tol: float | None = option(
-        None, "bp, vb: stop when this share of a document's tokens moved (default: 0.001; vb 0.0003).", min=0
-    )
-    inner: int | None = option(None, "bp, vb: most inner iterations a document (default: 100).", min=1)
-    sparse: int | None = option(None, "vb: at most L topics a word of a document.", min=1, metavar="L")
-    phi: str | None = option(
-        None,
-        "vb: topics as Dirichlet posteriors or as point estimates (default: dirichlet).",
-        choices=("dirichlet", "point"),
-    )
-    begin: str | None = option(
-        None,
-        "vb: with all topics alike, or from the prior, as Yao, Mimno and McCallum 2009 do; worse where alpha was learned "
-        "(default: even).",
-        choices=("even", "prior"),
-    )
-    sweeps: int | None = option(None, "gibbs, gibbs1: sweeps that are averaged (default: 50).", min=1)
-    burn: int | None = option(None, "gibbs, gibbs1: sweeps before these (default: 30).", min=0)
-    seed: int | None = option(None, "gibbs, gibbs1, hybrid: seed (default: 0).", min=0)
-    joint: bool | None = option(None, "gibbs: all documents together; they are held in memory.")
-    own_counts: bool | None = option(None, "gibbs: the document's own tokens count in the topics meanwhile.")
-    log: bool | None = option(None, "naive-bayes: a sum of logarithms instead of probabilities.")
-    temperature: float | None = option(
-        None,
-        "maxent, hybrid: divides the logits (default: the one chosen when the classifier was learned).",
-        above=0,
-    )
-    trained_on: str | Path | None = option(
-        None,
-        "gibbs1: the corpus that the model was trained on, by gs or sparselda (default: corpus.zarr).",
-        path=True,
-        metavar="CORPUS",
-    )
-    resamples: int | None = option(None, "hybrid: how often topics are drawn anew (default: 1).", min=1)
-
-
 @dataclass(frozen=True)
-class InferConfig(MethodOptions, ReadOptions):
-    """All settings of an inference."""
+class InferConfig(ReadOptions, SchedulerOptions, MemoryOptions):
+    """All settings of an inference but those of its method."""
 
     model: str | Path | TopicModel = option(MISSING, "the model, or its folder", cli=False)
     documents: Any = option(
@@ -86,10 +47,8 @@ class InferConfig(MethodOptions, ReadOptions):
         after="",
     )
     method: str = option(
-        "bp",
-        "bp: deterministic fixed point (of a model of clusters: mixture); vb: variational; gibbs: sampled, each document alone, the topics held still; "
-        "gibbs1: sampled with the training documents, whose run should have settled; maxent: the model's classifier (`topics classifier`), the fastest; hybrid: maxent, then sampled; authors: by the document's authors, of an author-topic model; naive-bayes: one "
-        "sum, a yardstick; mixture: p(cluster | document) of a model of --algo mixture.",
+        DEFAULT,
+        "How topics are found (listed below). A model of clusters or of vectors has its own, the default there.",
         choices=method_names(),
         more=foreign,
         show=True,
@@ -110,24 +69,18 @@ class InferConfig(MethodOptions, ReadOptions):
     )
     follow: bool = option(False, "Standard input: answer each line as soon as it is complete.")
     threads: int | None = option(
-        None, "Threads (default: all); the answers do not depend on them.", min=1, after="resamples"
-    )
-    mem_limit: str | int | None = option(
-        None, "Memory of the whole process, as 2G or 512M [default: what there is].", metavar="SIZE"
+        None, "Threads (default: all); the answers do not depend on them.", min=1, max=4096
     )
     force: bool = option(False, "Replace the file of --out.")
-    options: Mapping[str, Any] | None = option(None, "the method's own, where they are none of these", cli=False)
+    options: Mapping[str, Any] | None = option(
+        None, "the method's own options, which may also be given as keywords", cli=False, rest=True
+    )
     edits: bool = option(
         True, "merged and dropped topics (`topics edit`) are shown so; False: as trained", cli=False
     )
     vocabulary: Any = option(None, "of a matrix: its words, or a dict word -> column", cli=False)
     ids: Any = option(None, "of a matrix: the ids of its documents", cli=False)
-    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
-
-    def of_method(self) -> dict[str, Any]:
-        """The options of the method that were given."""
-        own = {f.name: v for f in fields(MethodOptions) if (v := getattr(self, f.name)) is not None}
-        return own | dict(self.options or {})
+    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
     def of_parts(self) -> tuple[str, ...]:
         """The parts of a store."""
@@ -136,7 +89,7 @@ class InferConfig(MethodOptions, ReadOptions):
 
 
 @dataclass(frozen=True)
-class ClassifierConfig:
+class ClassifierConfig(MemoryOptions):
     """All settings of the classifier beside a model."""
 
     model: str | Path | TopicModel = option("model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True)
@@ -156,7 +109,4 @@ class ClassifierConfig:
         None, "divides the logits [default: chosen on training documents set aside]", above=0
     )
     threads: int | None = option(None, "threads [default: the processors]; never changes the result", min=1)
-    mem_limit: str | int | None = option(
-        None, "memory of the whole process, as 2G or 512M [default: what there is]", metavar="SIZE"
-    )
-    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
+    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)

@@ -6,29 +6,29 @@ document has the same cells in the same order whether it comes from a store or f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-
-from topicstream.kernels.arrays import Array, Doubles, Floats, Longs
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.local_step import sort_cells
-
-BLOCK_DOCS = 1 << 11
-BLOCK_CELLS = 1 << 17
+from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True)
 class Documents:
     """A run of documents.
 
-    ids      large_string[D], or a struct that carries metadata too (``with_columns``)
-    indptr   int64[D+1];  words: int64[nnz], ids of the model's words;  counts: float32[nnz]
-    tokens   float64[D], sum of all counts, unknown words included
-    unknown  float64[D], sum of the counts of unknown words
-    whole    the ids are whole numbers in the input
+    Attributes
+    ----------
+    ids : large_string[D]
+    indptr : int64[D+1]
+    words : int64[nnz], ids of the model's words, ascending in a document (of vectors: empty)
+    counts : float32[nnz] (of vectors: their numbers)
+    tokens, unknown : float64[D], sums of all counts and of those of words that the model does not know
+    columns
+        Metadata by name, an Arrow array of D values each.
+    integer_ids
+        The ids are whole numbers in the input.
     """
 
     ids: pa.Array
@@ -37,7 +37,8 @@ class Documents:
     counts: np.ndarray
     tokens: np.ndarray
     unknown: np.ndarray
-    whole: bool = False
+    columns: Mapping[str, pa.Array] = field(default_factory=dict)
+    integer_ids: bool = False
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -50,94 +51,49 @@ class Documents:
 
     def take(self, which: np.ndarray) -> Documents:
         """Some of the documents, in the order of ``which``, int64[n]."""
-        lengths = np.diff(self.indptr)[which]
-        indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        cells = np.arange(indptr[-1]) + np.repeat(self.indptr[which] - indptr[:-1], lengths)
-        return Documents(
-            self.ids.take(pa.array(which)),
-            indptr,
-            self.words[cells],
-            self.counts[cells],
-            self.tokens[which],
-            self.unknown[which],
-            self.whole,
-        )
+        indptr, cells = ragged_rows(self.indptr, which)
+        places = pa.array(which)
+        return replace(
+            self, ids=self.ids.take(places), indptr=indptr, words=self.words[cells] if len(self.words) else self.words, counts=self.counts[cells],
+            tokens=self.tokens[which], unknown=self.unknown[which],
+            columns={name: column.take(places) for name, column in self.columns.items()},
+        )  # fmt: skip
 
 
-def with_columns(ids: pa.Array, columns: Mapping[str, pa.Array]) -> pa.Array:
-    """Ids that carry columns with them wherever they are sliced and taken: a struct array; the ids alone without any."""
-    if not columns:
-        return ids
-    return pa.StructArray.from_arrays([ids, *columns.values()], names=["", *columns])
-
-
-def apart(ids: pa.Array) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """The ids and the columns that ``with_columns`` joined."""
-    if not pa.types.is_struct(ids.type):
-        return ids, {}
-    names = [field.name for field in ids.type]
-    arrays = ids.flatten()
-    return arrays[0], dict(zip(names[1:], arrays[1:], strict=True))
+def ragged_rows(indptr: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Some rows of a ragged array: their own indptr, and where their entries lie in the array, int64."""
+    lengths = np.diff(indptr)[which]
+    out = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    return out, np.arange(out[-1]) + np.repeat(indptr[which] - out[:-1], lengths)
 
 
 EMPTY, UNKNOWN = 1, 2
 FLAGS = ("", "empty", "unknown")
 
 
-@kernel
-def _known(
-    indptr: Longs,
-    words: Array,
-    counts: Array,
-    index: Longs,
-    out_indptr: Longs,
-    out_words: Longs,
-    out_counts: Floats,
-    tokens: Doubles,
-    unknown: Doubles,
-) -> int:
-    """Map words through index (int64[U], -1 unknown), leave unknown cells out, sort each document by word; cells kept."""
-    n = 0
-    out_indptr[0] = 0
-    for d in range(len(indptr) - 1):
-        all_tokens, lost, begin, last, tidy = 0.0, 0.0, n, np.int64(-1), True
-        for i in range(indptr[d], indptr[d + 1]):
-            x = np.float64(counts[i])
-            all_tokens += x
-            w = index[words[i]]
-            if w < 0:
-                lost += x
-            elif x > 0.0:
-                out_words[n] = w
-                out_counts[n] = x
-                n += 1
-                tidy &= last <= w
-                last = w
-        if not tidy:
-            sort_cells(out_words, out_counts, begin, n)
-        out_indptr[d + 1] = n
-        tokens[d] = all_tokens
-        unknown[d] = lost
-    return n
-
-
-def known(
-    ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, index: np.ndarray, whole: bool = False
-) -> Documents:
+def known(ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, index: np.ndarray) -> Documents:
     """Documents out of cells over other word ids; index: int64[U], the model's id of each, -1 unknown."""
-    n, docs = len(words), len(indptr) - 1
-    out_indptr, out_words, out_counts = np.empty(docs + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.float32)
-    tokens, unknown = np.empty(docs), np.empty(docs)
-    kept = _known(indptr, words, counts, index, out_indptr, out_words, out_counts, tokens, unknown)
-    return Documents(ids, out_indptr, out_words[:kept], out_counts[:kept], tokens, unknown, whole)
+    docs, found = len(indptr) - 1, index[words]
+    owner, chosen = np.repeat(np.arange(docs), np.diff(indptr)), (found >= 0) & (counts > 0)
+    tokens = np.bincount(owner, counts, docs)
+    unknown = np.bincount(owner[found < 0], counts[found < 0], docs)
+    own = np.concatenate(([0], np.cumsum(chosen)))[indptr]
+    cells = csr_array((counts[chosen].astype(np.float32), found[chosen], own), shape=(docs, int(index.max(initial=-1)) + 1))
+    cells.sort_indices()
+    return Documents(ids, own, cells.indices.astype(np.int64), cells.data, tokens, unknown)
 
 
-def cut_cells(indptr: np.ndarray, most_docs: int = BLOCK_DOCS, cells: int = BLOCK_CELLS) -> list[tuple[int, int]]:
-    """Runs of at most so many documents and cells (a longer document is a run alone)."""
-    runs, first, docs = [], 0, len(indptr) - 1
+def vector_documents(ids: pa.Array, indptr: np.ndarray, numbers: np.ndarray) -> Documents:
+    """Vectors as documents: each counts as one token, and all of its numbers are known."""
+    ones = np.ones(len(indptr) - 1)
+    return Documents(ids, indptr, np.zeros(0, np.int64), numbers.astype(np.float32, copy=False), ones, 0 * ones)
+
+
+def cut_cells(indptr: np.ndarray, most_docs: int, cells: int) -> Iterator[tuple[int, int]]:
+    """Runs of at most so many documents and cells; a longer document is a run by itself."""
+    first, docs = 0, len(indptr) - 1
     while first < docs:
         last = int(np.searchsorted(indptr, indptr[first] + cells, "right")) - 1
         last = max(first + 1, min(last, first + most_docs, docs))
-        runs.append((first, last))
+        yield first, last
         first = last
-    return runs

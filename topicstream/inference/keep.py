@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topicstream.errors import UsageError
 from topicstream.kernels.arrays import Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
 
@@ -56,11 +55,3 @@ def keep(shares: np.ndarray, top: int | None = None, min_prob: float | None = No
     least = np.float32(0.0 if min_prob is None else min_prob)
     n = _keep(np.ascontiguousarray(shares), most, least, offsets, numbers, values)
     return Lists(offsets, numbers[:n], values[:n])
-
-
-def check(top: int | None, min_prob: float | None) -> None:
-    """InputError for what cannot be meant."""
-    if top is not None and top < 1:
-        raise UsageError(f"--top {top}: give at least 1")
-    if min_prob is not None and not 0.0 <= min_prob <= 1.0:
-        raise UsageError(f"--min-prob {min_prob}: give a number in 0..1")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from inspect import signature
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +21,7 @@ class TopicRows:
     """A model as the kernels take it.
 
     beta      per word;  alpha, inverse: float32[KP], alpha and 1 / (lam + W beta), zero in the padding
-    alpha64   float64[K]
+    alpha64   float64[K];  prior: float64[K], its mean, the topics of a document without a known word
     """
 
     def __init__(self, model: TopicModel) -> None:
@@ -31,65 +30,120 @@ class TopicRows:
         width = -(-self.topics // LANES) * LANES
         self.alpha = padded_floats(model.alpha, width)
         self.alpha64 = np.asarray(model.alpha, np.float64)
+        total = self.alpha64.sum()
+        self.prior = self.alpha64 / total if total > 0 else np.full(self.topics, 1 / self.topics)
         self.inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
 
     def of(self, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
-        """(row of each cell int64[nnz], table float32[R, K]): the model's own table, or where that lies on disk the rows of
-        these documents.  The same values either way."""
+        """The row of each cell, int64[nnz], and the table, float32[R, K].
+
+        The table is the model's own where that is in memory, else the rows of these documents' words: the same values.
+        """
         if self.model.phi is not None:
             return docs.words, self.model.phi
-        ids, at = np.unique(docs.words, return_inverse=True)
-        return at.astype(np.int64), self.model.rows(ids)
+        ids, rows = np.unique(docs.words, return_inverse=True)
+        return rows.astype(np.int64), self.model.rows(ids)
 
     def weigh(self, docs: Documents) -> Documents:
-        """The documents with their cells weighed as those of training were; as they are where the model weighs none."""
+        """The documents with their cells weighed as the training documents' were; unchanged where the model weighs none."""
         weights = self.model.weights
         return docs if weights is None else replace(docs, counts=weights.cells(docs.indptr, docs.words, docs.counts))
 
 
+@dataclass(frozen=True)
+class NoOptions:
+    """A method without options of its own."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with some of its options set, as ``topics compare --methods`` tries it.
+
+    about    in a few words
+    options  those that are set; sweeps, burn-in and seed come from the comparison, where the method has them
+    short    one sweep of burn-in and one that counts, instead of the comparison's
+    """
+
+    about: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    short: bool = False
+
+
 class Method(ABC):
-    """One way to find the topics of documents.  ``shares`` may be called by several threads at once."""
+    """One way to find the topics of documents.  Several threads may call ``shares`` at once.
+
+    Attributes
+    ----------
+    name, cites
+        The name on the command line, and where the method was published.
+    Options
+        A dataclass of ``topicstream.options.option`` fields: options of ``topics infer`` and of ``topicstream.infer``.
+    variants
+        What ``topics compare --methods`` tries, by name; None: the method as it is, under its own name.
+    weighs_cells
+        Whether it weighs the cells of new documents as a model trained with ``--weighting`` does.
+    needs_all
+        Whether it reads all documents before the first answer.
+    columns
+        Metadata of the documents that it reads; written beside the answers.
+    tables
+        How many tables of the size of the topics it reads.
+    on_vectors
+        Whether it answers for vectors, not for words.
+    """
 
     name: ClassVar[str]
     cites: ClassVar[str]
-    Options: ClassVar[type | None] = None  # of another package: a dataclass of options that `topics infer` offers too
-    needs_all: bool = False  # reads all documents before the first answer
-    columns: ClassVar[tuple[str, ...]] = ()  # metadata of the documents that it reads; written beside the answers
-    tables: ClassVar[int] = 1  # of the topics' size that ``load`` brings into memory
+    Options: ClassVar[type] = NoOptions
+    variants: ClassVar[Mapping[str, Variant] | None] = None
+    weighs_cells: ClassVar[bool] = False
+    needs_all: bool = False
+    columns: ClassVar[tuple[str, ...]] = ()
+    tables: ClassVar[int] = 1
+    on_vectors: ClassVar[bool] = False
 
-    rows: TopicRows
-    room: Room | None = None  # what the memory limit leaves, for what grows with the documents
+    options: Any
+    room: Room | None = None
+    """What the memory limit leaves for what grows with the documents."""
 
-    @abstractmethod
-    def __init__(self, rows: TopicRows, **options: Any) -> None: ...
+    def __init__(self, rows: TopicRows, **options: Any) -> None:
+        self.rows, self.options = rows, self.Options(**options)
 
     @abstractmethod
     def shares(self, docs: Documents) -> np.ndarray:
         """p(topic | document), float32[D, K], rows sum to 1; the prior's mean for a document without a known word."""
+
+    @classmethod
+    def required_by(cls, model: TopicModel) -> bool:
+        """Whether the model has no shares of topics that another method could find: this one is its default."""
+        return False
+
+    @classmethod
+    def table_bytes(cls, model: TopicModel) -> int:
+        """Bytes of what ``load`` brings into memory."""
+        return 4 * model.n_words * model.n_topics * cls.tables
 
     def load(self) -> None:
         """Bring what the answers are made from into memory."""
         self.rows.model.load()
 
     def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
-        """What ``shares`` is asked for, given all blocks; a method that needs all documents first reads them here."""
+        """What ``shares`` is called with, given all blocks; a method that needs all documents first reads them here."""
         return blocks
 
-    def held(self, blocks: Iterable[Documents], each: Callable[[Documents], int], fixed: int = 0) -> list[Documents]:
-        """All blocks; DoesNotFit, once all were counted, where ``fixed`` and ``each`` of theirs are more bytes than there
-        is room for."""
-        kept: list[Documents] = []
+    def hold(self, blocks: Iterable[Documents], each: Callable[[Documents], int], fixed: int = 0) -> list[Documents]:
+        """All blocks in memory.
+
+        Raises DoesNotFit, once all were counted, where ``fixed`` and ``each`` of theirs are more bytes than there is room
+        for.
+        """
+        held: list[Documents] = []
         for block in blocks:
             fixed += each(block)
             if self.room is None or fixed <= self.room.free:
-                kept.append(block)
+                held.append(block)
             else:
-                kept.clear()
+                held.clear()
         if self.room is not None:
             self.room.ask(fixed, f"--method {self.name}, which samples all documents together,")
-        return kept
-
-    @classmethod
-    def options(cls) -> list[str]:
-        """Names of the method's own options."""
-        return [p.name for p in signature(cls).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        return held

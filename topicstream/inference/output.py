@@ -1,13 +1,15 @@
-"""Topics of documents to a file (.parquet, .jsonl, .csv) or a stream, block by block; a file appears when it is complete."""
+"""Topics of documents to a file (.parquet, .jsonl, .csv) or a stream, block by block; a file appears when it is complete.
+
+Answers are record batches of one schema: id, topics list<int32>, shares list<float>, the facts (tokens, oov_rate, flag) where
+they are known, then metadata.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -19,220 +21,220 @@ import pyarrow.parquet as pq
 
 from topicstream.arrow import pc
 from topicstream.errors import InputError
-from topicstream.files import owned
-from topicstream.files.outputs import PARQUET_MARK, OutputFile, check_output, marked_parquet
-from topicstream.inference.documents import FLAGS
+from topicstream.files.outputs import PARQUET_MARK, OutputFile, check_output
+from topicstream.inference.documents import FLAGS, Documents
 from topicstream.inference.keep import Lists
 
-About = tuple[np.ndarray, np.ndarray, np.ndarray]
-More = Mapping[str, Any]
-Columns = Mapping[str, Any]
-"""Metadata beside the answers: name -> Arrow array; name -> its Arrow type."""
 VALUES_OF_GROUP = 1 << 20
 ROWS_OF_GROUP = 1 << 16
-CSV_HEAD = ("id", "topic", "share")
-_FACTS = ("tokens", "oov_rate", "flag")
+CSV_NAMES = {"topics": "topic", "shares": "share"}
+CSV_HEAD = ("id", *CSV_NAMES.values())
+_FACTS = {"tokens": pa.float64(), "oov_rate": pa.float64(), "flag": pa.string()}
 _FLAGS = pa.array([None, *FLAGS[1:]], pa.string())
 
 
-class AnswerFormat(Protocol):
-    """``encode`` runs in any thread, ``write`` takes what it gave, in order; ``more``: metadata, a column a name."""
+def answer_schema(columns: Mapping[str, pa.DataType] | None = None, *, facts: bool, integer_ids: bool = False) -> pa.Schema:
+    """The schema of answers with these columns of metadata."""
+    lists = [("topics", pa.list_(pa.int32())), ("shares", pa.list_(pa.float32()))]
+    ids = pa.int64() if integer_ids else pa.large_string()
+    return pa.schema([("id", ids), *lists, *(_FACTS.items() if facts else ()), *(columns or {}).items()])
 
-    def encode(self, ids: Any, lists: Lists, about: About | None, more: More | None = None) -> Any: ...
+
+def facts_of(docs: Documents) -> list[pa.Array]:
+    """tokens, oov_rate and flag (null: none) of documents."""
+    rates = docs.unknown / np.maximum(docs.tokens, 1e-300)
+    return [pa.array(docs.tokens), pa.array(rates), _FLAGS.take(pa.array(docs.flags))]
+
+
+def answer_batch(schema: pa.Schema, ids: pa.Array, lists: Lists, beside: Iterable[pa.Array] = ()) -> pa.RecordBatch:
+    """Answers as one record batch; the ids keep their type, whatever the schema says.
+
+    beside: the columns of the schema behind ``shares``, in their order.
+    """
+    offsets = pa.array(lists.offsets.astype(np.int32))
+    values = [pa.ListArray.from_arrays(offsets, pa.array(v)) for v in (lists.topics, lists.shares)]
+    columns = [c.cast(field.type) for c, field in zip([*values, *beside], list(schema)[1:], strict=True)]
+    return pa.RecordBatch.from_arrays([ids, *columns], schema=schema.set(0, pa.field("id", ids.type)))
+
+
+class AnswerFormat(Protocol):
+    """How answers are written: ``encode`` runs in any thread, ``write`` takes what it returned, in order."""
+
+    def encode(self, answers: pa.RecordBatch) -> Any: ...
     def write(self, encoded: Any) -> None: ...
     def close(self) -> None: ...
 
 
-def fact_columns(about: About | None) -> dict[str, pa.Array]:
-    """tokens, oov_rate and flag (null: none) of documents, as Arrow columns; none without ``about``."""
-    if about is None:
-        return {}
-    tokens, rates, flags = about
-    return dict(zip(_FACTS, (pa.array(tokens), pa.array(rates), _FLAGS.take(pa.array(flags))), strict=True))
+class _Stream:
+    """Bytes written one after the other."""
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        self.file = file
+
+    def write(self, encoded: Any) -> None:
+        self.file.write(encoded)
+
+    def close(self) -> None:
+        self.file.flush()
 
 
-class JsonAnswers:
+class JsonAnswers(_Stream):
     """A line a document: {"id": ..., "topics": [...], "shares": [...], ...}.  Shares read back as the same float32."""
 
-    def __init__(self, file: BinaryIO, about: bool, columns: Columns | None = None) -> None:
-        self._file = file
-
-    def encode(self, ids: Any, lists: Lists, about: About | None, more: More | None = None) -> bytes:
-        beside = {**fact_columns(about), **(more or {})}
-        rows = zip(*(column.to_pylist() for column in (ids, *beside.values())), strict=True)
-        offsets, topics, shares = lists.offsets.tolist(), lists.topics, lists.shares
-        lines = []
+    def encode(self, answers: pa.RecordBatch) -> bytes:
+        ids, topics, shares, *beside = answers.columns
+        names, offsets = answers.schema.names[3:], topics.offsets.to_numpy().tolist()
+        rows = zip(*(column.to_pylist() for column in (ids, *beside)), strict=True)
+        topics, shares, lines = topics.values.to_numpy(), shares.values.to_numpy(), []
         for first, last, (name, *values) in zip(offsets, offsets[1:], rows, strict=False):
             line = {"id": name, "topics": topics[first:last], "shares": shares[first:last]}
-            line.update(zip(beside, values, strict=True))
+            line.update(zip(names, values, strict=True))
             lines.append(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE))
         return b"".join(lines)
 
-    def write(self, encoded: bytes) -> None:
-        self._file.write(encoded)
 
-    def close(self) -> None:
-        self._file.flush()
-
-
-class CsvAnswers:
+class CsvAnswers(_Stream):
     """A line a document and topic, under a head line; a document without any topic has one line with both empty."""
 
-    def __init__(self, file: BinaryIO, about: bool, columns: Columns | None = None) -> None:
-        self._file = file
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        super().__init__(file, schema)
         head = io.StringIO()
-        facts = _FACTS if about else ()
-        csv.writer(head, lineterminator="\n").writerow([*CSV_HEAD, *facts, *(k for k in columns or {} if k != "id")])
+        csv.writer(head, lineterminator="\n").writerow([CSV_NAMES.get(name, name) for name in schema.names])
         file.write(head.getvalue().encode())
 
-    def encode(self, ids: Any, lists: Lists, about: About | None, more: More | None = None) -> Any:
-        lengths = np.diff(lists.offsets)
-        document = pa.array(np.repeat(np.arange(len(lengths)), np.maximum(lengths, 1)))
-        none = np.repeat(lengths == 0, np.maximum(lengths, 1))
-        topics, shares = np.zeros(len(none), np.int32), np.zeros(len(none), np.float32)
-        topics[~none], shares[~none] = lists.topics, lists.shares
-        beside = {**fact_columns(about), **(more or {})}
-        columns = [ids.take(document), pa.array(topics, mask=none), pa.array(shares, mask=none)]
-        columns += [_as_cells(column).take(document) for column in beside.values()]
-        table = pa.table(columns, [*CSV_HEAD, *beside])
-        quoted = any(_needs_quotes(c) for c in (ids, *beside.values()))
-        sink = pa.BufferOutputStream()
-        options = pacsv.WriteOptions(include_header=False, quoting_style="needed" if quoted else "none")
-        pacsv.write_csv(table, sink, options)
+    def encode(self, answers: pa.RecordBatch) -> Any:
+        ids, topics, shares, *beside = answers.columns
+        lengths = np.diff(topics.offsets.to_numpy())
+        lines = np.maximum(lengths, 1)
+        document = pa.array(np.repeat(np.arange(len(lengths)), lines))
+        # which value of the flat lists stands on a line; null where the document has none
+        value = pa.array(np.cumsum(np.repeat(lengths > 0, lines)) - 1, mask=np.repeat(lengths == 0, lines))
+        texts = [_as_cells(column) for column in (ids, *beside)]
+        columns = [column.take(document) for column in texts]
+        columns[1:1] = [topics.values.take(value), shares.values.take(value)]
+        sink, style = pa.BufferOutputStream(), "needed" if any(map(_needs_quotes, texts)) else "none"
+        table = pa.table(columns, names=answers.schema.names)
+        pacsv.write_csv(table, sink, pacsv.WriteOptions(include_header=False, quoting_style=style))
         return sink.getvalue()
-
-    def write(self, encoded: Any) -> None:
-        self._file.write(encoded)
-
-    def close(self) -> None:
-        self._file.flush()
 
 
 def _as_cells(column: pa.Array) -> pa.Array:
-    """A column as CSV holds it: the entries of a list parted by semicolons."""
+    """A column as CSV holds it: the entries of a list joined by semicolons."""
     return pc.binary_join(column, pa.scalar(";", column.type.value_type)) if pa.types.is_list(column.type) else column
 
 
-def _needs_quotes(column: pa.Array) -> bool:
-    """Whether a text of the column would be read as something else without quotes."""
-    texts = _as_cells(column)
+def _needs_quotes(texts: pa.Array) -> bool:
+    """Whether a text would be read as something else without quotes."""
     if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
         return False
     return bool(pc.any(pc.match_substring_regex(texts, '^$|[",\r\n]')).as_py())
 
 
 class AnswerTable:
-    """Answers in memory, as Arrow: id large_string (int64 where ``columns`` says so), topics list<int32>, shares list<float>; with ``about`` tokens, oov_rate
-    double, flag string; then the columns."""
+    """Answers in memory."""
 
-    def __init__(self, about: bool = True, columns: Columns | None = None) -> None:
-        lists = [("topics", pa.list_(pa.int32())), ("shares", pa.list_(pa.float32()))]
-        facts = [("tokens", pa.float64()), ("oov_rate", pa.float64()), ("flag", pa.string())] if about else []
-        more = dict(columns or {})
-        self.schema = pa.schema([("id", more.pop("id", pa.large_string())), *lists, *facts, *more.items()])
-        self._held: list[pa.Table] = []
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.batches: list[pa.RecordBatch] = []
 
-    def encode(self, ids: Any, lists: Lists, about: About | None, more: More | None = None) -> pa.Table:
-        offsets = pa.array(lists.offsets.astype(np.int32))
-        columns = [pa.ListArray.from_arrays(offsets, pa.array(v)) for v in (lists.topics, lists.shares)]
-        columns += fact_columns(about).values()
-        columns += [column.cast(self.schema.field(name).type) for name, column in (more or {}).items()]
-        return pa.table([ids.cast(self.schema.field("id").type), *columns], schema=self.schema)
+    def encode(self, answers: pa.RecordBatch) -> pa.RecordBatch:
+        ids = answers.column("id").cast(self.schema.field("id").type)
+        return pa.RecordBatch.from_arrays([ids, *answers.columns[1:]], schema=self.schema)
 
-    def write(self, encoded: pa.Table) -> None:
-        self._held.append(encoded)
+    def write(self, encoded: pa.RecordBatch) -> None:
+        self.batches.append(encoded)
 
     def close(self) -> None:
         """Nothing to close."""
 
     def table(self) -> pa.Table:
         """All that was written."""
-        return pa.concat_tables(self._held) if self._held else self.schema.empty_table()
+        return pa.Table.from_batches(self.batches, self.schema)
 
 
 class ParquetAnswers(AnswerTable):
-    """The columns of ``AnswerTable``, in row groups of about a million values."""
+    """Row groups of about a million values."""
 
-    def __init__(self, file: BinaryIO, about: bool, columns: Columns | None = None) -> None:
-        super().__init__(about, columns)
-        self._rows = self._values = 0
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        super().__init__(schema)
         self._writer = pq.ParquetWriter(
             file,
-            self.schema.with_metadata(PARQUET_MARK),
+            schema.with_metadata(PARQUET_MARK),
             compression="lz4",
             use_dictionary=["topics.list.element", "flag"],
             write_statistics=False,
         )
 
-    def write(self, encoded: pa.Table) -> None:
-        self._held.append(encoded)
-        self._rows += len(encoded)
-        self._values += encoded.nbytes // 8
-        if self._rows >= ROWS_OF_GROUP or self._values >= VALUES_OF_GROUP:
+    def write(self, encoded: pa.RecordBatch) -> None:
+        super().write(encoded)
+        rows, values = (sum(sizes) for sizes in zip(*((len(b), b.nbytes // 8) for b in self.batches), strict=True))
+        if rows >= ROWS_OF_GROUP or values >= VALUES_OF_GROUP:
             self._group()
 
     def _group(self) -> None:
-        if self._held:
+        if self.batches:
             self._writer.write_table(self.table())
-        self._held, self._rows, self._values = [], 0, 0
+        self.batches = []
 
     def close(self) -> None:
         self._group()
         self._writer.close()
 
 
+class WideCsv(CsvAnswers):
+    """A line a document, a column for each topic."""
+
+    def encode(self, answers: pa.RecordBatch) -> Any:
+        sink, columns = pa.BufferOutputStream(), [_as_cells(column) for column in answers.columns]
+        style = "needed" if any(map(_needs_quotes, columns)) else "none"
+        table = pa.table(columns, names=answers.schema.names)
+        pacsv.write_csv(table, sink, pacsv.WriteOptions(include_header=False, quoting_style=style))
+        return sink.getvalue()
+
+
 FORMATS: dict[str, Any] = {".parquet": ParquetAnswers, ".jsonl": JsonAnswers, ".csv": CsvAnswers}
+WIDE: dict[str, Any] = {".parquet": ParquetAnswers, ".csv": WideCsv}
+"""With a column for each topic."""
 
 
-def _reads_as_ours(path: Path, f: BinaryIO) -> bool:
-    """Whether a file holds topics of documents as we write them: by its mark, or its first line where nothing else can say it."""
-    if path.suffix == ".parquet":
-        return marked_parquet(f)
-    if owned.keeps_notes(path):
-        return False
-    line = f.readline(1 << 26)
-    if path.suffix == ".csv":
-        return line.startswith(",".join(CSV_HEAD).encode())
-    try:
-        first = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(first, dict) and list(first)[:3] == ["id", "topics", "shares"]  # metadata may follow
-
-
-def _named(path: Path, option: str) -> Any:
-    """The format that the name tells."""
+def format_named(path: Path, option: str) -> Any:
+    """The format that a file's name says; InputError for another suffix."""
     if path.suffix not in FORMATS:
         raise InputError(f"{option} {path}: the name must end in {', '.join(FORMATS)}")
     return FORMATS[path.suffix]
 
 
 def check_answers(path: str | Path, option: str, inputs: Iterable[Any], *, force: bool) -> None:
-    """``check_output`` for topics of documents, and of the name."""
-    _named(Path(path), option)
-    check_output(Path(path), option, inputs, force=force, reads=partial(_reads_as_ours, Path(path)))
+    """``check_output`` for topics of documents; checks the suffix, too."""
+    format_named(Path(path), option)
+    check_output(Path(path), option, inputs, force=force)
 
 
 class AnswersFile:
-    """Topics of documents to a file that a user named (``outputs.OutputFile``), in the format that its name tells."""
+    """Topics of documents to a file that a user named (``outputs.OutputFile``), in the format that its suffix says; ``wide``:
+    the schema has a column for each topic."""
 
     def __init__(
         self,
         path: str | Path,
+        schema: pa.Schema,
         *,
-        about: bool,
         option: str,
         force: bool = False,
         inputs: Iterable[Any] = (),
-        columns: Columns | None = None,
+        wide: bool = False,
     ) -> None:
         place = Path(path)
-        make = _named(place, option)
-        self._out = OutputFile(place, option, force=force, inputs=inputs, reads=partial(_reads_as_ours, place))
-        self.format: AnswerFormat = make(self._out.file, about, columns)
+        make = WIDE[place.suffix] if wide else format_named(place, option)
+        self._out = OutputFile(place, option, force=force, inputs=inputs)
+        self.format: AnswerFormat = make(self._out.file, schema)
 
     def __enter__(self) -> AnswersFile:
         return self
+
+    def add(self, answers: pa.RecordBatch) -> None:
+        """Write some answers."""
+        self.format.write(self.format.encode(answers))
 
     def commit(self) -> None:
         """Finish the file and put it in its place."""
@@ -241,6 +243,6 @@ class AnswersFile:
 
     def __exit__(self, *exc: object) -> None:
         if not self._out.file.closed:
-            with suppress(Exception):  # a Parquet writer must not outlive its file; what failed is being told
+            with suppress(Exception):  # a Parquet writer must not outlive its file; the first error is the one to report
                 self.format.close()
         self._out.__exit__(*exc)

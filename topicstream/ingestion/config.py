@@ -1,18 +1,18 @@
-"""What an ingest is told: the one list that makes ``topicstream.ingest``'s keywords and the options of ``topics ingest``."""
+"""Options of an ingest: the one list that makes ``topicstream.ingest``'s keywords and the options of ``topics ingest``."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
 from typing import TYPE_CHECKING, Any
 
 from topicstream.ingestion.read_options import ReadOptions
+from topicstream.memory import MemoryOptions
 from topicstream.options import option, share_or_number
 from topicstream.progress import Told
 
 if TYPE_CHECKING:
-    from topicstream.ingestion.opening.memory import InMemory
     from topicstream.ingestion.settings import Heldout, IngestOptions
     from topicstream.ingestion.spooling.reading import Stop
 
@@ -20,10 +20,10 @@ Place = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
-class IngestConfig(ReadOptions):
+class IngestConfig(ReadOptions, MemoryOptions):
     """All settings of an ingest; None means the default, which may depend on the input."""
 
-    documents: Place | Iterable[Any] | InMemory = option(
+    documents: Any = option(
         MISSING,
         "a path (str or Path; -: standard input) or a list of Path: files and folders of any format; or documents in "
         "memory: an iterable of strings or dicts (a generator is read as it goes, never held), a pyarrow table, batch or "
@@ -60,6 +60,18 @@ class IngestConfig(ReadOptions):
         "english (the default), german, de, ... (33 languages), a file, or none; give it again for more of them.",
         multiple=True,
         metavar="LANGUAGE|FILE|none",
+    )
+    drop_urls: bool = option(False, "Take web addresses out of the text.")
+    drop_mentions: bool = option(False, "Take @names out of the text.")
+    entities: bool | None = option(None, "Resolve HTML entities such as &amp;.", flags=("--html-entities",))
+    segmenter: str | None = option(
+        None, "Part words of scripts without spaces: jieba, sudachi, pythainlp, kiwi (installed apart).", metavar="NAME"
+    )
+    replace: Place | Mapping[str, str] | None = option(
+        None, "Spelling variants: a file of two columns (TSV or CSV), a word and what it counts as.", metavar="FILE"
+    )
+    lemmas: str | None = option(
+        None, "Count lemmas: simplemma:LANGUAGE or spacy:PIPELINE (installed apart).", metavar="TOOL:LANGUAGE"
     )
     ngrams: int | None = option(None, "Also count sequences of up to that many words.", min=1, max=3)
     phrase_threshold: float | None = option(
@@ -103,13 +115,10 @@ class IngestConfig(ReadOptions):
     append: bool = option(False, "Add to the store that is there.")
     grow_vocab: bool = option(False, "With --append: new words get ids behind the old ones.")
     on_duplicate: str | None = option(
-        None, "An id met again (default: skip; PubMed: replace).", choices=("skip", "replace", "fail")
+        None, "What to do when an id occurs twice (default: skip; PubMed: replace).", choices=("skip", "replace", "fail")
     )
     force: bool = option(False, "Replace a store that is there, forget an unfinished ingest.")
-    mem_limit: str | int | None = option(
-        None, "Memory of the whole process, like 2G (default: 70 % of what there is)."
-    )
-    workers: int | None = option(None, "Threads (default: the processors).", min=1)
+    workers: int | None = option(None, "Threads (default: the processors).", min=1, max=4096)
     stopwords_from: str | None = option(None, "what a list of stop words is called", cli=False)
     phrases: Sequence[str] | None = option(None, "learned pairs of words, joined", cli=False)
     checkpoint_bytes: int = option(512 << 20, "of input between two commits of the work", cli=False)
@@ -119,5 +128,5 @@ class IngestConfig(ReadOptions):
     )
     ids: Sequence[Any] | None = option(None, "of a matrix: the ids of its documents", cli=False)
     options: IngestOptions | None = option(None, "all of these in one, as they are stored", cli=False)
-    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
+    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
     stop: Stop | None = option(None, "a signal handler that ends the ingest after a commit", cli=False)

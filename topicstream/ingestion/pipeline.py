@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sweep import settle
 from topicstream.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
 from topicstream.files import durable, owned
 from topicstream.files.ownership import MARK, check_place, claim, refuse_strangers
+from topicstream.files.remote import address_of
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.opening.inputs import input_places
 from topicstream.ingestion.opening.memory import KEY, InMemory, as_inputs, numbered_from
-from topicstream.ingestion.plan import MemoryPlan
+from topicstream.ingestion.plan import plan_ingest
 from topicstream.ingestion.read_options import CUT, REMEMBERED
 from topicstream.ingestion.settings import IngestOptions
-from topicstream.ingestion.spooling.journal import Journal, clear
-from topicstream.ingestion.spooling.reading import Line, Reading, Stop
+from topicstream.ingestion.spooling.journal import IngestState, Journal, clear, read_state
+from topicstream.ingestion.spooling.reading import Reading, Stop
 from topicstream.ingestion.spooling.tasks import parse_all
-from topicstream.ingestion.storing import commit
 from topicstream.ingestion.storing.finishing import Finishing
-from topicstream.ingestion.storing.side_join import check as check_side_files
 from topicstream.kernels.jit import notify_compiling
 from topicstream.machine import peak_bytes, return_freed_memory
 from topicstream.options import configured
 from topicstream.progress import Progress, listener
-from topicstream.tokens.builder import VocabularyBuilder
 from topicstream.tokens.documents import TextRun
 from topicstream.tokens.phrases import learn_phrases
 from topicstream.tokens.recipe import Recipe
@@ -55,7 +53,7 @@ def ingest(config: IngestConfig) -> dict[str, Any]:
     names = as_inputs(config.documents, path=True, vocabulary=config.vocabulary, ids=config.ids)
     if isinstance(names, list):
         for name in names:
-            if name != "-" and not os.path.exists(name):
+            if name != "-" and address_of(name) is None and not os.path.exists(name):
                 raise InputError(f"{name}: no such file or folder")
     if names == []:
         raise InputError("nothing to ingest: give files, folders or - for standard input")
@@ -72,11 +70,11 @@ class _Ingest:
         if os.path.ismount(out):  # the store is made beside it and renamed
             raise UsageError(f"--out {out}: is the root of a disk or a mount, which no store can replace; name a folder in it")
         self.names, self.out, self.progress, self.stop = names, out, progress, stop
-        self.plan = MemoryPlan.of(options.mem_limit, options.workers)
+        self.plan = plan_ingest(options.mem_limit, options.workers)
         self.wip = out.with_name(out.name + ".wip")
         self.base: Corpus | None = None
         if (out / "manifest.json").exists() and not options.force:
-            self.base = Corpus.open(out, vectors=True).to_change() if options.append else None
+            self.base = Corpus.open(out, vectors=True) if options.append else None
         self.options = self._as_of_base(options)
         Tokenizer(self.options.recipe)  # what it lacks is reported before anything is made
 
@@ -85,12 +83,12 @@ class _Ingest:
         if self.base is None:
             return dataclasses.replace(options, append=False, grow_vocab=False) if options.append else options
         names = REMEMBERED + CUT if isinstance(self.names, list) else CUT
-        options = dataclasses.replace(options, read=options.read.recall(self.base.manifest.get("reading"), names))
-        stored = self.base.manifest["tokenizer"]
+        options = dataclasses.replace(options, read=options.read.recall(self.base.manifest.reading, names))
+        stored = self.base.manifest.tokenizer
         if stored is None:
             return options
         recipe = Recipe.from_json(stored)
-        if options.tokenizer_given and options.recipe != recipe:
+        if options.tokenizer_given and options.recipe.hash() != recipe.hash():
             raise InputError(
                 f"{self.out}: was made with another tokenizer; leave the tokenizer's options out to append"
             )
@@ -101,15 +99,15 @@ class _Ingest:
         notify_compiling(self.progress.say)
         if self.out.exists() and not self.out.is_dir():
             raise NotOurs(f"{self.out}: is a file; choose another --out")
-        check_side_files(self.options.side, self.options.read)
+        self.options.side.open(self.options.read)  # what they lack is reported before anything is read
         self._refuse_what_is_not_ours()
         self.progress.step("reading", unit="B")
         with ExitStack() as stack:
             stack.enter_context(durable.lock(self.wip, "ingesting into", kind="ingest"))
             if self.base is not None:
-                claim(self.out, "corpus", id=self.base.fingerprint[:16])
+                claim(self.out, "corpus")
                 stack.enter_context(durable.lock(self.out, "writing to", kind="corpus"))
-                self.base = Corpus.open(self.out, vectors=True).to_change()
+                self.base = Corpus.open(self.out, vectors=True)
             if (done := self._finished_before()) is not None:
                 return done
             record = inputs_record.describe([] if isinstance(self.names, InMemory) else self.names, self.options)
@@ -119,15 +117,16 @@ class _Ingest:
             if self.base is None and self.options.recipe.phrase_threshold is not None:
                 self.options = dataclasses.replace(self.options, recipe=self._with_phrases())
             if isinstance(self.names, InMemory) and self.base is not None:
-                self.names = numbered_from(self.names, sum(p["docs"] for p in self.base.manifest["parts"].values()))
+                self.names = numbered_from(self.names, sum(p.docs for p in self.base.manifest.parts.values()))
             journal = Journal(self.wip, self._key(), force=self.options.force or self._left_in_memory())
-            journal.state.setdefault("inputs", _stamps(self.names))
-            journal.state.setdefault("record", record)
-            journal.state.setdefault("places", [] if isinstance(self.names, InMemory) else input_places(self.names))
+            state = journal.state
+            if state.inputs is None:
+                state.inputs, state.record = _stamps(self.names), record
+                state.places = [] if isinstance(self.names, InMemory) else input_places(self.names)
             try:
                 return self._run(journal)
             except BaseException as e:
-                if journal.state["pieces"] == 0 or isinstance(e, NothingKept):  # a run that has read nothing leaves nothing
+                if state.pieces == 0 or isinstance(e, NothingKept):  # a run that has read nothing leaves nothing
                     journal.remove()
                 raise
             finally:
@@ -135,8 +134,8 @@ class _Ingest:
 
     def _left_in_memory(self) -> bool:
         """Whether the unfinished ingest that is here had its documents in memory: nobody can carry it on."""
-        path = self.wip / "state.json"
-        return path.exists() and any(p.startswith(KEY) for p in durable.read_json(path)["key"].get("paths", []))
+        state = None if self.options.force else read_state(self.wip)
+        return state is not None and any(p.startswith(KEY) for p in state.key.get("paths", []))
 
     def _with_phrases(self) -> Recipe:
         """The recipe with the phrases of a reading of its own; the same on a resume, as it is learnt from the same text."""
@@ -150,23 +149,22 @@ class _Ingest:
             raise UsageError("--phrases reads the text twice, which standard input cannot be; save it to a file first")
         self.progress.step("learning phrases")
         read = dataclasses.replace(read, piece_bytes=min(self.plan.piece_bytes, read.piece_bytes), room=self.plan.room)
-        with tempfile.TemporaryDirectory(dir=self.wip, prefix="phrases-") as folder:
+        with owned.scratch(self.wip, "phrases") as folder:
             texts = (run for run, _ in parse_all(self.names, read) if isinstance(run, TextRun))
             return learn_phrases(
-                texts, recipe, folder, memory_bytes=self.plan.vocabulary, threshold=recipe.phrase_threshold
+                texts, recipe, folder, memory_bytes=self.plan.relations, threshold=recipe.phrase_threshold
             )
 
     def _finished_before(self) -> dict[str, Any] | None:
         """The summary of this very ingest, where it was killed between its commit and the removal of the working folder.
         What another one left that was killed there is cleared away."""
-        path = self.wip / "state.json"
-        if self.options.force or not path.exists() or not (self.out / "manifest.json").exists():
+        if self.options.force or not (self.out / "manifest.json").exists():
             return None
-        state = durable.read_json(path)
-        done = state.get("committed")
-        if done is None or done["fingerprint"] != Corpus.open(self.out, vectors=True).fingerprint:
+        state = read_state(self.wip)
+        done = None if state is None else state.committed
+        if state is None or done is None or done["fingerprint"] != Corpus.open(self.out, vectors=True).fingerprint:
             return None
-        commit.plain_names(self.out, Corpus.open(self.out, vectors=True).manifest)
+        settle(self.out, Corpus.open(self.out, vectors=True).manifest)
         if not self._is_this(state):
             clear(self.wip)
             return None
@@ -177,7 +175,7 @@ class _Ingest:
 
     def _is_there(self, record: dict[str, Any]) -> dict[str, Any] | None:
         """The summary of the store at ``out`` where an ingest of the same inputs with the same settings made it: a script
-        that runs an ingest once more than it had to is told so, not that it failed."""
+        that runs an ingest once more than it had to gets that message, not a failure."""
         if self.base is not None or self.options.force or not (self.out / "manifest.json").exists():
             return None
         store = Corpus.open(self.out, vectors=True)
@@ -186,7 +184,7 @@ class _Ingest:
         if not (self.wip / "state.json").exists():  # the lock alone
             owned.remove(self.wip, "ingest")
         read = sum(e["stamp"][1] for e in record["inputs"])
-        found: dict[str, Any] | None = store.manifest["summary"] | {
+        found: dict[str, Any] | None = store.manifest.summary | {
             "out": str(self.out),
             "finished_before": True,
             "seconds": 0.0,
@@ -197,31 +195,31 @@ class _Ingest:
         }
         return found
 
-    def _is_this(self, state: dict[str, Any]) -> bool:
+    def _is_this(self, state: IngestState) -> bool:
         """Whether the state is of an ingest of the same input with the same options; the store that it appended
         to has changed since, and phrases are not yet learnt."""
         aside = {"append to"} | ({"tokenizer"} if self.options.recipe.phrase_threshold is not None else set())
-        asked = [{k: v for k, v in key.items() if k not in aside} for key in (state["key"], self._key())]
-        return asked[0] == asked[1] and state.get("inputs") == _stamps(self.names)
+        asked = [{k: v for k, v in key.items() if k not in aside} for key in (state.key, self._key())]
+        return asked[0] == asked[1] and state.inputs == _stamps(self.names)
 
     def _refuse_what_is_not_ours(self) -> None:
         """A folder at ``out`` that is no store, or one that this version cannot read, is never replaced."""
         if self.out.exists() and set(os.listdir(self.out)) - {".lock", MARK}:
-            claim(self.out, "corpus", id=self.base.fingerprint[:16] if self.base is not None else None)
+            claim(self.out, "corpus")
 
     def _refuse_overwrite(self) -> None:
         if self.base is not None or not self.out.exists() or not any(self.out.iterdir()):
             return
         if not self.options.force:
             raise TopicsError(f"{self.out}: exists; --append adds to it, --force replaces it")
-        refuse_strangers(self.out, "corpus")
+        refuse_strangers(self.out)
 
     def _key(self) -> dict[str, Any]:
         """What decides the sequence and the content of the pieces."""
         read = {
             k: v
             for k, v in dataclasses.asdict(self.options.read).items()
-            if k not in ("on_error", "piece_bytes", "room", "vocab_file")
+            if k not in ("on_error", "piece_bytes", "room", "scratch", "vocab_file")
         }
         read["meta"] = dict(read["meta"])
         words = read.pop("words")
@@ -230,7 +228,7 @@ class _Ingest:
         return {
             "paths": [self.names.key]
             if isinstance(self.names, InMemory)
-            else [p if p == "-" else os.path.abspath(p) for p in self.names],
+            else [p if p == "-" or address_of(p) else os.path.abspath(p) for p in self.names],
             **read,
             "tokenizer": self.options.recipe.hash(),
             **({"side files": [self.options.side.key, *self.options.side.stamps()]} if self.options.side else {}),
@@ -239,22 +237,18 @@ class _Ingest:
 
     def _run(self, journal: Journal) -> dict[str, Any]:
         state = journal.state
-        piece = state.setdefault("piece_bytes", min(self.plan.piece_bytes, self.options.read.piece_bytes))
+        piece = state.piece_bytes = state.piece_bytes or min(self.plan.piece_bytes, self.options.read.piece_bytes)
         options = dataclasses.replace(
-            self.options, read=dataclasses.replace(self.options.read, piece_bytes=piece, room=self.plan.room)
+            self.options,
+            read=dataclasses.replace(
+                self.options.read, piece_bytes=piece, room=self.plan.room, scratch=journal.folder
+            ),
         )
-        if state["vocabulary"] is not None:
-            builder = VocabularyBuilder.resume(journal.words, self.plan.vocabulary, state["vocabulary"])
-            self.progress.say(f"{self.wip}: carrying on after {state['pieces']} pieces")
-        else:
-            builder = VocabularyBuilder(journal.words, self.plan.vocabulary)
-        if not state["done"]:
-            fixed = int(self.base.manifest["heldout"]["threshold"], 16) if self.base is not None else None
-            line = Line(options.heldout, fixed)
-            Reading(journal, builder, options, line, self.progress, self.stop).run(
-                self.names, Tokenizer(options.recipe), self.plan.workers
-            )
-        return Finishing(self.out, self.base, self.plan, self.progress, journal, builder, options).run()
+        if journal.resumed and state.pieces:
+            self.progress.say(f"{self.wip}: carrying on after {state.pieces} pieces")
+        if not state.done:
+            Reading(journal, options, self.progress, self.stop).run(self.names, Tokenizer(options.recipe), self.plan.workers)
+        return Finishing(self.out, self.base, self.plan, self.progress, journal, options).run()
 
 
 def _stamps(names: list[str] | InMemory) -> list[Any]:

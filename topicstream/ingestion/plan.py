@@ -1,54 +1,52 @@
-"""How an ingest fits the memory limit: fewer or smaller pieces in flight, an earlier spill of the vocabulary."""
+"""How an ingest keeps to its memory limit: the size of a piece, and how many are in work."""
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import dataclass
 
-from topicstream.errors import DoesNotFit, UsageError
+from topicstream.errors import UsageError
 from topicstream.ingestion.read_options import Room
-from topicstream.machine import PROCESS_BYTES, default_memory_limit, default_threads, format_bytes
+from topicstream.ingestion.spooling.tasks import WORK_BYTES
+from topicstream.machine import PROCESS_BYTES, default_threads
+from topicstream.memory import MemoryLimit, plan_memory
+from topicstream.relations import LEAST_MEMORY
 
-PER_WORKER = 9
-"""Bytes a worker takes per byte of a piece: raw, text, cells, frames, and what waits in the queues."""
+LARGEST_PIECE, SMALLEST_PIECE = 8 << 20, 1 << 20
 
 
-@dataclasses.dataclass(frozen=True)
-class MemoryPlan:
-    """Workers, bytes of a piece, bytes for the vocabulary and for sorting ids, that fit the limit."""
+@dataclass(frozen=True)
+class IngestPlan:
+    """Workers and bytes of a piece that fit the limit."""
 
-    limit: int
+    limit: MemoryLimit
     workers: int
     piece_bytes: int
-    vocabulary: int
 
     @property
     def words(self) -> int:
-        """Bytes for the words that are kept, when no piece is in work any more."""
-        return self.limit - PROCESS_BYTES
+        """Bytes for the words and names that are kept, when no piece is in work any more."""
+        return self.limit.bytes - PROCESS_BYTES
+
+    @property
+    def relations(self) -> int:
+        """Bytes for the query engine; pieces are in work beside it."""
+        return max(LEAST_MEMORY, self.words // 2)
 
     @property
     def room(self) -> Room:
-        """What is left for a piece that is in work alone."""
+        """What a piece may take that is in work alone."""
+        return Room(self.limit.bytes, self.words - LEAST_MEMORY)
 
-        def free(limit: int) -> int:
-            return limit - PROCESS_BYTES - MemoryPlan.of(limit, self.workers).vocabulary
 
-        return Room(self.limit, self.limit - PROCESS_BYTES - self.vocabulary, free)
-
-    @classmethod
-    def of(cls, limit: int | None, workers: int | None) -> MemoryPlan:
-        """DoesNotFit names the smallest limit."""
-        limit = limit if limit is not None else default_memory_limit()
-        wanted = workers if workers is not None else default_threads()
-        if wanted < 1:
-            raise UsageError(f"--workers {wanted}: must be at least 1")
-        least = PROCESS_BYTES + (96 << 20)
-        if limit < least:
-            raise DoesNotFit(f"--mem-limit {format_bytes(limit)}: an ingest needs at least {format_bytes(least)}")
-        piece = 8 << 20
-        while piece > 1 << 20 and PROCESS_BYTES + PER_WORKER * piece * (wanted + 2) > 0.7 * limit:
-            piece //= 2
-        while wanted > 1 and PROCESS_BYTES + PER_WORKER * piece * (wanted + 2) > 0.8 * limit:
-            wanted -= 1
-        rest = limit - PROCESS_BYTES - PER_WORKER * piece * (wanted + 2)
-        return cls(limit, wanted, piece, max(16 << 20, min(rest // 2, 1 << 30)))
+def plan_ingest(mem_limit: str | int | None, workers: int | None) -> IngestPlan:
+    """As many workers as asked for (default: the processors) with the largest pieces that fit.  DoesNotFit."""
+    limit, wanted = MemoryLimit.parse(mem_limit), workers if workers is not None else default_threads()
+    if wanted < 1:
+        raise UsageError(f"--workers {wanted}: must be at least 1")
+    half = (limit.bytes - PROCESS_BYTES) // 2  # for the query engine; the other one for pieces and what the allocator loses
+    piece = LARGEST_PIECE
+    while piece > SMALLEST_PIECE and WORK_BYTES * piece * (wanted + 2) > 0.85 * half:
+        piece //= 2
+    work = WORK_BYTES * piece
+    plan = plan_memory("ingest", limit, wanted, {"query engine": half, "waiting pieces": 2 * work}, {"pieces": work})
+    return IngestPlan(limit, plan.workers, piece)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +11,7 @@ from topicstream.errors import DoesNotFit, InputError
 from topicstream.machine import format_bytes
 from topicstream.options import option
 
-REMEMBERED = ("text_field", "id_field", "delimiter", "header", "list_separator")
+REMEMBERED = ("text_field", "id_field", "delimiter", "header", "list_separator", "binarize", "transpose", "layer")
 """Of ``ReadOptions``: how the fields of an input are called and parted."""
 CUT = ("split", "min_tokens", "patches", "stride", "vector_field")
 """Of ``ReadOptions``: how an ingest makes documents of the records; what is inferred is inferred whole."""
@@ -21,33 +20,38 @@ RAW = "Format of raw input (default: told from name and content)."
 
 @dataclass(frozen=True)
 class Room:
-    """What the memory limit leaves for one piece that is larger than most, in bytes; ``at``: what another limit would leave."""
+    """What the memory limit leaves for one piece that is larger than most, in bytes.
+
+    Attributes
+    ----------
+    limit, free
+        The limit, and what is left of it.
+    share
+        Of a higher limit, the part that is sure to be left for the piece; the rest may go to larger blocks.
+    """
 
     limit: int
     free: int
-    at: Callable[[int], int] | None = None
+    share: float = 1.0
 
     def ask(self, needed: int, what: str, whole: int = 0) -> None:
         """DoesNotFit when ``what`` takes more than there is; ``whole``: what it will take to its end, where that is more."""
         if needed > self.free:
             needed = max(needed, whole)
-            # a larger limit gives half of what it has more to the vocabulary, at most
-            enough = -(-(self.limit + 2 * (needed - self.free)) // (1 << 20))
-            if self.at is not None:
-                at, first = self.at, self.limit >> 20
-                enough = first + bisect_left(range(first, enough), needed, key=lambda m: at(m << 20))
+            enough = -(-(self.limit + int((needed - self.free) / self.share)) // (1 << 20))
             raise DoesNotFit(
                 f"{what} takes about {format_bytes(needed)} of memory, {format_bytes(max(self.free, 0))} are left of "
-                f"--mem-limit {format_bytes(self.limit)}; {enough}M would do (the same command then carries on)"
+                f"--mem-limit {format_bytes(self.limit)}; {enough}M would do (the same command then carries on)",
+                least=enough,
             )
 
 
-def columns(given: Mapping[str, str] | tuple[str, ...]) -> Mapping[str, str]:
+def columns(given: Mapping[str, str] | str | Sequence[str]) -> Mapping[str, str]:
     """``column=field`` or ``field``, some of them, between commas too -> {column: field}."""
     if isinstance(given, Mapping):
         return given
     meta = {}
-    for pair in (part.strip() for several in given for part in several.split(",")):
+    for pair in (part.strip() for part in joined(given).split(",") if given):
         column, _, name = pair.partition("=")
         if not column:
             raise InputError(f"--meta {pair}: write column=field (or just field)")
@@ -99,6 +103,9 @@ class ReadOptions:
         ";", "Between the authors, labels or links of one field (default: ;).", cli=("ingest",)
     )
     weighted: bool = option(False, "Accept weights that are no counts (svmlight).")
+    binarize: bool = option(False, "Take every count above 0 as 1 (presence, as for open chromatin).")
+    transpose: bool = option(False, "Matrices (mtx, npz, h5ad): the documents are the columns.")
+    layer: str | None = option(None, "h5ad: read this layer instead of X.", metavar="NAME")
     first_id: int | None = option(None, "Number of the first word in svmlight and LDA-C files.")
     words: str | Path | None = option(
         None,
@@ -138,8 +145,11 @@ class ReadOptions:
     piece_bytes: int = option(8 << 20, "The size of a piece before parsing.", cli=False)
     room: Room | None = option(None, "", cli=False)
     """What one piece may take where it is larger; None: anything."""
+    scratch: Path | None = option(None, "", cli=False)
+    """Folder for scratch files of readers; None: the system's."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "meta", columns(self.meta))
         if not self.id_field:
             object.__setattr__(self, "id_field", None)
         if self.patches and self.format is None:
@@ -176,7 +186,8 @@ class ReadOptions:
         """These options with those of ``remembered`` where nothing was given.  kept: of a manifest, checked here."""
         if not isinstance(kept, dict):
             return self
-        given, types = self.given(), {"header": bool, "min_tokens": int, "patches": int, "stride": int}
+        given = self.given()
+        types = {"header": bool, "binarize": bool, "transpose": bool, "min_tokens": int, "patches": int, "stride": int}
         values: dict[str, Any] = {
             k: v for k, v in kept.items() if k in names and k not in given and isinstance(v, types.get(k, str))
         }

@@ -1,4 +1,4 @@
-"""What an ingest is told, and the defaults: they decide the first impression, so each has its reason here."""
+"""Options of an ingest and their defaults, which decide the first impression, so each has its reason here."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from topicstream.errors import StoreError, UsageError
+from topicstream.corpus.manifest import HeldoutRule
+from topicstream.errors import UsageError
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.parts import DOCUMENT, pattern_of
 from topicstream.ingestion.storing.side_files import SideOptions
-from topicstream.machine import parse_bytes
-from topicstream.options import checked, share_or_number
+from topicstream.options import checked
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.stopwords import read_stopwords
+from topicstream.tokens.tools import replacements, versions_of
+from topicstream.tokens.word_counts import WordLimits
 
 HELDOUT_SHARE = 0.01
 HELDOUT_LEAST, HELDOUT_MOST_SHARE = 50, 0.10
@@ -42,20 +44,14 @@ class Heldout:
         """(field, value or None) that decides in place of the id."""
         return self.where or (None if self.by is None else (self.by, None))
 
-    def to_json(self) -> dict[str, Any]:
-        """What a manifest remembers for appends, beside what was asked and the threshold."""
-        where = {"where": list(self.where)} if self.where is not None else {}
-        return where | ({"by": self.by} if self.by is not None else {})
+    def rule(self, threshold: int) -> HeldoutRule:
+        """What a manifest remembers for appends; threshold: of the hashes of documents."""
+        return HeldoutRule(asked=self.asked, threshold=f"{threshold:#018x}", where=self.where, by=self.by)
 
     @classmethod
-    def stored(cls, entry: dict[str, Any]) -> Heldout:
-        """The rule of a manifest's entry.  StoreError for one that says it otherwise than ``to_json`` does."""
-        where, by = entry.get("where"), entry.get("by")
-        if where is not None and not (isinstance(where, list) and [type(w) for w in where] == [str, str]):
-            raise StoreError("manifest.json: heldout.where is not a field and a value; the file is damaged, restore it")
-        if by is not None and not isinstance(by, str):
-            raise StoreError("manifest.json: heldout.by is not a field; the file is damaged, restore it")
-        return cls(str(entry["asked"]), where=None if where is None else (where[0], where[1]), by=by)
+    def stored(cls, rule: HeldoutRule) -> Heldout:
+        """The rule of a manifest."""
+        return cls(rule.asked, where=rule.where, by=rule.by)
 
     @classmethod
     def of(cls, text: str | int | float | None, by: str | None = None) -> Heldout:
@@ -136,7 +132,7 @@ class IngestOptions:
     grow_vocab: bool = False
     on_duplicate: str | None = None
     force: bool = False
-    mem_limit: int | None = None
+    mem_limit: str | int | None = None
     workers: int | None = None
     checkpoint_bytes: int = 512 << 20
     checkpoint_seconds: float = 30.0
@@ -145,14 +141,15 @@ class IngestOptions:
     @classmethod
     def of(cls, **given: Any) -> IngestOptions:
         """From names as ``ingest`` takes them; InputError for an unknown name or a bad value."""
-        return cls.made(IngestConfig((), **checked(IngestConfig.__dataclass_fields__, given, "ingest")))
+        return cls.made(IngestConfig((), **checked(IngestConfig, given, "ingest")))
 
     @classmethod
     def made(cls, config: IngestConfig) -> IngestOptions:
         """From a config; InputError for a bad value."""
 
         def of(kind: Any, *but: str) -> dict[str, Any]:
-            names = [f.name for f in dataclasses.fields(kind) if f.name not in but and hasattr(config, f.name)]
+            every = kind.__struct_fields__ if kind is Recipe else [f.name for f in dataclasses.fields(kind)]
+            names = [name for name in every if name not in but and hasattr(config, name)]
             return {name: value for name in names if (value := getattr(config, name)) is not None}
 
         recipe, rest = of(Recipe), of(cls, "options")
@@ -160,15 +157,21 @@ class IngestOptions:
             recipe["stopwords_from"], recipe["stopwords"] = read_stopwords(str(config.stopwords))
         elif config.stopwords is not None:
             recipe.setdefault("stopwords_from", "list")
+        if dropped := [kind for kind in ("urls", "mentions") if getattr(config, f"drop_{kind}")]:
+            recipe["drop"] = dropped
+        if config.replace is not None:
+            recipe["replace"] = replacements(config.replace)
+        if tools := [t.partition(":")[0] for t in (config.lemmas, config.segmenter) if t] + ["snowballstemmer"] * bool(config.stem):
+            recipe["tools"] = versions_of(tools)
+        if config.segmenter is not None:
+            recipe.setdefault("unspaced", "runs")  # words are parted by blanks then
         if not isinstance(config.heldout, Heldout):
             whole = DOCUMENT if config.split is not None and "=" not in str(config.heldout) else None
             rest["heldout"] = Heldout.of(config.heldout, config.heldout_by or whole)
+        for name in {"keep", "stopwords", "phrases", "drop"} & set(recipe):
+            recipe[name] = tuple(recipe[name])
         for name in {"vocab", "drop_words"} & set(rest):
             rest[name] = os.fspath(rest[name])
-        for name in {"min_df", "max_df"} & set(rest):
-            rest[name] = _df(rest[name], "--" + name.replace("_", "-"))
-        if isinstance(config.mem_limit, str):
-            rest["mem_limit"] = parse_bytes(config.mem_limit)
         if config.grow_vocab and not config.append:
             raise UsageError("--grow-vocab goes with --append: a new store makes its vocabulary anyway")
         if config.split is not None:
@@ -189,31 +192,19 @@ class IngestOptions:
             **rest,
         )
 
-    def pruning(self, documents: int, text: bool) -> dict[str, Any]:
-        """min_df, max_df (a number of documents or None), min_count, max_vocab in effect for that many training
-        documents."""
-        least = self.min_df
-        if least is None:
-            least = max(1, min(5, documents // 100)) if text else 1
-        if isinstance(least, float):
-            least = max(1, math.ceil(least * documents - 1e-9))
-        most = self.max_df
-        if most is None and text and documents >= 100:
-            most = 0.5
-        if isinstance(most, float):
-            most = math.floor(most * documents)
-        return {"min_df": least, "max_df": most, "min_count": self.min_count, "max_vocab": self.max_vocab}
+    def limits(self, documents: int, text: bool) -> WordLimits:
+        """Which words are kept of so many training documents."""
+        least: float = max(1, min(5, documents // 100)) if text else 1
+        if self.min_df is not None:
+            least = self.min_df
+        most = 0.5 if self.max_df is None and text and documents >= 100 else self.max_df
+        return WordLimits(
+            min_df=max(1, math.ceil(least * documents - 1e-9)) if isinstance(least, float) else least,
+            max_df=math.floor(most * documents) if isinstance(most, float) else most,
+            min_count=self.min_count,
+            max_vocab=self.max_vocab,
+        )
 
 
 def _paths(value: Any) -> tuple[str, ...]:
     return tuple(os.fspath(p) for p in ([value] if isinstance(value, (str, os.PathLike)) else value))
-
-
-def _df(value: Any, option: str) -> float | int | None:
-    try:
-        found = share_or_number(value)
-    except UsageError as e:
-        raise UsageError(f"{option} {e}") from None
-    if found is not None and not 0 <= found < 1 << 62:
-        raise UsageError(f"{option} {value}: give a share (0.5 or 50%) or a number of documents")
-    return cast("float | int | None", found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,3 +19,25 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 Int = int | np.integer[Any]
 Float = float | np.floating[Any]
 Bool = bool | np.bool_
+
+
+class Cells(NamedTuple):
+    """The cells of a block: document d has indptr[d] .. indptr[d + 1], each with a local word and a count.
+
+    indptr int64[D + 1];  words int32[nnz];  counts int32 or float32[nnz]
+    """
+
+    indptr: Longs
+    words: Ints
+    counts: Array
+
+
+class CellsByWord(NamedTuple):
+    """The cells of a block word by word, documents ascending: word u has ptr[u] .. ptr[u + 1].
+
+    ptr int64[U + 1];  doc int32[nnz], row of the document;  x float32[nnz], count
+    """
+
+    ptr: Longs
+    doc: Ints
+    x: Floats

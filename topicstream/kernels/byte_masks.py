@@ -3,8 +3,7 @@
 Each reads ``data[at : at + 64]`` (uint8, contiguous), which must lie within the array; bit k stands for byte ``at + k``.
 
 ``letters``      A-Z and a-z                  ``digits``   0-9                ``beyond_ascii``  0x80 and above
-``equal``        the byte given               ``string_stops``  what ends or escapes in a JSON string: " \\ and below 0x20
-``blanks``       white space and control characters: up to 0x20, and 0x7F
+``equal``        the byte given               ``blanks``   white space and control characters: up to 0x20, and 0x7F
 ``first_bit``    number of the lowest bit of a mask that is not 0      ``count_bits``  how many are set
 ``copy``         copy(data, at, out, to): the 64 bytes to ``out[to : to + 64]``
 """
@@ -44,16 +43,11 @@ def _letters(builder: Any, x: Any) -> Any:
     return _within(builder, builder.or_(x, _all(0x20)), 0x61, 0x7A)
 
 
-def _string_stops(builder: Any, x: Any) -> Any:
-    special = builder.or_(builder.icmp_unsigned("==", x, _all(0x22)), builder.icmp_unsigned("==", x, _all(0x5C)))
-    return builder.or_(special, builder.icmp_unsigned("<", x, _all(0x20)))
-
-
 def _blanks(builder: Any, x: Any) -> Any:
     return builder.or_(builder.icmp_unsigned("<=", x, _all(0x20)), builder.icmp_unsigned("==", x, _all(0x7F)))
 
 
-letters, string_stops, blanks = _mask(_letters), _mask(_string_stops), _mask(_blanks)
+letters, blanks = _mask(_letters), _mask(_blanks)
 digits = _mask(lambda b, x: _within(b, x, 0x30, 0x39))
 beyond_ascii = _mask(lambda b, x: b.icmp_signed("<", x, _all(0)))
 

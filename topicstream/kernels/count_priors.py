@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from topicstream.kernels.arrays import Doubles, Int, Longs
-from topicstream.kernels.digamma import digamma_array, lgamma_array
+from topicstream.kernels.digamma import log_gamma, psi
 from topicstream.kernels.jit import kernel
 
 EXACT = 16
@@ -77,22 +77,6 @@ def close_document(
     lengths[b] += 1.0
     lengths[BINS + b] += n_d
     return loglik + math.log(product)
-
-
-def psi(x: np.ndarray) -> np.ndarray:
-    """digamma of each entry, float64."""
-    flat = np.ascontiguousarray(x, np.float64).ravel()
-    out = np.empty_like(flat)
-    digamma_array(flat, out)
-    return out.reshape(np.shape(x))
-
-
-def log_gamma(x: np.ndarray) -> np.ndarray:
-    """log of the gamma function of each entry, float64."""
-    flat = np.ascontiguousarray(x, np.float64).ravel()
-    out = np.empty_like(flat)
-    lgamma_array(flat, out)
-    return out.reshape(np.shape(x))
 
 
 def words_loglik(beta: float, counts: np.ndarray, times: np.ndarray, n_k: np.ndarray, words: int) -> float:

@@ -15,6 +15,8 @@ float32: ``exp_digamma32`` within 4e-6 (1 + 0.1 / x) relative for 1e-3 <= x <= 1
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from topicstream.kernels.arrays import Doubles, Float
@@ -172,14 +174,29 @@ def exp_digamma32(x: float) -> float:
 
 
 @kernel
-def digamma_array(x: Doubles, out: Doubles) -> None:
-    """out[i] = psi(x[i]); float64 arrays of one length."""
+def _digammas(x: Doubles, out: Doubles) -> None:
     for i in range(len(x)):
         out[i] = digamma(x[i])
 
 
 @kernel
-def lgamma_array(x: Doubles, out: Doubles) -> None:
-    """out[i] = log Gamma(x[i]); float64 arrays of one length."""
+def _lgammas(x: Doubles, out: Doubles) -> None:
     for i in range(len(x)):
         out[i] = lgamma(x[i])
+
+
+def _each(function: Callable[[np.ndarray, np.ndarray], None], x: np.ndarray) -> np.ndarray:
+    flat = np.ascontiguousarray(x, np.float64).ravel()
+    out = np.empty_like(flat)
+    function(flat, out)
+    return out.reshape(np.shape(x))
+
+
+def psi(x: np.ndarray) -> np.ndarray:
+    """digamma of each entry, float64."""
+    return _each(_digammas, x)
+
+
+def log_gamma(x: np.ndarray) -> np.ndarray:
+    """log of the gamma function of each entry, float64."""
+    return _each(_lgammas, x)

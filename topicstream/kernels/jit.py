@@ -9,27 +9,26 @@ threads.  Compiled kernels are kept under ``$NUMBA_CACHE_DIR``, or else in the u
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import pickle
-import re
 import secrets
 import sys
+import types
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, overload
 
 import numba
 import numpy as np
-from numba.core import types
+from numba.core import types as numba_types
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 PACKAGE = __name__.partition(".")[0]
-MAGIC = b"topics5\n"
+MAGIC = b"topics6\n"
 MOST_PER_KERNEL = 64
 """Files that are kept for one kernel (versions of its source and types of its arguments); the oldest go."""
 
@@ -51,57 +50,77 @@ def cache_folder() -> Path:
     return Path(base).absolute() / PACKAGE / "kernels"
 
 
-_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+([\w., ]+))", re.MULTILINE)
+def content_of(thing: Any) -> str:
+    """A text that changes with whatever the compiled code of a kernel depends on.
+
+    Parameters
+    ----------
+    thing
+        A kernel, a function, an intrinsic, or a value that one of them refers to: a constant, a type, a module.
+
+    Returns
+    -------
+    str
+        For a function its name and a digest of its byte code, constants, and all that it refers to, kernels of other files
+        included; for a value the value.
+    """
+    function = getattr(thing, "py_func", None) or getattr(thing, "_defn", None) or thing
+    if isinstance(function, types.FunctionType):
+        return content_of(sorted(getattr(thing, "targetoptions", {}).items())) + _digest(function)
+    if isinstance(thing, np.ndarray):
+        return f"{thing.dtype}{thing.shape}{thing.tobytes().hex()}"
+    if isinstance(thing, tuple | list):
+        return f"{type(thing).__qualname__}({','.join(map(content_of, thing))})"
+    if isinstance(thing, types.CodeType):
+        return _code(thing, {})
+    if isinstance(thing, frozenset | set):
+        return str(sorted(map(content_of, thing)))
+    if isinstance(thing, type | types.ModuleType):
+        return f"{thing.__name__}{getattr(thing, '_fields', '')}"
+    plain = isinstance(thing, int | float | complex | str | bytes | np.generic | np.dtype | None | type(Ellipsis))
+    return repr(thing) if plain else type(thing).__qualname__
 
 
-@functools.cache
-def _source(module: str) -> bytes | None:
-    """Source of a module, whether it is imported yet or not; None where there is none."""
-    root, *rest = module.split(".")
-    home = getattr(sys.modules.get(root), "__file__", None) or ""
-    path = Path(home).parent.joinpath(*rest)
-    if not rest or path.is_dir():
-        path = Path(home) if not rest else path / "__init__.py"
-    else:
-        path = path.with_suffix(".py")
-    return path.read_bytes() if home.endswith(".py") and path.is_file() else None
+_ROOTS = {PACKAGE}
+"""Top-level packages whose functions are looked into: ours, and those with kernels of their own."""
+_digests: dict[types.FunctionType, str] = {}
 
 
-@functools.cache
-def _imports(module: str) -> frozenset[str]:
-    """Modules that a module imports, of this package and of its own."""
-    names: set[str] = set()
-    for origin, members, plain in _IMPORT.findall((_source(module) or b"").decode("utf-8", "replace")):
-        names |= {origin, *(f"{origin}.{member}" for member in re.findall(r"\w+", members))} if origin else set()
-        names |= set(re.findall(r"[\w.]+", plain))
-    roots = {PACKAGE, module.partition(".")[0]}
-    return frozenset(n for n in names if n.partition(".")[0] in roots and _source(n) is not None)
+def _digest(function: types.FunctionType) -> str:
+    """Of a function and all that it refers to; of one of another package than ours and its caller's, its name."""
+    if function not in _digests:
+        _digests[function] = name = f"{function.__module__}.{function.__qualname__}"  # also where it refers to itself
+        if function.__module__.partition(".")[0] in _ROOTS:
+            cells = dict(zip(function.__code__.co_freevars, (c.cell_contents for c in function.__closure__ or ())))
+            text = _code(function.__code__, {**function.__globals__, **cells}) + content_of(function.__defaults__ or ())
+            _digests[function] = name + hashlib.sha256(text.encode()).hexdigest()
+    return _digests[function]
 
 
-@functools.cache
-def _stamp(module: str) -> bytes:
-    """Hash of the source of a module and of all that it imports of its package: whatever a kernel of it may be made of."""
-    seen, waiting = {module}, [module]
-    while waiting:
-        new = _imports(waiting.pop()) - seen
-        seen |= new
-        waiting += new
-    content = hashlib.sha256()
-    for name in sorted(seen):
-        content.update(f"{name}\n".encode() + hashlib.sha256(_source(name) or b"").digest())
-    return content.digest()
+def _code(code: types.CodeType, names: Mapping[str, Any]) -> str:
+    """Of byte code whose names mean this."""
+    parts = [code.co_code.hex(), str(code.co_names), str(code.co_varnames)]
+    parts += [_code(c, names) if isinstance(c, types.CodeType) else content_of(c) for c in code.co_consts]
+    for name in (*code.co_names, *code.co_freevars):
+        if name in names:
+            parts.append(f"{name}={content_of(names[name])}")
+            if isinstance(names[name], types.ModuleType):  # what is taken from it
+                parts += [content_of(getattr(names[name], n)) for n in code.co_names if hasattr(names[name], n)]
+    return "\n".join(parts)
 
 
 class KernelCache:
     """Compiled signatures of one kernel on disk, as numba's dispatchers ask for them.
 
-    numba's own cache notices changes only in the file that holds a kernel.  Ours is keyed by the source of everything that
-    the file imports, so an edit never leaves stale code behind, and by nothing of where the files lie: checkouts share it.
+    numba's own cache notices changes only in the file that holds a kernel.  Ours is keyed by the content of the kernel and
+    of everything that it refers to (``content_of``), so an edit never leaves stale code behind, and one elsewhere compiles
+    nothing; and by nothing of where the files lie: checkouts share it.
     """
 
     def __init__(self, function: Callable[..., Any], flags: dict[str, Any]) -> None:
-        self._function, self._flags = function, repr(sorted(flags.items()))
-        self._on = _source(function.__module__) is not None
+        self._function, self._flags = function, content_of(sorted(flags.items()))
+        self._on = True
+        _ROOTS.add(function.__module__.partition(".")[0])
 
     @property
     def cache_path(self) -> str:
@@ -166,10 +185,12 @@ class KernelCache:
 
     def _path(self, sig: Any, target_context: Any) -> Path:
         function = self._function
-        key = hashlib.sha256(_stamp(function.__module__) + function.__code__.co_code)
-        cells = [getattr(c.cell_contents, "__qualname__", c.cell_contents) for c in function.__closure__ or ()]
-        versions = (sys.version_info[:2], np.__version__, numba.__version__)
-        key.update(repr((str(sig), self._flags, cells, versions, target_context.codegen().magic_tuple())).encode())
+        lowering = zlib.crc32(
+            Path(__file__).with_name("vector_type.py").read_bytes()
+        )  # numba's own type, which no name leads to
+        versions = (sys.version_info[:2], np.__version__, numba.__version__, lowering)
+        about = (content_of(function), str(sig), self._flags, versions, target_context.codegen().magic_tuple())
+        key = hashlib.sha256(repr(about).encode())
         return cache_folder() / f"{function.__module__}.{function.__name__}-{key.hexdigest()[:32]}.nbc"
 
 
@@ -191,7 +212,7 @@ def _compiled(function: Any, flags: dict[str, Any]) -> Any:
         made._cache = KernelCache(function, flags)
         resolve = made.get_call_template
         # numba would compile a kernel that others call once for every number written in such a call
-        made.get_call_template = lambda args, kws: resolve([types.unliteral(a) for a in args], kws)
+        made.get_call_template = lambda args, kws: resolve([numba_types.unliteral(a) for a in args], kws)
     return made
 
 

@@ -20,7 +20,7 @@ Given: theta[k] = (n[k] + alpha[k]) / (sum n + sum alpha).  A cell with z <= LEA
        topic and is no part of it; a document without any other gets the prior's mean.
 
 Everything is float32 but exp psi, which is taken in float64, and the two sums of the last line, which are float64 in the
-order of topics.  A sum over topics is formed in sixteen lanes, then as a tree (``simd.total``, ``eight.totals``); one over
+order of topics.  A sum over topics is formed in sixteen lanes, then as a tree (``simd.total``, ``lanes.totals``); one over
 cells adds eight cells at a time, in the order of the document's cells.  No sum crosses documents and nothing depends on
 where the rows came from, so a document has the same bits alone and in company, in any block, with any number of threads.
 
@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.kernels import eight
+from topicstream.kernels import lanes
 from topicstream.kernels.arrays import Array, Doubles, Floats, Longs
 from topicstream.kernels.digamma import digamma, exp, exp_digamma
 from topicstream.kernels.jit import fast_kernel, kernel
@@ -102,24 +102,6 @@ def word_weights(rows: Longs, base: Floats, beta: float, norms: Doubles, own: Fl
 
 
 @kernel
-def sort_cells(words: Longs, counts: Floats, first: int, last: int) -> None:
-    """Cells first .. last of a document into ascending order of word id, in place: the order in which sums are formed."""
-    gap, tidy = 1, True
-    for i in range(first + 1, last):
-        tidy = tidy and words[i - 1] <= words[i]
-    while not tidy and 3 * gap + 1 < last - first:
-        gap = 3 * gap + 1
-    while not tidy and gap > 0:  # Shell's sort: np.argsort takes three seconds to compile
-        for i in range(first + gap, last):
-            word, count, j = words[i], counts[i], i
-            while j - gap >= first and words[j - gap] > word:
-                words[j], counts[j] = words[j - gap], counts[j - gap]
-                j -= gap
-            words[j], counts[j] = word, count
-        gap //= 3
-
-
-@kernel
 def fill(rows: Array, base: Floats, beta: float, inverse: Floats, own: Floats) -> None:
     """own[j, k] = (base[rows[j], k] + beta) * inverse[k], and zeros up to a multiple of eight rows.
 
@@ -176,11 +158,11 @@ def sweep_cells(cells: int, x: Floats, own: Floats, width: int, t: Floats, least
             v5 = fma(load(own, o5 + k), y, v5)
             v6 = fma(load(own, o6 + k), y, v6)
             v7 = fma(load(own, o7 + k), y, v7)
-        s = eight.totals(v0, v1, v2, v3, v4, v5, v6, v7)
-        eight.store_eight(z, j, s)
-        g = eight.quotient(load(x, j), s, limit)
-        g0, g1, g2, g3 = eight.spread0(g), eight.spread1(g), eight.spread2(g), eight.spread3(g)
-        g4, g5, g6, g7 = eight.spread4(g), eight.spread5(g), eight.spread6(g), eight.spread7(g)
+        s = lanes.totals(v0, v1, v2, v3, v4, v5, v6, v7)
+        lanes.store_eight(z, j, s)
+        g = lanes.quotient(load(x, j), s, limit)
+        g0, g1, g2, g3 = lanes.spread0(g), lanes.spread1(g), lanes.spread2(g), lanes.spread3(g)
+        g4, g5, g6, g7 = lanes.spread4(g), lanes.spread5(g), lanes.spread6(g), lanes.spread7(g)
         for k in range(0, width, WIDTH):
             # acc last: what one group of rows waits for of the one before is a single addition
             y = g0 * load(own, o0 + k)

@@ -14,14 +14,13 @@ from topicstream.kernels.packed import sort_by_count
 
 
 @kernel
-def gather_packed(ptr: Longs, entries: Array, first: int, vocab: Ints, start: Longs, out: Array) -> None:
-    """Copy the rows of vocab (int32[U]) to out[start[u]..]; ptr is that of the words first, first + 1, ...  Any of uint32
-    and uint64 to any that holds the counts."""
-    for u in range(len(vocab)):
-        a = ptr[vocab[u] - first]
-        at = start[u]
-        for i in range(ptr[vocab[u] - first + 1] - a):
-            out[at + i] = entries[a + i]
+def copy_rows(source_start: Longs, length: Ints, source: Array, start: Longs, out: Array) -> None:
+    """Copy row u, length[u] entries from source[source_start[u]], to out[start[u]..], for every u.  Any of uint32 and uint64
+    to any that holds the counts."""
+    for u in range(len(length)):
+        a, b = source_start[u], start[u]
+        for i in range(length[u]):
+            out[b + i] = source[a + i]
 
 
 @kernel

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.kernels.addresses import float32_at, int32_at, int64_at, uint16_at
-from topicstream.kernels.arrays import Array, Bool, Bytes, Doubles, Float, Floats, Int, Ints, Longs
+from topicstream.kernels import pointers
+from topicstream.kernels.arrays import Array, Bool, Doubles, Float, Floats, Int, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.simd import fetch
 
@@ -128,7 +128,7 @@ def hold_row(acc: Array, mass: float, worst: Doubles) -> None:
 @kernel(inline="always")
 def topic_at(deltas: Longs, r: int, j: int, wide: bool) -> Int:
     """Entry j of block r's topics."""
-    k: Int = int32_at(deltas[r, 2], j) if wide else uint16_at(deltas[r, 2], j)
+    k: Int = pointers.int_at(deltas[r, 2], j) if wide else pointers.short_at(deltas[r, 2], j)
     return k
 
 
@@ -160,28 +160,28 @@ def scatter_sparse(
         row = none
         for r in range(blocks):
             if cursor[r] < hi[r]:
-                row = min(row, int32_at(deltas[r, 0], cursor[r]))
+                row = min(row, pointers.int_at(deltas[r, 0], cursor[r]))
         if row == none:
             return
         n = 0
         for r in range(blocks):
             u = cursor[r]
-            if u >= hi[r] or int32_at(deltas[r, 0], u) != row:
+            if u >= hi[r] or pointers.int_at(deltas[r, 0], u) != row:
                 continue
             cursor[r] = u + 1
-            begin, end = int64_at(deltas[r, 1], u), int64_at(deltas[r, 1], u + 1)
+            begin, end = pointers.long_at(deltas[r, 1], u), pointers.long_at(deltas[r, 1], u + 1)
             listing = n + end - begin <= few
             for j in range(begin, end):
                 k = topic_at(deltas, r, j, wide)
-                acc[k] += rounded(float32_at(deltas[r, 3], j), magic)
+                acc[k] += rounded(np.float64(pointers.float_at(deltas[r, 3], j)), magic)
                 if listing:
                     listed[n] = k
                     n += 1
             if not listing:
                 n = few + 1
             if u + 1 < hi[r]:  # what the next word will touch: rows lie far apart, a third of the time was waiting
-                ahead = (int32_at(deltas[r, 0], u + 1) - first_row) * width
-                stop = int64_at(deltas[r, 1], u + 2)
+                ahead = (pointers.int_at(deltas[r, 0], u + 1) - first_row) * width
+                stop = pointers.long_at(deltas[r, 1], u + 2)
                 if stop - end <= few:
                     for j in range(end, stop):
                         fetch(table, ahead + topic_at(deltas, r, j, wide))
@@ -248,48 +248,3 @@ def scale_rows(table: Array, factor: float) -> None:
     for w in range(table.shape[0]):
         for k in range(table.shape[1]):
             table[w, k] = table.dtype.type(np.float64(table[w, k]) * factor)
-
-
-@kernel
-def add_rows(
-    sums: Doubles, touched: Bytes, first_row: int, ids: Ints, delta: Floats, lo: int, hi: int, quantum: float
-) -> None:
-    """Add rows lo..hi-1 of one block's dense delta to the round's sum.
-
-    sums float64[n, P], zero where touched uint8[n] is; ids int32[U]; delta float32[U, P].
-    """
-    magic = 1.5 * 2.0**52 * quantum
-    for u in range(lo, hi):
-        r = np.int64(ids[u] - first_row)
-        touched[r] = 1
-        total, row = sums[r], delta[u]
-        if magic == 0.0:
-            for k in range(len(total)):
-                total[k] += np.float64(row[k])
-        else:
-            for k in range(len(total)):
-                total[k] += (np.float64(row[k]) + magic) - magic
-
-
-@kernel
-def enter_sum(
-    table: Array, sums: Doubles, touched: Bytes, factor: float, n_w: Doubles, change: Doubles, worst: Doubles
-) -> None:
-    """Add ``factor`` times the round's sum to the rows of the table that it touches, and make it zero again.
-
-    Each row is rounded to the table's type once.  table [n, P]; the rest as the module's legend has it.
-    """
-    for r in range(table.shape[0]):
-        if not touched[r]:
-            continue
-        touched[r] = 0
-        acc, row = sums[r], table[r]
-        for k in range(len(acc)):
-            acc[k] = np.float64(row[k]) + factor * acc[k]
-        if len(n_w):
-            hold_row(acc, n_w[r], worst)
-        for k in range(len(acc)):
-            new = table.dtype.type(acc[k])
-            change[k] += np.float64(new) - np.float64(row[k])
-            row[k] = new
-            acc[k] = 0.0

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from topicstream.kernels import places, simd
-from topicstream.kernels.arrays import Float, Floats
+from topicstream.kernels import pointers, simd
+from topicstream.kernels.arrays import Float, Floats, Ints
 from topicstream.kernels.intrinsics import I32, VECTOR, ZERO, Builder, Value, emit, extreme, shuffle, vector
 from topicstream.kernels.jit import kernel
 
@@ -84,11 +84,11 @@ def low_border(p: int, width: int, most: int) -> float:
     first, second = simd.splat(np.float32(0)), simd.splat(np.float32(0))
     if most <= LANES_MOST:
         for k in range(0, width, 16):
-            first = larger(first, places.load(p, k))
+            first = larger(first, pointers.load(p, k))
         top = descending(first)
     else:
         for k in range(0, width, 16):
-            v = places.load(p, k)
+            v = pointers.load(p, k)
             second = larger(second, smaller(first, v))
             first = larger(first, v)
         top = merged(descending(first), descending(second))
@@ -100,18 +100,18 @@ def reaching(p: int, width: int, least: float, work: int) -> int:
     """The floats at address p that reach ``least`` to address work, then 16 zeros; returns their number."""
     n, b = 0, simd.splat(least)
     for k in range(0, width, 16):
-        v = places.load(p, k)
-        n += places.append(work, n, v, v, b)
-    places.store(work, n, simd.splat(np.float32(0)))
+        v = pointers.load(p, k)
+        n += pointers.append(work, n, v, v, b)
+    pointers.store(work, n, simd.splat(np.float32(0)))
     return n
 
 
 @kernel(forceinline=True)
 def best_of(work: int, n: int) -> Any:
     """The 16 largest of the n floats at address work, descending; zeros follow them."""
-    top = descending(places.load(work, 0))
+    top = descending(pointers.load(work, 0))
     for k in range(16, n, 16):
-        top = merged(top, descending(places.load(work, k)))
+        top = merged(top, descending(pointers.load(work, k)))
     return top
 
 
@@ -124,7 +124,7 @@ def tied(work: int, n: int, top: Any, most: int, border: float) -> bool:
         return lane(top, most) >= border  # type: ignore[no-any-return]
     count, b = simd.splat(np.float32(0)), simd.splat(border)
     for k in range(0, n, 16):
-        count = count + mark(places.load(work, k), b)
+        count = count + mark(pointers.load(work, k), b)
     return simd.total(count) > most  # type: ignore[no-any-return]
 
 
@@ -195,7 +195,7 @@ def keep_top(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
     """See the module's head.  p: flat float32 array; o: first entry; width: a multiple of 16; work: float32[width + 16]."""
     if most > NETWORK_MOST:
         return keep_by_quickselect(p, o, width, most, work)  # type: ignore[no-any-return]
-    here, there = places.place(p) + 4 * o, places.place(work)
+    here, there = pointers.address_of(p) + 4 * o, pointers.address_of(work)
     n = reaching(here, width, low_border(here, width, most), there)
     top = best_of(there, n)
     border = max(lane(top, most - 1), SMALLEST)
@@ -205,3 +205,25 @@ def keep_top(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
     for k in range(0, width, 16):
         simd.store(p, o + k, keep(simd.load(p, o + k), b))
     return simd.total(keep(top, b))  # type: ignore[no-any-return]
+
+
+@kernel
+def largest_numbers(value: Floats, n: int, count: int, out: Ints) -> None:
+    """out[:count] = the ascending numbers of the ``count`` largest of value[:n]; of equal ones the first."""
+    if count == n:
+        for q in range(n):
+            out[q] = q
+        return
+    cut = np.partition(value[:n], n - count)[n - count]
+    above = 0
+    for q in range(n):
+        above += value[q] > cut
+    level, at = count - above, 0
+    for q in range(n):
+        if value[q] > cut:
+            out[at] = q
+            at += 1
+        elif value[q] == cut and level > 0:
+            out[at] = q
+            at += 1
+            level -= 1

@@ -16,7 +16,6 @@ from topicstream.kernels import rng
 from topicstream.kernels.arrays import Doubles, Float, Floats, Ints, Longs
 from topicstream.kernels.jit import fast_kernel, kernel
 
-BUCKETS = 1 << 22  # for pairs of words, by their hash
 TINY = np.float32(1e-30)  # of a pair's probability: two words that no pair of topics has left together
 
 
@@ -154,31 +153,6 @@ def draw_pairs(indptr: Longs, words: Ints, counts: Ints, vocab: Ints, seed: int,
                 two += 1
             drawn[d, 2 * j] = vocab[words[first + np.searchsorted(ends, one, side="right")]]
             drawn[d, 2 * j + 1] = vocab[words[first + np.searchsorted(ends, two, side="right")]]
-
-
-@kernel
-def _bucket(drawn: Floats, row: int, j: int) -> int:
-    """Of a pair, whichever way round."""
-    u, v = np.uint64(drawn[row, 2 * j]), np.uint64(drawn[row, 2 * j + 1])
-    return int(rng.bits((min(u, v) << np.uint64(32)) | max(u, v)) & np.uint64(BUCKETS - 1))
-
-
-@kernel
-def even_chances(drawn: Floats, some: Longs, share: float, counts: Longs, ends: Doubles) -> None:
-    """Chances to draw each pair of the rows ``some`` of ``drawn``, cumulated into ends float64[pairs]: all alike, and of
-    ``share`` of the draws every *different* pair alike.  Pairs that fall into one bucket (counts: int64[BUCKETS], zero) pass
-    for the same: weights by the chance make up for whatever it is."""
-    each, n, different = len(ends) // len(some), len(ends), 0.0
-    for row in some:
-        for j in range(each):
-            at = _bucket(drawn, row, j)
-            different += 1.0 if counts[at] == 0 else 0.0
-            counts[at] += 1
-    total = 0.0
-    for i in range(n):
-        alike = counts[_bucket(drawn, some[i // each], i % each)]
-        total += (1.0 - share) / n + share / (different * alike)
-        ends[i] = total
 
 
 @kernel

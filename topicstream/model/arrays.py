@@ -1,28 +1,51 @@
-"""One table of a model on disk: a Zarr v3 array float32[rows, columns] whose chunks hold whole rows (about 1 MiB), Blosc
-lz4 with byte shuffle, then crc32c.  Stock zarr opens it; our own reader gathers rows without it."""
+"""One table of a model on disk: a Zarr array float32[rows, columns] whose chunks hold whole rows, about 1 MiB of them.
+
+The array's attributes hold the column sums and the size and crc32c of every chunk file.
+"""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import google_crc32c
+import msgspec
 import numpy as np
 
-from topicstream.errors import NotOurs, StoreError
+from topicstream.chunks import create_array, read_chunk, write_chunk
+from topicstream.errors import StoreError
 from topicstream.files import owned
-from topicstream.files.blosc import blosc
-from topicstream.files.durable import sync_file, sync_folder
-from topicstream.files.ownership import claim
-from topicstream.files.plain import read_plain
+from topicstream.files.durable import read_json, size_and_crc, sync_file, sync_folder
+from topicstream.records import Amount, Record, decode_record
 
 CHUNK_BYTES = 1 << 20
-MOST_CHUNK = 1 << 26  # of a model that others wrote
-UNFIT = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
-"""What a description of another form than ours raises while it is read."""
+MOST_CHUNK = 1 << 26
+"""Bytes of the largest chunk that is read, unless it is a single row."""
+LEVEL = 1
+Length = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
 
+
+class _ChunkShape(Record):
+    chunk_shape: tuple[Length, Length]
+
+
+class _ChunkGrid(Record):
+    configuration: _ChunkShape
+
+
+class Attributes(Record):
+    """What an array of a model says of itself; alpha and beta: of the topics."""
+
+    totals: list[float]
+    chunks: str
+    alpha: list[Amount] = []
+    beta: Amount = 0.0
+
+
+class _Metadata(Record):
+    shape: tuple[Length, Length]
+    chunk_grid: _ChunkGrid
+    attributes: Attributes
 
 
 def chunk_rows(columns: int) -> int:
@@ -30,43 +53,50 @@ def chunk_rows(columns: int) -> int:
     return max(1, CHUNK_BYTES // (4 * columns))
 
 
-class ChunkedRows:
-    """Rows of such an array straight from its chunk files, each chunk verified and decoded once a call.
+class StoredArray:
+    """Rows of such an array straight from its chunk files, each chunk verified and decoded once a call; thread-safe.
 
-    Safe to use from several threads.  ``counts``: none may be negative; they are finite in any case.
+    Parameters
+    ----------
+    folder
+        The array's.
+    crc
+        crc32c of its ``zarr.json``.
+    shape
+        Rows and columns that it must have.
+    counts
+        Whether its numbers may not be negative; they are finite in any case.
+
+    Raises
+    ------
+    StoreError
+        Where the metadata are damaged or of another array.
     """
 
-    def __init__(self, folder: Path, rows: int, columns: int, step: int, chunks: str, *, counts: bool = True) -> None:
-        self.folder, self.n_rows, self.columns, self.step, self._counts = folder, rows, columns, step, counts
-        if min(rows, columns, step) < 1 or 4 * step * columns > max(MOST_CHUNK, 4 * columns):
-            raise StoreError(f"{folder}/zarr.json: chunks that cannot be; restore the file or train again")
-        try:
-            pairs = [c.split(":") for c in chunks.split()]
-            self._files = [(int(size), int(crc, 16)) for size, crc in pairs]
-        except (AttributeError, ValueError):
-            raise StoreError(f"{folder}/zarr.json: a list of chunks that cannot be read; restore the file") from None
-        if len(self._files) != -(-rows // self.step):
-            raise StoreError(f"{folder}/zarr.json: lists {len(self._files)} chunks for {rows} rows; restore the file")
-
-    def chunk(self, number: int, out: np.ndarray | None = None) -> np.ndarray:
-        """Rows ``number * step`` and on, float32[step, columns]; rows past the last are zeros."""
-        size, crc = self._files[number]
-        path = self.folder / "c" / str(number) / "0"
-        try:
-            data = read_plain(path, size)
-        except FileNotFoundError:
-            raise StoreError(f"{path}: this chunk is missing; restore the file or train again") from None
-        body = data[:-4]
-        if len(data) != size or google_crc32c.value(body) != crc or int.from_bytes(data[-4:], "little") != crc:
+    def __init__(self, folder: Path, crc: int, shape: tuple[int, int], *, counts: bool = False) -> None:
+        path = folder / "zarr.json"
+        if size_and_crc(path)[1] != crc:
             raise StoreError(f"{path}: does not match its checksum; restore the file or train again")
-        if out is None:
-            out = np.empty((self.step, self.columns), np.float32)
+        metadata = decode_record(read_json(path), _Metadata, path)
+        self.folder, self.attributes, self._counts = folder, metadata.attributes, counts
+        self.n_rows, self.columns = shape
+        self.step = metadata.chunk_grid.configuration.chunk_shape[0]
+        self.totals = np.array(self.attributes.totals)
         try:
-            if len(body) < 16 or int.from_bytes(body[4:8], "little") != out.nbytes:
-                raise ValueError("it holds another number of bytes")
-            blosc.decompress(body, out)
-        except (RuntimeError, ValueError) as e:
-            raise StoreError(f"{path}: cannot be decoded ({e}); restore the file or train again") from None
+            pairs = [chunk.split(":") for chunk in self.attributes.chunks.split()]
+            self._files = [(int(size), int(crc, 16)) for size, crc in pairs]
+        except ValueError:
+            raise StoreError(f"{path}: a list of chunks that cannot be read; restore the file") from None
+        sizes = len(self._files) == -(-self.n_rows // self.step) and len(self.totals) == self.columns
+        if metadata.shape != shape or not sizes or 4 * self.step * self.columns > max(MOST_CHUNK, 4 * self.columns):
+            raise StoreError(f"{path}: shape or chunks disagree with the manifest; restore the file")
+        if not np.isfinite(self.totals).all() or (counts and self.totals.min() < 0):
+            raise StoreError(f"{path}: a sum that is negative or not finite; restore the file or train again")
+
+    def chunk(self, number: int, out: np.ndarray) -> np.ndarray:
+        """Rows ``number * step`` and on into ``out``, float32[step, columns]; rows past the last are zeros."""
+        path = self.folder / "c" / str(number) / "0"
+        read_chunk(path, *self._files[number], out)
         least, most = out.min(initial=0), out.max(initial=0)
         if not (-np.inf < least and most < np.inf and (least >= 0 or not self._counts)):
             raise StoreError(f"{path}: a count that is negative, infinite or no number; restore it or train again")
@@ -79,8 +109,10 @@ class ChunkedRows:
             start = number * self.step
             yield start, self.chunk(number, buffer)[: min(self.step, self.n_rows - start)]
 
-    def gather(self, ids: np.ndarray, out: np.ndarray) -> None:
-        """Rows of ``ids`` (any order) into ``out[:, :columns]``."""
+    def gather(self, ids: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Rows of ``ids`` (any order), float32[n, columns], or into the first columns of ``out``."""
+        if out is None:
+            out = np.empty((len(ids), self.columns), np.float32)
         order = np.argsort(ids, kind="stable")
         ordered = ids[order]
         edges = np.searchsorted(ordered, np.arange(len(self._files) + 1) * self.step)
@@ -89,6 +121,7 @@ class ChunkedRows:
             span = slice(edges[number], edges[number + 1])
             rows = self.chunk(int(number), buffer)
             out[order[span], : self.columns] = rows[ordered[span] - number * self.step]
+        return out
 
 
 class ArrayWriter:
@@ -99,9 +132,7 @@ class ArrayWriter:
 
     def __init__(self, folder: Path, rows: int, columns: int) -> None:
         self.folder, self.n_rows, self.columns = folder, rows, columns
-        owned.remove(folder, "topics")
-        claim(folder, "topics")
-        (folder / "c").mkdir()
+        owned.remove_within(folder)
         self._step = chunk_rows(columns)
         self._buffer = np.zeros((self._step, columns), np.float32)
         self.done = 0  # rows taken
@@ -112,52 +143,33 @@ class ArrayWriter:
         """The next rows, float [n, >= columns] (padding columns are dropped); ``start``: the rows written so far."""
         if start != self.done or start + len(rows) > self.n_rows:
             raise ValueError(f"rows {start}..{start + len(rows)} given where {self.done} of {self.n_rows} are written")
-        at = 0
-        while at < len(rows):
+        taken = 0
+        while taken < len(rows):
             fill = self.done % self._step
-            n = min(self._step - fill, len(rows) - at)
-            self._buffer[fill : fill + n] = rows[at : at + n, : self.columns]
-            at += n
+            n = min(self._step - fill, len(rows) - taken)
+            self._buffer[fill : fill + n] = rows[taken : taken + n, : self.columns]
+            taken += n
             self.done += n
             if self.done % self._step == 0 or self.done == self.n_rows:
                 self._flush()
 
     def _flush(self) -> None:
-        used = (self.done - 1) % self._step + 1
-        self._buffer[used:] = 0
+        self._buffer[(self.done - 1) % self._step + 1 :] = 0
         self.totals += self._buffer.sum(axis=0, dtype=np.float64)
-        body = bytes(blosc.compress(self._buffer, b"lz4", 1, blosc.SHUFFLE))
-        crc = int(google_crc32c.value(body))
-        file = self.folder / "c" / str(len(self._chunks)) / "0"
-        file.parent.mkdir()
-        with owned.create(file) as f:
-            f.write(body + crc.to_bytes(4, "little"))
-        self._chunks.append(f"{len(body) + 4}:{crc:08x}")
+        size, crc = write_chunk(self.folder / "c" / str(len(self._chunks)) / "0", self._buffer, LEVEL)
+        self._chunks.append(f"{size}:{crc:08x}")
 
-    def finish(self, dimensions: tuple[str, str], attributes: Mapping[str, Any]) -> None:
-        """Write the metadata, with ``totals`` and ``chunks`` (size and crc32c of every chunk file), and sync everything."""
-        import zarr
-        from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec
-
+    def finish(self, dimensions: tuple[str, str], attributes: Mapping[str, Any]) -> int:
+        """Write the metadata, with ``totals`` and ``chunks`` among the attributes, and sync everything: the crc32c of
+        ``zarr.json``."""
         if self.done != self.n_rows:
             raise ValueError(f"{self.done} rows given of {self.n_rows}")
         if not np.isfinite(self.totals).all():
             raise ValueError("a model with NaN or infinite numbers is not written")
-        zarr.create_array(
-            str(self.folder),
-            shape=(self.n_rows, self.columns),
-            chunks=(self._step, self.columns),
-            dtype="float32",
-            fill_value=0,
-            serializer=BytesCodec(endian="little"),
-            compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle", typesize=4), Crc32cCodec()],
-            dimension_names=dimensions,
-            zarr_format=3,
-            attributes={
-                **attributes,
-                "totals": [float(t) for t in self.totals],
-                "chunks": " ".join(self._chunks),
-            },
+        shape, chunk = (self.n_rows, self.columns), (self._step, self.columns)
+        own = {"totals": self.totals.tolist(), "chunks": " ".join(self._chunks)}
+        create_array(
+            self.folder, shape, chunk, "float32", level=LEVEL, dimensions=dimensions, attributes={**attributes, **own}
         )
         # one fsync a file of the table, once a commit
         for file in self.folder.rglob("0"):
@@ -166,8 +178,8 @@ class ArrayWriter:
         sync_file(self.folder / "zarr.json")
         sync_folder(self.folder / "c")
         sync_folder(self.folder)
+        return size_and_crc(self.folder / "zarr.json")[1]
 
     def discard(self) -> None:
         """Remove what was written."""
-        with contextlib.suppress(OSError, NotOurs):  # what went wrong is being told
-            owned.remove(self.folder, "topics")
+        owned.remove_within(self.folder)

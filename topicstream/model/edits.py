@@ -2,12 +2,11 @@
 
 ``edits.jsonl`` in the model's folder holds a line an edit, in the order they were made, each with its checksum.  The
 trained table is never touched: a *view* maps trained topics to shown ones.  Perplexity always scores the trained table.
-Topics are named by their stable ids (``identity.topic_ids``), so that a log can follow them into the next version.
+Topics are named by their stable ids (``identity.read_ids``), so that a log can follow them into the next version.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,19 +15,61 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from topicstream.errors import StoreError, UsageError
 from topicstream.files.durable import lock, read_sealed, sealed_line, write_bytes
-from topicstream.files.plain import read_plain
-from topicstream.model.identity import IDS, topic_ids
-from topicstream.model.manifest import count, listed, text
-from topicstream.model.store import read_manifest
+from topicstream.model.identity import IDS, read_ids
+from topicstream.model.manifest import Origin, origin_fields, read_manifest
 from topicstream.model.topic_model import TopicModel
+from topicstream.records import Count, Record, decode_record, plain
 
 LOG = "edits.jsonl"
-KINDS = ("label", "merge", "drop", "order")
 LONGEST = 200
+
+
+class _Edit(Record, tag_field="edit", tag=str.lower, omit_defaults=True):
+    """A line of the log: when and by what it was made."""
+
+    at: str | None = None
+    by: str | None = None
+
+
+class Label(_Edit, kw_only=True):
+    """Give a topic a label, or take it away (empty)."""
+
+    topic: Count
+    label: str | None
+
+
+class Merge(_Edit, kw_only=True):
+    """Show several topics as one, under the number of the first."""
+
+    topics: list[Count]
+
+
+class Drop(_Edit, kw_only=True):
+    """Show topics no more."""
+
+    topics: list[Count]
+
+
+class Order(_Edit, kw_only=True):
+    """Show these topics first."""
+
+    topics: list[Count]
+
+
+class Undo(_Edit, kw_only=True):
+    """Take back the last edits."""
+
+    steps: Count = 1
+
+
+Edit = Label | Merge | Drop | Order
+_EDIT: Any = Edit  # as a value: mypy takes no union for a type
+_LINE: Any = Edit | Undo
 
 
 @dataclass(frozen=True)
@@ -99,7 +140,7 @@ class EditedModel(TopicModel):
             view.columns(trained.totals[None])[0],
             view.columns(trained.alpha[None])[0],
             trained.beta,
-            manifest={k: v for k, v in trained.manifest.items() if k not in ("seed_words", "labels", "label_docs")},
+            manifest=Origin(**origin_fields(trained.manifest, seed_words=None, labels={}, label_docs=None)),
             path=trained.path,
         )
         self.sizes = view.columns(trained.sizes[None])[0]
@@ -130,16 +171,14 @@ def seen(model: TopicModel, view: View) -> TopicModel:
 
 def view_of(model: TopicModel) -> View:
     """The view of an open model: its log applied to its topics, which keep the names that the model has for them."""
-    ids = topic_ids(model.path, model.n_topics)
+    ids = read_ids(model.path, model.n_topics).ids
     return apply(read_log(model.path) if model.path is not None else [], ids, names_of(model.manifest, ids))
 
 
-def names_of(manifest: Mapping[str, Any], ids: Sequence[int]) -> dict[int, str]:
+def names_of(manifest: Origin, ids: Sequence[int]) -> dict[int, str]:
     """Stable id -> the name that a topic was trained with (a label's), on one line of printable characters."""
-    given = manifest.get("labels")
-    if not isinstance(given, Mapping):
-        return {}
-    return {ids[int(k)]: tidy(str(v))[:LONGEST] for k, v in given.items() if k.isdecimal() and int(k) < len(ids)}
+    named = {int(k): name for k, name in manifest.labels.items() if k.isdecimal()}
+    return {ids[k]: tidy(name)[:LONGEST] for k, name in named.items() if k < len(ids)}
 
 
 def tidy(text: str) -> str:
@@ -147,95 +186,69 @@ def tidy(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " if c.isspace() else "" for c in text).split())
 
 
-def read_log(model: str | Path) -> list[dict[str, Any]]:
+def read_log(model: str | Path) -> list[Edit]:
     """The edits in force, oldest first (undone ones are left out).  StoreError where the log is damaged."""
-    records, damaged = read_sealed(Path(model) / LOG)
+    path = Path(model) / LOG
+    records, damaged = read_sealed(path)
     if damaged:
-        raise StoreError(damaged[0].replace("this line is left out", "restore the file or delete it to start anew"))
-    kept: list[dict[str, Any]] = []
+        raise StoreError(damaged[0].replace("this line is left out", "restore the file or delete it to start over"))
+    log: list[Edit] = []
     for record in records:
-        if not _meant(record):
-            raise StoreError(f"{model}/{LOG}: an edit that cannot be read; restore the file or delete it to start anew")
-        if record.get("edit") == "undo":
-            kept = kept[: -int(record.get("steps", 1))] if record.get("steps", 1) else kept
-        elif record.get("edit") in KINDS:
-            kept.append(record)
+        edit: Edit | Undo = decode_record(record, _LINE, path, "Restore the file or delete it to start over")
+        if isinstance(edit, Undo):
+            log = log[: max(0, len(log) - edit.steps)]
         else:
-            raise StoreError(f"{model}/{LOG}: an edit of a kind this version does not know ({record.get('edit')!r})")
-    return kept
+            log.append(edit)
+    return log
 
 
-def _meant(record: Mapping[str, Any]) -> bool:
-    """Whether an edit says what one of its kind says; of an unknown kind, whatever it says."""
-    kind = record.get("edit")
-    if kind == "undo":
-        return count(record.get("steps", 1))
-    if kind == "label":
-        return count(record.get("topic")) and "label" in record and (record["label"] is None or text(record["label"]))
-    return kind not in KINDS or listed(count)(record.get("topics"))
-
-
-def apply(log: Sequence[dict[str, Any]], ids: Sequence[int], names: Mapping[int, str] = MappingProxyType({})) -> View:
+def apply(log: Sequence[Edit], ids: Sequence[int], names: Mapping[int, str] = MappingProxyType({})) -> View:
     """The view that a log makes of topics with these ids (by column) and, some of them, names.  Edits of topics that are
     no longer there (they died in a later version) are passed over."""
     members: dict[int, list[int]] = {i: [k] for k, i in enumerate(ids)}
     labels: dict[int, str] = dict(names)
     dropped: list[int] = []
-    order: list[int] = []
-    for record in log:
-        kind = record["edit"]
-        if kind == "label":
-            if record["topic"] in members:
-                if record["label"]:
-                    labels[record["topic"]] = tidy(record["label"])[:LONGEST]
-                else:
-                    labels.pop(record["topic"], None)
-        elif kind == "merge":
-            here = _named(record["topics"], members)
-            for other in here[1:]:
-                members[here[0]] += members.pop(other)
-                label = labels.pop(other, None)
-                if label is not None:
-                    labels.setdefault(here[0], label)
-        elif kind == "drop":
-            here = _named(record["topics"], members)
-            if len(here) < len(members):
-                for i in here:
-                    dropped += members.pop(i)
-                    labels.pop(i, None)
-        elif kind == "order":
-            order = list(record["topics"])
-    first = _named(order, members)
-    shown = first + [i for i in members if i not in set(first)]
+    first: list[int] = []
+    for edit in log:
+        if isinstance(edit, Label):
+            if edit.topic in members:
+                labels[edit.topic] = tidy(edit.label or "")[:LONGEST]
+            continue
+        topics = [i for i in dict.fromkeys(edit.topics) if i in members]
+        if isinstance(edit, Order):
+            first = topics
+        elif isinstance(edit, Merge):
+            for other in topics[1:]:
+                members[topics[0]] += members.pop(other)
+                labels[topics[0]] = labels.get(topics[0]) or labels.pop(other, "")
+        elif len(topics) < len(members):
+            for i in topics:
+                dropped += members.pop(i)
+    first = [i for i in first if i in members]
+    shown = first + [i for i in members if i not in first]
+    labels = {i: label for i, label in labels.items() if label and i in members}
     return View(shown, [members[i] for i in shown], labels, dropped, bool(first))
 
 
-def _named(topics: Sequence[int], members: Mapping[int, list[int]]) -> list[int]:
-    """Those that there are, each once."""
-    return [i for i in dict.fromkeys(topics) if i in members]
-
-
-def check(log: Sequence[dict[str, Any]], edit: dict[str, Any], ids: Sequence[int]) -> dict[str, Any]:
-    """The edit made tidy; InputError where it cannot be done to the topics as the log leaves them."""
-    view = apply(log, ids)
-    there = set(view.ids)
-    kind = edit["edit"]
-    topics = [edit["topic"]] if kind == "label" else list(edit["topics"])
+def _checked(log: Sequence[Edit], given: Mapping[str, Any], ids: Sequence[int]) -> Edit:
+    """An edit as a record; UsageError where it cannot be done to the topics as the log leaves them."""
+    edit: Edit = decode_record(given, _EDIT, "edit", 'Write {"edit": "merge", "topics": [1, 18]} or the like', UsageError)
+    kind, shown = type(edit).__name__.lower(), apply(log, ids).ids
+    topics = [edit.topic] if isinstance(edit, Label) else edit.topics
     for topic in topics:
-        if topic not in there:
-            was = "has been merged or dropped" if topic in set(ids) else "does not exist"
-            raise UsageError(f"--{kind} {topic}: the topic {was}; `topics show` lists those there are")
-    if len(set(topics)) < len(topics):
-        raise UsageError(f"--{kind}: topic {next(t for t in topics if topics.count(t) > 1)} stands there twice")
-    if kind == "merge" and len(topics) < 2:
+        if topic not in shown:
+            why = "has been merged or dropped" if topic in ids else "does not exist"
+            raise UsageError(f"--{kind} {topic}: the topic {why}; `topics show` lists those there are")
+        if topics.count(topic) > 1:
+            raise UsageError(f"--{kind}: topic {topic} stands there twice")
+    if isinstance(edit, Merge) and len(topics) < 2:
         raise UsageError("--merge: give two topics or more, such as 1,18; the first keeps its number")
-    if kind == "drop" and len(topics) >= len(there):
+    if isinstance(edit, Drop) and len(topics) >= len(shown):
         raise UsageError("--drop: at least one topic must remain")
-    if kind == "label":
-        label = tidy(str(edit["label"]))
-        if len(label) > LONGEST:
-            raise UsageError(f"--label {topics[0]}: longer than {LONGEST} characters")
-        return {**edit, "label": label}
+    if isinstance(edit, Label):
+        edit = msgspec.structs.replace(edit, label=tidy(edit.label or ""))
+        if len(edit.label or "") > LONGEST:
+            raise UsageError(f"--label {edit.topic}: longer than {LONGEST} characters")
     return edit
 
 
@@ -254,10 +267,10 @@ def edit(model: str | Path, edits: Sequence[dict[str, Any]] = (), *, undo: int =
     with lock(folder, "editing"):
         log, new, ids = _edited(folder, edits, undo)
         path = folder / LOG
-        before = read_plain(path) if os.path.lexists(path) else b""
-        if before and not before.endswith(b"\n"):  # a line cut short by a kill, of a version that appended
-            before = before[: before.rfind(b"\n") + 1]
-        write_bytes(path, before + "".join(map(sealed_line, new)).encode())
+        before = path.read_bytes() if path.exists() else b""
+        whole = before[: before.rfind(b"\n") + 1]  # without a line cut short by a kill, of a version that appended
+        lines = "".join(sealed_line(plain(edit)) for edit in new)
+        write_bytes(path, whole + lines.encode())
     return apply(log, ids, names_of(read_manifest(folder), ids))
 
 
@@ -275,21 +288,21 @@ def _folder(model: str | Path) -> Path:
 
 def _edited(
     folder: Path, edits: Sequence[dict[str, Any]], undo: int
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[int]]:
+) -> tuple[list[Edit], list[Edit | Undo], list[int]]:
     """The log in force afterwards, the lines to add, the topics' ids."""
-    ids = topic_ids(folder, int(read_manifest(folder)["topics"]))
+    ids = read_ids(folder, read_manifest(folder).topics).ids
     log = read_log(folder)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    new: list[dict[str, Any]] = []
+    new: list[Edit | Undo] = []
     if undo:
         if undo > len(log):
             raise UsageError(f"--undo {undo}: there are {len(log)} edits to take back")
         log = log[:-undo]
-        new.append({"edit": "undo", "steps": undo, "at": now})
-    for one in edits:
-        tidy = {**check(log, one, ids), "at": now}
-        log.append(tidy)
-        new.append(tidy)
+        new.append(Undo(steps=undo, at=now))
+    for given in edits:
+        edit = _checked(log, {**given, "at": now}, ids)
+        log.append(edit)
+        new.append(edit)
     return log, new, ids
 
 

@@ -8,16 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream.errors import DoesNotFit, StoreError, UsageError
+from topicstream.errors import StoreError, UsageError
 from topicstream.kernels.cluster_scores import log_sums
 from topicstream.kernels.gaussian_density import Densities, log_density, point_densities
-from topicstream.machine import PROCESS_BYTES, default_threads, format_bytes, memory_limit, one_blas_thread
-from topicstream.model.store import StoredTable, read_manifest
+from topicstream.machine import one_blas_thread
+from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
 
 POINTS = 4096  # scored at a time
-A_THREAD = 32 << 20
-"""Bytes of interpreter, libraries and kernels; of a piece of the input on its way."""
 
 
 def is_of_vectors(model: object) -> bool:
@@ -25,22 +23,8 @@ def is_of_vectors(model: object) -> bool:
     return (
         isinstance(model, str | Path)
         and (Path(model) / "manifest.json").exists()
-        and bool(read_manifest(model).get("vectors"))
+        and bool(read_manifest(model).vectors)
     )
-
-
-def threads_within(model: str | Path, mem_limit: str | int | None, threads: int | None) -> int:
-    """Threads that answer for vectors within a limit (default: 70 % of what there is).  DoesNotFit, naming the smallest
-    limit, where one that was given cannot be kept."""
-    limit, wanted, manifest = memory_limit(mem_limit), threads or default_threads(), read_manifest(model)
-    n, topics = int(manifest["words"]), int(manifest["topics"])
-    wide = len(StoredTable(model, manifest, "covariances").totals)
-    fixed = PROCESS_BYTES + 4 * 8 * topics * (n + wide)
-    each = A_THREAD + POINTS * (24 * n + 84 * topics)  # distances in float64, shares, the lists that are written
-    if mem_limit is not None and limit < fixed + each:
-        needed = -(-(fixed + each) >> 20)
-        raise DoesNotFit(f"--mem-limit {format_bytes(limit)}: {model} needs {needed}M at least; give that or more")
-    return max(1, min(wanted, (limit - fixed) // each))
 
 
 class GaussianModel:
@@ -59,7 +43,7 @@ class GaussianModel:
             raise StoreError(f"{path}: its components are not of {self.n} numbers; restore the model or train again")
         weights = np.maximum(self.sizes, 0.0) + opened.alpha
         self.pi = weights / weights.sum()
-        self.patches = int(self.manifest.get("patches", 0))
+        self.patches = self.manifest.patches or 0
         one_blas_thread()
 
     def check(self, n: int, where: str) -> None:

@@ -5,22 +5,53 @@ from __future__ import annotations
 from pathlib import Path
 
 from topicstream.errors import StoreError
-from topicstream.files.durable import read_json
-from topicstream.model.arrays import UNFIT
+from topicstream.records import Count, Record, read_record
 
 IDS = "topics.json"
 
 
-def topic_ids(model: str | Path | None, topics: int) -> list[int]:
-    """The stable id of each of a model's topics, by column; 0..K-1 for a model without predecessors or in memory."""
-    path = Path(model) / IDS if model is not None else None
-    if path is None or not path.exists():
-        return list(range(topics))
-    value = read_json(path)
-    try:
-        ids = [int(i) for i in value["ids"]]
-    except UNFIT:
-        ids = []
-    if len(ids) != topics or len(set(ids)) != topics or min(ids) < 0:
+class TopicIds(Record):
+    """The topics of a version beside those of the version before.
+
+    ids: the stable id of each topic, by column; next: the first id that is free; kept, born, died: ids; split: pairs of a
+    parent and the topic born from it; merged: pairs of a topic that died and the one that it went into; distance: mean l1
+    distance of the kept topics, None without any.
+    """
+
+    ids: list[Count]
+    next: Count
+    kept: list[Count] = []
+    born: list[Count] = []
+    died: list[Count] = []
+    split: list[tuple[Count, Count]] = []
+    merged: list[tuple[Count, Count]] = []
+    distance: float | None = None
+
+    def __post_init__(self) -> None:
+        if len(set(self.ids)) < len(self.ids) or self.next <= max(self.ids, default=-1):
+            raise ValueError("ids are not different numbers below next")
+
+
+def first_ids(topics: int) -> TopicIds:
+    """Those of a model without a predecessor."""
+    ids = list(range(topics))
+    return TopicIds(ids=ids, next=topics, born=ids)
+
+
+def read_ids(model: str | Path | None, topics: int) -> TopicIds:
+    """The ids of a model's topics; StoreError where its file does not have one for each.
+
+    Parameters
+    ----------
+    model
+        Its folder; None for a model in memory.
+    topics
+        How many it has.
+    """
+    path = Path(model or "") / IDS
+    if model is None or not path.exists():
+        return first_ids(topics)
+    ids = read_record(path, TopicIds)
+    if len(ids.ids) != topics:
         raise StoreError(f"{path}: does not list {topics} different topics; restore the file")
     return ids

@@ -1,72 +1,156 @@
-"""What the manifest of a model may say: members that are there are of the kind that readers take them for."""
+"""What ``manifest.json`` of a model says, as types (docs/formats.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-Test = Callable[[Any], bool]
+import msgspec
 
+from topicstream.errors import InputError, StoreError
+from topicstream.files.durable import read_json, write_json
+from topicstream.model.seeds import SeedEntry
+from topicstream.model.weighting import Weighting
+from topicstream.records import Amount, Count, Crc, Record, Share, decode_record, plain
 
-def number(value: Any) -> bool:
-    """A number, and no boolean."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def count(value: Any) -> bool:
-    """A whole number from 0 on."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
-
-
-def text(value: Any) -> bool:
-    """A string."""
-    return isinstance(value, str)
-
-
-def listed(of: Test) -> Test:
-    """A list of such."""
-    return lambda value: isinstance(value, list) and all(map(of, value))
+SCHEMA = 1
+TOPICS = ("topics", "topics-2")
+VOCABS = ("vocab.parquet", "vocab-2.parquet")
+TableName = Annotated[str, msgspec.Meta(pattern="^[a-z]{1,20}$")]
+Size = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+Positive = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
 
 
-def mapped(of: Test = lambda value: True) -> Test:
-    """An object of such."""
-    return lambda value: isinstance(value, Mapping) and all(map(of, value.values()))
+def both_names(name: str, suffix: str = "") -> tuple[str, str]:
+    """The two names that a file or folder of a model takes in turn: a save writes beside what is in use."""
+    return f"{name}{suffix}", f"{name}-2{suffix}"
 
 
-def _either(*tests: Test) -> Test:
-    return lambda value: any(test(value) for test in tests)
+class FileEntry(Record):
+    """A file, or an array by its ``zarr.json``, with its checksum."""
+
+    name: str
+    crc32c: Crc
 
 
-def _corpus(value: Any) -> bool:
-    kinds = {"docs": count, "cells": count, "tokens": number, "generation": count, "fingerprint": text}
-    return isinstance(value, Mapping) and all(test(value[n]) for n, test in kinds.items() if value.get(n) is not None)
+class ModelFiles(Record):
+    """The topics' array and the vocabulary."""
+
+    topics: FileEntry
+    vocab: FileEntry
+
+    def __post_init__(self) -> None:
+        if self.topics.name not in TOPICS or self.vocab.name not in VOCABS:
+            raise ValueError(f"names {self.topics.name!r} and {self.vocab.name!r}")
 
 
-NEEDED: dict[str, Test] = {"vocab_sha256": text, "beta": number, "alpha": _either(number, listed(number))}
-OTHERS: dict[str, Test] = {
-    **dict.fromkeys(("engine", "cites", "created", "start", "stopped"), text),
-    **dict.fromkeys(("options", "versions", "weighting", "tokenizer"), mapped()),
-    **dict.fromkeys(("passes", "vectors"), count),
-    "alpha_sum": number,
-    "seed": _either(number, text),
-    "corpus": _either(text, _corpus),
-    "layout": mapped(count),
-    "labels": mapped(text),
-    "label_docs": listed(count),
-    "tables": mapped(mapped()),
-}
+class TableEntry(Record):
+    """A table beside the topics: its array, what its rows are (``axis``), and the file of their names."""
+
+    name: str
+    crc32c: Crc
+    rows: Size
+    columns: Size
+    axis: str
+    names: FileEntry | None
 
 
-def odd_member(manifest: Mapping[str, Any]) -> str | None:
-    """The name of a member that is missing, or of another kind; None without one.  A member that is null says nothing."""
-    for name, test in NEEDED.items():
-        if not test(manifest.get(name)):
-            return name
-    if isinstance(manifest["alpha"], list) and len(manifest["alpha"]) != manifest["topics"]:
-        return "alpha"
-    return odd_among(manifest)
+class TrainedOn(Record):
+    """The corpus as it was when the model was trained."""
+
+    fingerprint: str | None = None
+    generation: Count | None = 1
+    docs: Count | None = None
+    cells: Count | None = None
+    tokens: Amount | None = None
 
 
-def odd_among(members: Mapping[str, Any]) -> str | None:
-    """The same of members that may also be missing."""
-    return next((n for n, test in OTHERS.items() if members.get(n) is not None and not test(members[n])), None)
+class Origin(Record, omit_defaults=True):
+    """Where a model comes from: all that a model in memory knows of itself besides its numbers.
+
+    labels: topic (by column, as text) -> name; label_docs: training documents of each label, of the last topics;
+    sample: share of the training documents that it learned from.
+    """
+
+    engine: str | None = None
+    cites: str | None = None
+    created: str | None = None
+    options: dict[str, Any] = {}
+    seed: int | str | None = None
+    start: str | None = None
+    layout: dict[str, Count] = {}
+    versions: dict[str, str] = {}
+    corpus: TrainedOn = TrainedOn()
+    tokenizer: dict[str, Any] | None = None
+    reading: dict[str, Any] | None = None
+    passes: Count | None = None
+    stopped: str | None = None
+    vectors: Count | None = None
+    patches: Count | None = None
+    labels: dict[str, str] = {}
+    label_docs: list[Count] | None = None
+    weighting: Weighting | None = None
+    seed_words: list[SeedEntry] | None = None
+    sample: Share | None = None
+    imported: dict[str, Any] | None = None
+    tables: dict[TableName, TableEntry] = {}
+
+
+class ModelManifest(Origin, kw_only=True):
+    """The manifest of a stored model."""
+
+    schema: Literal[1]
+    kind: Literal["model"]
+    words: Positive
+    topics: Positive
+    alpha: float | list[float]
+    alpha_sum: float | None = None
+    beta: float
+    vocab_sha256: str
+    files: ModelFiles
+
+    def __post_init__(self) -> None:
+        if isinstance(self.alpha, list) and len(self.alpha) != self.topics:
+            raise ValueError(f"alpha has {len(self.alpha)} numbers for {self.topics} topics")
+        for name, table in self.tables.items():
+            names = both_names(f"names-{name}", ".parquet")
+            if table.name not in both_names(f"table-{name}") or (table.names and table.names.name not in names):
+                raise ValueError(f"table {name}: is not in a file of that name")
+        numbers = [entry.topic for entry in self.seed_words or ()]
+        if len(set(numbers)) < len(numbers) or max(numbers, default=0) >= self.topics:
+            raise ValueError(f"seed_words: not of different topics below {self.topics}")
+
+
+def read_manifest(folder: str | Path) -> ModelManifest:
+    """The manifest of a model folder; StoreError when there is none, or it is of another kind or version."""
+    path = Path(folder) / "manifest.json"
+    if not path.exists():
+        raise StoreError(f"{folder}: no model here (no manifest.json); make one with `topics train --model {folder}`")
+    value = read_json(path)
+    if not isinstance(value, dict) or value.get("kind") != "model":
+        raise StoreError(f"{path}: not the manifest of a model")
+    if value.get("schema") != SCHEMA:
+        raise StoreError(f"{folder}: model of schema {value.get('schema')}, this version reads {SCHEMA}; train again")
+    return decode_record({k: v for k, v in value.items() if v is not None}, ModelManifest, path)
+
+
+def write_manifest(folder: Path, manifest: ModelManifest) -> None:
+    """Replace the manifest of a model folder in one rename."""
+    write_json(folder / "manifest.json", manifest_json(manifest))
+
+
+def manifest_json(manifest: ModelManifest) -> dict[str, Any]:
+    """Plain values; members that say nothing are left out, but for options and tokenizer."""
+    return {"options": {}, "tokenizer": None, **plain(manifest)}
+
+
+def as_origin(values: Mapping[str, Any], where: object = "manifest") -> Origin:
+    """Plain values or records as a model's origin; those that are None, and unknown ones, are left out.  InputError."""
+    known = {k: plain(v) for k, v in values.items() if v is not None}
+    return decode_record(known, Origin, where, "Leave it out or correct it", InputError)
+
+
+def origin_fields(origin: Origin, **changes: Any) -> dict[str, Any]:
+    """The fields of ``Origin`` that a record has, with changes."""
+    return {name: getattr(origin, name) for name in Origin.__struct_fields__} | changes

@@ -1,6 +1,6 @@
-"""Seed words: topics that are told some of their words, in a file that people write.
+"""Seed words: words that people give to topics, in a TOML file.
 
-    strength = 500                                  # of topics that say none themselves; may be left out
+    strength = 500                                  # of topics without one of their own; optional
 
     [hockey]
     words = ["hockey", "nhl", "goalie"]
@@ -10,68 +10,74 @@
     strength = 2000
 
 ``space = ["nasa", "orbit"]`` is short for a topic with words alone.  The first topic of the file is topic 0 of the model,
-the next one topic 1, and they carry their names; where topics are labels, each is the label of that name.  ``strength`` is how many tokens of each of the words the topic is taken
-to have beside those it gets (pseudo-counts: the prior of word w in topic k is beta + strength); left out, as many as the
-word has in the training documents, so that whatever the corpus says of it, half of its weight stays in its topic.
+the next one topic 1, and they carry their names; where topics are labels, each is the label of that name.  ``strength`` is
+the pseudo-count of each word in its topic: the prior of word w in topic k is beta + strength.  By default it is the word's
+count in the training documents, so that half of the word's weight stays in the topic, whatever the corpus says.
 """
 
 from __future__ import annotations
 
 import difflib
-import math
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
-from topicstream.errors import InputError, StoreError, UsageError, shown
+from topicstream.errors import InputError, UsageError, shown
 from topicstream.kernels.constants import Constants
 from topicstream.model.vocabulary import Vocabulary
+from topicstream.records import Count, Record, decode_record, plain
 
 MOST_BYTES = 1 << 26
-STRONGEST = 1e9
-LONGEST = 200
-TOLD = 10
+LISTED = 10
+"""Unknown words that a warning lists."""
+ADVICE = 'Write [name] and words = ["one", "two"], perhaps strength = 500, for each topic'
 
 
-@dataclass(frozen=True)
-class SeedTopic:
+class SeedTopic(Record):
     """A topic and its words; strength: pseudo-counts of each, None: as many as the word has in the training documents."""
 
-    name: str
-    words: tuple[str, ...]
-    strength: float | None = None
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    words: Annotated[tuple[Annotated[str, msgspec.Meta(min_length=1)], ...], msgspec.Meta(min_length=1)]
+    strength: Annotated[float, msgspec.Meta(gt=0, le=1e9)] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise ValueError("the name is blank")
+        if len(set(self.words)) < len(self.words):
+            raise ValueError(f"names {shown(max(self.words, key=self.words.count))} twice; leave one out")
+
+
+class SeedEntry(SeedTopic, kw_only=True):
+    """What a model says of a topic with seed words: its number, and the pseudo-count of each word."""
+
+    topic: Count
+    weights: list[Annotated[float, msgspec.Meta(ge=0, le=1e18)]]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.weights) != len(self.words):
+            raise ValueError(f"{len(self.weights)} weights for {len(self.words)} words")
 
 
 def read_seeds(given: str | Path | Mapping[str, Any] | Sequence[Any]) -> list[SeedTopic]:
-    """Seed topics from a file, from a mapping of what such a file holds, or as a model has them (a list of name, words and
-    strength).  InputError, one line, for what cannot be meant."""
-    if isinstance(given, Mapping):
-        return _of_mapping(given, "seed words")
+    """Seed topics from a TOML file, from a mapping of what such a file holds, or from a list of topics (records, or mappings
+    of name, words and strength).  InputError, one line, for anything else."""
+    where = str(given) if isinstance(given, (str, Path)) else "seed words"
     if isinstance(given, (str, Path)):
-        return _of_mapping(_load(Path(given)), str(given))
-    found = []
-    for entry in given:
-        if isinstance(entry, SeedTopic):
-            entry = asdict(entry)
-        if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
-            raise InputError("seed words: a list of topics needs a name, words and perhaps a strength for each")
-        found.append(
-            _topic(
-                entry["name"],
-                {k: entry[k] for k in ("words", "strength") if entry.get(k) is not None},
-                None,
-                "seed words",
-            )
-        )
-    return _checked(found, "seed words")
+        given = _load(Path(given))
+    if isinstance(given, Mapping):
+        return _distinct(_of_mapping(given, where), where)
+    entries = [plain(entry) for entry in given]
+    fields = SeedTopic.__struct_fields__
+    known = [{k: v for k, v in e.items() if k in fields} if isinstance(e, dict) else e for e in entries]
+    return _distinct([decode_record(e, SeedTopic, where, ADVICE, InputError) for e in known], where)
 
 
 def _load(path: Path) -> dict[str, Any]:
-    import tomllib  # here: most commands read none
-
     try:
         if not path.is_file():
             raise UsageError(f"{path}: no such file; --seed-words names a TOML file of topics and their words")
@@ -81,61 +87,32 @@ def _load(path: Path) -> dict[str, Any]:
     except OSError as e:
         raise InputError(f"{path}: cannot be read ({e.strerror})") from None
     except (ValueError, RecursionError) as e:  # of TOML, of UTF-8, of a number of thousands of digits
-        raise InputError(f'{path}: not TOML ({e}); write [name] and words = ["one", "two"] for each topic') from None
+        raise InputError(f"{path}: not TOML ({e}). {ADVICE}") from None
 
 
 def _of_mapping(value: Mapping[str, Any], where: str) -> list[SeedTopic]:
-    every, found = None, []
-    for name, entry in value.items():
-        if name == "strength" and not isinstance(entry, (Mapping, list, tuple)):
-            every = _strength(entry, where, "")
-    for name, entry in value.items():
-        if isinstance(entry, (list, tuple)):
-            entry = {"words": list(entry)}
-        if isinstance(entry, Mapping):
-            found.append(_topic(name, entry, every, where))
-        elif name != "strength":
-            raise InputError(
-                f'{where}: {shown(name)}: neither a topic nor a setting; write [{shown(name)}] and words = ["one", "two"]'
-            )
-    return _checked(found, where)
+    topics, strength = dict(value), None
+    if not isinstance(topics.get("strength"), (Mapping, list, tuple)):
+        strength = topics.pop("strength", None)
+    seeds: list[SeedTopic] = []
+    for name, entry in topics.items():
+        written = {"words": entry} if isinstance(entry, (list, tuple)) else entry
+        if not isinstance(written, Mapping):
+            raise InputError(f"{where}: {shown(name)}: neither a topic nor a setting. {ADVICE}")
+        if unknown := set(written) - {"words", "strength"}:
+            raise InputError(f"{where}: topic {shown(name)} has no setting {shown(min(unknown))}. {ADVICE}")
+        whole = {"name": name, "strength": strength, **written}
+        seeds.append(decode_record(whole, SeedTopic, f"{where}: topic {shown(name)}", ADVICE, InputError))
+    return seeds
 
 
-def _topic(name: str, entry: Mapping[str, Any], every: float | None, where: str) -> SeedTopic:
-    label, words = shown(name), entry.get("words")
-    if not name.strip() or len(name) > LONGEST:
-        raise InputError(f"{where}: a topic's name has 1 to {LONGEST} characters, not {len(name)}")
-    if unknown := [k for k in entry if k not in ("words", "strength")]:
-        raise InputError(f"{where}: topic {label} has no setting {shown(unknown[0])}; it has words and strength")
-    if not isinstance(words, (list, tuple)) or not words or not all(isinstance(w, str) and w for w in words):
-        raise InputError(f'{where}: topic {label} needs a list of words, as in words = ["one", "two"]')
-    twice = {w for w in words if list(words).count(w) > 1} if len(set(words)) < len(words) else set()
-    if twice:
-        raise InputError(f"{where}: topic {label} names {shown(min(twice))} twice; leave one out")
-    strength = entry.get("strength")
-    return SeedTopic(name, tuple(words), every if strength is None else _strength(strength, where, f"topic {label}: "))
-
-
-def _strength(value: Any, where: str, topic: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= STRONGEST:
-        raise InputError(
-            f"{where}: {topic}strength is a number of tokens above 0 and at most {STRONGEST:.0e}, not {shown(value)}"
-        )
-    return float(value)
-
-
-def _checked(found: list[SeedTopic], where: str) -> list[SeedTopic]:
-    if not found:
-        raise InputError(f'{where}: no topics; write [name] and words = ["one", "two"] for each')
-    names = [t.name for t in found]
+def _distinct(topics: list[SeedTopic], where: str) -> list[SeedTopic]:
+    if not topics:
+        raise InputError(f"{where}: no topics. {ADVICE}")
+    names = [t.name for t in topics]
     if len(set(names)) < len(names):
-        raise InputError(f"{where}: topic {shown(next(n for n in names if names.count(n) > 1))} is there twice")
-    return found
-
-
-def plain(topics: Sequence[SeedTopic]) -> list[dict[str, Any]]:
-    """As JSON values."""
-    return [{"name": t.name, "words": list(t.words), "strength": t.strength} for t in topics]
+        raise InputError(f"{where}: topic {shown(max(names, key=names.count))} is there twice")
+    return topics
 
 
 def look_up(topics: Sequence[SeedTopic], vocabulary: Vocabulary) -> list[np.ndarray]:
@@ -160,8 +137,8 @@ def resolve(
     n_w: np.ndarray,
     columns: int,
     named: Mapping[str, int] | None = None,
-) -> tuple[Constants, list[dict[str, Any]], list[str]]:
-    """Constants of a table of ``columns`` topics, the entry of a model's manifest, and what is to be told.
+) -> tuple[Constants, list[SeedEntry], list[str]]:
+    """Constants of a table of ``columns`` topics, the entries of a model's manifest, and warnings.
 
     n_w: float64[W], training tokens of each word; named: name -> topic, where topics have names of their own (labels).
     UsageError where there are more seed topics than topics; InputError for a topic none of whose words is known.
@@ -176,7 +153,7 @@ def resolve(
         near = difflib.get_close_matches(other[0], list(named), 1)
         hint = f"did you mean {shown(near[0])}?" if near else "names are spelt as in the documents"
         raise InputError(f"--seed-words: no label is called {shown(other[0])}; {hint}")
-    entries, told, unknown = [], [], []
+    entries, warnings, unknown = list[SeedEntry](), list[str](), list[str]()
     every: list[tuple[int, int, float]] = []
     for topic, ids in zip(topics, look_up(topics, vocabulary), strict=True):
         k, weights = named[topic.name], list[float]()
@@ -191,11 +168,13 @@ def resolve(
             raise InputError(
                 f"--seed-words: no training document has a word of topic {shown(topic.name)}; give it others"
             )
-        entries.append({"topic": k, **plain([topic])[0], "weights": weights})
+        entries.append(
+            SeedEntry(topic=k, name=topic.name, words=topic.words, strength=topic.strength, weights=weights)
+        )
     if unknown:
-        more = f" and {len(unknown) - TOLD} more" if len(unknown) > TOLD else ""
-        told.append(f"seed words that no training document has: {', '.join(unknown[:TOLD])}{more}")
-    return _constants(every, columns), entries, told
+        more = f" and {len(unknown) - LISTED} more" if len(unknown) > LISTED else ""
+        warnings.append(f"seed words that no training document has: {', '.join(unknown[:LISTED])}{more}")
+    return _constants(every, columns), entries, warnings
 
 
 def _constants(every: list[tuple[int, int, float]], columns: int) -> Constants:
@@ -203,30 +182,17 @@ def _constants(every: list[tuple[int, int, float]], columns: int) -> Constants:
     return Constants(words, topics, weights, columns)
 
 
-def of_manifest(manifest: Mapping[str, Any], vocabulary: Vocabulary, columns: int, where: object) -> Constants | None:
-    """What a model's manifest says of its seed words; StoreError where that cannot be."""
-    entries = manifest.get("seed_words")
-    if entries is None:
-        return None
-    try:
-        topics, numbers = read_seeds(list(entries)), [entry["topic"] for entry in entries]
-        weights = [[float(w) for w in entry["weights"]] for entry in entries]
-        sound = len(set(numbers)) == len(topics) and all(isinstance(k, int) and 0 <= k < columns for k in numbers)
-        sound = sound and all(len(w) == len(t.words) for w, t in zip(weights, topics, strict=True))
-        sound = sound and all(0 <= w <= 1e18 and math.isfinite(w) for of in weights for w in of)
-    except (InputError, KeyError, TypeError, ValueError):
-        sound = False
-    if not sound:
-        raise StoreError(f"{where}: seed words that cannot be; the file is damaged, restore it")
+def constants_of(entries: Sequence[SeedEntry] | None, vocabulary: Vocabulary, columns: int) -> Constants | None:
+    """The pseudo-counts that a model's manifest lists; None where they are none."""
     every = [
-        (i, k, w)
-        for k, ids, of in zip(numbers, look_up(topics, vocabulary), weights, strict=True)
-        for i, w in zip(ids.tolist(), of, strict=True)
-        if i >= 0 and w > 0
+        (i, entry.topic, weight)
+        for entry, ids in zip(entries or (), look_up(entries or (), vocabulary), strict=True)
+        for i, weight in zip(ids.tolist(), entry.weights, strict=True)
+        if i >= 0 and weight > 0
     ]
     return _constants(every, columns) if every else None
 
 
-def labels_of(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def labels_of(entries: Iterable[SeedEntry]) -> dict[str, str]:
     """Topic (by column, as text: a JSON key) -> name."""
-    return {str(entry["topic"]): str(entry["name"]) for entry in entries}
+    return {str(entry.topic): entry.name for entry in entries}

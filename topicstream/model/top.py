@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.model.topic_model import TopicModel
 
@@ -63,3 +64,15 @@ def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.nda
                 value -= (1.0 - relevance) * np.maximum(marginal, _LEAST / 4)[:, None]
             best.add(start, value)
     return best.ids, best.scores
+
+
+def topic_table(model: TopicModel, n: int = 10, relevance: float = 1.0) -> pa.Table:
+    """First words of every topic, a row a topic: topic int32, share double, words list<string>, p list<double>; best first."""
+    ids, _ = top_words(model, n, relevance)
+    flat = ids.T.ravel()
+    p = model.pair_probabilities(flat, np.repeat(np.arange(model.n_topics), len(ids)))
+    offsets = pa.array(np.arange(model.n_topics + 1, dtype=np.int32) * len(ids))
+    words = pa.ListArray.from_arrays(offsets, model.words.take(pa.array(flat)).cast(pa.string()))
+    topics = pa.array(np.arange(model.n_topics, dtype=np.int32))
+    columns = [topics, pa.array(model.shares), words, pa.ListArray.from_arrays(offsets, pa.array(p))]
+    return pa.table(columns, names=["topic", "share", "words", "p"])

@@ -3,45 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from topicstream.errors import StoreError, UsageError
-from topicstream.files.durable import read_json
 from topicstream.files.plain import refuse_linked_folders
-from topicstream.kernels.constants import Constants
-from topicstream.model.arrays import UNFIT, ChunkedRows
-from topicstream.model.seeds import of_manifest
-from topicstream.model.store import ModelWriter, StoredTable, check_file, read_manifest
-from topicstream.model.views import ModelViews
+from topicstream.machine import versions
+from topicstream.model.arrays import StoredArray
+from topicstream.model.manifest import Origin, as_origin, origin_fields, read_manifest
+from topicstream.model.seeds import constants_of
+from topicstream.model.store import ModelWriter, StoredTable, check_file, read_history
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.model.weighting import Weights
 
-
-def versions() -> dict[str, str]:
-    """Package versions and CPU feature level that a bit-identical repeat needs."""
-    import llvmlite.binding as llvm
-    import numba
-
-    import topicstream
-
-    features = llvm.get_host_cpu_features()
-    level = next((f for f in ("avx512f", "avx2", "avx", "sse4.2") if features.get(f)), platform.machine())
-    return {
-        "topicstream": topicstream.__version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "numba": numba.__version__,
-        "cpu": f"{llvm.get_host_cpu_name()} ({level})",
-    }
+VALUES = 1 << 20
+"""Values of the table that are held at a time."""
 
 
-class TopicModel(ModelViews):
+class TopicModel:
     """K topics over W words.
 
     phi         unnormalised topic-word counts without the prior, float32[W, K], or None when rows stay on disk
@@ -51,7 +34,7 @@ class TopicModel(ModelViews):
     seeds       pseudo-counts of seed words, which phi, totals, ``rows`` and ``spans`` have in them, or None
     alpha       float64[K], document-topic prior per topic;  beta: float, topic-word prior per word
     vocabulary  words, counts, document frequencies
-    manifest    provenance as stored (empty for a model made in memory)
+    manifest    where the model comes from: ``topicstream.model.manifest``
 
     p(w|k) = (phi[w, k] + beta) / (totals[k] + W beta).
     """
@@ -64,23 +47,23 @@ class TopicModel(ModelViews):
         beta: float,
         *,
         phi: np.ndarray | None = None,
-        stored: ChunkedRows | None = None,
-        manifest: dict[str, Any] | None = None,
+        stored: StoredArray | None = None,
+        manifest: Origin | None = None,
         path: Path | None = None,
-        seeds: Constants | None = None,
     ) -> None:
         self.vocabulary, self.sizes, self.alpha, self.beta = vocabulary, totals, alpha, float(beta)
-        self.seeds = seeds
-        self.totals = totals if seeds is None else totals + seeds.totals[: len(totals)]
+        self.manifest, self.path = manifest or Origin(), path
         self.phi, self._stored = phi, stored
-        self.manifest, self.path = manifest or {}, path
-        self.weights = Weights.of_manifest(self.manifest, vocabulary.df, path)
+        seeds = constants_of(self.manifest.seed_words, vocabulary, len(alpha)) if stored is not None else None
+        self.seeds, self.totals = seeds, totals if seeds is None else totals + seeds.totals[: len(totals)]
+        weighting = self.manifest.weighting
+        self.weights = Weights.of_record(weighting, vocabulary.df) if weighting is not None else None
 
     # -- making ------------------------------------------------------------------------------------------------------
     @classmethod
     def from_arrays(
         cls, phi: Any, words: Any, alpha: Any, beta: float, *, counts: Any = None, df: Any = None, **manifest: Any
-    ) -> TopicModel:
+    ) -> Self:
         """A model in memory.  phi: [W, K] (or wider, when alpha is [K]: padding columns are dropped), >= 0; words: [W]
         strings or a Vocabulary; alpha: [K] or a scalar; ``manifest``: engine, options, seed, corpus, ..."""
         table = np.asarray(phi)
@@ -91,10 +74,10 @@ class TopicModel(ModelViews):
             raise ValueError(f"{len(vocabulary)} words for {len(table)} rows")
         totals = table.sum(axis=0, dtype=np.float64)
         alpha = np.broadcast_to(np.asarray(alpha, np.float64), (topics,)).copy()
-        return cls(vocabulary, totals, alpha, beta, phi=table, manifest=manifest)
+        return cls(vocabulary, totals, alpha, beta, phi=table, manifest=as_origin(manifest))
 
     @classmethod
-    def open(cls, path: str | Path, memory_limit: int | None = None, *, vectors: bool = False) -> TopicModel:
+    def open(cls, path: str | Path, memory_limit: int | None = None, *, vectors: bool = False) -> Self:
         """Open a model folder.  The table (4 W K bytes) is loaded when it is at most ``memory_limit`` bytes (None: always),
         else its rows are read from disk by ``rows``.
 
@@ -104,37 +87,26 @@ class TopicModel(ModelViews):
         if folder.is_symlink():  # a published model: all its files from one version, whatever the link does meanwhile
             folder = folder.resolve()
         manifest = read_manifest(folder)
-        if manifest.get("vectors") and not vectors:
+        if manifest.vectors and not vectors:
             raise UsageError(f"{folder}: a model of vectors, which has no topics; `topics show`, `infer` and `eval` take it")
-        files, words, topics = manifest["files"], int(manifest["words"]), int(manifest["topics"])
-        array = folder / files["topics"]["name"]
-        refuse_linked_folders(folder, [array.name, f"{array.name}/c", "checkpoints", "work"])
-        meta = read_json(check_file(folder, files["topics"], f"{array.name}/zarr.json"))
-        try:
-            attributes = meta["attributes"]
-            alpha = np.array(attributes["alpha"], np.float64)
-            totals = np.array(attributes["totals"], np.float64)
-            step = int(meta["chunk_grid"]["configuration"]["chunk_shape"][0])
-            stored = ChunkedRows(array, words, topics, step, attributes["chunks"])
-            fits = list(meta["shape"]) == [words, topics] and alpha.shape == totals.shape == (topics,)
-            beta = float(attributes["beta"])
-        except UNFIT as e:
-            raise StoreError(f"{array}/zarr.json: incomplete ({e!r}); restore the file or train again") from None
-        sound = np.isfinite(alpha).all() and (alpha >= 0).all() and 0 <= beta < np.inf
-        if not (sound and np.isfinite(totals).all() and (totals >= 0).all()):
-            raise StoreError(
-                f"{array}/zarr.json: a prior or a topic's size that is negative, infinite or no number; restore the file or train again"
-            )
-        if not fits:
-            raise StoreError(f"{array}/zarr.json: shape disagrees with the manifest; restore the file or train again")
-        vocabulary = Vocabulary.read(check_file(folder, files["vocab"], files["vocab"]["name"]))
-        if len(vocabulary) != words:
-            raise StoreError(f"{folder}/{files['vocab']['name']}: {len(vocabulary)} words where the model has {words}")
-        seeds = of_manifest(manifest, vocabulary, topics, folder / "manifest.json")
-        model = cls(vocabulary, totals, alpha, beta, stored=stored, manifest=manifest, path=folder, seeds=seeds)
-        if memory_limit is None or 4 * words * topics <= memory_limit:
+        topics, vocab = manifest.files.topics, manifest.files.vocab
+        refuse_linked_folders(folder, [topics.name, f"{topics.name}/c", "checkpoints", "work"])
+        stored = StoredArray(folder / topics.name, topics.crc32c, (manifest.words, manifest.topics), counts=True)
+        alpha, beta = np.array(stored.attributes.alpha), stored.attributes.beta
+        if len(alpha) != manifest.topics:
+            raise StoreError(f"{stored.folder}/zarr.json: alpha disagrees with the manifest; restore the file or train again")
+        vocabulary = Vocabulary.read(check_file(folder, vocab))
+        if len(vocabulary) != manifest.words:
+            raise StoreError(f"{folder}/{vocab.name}: {len(vocabulary)} words where the model has {manifest.words}")
+        model = cls(vocabulary, stored.totals, alpha, beta, stored=stored, manifest=manifest, path=folder)
+        if memory_limit is None or 4 * manifest.words * manifest.topics <= memory_limit:
             model.load()
         return model
+
+    def __repr__(self) -> str:
+        where = f"{str(self.path)!r}" if self.path else "in memory"
+        engine = f", {self.manifest.engine}" if self.manifest.engine else ""
+        return f"TopicModel({where}: {self.n_topics} topics, {self.n_words:,} words{engine})"
 
     def load(self) -> None:
         """Bring the table into memory (4 W K bytes)."""
@@ -169,7 +141,7 @@ class TopicModel(ModelViews):
     @cached_property
     def cluster_sizes(self) -> np.ndarray | None:
         """float64[K], documents of each cluster, of a model in which a document has one cluster; None: topics."""
-        if self.path is None or self.manifest.get("engine") != "mixture":
+        if self.path is None or self.manifest.engine != "mixture":
             return None
         found: np.ndarray | None = self.table("sizes").gather(np.arange(1))[0].astype(np.float64)
         return found
@@ -211,6 +183,38 @@ class TopicModel(ModelViews):
         """p(w|k) of some words, float64[n, K]; over all words each column sums to 1."""
         return np.asarray((self.rows(ids) + self.beta) / self.norms)
 
+    def pair_probabilities(self, words: np.ndarray, topics: np.ndarray) -> np.ndarray:
+        """p(w|k) of pairs of a word and a topic, float64[n]; rows are read in parts."""
+        unique, place = np.unique(words, return_inverse=True)
+        order, out = np.argsort(place, kind="stable"), np.empty(len(words))
+        step = max(1, VALUES // self.n_topics)
+        for first in range(0, len(unique), step):
+            some = unique[first : first + step]
+            low, high = np.searchsorted(place[order], (first, first + len(some)))
+            pairs = order[low:high]
+            out[pairs] = self.probabilities(some)[place[pairs] - first, topics[pairs]]
+        return out
+
+    @property
+    def topic_word(self) -> np.ndarray:
+        """p(w|k), float32[K, W], rows sum to 1: in memory, 4 K W bytes."""
+        out = np.empty((self.n_topics, self.n_words), np.float32)
+        norms = self.norms
+        for start, rows in self.spans():
+            out[:, start : start + len(rows)] = ((rows + self.beta) / norms).T
+        return out
+
+    @property
+    def shares(self) -> np.ndarray:
+        """float64[K], each topic's share of all tokens."""
+        total = float(self.sizes.sum())
+        return self.sizes / total if total > 0 else np.full(self.n_topics, 1.0 / self.n_topics)
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One record a pass, as training wrote them; empty for a model made in memory."""
+        return read_history(self.path) if self.path else []
+
     @property
     def norms(self) -> np.ndarray:
         """float64[K], totals + W beta: what turns a row (plus beta) into probabilities; tiny instead of zero."""
@@ -234,14 +238,14 @@ class TopicModel(ModelViews):
 
         Never seen half-written: an older model at ``path`` stays readable until the new manifest replaces its own.
         """
-        origin = {**self.manifest, **manifest}
-        origin.setdefault("versions", versions())
+        about = origin_fields(self.manifest, **manifest)
+        about["versions"] = about["versions"] or versions()
         if self.seeds is None:
-            origin.pop("seed_words", None)
+            about["seed_words"] = None
         with ModelWriter(path, self.n_words, self.n_topics) as writer:
             for start, rows in self.counts():
                 writer.write_rows(start, rows)
-            self.manifest = writer.commit(origin, self.vocabulary, self.alpha, self.beta)
+            self.manifest = writer.commit(as_origin(about), self.vocabulary, self.alpha, self.beta)
         self.path = Path(path)
         if self._stored is not None:  # its files may be the ones just replaced
             self._stored = TopicModel.open(path, memory_limit=-1)._stored

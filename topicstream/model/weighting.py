@@ -14,18 +14,28 @@ nothing has each topic's share of the tokens.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import InputError
 from topicstream.kernels.constants import Constants
-from topicstream.model.arrays import UNFIT
+from topicstream.records import Record
 
 KINDS = ("none", "tf", "tfidf")
+Factor = Annotated[float, msgspec.Meta(gt=0, lt=1e300)]
+
+
+class Weighting(Record):
+    """What a model's manifest says of weighted cells: kind, training documents, tokens of one, and the scale c."""
+
+    kind: Literal["tf", "tfidf"]
+    docs: Annotated[int, msgspec.Meta(gt=0, lt=1 << 62)]
+    mean: Factor
+    scale: Factor
 
 
 @dataclass(frozen=True)
@@ -52,23 +62,14 @@ class Weights:
         return cls(kind, docs, mean, tokens / weighed, (tokens / weighed * _idf(df, docs)).astype(np.float32))
 
     @classmethod
-    def of_manifest(cls, manifest: Mapping[str, Any], df: np.ndarray, where: object) -> Weights | None:
-        """As a model has them; StoreError where that cannot be."""
-        said = manifest.get("weighting")
-        if said is None:
-            return None
-        try:
-            kind, docs, mean, scale = said["kind"], int(said["docs"]), float(said["mean"]), float(said["scale"])
-            sound = kind in KINDS[1:] and docs > 0 and 0 < mean < math.inf and 0 < scale < math.inf
-        except UNFIT:
-            sound = False
-        if not sound:
-            raise StoreError(f"{where}: weights of cells that cannot be; the file is damaged, restore it")
-        return cls(kind, docs, mean, scale, (scale * _idf(df, docs)).astype(np.float32) if kind == "tfidf" else None)
+    def of_record(cls, record: Weighting, df: np.ndarray) -> Weights:
+        """Those of a stored model; df: [W], training documents of each word."""
+        per_word = (record.scale * _idf(df, record.docs)).astype(np.float32) if record.kind == "tfidf" else None
+        return cls(record.kind, record.docs, record.mean, record.scale, per_word)
 
-    def to_json(self) -> dict[str, Any]:
+    def record(self) -> Weighting:
         """As a model's manifest has them."""
-        return {"kind": self.kind, "docs": self.docs, "mean": self.mean, "scale": self.scale}
+        return Weighting(kind="tf" if self.kind == "tf" else "tfidf", docs=self.docs, mean=self.mean, scale=self.scale)
 
     def cells(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Weights float32[nnz] of cells; words: global ids."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -26,28 +26,22 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int
         yield from pooled(pool, work, source, threads)
 
 
-class Here(Executor):
-    """Runs what is submitted at once, in this thread.
-
-    For patterns of a user's own, which may take for ever: `re` lets no other thread run while it matches, and hears signals
-    in the main thread alone.
-    """
-
-    def submit(self, work: Callable[..., Result], /, *args: Any, **named: Any) -> Future[Result]:
-        done: Future[Result] = Future()
-        done.set_result(work(*args, **named))
-        return done
-
-
 def pooled(
-    pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int
+    pool: ThreadPoolExecutor,
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    ahead: int,
+    alone: Callable[[Item], bool] = lambda item: False,
 ) -> Iterator[Result]:
-    """``map`` in a pool, in order, at most ``ahead`` results waiting."""
+    """``map`` in a pool, in order, at most ``ahead`` results waiting; an item that is ``alone`` is worked on without others."""
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
+            by_itself = alone(item)
+            while waiting and by_itself:
+                yield waiting.popleft().result()
             waiting.append(pool.submit(work, item))
-            if len(waiting) > ahead:
+            while len(waiting) > (0 if by_itself else ahead):
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

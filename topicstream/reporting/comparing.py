@@ -1,47 +1,48 @@
 """``topicstream.compare_methods``: every way to find the topics of documents, side by side, on the user's own documents.
 
 The question of Yao, Mimno and McCallum (2009): how near does each method come to sampling all new documents together, and
-at what cost?  A second run of the reference with another seed is the ceiling: nobody comes nearer than it to itself.
+at what cost?  A second run of the reference with another seed is the ceiling.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, UsageError
-from topicstream.evaluation.completion import Half, score_cells, split_cells
+from topicstream.errors import InputError
+from topicstream.evaluation.completion import log_likelihood, split_documents
 from topicstream.evaluation.evaluate import parse_split
 from topicstream.evaluation.keys import hash_strings
 from topicstream.evaluation.likeness import cosine, divergence, f1
 from topicstream.inference.config import InferConfig
-from topicstream.inference.documents import Documents, apart
-from topicstream.inference.infer import DocumentSource, make
-from topicstream.inference.memory import fit
+from topicstream.inference.documents import Documents
+from topicstream.inference.memory import InferencePlan, plan_inference
 from topicstream.inference.method import Method, TopicRows
+from topicstream.inference.methods import fields_of, find_variant, make_variant, variants
+from topicstream.inference.source import open_source
+from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.progress import listener
-from topicstream.reporting.comparison_plot import envelope
-from topicstream.reporting.config import METHODS, MethodsConfig
+from topicstream.reporting.config import MethodsConfig
+from topicstream.reporting.figures import Figure
+from topicstream.text import each, render
 
 TIMES, SHORT = 5, 0.2
 """Runs of a method that takes fewer seconds than this: the least counts."""
 
 
 def chosen(text: str) -> list[str]:
-    """``all`` or names separated by commas; InputError for one there is not."""
-    names = list(METHODS) if text == "all" else [n.strip() for n in text.split(",") if n.strip()]
+    """``all`` or names separated by commas; UsageError for one there is not."""
+    names = list(variants()) if text == "all" else [n.strip() for n in text.split(",") if n.strip()]
     for name in names:
-        if name not in METHODS:
-            raise UsageError(f"--methods {name}: choose of {', '.join(METHODS)}")
+        find_variant(name, "--methods")
     return names
 
 
@@ -54,45 +55,32 @@ def compare_methods(config: MethodsConfig) -> dict[str, Any]:
     ``left_out`` (name -> why).
 
     Seconds are those of the answers alone (the least of five where they take little): documents are in memory, kernels
-    are loaded.  Raises InputError, StoreError,
-    DoesNotFit.
+    are loaded.  Raises InputError, StoreError, DoesNotFit.
     """
-    names = chosen(config.methods)
-    if config.reference not in METHODS:
-        raise UsageError(f"--reference {config.reference}: choose of {', '.join(METHODS)}")
-    opened = config.model if isinstance(config.model, TopicModel) else TopicModel.open(config.model, memory_limit=-1)
-    place = fit(opened, config.mem_limit, 1, own=opened is not config.model, tables=2)
-    if place.load:
-        opened.load()
-    docs = gathered(opened, config.corpus, config.on, place, config.documents)
-    seen, rest = parts_of(docs, opened, parse_split(config.split))
-    trial = _Trial(config, opened, docs, seen, rest)
+    names, tell = chosen(config.methods), listener(config.progress)
+    reference, _ = find_variant(config.reference, "--reference")
+    opened, place = opened_to_compare(config.model, config.memory)
+    docs = gathered(opened, config, place)
+    trial = _Trial(config, opened, docs)
+    theirs, record = trial.run(config.reference, config.seed)
+    records = {config.reference: record | _against(theirs, theirs)}
     left_out: dict[str, str] = {}
-    total, tell = len(names) + 2, listener(config.progress)
-
-    def say(done: int) -> None:
-        tell.step("comparing", done, total, "methods")
-
-    say(0)
-    reference, record = trial.run(config.reference, config.seed)
-    records: dict[str, dict[str, Any]] = {config.reference: record | _against(reference, reference)}
     ceiling = None
-    if METHODS[config.reference].random:
-        again, of_again = trial.run(config.reference, config.seed + 1)
-        ceiling = of_again | _against(reference, again)
-    say(2)
-    for done, name in enumerate(names, 1):
-        if name != config.reference:
-            try:
-                theta, record = trial.run(name, config.seed)
-                records[name] = record | _against(reference, theta)
-            except InputError as e:
-                if config.methods != "all":
-                    raise
-                left_out[name] = str(e)
-        say(2 + done)
-    judged = [r for name, r in records.items() if name != config.reference]
-    ordered = [records[n] for n in dict.fromkeys([*names, config.reference]) if n in records]
+    if "seed" in fields_of(reference):
+        again, record = trial.run(config.reference, config.seed + 1)
+        ceiling = record | _against(theirs, again)
+    for done, name in enumerate(names):
+        tell.step("comparing", done, len(names), "methods")
+        if name in records:
+            continue
+        try:
+            theta, record = trial.run(name, config.seed)
+            records[name] = record | _against(theirs, theta)
+        except InputError as e:
+            if config.methods != "all":
+                raise
+            left_out[name] = str(e)
+    judged = [record for name, record in records.items() if name != config.reference]
     return {
         "model": str(opened.path or "in memory"),
         "topics": opened.n_topics,
@@ -102,7 +90,7 @@ def compare_methods(config: MethodsConfig) -> dict[str, Any]:
         "reference": config.reference,
         "burn": config.burn,
         "sweeps": config.sweeps,
-        "methods": ordered,
+        "methods": [records[n] for n in dict.fromkeys([*names, config.reference]) if n in records],
         "ceiling": ceiling,
         "envelope": {what: envelope(judged, what) for what in ("cosine", "f1")},
         "left_out": left_out,
@@ -111,94 +99,95 @@ def compare_methods(config: MethodsConfig) -> dict[str, Any]:
     }
 
 
+def opened_to_compare(model: str | Path | TopicModel, limit: MemoryLimit) -> tuple[TopicModel, InferencePlan]:
+    """A model to infer with by several methods, one after the other, and what they may hold."""
+    opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
+    place = plan_inference(opened, limit, 1, own=opened is not model, tables=2)
+    if place.load:
+        opened.load()
+    return opened, place
+
+
+def envelope(records: Iterable[dict[str, Any]], what: str = "f1") -> list[str]:
+    """Names of the methods that no other beats in both time and this measure of nearness, the fastest first."""
+    out, best = [], -math.inf
+    for record in sorted(records, key=lambda r: (r["seconds"], -r[what])):
+        if record[what] > best:
+            out.append(record["name"])
+            best = record[what]
+    return out
+
+
 def _against(reference: np.ndarray, theta: np.ndarray) -> dict[str, float]:
-    return {
-        "cosine": float(cosine(reference, theta).mean()),
-        "divergence": float(divergence(reference, theta).mean()),
-        "f1": float(f1(reference, theta).mean()),
-    }
+    measures = {"cosine": cosine, "divergence": divergence, "f1": f1}
+    return {name: float(measure(reference, theta).mean()) for name, measure in measures.items()}
 
 
 class _Trial:
     """Documents that method after method is tried on."""
 
-    def __init__(
-        self, config: MethodsConfig, model: TopicModel, docs: Documents, seen: Documents, rest: Documents
-    ) -> None:
-        self.config, self.model, self.rows = config, model, TopicRows(model)
-        self.docs, self.seen, self.rest = docs, seen, rest
-
-    def _made(self, name: str, seed: int) -> Method:
-        named = METHODS[name]
-        options: dict[str, Any] = dict(named.options)
-        if named.sampled:
-            burn, sweeps = (self.config.burn, self.config.sweeps) if named.sampled == "long" else (1, 1)
-            options |= {"burn": burn, "sweeps": sweeps}
-        if named.random:
-            options["seed"] = seed
-        if named.method == "gibbs1":
-            options["trained_on"] = self.config.corpus
-        method = make(named.method, self.rows, **options)
-        if self.model.phi is not None:
-            method.load()
-        return method
+    def __init__(self, config: MethodsConfig, model: TopicModel, docs: Documents) -> None:
+        self._config, self._rows, self._docs = config, TopicRows(model), docs
+        self._seen, self._rest = parts_of(docs, model, parse_split(config.split))
 
     def run(self, name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
-        """(theta float32[D, K], what it cost and how well it foretells the rest of the words)."""
-        warm = self._made(name, seed) if METHODS[name].method != "gibbs1" else None
-        if warm is not None:  # kernels are loaded, the first rows are in the caches
-            _shares(warm, [self.docs.take(np.arange(1))])
+        """(theta float32[D, K], what it cost and how well it predicts the rest of the words)."""
+        config, (kind, variant) = self._config, find_variant(name, "--methods")
+
+        def method() -> Method:
+            return make_variant(
+                name, self._rows, burn=config.burn, sweeps=config.sweeps, seed=seed, trained_on=config.corpus
+            )
+
+        if "trained_on" not in fields_of(kind):  # kernels are loaded, the first rows are in the caches
+            shares_by(method(), [self._docs.take(np.arange(1))])
         seconds = math.inf
         for _ in range(TIMES):
-            method = self._made(name, seed)
+            timed = method()
             begin = time.perf_counter()
-            theta = _shares(method, [self.docs])
+            theta = shares_by(timed, [self._docs])
             seconds = min(seconds, time.perf_counter() - begin)
             if seconds > SHORT:
                 break
         return theta, {
             "name": name,
-            "told": METHODS[name].told,
+            "told": variant.about,
             "seconds": seconds,
-            "documents_per_second": len(self.docs) / max(seconds, 1e-9),
-            "perplexity": completion(self.rows, _shares(self._made(name, seed), [self.seen]), self.rest),
+            "documents_per_second": len(self._docs) / max(seconds, 1e-9),
+            "perplexity": completion(self._rows, shares_by(method(), [self._seen]), self._rest),
         }
 
 
-def _shares(method: Method, blocks: Sequence[Documents]) -> np.ndarray:
+def shares_by(method: Method, blocks: Sequence[Documents]) -> np.ndarray:
+    """p(topic | document) of all documents of the blocks, float32[D, K]."""
     return np.concatenate([method.shares(block) for block in method.gather(blocks)])
 
 
 def completion(rows: TopicRows, theta: np.ndarray, rest: Documents) -> float:
     """exp of the mean of - log p(w|d) over the tokens of ``rest``."""
-    at, base = rows.of(rest)
-    loglik, tokens = np.empty(len(rest)), np.empty(len(rest))
-    score_cells(
-        rest.indptr, at, rest.counts, base, rows.beta, rows.inverse, np.ascontiguousarray(theta), loglik, tokens
-    )
+    loglik, tokens = log_likelihood(rows, rest, np.ascontiguousarray(theta))
     return float(np.exp(-loglik.sum() / tokens.sum()))
 
 
-def gathered(model: TopicModel, corpus: Any, on: str | Path | Corpus, place: Any, documents: int) -> Documents:
+def gathered(model: TopicModel, config: MethodsConfig, place: InferencePlan) -> Documents:
     """The documents to try, evenly spaced, in one; InputError where none has a known word."""
-    own = isinstance(on, str) and on in ("heldout", "rest")
-    wanted: Any = corpus if own else on
+    own, documents = config.on in ("heldout", "rest"), config.documents
+    wanted: Any = config.corpus if own else config.on
+    parts = (str(config.on),) if own else ("train", "heldout")
     wanted = Path(wanted) if isinstance(wanted, str) else wanted
-    parts = (str(on),) if own else ("train", "heldout")
-    source = DocumentSource(InferConfig(model, wanted, parts=parts), model, place)
+    source = open_source(InferConfig(model, wanted, parts=parts), model, place)
     every = max(1, -(-source.total // documents)) if documents and source.total else 1
     kept, number = [], 0
     for block in source.documents():
-        which = np.arange(number, number + len(block))
+        use = np.flatnonzero(((number + np.arange(len(block))) % every == 0) & (np.diff(block.indptr) > 0))
         number += len(block)
-        use = np.flatnonzero((which % every == 0) & (np.diff(block.indptr) > 0))
         if len(use):
             kept.append(block.take(use))
         if documents and not source.total and sum(map(len, kept)) >= documents:
             break
     if not kept:
         hint = "; ingest with --heldout 10%, or name a file" if parts == ("heldout",) else ""
-        raise InputError(f"--on {on}: no document with a word that the model knows{hint}")
+        raise InputError(f"--on {config.on}: no document with a word that the model knows{hint}")
     return joined(kept)
 
 
@@ -206,7 +195,7 @@ def joined(blocks: Sequence[Documents]) -> Documents:
     """Several blocks as one."""
     indptr = np.concatenate([[0], *(np.diff(b.indptr) for b in blocks)]).cumsum().astype(np.int64)
     return Documents(
-        pa.concat_arrays([apart(b.ids)[0] for b in blocks]),
+        pa.concat_arrays([b.ids for b in blocks]),
         indptr,
         np.concatenate([b.words for b in blocks]),
         np.concatenate([b.counts for b in blocks]),
@@ -218,20 +207,49 @@ def joined(blocks: Sequence[Documents]) -> Documents:
 def parts_of(docs: Documents, model: TopicModel, split: float) -> tuple[Documents, Documents]:
     """The observed and the scored cells of documents, split by word type as ``evaluate`` does it; a document without a cell
     on one of the two sides is empty on both."""
-    n = len(docs.words)
-    seen, rest = (
-        Half(np.empty(len(docs) + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.float32)) for _ in range(2)
-    )
-    ids, local = np.unique(docs.words, return_inverse=True)
-    hashes = hash_strings(model.words.take(pa.array(ids)))
-    split_cells(
-        docs.indptr, local.astype(np.int32), docs.counts, ids, hash_strings(docs.ids), hashes, float(split), *seen, *rest,
-        np.zeros(2),
-    )  # fmt: skip
-    if not len(rest.rows) or not rest.indptr[-1]:
+    seen, rest, scored = split_documents(docs, hash_strings(docs.ids), hash_strings(model.words), split)
+    if not scored.any():
         raise InputError("no document could be scored: each needs two known words or more")
-    out = []
-    for half in (seen, rest):
-        end = half.indptr[-1]
-        out.append(Documents(docs.ids, half.indptr, half.rows[:end], half.counts[:end], docs.tokens, docs.unknown))
-    return out[0], out[1]
+    return seen, rest
+
+
+TABLE = "{name:16} {cosine:7.3f} {divergence:8.3f} {f1:7.3f} {seconds:9.3f} {documents_per_second:12,.0f} {perplexity:11.1f}"
+REFERENCE = "{name:16}                reference {seconds:9.3f} {documents_per_second:12,.0f} {perplexity:11.1f}"
+
+
+def method_lines(result: dict[str, Any]) -> list[str]:
+    """The comparison for people."""
+    out = render(
+        "{model}: {topics} topics, {documents:,} documents of {on}, {tokens:,.0f} tokens; against {reference}", result
+    )
+    out.append(
+        f"{'method':16} {'cosine':>7} {'KL':>8} {'F1 0.8':>7} {'seconds':>9} {'documents/s':>12} {'perplexity':>11}"
+    )
+    for record in result["methods"]:
+        out += render(REFERENCE if record["name"] == result["reference"] else TABLE, record)
+    if result["ceiling"] is not None:
+        out += render(TABLE, {**result["ceiling"], "name": f"{result['reference']} again"})
+    out += render(
+        "  {measured}; again: another seed, the nearest that any method can come\n"
+        "[  none is faster and nearer, by cosine: {envelope.cosine}; by F1: {envelope.f1}]",
+        result,
+    )
+    return out + each("  left out {name}: {why}", ({"name": n, "why": w} for n, w in result["left_out"].items()))
+
+
+def plot_methods(result: dict[str, Any], figure: Figure) -> None:
+    """Draw the result of ``compare_methods``: milliseconds a document (logarithmic) across, F1 upwards, each method a point."""
+    (axis,) = figure.panels(1, across=1, size=(7.6, 4.8))
+    best, documents = result["envelope"]["f1"], max(1, result["documents"])
+    for record in result["methods"]:
+        if record["name"] != result["reference"]:
+            place = (1000 * record["seconds"] / documents, record["f1"])
+            colour = "tab:blue" if record["name"] in best else "tab:orange"
+            axis.plot(*place, "o", color=colour)
+            axis.annotate(record["name"], place, xytext=(6, -3), textcoords="offset points", color=colour)
+    if result["ceiling"] is not None:
+        axis.axhline(result["ceiling"]["f1"], ls="--", color="gray", lw=1, label=f"{result['reference']}, next seed")
+        axis.legend(frameon=False)
+    axis.set(xscale="log", ylim=(0, 1.02), xlabel="milliseconds a document, one thread")
+    figure.titled(axis, f"F1 of topics at 0.8 against {result['reference']}, {result['documents']:,} documents")
+    figure.save()

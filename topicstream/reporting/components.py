@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from topicstream.errors import UsageError
-from topicstream.files.outputs import written
 from topicstream.kernels.cosines import cosines
 from topicstream.model.gaussians import GaussianModel
+from topicstream.options import option
+from topicstream.reporting.figures import Figure
+from topicstream.reporting.view import ModelView, largest
+from topicstream.text import each
 
 FIRST = 8  # eigenvectors of a component on the sheet
 
 
-def show_components(model: str | Path, *, words: int = 4, topics: list[int] | None = None) -> dict[str, Any]:
+def show_components(model: str | Path, *, words: int = 4, topics: Sequence[int] | None = None) -> dict[str, Any]:
     """Components, the largest first, or those asked for: number, share, size, standard deviations along the first
     eigenvectors (of diagonal ones: of the coordinates that vary most)."""
     opened = GaussianModel(model)
     if wrong := [k for k in topics or () if not 0 <= k < len(opened.pi)]:
         raise UsageError(f"-k {wrong[0]}: the model has components 0 to {len(opened.pi) - 1}")
-    order = topics if topics else np.argsort(-opened.sizes, kind="stable").tolist()
     entries = []
-    for k in order:
-        found = opened.covariances[k]
-        values = np.sort(found if found.ndim == 1 else np.linalg.eigvalsh(found))[::-1]
+    for k in topics or largest(opened.sizes, len(opened.sizes)):
+        covariance = opened.covariances[k]
+        values = np.sort(covariance if covariance.ndim == 1 else np.linalg.eigvalsh(covariance))[::-1]
         entries.append(
             {
-                "component": int(k),
+                "component": k,
                 "share": float(opened.pi[k]),
                 "size": float(opened.sizes[k]),
                 "deviations": np.sqrt(np.maximum(values[:words], 0.0)).tolist(),
@@ -41,65 +42,60 @@ def show_components(model: str | Path, *, words: int = 4, topics: list[int] | No
     return {"model": str(opened.path), "numbers": opened.n, "components": entries}
 
 
-def lines(result: dict[str, Any]) -> list[str]:
-    """The result for people."""
-    wide = len(str(max(e["component"] for e in result["components"])))
-    return [
-        f"{e['component']:>{wide}} {100 * e['share']:5.1f} %  {e['size']:>10,.0f} points  |mean| {e['mean_length']:.4g}  "
-        f"deviations {' '.join(f'{d:.4g}' for d in e['deviations'])}"
-        for e in result["components"]
-    ]
-
-
 def sheet(model: str | Path, path: str | Path, *, force: bool = False) -> int:
-    """Write the first eigenvectors of every component of image patches as a grey .png or .svg (with the components' numbers
-    and shares), a row a component, the largest first; how many rows."""
-    opened, target = GaussianModel(model), Path(path)
+    """Draw the first eigenvectors of every component of image patches (with the components' numbers and shares), a row a
+    component, the largest first; how many rows."""
+    opened = GaussianModel(model)
     if not opened.patches:
         raise UsageError(f"--plot {path}: the model's vectors are no image patches (ingest images with --patches)")
-    if target.suffix not in (".png", ".svg"):
-        raise UsageError(f"--plot {path}: the sheet of a model of patches is a .png or an .svg")
-    n, basis = opened.patches, cosines(opened.patches)
-    order, many = np.argsort(-opened.sizes, kind="stable"), min(FIRST, opened.n)
-    page = np.full((len(order) * (n + 1) + 1, many * (n + 1) + 1), 255, np.uint8)
-    for row, k in enumerate(order.tolist()):
-        found = opened.covariances[k]
-        vectors = np.eye(opened.n)[np.argsort(found)] if found.ndim == 1 else np.linalg.eigh(found)[1].T
+    figure = Figure(path, "--plot", force=force)
+    n, basis, many = opened.patches, cosines(opened.patches), min(FIRST, opened.n)
+    order = largest(opened.sizes, len(opened.sizes))
+    page = np.full((len(order) * (n + 1) + 1, many * (n + 1) + 1), 1.0)
+    for row, k in enumerate(order):
+        covariance = opened.covariances[k]
+        vectors = np.eye(opened.n)[np.argsort(covariance)] if covariance.ndim == 1 else np.linalg.eigh(covariance)[1].T
         for column, vector in enumerate(vectors[::-1][:many]):
             pixels = (vector @ basis).reshape(n, n)
-            grey = 127.5 + 127.5 * pixels / max(float(np.abs(pixels).max()), 1e-30)
-            page[row * (n + 1) + 1 :, column * (n + 1) + 1 :][:n, :n] = grey.round().astype(np.uint8)
-    with written(target, force=force, option="--plot", inputs=[opened.path]) as f:
-        if target.suffix == ".png":
-            f.write(png(np.kron(page, np.ones((4, 4), np.uint8))))
-        else:
-            f.write(svg(page, [f"{k}: {100 * opened.pi[k]:.1f} %" for k in order.tolist()]).encode())
+            grey = 0.5 + 0.5 * pixels / max(float(np.abs(pixels).max()), 1e-30)
+            page[row * (n + 1) + 1 :, column * (n + 1) + 1 :][:n, :n] = grey
+    (axis,) = figure.panels(1, across=1, size=(1 + 0.05 * page.shape[1], 0.3 + 0.05 * page.shape[0]))
+    axis.imshow(page, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axis.set_xticks([])
+    axis.set_yticks(
+        [(row + 0.5) * (n + 1) for row in range(len(order))], [f"{k}: {100 * opened.pi[k]:.1f} %" for k in order]
+    )
+    figure.save()
     return len(order)
 
 
-def svg(page: np.ndarray, titles: list[str]) -> str:
-    """A grey page with a title beside each row of it."""
-    (height, width), data = page.shape, base64.b64encode(png(page)).decode()
-    step, left, scale = (height - 1) / len(titles), 24, 4
-    texts = "".join(
-        f'<text x="{left - 1}" y="{row * step + 0.5 * step + 1.5:.2f}">{title}</text>'
-        for row, title in enumerate(titles)
+@dataclass(frozen=True)
+class ComponentsView(ModelView):
+    """The components of a model of vectors."""
+
+    title: ClassVar[str] = "A model of vectors"
+    plot: str | None = option(
+        None, "of image patches: draw the components' first eigenvectors, as .png, .svg or .pdf", metavar="FILE"
     )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{scale * (left + width)}" height="{scale * height}" '
-        f'viewBox="0 0 {left + width} {height}" font-family="sans-serif" font-size="4" text-anchor="end">{texts}'
-        f'<image x="{left}" width="{width}" height="{height}" style="image-rendering:pixelated" '
-        f'href="data:image/png;base64,{data}"/></svg>\n'
-    )
+    force: bool = option(False, "replace the figure")
 
+    def result(self) -> dict[str, Any]:
+        if self.docs or self.with_columns or self.relevance != 1.0:
+            raise UsageError(
+                f"{self.model}: a model of vectors has no topics; -k, -n and --plot FILE show its components"
+            )
+        if self.plot is not None:
+            return {"plot": self.plot, "components": sheet(self.model, self.plot, force=self.force)}  # type: ignore[arg-type]
+        return show_components(self.model, words=self.words, topics=self.topics)  # type: ignore[arg-type]
 
-def png(pixels: np.ndarray) -> bytes:
-    """uint8[height, width] as a grey PNG."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    height, width = pixels.shape
-    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        if self.plot is not None:
+            return [f"{self.plot}: {result['components']} components"]
+        digits = len(str(max(entry["component"] for entry in result["components"])))
+        about = [
+            {**entry, "spread": " ".join(f"{d:.4g}" for d in entry["deviations"])} for entry in result["components"]
+        ]
+        return each(
+            f"{{component:>{digits}}} {{share:5.1p}} %  {{size:>10,.0f}} points  |mean| {{mean_length:.4g}}  deviations {{spread}}",
+            about,
+        )

@@ -1,12 +1,13 @@
-"""What a report, the comparison of methods and the report of drift are asked, and the methods by their names."""
+"""Options of a report, of the comparison of methods and of the report of drift."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from topicstream.memory import MemoryOptions
 from topicstream.options import option
 from topicstream.progress import Told
 from topicstream.reporting.periods import GRAINS
@@ -24,41 +25,13 @@ def columns(given: str | Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Named:
-    """A method with its options.  sampled: how its sweeps are set, ``long`` (burn and sweeps), ``short`` (two sweeps in all,
-    the papers' .S) or not; random: it has a seed; told: in a few words."""
-
-    method: str
-    told: str
-    options: dict[str, Any]
-    sampled: str = ""
-    random: bool = False
-
-
-METHODS = {
-    "bp": Named("bp", "belief propagation, the default", {}),
-    "vb": Named("vb", "variational, Dirichlet topics", {}),
-    "vb-point": Named("vb", "variational EM, point topics", {"phi": "point"}),
-    "vb-prior": Named("vb", "the same, from the prior (Yao et al.)", {"phi": "point", "begin": "prior"}),
-    "gibbs1": Named("gibbs1", "sampled with the training documents", {}, "long", True),
-    "gibbs2": Named("gibbs", "sampled together, adding to the topics", {"joint": True}, "long", True),
-    "gibbs3": Named("gibbs", "each alone, adding to the topics", {"own_counts": True}, "long", True),
-    "gibbs": Named("gibbs", "each alone, the topics held still", {}, "long", True),
-    "gibbs2.s": Named("gibbs", "as gibbs2, 2 sweeps", {"joint": True}, "short", True),
-    "gibbs3.s": Named("gibbs", "as gibbs3, 2 sweeps", {"own_counts": True}, "short", True),
-    "maxent": Named("maxent", "the classifier", {}),
-    "hybrid": Named("hybrid", "the classifier, then sampled once", {}, "", True),
-    "naive-bayes": Named("naive-bayes", "a sum of probabilities", {}),
-    "naive-bayes-log": Named("naive-bayes", "a sum of their logarithms", {"log": True}),
-}
-
-
-@dataclass(frozen=True)
-class MethodsConfig:
+class MethodsConfig(MemoryOptions):
     """What ``compare_methods`` is asked."""
 
     model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False)
-    corpus: str | Path | Corpus = option("corpus.zarr", "corpus store that the model was trained on", show=True, env="TOPICS_CORPUS")
+    corpus: str | Path | Corpus = option(
+        "corpus.zarr", "corpus store that the model was trained on", show=True, env="TOPICS_CORPUS"
+    )
     methods: str = option("all", "methods to compare, by name, separated by commas", metavar="NAMES", show=True)
     on: str | Path = option(
         "heldout",
@@ -66,18 +39,17 @@ class MethodsConfig:
         metavar="heldout|rest|FILE",
         show=True,
     )
-    reference: str = option("gibbs2", "method that the others are held against", choices=tuple(METHODS), show=True)
+    reference: str = option("gibbs2", "method that the others are compared with", metavar="NAME", show=True)
     documents: int = option(2000, "documents at most, evenly spaced; they are held in memory; 0: all", min=0, show=True)
     burn: int = option(200, "sweeps of the samplers before those that are averaged", min=0, show=True)
     sweeps: int = option(50, "sweeps of the samplers that are averaged", min=1, show=True)
     seed: int = option(0, "seed; the ceiling has the next one", min=0, show=True)
     split: str = option("80/20", "observed and scored shares of a document's words", show=True)
-    mem_limit: str | int | None = option(None, "memory of the whole process, as 2G or 512M", metavar="SIZE")
-    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
+    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
 
 @dataclass(frozen=True)
-class DriftConfig:
+class DriftConfig(MemoryOptions):
     """What ``drift`` is asked."""
 
     model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False)
@@ -86,25 +58,26 @@ class DriftConfig:
     )
     by: str | None = option(None, "by the periods of this column of dates; without --drift: of the documents set aside")
     period: str | None = option(None, "length of a period (default: by the dates)", choices=tuple(GRAINS))
-    corpus: str | Path | Corpus = option("corpus.zarr", "corpus store that the model was trained on", env="TOPICS_CORPUS")
+    corpus: str | Path | Corpus = option(
+        "corpus.zarr", "corpus store that the model was trained on", env="TOPICS_CORPUS"
+    )
     method: str | None = option(
         None,
         "fast method that is judged (default: maxent where there is a classifier, else bp)",
-        choices=tuple(METHODS),
+        metavar="NAME",
     )
-    reference: str = option("gibbs2", "what it is held against", choices=tuple(METHODS))
+    reference: str = option("gibbs2", "method that it is compared with", metavar="NAME")
     most: int = option(300, "documents of a period whose topics are found, evenly spaced", min=1)
     seen: float = option(
-        SEEN, "share of distinct words seen in training below which the model is to be trained anew", min=0, max=1
+        SEEN, "share of distinct words seen in training below which the model should be trained again", min=0, max=1
     )
     burn: int = option(60, "sweeps of a sampler before those that are averaged", min=0)
     sweeps: int = option(40, "sweeps of a sampler that are averaged", min=1)
-    mem_limit: str | int | None = option(None, "memory of the whole process, as 2G or 512M", metavar="SIZE")
-    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
+    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
 
 @dataclass(frozen=True)
-class ReportConfig:
+class ReportConfig(MemoryOptions):
     """All settings of a report."""
 
     model: str | Path | TopicModel = option("model", "the model, or its folder", cli=False)
@@ -117,7 +90,8 @@ class ReportConfig:
     documents: bool = option(True, "Only what the model holds: no documents, dates or scores.", flags=("--no-corpus",))
     docs: int | None = option(None, "Typical documents a topic [default: 5].", min=0, max=50, metavar="N")
     text: bool | None = option(
-        None, "Beginnings of their texts from the raw files that the store names [default: where these are as at the ingest and have at most 2 GB].",
+        None,
+        "Beginnings of their texts from the raw files that the store names [default: where these are as at the ingest and have at most 2 GB].",
         pair=True,
     )
     text_field: str | None = option(None, "Field(s) with the text in the raw files [default: text].")
@@ -132,17 +106,14 @@ class ReportConfig:
     scores: bool = option(
         True, "Leave out coherence and held-out perplexity, which read the corpus again.", flags=("--no-scores",)
     )
-    threads: int | None = option(None, "Threads [default: all]; the result does not depend on them.", min=1)
-    mem_limit: str | int | None = option(
-        None, "Memory of the whole process, as 2G or 512M [default: what there is].", metavar="SIZE"
-    )
+    threads: int | None = option(None, "Threads [default: all]; the result does not depend on them.", min=1, max=4096)
     force: bool = option(False, "Replace the file.")
     words: int = option(30, "words of a topic", min=1, cli=False)
-    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
+    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
 
 @dataclass(frozen=True)
-class ShowConfig:
+class ShowConfig(MemoryOptions):
     """What ``show`` is asked."""
 
     model: str | Path | TopicModel = option(
@@ -163,6 +134,10 @@ class ShowConfig:
         None, "only this topic (may be given again)", flags=("-k", "--topic"), multiple=True
     )
     docs: int = option(0, "also the N most typical training documents of a topic", min=0)
+    text: bool = option(
+        False,
+        "with --docs and --find: passages of the documents from the raw files, the words marked, near-duplicates skipped",
+    )
     with_columns: str | Sequence[str] | None = option(
         None,
         "with --docs and --theta: metadata of the documents, as date,title",
@@ -170,7 +145,4 @@ class ShowConfig:
         metavar="COLUMN,...",
         parse=columns,
     )
-    threads: int | None = option(None, "threads [default: all]; the result does not depend on them", min=1)
-    mem_limit: str | int | None = option(
-        None, "memory of the whole process, as 2G or 512M [default: what there is]", metavar="SIZE"
-    )
+    threads: int | None = option(None, "threads [default: all]; the result does not depend on them", min=1, max=4096)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from topicstream.corpus.block import Block
 from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.keys import documents, match_words
-from topicstream.evaluation.memory import block_cells
-from topicstream.inference import methods
-from topicstream.inference.documents import known
-from topicstream.inference.infer import columns_within
+from topicstream.errors import UsageError
+from topicstream.evaluation.memory import open_within
+from topicstream.evaluation.shares import document_shares
 from topicstream.inference.keep import Lists, keep
-from topicstream.inference.method import TopicRows
-from topicstream.inference.output import AnswersFile
+from topicstream.inference.output import AnswersFile, answer_batch, answer_schema, check_answers
+from topicstream.inference.source import columns_within
 from topicstream.model.edits import View, view_of
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
-from topicstream.parallel.order import in_order
+from topicstream.options import option
 from topicstream.progress import Told, listener
 from topicstream.reporting.metadata import Metadata
+from topicstream.reporting.view import ModelView
 
 BLOCK_DOCS = 1 << 12
 
@@ -36,44 +36,53 @@ def shares(
 
     theta: what ``infer`` answers by default; a document without a known word gets the prior's mean.
     """
-    for first, theta, _ in shares_and_tokens(model, corpus, heldout=heldout, threads=threads):
+    for first, theta, _ in document_shares(model, corpus, heldout=heldout, threads=threads):
         yield first, theta
 
 
-def shares_and_tokens(
-    model: TopicModel, corpus: Corpus, *, heldout: bool = False, threads: int = 1
-) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """As ``shares``, with the known tokens of each document, float64[D]."""
-    ids_of_words = match_words(model.vocabulary, corpus)
-    means = methods.find_method(methods.of_model(model))(TopicRows(model))
-
-    def visit(block: Block) -> tuple[int, np.ndarray, np.ndarray]:
-        ids = block.vocab.astype(np.int64) if ids_of_words is None else ids_of_words[block.vocab]
-        numbers = pa.nulls(block.n_docs, pa.large_string())
-        found = known(numbers, block.indptr, block.words, block.counts, ids)
-        return block.first_doc, means.shares(found), found.tokens - found.unknown
-
-    grid = corpus.grid(block_cells(model.n_topics), BLOCK_DOCS, heldout=heldout)
-    yield from in_order(visit, corpus.blocks(grid=grid, heldout=heldout), threads)
-
-
 def typical_documents(
-    model: TopicModel, corpus: Corpus, n: int, threads: int = 1, view: View | None = None
-) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
+    model: TopicModel, corpus: Corpus, n: int, threads: int, view: View
+) -> tuple[np.ndarray, np.ndarray]:
     """The n training documents with the largest share of each topic: numbers int64[n, K] and shares float64[n, K], best
-    first, and the ids by number.  (The prior keeps documents of a few words from the first places.)"""
-    best = Best(min(n, corpus.n_docs), model.n_topics if view is None else len(view))
+    first.  (The prior keeps documents of a few words from the first places.)"""
+    best = Best(min(n, corpus.n_docs), len(view))
     for first, theta in shares(model, corpus, threads=threads):
-        best.add(first, (theta if view is None else view.shares(theta)).astype(np.float64))
-    wanted = np.unique(best.ids)
-    ids: dict[int, str] = {}
-    for numbers, batch in documents(corpus, False, ["id"]):
-        hit = np.flatnonzero(np.isin(numbers, wanted))
-        column = batch.column("id")
-        ids.update((int(numbers[i]), column[int(i)].as_py()) for i in hit)
-    for number in wanted.tolist():
-        ids.setdefault(number, str(number))
-    return best.ids, best.scores, ids
+        best.add(first, view.shares(theta).astype(np.float64))
+    return best.ids, best.scores
+
+
+def best_documents(
+    corpus: Corpus,
+    n: int,
+    scores: Callable[[bool], Iterator[tuple[int, np.ndarray]]],
+    without: set[tuple[bool, int]],
+    progress: Told = None,
+) -> list[tuple[float, bool, int]]:
+    """The n documents of both parts with the highest score: (score, whether set aside, number in its part).
+
+    Parameters
+    ----------
+    scores
+        Of a part (True: the documents set aside), streamed: (first document, float64[D]); -inf is never among the best.
+    without
+        Documents that are left out: (whether set aside, number).
+    """
+    found: list[tuple[float, bool, int]] = []
+    tell = listener(progress)
+    for heldout in (False, True):
+        if not (docs := corpus.part(heldout).docs):
+            continue
+        best = Best(min(n + len(without), docs), 1)
+        for first, values in scores(heldout):
+            best.add(first, values[:, None])
+            tell.step("topics of documents", first + len(values), docs, "documents")
+        scored = zip(best.scores[:, 0].tolist(), best.ids[:, 0].tolist(), strict=True)
+        found += [
+            (-score, heldout, number)
+            for score, number in scored
+            if np.isfinite(score) and (heldout, number) not in without
+        ]
+    return [(-score, heldout, number) for score, heldout, number in sorted(found)[:n]]
 
 
 def write_theta(
@@ -84,6 +93,7 @@ def write_theta(
     top: int | None = None,
     parts: tuple[str, ...] = ("train",),
     with_columns: Sequence[str] = (),
+    wide: bool = False,
     threads: int = 1,
     force: bool = False,
     progress: Told = None,
@@ -91,31 +101,70 @@ def write_theta(
     """Write the topics of all documents of the parts (``train``, ``heldout``), streamed, in their order; returns how many.
 
     By suffix: ``.parquet`` (id, topics list<int32>, shares list<float>), ``.jsonl`` (the same names), ``.csv`` (a line a
-    document and topic: id, topic, share); then the columns asked for.  ``top``: only so many topics a document, largest
+    document and topic: id, topic, share); then the columns asked for.  ``wide`` (``.parquet`` and ``.csv``): id, the columns
+    asked for, and a column for each topic by its number.  ``top``: only so many topics a document, largest
     first; else all, by number.  Edits are honoured.  The file appears when it is complete; ``force`` replaces one of
     ours that is there.
     """
     done, view, types, tell = 0, view_of(model), columns_within(corpus, with_columns), listener(progress)
-    total = sum(corpus.part(p == "heldout")["docs"] for p in parts)
-    whole = corpus.manifest.get("ids") == "integer"
-    given = {**({"id": pa.int64()} if whole else {}), **types}
-    with AnswersFile(path, about=False, option="--theta", force=force, inputs=[corpus.path], columns=given) as file:
+    total = sum(corpus.part(p == "heldout").docs for p in parts)
+    whole = corpus.manifest.ids == "integer"
+    schema = wide_schema(types, view, whole) if wide else answer_schema(types, facts=False, integer_ids=whole)
+    with AnswersFile(path, schema, option="--theta", force=force, inputs=[corpus.path], wide=wide) as file:
         for part in parts:
             heldout = part == "heldout"
             names = Metadata(corpus, ["id", *types], heldout)
             for first, theta in shares(model, corpus, heldout=heldout, threads=threads):
                 rows, listed = names.of(first, len(theta))
-                if not corpus.manifest.get("docs"):
-                    numbers = np.arange(first, first + len(theta)) + (corpus.n_docs if heldout else 0)
-                    rows, listed = {"id": pa.array(numbers.astype(str), pa.large_string())}, np.ones(len(theta), bool)
-                if not listed.all():
-                    kept = pa.array(np.flatnonzero(listed))
-                    rows, theta = {n: column.take(kept) for n, column in rows.items()}, theta[listed]
-                lists = keep(view.shares(theta), top)
-                lists = Lists(lists.offsets, view.numbers[lists.topics], lists.shares)
-                more = {n: rows[n] for n in types}
-                file.format.write(file.format.encode(typed_ids(rows["id"], whole), lists, None, more))
-                done += len(theta)
+                rows = rows.filter(pa.array(listed)).combine_chunks()
+                columns = {name: rows[name].combine_chunks() for name in rows.column_names}
+                ids, beside, m = typed_ids(columns["id"], whole), [columns[name] for name in types], view.shares(theta[listed])
+                if wide:
+                    file.add(pa.record_batch([ids, *beside, *map(pa.array, np.ascontiguousarray(m.T))], schema))
+                else:
+                    lists = keep(m, top)
+                    lists = Lists(lists.offsets, view.numbers[lists.topics], lists.shares)
+                    file.add(answer_batch(schema, ids, lists, beside))
+                done += len(rows)
                 tell.step("topics of documents", done, total, "documents")
         file.commit()
     return done
+
+
+def wide_schema(types: dict[str, pa.DataType], view: View, whole: bool) -> pa.Schema:
+    """id, metadata, and a column of shares for each topic."""
+    columns = {"id": pa.int64() if whole else pa.large_string(), **types}
+    return pa.schema([*columns.items(), *((f"topic_{number}", pa.float32()) for number in view.ids)])
+
+
+@dataclass(frozen=True)
+class ThetaView(ModelView):
+    """The topics of every document, to a file."""
+
+    title: ClassVar[str] = "The topics of the training documents (--theta)"
+    theta: str | None = option(
+        None, "write them to this .parquet, .jsonl or .csv file, streamed", path="file", metavar="FILE"
+    )
+    top: int | None = option(None, "only the N largest topics a document", min=1, metavar="N")
+    wide: bool = option(False, "a column for each topic instead of lists (.parquet, .csv)")
+    part: str = option("train", "which documents", choices=("train", "heldout", "all"), show=True)
+    force: bool = option(False, "replace the file that is written")
+
+    def result(self) -> dict[str, Any]:
+        assert self.theta is not None
+        check_answers(self.theta, "--theta", [self.corpus, self.model], force=self.force)
+        if self.wide and (self.top is not None or not self.theta.endswith((".parquet", ".csv"))):
+            raise UsageError("--wide writes all topics, to a .parquet or .csv file; leave out --top")
+        opened, workers = open_within(self.model, self.mem_limit, self.threads)
+        store = self.corpus if isinstance(self.corpus, Corpus) else Corpus.open(self.corpus)
+        if self.part == "train" and (aside := store.part(True).docs):
+            listener(self.progress).say(f"{aside:,} documents set aside are left out; --part all writes them too")
+        parts = ("train", "heldout") if self.part == "all" else (self.part,)
+        done = write_theta(
+            self.theta, opened, store, top=self.top, parts=parts, with_columns=self.with_columns or [],
+            wide=self.wide,            threads=workers, force=self.force, progress=self.progress,
+        )  # fmt: skip
+        return {"theta": self.theta, "documents": done}
+
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        return [f"{result['theta']}: {result['documents']:,} documents"]

@@ -9,7 +9,6 @@ perplexity  document completion of the period's documents
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,27 +16,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from topicstream import machine
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import InputError
 from topicstream.evaluation.likeness import cosine, f1
+from topicstream.evaluation.other_corpus import other_corpus
 from topicstream.files.parquet import batches
 from topicstream.inference.documents import Documents, known
-from topicstream.inference.infer import make
-from topicstream.inference.memory import fit
 from topicstream.inference.method import TopicRows
-from topicstream.inference.stored import stored
+from topicstream.inference.methods import find_variant, make_variant
 from topicstream.model.classifier import RECORD
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.options import configured
 from topicstream.progress import listener
-from topicstream.reporting.comparing import completion, joined, parts_of
-from topicstream.reporting.config import METHODS, DriftConfig
-from topicstream.reporting.periods import Day, choose, parse, period_number
+from topicstream.reporting import periods
+from topicstream.reporting.comparing import completion, joined, opened_to_compare, parts_of, shares_by
+from topicstream.reporting.config import DriftConfig
+from topicstream.text import each, render
 
 MOST_PERIODS = 200
 
@@ -49,7 +47,6 @@ class _Period:
     name: str
     words: np.ndarray
     docs: int = 0
-    taken: int = 0
     tokens: float = 0.0
     unknown: float = 0.0
     kept: list[Documents] = field(default_factory=list)
@@ -63,23 +60,22 @@ def drift(config: DriftConfig) -> dict[str, Any]:
 
     Raises InputError (no documents, no dates), StoreError, DoesNotFit.
     """
-    opened = config.model if isinstance(config.model, TopicModel) else TopicModel.open(config.model, memory_limit=-1)
-    place = fit(opened, config.mem_limit, 1, own=opened is not config.model, tables=2)
-    if place.load:
-        opened.load()
+    opened, _ = opened_to_compare(config.model, config.memory)
     name = config.method or ("maxent" if opened.path and (opened.path / RECORD).exists() else "bp")
+    find_variant(name, "--method")
+    find_variant(config.reference, "--reference")
     training, note = _training(config.corpus)
     with _store(config, opened, training) as (corpus, parts):
         vocabulary = Vocabulary.read(corpus.file("vocab"))
         met = _met(vocabulary.words, opened, training)
         index = opened.vocabulary.find(vocabulary.words)
-        if "sample" in opened.manifest:
+        if opened.manifest.sample is not None:
             index[~met] = -1
-        periods = _gathered(corpus, parts, config, index, len(vocabulary))
+        found = _gathered(corpus, parts, config, index, len(vocabulary))
     rows = TopicRows(opened)
     records, tell = [], listener(config.progress)
-    for done, p in enumerate(periods):
-        tell.step("drift", done, len(periods), "periods")
+    for done, p in enumerate(found):
+        tell.step("drift", done, len(found), "periods")
         record: dict[str, Any] = {
             "period": p.name,
             "documents": p.docs,
@@ -112,7 +108,7 @@ def _store(config: DriftConfig, model: TopicModel, training: Corpus | None) -> I
     """The documents as a store (raw ones read with the model's tokenizer, every word kept), and its parts."""
     given = config.documents
     if given is None:
-        if training is None or not training.part(True)["docs"]:
+        if training is None or not training.part(True).docs:
             raise InputError("--by: no documents were set aside at ingest; name documents with --drift")
         yield training, ("heldout",)
         return
@@ -121,90 +117,72 @@ def _store(config: DriftConfig, model: TopicModel, training: Corpus | None) -> I
         return
     if not Path(given).exists():
         raise InputError(f"--drift {given}: no such file or folder")
-    from topicstream.ingestion.pipeline import ingest
-    from topicstream.ingestion.read_options import ReadOptions
-    from topicstream.ingestion.settings import Heldout, IngestOptions
-    from topicstream.tokens.recipe import Recipe
-
-    recipe = model.manifest.get("tokenizer")
-    if recipe is None:
-        raise StoreError(
-            f"{model.path}: the model does not say how its text was tokenised; ingest {given} and name the store"
-        )
-    with tempfile.TemporaryDirectory(prefix="topics-drift-") as folder:
-        out = Path(folder) / "corpus.zarr"
-        read = ReadOptions(meta={config.by: config.by}) if config.by else ReadOptions()
-        options = IngestOptions(
-            read=read,
-            recipe=Recipe.from_json(recipe),
-            min_df=1,
-            max_df=1.0,
-            heldout=Heldout.of(0),
-            mem_limit=None if config.mem_limit is None else machine.parse_bytes(config.mem_limit),
-        )
-        ingest([Path(given)], out, options=options)
-        yield Corpus.open(out), ("train",)
+    meta = {config.by: config.by} if config.by else {}
+    limit = None if config.mem_limit is None else machine.parse_bytes(config.mem_limit)
+    with other_corpus(given, model, mem_limit=limit, meta=meta) as corpus:
+        yield corpus, ("train",)
 
 
 def _met(words: Any, model: TopicModel, training: Corpus | None) -> np.ndarray:
     """bool[U]: which words training has met: the model's, and those that its corpus holds or pruned."""
     at = model.vocabulary.find(words)
     found = at >= 0
-    if "sample" in model.manifest:  # the corpus' words are those of all its documents
+    if model.manifest.sample is not None:  # the corpus' words are those of all its documents
         found &= model.vocabulary.counts[at] > 0
     elif training is not None:
         found |= Vocabulary.read(training.file("vocab")).find(words) >= 0
-        if "pruned" in training.manifest.get("files", {}):
+        if "pruned" in training.manifest.files:
             for batch in batches(training.file("pruned"), ["word"]):
                 some = batch.column(0).cast(words.type)
                 found |= pc.is_in(words, value_set=some).to_numpy(zero_copy_only=False)
     return np.asarray(found)
 
 
+def _periods(
+    corpus: Corpus, parts: tuple[str, ...], config: DriftConfig
+) -> tuple[dict[str | None, int], list[str], list[int]]:
+    """(the period of each date, the periods' names, the documents of each), of one period where there is no ``by``."""
+    if config.by is None:
+        return {None: 0}, ["all"], [sum(corpus.part(p == "heldout").docs for p in parts)]
+    if config.by not in (there := corpus.manifest.columns):
+        raise InputError(
+            f"--by {config.by}: {corpus.path} has no such column (it has {', '.join(there) or 'none'}); ingest with --meta {config.by}"
+        )
+    texts = Counter[str | None]()
+    for batch in corpus.documents([config.by], parts=parts):
+        texts.update(batch.column(config.by).to_pylist())
+    days = periods.count(texts.items())
+    if not days:
+        given = config.documents if isinstance(config.documents, (str, Path)) else corpus.path
+        raise InputError(f"--by {config.by}: no document of {given} has a date there")
+    found = periods.choose(days, config.period)
+    if found is None or len(found[1]) > MOST_PERIODS:
+        raise InputError(f"--by {config.by}: the dates make too many periods; give a longer --period")
+    grain, numbers = found
+    of_text = {text: grain.of(periods.parse(text)) for text in texts if text}
+    place = {text: number - numbers[0] for text, number in of_text.items() if number is not None}
+    sizes = [0] * len(numbers)
+    for text, number in place.items():
+        sizes[number] += texts[text]
+    return place, [grain.name(number) for number in numbers], sizes  # type: ignore[return-value]
+
+
 def _gathered(
     corpus: Corpus, parts: tuple[str, ...], config: DriftConfig, index: np.ndarray, words: int
 ) -> list[_Period]:
     """The periods in order, with their words and some of their documents: read twice, first for what there is."""
-    if config.by is not None and config.by not in (corpus.manifest.get("columns") or {}):
-        there = ", ".join(corpus.manifest.get("columns") or {}) or "none"
-        raise InputError(
-            f"--by {config.by}: {corpus.path} has no such column (it has {there}); ingest with --meta {config.by}"
-        )
-    columns = [config.by] if config.by else []
-    number: dict[str | None, int | None] = {}
-    if config.by:
-        texts = Counter[str | None]()
-        for cells in stored(corpus, parts, columns):
-            texts.update(_column(cells.ids, config.by))
-        days = Counter[Day]()
-        for t, n in texts.items():
-            if t and (day := parse(t)) is not None:
-                days[day] += n
-        if not days:
-            given = config.documents if isinstance(config.documents, (str, Path)) else corpus.path
-            raise InputError(f"--by {config.by}: no document of {given} has a date there")
-        found = choose(days, config.period)
-        if found is None or len(found[1]) > MOST_PERIODS:
-            raise InputError(f"--by {config.by}: the dates make too many periods; give a longer --period")
-        grain = found[0]
-        number = {t: period_number(t, grain) if t else None for t in texts}
-        names = {n: grain.name(n) for n in found[1]}
-        sizes = Counter[int]()
-        for t, n in texts.items():
-            if (which := number[t]) is not None:
-                sizes[which] += n
-    else:
-        names = {0: "all"}
-        sizes = Counter({0: sum(corpus.part(p == "heldout")["docs"] for p in parts)})
-    periods = {n: _Period(name, np.zeros(words, bool)) for n, name in names.items() if sizes[n]}
-    for cells in stored(corpus, parts, columns):
-        at = [number[t] for t in _column(cells.ids, config.by)] if config.by else [0] * (len(cells.indptr) - 1)
-        of = np.array([-1 if a is None else a for a in at])
-        ids = _ids(cells.ids)
-        docs, lengths = known(ids, cells.indptr, cells.words, cells.counts, index), np.diff(cells.indptr)
-        for n in np.unique(of[of >= 0]).tolist():
-            p, mine = periods[n], np.flatnonzero(of == n)
-            p.words[cells.words[np.repeat(of == n, lengths)]] = True
+    place, names, sizes = _periods(corpus, parts, config)
+    found = [_Period(name, np.zeros(words, bool)) for name in names]
+    for batch in corpus.documents([config.by] if config.by else [], parts=parts):
+        number = np.zeros(len(batch), np.int64)
+        if config.by is not None:
+            number = np.array([place.get(text, -1) for text in batch.column(config.by).to_pylist()])
+        cells, counts = batch.column("words").values.to_numpy(), batch.column("counts").values.to_numpy()
+        indptr = batch.column("words").offsets.to_numpy().astype(np.int64)
+        docs, lengths = known(batch.column("id"), indptr, cells, counts, index), np.diff(indptr)
+        for n in np.unique(number[number >= 0]).tolist():
+            p, mine = found[n], np.flatnonzero(number == n)
+            p.words[cells[np.repeat(number == n, lengths)]] = True
             p.tokens += float(docs.tokens[mine].sum())
             p.unknown += float(docs.unknown[mine].sum())
             every = max(1, -(-sizes[n] // config.most))
@@ -212,33 +190,15 @@ def _gathered(
             p.docs += len(mine)
             if len(use):
                 p.kept.append(docs.take(use))
-    return list(periods.values())
-
-
-def _column(ids: pa.Array, name: str) -> list[str | None]:
-    return list(ids.field(name).to_pylist()) if pa.types.is_struct(ids.type) else [None] * len(ids)
-
-
-def _ids(ids: pa.Array) -> pa.Array:
-    return ids.field(0) if pa.types.is_struct(ids.type) else ids
+    return [p for p in found if p.docs]
 
 
 def _figures(model: TopicModel, rows: TopicRows, period: _Period, name: str, config: DriftConfig) -> dict[str, float]:
     docs = joined(period.kept)
 
-    def answer(named: str, docs: Documents) -> np.ndarray:
-        about = METHODS[named]
-        options: dict[str, Any] = dict(about.options)
-        if about.sampled:
-            options |= (
-                {"burn": config.burn, "sweeps": config.sweeps} if about.sampled == "long" else {"burn": 1, "sweeps": 1}
-            )
-        if about.method == "gibbs1":
-            options["trained_on"] = config.corpus
-        method = make(about.method, rows, **options)
-        if model.phi is not None:
-            method.load()
-        return np.concatenate([method.shares(b) for b in method.gather([docs])])
+    def answer(method: str, docs: Documents) -> np.ndarray:
+        made = make_variant(method, rows, burn=config.burn, sweeps=config.sweeps, trained_on=config.corpus)
+        return shares_by(made, [docs])
 
     fast, slow = answer(name, docs), answer(config.reference, docs)
     out = {"cosine": float(cosine(slow, fast).mean()), "f1": float(f1(slow, fast).mean())}
@@ -246,3 +206,23 @@ def _figures(model: TopicModel, rows: TopicRows, period: _Period, name: str, con
         seen, rest = parts_of(docs, model, 0.8)
         out["perplexity"] = completion(rows, answer("bp", seen), rest)
     return out
+
+
+HEAD = f"{'period':12} {'documents':>9} {'words seen':>10} {'tokens unknown':>14} {'cosine':>7} {'F1 0.8':>7} {'perplexity':>11}"
+ROW = "{period:12} {documents:9,} {seen:8.1p} % {unknown_tokens:12.1p} % {cosine:7.3f} {f1:7.3f} {perplexity:11.1f}"
+
+
+def drift_lines(result: dict[str, Any]) -> list[str]:
+    """``drift`` for people."""
+    rule = f"{100 * result['threshold']:g} % of distinct words seen"
+    end = (
+        f"below {rule} first in {{retrain}}: train again from there on"
+        if result["retrain"]
+        else f"no period lies below {rule}"
+    )
+    return [
+        *render("{model}: {method} against {reference}", result),
+        HEAD,
+        *each(ROW, result["periods"]),
+        *render(end + "\n[  {note}]", result),
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,15 @@ from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
+from topicstream.evaluation.shares import document_shares
 from topicstream.machine import one_blas_thread
 from topicstream.model.edits import View
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Told, listener
 from topicstream.reporting import periods
-from topicstream.reporting.doc_topics import shares_and_tokens
 from topicstream.reporting.effects import Groups
-from topicstream.reporting.metadata import Metadata, check_columns, codes_of, columns_of
+from topicstream.reporting.metadata import Metadata, check_columns, codes_of, columns_of, flattened
 
 DATE = "date"
 MOST_GROUPS = 24
@@ -39,9 +40,15 @@ class Column:
 
     name: str
     values: list[str]
-    counts: list[int]
     distinct: int
-    filled: int
+
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        return {value: i for i, value in enumerate(self.values)}
+
+    def code(self, value: str) -> int:
+        """The group of a value; -1 of none."""
+        return self._codes.get(value, -1)
 
 
 @dataclass
@@ -49,16 +56,22 @@ class Time:
     """The periods of the date column."""
 
     grain: periods.Grain
-    numbers: list[int]
+    numbers: range
 
     @property
-    def names(self) -> list[str]:
+    def values(self) -> list[str]:
+        """Their names."""
         return [self.grain.name(n) for n in self.numbers]
 
     @property
     def years(self) -> np.ndarray:
         """Years since the first period, float64[G]."""
-        return (np.array(self.numbers, np.float64) - self.numbers[0]) * self.grain.years
+        return np.arange(len(self.numbers)) * self.grain.years
+
+    def code(self, text: str) -> int:
+        """The place of a date's period; -1 of none."""
+        number = self.grain.of(periods.parse(text))
+        return -1 if number is None or number not in self.numbers else number - self.numbers[0]
 
 
 @dataclass
@@ -75,8 +88,7 @@ class Gathered:
 
     docs     documents;  share: float64[K], mean of p(k|d);  first: int64[K], documents whose largest topic it is
     top      typical documents: best.ids int64[n, K] (global numbers), best.scores
-    over     by period;  by: column -> Groups;  by_over: column -> Groups of
-             (value, period), value-major
+    by       column (``date``: periods) -> Groups;  by_over: column -> Groups of (value, period), value-major
     product  float64[K, K], sum of m m';  linked: documents in it
     """
 
@@ -84,7 +96,6 @@ class Gathered:
     share: np.ndarray
     first: np.ndarray
     top: Best
-    over: Groups | None
     by: dict[str, Groups]
     by_over: dict[str, Groups] = field(default_factory=dict)
     product: np.ndarray | None = None
@@ -92,12 +103,7 @@ class Gathered:
 
 
 def survey(
-    corpus: Corpus,
-    *,
-    by: Sequence[str] | None = None,
-    grain: str | None = None,
-    most: int = MOST_GROUPS,
-    date: str = DATE,
+    corpus: Corpus, *, by: Sequence[str] | None = None, grain: str | None = None, most: int = MOST_GROUPS
 ) -> Survey:
     """Count the values of the columns of the training documents, streamed.
 
@@ -106,42 +112,31 @@ def survey(
     there = columns_of(corpus)
     if by is not None:
         check_columns(corpus, by, "--by")
-    names = [n for n in (by if by is not None else there) if n != date]
-    counts: dict[str, Counter[str]] = {n: Counter() for n in names}
-    filled: dict[str, int] = dict.fromkeys(names, 0)
-    forgotten: dict[str, int] = dict.fromkeys(names, 0)
-    days: Counter[periods.Day] = Counter()
-    wanted = [*names, *([date] if date in there else [])]
-    if wanted:
-        for _, batch in documents(corpus, False, wanted):
-            for name in batch.schema.names:
-                column = batch.column(name)
-                flat = (
-                    column.flatten() if pa.types.is_large_list(column.type) or pa.types.is_list(column.type) else column
-                )
-                pairs = pc.value_counts(flat)
-                listed = zip(pairs.field("values").to_pylist(), pairs.field("counts").to_pylist(), strict=True)
-                if name == date:
-                    days.update(periods.count((v, n) for v, n in listed if v))
-                else:
-                    filled[name] += len(column) - column.null_count
-                    held = counts[name]
-                    for value, n in listed:
-                        if value:
-                            held[value] += n
-                    if len(held) > 2 * HELD:
-                        counts[name] = Counter(dict(held.most_common(HELD)))
-                        forgotten[name] += len(held) - HELD
-    chosen = periods.choose(days, grain)
+    names = [name for name in (there if by is None else by) if name != DATE]
+    wanted = [*names, *([DATE] if DATE in there else [])]
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+    filled, forgotten, days = Counter[str](), Counter[str](), Counter[periods.Day]()
+    for _, batch in documents(corpus, False, wanted) if wanted else ():
+        for name in wanted:
+            column = batch.column(name)
+            pairs = pc.value_counts(flattened(column)[0])
+            found = zip(pairs.field("values").to_pylist(), pairs.field("counts").to_pylist(), strict=True)
+            if name == DATE:
+                days += periods.count(found)
+                continue
+            filled[name] += len(column) - column.null_count
+            counts[name].update({value: n for value, n in found if value})
+            if len(counts[name]) > 2 * HELD:
+                forgotten[name] += len(counts[name]) - HELD
+                counts[name] = Counter(dict(counts[name].most_common(HELD)))
     columns = []
     for name in names:
         ranked = sorted(counts[name].items(), key=lambda t: (-t[1], t[0]))
         top = ranked[:most]
-        if by is None and (len(ranked) < 2 or top[0][1] < 5 or sum(n for _, n in top) < 0.005 * max(1, filled[name])):
+        if by is None and (len(ranked) < 2 or top[0][1] < 5 or sum(n for _, n in top) < 0.005 * filled[name]):
             continue  # titles, addresses: every document has its own
-        columns.append(
-            Column(name, [v for v, _ in top], [n for _, n in top], len(ranked) + forgotten[name], filled[name])
-        )
+        columns.append(Column(name, [value for value, _ in top], len(ranked) + forgotten[name]))
+    chosen = periods.choose(days, grain)
     return Survey(Time(*chosen) if chosen else None, columns)
 
 
@@ -154,7 +149,6 @@ def gather_report(
     docs: int = 5,
     cross: bool = False,
     links: bool = True,
-    date: str = DATE,
     threads: int = 1,
     progress: Told = None,
 ) -> Gathered:
@@ -163,75 +157,77 @@ def gather_report(
     docs   typical documents a topic;  cross: every column's values by period too;  links: the products of shares
     """
     one_blas_thread()  # a second one mostly waits on products this thin, and would decide their last bits
-    k = len(view)
-    time = found.time
-    known = {c.name: {v: i for i, v in enumerate(c.values)} for c in found.columns}
-    n_periods = len(time.numbers) if time else 0
+    topics, tell = len(view), listener(progress)
+    groupings: dict[str, Column | Time] = {column.name: column for column in found.columns}
+    if found.time is not None:
+        groupings[DATE] = found.time
+    sizes = {name: len(grouping.values) for name, grouping in groupings.items()}
     out = Gathered(
         0,
-        np.zeros(k),
-        np.zeros(k, np.int64),
-        Best(min(docs, max(1, corpus.n_docs)), k),
-        Groups(n_periods, k) if time else None,
-        {c.name: Groups(len(c.values), k) for c in found.columns},
-        {c.name: Groups(len(c.values) * n_periods, k) for c in found.columns} if time and cross else {},
-        np.zeros((k, k)) if links else None,
+        np.zeros(topics),
+        np.zeros(topics, np.int64),
+        Best(min(docs, max(1, corpus.n_docs)), topics),
+        {name: Groups(size, topics) for name, size in sizes.items()},
+        {c.name: Groups(sizes[c.name] * sizes[DATE], topics) for c in found.columns} if DATE in sizes and cross else {},
+        np.zeros((topics, topics)) if links else None,
     )
-    tell = listener(progress)
-    wanted = [c.name for c in found.columns] + ([date] if time else [])
-    table = Metadata(corpus, wanted)
-    alpha = float(model.alpha.sum())
-    every = -(-corpus.n_docs // LINKED)
-    place = {number: i for i, number in enumerate(time.numbers)} if time else {}
-    for block, (first, theta, tokens) in enumerate(shares_and_tokens(model, corpus, threads=threads)):
+    table, alpha, every = Metadata(corpus, list(groupings)), float(model.alpha.sum()), -(-corpus.n_docs // LINKED)
+    for block, (first, theta, tokens) in enumerate(document_shares(model, corpus, threads=threads)):
         concentration = tokens + alpha
         if view.dropped:
-            kept = view.columns(theta).sum(axis=1, dtype=np.float64)
-            concentration = concentration * np.maximum(kept, 1e-12)
+            concentration = concentration * np.maximum(view.columns(theta).sum(axis=1, dtype=np.float64), 1e-12)
         m = view.shares(theta)
-        columns, listed = table.of(first, len(m)) if wanted else ({}, np.ones(len(m), bool))
-        used = m if listed.all() or not corpus.manifest.get("docs") else m[listed]
+        rows, listed = table.of(first, len(m))
+        if not groupings:
+            listed = np.ones(len(m), bool)
+        used = m if listed.all() else m[listed]
         out.docs += len(used)
         out.share += np.ones(len(used), used.dtype) @ used
-        if len(used):
-            out.first += np.bincount(used.argmax(axis=1), minlength=k)
+        out.first += np.bincount(used.argmax(axis=1), minlength=topics) if len(used) else 0
         out.top.add(first, m if used is m else np.where(listed[:, None], m, -np.inf))
         if out.product is not None and block % every == 0:
             out.product += used.T @ used
             out.linked += len(used)
-        if wanted:
-            square = m * m
-            dates = None
-            if time and out.over is not None:
-                dates = _dates(columns[date], time.grain, place)
-                dated = np.flatnonzero(dates >= 0)
-                out.over.add(dated, dates[dated], m, square, concentration)
-            for c in found.columns:
-                entries, codes = codes_of(columns[c.name], known[c.name])
-                out.by[c.name].add(entries, codes, m, square, concentration)
-                if c.name in out.by_over and dates is not None:
-                    period = dates[entries]
-                    both = period >= 0
-                    out.by_over[c.name].add(entries[both], (codes * n_periods + period)[both], m, square, concentration)
+        _add_groups(out, groupings, rows, m, concentration)
         tell.step("topics of documents", first + len(m), corpus.n_docs, "documents")
     return out
 
 
-def _dates(column: Any, grain: periods.Grain, place: dict[int, int]) -> np.ndarray:
-    """Place of each document's period, int64[D], -1 without one."""
-    words = column.dictionary_encode()
-    table = np.full(len(words.dictionary) + 1, -1, np.int64)
-    for i, text in enumerate(words.dictionary.to_pylist()):
-        number = periods.period_number(text, grain) if text else None
-        table[i] = place.get(number, -1) if number is not None else -1
-    return np.asarray(table[words.indices.fill_null(len(words.dictionary)).to_numpy(zero_copy_only=False)])
+def correlations(sums: Gathered) -> np.ndarray:
+    """Correlations of the topics' shares over the documents, float64[K, K]; 0 for a topic whose share never changes."""
+    assert sums.product is not None
+    mean = sums.share / max(1, sums.docs)
+    covariance = sums.product / max(1, sums.linked) - mean[:, None] * mean
+    deviation = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(covariance / deviation / deviation[:, None])
 
 
-def need_time(found: Survey, corpus: Corpus, date: str = DATE) -> Time:
+def _add_groups(
+    out: Gathered, groupings: dict[str, Column | Time], rows: pa.Table, m: np.ndarray, concentration: np.ndarray
+) -> None:
+    """Add a block of documents to its groups."""
+    square = m * m if groupings else m
+    entries = {name: codes_of(rows[name].combine_chunks(), grouping.code) for name, grouping in groupings.items()}
+    for name, (docs, codes) in entries.items():
+        out.by[name].add(docs, codes, m, square, concentration)
+    if not out.by_over:
+        return
+    period = np.full(len(m), -1)
+    period[entries[DATE][0]] = entries[DATE][1]
+    for name, groups in out.by_over.items():
+        docs, codes = entries[name]
+        dated = period[docs] >= 0
+        codes = codes * len(groupings[DATE].values) + period[docs]
+        groups.add(docs[dated], codes[dated], m, square, concentration)
+
+
+def need_time(found: Survey, corpus: Corpus) -> Time:
     """The survey's periods; InputError that says what to do where there are none."""
     if found.time is None:
-        if date in columns_of(corpus):
-            raise InputError(f"{corpus.path}: no date of the column {date} can be read (1999, 1999-05, 1999-05-31)")
+        if DATE in columns_of(corpus):
+            needed = "can be read and is exact enough for the period (1999, 1999-05, 1999-05-31)"
+            raise InputError(f"{corpus.path}: no date of the column {DATE} {needed}")
         raise InputError(f"{corpus.path}: the documents have no dates; ingest with --meta date=FIELD")
     return found.time
 
@@ -241,12 +237,8 @@ def describe_documents(
 ) -> dict[int, dict[str, Any]]:
     """Rows of the documents' table for some documents by global number (id and the columns), streamed."""
     wanted = np.unique(numbers)
-    out: dict[int, dict[str, Any]] = {}
+    out = {number: {"id": str(number)} for number in wanted.tolist()}
     for of_batch, batch in documents(corpus, heldout, ["id", *[c for c in columns if c != "id"]]):
         hit = np.flatnonzero(np.isin(of_batch, wanted))
-        if len(hit):
-            for i, row in zip(hit, batch.take(pa.array(hit)).to_pylist(), strict=True):
-                out[int(of_batch[i])] = row
-    for number in wanted.tolist():
-        out.setdefault(number, {"id": str(number)})
+        out.update(zip(of_batch[hit].tolist(), batch.take(pa.array(hit)).to_pylist(), strict=True))
     return out

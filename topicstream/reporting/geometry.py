@@ -12,28 +12,13 @@ import numpy as np
 
 from topicstream.model.topic_model import TopicModel
 
-ROWS = 4096
-
 
 def gram(model: TopicModel) -> np.ndarray:
     """float64[K, K]: sum over words of sqrt(p(w|i) p(w|j)); ones on the diagonal."""
-    norms = model.norms
     total = np.zeros((model.n_topics, model.n_topics))
-    held: list[np.ndarray] = []
-    rows_held = 0
-
-    def add() -> None:
-        piece = np.concatenate(held)
-        total[:] += piece.T @ piece
-
     for _, rows in model.spans():
-        held.append(np.sqrt((rows + model.beta) / norms).astype(np.float32))
-        rows_held += len(rows)
-        if rows_held >= ROWS:
-            add()
-            held, rows_held = [], 0
-    if held:
-        add()
+        roots = np.sqrt((rows + model.beta) / model.norms).astype(np.float32)
+        total += roots.T @ roots
     total = (total + total.T) / 2
     np.fill_diagonal(total, 1.0)  # an empty topic of a model without a prior is at least like itself
     return np.clip(total, 0.0, 1.0)
@@ -77,70 +62,26 @@ class MergeTree:
 
 
 def tree(similar: np.ndarray, sizes: np.ndarray) -> MergeTree:
-    """Ward's linkage of the Hellinger distances (Euclidean ones, between sqrt(p)), by chains of nearest neighbours
-    (Murtagh 1983); heights are distances, sqrt(1 - gram) for two single topics; under each merge the cluster with more
-    mass (sizes: float64[K]) comes first."""
+    """Ward's linkage of the Hellinger distances (Euclidean ones, between sqrt(p)), by SciPy; heights are distances,
+    sqrt(1 - gram) for two single topics; under each merge the cluster with more mass (sizes: float64[K]) comes first."""
+    from scipy.cluster.hierarchy import linkage  # a tenth of a second, which maps alone need not spend
+
     k = len(similar)
-    distance = np.maximum(0.0, 1.0 - similar)  # squared
-    np.fill_diagonal(distance, np.inf)
-    weight = np.ones(k)
-    alive = np.ones(k, bool)
-    merges: list[tuple[float, int, int]] = []
-    chain: list[int] = []
-    for _ in range(k - 1):
-        if not chain:
-            chain.append(int(np.argmax(alive)))
-        while True:
-            here = chain[-1]
-            row = distance[here]
-            nearest = int(np.argmin(row))
-            if len(chain) > 1 and row[chain[-2]] <= row[nearest]:
-                nearest = chain[-2]
-                break
-            chain.append(nearest)
-        a, b = sorted((chain.pop(), chain.pop()))
-        between = float(distance[a, b])
-        merges.append((float(np.sqrt(max(0.0, between))), a, b))
-        with np.errstate(invalid="ignore"):
-            joined = (weight[a] + weight) * distance[a] + (weight[b] + weight) * distance[b] - weight * between
-            joined /= weight[a] + weight[b] + weight
-        joined[~alive] = np.inf
-        distance[a], distance[:, a] = joined, joined
-        distance[a, a] = np.inf
-        distance[b], distance[:, b] = np.inf, np.inf
-        weight[a] += weight[b]
-        alive[b] = False
-    merges.sort(key=lambda m: m[0])
-    return _ordered(k, merges, sizes)
-
-
-def _ordered(k: int, merges: list[tuple[float, int, int]], sizes: np.ndarray) -> MergeTree:
-    cluster = np.arange(k)  # of a representative topic
-    root = np.arange(k)
-
-    def find(i: int) -> int:
-        while root[i] != i:
-            root[i] = root[root[i]]
-            i = int(root[i])
-        return i
-
-    mass = np.concatenate((sizes, np.zeros(max(0, k - 1))))
-    left, right, height = (np.zeros(max(0, k - 1), t) for t in (np.int64, np.int64, np.float64))
-    for i, (h, a, b) in enumerate(merges):
-        ra, rb = find(a), find(b)
-        ca, cb = int(cluster[ra]), int(cluster[rb])
-        if (mass[cb], -cb) > (mass[ca], -ca):
-            ca, cb = cb, ca
-        left[i], right[i], height[i] = ca, cb, h
-        mass[k + i] = mass[ca] + mass[cb]
-        root[rb] = ra
-        cluster[ra] = k + i
-    order: list[int] = []
-    stack = [2 * k - 2] if k > 1 else [0]
+    if k < 2:
+        none = np.zeros(0, np.int64)
+        return MergeTree(none, none, np.zeros(0), np.arange(k))
+    distances = np.sqrt(np.maximum(0.0, 1.0 - similar[np.triu_indices(k, 1)]))
+    merges = linkage(distances, "ward")
+    pairs, mass = merges[:, :2].astype(np.int64), np.concatenate((sizes, np.zeros(k - 1)))
+    for i, (a, b) in enumerate(pairs.tolist()):
+        if (mass[b], -b) > (mass[a], -a):
+            pairs[i] = b, a
+        mass[k + i] = mass[a] + mass[b]
+    order, stack = [], [2 * k - 2]
     while stack:
         node = stack.pop()
         if node < k:
             order.append(node)
         else:
-            stack += [int(right[node - k]), int(left[node - k])]
-    return MergeTree(left, right, height, np.array(order, np.int64))
+            stack += pairs[node - k, ::-1].tolist()
+    return MergeTree(pairs[:, 0], pairs[:, 1], merges[:, 2], np.array(order, np.int64))

@@ -1,10 +1,11 @@
-"""``topicstream.report``: a model as one HTML file that opens from disk, offline."""
+"""``topicstream.report``: one HTML file that shows a model, from one stream over the corpus and one over the table."""
 
 from __future__ import annotations
 
-import math
 import os
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +13,36 @@ import numpy as np
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
-from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.coherence import coherence, diversity
 from topicstream.evaluation.completion import score_model
-from topicstream.evaluation.memory import open_within
 from topicstream.files.outputs import check_output, written
 from topicstream.ingestion.opening.inputs_record import file_of
-from topicstream.model.edits import View, seen, view_of
-from topicstream.model.topic_model import TopicModel
+from topicstream.model.manifest import origin_fields
 from topicstream.options import configured
 from topicstream.reporting import geometry, relevance
 from topicstream.reporting.config import ReportConfig
-from topicstream.reporting.gather import Gathered, Survey, describe_documents, gather_report, survey
-from topicstream.reporting.labels import propose
-from topicstream.reporting.metadata import columns_of
-from topicstream.reporting.payload import our_page, pack, page, quantised
-from topicstream.reporting.snippets import Passage, passage_of, snippets
+from topicstream.reporting.gather import DATE, Gathered, Survey, correlations, describe_documents, gather_report, survey
+from topicstream.reporting.metadata import columns_of, open_corpus
+from topicstream.reporting.passages import MARKED, DocumentTexts, candidates, distinct
+from topicstream.reporting.payload import pack, page, quantised
+from topicstream.reporting.view import ShownModel, look_at
+from topicstream.text import render, shortened
 
 HEAT_TOPICS = 2000
 """Topics up to which all pairs are in the page; of more, each topic's nearest only."""
 NEAREST = 8
 LINKS = 6
-SHOWN = 160
-"""Characters of a metadata value in the page."""
-HISTORY = ("running_perplexity", "heldout_perplexity", "seconds", "cells_per_second", "rss_peak_bytes")
+CHARACTERS = 160
+"""Of a metadata value in the page."""
+HISTORY = ("running_perplexity", "heldout_perplexity", "seconds")
+
+
+@dataclass
+class Page:
+    """What the page is made of: plain values and arrays of numbers, by the names that its script uses."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 @configured(ReportConfig)
@@ -52,38 +59,38 @@ def report(config: ReportConfig) -> dict[str, Any]:
     The documents' topics are streamed once; memory does not grow with the corpus.  Edits (``topics edit``) are honoured;
     perplexity is the trained table's.  Raises InputError, StoreError, DoesNotFit; TopicsError where ``out`` exists.
     """
-    model, corpus = config.model, config.corpus if config.documents else None
-    out, force, progress = config.out, config.force, config.progress
-    path = Path(out)
+    corpus, path = config.corpus if config.documents else None, Path(config.out)
     if path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {path}: a report is an .html file")
-    if not (path.parent if str(path.parent) else Path(".")).is_dir():
+    if not path.parent.is_dir():
         raise UsageError(f"--out {path}: no such folder")
-    check_output(
-        path, "--out", [p for p in (_place(model), _place(corpus)) if p is not None], force=force, reads=our_page
-    )
-    trained, workers = open_within(model, config.mem_limit, config.threads)
-    view = view_of(trained)
-    shown = seen(trained, view)
-    store = corpus if isinstance(corpus, Corpus) or corpus is None else Corpus.open(corpus)
-    values, arrays = of_model(trained, shown, view, config.words)
-    values["title"] = config.title or _title(trained)
-    if store is not None:
-        strangers(trained, store)
-        per_topic = config.docs if config.docs is not None else (5 if len(view) <= 300 else 3)
+    places = [Path(p) if isinstance(p, (str, Path)) else getattr(p, "path", None) for p in (config.model, corpus)]
+    check_output(path, "--out", [place for place in places if place is not None], force=config.force)
+    shown = look_at(config.model, config.mem_limit, config.threads)
+    built = Page()
+    add_model(built, shown, config.words)
+    values = built.values
+    values["title"] = config.title or (Path(shown.trained.path).resolve().name if shown.trained.path else "Topics")
+    if corpus is not None:
+        store, many = open_corpus(shown.trained, corpus), len(shown.view) > 300
         found = survey(store, by=config.by, grain=config.period)
-        sums = gather_report(trained, view, store, found, docs=per_topic, threads=workers, progress=progress)
-        of_documents(values, arrays, view, store, found, sums)
-        typical(values, arrays, store, sums, config.text, config.text_field, 280 if len(view) <= 300 else 180)
+        per_topic = config.docs if config.docs is not None else (3 if many else 5)
+        ranked = candidates(per_topic) if config.text is not False and per_topic else per_topic
+        sums = gather_report(
+            shown.trained, shown.view, store, found, docs=ranked, threads=shown.threads, progress=config.progress
+        )
+        add_groups(built, store, found, sums)
+        add_links(built, sums)
+        add_typical(built, shown, store, sums, config, per_topic, 180 if many else 280)
         if config.scores:
-            scored(values, arrays, trained, shown, store, workers)
-    data = page(values["title"], pack(_tidy(values), arrays))
-    with written(path, force=force, reads=our_page) as file:
+            add_scores(built, shown, store)
+    data = page(values["title"], pack(values, built.arrays))
+    with written(path, force=config.force) as file:
         file.write(data.encode())
     return {
         "out": str(path),
         "bytes": len(data),
-        "topics": len(view),
+        "topics": len(shown.view),
         "documents": values["docs"],
         "periods": len(values["periods"]),
         "columns": [c["name"] for c in values["columns"]],
@@ -91,251 +98,202 @@ def report(config: ReportConfig) -> dict[str, Any]:
     }
 
 
-def _place(given: Any) -> Path | None:
-    """Where a model or a corpus lies."""
-    return Path(given) if isinstance(given, (str, Path)) else getattr(given, "path", None)
-
-
-def _title(model: TopicModel) -> str:
-    return f"{Path(model.path).resolve().name}" if model.path else "Topics"
-
-
-def _tidy(value: Any) -> Any:
-    """JSON's own values: what is not finite is null."""
-    if isinstance(value, dict):
-        return {str(k): _tidy(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_tidy(v) for v in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, np.integer):
-        return int(value)
-    if isinstance(value, Path):
-        return str(value)
-    return value
-
-
-def of_model(
-    trained: TopicModel, shown: TopicModel, view: View, words: int
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def add_model(built: Page, shown: ShownModel, words: int) -> None:
     """What the model alone has: words, map, tree, settings."""
-    k = shown.n_topics
-    offsets, ids, log_p, marginal = relevance.candidates(shown, words)
+    model, view = shown.model, shown.view
+    offsets, ids, log_p, marginal = relevance.candidates(model, words)
     used, where = np.unique(ids, return_inverse=True)
-    similar = geometry.gram(shown)
-    grown = geometry.tree(similar, shown.sizes)
-    arrays = {
+    similar = geometry.gram(model)
+    tree = geometry.tree(similar, model.sizes)
+    built.arrays |= {
         "wordOffsets": offsets.astype(np.uint32),
         "wordIds": where.astype(np.uint32),
         "wordLogP": np.clip(np.rint(-2000 * log_p), 0, 65535).astype(np.uint16),
         "wordMarginal": np.clip(np.rint(-2000 * marginal[used]), 0, 65535).astype(np.uint16),
-        "tokens": shown.sizes.astype(np.float32),
+        "tokens": model.sizes.astype(np.float32),
         "position": geometry.layout(similar).astype(np.float32),
-        "treeLeft": grown.left.astype(np.uint32),
-        "treeRight": grown.right.astype(np.uint32),
-        "treeHeight": grown.height.astype(np.float32),
-        "order": grown.order.astype(np.uint32),
+        "treeLeft": tree.left.astype(np.uint32),
+        "treeRight": tree.right.astype(np.uint32),
+        "treeHeight": tree.height.astype(np.float32),
+        "order": tree.order.astype(np.uint32),
     }
-    if k <= HEAT_TOPICS:
-        upper = similar[np.triu_indices(k, 1)]
-        arrays["similar"] = np.rint(63 * np.sqrt(upper)).astype(np.uint8)
+    if model.n_topics <= HEAT_TOPICS:
+        upper = similar[np.triu_indices(model.n_topics, 1)]
+        built.arrays["similar"] = np.rint(63 * np.sqrt(upper)).astype(np.uint8)
     else:
-        near, value = _nearest(similar, NEAREST)
-        arrays["near"], arrays["nearValue"] = near.astype(np.uint32), value.astype(np.float32)
-    proposals = propose(shown)
-    values: dict[str, Any] = {
+        built.arrays["near"], built.arrays["nearValue"] = _nearest(similar, NEAREST)
+    history = {}
+    for name in HISTORY:
+        curve = [
+            (r["pass"], r[name])
+            for r in shown.trained.history
+            if r.get("pass") and isinstance(r.get(name), (int, float))
+        ]
+        if curve:
+            history[name] = list(zip(*curve, strict=True))
+    built.values |= {
         "ids": view.ids,
-        "labels": [view.labels.get(i, proposals[j]) for j, i in enumerate(view.ids)],
-        "named": [i in view.labels for i in view.ids],
-        "members": [len(m) for m in view.members],
+        "labels": shown.names,
+        "named": [number in view.labels for number in view.ids],
+        "members": [len(members) for members in view.members],
         "ordered": view.ordered,
-        "vocabulary": shown.vocabulary.texts(used),
-        "words": shown.n_words,
+        "vocabulary": model.vocabulary.texts(used),
+        "words": model.n_words,
         "dropped": len(view.dropped),
         "docs": 0,
         "periods": [],
         "columns": [],
         "notes": [],
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "diversity": diversity(shown),
-        "settings": _settings(trained, view),
+        "diversity": diversity(model),
+        "settings": settings(shown),
+        **({"history": history} if history else {}),
     }
-    history = trained.history
-    for name in HISTORY[:3]:
-        curve = [
-            (int(r["pass"]), float(r[name])) for r in history if isinstance(r.get(name), int | float) and r.get("pass")
-        ]
-        if curve:
-            values.setdefault("history", {})[name] = [list(c) for c in zip(*curve, strict=True)]
-    return values, arrays
 
 
 def _nearest(similar: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The n topics most like each topic: their numbers uint32[K, n] and likenesses float32[K, n]."""
     other = similar.copy()
-    np.fill_diagonal(other, -1.0)
+    np.fill_diagonal(other, -2.0)
     near = np.argsort(-other, axis=1, kind="stable")[:, :n]
-    return near, np.take_along_axis(other, near, 1)
+    return near.astype(np.uint32), np.take_along_axis(other, near, 1).astype(np.float32)
 
 
-def _settings(model: TopicModel, view: View) -> list[list[str]]:
-    rows: list[list[str]] = []
+SETTINGS = """[engine\t{engine}]
+[source\t{cites}]
+topics\t{topics:,}[ trained, {edited:,} shown after edits]
+words\t{words:,}
+alpha\t{alpha}
+beta\t{beta:.4g} a word
+"""
+PROVENANCE = """[seed\t{seed}]
+[start\t{start}]
+[passes\t{passes} ({stopped})]
+[trained on\t{corpus.docs:,} documents, {corpus.tokens:,.0f} tokens]
+[corpus fingerprint\t{corpus.fingerprint}]
+[tokenizer\t{stopwords} stop words, min length {tokenizer.min_length}[, ngrams {ngrams}][, stem {tokenizer.stem}]]
+[vocabulary sha256\t{vocab_sha256}]
+[trained\t{created}]
+"""
 
-    def say(name: str, value: Any) -> None:
-        if value not in (None, "", {}, []):
-            rows.append([name, str(value)])
 
-    manifest = model.manifest
-    say("engine", manifest.get("engine"))
-    say("source", manifest.get("cites"))
-    say("topics", f"{model.n_topics:,}" + ("" if view.plain else f" trained, {len(view):,} shown after edits"))
-    say("words", f"{model.n_words:,}")
+def settings(shown: ShownModel) -> list[list[str]]:
+    """Settings and provenance of a model: name, value."""
+    model, manifest = shown.trained, shown.trained.manifest
     low, high = float(model.alpha.min()), float(model.alpha.max())
-    say("alpha", f"{low:.4g} a topic" if low == high else f"{low:.3g} to {high:.3g} a topic")
-    say("beta", f"{model.beta:.4g} a word")
-    for name, value in sorted((manifest.get("options") or {}).items()):
-        say(name.replace("_", "-"), value)
-    say("seed", manifest.get("seed"))
-    say("start", manifest.get("start"))
-    say("passes", f"{manifest['passes']} ({manifest.get('stopped', '')})" if manifest.get("passes") else None)
-    of = manifest.get("corpus")
-    if isinstance(of, dict):
-        say("trained on", f"{of.get('docs', 0):,} documents, {of.get('tokens', 0):,.0f} tokens")
-        say("corpus fingerprint", of.get("fingerprint"))
-    recipe = manifest.get("tokenizer")
-    if isinstance(recipe, dict):
-        stop = recipe.get("stopwords")
-        parts = [f"{len(stop)} stop words" if isinstance(stop, list) else "", f"min length {recipe.get('min_length')}"]
-        parts += [f"{k} {recipe[k]}" for k in ("ngrams", "stem") if recipe.get(k) not in (None, 1)]
-        say("tokenizer", ", ".join(p for p in parts if p))
-    say("vocabulary sha256", manifest.get("vocab_sha256"))
-    say("trained", manifest.get("created"))
-    for name, value in (manifest.get("versions") or {}).items():
-        say(name, value)
-    return rows
+    tokenizer = manifest.tokenizer or {}
+    about = {
+        **origin_fields(manifest),
+        "vocab_sha256": getattr(manifest, "vocab_sha256", None),
+        "topics": model.n_topics,
+        "edited": 0 if shown.view.plain else len(shown.view),
+        "words": model.n_words,
+        "alpha": f"{low:.4g} a topic" if low == high else f"{low:.3g} to {high:.3g} a topic",
+        "beta": model.beta,
+        "seed": None if manifest.seed is None else str(manifest.seed),
+        "stopwords": str(len(tokenizer.get("stopwords") or ())),
+        "ngrams": tokenizer.get("ngrams") if tokenizer.get("ngrams") != 1 else None,
+    }
+    rows = [line.split("\t") for line in render(SETTINGS, about)]
+    options = sorted(manifest.options.items())
+    rows += [[name.replace("_", "-"), str(value)] for name, value in options if value not in (None, "", {}, [])]
+    rows += [line.split("\t") for line in render(PROVENANCE, about)]
+    return rows + [[name, str(value)] for name, value in manifest.versions.items()]
 
 
-def of_documents(
-    values: dict[str, Any],
-    arrays: dict[str, np.ndarray],
-    view: View,
-    corpus: Corpus,
-    found: Survey,
-    sums: Gathered,
-) -> None:
-    """Shares over all documents, by period and by column, and links."""
+def add_groups(built: Page, corpus: Corpus, found: Survey, sums: Gathered) -> None:
+    """Shares over all documents, by period and by column."""
+    values, arrays = built.values, built.arrays
     values["docs"], values["corpus"] = sums.docs, Path(corpus.path).name
     arrays["share"] = (sums.share / max(1, sums.docs)).astype(np.float32)
     arrays["first"] = sums.first.astype(np.uint32)
-    fingerprint = next((v for n, v in values["settings"] if n == "corpus fingerprint"), None)
-    if fingerprint is not None and fingerprint != corpus.fingerprint:
+    if dict(values["settings"]).get("corpus fingerprint", corpus.fingerprint) != corpus.fingerprint:
         values["notes"].append("The corpus is not the one the model was trained on (its fingerprint differs).")
-    if found.time is not None and sums.over is not None:
-        share, error = sums.over.shares()
-        values["periods"], values["grain"] = found.time.names, found.time.grain.key
-        arrays["periodDocs"] = sums.over.docs.astype(np.uint32)
+    if found.time is not None:
+        over = sums.by[DATE]
+        share, error = over.shares()
+        values["periods"], values["grain"] = found.time.values, found.time.grain.key
+        arrays["periodDocs"] = over.docs.astype(np.uint32)
         arrays["over"], arrays["overScale"] = quantised(share, np.uint16)
         arrays["overError"], arrays["overErrorScale"] = quantised(error, np.uint8)
-        slope, slope_error = sums.over.slope(found.time.years)
+        slope, slope_error = over.slope(found.time.years)
         arrays["slope"], arrays["slopeError"] = (np.nan_to_num(a).astype(np.float32) for a in (slope, slope_error))
-    elif "date" not in columns_of(corpus):
+    elif DATE not in columns_of(corpus):
         values["notes"].append("No dates: ingest with --meta date=FIELD to see topics over time.")
     for i, column in enumerate(found.columns):
         share, error = sums.by[column.name].shares()
-        values["columns"].append(
-            {"name": column.name, "values": [_cut(v) for v in column.values], "distinct": column.distinct}
-        )
+        texts = [shortened(value, CHARACTERS) for value in column.values]
+        values["columns"].append({"name": column.name, "values": texts, "distinct": column.distinct})
         arrays[f"by{i}Docs"] = sums.by[column.name].docs.astype(np.uint32)
         arrays[f"by{i}"], arrays[f"by{i}Scale"] = quantised(share, np.uint16)
         arrays[f"by{i}Error"], arrays[f"by{i}ErrorScale"] = quantised(error, np.uint8)
-    if sums.product is not None and sums.linked > 2 and len(view) > 2:
-        _links(arrays, sums)
-        values["linked"] = sums.linked
 
 
-def _links(arrays: dict[str, np.ndarray], sums: Gathered) -> None:
-    assert sums.product is not None
-    mean = sums.share / max(1, sums.docs)
-    covariance = sums.product / sums.linked - mean[:, None] * mean
-    deviation = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r = np.nan_to_num(covariance / deviation / deviation[:, None])
-    np.fill_diagonal(r, -2.0)
-    n = min(LINKS, len(r) - 1)
-    up = np.argsort(-r, axis=1, kind="stable")[:, :n]
-    arrays["link"], arrays["linkValue"] = up.astype(np.uint32), np.take_along_axis(r, up, 1).astype(np.float32)
+def add_links(built: Page, sums: Gathered) -> None:
+    """The topics whose shares go up together most, by the correlations of documents' shares."""
+    if sums.product is None or sums.linked <= 2 or len(sums.share) <= 2:
+        return
+    correlation = correlations(sums)
+    built.arrays["link"], built.arrays["linkValue"] = _nearest(correlation, min(LINKS, len(correlation) - 1))
+    built.values["linked"] = sums.linked
 
 
-def _cut(text: Any, n: int = SHOWN) -> str:
-    text = " ".join(str(text).split())
-    return str(text if len(text) <= n else text[: n - 1] + "…")
-
-
-def typical(
-    values: dict[str, Any],
-    arrays: dict[str, np.ndarray],
-    corpus: Corpus,
-    sums: Gathered,
-    text: bool | None,
-    text_field: str | None,
-    characters: int,
+def add_typical(
+    built: Page, shown: ShownModel, corpus: Corpus, sums: Gathered, config: ReportConfig, per_topic: int, characters: int
 ) -> None:
-    """Typical documents: ids, titles, dates, sources, beginnings of texts."""
+    """Typical documents, near-duplicates left out: ids, titles, dates, sources, passages with the topic's words marked."""
     if not len(sums.top.ids) or not sums.docs:
         return
+    ids, scores = sums.top.ids, sums.top.scores
+    lists = [ids[np.isfinite(scores[:, k]), k].tolist() for k in range(ids.shape[1])]
+    texts = None
+    if config.text is not False:
+        texts = DocumentTexts(corpus, ids, text_field=config.text_field, asked=bool(config.text))
+        if texts.missing:
+            built.values["notes"].append(f"No text snippets: {texts.missing}.")
+        else:
+            lists = [[listed[i] for i in distinct([texts.words(d) for d in listed])] for listed in lists]
+    lists = [listed[:per_topic] for listed in lists]
+    numbers = np.unique(np.array([d for listed in lists for d in listed], np.int64))
     columns = columns_of(corpus)
-    numbers = np.unique(sums.top.ids)
     rows = describe_documents(corpus, numbers, ["source", *columns])
-    texts: dict[Passage, str] = {}
-    places = {number: passage_of(corpus, row) for number, row in rows.items()}
-    if text is not False:
-        wanted = [place for place in places.values() if place]
-        texts, why = snippets(corpus, wanted, characters=characters, text_field=text_field, asked=bool(text))
-        if why and wanted:
-            values["notes"].append(f"No text snippets: {why}.")
-    listed = []
-    for number in numbers.tolist():
-        row = rows[number]
-        entry: dict[str, Any] = {"id": _cut(row.get("id") or number)}
-        source = row.get("source")
-        if source:
-            file = file_of(source)
-            entry["source"] = os.path.basename(file) + source[len(file) :]
-        for name in columns:
-            value = row.get(name)
-            if value and name != "links":
-                entry.setdefault("meta", {})[name] = _cut(", ".join(value) if isinstance(value, list) else value)
-        if (passage := texts.get(places[number] or ("", 0))) is not None:
-            entry["text"] = _without_title(passage, entry.get("meta", {}).get("title", ""))
-        listed.append(entry)
-    values["documents"] = listed
-    good = np.isfinite(sums.top.scores)
-    arrays["typical"] = np.where(good, np.searchsorted(numbers, sums.top.ids), len(listed)).T.astype(np.uint32)
-    arrays["typicalShare"] = np.where(good, sums.top.scores, 0.0).T.astype(np.float32)
+    shown_columns = [name for name in columns if name != "links"]
+    built.values["documents"] = [_document(rows[number], shown_columns) for number in numbers.tolist()]
+    words, passages = shown.first_words(MARKED, 0.6), []
+    for k, listed in enumerate(lists):
+        quoted = [texts.passage(d, words[k], characters) if texts is not None else None for d in listed]
+        passages.append([passage and [passage.text, *chain(*passage.marks)] for passage in quoted])
+    built.values["passages"] = passages
+    width = max(map(len, lists), default=0)
+    typical, share = np.full((len(lists), width), len(numbers), np.uint32), np.zeros((len(lists), width), np.float32)
+    for k, listed in enumerate(lists):
+        typical[k, : len(listed)] = np.searchsorted(numbers, listed)
+        place = {number: i for i, number in enumerate(ids[:, k].tolist())}
+        share[k, : len(listed)] = [scores[place[number], k] for number in listed]
+    built.arrays |= {"typical": typical, "typicalShare": share}
 
 
-def _without_title(text: str, title: str) -> str:
-    plain = " ".join(title.split())
-    return text[len(plain) :].lstrip(" .:-") if plain and text.startswith(plain) else text
+def _document(row: dict[str, Any], columns: list[str]) -> dict[str, Any]:
+    """A typical document as the page shows it."""
+    values = {name: row[name] for name in columns if row.get(name)}
+    meta = {k: shortened(", ".join(v) if isinstance(v, list) else v, CHARACTERS) for k, v in values.items()}
+    entry: dict[str, Any] = {"id": shortened(row["id"], CHARACTERS), **({"meta": meta} if meta else {})}
+    if source := row.get("source"):
+        file = file_of(source)
+        entry["source"] = os.path.basename(file) + source[len(file) :]
+    return entry
 
 
-def scored(
-    values: dict[str, Any],
-    arrays: dict[str, np.ndarray],
-    trained: TopicModel,
-    shown: TopicModel,
-    corpus: Corpus,
-    threads: int,
-) -> None:
+def add_scores(built: Page, shown: ShownModel, corpus: Corpus) -> None:
     """Coherence of the topics shown; held-out perplexity of the trained table."""
-    found = coherence(shown, corpus, threads=threads)
-    arrays["npmi"] = np.array([-9.0 if v is None else v for v in found.npmi_by_topic], np.float32)
-    values["coherence"] = {"npmi": found.npmi, "umass": found.umass, "measured": found.measured}
-    if corpus.part(True)["docs"]:
+    found = coherence(shown.model, corpus, threads=shown.threads)
+    built.arrays["npmi"] = np.array([-9.0 if v is None else v for v in found.npmi_by_topic], np.float32)
+    built.values["coherence"] = {"npmi": found.npmi, "umass": found.umass, "measured": found.measured}
+    if corpus.part(True).docs:
         try:
-            score = score_model(trained, corpus, threads=threads)
-            values["heldout"] = {
-                "perplexity": score.perplexity, "docs": score.docs, "tokens": score.tokens, "measured": score.measured,
-                "oov": score.oov_rate,
-            }  # fmt: skip
+            score = score_model(shown.trained, corpus, threads=shown.threads)
         except InputError as e:
-            values["notes"].append(f"No held-out perplexity: {e}.")
+            built.values["notes"].append(f"No held-out perplexity: {e}.")
+            return
+        figures = {name: getattr(score, name) for name in ("perplexity", "docs", "tokens", "measured")}
+        built.values["heldout"] = {**figures, "oov": score.oov_rate}

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
-from topicstream.evaluation.belonging import strangers
-from topicstream.evaluation.memory import open_within
+from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.files.outputs import check_output, written
-from topicstream.model.edits import seen, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import option
+from topicstream.progress import listener
 from topicstream.reporting.doc_topics import shares
-from topicstream.reporting.gather import describe_documents
-from topicstream.reporting.metadata import columns_of
-from topicstream.reporting.payload import framed, our_page
-from topicstream.reporting.snippets import passage_of, snippets
+from topicstream.reporting.metadata import open_corpus
+from topicstream.reporting.payload import framed
+from topicstream.reporting.snippets import beginnings
+from topicstream.reporting.view import ModelView, look_at
 
 SHOWN = 5
 TOPICS = 3
+PAGES = (".html", ".htm")
+HIDDEN = ("topic", "intruder_topic", "intruder", "place")
+"""Columns that people must not see."""
 
 
 def word_intrusion(
@@ -35,29 +40,25 @@ def word_intrusion(
     Columns: question int32, word_1 ... string, topic int32, intruder string, place int32 (1-based).  Empty topics are left
     out.  The same seed gives the same sheet.
     """
-    opened, _ = open_within(model, mem_limit, 1)
-    view = view_of(opened)
-    shown = seen(opened, view)
-    good = [k for k in range(len(view)) if shown.sizes[k] >= 1.0]
+    shown = look_at(model, mem_limit)
+    view, looked = shown.view, shown.model
+    good = [k for k in range(len(view)) if looked.sizes[k] >= 1.0]
     if len(good) < 2:
         raise InputError("--intrusion words: needs two topics that are not empty")
-    ids, _ = top_words(shown, max(2 * words, 10))
-    p = shown.probabilities(np.unique(ids))
+    ids, _ = top_words(looked, max(2 * words, 10))
     unique = np.unique(ids)
-    rng = np.random.default_rng(seed)
-    rows = []
+    p, rng, rows = looked.probabilities(unique), np.random.default_rng(seed), []
     for k in good:
-        own = ids[:words, k]
         others = np.setdiff1d(np.unique(ids[:words, [j for j in good if j != k]]), ids[:, k])
         if not len(others):
             continue
         # the half of the other topics' first words that this topic has least of
         value = p[np.searchsorted(unique, others), k]
         intruder = rng.choice(others[np.argsort(value, kind="stable")[: max(1, len(others) // 2)]])
-        mixed = rng.permutation(np.append(own, intruder))
-        rows.append((view.ids[k], shown.vocabulary.texts(mixed), int(np.flatnonzero(mixed == intruder)[0])))
-    order = rng.permutation(len(rows))
-    return _table([rows[i] for i in order], "word", "topic")
+        mixed = rng.permutation(np.append(ids[:words, k], intruder))
+        texts = looked.vocabulary.texts(mixed)
+        rows.append(_question("word", texts, int(np.flatnonzero(mixed == intruder)[0]), {"topic": view.ids[k]}))
+    return _table([rows[i] for i in rng.permutation(len(rows))])
 
 
 def topic_intrusion(
@@ -76,49 +77,46 @@ def topic_intrusion(
     Columns: question, document string, text string, topic_1 ... string (their first words), intruder, place.  The documents
     are drawn from all training documents by the seed; the corpus is streamed once.
     """
-    opened, workers = open_within(model, mem_limit, threads)
-    view = view_of(opened)
-    shown = seen(opened, view)
-    store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
-    strangers(opened, store)
+    shown = look_at(model, mem_limit, threads)
+    view, store = shown.view, open_corpus(shown.trained, corpus)
     if len(view) < topics + 2:
         raise InputError(f"--intrusion topics: needs {topics + 2} topics")
     rng = np.random.default_rng(seed)
     drawn = np.sort(rng.choice(store.n_docs, min(questions, store.n_docs), replace=False))
     theta = np.zeros((len(drawn), len(view)))
-    for first, block in shares(opened, store, threads=workers):
+    for first, block in shares(shown.trained, store, threads=shown.threads):
         mine = np.flatnonzero((drawn >= first) & (drawn < first + len(block)))
         theta[mine] = view.shares(block[drawn[mine] - first])
-    columns = [c for c in ("title",) if c in columns_of(store)]
-    about = describe_documents(store, drawn, ["source", *columns])
-    places = {number: passage_of(store, row) for number, row in about.items()}
-    texts, _ = snippets(store, filter(None, places.values()), text_field=text_field, characters=600)
-    ids, _ = top_words(shown, 8)
-    said = [" ".join(shown.vocabulary.texts(ids[:, k])) for k in range(len(view))]
-    rows, extra = [], []
+    about = beginnings(store, drawn, text_field=text_field, characters=600)
+    words, rows = [" ".join(texts) for texts in shown.first_words(8)], []
     for d, shares_of in zip(drawn.tolist(), theta, strict=True):
         order = np.argsort(-shares_of, kind="stable")
         intruder = int(rng.choice(order[len(order) // 2 :]))
         mixed = rng.permutation(np.append(order[:topics], intruder))
-        rows.append((view.ids[intruder], [said[k] for k in mixed], int(np.flatnonzero(mixed == intruder)[0])))
-        row = about[d]
-        extra.append((row.get("id", str(d)), texts.get(places[d] or ("", 0), "") or row.get("title") or ""))
-    table = _table(rows, "topic", "intruder_topic")
-    for i, name in enumerate(("document", "text")):
-        table = table.add_column(1 + i, name, pa.array([e[i] for e in extra], pa.string()))
-    return table
+        place = int(np.flatnonzero(mixed == intruder)[0])
+        known = {"document": about[d].id, "text": about[d].text}
+        rows.append(
+            {**known, **_question("topic", [words[k] for k in mixed], place, {"intruder_topic": view.ids[intruder]})}
+        )
+    return _table(rows)
 
 
-def _table(rows: list[tuple[int, list[str], int]], what: str, topic: str) -> pa.Table:
-    n = len(rows[0][1]) if rows else 0
-    columns = {"question": pa.array(range(1, len(rows) + 1), pa.int32())}
-    columns |= {f"{what}_{i + 1}": pa.array([r[1][i] for r in rows], pa.string()) for i in range(n)}
-    columns |= {
-        topic: pa.array([r[0] for r in rows], pa.int32()),
-        "intruder": pa.array([r[1][r[2]] for r in rows], pa.string()),
-        "place": pa.array([r[2] + 1 for r in rows], pa.int32()),
+def _question(what: str, choices: Sequence[str], place: int, topic: Mapping[str, int]) -> dict[str, Any]:
+    """A row of a sheet."""
+    return {
+        **{f"{what}_{i}": text for i, text in enumerate(choices, 1)},
+        **topic,
+        "intruder": choices[place],
+        "place": place + 1,
     }
-    return pa.table(columns)
+
+
+def _table(rows: list[dict[str, Any]]) -> pa.Table:
+    table = pa.table({"question": pa.array(range(1, len(rows) + 1), pa.int32())})
+    for name in rows[0] if rows else ():
+        values = [row[name] for row in rows]
+        table = table.append_column(name, pa.array(values, pa.int32() if isinstance(values[0], int) else pa.string()))
+    return table
 
 
 ASKED = {
@@ -138,32 +136,58 @@ def sheet_page(sheet: pa.Table) -> str:
             f'<label><input type="radio" name="q{n}" value="{i}"> <bdi>{escape(text)}</bdi></label>'
             for i, text in enumerate(choices, 1)
         )
-        said = f"<blockquote><bdi>{escape(row['text'])}</bdi></blockquote>" if kind == "topic" else ""
+        text = f"<blockquote><bdi>{escape(row['text'])}</bdi></blockquote>" if kind == "topic" else ""
         questions.append(
-            f'<fieldset data-question="{n}"><legend>{n}</legend>{said}<div{" class=row" if kind == "word" else ""}>{labels}</div></fieldset>'
+            f'<fieldset data-question="{n}"><legend>{n}</legend>{text}<div{" class=row" if kind == "word" else ""}>{labels}</div></fieldset>'
         )
     return framed("sheet.html", ("sheet.js",), TITLE=ASKED[kind], QUESTIONS="\n".join(questions))
 
 
 def write_sheet(sheet: pa.Table, path: Path, *, force: bool = False) -> None:
     """As HTML by the name, else as a table."""
-    if path.suffix not in (".html", ".htm"):
+    if path.suffix not in PAGES:
         write_table(sheet, path, force=force)
         return
-    with written(path, force=force, reads=our_page) as file:
+    with written(path, force=force) as file:
         file.write(sheet_page(sheet).encode())
-
-
-def check_sheet(path: Path, *, force: bool = False) -> None:
-    """Before any work: InputError, TopicsError where the sheet cannot be written there."""
-    if path.suffix in (".html", ".htm"):
-        check_output(path, "--out", force=force, reads=our_page)
-    else:
-        check_table_file(path, "--out", force=force)
 
 
 def sheet_and_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """What people are given (with an empty column ``answer``) and what they must not see."""
-    hidden = [c for c in ("topic", "intruder_topic", "intruder", "place") if c in table.column_names]
+    hidden = [name for name in HIDDEN if name in table.column_names]
     sheet = table.drop_columns(hidden)
     return sheet.append_column("answer", pa.nulls(len(table), pa.int32())), table.select(["question", *hidden])
+
+
+@dataclass(frozen=True)
+class IntrusionView(ModelView):
+    """A sheet to test topics on people."""
+
+    title: ClassVar[str] = "A sheet to test topics on people (--intrusion)"
+    intrusion: str | None = option(
+        None, "who does not belong? To --out; the answers go to FILE.key.csv", choices=("words", "topics")
+    )
+    out: str | None = option(None, "the sheet: .html, .csv, .parquet or .jsonl", path="file", metavar="FILE")
+    seed: int = option(0, "of what is drawn and mixed", min=0, show=True)
+    force: bool = option(False, "replace the files that are written")
+
+    def result(self) -> None:
+        if self.out is None:
+            raise UsageError("--intrusion goes with --out FILE.html or FILE.csv")
+        out = Path(self.out)
+        key = out.with_suffix(".key.csv")
+        if out.suffix in PAGES:
+            check_output(out, "--out", force=self.force)
+        else:
+            check_table_file(out, "--out", force=self.force)
+        check_table_file(key, "--out", force=self.force)
+        if self.intrusion == "words":
+            table = word_intrusion(self.model, seed=self.seed, mem_limit=self.mem_limit)
+        else:
+            table = topic_intrusion(
+                self.model, self.corpus, seed=self.seed, threads=self.threads, mem_limit=self.mem_limit
+            )
+        sheet, answers = sheet_and_key(table)
+        write_sheet(sheet, out, force=self.force)
+        write_table(answers, key, force=self.force)
+        listener(self.progress).say(f"{out}: {len(table)} questions; the answers are in {key}")

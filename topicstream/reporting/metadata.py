@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,106 +12,90 @@ import pyarrow as pa
 from topicstream.corpus.documents import OWN
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
+from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.keys import documents
+from topicstream.model.topic_model import TopicModel
+
+
+def open_corpus(model: TopicModel, corpus: str | Path | Corpus) -> Corpus:
+    """Open the corpus of a model; UsageError where the two do not belong together."""
+    store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+    strangers(model, store)
+    return store
 
 
 def columns_of(corpus: Corpus) -> dict[str, str]:
     """The user's own columns of a store: name -> ``string`` or ``list``."""
-    listed = corpus.manifest.get("columns") or {}
+    listed = corpus.manifest.columns
     return {name: kind for name, kind in sorted(listed.items()) if name not in OWN}
 
 
 def check_columns(corpus: Corpus, wanted: Sequence[str], option: str = "--with") -> None:
     """InputError where a column is not there."""
-    there = ["id", "source", *columns_of(corpus)]
+    there = columns_of(corpus)
     for name in wanted:
-        if name not in there:
-            kept = ", ".join(columns_of(corpus)) or "none"
+        if name not in ("id", "source", *there):
+            kept = ", ".join(there) or "none"
             raise InputError(
                 f"{option} {name}: the store has no such column (it has {kept}); ingest with --meta {name}=FIELD"
             )
 
 
+def kept_columns(corpus: Corpus, wanted: Sequence[str] | None) -> list[str]:
+    """The columns shown of a document: those asked for (InputError where one is missing), else its title, if it has one."""
+    if wanted is None:
+        return [name for name in ("title",) if name in columns_of(corpus)]
+    check_columns(corpus, wanted)
+    return list(wanted)
+
+
 class Metadata:
     """Rows of some columns for consecutive documents of a part; nulls for documents that the table does not list
-    (replaced by a later version, or a store without a table)."""
+    (replaced by a later version)."""
 
     def __init__(self, corpus: Corpus, columns: Sequence[str], heldout: bool = False) -> None:
-        self.columns = list(columns)
-        self._path, self._table = corpus.path, bool(corpus.manifest.get("docs"))
-        self._stream = documents(corpus, heldout, self.columns) if self._table else iter(())
+        self._path = corpus.path
+        self._stream = iter(documents(corpus, heldout, list(columns)))
         self._numbers = np.zeros(0, np.int64)
-        self._held: list[pa.RecordBatch] = []
-        self._starts: list[int] = []
-        self._over = not self._table
-        self._next = 0
+        self._rows = pa.table({name: pa.nulls(0, pa.large_string()) for name in columns})
 
-    def of(self, first: int, count: int) -> tuple[dict[str, Any], np.ndarray]:
-        """(column -> Arrow array [count], listed bool[count]) of documents ``first .. first + count - 1``; calls ascend."""
-        pieces: list[tuple[np.ndarray, pa.RecordBatch]] = []
-        last = first + count
-        while self._held or not self._over:
-            if not self._held and not self._pull(first):
+    def of(self, first: int, count: int) -> tuple[pa.Table, np.ndarray]:
+        """(the columns of documents ``first .. first + count - 1``, listed bool[count]); calls ascend."""
+        while not len(self._numbers) or self._numbers[-1] < first + count:
+            numbers, batch = next(self._stream, (None, None))
+            if numbers is None:
                 break
-            batch = self._held[0]
-            numbers = self._numbers
-            cut = int(np.searchsorted(numbers, last))
-            if cut:
-                pieces.append((numbers[:cut], batch.slice(0, cut)))
-            if cut < len(numbers):
-                self._held[0], self._numbers = batch.slice(cut), numbers[cut:]
-                break
-            self._held, self._numbers = [], numbers[:0]
-        place = np.full(count, -1, np.int64)
-        at = 0
-        for numbers, _ in pieces:
-            mine = numbers >= first
-            place[numbers[mine] - first] = at + np.flatnonzero(mine)
-            at += len(numbers)
-        listed = place >= 0
-        index = pa.array(np.where(listed, place, 0), mask=~listed)
-        out = {}
-        for name in self.columns:
-            arrays = [b.column(name) for _, b in pieces if name in b.schema.names]
-            whole = pa.concat_arrays(arrays) if arrays and sum(map(len, arrays)) == at and at else None
-            out[name] = whole.take(index) if whole is not None else pa.nulls(count, pa.large_string())
-        return out, listed
-
-    def _pull(self, first: int) -> bool:
-        for numbers, batch in self._stream:
-            if not len(numbers):
-                continue
-            if (np.diff(numbers) < 0).any() or numbers[0] < self._next:
+            if (np.diff(numbers, prepend=self._numbers[-1:]) < 0).any():
                 raise StoreError(f"{self._path}/docs: documents are not in the order of the blocks; ingest again")
-            self._next = int(numbers[-1]) + 1
-            self._held, self._numbers = [batch], numbers
-            return True
-        self._over = True
-        return False
+            rows = pa.Table.from_batches([batch])
+            self._rows = pa.concat_tables([self._rows, rows]) if len(self._numbers) else rows
+            self._numbers = np.concatenate([self._numbers, numbers])
+        start, end = np.searchsorted(self._numbers, [first, first + count])
+        place = np.full(count, -1, np.int64)
+        place[self._numbers[start:end] - first] = np.arange(start, end)
+        rows = self._rows.take(pa.array(place, mask=place < 0))
+        self._rows, self._numbers = self._rows.slice(end), self._numbers[end:]
+        return rows, place >= 0
 
 
-def codes_of(values: Any, known: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """(document of each entry int64[n], code int64[n]) of a column's values that are ``known``; a document of a list
-    column has an entry for each of its values (once each)."""
-    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
-        offsets = values.offsets.to_numpy()
-        flat = values.flatten()
-        lengths = np.diff(offsets)
-        if values.null_count:
-            lengths = np.where(values.is_null().to_numpy(zero_copy_only=False), 0, lengths)
-        docs = np.repeat(np.arange(len(values)), lengths)
-    else:
-        flat, docs = values, np.arange(len(values))
+def flattened(values: Any) -> tuple[Any, np.ndarray]:
+    """(the values of a column one by one, the document of each int64[n]); of a list column, each value of a document."""
+    if not (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)):
+        return values, np.arange(len(values))
+    lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    return values.flatten(), np.repeat(np.arange(len(values)), lengths)
+
+
+def codes_of(values: Any, code: Callable[[str], int]) -> tuple[np.ndarray, np.ndarray]:
+    """(document of each entry int64[n], code int64[n]) of a column's values that have a code, which is not negative; a
+    document of a list column has an entry for each of its values (once each)."""
+    flat, docs = flattened(values)
     words = flat.dictionary_encode()
-    table = np.array(
-        [known.get(v, -1) if v is not None else -1 for v in words.dictionary.to_pylist()] or [-1], np.int64
-    )
-    codes = table[words.indices.fill_null(0).to_numpy(zero_copy_only=False)] if len(flat) else np.zeros(0, np.int64)
-    if flat.null_count:
-        codes = np.where(flat.is_null().to_numpy(zero_copy_only=False), -1, codes)
+    table = np.array([*map(code, words.dictionary.to_pylist()), -1], np.int64)
+    codes = table[words.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)]
     kept = codes >= 0
     docs, codes = docs[kept], codes[kept]
-    if len(docs) and flat is not values:
-        once = np.unique(docs * (len(known) + 1) + codes)
-        docs, codes = once // (len(known) + 1), once % (len(known) + 1)
+    if flat is not values:
+        width = int(codes.max(initial=0)) + 1
+        docs, codes = np.divmod(np.unique(docs * width + codes), width)
     return docs, codes

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from topicstream.errors import StoreError
 from topicstream.model.classifier import described
-from topicstream.model.store import read_history, read_manifest
+from topicstream.model.manifest import manifest_json, read_manifest
+from topicstream.model.store import read_history
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.sparkline import sparkline
+from topicstream.text import render, sparkline
 
 _OWN = ("schema", "kind", "files", "words", "topics", "alpha", "alpha_sum", "beta", "vocab_sha256")
 
@@ -23,17 +25,16 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Any]:
     """
     manifest = read_manifest(path)
     model = TopicModel.open(path, memory_limit=-1, vectors=True)
+    about, table = manifest_json(manifest), Path(path) / manifest.files.topics.name
     out: dict[str, Any] = {
         "path": str(path),
         "kind": "model",
-        **{k: manifest.get(k) for k in ("engine", "cites", "topics", "words", "alpha", "alpha_sum", "beta", "passes")},
-        **{k: v for k, v in manifest.items() if k not in _OWN},
-        "vocab_sha256": manifest["vocab_sha256"],
+        **{k: about.get(k) for k in ("engine", "cites", "topics", "words", "alpha", "alpha_sum", "beta", "passes")},
+        **{k: v for k, v in about.items() if k not in _OWN},
+        "vocab_sha256": manifest.vocab_sha256,
         "tokens": float(model.sizes.sum()),
         "empty_topics": [k for k in range(model.n_topics) if model.sizes[k] < 1.0],
-        "bytes": sum(
-            f.stat().st_size for f in (Path(path) / manifest["files"]["topics"]["name"]).rglob("*") if f.is_file()
-        ),
+        "bytes": sum(f.stat().st_size for f in table.rglob("*") if f.is_file()),
         "history": read_history(path, verify=verify),
     }
     if (learned := described(model)) is not None:
@@ -41,89 +42,86 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Any]:
     if verify:
         last = max((int(r.get("pass") or 0) for r in out["history"]), default=0)
         # a model saved from Python has no history
-        if (Path(path) / "history.jsonl").exists() and last != (manifest.get("passes") or 0):
+        if (Path(path) / "history.jsonl").exists() and last != (manifest.passes or 0):
             raise StoreError(
-                f"{path}/history.jsonl: cut short: its last pass is {last}, the model made {manifest.get('passes')}; "
+                f"{path}/history.jsonl: cut short: its last pass is {last}, the model made {manifest.passes}; "
                 "restore the file"
             )
-        out["content_hash"] = model.content_hash()
-        out["verified"] = True
+        out |= {"content_hash": model.content_hash(), "verified": True}
     return out
+
+
+SUMMARY = """{path}: {topics} topics over {words:,} words
+[  engine       {engine}[ ({cites})]]
+[  options      {options}]
+[  weighting    {weighting.kind}]
+[  seed words   {seeded} of {seed_words} topics]
+  alpha        {alpha}
+  beta         {beta:g} a word
+[  corpus       {corpus}]
+[  sample       {sample:.4g} of the training documents]
+[  seed         {seed}]
+[  passes       {passes}[ ({stopped})]]
+[  created      {created}]
+[  versions     {versions}]
+[  classifier   {classifier.documents:document} by {classifier.features}, {classifier.divergence:.3f} nats from theta[{classifier.stale:?}; STALE: the topics have changed since]]
+  size         {bytes:size}
+[  empty        {empty_topics:topic} with less than one token: {first_empty: }]
+"""
 
 
 def lines(info: dict[str, Any]) -> list[str]:
     """``describe`` for people."""
-    out = [f"{info['path']}: {info['topics']} topics over {info['words']:,} words"]
-
-    def say(name: str, value: Any) -> None:
-        if value not in (None, "", {}, []):
-            out.append(f"  {name:12} {value}")
-
-    say("engine", f"{info['engine']} ({info['cites']})" if info.get("cites") else info.get("engine"))
-    say("options", _pairs(info.get("options")))
-    say("weighting", (info.get("weighting") or {}).get("kind"))
-    seeded = info.get("seed_words") or []
-    say("seed words", f"{sum(len(s['words']) for s in seeded)} of {len(seeded)} topics" if seeded else None)
-    alpha = info["alpha"]
-    say("alpha", f"{alpha:g} a topic" if isinstance(alpha, (int, float)) else of_each(alpha))
-    say("beta", f"{info['beta']:g} a word")
-    corpus = info.get("corpus")
-    say("corpus", _pairs(corpus) if isinstance(corpus, dict) else corpus)
-    say("sample", f"{info['sample']:.4g} of the training documents" if info.get("sample") else None)
-    say("seed", info.get("seed"))
-    passes = info.get("passes")
-    say("passes", f"{passes} ({info['stopped']})" if info.get("stopped") else passes)
-    say("created", info.get("created"))
-    say("versions", _pairs(info.get("versions")))
-    if learned := info.get("classifier"):
-        state = "; STALE: the topics have changed since" if learned["stale"] else ""
-        say(
-            "classifier",
-            f"{learned.get('documents', 0):,} documents by {learned.get('features', 'counts')}, {learned.get('divergence', math.nan):.3f} nats from theta{state}",
-        )
-    say("size", f"{info['bytes'] / 2**20:.1f} MB")
-    if info["empty_topics"]:
-        shown = " ".join(map(str, info["empty_topics"][:20]))
-        say("empty", f"{len(info['empty_topics'])} topics with less than one token: {shown}")
-    out += history_lines(info["history"])
-    if info.get("verified"):
-        say("verified", f"all checksums match; content {info['content_hash'][:16]}")
-    return out
+    alpha, seeds, empty = info["alpha"], info.get("seed_words") or [], info["empty_topics"]
+    about = {
+        **info,
+        "alpha": f"{alpha:g} a topic" if isinstance(alpha, (int, float)) else alpha_text(alpha),
+        **{name: None if info.get(name) is None else str(info[name]) for name in ("seed", "passes")},
+        "seeded": sum(len(topic["words"]) for topic in seeds),
+        "seed_words": len(seeds),
+        "empty_topics": len(empty),
+        "first_empty": [str(k) for k in empty[:20]],
+        "options": _listed(info.get("options")),
+        "versions": _listed(info.get("versions")),
+        "corpus": _listed(info["corpus"]) if isinstance(info.get("corpus"), dict) else info.get("corpus"),
+    }
+    verified = render("[  verified     all checksums match; content {content_hash:.16}]", info)
+    return render(SUMMARY, about) + history_lines(info["history"]) + verified
 
 
-def of_each(alpha: list[float]) -> str:
+def alpha_text(alpha: list[float]) -> str:
     """An alpha of each topic: what a document is taken for before its first word."""
     total, least, most = sum(alpha), min(alpha), max(alpha)
-    said = f"{least:.3g} .. {most:.3g} a topic, {total:.3g} in all"
+    bounds = f"{least:.3g} .. {most:.3g} a topic, {total:.3g} in all"
     if not total > 0 or least == most:
-        return said
+        return bounds
     low, high = (f"{100 * v / total:.2g} % topic {alpha.index(v)}" for v in (least, most))
-    return f"{said}: before its first word a document counts as {total:.3g} words, {low} the least, {high} the most"
+    return f"{bounds}: before its first word a document counts as {total:.3g} words, {low} the least, {high} the most"
+
+
+CURVES = {
+    "running_perplexity": ("running perplexity", 1),
+    "heldout_perplexity": ("held-out perplexity", 1),
+    "cells_per_second": ("cells a second", 0),
+}
 
 
 def history_lines(history: list[dict[str, Any]]) -> list[str]:
     """Curves over the passes with first and last values."""
     out = []
     history = [r for r in history if r.get("pass") != 0]  # the start
-    for name, title, digits in (
-        ("running_perplexity", "running perplexity", 1),
-        ("heldout_perplexity", "held-out perplexity", 1),
-        ("cells_per_second", "cells a second", 0),
-    ):
+    for name, (title, digits) in CURVES.items():
         values = [float(r[name]) for r in history if isinstance(r.get(name), (int, float)) and math.isfinite(r[name])]
         if values:
             curve = f"{sparkline(values)}  " if len(values) > 1 else ""
             ends = " -> ".join(f"{v:,.{digits}f}" for v in dict.fromkeys((values[0], values[-1])))
             out.append(f"  {title:20} {curve}{ends}")
     seconds = sum(float(r.get("seconds") or 0) for r in history)
-    if seconds:
-        peak = max((float(r.get("rss_peak_bytes") or 0) for r in history), default=0.0)
-        memory = f", peak memory {peak / 2**20:,.0f} MB" if peak else ""
-        out.append(f"  {len(history)} {'pass' if len(history) == 1 else 'passes'} in {seconds:,.1f} s{memory}")
-    return out
+    peak = max((float(r.get("rss_peak_bytes") or 0) for r in history), default=0.0)
+    passes = f"{len(history)} {'pass' if len(history) == 1 else 'passes'}"
+    about = {"passes": passes, "seconds": seconds, "peak": peak / 2**20}
+    return out + render("[  {passes} in {seconds:,.1f} s[, peak memory {peak:,.0f} MB]]", about)
 
 
-def _pairs(values: Any) -> str:
-    if not isinstance(values, dict):
-        return ""
-    return ", ".join(f"{k.replace('_', '-')} {v}" for k, v in values.items() if v is not None)
+def _listed(values: Mapping[str, Any] | None) -> str:
+    return ", ".join(f"{k.replace('_', '-')} {v}" for k, v in (values or {}).items() if v is not None)

@@ -10,15 +10,11 @@ import numpy as np
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError, one_line
-from topicstream.evaluation.memory import open_within
-from topicstream.model.edits import LONGEST, View, seen, view_of
-from topicstream.model.top import top_words
+from topicstream.model.edits import LONGEST
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting.doc_topics import typical_documents
-from topicstream.reporting.gather import describe_documents
-from topicstream.reporting.labels import propose
-from topicstream.reporting.metadata import columns_of
-from topicstream.reporting.snippets import passage_of, snippets
+from topicstream.reporting.snippets import beginnings
+from topicstream.reporting.view import ShownModel, look_at
 
 SECONDS = 300
 WORDS = 20
@@ -41,29 +37,24 @@ def proposals(
              typical documents) on standard input, and the first line it prints is the label.  It is run without a shell,
              once a topic, each time for five minutes at most; TopicsError where it fails.  None: the topics' own words.
     """
-    opened, workers = open_within(model, None, threads)
-    view = view_of(opened)
-    shown = seen(opened, view)
-    wanted = [j for j, k in enumerate(view.ids) if k not in view.labels]
+    shown = look_at(model, None, threads)
+    ids = shown.view.ids
+    wanted = [k for k, number in enumerate(ids) if number not in shown.view.labels and shown.model.sizes[k] >= 1.0]
     if program is None:
-        labels = propose(shown)
-        return {view.ids[j]: labels[j] for j in wanted if shown.sizes[j] >= 1.0}
+        return {ids[k]: shown.names[k] for k in wanted}
     try:
         arguments = shlex.split(program)
     except ValueError as e:
         raise InputError(f"--command {program}: {e}") from None
     if not arguments:
         raise InputError("--command: names no program")
-    beginnings = _beginnings(opened, view, corpus, docs, workers) if docs and corpus is not None else {}
-    ids, _ = top_words(shown, WORDS)
-    out = {}
-    for j in wanted:
-        if shown.sizes[j] < 1.0:
-            continue
-        text = f"{QUESTION}\nMost probable words: {', '.join(shown.vocabulary.texts(ids[:, j]))}\n"
-        if beginnings.get(j):
-            text += "\nTypical documents:\n" + "".join(f"- {b}\n" for b in beginnings[j])
-        out[view.ids[j]] = _ask(arguments, text, view.ids[j])
+    documents = _documents(shown, corpus, docs) if docs and corpus is not None else {}
+    words, out = shown.first_words(WORDS), {}
+    for k in wanted:
+        text = f"{QUESTION}\nMost probable words: {', '.join(words[k])}\n"
+        if documents.get(k):
+            text += "\nTypical documents:\n" + "".join(f"- {line}\n" for line in documents[k])
+        out[ids[k]] = _ask(arguments, text, ids[k])
     return out
 
 
@@ -89,21 +80,15 @@ def _ask(arguments: list[str], prompt: str, topic: int) -> str:
     return label[:LONGEST]
 
 
-def _beginnings(
-    model: TopicModel, view: View, corpus: str | Path | Corpus | None, docs: int, threads: int
-) -> dict[int, list[str]]:
+def _documents(shown: ShownModel, corpus: str | Path | Corpus, docs: int) -> dict[int, list[str]]:
+    """The beginnings of the typical documents of each topic, where the corpus can be opened."""
     try:
-        store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus or "")
+        store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
     except StoreError:
         return {}
-    numbers, share, _ = typical_documents(model, store, docs, threads, view)
-    columns = [c for c in ("title",) if c in columns_of(store)]
-    rows = describe_documents(store, numbers, ["source", *columns])
-    places = {number: passage_of(store, row) for number, row in rows.items()}
-    texts, _ = snippets(store, filter(None, places.values()))
-    out: dict[int, list[str]] = {}
-    for j in range(numbers.shape[1]):
-        mine = [int(d) for d, s in zip(numbers[:, j], share[:, j], strict=True) if np.isfinite(s)]
-        said = [texts.get(places[d] or ("", 0), "") or str(rows[d].get("title") or "") for d in mine]
-        out[j] = [one_line(s) for s in said if s]
-    return out
+    numbers, share = typical_documents(shown.trained, store, docs, shown.threads, shown.view)
+    about = beginnings(store, numbers)
+    return {
+        k: [one_line(about[d].text) for d in numbers[np.isfinite(share[:, k]), k].tolist() if about[d].text]
+        for k in range(len(shown.view))
+    }

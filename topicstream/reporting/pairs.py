@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from topicstream.errors import InputError, shown
-from topicstream.evaluation.memory import open_within
-from topicstream.model.edits import seen, view_of
-from topicstream.model.top import top_words
+from topicstream.errors import InputError
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import option
+from topicstream.reporting.view import ModelView, largest, look_at
+from topicstream.text import each, render
 
 
 def topic_pairs(
@@ -25,11 +26,11 @@ def topic_pairs(
     nats, by which pairs are ordered; words: the first words of both.  ``apart``: the share of pairs of tokens that are of
     different topics.  Edits are honoured.  InputError for a model of another engine.
     """
-    opened, _ = open_within(model, mem_limit, None)
-    if "pairs" not in (opened.manifest.get("tables") or {}):
-        raise InputError(f"{opened.path}: has no matrix of topic pairs; --pairs goes with a model of --algo fdm")
-    view = view_of(opened)
-    a = view.columns(opened.table("pairs").gather(np.arange(opened.n_topics)).astype(np.float64))
+    shown = look_at(model, mem_limit, None)
+    trained, view = shown.trained, shown.view
+    if "pairs" not in trained.manifest.tables:
+        raise InputError(f"{trained.path}: has no matrix of topic pairs; --pairs goes with a model of --algo fdm")
+    a = view.columns(trained.table("pairs").gather(np.arange(trained.n_topics)).astype(np.float64))
     a = view.columns(np.ascontiguousarray(a.T))
     a /= max(float(a.sum()), 1e-300)
     q = a - np.diag(np.diag(a))
@@ -40,36 +41,44 @@ def topic_pairs(
     lift = np.divide(q, chance, out=np.zeros_like(q), where=chance > 0)
     gain = 2 * q * np.log(np.where(lift > 0, lift, 1.0))
     one, two = np.triu_indices(len(a), 1)
-    best = np.argsort(-gain[one, two], kind="stable")[:n]
-    looked = seen(opened, view)
-    ids, _scores = top_words(looked, words)
-
-    def described(k: int) -> dict[str, Any]:
-        entry: dict[str, Any] = {"topic": view.ids[k], "words": [looked.words[int(w)].as_py() for w in ids[:, k]]}
-        return {**entry, "label": view.labels[view.ids[k]]} if view.ids[k] in view.labels else entry
-
+    first_words = shown.first_words(words)
     return {
-        "model": str(opened.path),
+        "model": str(trained.path),
         "apart": float(1.0 - np.trace(a)),
         "pairs": [
             {
-                "topics": [described(int(one[i])), described(int(two[i]))],
+                "topics": [{**shown.entry(k), "words": first_words[k]} for k in (int(one[i]), int(two[i]))],
                 "share": float(2 * a[one[i], two[i]]),
                 "lift": float(lift[one[i], two[i]]),
                 "nats": float(gain[one[i], two[i]]),
             }
-            for i in best
+            for i in largest(gain[one, two], n)
         ],
     }
 
 
-def lines(result: dict[str, Any]) -> list[str]:
-    """The result for people."""
-    out = [f"{100 * result['apart']:.1f} % of the pairs of a document's words are of two different topics"]
-    for pair in result["pairs"]:
-        both = [
-            f"{t['topic']} ({shown(t['label']) if t.get('label') else ' '.join(map(shown, t['words']))})"
-            for t in pair["topics"]
+@dataclass(frozen=True)
+class PairsView(ModelView):
+    """Which topics go together."""
+
+    title: ClassVar[str] = "Which topics go together (--pairs)"
+    pairs: bool = option(False, "of a model of --algo fdm: the pairs of topics that go together most; -n says how many")
+
+    def result(self) -> dict[str, Any]:
+        return topic_pairs(self.model, n=self.words, mem_limit=self.mem_limit)
+
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        head = render("{apart:.1p} % of the pairs of a document's words are of two different topics", result)
+        names = [[t.get("label") or " ".join(t["words"]) for t in pair["topics"]] for pair in result["pairs"]]
+        rows = [
+            {
+                **pair,
+                "percent": f"{100 * pair['share']:6.2g}",
+                "one": pair["topics"][0],
+                "two": pair["topics"][1],
+                "a": a,
+                "b": b,
+            }
+            for pair, (a, b) in zip(result["pairs"], names, strict=True)
         ]
-        out.append(f"{100 * pair['share']:6.2g} %  {pair['lift']:6.2f} x chance  {both[0]} + {both[1]}")
-    return out
+        return head + each("{percent} %  {lift:6.2f} x chance  {one.topic} ({a}) + {two.topic} ({b})", rows)

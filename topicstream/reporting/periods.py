@@ -6,52 +6,52 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from functools import lru_cache
 
 Day = tuple[int, int, int]  # year, month (0: not said), day (0: not said)
 MOST = 80
-_ISO = re.compile(r"\s*(\d{4})(?:[-/.](\d{1,2})(?:[-/.](\d{1,2})(?:[T ]\d.*)?)?)?\s*$")
-_COMPACT = re.compile(r"\s*(\d{4})(\d{2})(\d{2})\s*$")
-_MONTHS = {
-    m: i for i, m in enumerate(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1)
-}
-_NAMED = re.compile(r"\s*(\d{4})[ -]([A-Za-z]{3})[a-z]*(?:[ -](\d{1,2}))?\s*$")
+LONGEST = 10_000
+"""Periods at most of a grain that was asked for."""
+_DATE = re.compile(r"(\d{4})(?:[-/. ](\d{1,2}|[a-z]{3})[a-z]*(?:[-/. ](\d{1,2})(?:[t ]\d.*)?)?)?|(\d{4})(\d{2})(\d{2})")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 @lru_cache(maxsize=1 << 16)
 def parse(text: str) -> Day | None:
     """A date: ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, an ISO time, PubMed's ``1999 May 31``; None for what is
     none of these."""
-    match = _ISO.match(text) or _COMPACT.match(text)
-    if match:
-        year, month, day = (int(g or 0) for g in match.groups())
-    elif (match := _NAMED.match(text)) and match[2].lower() in _MONTHS:
-        year, month, day = int(match[1]), _MONTHS[match[2].lower()], int(match[3] or 0)
-    else:
+    match = _DATE.fullmatch(text.strip().lower())
+    if match is None:
         return None
-    if year < 1 or month > 12 or day > 31:
+    year, month, day = (match[i] or match[i + 3] or "0" for i in (1, 2, 3))
+    try:
+        numbers = int(year), int(month) if month.isdecimal() else 1 + _MONTHS.index(month), int(day)
+        date(numbers[0], numbers[1] or 1, numbers[2] or 1)
+    except ValueError:
         return None
-    if day:
-        try:
-            date(year, month, day)
-        except ValueError:
-            return None
-    return year, month, day
+    return numbers
 
 
 def _ordinal(d: Day) -> int:
-    return date(d[0], d[1], d[2]).toordinal()
-
-
-def _week(d: Day) -> int:
-    return (_ordinal(d) - 1) // 7  # Mondays begin
+    return date(*d).toordinal()
 
 
 @dataclass(frozen=True)
 class Grain:
-    """A length of time.  number: the period's number of a date (ascending in time, without gaps); name: what it is called;
-    needs: 1 the year, 2 the month too, 3 the day too; years: its length."""
+    """A length of time.
+
+    Attributes
+    ----------
+    number
+        The period's number of a date, ascending in time, without gaps.
+    name
+        What the period of a number is called.
+    needs
+        1 the year, 2 the month too, 3 the day too.
+    years
+        Its length.
+    """
 
     key: str
     number: Callable[[Day], int]
@@ -59,12 +59,18 @@ class Grain:
     needs: int
     years: float
 
+    def of(self, day: Day | None) -> int | None:
+        """The number of a date's period; None where the date does not say."""
+        return self.number(day) if day is not None and all(day[: self.needs]) else None
+
 
 GRAINS = {
     g.key: g
     for g in (
         Grain("day", _ordinal, lambda n: date.fromordinal(n).isoformat(), 3, 1 / 365.25),
-        Grain("week", _week, lambda n: (date.fromordinal(7 * n + 1) + timedelta(0)).isoformat(), 3, 7 / 365.25),
+        Grain(
+            "week", lambda d: (_ordinal(d) - 1) // 7, lambda n: date.fromordinal(7 * n + 1).isoformat(), 3, 7 / 365.25
+        ),
         Grain("month", lambda d: 12 * d[0] + d[1] - 1, lambda n: f"{n // 12:04}-{n % 12 + 1:02}", 2, 1 / 12),
         Grain("quarter", lambda d: 4 * d[0] + (d[1] - 1) // 3, lambda n: f"{n // 4:04} Q{n % 4 + 1}", 2, 0.25),
         Grain("year", lambda d: d[0], lambda n: f"{n:04}", 1, 1.0),
@@ -74,50 +80,27 @@ GRAINS = {
 }
 
 
-def usable(d: Day, grain: Grain) -> bool:
-    """Whether a date says enough for a grain."""
-    return grain.needs <= 1 or (d[1] > 0 and (grain.needs <= 2 or d[2] > 0))
-
-
-def choose(counts: Counter[Day], grain: str | None = None) -> tuple[Grain, list[int]] | None:
+def choose(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range] | None:
     """The finest grain that gives at most 80 periods, of 20 documents or more on average, and that nine in ten dates are
     exact enough for; with the numbers of its periods from first to last.  None without dates."""
-    total = sum(counts.values())
-    if not total:
-        return None
-    best: tuple[Grain, list[int]] | None = None
+    best = None
     for g in GRAINS.values() if grain is None else (GRAINS[grain],):
-        numbers = Counter[int]()
-        for d, n in counts.items():
-            if usable(d, g):
-                numbers[g.number(d)] += n
-        kept = sum(numbers.values())
-        if not numbers or (kept < 0.9 * total and grain is None):
+        numbers = {number for day in days if (number := g.of(day)) is not None}
+        dated = sum(n for day, n in days.items() if g.of(day) is not None)
+        if not numbers or (dated < 0.9 * days.total() and grain is None):
             continue
-        first, last = min(numbers), max(numbers)
-        span = last - first + 1
-        if grain is not None:
-            if span > 10_000:
-                return None
-            return g, list(range(first, last + 1))
-        if span <= MOST:
-            best = g, list(range(first, last + 1))
-            if kept >= 20 * span or span <= 12:
+        periods = range(min(numbers), max(numbers) + 1)
+        if len(periods) <= (MOST if grain is None else LONGEST):
+            best = g, periods
+            if dated >= 20 * len(periods) or len(periods) <= 12:
                 break
     return best
 
 
-def period_number(text: str, grain: Grain) -> int | None:
-    """The number of the period that a date lies in; None where it does not say."""
-    d = parse(text)
-    return grain.number(d) if d is not None and usable(d, grain) else None
-
-
-def count(texts: Iterable[tuple[str, int]]) -> Counter[Day]:
+def count(texts: Iterable[tuple[str | None, int]]) -> Counter[Day]:
     """Dates counted, of (text, how often)."""
-    out: Counter[Day] = Counter()
+    days: Counter[Day] = Counter()
     for text, n in texts:
-        d = parse(text)
-        if d is not None:
-            out[d] += n
-    return out
+        if text and (day := parse(text)) is not None:
+            days[day] += n
+    return days

@@ -29,24 +29,11 @@ def candidates(model: TopicModel, words: int = 30) -> tuple[np.ndarray, np.ndarr
             marginal[start : start + len(rows)] = of_words
             for step, one in enumerate(best):
                 one.add(start, value - (1.0 - step / STEPS) * of_words[:, None])
-    offsets, ids = [0], []
-    for k in range(topics):
-        found = np.unique(np.concatenate([one.ids[np.isfinite(one.scores[:, k]), k] for one in best]))
-        ids.append(found)
-        offsets.append(offsets[-1] + len(found))
-    flat = np.concatenate(ids) if ids else np.zeros(0, np.int64)
-    return np.array(offsets, np.int64), flat, _log_p(model, flat, offsets, log_norm), marginal
-
-
-def _log_p(model: TopicModel, flat: np.ndarray, offsets: list[int], log_norm: np.ndarray) -> np.ndarray:
-    topic = np.repeat(np.arange(model.n_topics), np.diff(offsets))
-    order = np.argsort(flat, kind="stable")
-    out = np.empty(len(flat))
-    with np.errstate(divide="ignore"):
-        for at in range(0, len(order), 4096):
-            some = order[at : at + 4096]
-            unique, inverse = np.unique(flat[some], return_inverse=True)
-            rows = model.rows(unique)
-            p = rows[inverse, topic[some]].astype(np.float64) + model.beta
-            out[some] = np.maximum(np.log(p) - log_norm[topic[some]], _LEAST)
-    return out
+    ids = [
+        np.unique(np.concatenate([one.ids[np.isfinite(one.scores[:, k]), k] for one in best])) for k in range(topics)
+    ]
+    lengths = [len(words_of_topic) for words_of_topic in ids]
+    flat = np.concatenate(ids)
+    p = model.pair_probabilities(flat, np.repeat(np.arange(topics), lengths))
+    log_p = np.log(np.maximum(p, np.exp(_LEAST)))
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), flat, log_p, marginal

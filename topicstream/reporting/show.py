@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 
-from topicstream.errors import one_line, shown
-from topicstream.evaluation.memory import open_within
-from topicstream.model.edits import seen, view_of
+from topicstream.errors import InputError, UsageError
 from topicstream.model.top import top_words
 from topicstream.options import configured
 from topicstream.reporting.config import ShowConfig, columns
+from topicstream.reporting.view import ModelView, ShownModel, look_at
+from topicstream.text import escaped, render, wrapped
+
+OWN = ("id", "share", "text", "marks")
+"""What a typical document has beside the columns of its metadata."""
 
 
 @configured(ShowConfig)
@@ -20,110 +25,128 @@ def show(config: ShowConfig) -> dict[str, Any]:
     """First words, sizes and (``docs`` > 0) most typical documents of topics, as plain values.
 
     docs       training documents of ``corpus`` with the largest share of the topic, theta folded in on all their words
+    text       their passages with most of the topic's words, near-duplicates skipped: ``text`` and ``marks``, (start, end) of
+               those words
     with_columns  metadata of those documents; None: their title, where the store has one
     topics     only these (their numbers); else all, in the order that ``topics edit --order`` gave, or the largest first
 
-    Edits are honoured.  Of a model of clusters ``share`` is of the documents, and each has a ``size``.  Returns ``topics``: a list of topic, label (where it has one), share (of all tokens), tokens,
-    words [{word, p}], anchors [word] where topics have anchor words, documents [{id, share, ...}].
+    Edits are honoured.  Of a model of clusters ``share`` is of the documents, and each has a ``size``.  Returns ``topics``: a
+    list of topic, label (where it has one), share (of all tokens), tokens, words [{word, p}], anchors [word] where topics have
+    anchor words, documents [{id, share, ...}].
     """
-    corpus, relevance, docs = config.corpus, config.relevance, config.docs
-    with_columns = None if config.with_columns is None else columns(config.with_columns)
-    opened, workers = open_within(config.model, config.mem_limit, config.threads)
-    view = view_of(opened)
-    shown = seen(opened, view)
-    ids, _ = top_words(shown, config.words, relevance)
-    if config.topics is not None:
-        chosen = [view.column_of(k) for k in config.topics]
-    elif view.ordered:
-        chosen = list(range(len(view)))
-    else:
-        chosen = np.argsort(-shown.sizes, kind="stable").tolist()
-    texts = {w: shown.words[w].as_py() for w in set(ids[:, chosen].ravel().tolist())}
-    unique = np.array(sorted(texts), np.int64)
-    p = shown.probabilities(unique)
-    all_tokens = float(shown.sizes.sum()) or 1.0
-    entries: list[dict[str, Any]] = []
+    if config.text and not config.docs:
+        raise UsageError("--text goes with --docs N or --find TEXT")
+    shown = look_at(config.model, config.mem_limit, config.threads)
+    trained, view, model = shown.trained, shown.view, shown.model
+    chosen = shown.columns(config.topics)
+    if config.topics is None and not view.ordered:
+        chosen = np.argsort(-model.sizes, kind="stable").tolist()
+    ids, _ = top_words(model, config.words, config.relevance)
+    unique, place = np.unique(ids, return_inverse=True)
+    place, texts, p = place.reshape(ids.shape), model.vocabulary.texts(unique), model.probabilities(unique)
+    sizes = model.sizes if trained.cluster_sizes is None else view.columns(trained.cluster_sizes[None])[0]
+    shares = sizes / (float(sizes.sum()) or 1.0)
+    anchors = _anchors(shown)
+    documents = _documents(shown, config) if config.docs else {}
+    entries = []
     for k in chosen:
-        at = np.searchsorted(unique, ids[:, k])
-        entry: dict[str, Any] = {"topic": view.ids[k]}
-        if view.ids[k] in view.labels:
-            entry["label"] = view.labels[view.ids[k]]
-        entries.append(
-            {
-                **entry,
-                "share": float(shown.sizes[k] / all_tokens),
-                "tokens": float(shown.sizes[k]),
-                "words": [{"word": texts[int(w)], "p": float(p[i, k])} for w, i in zip(ids[:, k], at, strict=True)],
-            }
-        )
-    if "anchors" in (opened.manifest.get("tables") or {}):
-        anchors = opened.table("anchors").gather(np.arange(1))[0].astype(np.int64)
-        for entry, k in zip(entries, chosen, strict=True):
-            found = [int(anchors[m]) for m in view.members[k] if 0 <= anchors[m] < opened.n_words]
-            entry["anchors"] = [opened.words[w].as_py() for w in found]
-    if (sizes := opened.cluster_sizes) is not None:
-        for entry, k in zip(entries, chosen, strict=True):
-            entry["size"] = float(sizes[view.members[k]].sum())
-            entry["share"] = entry["size"] / max(float(sizes.sum()), 1e-300)
-    if docs:
-        from topicstream.corpus.reader import Corpus
-        from topicstream.evaluation.belonging import strangers
-        from topicstream.reporting.doc_topics import typical_documents
-        from topicstream.reporting.gather import describe_documents
-        from topicstream.reporting.metadata import check_columns, columns_of
-
-        store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
-        strangers(opened, store)
-        if with_columns is not None:
-            check_columns(store, with_columns)
-        kept = with_columns if with_columns is not None else [c for c in ("title",) if c in columns_of(store)]
-        numbers, share, names = typical_documents(opened, store, docs, workers, view)
-        whole = store.manifest.get("ids") == "integer"
-        rows = describe_documents(store, numbers, kept) if kept else {}
-        for entry, k in zip(entries, chosen, strict=True):
-            entry["documents"] = [
-                {
-                    "id": int(names[int(d)]) if whole else names[int(d)],
-                    "share": float(s),
-                    **{c: v for c in kept if (v := rows[int(d)].get(c)) is not None},
-                }
-                for d, s in zip(numbers[:, k], share[:, k], strict=True)
-                if np.isfinite(s)
-            ]
+        entry: dict[str, Any] = shown.entry(k)
+        entry |= {"share": float(shares[k]), "tokens": float(model.sizes[k])}
+        entry["words"] = [{"word": texts[i], "p": float(p[i, k])} for i in place[:, k].tolist()]
+        if trained.cluster_sizes is not None:
+            entry["size"] = float(sizes[k])
+        if anchors is not None:
+            entry["anchors"] = anchors[k]
+        if config.docs:
+            entry["documents"] = documents[k]
+        entries.append(entry)
     return {
-        "model": str(opened.path or "in memory"),
-        "vocabulary": opened.n_words,
-        "relevance": relevance,
+        "model": str(trained.path or "in memory"),
+        "vocabulary": trained.n_words,
+        "relevance": config.relevance,
         "topics": entries,
     }
 
 
-def lines(result: dict[str, Any], width: int | None = None) -> list[str]:
-    """The result for people: a line a topic (with ``width``: as many lines of so many columns as it takes), its documents
-    below."""
-    wide = len(str(max((e["topic"] for e in result["topics"]), default=0)))
-    out: list[str] = []
-    for e in result["topics"]:
-        label = f"{one_line(e['label'])}: " if e.get("label") else ""
-        head = f"{e['topic']:>{wide}} {100 * e['share']:5.1f} %  "
-        if "size" in e:
-            head += f"{e['size']:>8,.0f} documents  "
-        if e.get("anchors"):
-            label += f"[{', '.join(map(shown, e['anchors']))}] "
-        out += wrapped(head, label + " ".join(shown(w["word"]) for w in e["words"]), width)
-        for d in e.get("documents", []):
-            about = "; ".join(
-                one_line(", ".join(v) if isinstance(v, list) else v) for c, v in d.items() if c not in ("id", "share")
-            )
-            text = f"{shown(d['id'])}  {about}" if about else shown(d["id"])
-            out += wrapped(f"{'':{wide}}          {d['share']:.2f}  ", text, width)
+def _anchors(shown: ShownModel) -> list[list[str]] | None:
+    """The anchor words of each topic, of a model that has some."""
+    if "anchors" not in shown.trained.manifest.tables:
+        return None
+    anchors = shown.trained.table("anchors").gather(np.arange(1))[0].astype(np.int64)
+    there = [[anchors[m] for m in members if 0 <= anchors[m] < shown.trained.n_words] for members in shown.view.members]
+    return [shown.trained.vocabulary.texts(np.array(ids, np.int64)) for ids in there]
+
+
+def _documents(shown: ShownModel, config: ShowConfig) -> dict[int, list[dict[str, Any]]]:
+    """The typical documents of each topic, with the columns asked for."""
+    # inference and the corpus: a quarter of a second that the topics alone do not need
+    from topicstream.reporting.doc_topics import typical_documents
+    from topicstream.reporting.gather import describe_documents
+    from topicstream.reporting.metadata import kept_columns, open_corpus
+    from topicstream.reporting.passages import MARKED, DocumentTexts, candidates, distinct
+
+    store, chosen = open_corpus(shown.trained, config.corpus), shown.columns(config.topics)
+    kept = kept_columns(store, None if config.with_columns is None else columns(config.with_columns))
+    ranked = candidates(config.docs) if config.text else config.docs
+    numbers, shares = typical_documents(shown.trained, store, ranked, shown.threads, shown.view)
+    lists = {k: list(zip(numbers[:, k].tolist(), shares[:, k].tolist(), strict=True)) for k in chosen}
+    lists = {k: [(d, share) for d, share in listed if np.isfinite(share)] for k, listed in lists.items()}
+    texts = DocumentTexts(store, [d for listed in lists.values() for d, _ in listed]) if config.text else None
+    if texts is not None:
+        if texts.missing:
+            raise InputError(f"--text: {texts.missing}")
+        for k, listed in lists.items():
+            lists[k] = [listed[i] for i in distinct([texts.words(d) for d, _ in listed])[: config.docs]]
+    rows = describe_documents(store, np.array([d for listed in lists.values() for d, _ in listed], np.int64), kept)
+    whole = store.manifest.ids == "integer"
+    words = shown.first_words(MARKED, 0.6) if texts is not None else []
+
+    def about(number: int, share: float, k: int) -> dict[str, Any]:
+        row = rows[number]
+        more = {name: row[name] for name in kept if row.get(name) is not None}
+        if texts is not None and (excerpt := texts.passage(number, words[k])) is not None:
+            more |= {"text": excerpt.text, "marks": excerpt.marks}
+        return {"id": int(row["id"]) if whole else row["id"], "share": share, **more}
+
+    return {k: [about(d, share, k) for d, share in listed] for k, listed in lists.items()}
+
+
+def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) -> list[str]:
+    """The passage of a document, its marked words bold on a terminal (``width``) and between asterisks elsewhere."""
+    if "text" not in document:
+        return []
+    text, edges = document["text"], [0, *chain(*document["marks"]), len(document["text"])]
+    pieces = [escaped(text[a:b]) for a, b in pairwise(edges)]
+    text = "".join(f"\x02{piece}\x03" if i % 2 else piece for i, piece in enumerate(pieces))
+    begin, end = ("*", "*") if width is None else ("\x1b[1m", "\x1b[0m")
+    return [line.replace("\x02", begin).replace("\x03", end) for line in wrapped(indent, text, width)]
+
+
+@dataclass(frozen=True)
+class TopicsView(ModelView):
+    """The topics themselves."""
+
+    def result(self) -> dict[str, Any]:
+        return show(ShowConfig(**{f.name: getattr(self, f.name) for f in fields(ShowConfig)}))
+
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        """A line a topic, its documents below."""
+        return topic_lines(result["topics"], width)
+
+
+def topic_lines(topics: Sequence[dict[str, Any]], width: int | None) -> list[str]:
+    """Topics for people: number, share, label and words, then their documents."""
+    digits, out = len(str(max((t["topic"] for t in topics), default=0))), list[str]()
+    for t in topics:
+        (head,) = render(f"{{topic:>{digits}}} {{share:5.1p}} %[  {{size:>8,.0f}} documents]", t)
+        anchors = f"[{', '.join(t['anchors'])}]" if t.get("anchors") else ""
+        (text,) = render(
+            "[{label}: ][{anchors} ]{words: }", {**t, "anchors": anchors, "words": [w["word"] for w in t["words"]]}
+        )
+        out += wrapped(head + "  ", text, width)
+        for d in t.get("documents", []):
+            about = [", ".join(v) if isinstance(v, list) else v for name, v in d.items() if name not in OWN]
+            (text,) = render("{id}[  {about:; }]", {**d, "about": about})
+            out += wrapped(f"{'':{digits}}          {d['share']:.2f}  ", text, width)
+            out += marked_lines(d, " " * (digits + 16), width)
     return out
-
-
-def wrapped(head: str, text: str, width: int | None) -> list[str]:
-    """``text`` behind ``head``, in lines of ``width`` columns below each other (None: one line)."""
-    if width is None:
-        return [head + text]
-    return textwrap.wrap(
-        text, max(width, len(head) + 20), initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
-    ) or [head]

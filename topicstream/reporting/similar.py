@@ -1,28 +1,27 @@
-"""Documents like one document: by their topics, streamed; and topics joined step by step."""
+"""Documents like one document, by their topics, streamed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, UsageError
-from topicstream.evaluation.belonging import strangers
+from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
-from topicstream.evaluation.memory import open_within
-from topicstream.model.edits import View, seen, view_of
-from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Told, listener
-from topicstream.reporting import geometry
-from topicstream.reporting.doc_topics import shares
+from topicstream.options import option
+from topicstream.progress import Told
+from topicstream.reporting.doc_topics import best_documents, shares
 from topicstream.reporting.gather import describe_documents
-from topicstream.reporting.labels import propose
-from topicstream.reporting.metadata import check_columns, columns_of
+from topicstream.reporting.metadata import kept_columns, open_corpus
+from topicstream.reporting.view import ModelView, largest, look_at
+from topicstream.text import escaped, wrapped
 
 
 def similar(
@@ -31,7 +30,7 @@ def similar(
     document: str,
     *,
     n: int = 10,
-    with_columns: list[str] | None = None,
+    with_columns: Sequence[str] | None = None,
     threads: int | None = None,
     mem_limit: str | int | None = None,
     progress: Told = None,
@@ -42,52 +41,65 @@ def similar(
     largest) and ``similar``: a list of id, part, likeness and the columns asked for (None: the title, where there is one).
     InputError for an id that is not there.
     """
-    opened, workers = open_within(model, mem_limit, threads)
-    view = view_of(opened)
-    store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
-    strangers(opened, store)
-    if with_columns is not None:
-        check_columns(store, with_columns)
-    kept = with_columns if with_columns is not None else [c for c in ("title",) if c in columns_of(store)]
+    shown = look_at(model, mem_limit, threads)
+    view, store = shown.view, open_corpus(shown.trained, corpus)
+    kept = kept_columns(store, with_columns)
     part, number = find_document(store, document, "--similar")
-    own = _theta(opened, view, store, part, number, workers)
-    root, tell = np.sqrt(own), listener(progress)
-    found: list[tuple[float, bool, int]] = []
-    for heldout in (False, True):
-        if not store.part(heldout)["docs"]:
-            continue
-        best = Best(min(n + 1, store.part(heldout)["docs"]), 1)
-        for first, theta in shares(opened, store, heldout=heldout, threads=workers):
-            best.add(first, (np.sqrt(view.shares(theta)).astype(np.float64) @ root)[:, None])
-            tell.step("topics of documents", first + len(theta), store.part(heldout)["docs"], "documents")
-        good = np.isfinite(best.scores[:, 0])
-        found += [(-float(s), heldout, int(d)) for s, d in zip(best.scores[good, 0], best.ids[good, 0], strict=True)]
-    found = sorted(f for f in found if (f[1], f[2]) != (part, number))[:n]
-    rows = {
-        heldout: describe_documents(store, np.array([d for _, h, d in found if h == heldout], np.int64), kept, heldout)
-        for heldout in (False, True)
-    }
-    order = np.argsort(-own, kind="stable")[:5]
+
+    def topics(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
+        for first, theta in shares(shown.trained, store, heldout=heldout, threads=shown.threads):
+            yield first, view.shares(theta)
+
+    own = one_document(topics(part), number, store)
+    root = np.sqrt(own)
+    best = best_documents(
+        store,
+        n,
+        lambda heldout: ((first, np.sqrt(p).astype(np.float64) @ root) for first, p in topics(heldout)),
+        {(part, number)},
+        progress,
+    )
     return {
         "document": document,
         "part": "heldout" if part else "train",
-        "topics": [{"topic": view.ids[int(k)], "share": float(own[k])} for k in order],
-        "similar": [
-            {
-                "id": rows[h][d]["id"],
-                "part": "heldout" if h else "train",
-                "likeness": min(1.0, -score),
-                **{c: v for c in kept if (v := rows[h][d].get(c)) is not None},
-            }
-            for score, h, d in found
-        ],
+        "topics": [{"topic": view.ids[k], "share": float(own[k])} for k in largest(own, 5)],
+        "similar": described_documents(
+            [(min(1.0, likeness), heldout, d) for likeness, heldout, d in best], "likeness", store, kept
+        ),
     }
+
+
+def one_document(blocks: Iterator[tuple[int, np.ndarray]], number: int, corpus: Corpus) -> np.ndarray:
+    """The row of one document of blocks of rows."""
+    for first, rows in blocks:
+        if first <= number < first + len(rows):
+            return np.asarray(rows[number - first], np.float64)
+    raise InputError(f"{corpus.path}: document {number} lies past the blocks; ingest again")
+
+
+def described_documents(
+    found: list[tuple[float, bool, int]], score: str, corpus: Corpus, columns: list[str]
+) -> list[dict[str, Any]]:
+    """Documents by id, part, score (under its name) and columns."""
+    rows = {
+        heldout: describe_documents(
+            corpus, np.array([d for _, h, d in found if h == heldout], np.int64), columns, heldout
+        )
+        for heldout in (False, True)
+    }
+    return [
+        {
+            "id": rows[heldout][number]["id"],
+            "part": "heldout" if heldout else "train",
+            score: value,
+            **{name: text for name in columns if (text := rows[heldout][number].get(name)) is not None},
+        }
+        for value, heldout, number in found
+    ]
 
 
 def find_document(corpus: Corpus, document: str, option: str) -> tuple[bool, int]:
     """(whether it is set aside, number in its part) of the document of this id; InputError."""
-    if not corpus.manifest.get("docs") and document.isdecimal() and int(document) < corpus.n_docs:
-        return False, int(document)
     for heldout in (False, True):
         for numbers, batch in documents(corpus, heldout, ["id"]):
             hit = pc.index(batch.column("id"), pa.scalar(document, batch.column("id").type)).as_py()
@@ -96,61 +108,30 @@ def find_document(corpus: Corpus, document: str, option: str) -> tuple[bool, int
     raise InputError(f"{option} {document}: the store has no document of this id")
 
 
-def _theta(model: TopicModel, view: View, corpus: Corpus, heldout: bool, number: int, threads: int) -> np.ndarray:
-    for first, theta in shares(model, corpus, heldout=heldout, threads=threads):
-        if first <= number < first + len(theta):
-            return np.asarray(view.shares(theta[number - first : number - first + 1])[0].astype(np.float64))
-    raise InputError(f"{corpus.path}: document {number} lies past the blocks; ingest again")
+def document_lines(listed: list[dict[str, Any]], score: str, width: int | None) -> list[str]:
+    """Documents for people: score, id, title."""
+    heads = [(d, f"{d[score]:7.3f}  ") for d in listed]
+    return [
+        line
+        for d, head in heads
+        for line in wrapped(head, f"{d['id']}  {escaped(d.get('title') or '')}".rstrip(), width)
+    ]
 
 
-def hierarchy(
-    model: str | Path | TopicModel, *, reduce_to: int | None = None, mem_limit: str | int | None = None
-) -> dict[str, Any]:
-    """The topics' merge hierarchy (Ward's linkage of Hellinger distances) or, with ``reduce_to``, the clusters it leaves.
+@dataclass(frozen=True)
+class SimilarView(ModelView):
+    """Documents like one."""
 
-    Returns ``topics`` (ids as they lie under the tree), ``labels``, ``merges`` (left, right, height; numbers from the count
-    of topics on are earlier merges), and ``clusters``: lists of ids, what ``topics edit --merge`` takes.
-    """
-    opened, _ = open_within(model, mem_limit, 1)
-    view = view_of(opened)
-    shown = seen(opened, view)
-    if reduce_to is not None and not 1 <= reduce_to <= len(view):
-        raise UsageError(f"--reduce-to {reduce_to}: give a number in 1..{len(view)}")
-    grown = geometry.tree(geometry.gram(shown), shown.sizes)
-    proposals = propose(shown)
-    out: dict[str, Any] = {
-        "topics": [view.ids[int(k)] for k in grown.order],
-        "labels": {str(i): view.labels.get(i, proposals[j]) for j, i in enumerate(view.ids)},
-        "merges": [
-            {"left": int(a), "right": int(b), "height": float(h)}
-            for a, b, h in zip(grown.left, grown.right, grown.height, strict=True)
-        ],
-        "ids": view.ids,
-    }
-    if reduce_to is not None:
-        size = dict(zip(view.ids, shown.sizes.tolist(), strict=True))
-        clusters = [sorted((view.ids[k] for k in c), key=lambda i: (-size[i], i)) for c in grown.cut(reduce_to)]
-        out["clusters"] = sorted(clusters, key=lambda c: (-sum(size[i] for i in c), c[0]))
-    return out
+    title: ClassVar[str] = "Documents like one (--similar)"
+    similar: str | None = option(
+        None, "documents whose topics are most like this one's; -n says how many", metavar="ID"
+    )
 
+    def result(self) -> dict[str, Any]:
+        return similar(
+            self.model, self.corpus, str(self.similar), n=self.words, with_columns=self.with_columns, threads=self.threads,
+            mem_limit=self.mem_limit, progress=self.progress,
+        )  # fmt: skip
 
-def tree_lines(result: dict[str, Any]) -> list[str]:
-    """The tree for a terminal, the root on top, or the clusters with the edit that makes them."""
-    if "clusters" in result:
-        return [
-            f"{','.join(map(str, c)):24} {'; '.join(result['labels'][str(i)] for i in c[:4])}"
-            for c in result["clusters"]
-        ]
-    ids, merges, k = result["ids"], result["merges"], len(result["ids"])
-    out: list[str] = []
-    stack: list[tuple[int, str, str]] = [(k + len(merges) - 1 if merges else 0, "", "")]
-    while stack:
-        node, head, below = stack.pop()
-        if node < k:
-            out.append(f"{head}{ids[node]} {result['labels'][str(ids[node])]}")
-            continue
-        step = merges[node - k]
-        out.append(f"{head}┐ {step['height']:.2f}")
-        stack.append((step["right"], below + "└─", below + "  "))
-        stack.append((step["left"], below + "├─", below + "│ "))
-    return out
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        return document_lines(result["similar"], "likeness", width)

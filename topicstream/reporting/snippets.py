@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from topicstream.errors import TopicsError
 from topicstream.ingestion.opening.inputs_record import file_of, raw_files
 from topicstream.ingestion.read_options import CUT, REMEMBERED, ReadOptions
 from topicstream.ingestion.spooling.tasks import Task, pieces
+from topicstream.reporting.gather import describe_documents
+from topicstream.reporting.metadata import kept_columns
 from topicstream.tokens.documents import TextRun
 
 LARGEST = 2 << 30
@@ -32,7 +34,7 @@ def passage_of(corpus: Corpus, row: Mapping[str, Any]) -> Passage | None:
     source = row.get("source")
     if not source:
         return None
-    if not (corpus.manifest.get("reading") or {}).get("split"):
+    if not (corpus.manifest.reading or {}).get("split"):
         return source, 0
     part = str(row.get("id") or "").rpartition("#")[2]
     return (source, int(part)) if part.isdecimal() and len(part) < 10 else None
@@ -46,7 +48,7 @@ def snippets(
     text_field: str | None = None,
     asked: bool = False,
 ) -> tuple[dict[Passage, str], str]:
-    """First characters of some passages, read again from the raw files; only pieces that hold one of them are parsed.
+    """First characters of some passages, read again from the raw files.
 
     Parameters
     ----------
@@ -85,41 +87,47 @@ def snippets(
     return texts, "" if texts else "no text was found in the raw files"
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """What is shown of a document: its id and how it begins (its title, where the text cannot be read)."""
+
+    id: str
+    text: str
+
+
+def beginnings(
+    corpus: Corpus, numbers: np.ndarray, *, characters: int = 280, text_field: str | None = None
+) -> dict[int, Beginning]:
+    """The beginnings of some training documents by number, as far as the raw files are there."""
+    rows = describe_documents(corpus, numbers, ["source", *kept_columns(corpus, None)])
+    places = {number: passage_of(corpus, row) for number, row in rows.items()}
+    texts, _ = snippets(corpus, filter(None, places.values()), characters=characters, text_field=text_field)
+    return {
+        number: Beginning(row["id"], texts.get(places[number] or ("", 0)) or row.get("title") or "")
+        for number, row in rows.items()
+    }
+
+
 def _of_file(
     corpus: Corpus, file: str, place: str, wanted: set[Passage], text_field: str | None, characters: int
 ) -> dict[Passage, str]:
     """Snippets of one raw file, as far as it can be read."""
     # read alone a file is called by its base name
     left = {(os.path.basename(place) + source[len(file) :], part): (source, part) for source, part in wanted}
-    lines = sorted(int(source.rpartition(":")[2]) for source, _ in wanted if source != file)
-    kept = corpus.manifest.get("reading")
+    kept = corpus.manifest.reading
     options = ReadOptions(on_error="skip").recall(kept, REMEMBERED + CUT)
     # a source without a position is a file that is one document
     form = "files" if any(source == file for source, _ in wanted) else None
     options = replace(options, format=form, text_field=text_field or options.text_field, meta={})
     texts: dict[Passage, str] = {}
     try:
-        held = None
         for task in pieces([place], options):
-            # a piece is parsed once it is known where the next one begins
-            if held is not None and not _is_without(held.piece.line, task.piece.line, lines):
-                _read(held, left, texts, characters)
-            held = task
+            _read(task, left, texts, characters)
             if not left:
                 break
-        if held is not None and left:
-            _read(held, left, texts, characters)
     except (TopicsError, OSError, ValueError):
         pass
     return texts
-
-
-def _is_without(first: int, following: int, lines: list[int]) -> bool:
-    """Whether a piece of the lines from ``first`` on holds none of the wanted ones."""
-    if not lines or first <= 1 or following <= first:
-        return False
-    begin, end = np.searchsorted(lines, [first, following])
-    return bool(begin == end)
 
 
 def _read(task: Task, left: dict[Passage, Passage], texts: dict[Passage, str], characters: int) -> None:

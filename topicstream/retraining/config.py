@@ -1,25 +1,28 @@
-"""The one config file of ``topics retrain`` (TOML): what it may say, the defaults, and the commented one of ``--init``."""
+"""The config file of ``topics retrain`` (TOML): its settings with their defaults, and the commented file of ``--init``."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from topicstream.engines import find
 from topicstream.errors import TopicsError, UsageError
-from topicstream.files.ownership import kind_of, told
+from topicstream.files.ownership import KINDS, kind_of
 from topicstream.files.plain import read_given
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.machine import parse_bytes
 from topicstream.model.seeds import read_seeds
-from topicstream.options import seconds
-from topicstream.training.stopping import tolerance
+from topicstream.options import checked, like, option, seconds
+from topicstream.training.config import TrainConfig
+from topicstream.training.setup import engine_facts
+
+SET_BY_RETRAIN = ("append", "force", "on_duplicate", "mem_limit", "workers")
+"""Options of an ingest that the file cannot set."""
+OWN_FOLDERS = ("corpus.zarr", "corpus.zarr.wip", "incoming", "runs", "versions", "current")
 
 TEMPLATE = """\
 # Everything `topics retrain --config THIS-FILE` needs.  Paths are relative to this file.
@@ -29,7 +32,7 @@ raw = "raw"               # the folder that new files come into; hidden files an
 patterns = ["*"]          # which files below raw count, by their path below it ("*.jsonl", "2026/*.txt")
 changed = "replace"       # a file whose content has changed is read again: "replace" puts its documents in the place of
                           # those with the same id (a copy moved to the end: the next update then starts every block
-                          # anew), "add" takes only ids not seen before (logs that grow), "ignore" leaves it alone.
+                          # again), "add" takes only ids not seen before (logs that grow), "ignore" leaves it alone.
                           # Documents that a changed file no longer holds stay, as do those of a deleted file.
 
 [ingest]                  # the options of `topics ingest`, with underscores; the tokenizer is fixed by the first run
@@ -46,12 +49,12 @@ algo = "auto"             # chosen by corpus, topics and mem_limit; `topics engi
 topics = 100
 seed = 0
 # passes = 100            # of a full training; the engine's own when left out
-# update_passes = 10      # of an update, at most (20 where every block starts anew)
+# update_passes = 10      # of an update, at most (20 where every block starts again)
 # tol = "0.1%"            # settled: change of the running perplexity over ten passes
 # max_time = "2h"         # training stops after the pass in which this time is over
 # mem_limit = "2G"        # of the whole process
 # threads = 2
-# seed_words = "seeds.toml"  # topics that are told some of their words; an update keeps its model's
+# seed_words = "seeds.toml"  # words that people give to topics; an update keeps its model's
 # weighting = "tfidf"     # weights in the place of counts; none, tf or tfidf
 # [train.options]         # the engine's own: alpha, beta, ...
 
@@ -72,7 +75,7 @@ topics = true             # no empty and no identical topics, or no more of them
 
 [store]
 compact = "auto"          # merge the small blocks of many appends and purge removed documents before a training:
-                          # "auto" when every block starts anew anyway, or there are 32 blocks and half of them to spare;
+                          # "auto" when every block starts again anyway, or there are 32 blocks and half of them to spare;
                           # "never"; "always" (the update then starts every block from the model)
 
 [publish]
@@ -82,8 +85,8 @@ classifier = false        # learn a classifier of every version as well: `topics
 """
 
 
-def write_template(path: Path) -> dict[str, Any]:
-    """Write the commented config file and make the folder ``raw`` beside it; TopicsError where there is a file."""
+def write_template(path: Path) -> Path:
+    """Write the commented config file and make the folder ``raw`` beside it, which it returns.  TopicsError where there is a file."""
     raw = path.resolve().parent / "raw"
     raw.mkdir(parents=True, exist_ok=True)
     try:
@@ -91,44 +94,40 @@ def write_template(path: Path) -> dict[str, Any]:
             f.write(TEMPLATE)
     except FileExistsError:
         raise TopicsError(f"{path}: is there already; name another with --config") from None
-    return {"config": str(path), "raw": str(raw)}
-
-
-def parse_seconds(value: Any, name: str) -> float | None:
-    """``90``, ``"5min"``, ``"2h"``, ``"30d"`` -> seconds; UsageError otherwise."""
-    try:
-        return cast("float | None", seconds(value))
-    except UsageError as e:
-        raise UsageError(f"{name} = {e}") from None
+    return raw
 
 
 @dataclass(frozen=True)
 class Train:
-    """[train]; options: the engine's own."""
+    """[train]: settings of ``topics train``; ``update_passes``: passes of an update at most."""
 
-    algo: str = "auto"
-    aim: str = "prediction"
-    allow_smaller: bool = False
-    topics: int = 100
-    seed: int = 0
-    passes: int | None = None
-    update_passes: int | None = None
-    tol: float | str | None = None
-    max_time: float | None = None
-    mem_limit: int | None = None
-    threads: int | None = None
-    seed_words: str | None = None
-    weighting: str = "none"
+    algo: str = like(TrainConfig, "algo")
+    aim: str = like(TrainConfig, "aim")
+    allow_smaller: bool = like(TrainConfig, "allow_smaller")
+    topics: int = like(TrainConfig, "topics", default=100)
+    seed: int = like(TrainConfig, "seed")
+    passes: int | None = like(TrainConfig, "passes")
+    update_passes: int | None = like(TrainConfig, "passes")
+    tol: float | str | None = like(TrainConfig, "tol")
+    max_time: float | None = like(TrainConfig, "max_time")
+    mem_limit: int | None = option(None, "memory of the whole process", parse=parse_bytes)
+    threads: int | None = like(TrainConfig, "threads")
+    seed_words: str | None = like(TrainConfig, "seed_words")
+    weighting: str = like(TrainConfig, "weighting")
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def limits(self) -> dict[str, Any]:
+        """What bounds a training, as its keywords."""
+        return {name: getattr(self, name) for name in ("tol", "max_time", "mem_limit", "threads")}
 
 
 @dataclass(frozen=True)
 class When:
-    """[when]; at_least_every in seconds."""
+    """[when]: the conditions on which a cycle acts."""
 
     new_docs: bool = True
     drift: bool = True
-    at_least_every: float | None = None
+    at_least_every: float | None = option(None, "seconds between full trainings at most", parse=seconds)
 
 
 @dataclass(frozen=True)
@@ -143,37 +142,37 @@ class Limits:
 
 @dataclass(frozen=True)
 class Gate:
-    """[gate]."""
+    """[gate]: what a new model has to reach."""
 
-    tolerance: float = 0.02
+    tolerance: float = option(0.02, "share by which held-out perplexity may be worse", min=-1)
     topics: bool = True
 
 
 @dataclass(frozen=True)
 class Store:
-    """[store]."""
+    """[store]: upkeep of the corpus."""
 
-    compact: str = "auto"
+    compact: str = option("auto", "when to compact the corpus", choices=("auto", "never", "always"))
 
 
 @dataclass(frozen=True)
 class Publish:
-    """[publish]."""
+    """[publish]: versions, and how topics are matched between them."""
 
-    keep: int = 5
+    keep: int = option(5, "versions on disk; a reader of the last one needs two", min=2)
     far: float = 1.0
     classifier: bool = False
 
 
 @dataclass(frozen=True)
 class Config:
-    """The whole file; paths absolute."""
+    """The whole file; its paths are absolute."""
 
-    folder: Path
-    raw: Path
-    patterns: tuple[str, ...] = ("*",)
-    changed: str = "replace"
-    ingest: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path = option(Path("."), "folder of the retrain", parse=Path)
+    raw: Path = option(Path("raw"), "folder of the raw files", parse=Path)
+    patterns: Sequence[str] = ("*",)
+    changed: str = option("replace", "what a changed file does", choices=("replace", "add", "ignore"))
+    ingest: Mapping[str, Any] = field(default_factory=lambda: {"grow_vocab": True})
     train: Train = field(default_factory=Train)
     when: When = field(default_factory=When)
     drift: Limits = field(default_factory=Limits)
@@ -183,105 +182,61 @@ class Config:
 
     @property
     def corpus(self) -> Path:
+        """The corpus store."""
         return self.folder / "corpus.zarr"
 
 
-def _table(kind: Any, given: Any, name: str, path: Path) -> Any:
-    if not isinstance(given, dict):
-        raise UsageError(f"{path}: [{name}] must be a table")
-    values = dict(given)
-    fields = {f.name: str(f.type) for f in dataclasses.fields(kind)}
-    for key, value in values.items():
-        if key not in fields:
-            raise UsageError(f"{path}: [{name}] has no setting {key!r}; it has {', '.join(fields)}")
-        if key in ("max_time", "at_least_every"):
-            values[key] = parse_seconds(value, f"{path}: {key}")
-        elif key == "mem_limit":
-            values[key] = parse_bytes(value)
-        elif key == "tol" and isinstance(value, str):
-            tolerance(value)
-        else:
-            want: tuple[type, ...] = {"bool": (bool,), "str": (str,)}.get(fields[key].split(" ")[0], (int, float))
-            if fields[key].startswith("int"):
-                want = (int,)
-            if fields[key].startswith("Mapping"):
-                want = (dict,)
-            if not isinstance(value, want) or (isinstance(value, bool) and bool not in want):
-                raise UsageError(f"{path}: {key} = {value!r} in [{name}]: must be {fields[key].split(' ')[0]}")
-    return kind(**values)
+TABLES = {"train": Train, "when": When, "drift": Limits, "gate": Gate, "store": Store, "publish": Publish}
 
 
 def load_config(path: str | Path) -> Config:
-    """Read a config file; UsageError (one line) naming what is wrong in it."""
+    """Read a config file.  UsageError, one line, names what is wrong in it."""
     path = Path(path)
     try:
-        value = tomllib.loads(read_given(path).decode())
+        values = tomllib.loads(read_given(path).decode())
     except FileNotFoundError:
         raise UsageError(f"{path}: not found; `topics retrain --init --config {path}` writes one") from None
     except OSError as e:
         raise UsageError(f"{path}: cannot be read ({e.strerror or e})") from None
     except (ValueError, RecursionError) as e:
         raise UsageError(f"{path}: not TOML: {e}") from None
-    if "\\u0000" in json.dumps(value, default=str):
+    if "\\u0000" in json.dumps(values, default=str):
         raise UsageError(f"{path}: holds a NUL character, which no name can have")
-    names = [f.name for f in dataclasses.fields(Config)]
-    if unknown := [k for k in value if k not in names]:
-        raise UsageError(f"{path}: no setting {unknown[0]!r}; there are {', '.join(names)}")
-    home = path.resolve().parent
-    for name in ("folder", "raw", "changed"):
-        if not isinstance(value.get(name, ""), str):
-            raise UsageError(f"{path}: {name} must be a string")
-    changed = value.get("changed", "replace")
-    if changed not in ("replace", "add", "ignore"):
-        raise UsageError(f'{path}: changed = "{changed}": give replace, add or ignore')
-    patterns = value.get("patterns", ["*"])
-    if not isinstance(patterns, list) or not all(isinstance(p, str) for p in patterns):
-        raise UsageError(f"{path}: patterns must be a list of strings")
-    ingest = dict(value.get("ingest", {"grow_vocab": True}))
-    for name in ("append", "force", "on_duplicate", "mem_limit", "workers"):
-        if name in ingest:
-            raise UsageError(f"{path}: {name} in [ingest] is set by retrain itself; leave it out")
-    IngestOptions.of(**{k: v for k, v in ingest.items() if k != "grow_vocab"})
-    config = Config(
-        folder=home / value.get("folder", "."),
-        raw=home / value.get("raw", "raw"),
-        patterns=tuple(patterns),
-        changed=changed,
-        ingest=ingest,
-        train=_table(Train, value.get("train", {}), "train", path),
-        when=_table(When, value.get("when", {}), "when", path),
-        drift=_table(Limits, value.get("drift", {}), "drift", path),
-        gate=_table(Gate, value.get("gate", {}), "gate", path),
-        store=_table(Store, value.get("store", {}), "store", path),
-        publish=_table(Publish, value.get("publish", {}), "publish", path),
-    )
-    if config.train.seed_words is not None:
-        seeds = home / config.train.seed_words
-        read_seeds(seeds)
-        config = dataclasses.replace(config, train=dataclasses.replace(config.train, seed_words=str(seeds)))
-    algo = config.train.algo
-    if algo != "auto" and find(algo).topics_axis:
-        raise UsageError(
-            f'{path}: algo = "{algo}": its topics are the {find(algo).topics_axis} and keep their names, so there is nothing to '
-            "match from version to version; use `topics ingest --append` and `topics update`"
-        )
-    if config.store.compact not in ("auto", "never", "always"):
-        raise UsageError(f'{path}: compact = "{config.store.compact}": give auto, never or always')
-    if config.publish.keep < 2:
-        raise UsageError(f"{path}: keep = {config.publish.keep}: at least 2, so that no reader is cut off")
-    check_raw(config, path)
+    tables = {name: _read_table(kind, values[name], f"{path}: [{name}]") for name, kind in TABLES.items() if name in values}
+    config = Config(**checked(Config, values | tables, str(path), lambda field: f"{path}: {field.name}"))
+    home, seeds = path.resolve().parent, config.train.seed_words
+    if seeds is not None:
+        read_seeds(home / seeds)
+        config = replace(config, train=replace(config.train, seed_words=str(home / seeds)))
+    config = replace(config, folder=home / config.folder, raw=home / config.raw)
+    _check(config, path)
     return config
 
 
-def check_raw(config: Config, path: Path) -> None:
-    """UsageError where the raw files would lie in a folder that retrain writes and empties, or hold one."""
+def _read_table(kind: Callable[..., Any], given: Any, where: str) -> Any:
+    """A table of the file as its dataclass."""
+    if not isinstance(given, dict):
+        raise UsageError(f"{where}: must be a table")
+    return kind(**checked(cast(type, kind), given, where, lambda field: f"{where} {field.name}"))
+
+
+def _check(config: Config, path: Path) -> None:
+    """UsageError for settings that retrain cannot work with."""
+    if own := next((name for name in SET_BY_RETRAIN if name in config.ingest), None):
+        raise UsageError(f"{path}: {own} in [ingest] is set by retrain itself; leave it out")
+    IngestOptions.of(**{k: v for k, v in config.ingest.items() if k != "grow_vocab"})
+    algo = config.train.algo
+    if algo != "auto" and (axis := engine_facts(algo).topics_axis):
+        raise UsageError(
+            f'{path}: algo = "{algo}": its topics are the {axis} and keep their names, so there is nothing to match from '
+            "version to version; use `topics ingest --append` and `topics update`"
+        )
     raw, home = Path(os.path.realpath(config.raw)), Path(os.path.realpath(config.folder))
     if raw == home or raw in home.parents:
         raise UsageError(f"{path}: raw = {config.raw}: holds the folder of the retrain; new files need a folder of their own")
-    for name in ("corpus.zarr", "corpus.zarr.wip", "incoming", "runs", "versions", "current"):
-        own = Path(os.path.realpath(home / name))
-        if own == raw or own in raw.parents or raw in own.parents:
-            raise UsageError(f"{path}: raw = {config.raw}: {home / name} is retrain's own; give new files another folder")
-    for place in (raw, *raw.parents):
-        if (kind := kind_of(place)) not in (None, "retrain"):
-            raise UsageError(f"{path}: raw = {config.raw}: {place} is {told(kind)}; give new files another folder")
+    for place in (Path(os.path.realpath(home / name)) for name in OWN_FOLDERS):
+        if place == raw or place in raw.parents or raw in place.parents:
+            raise UsageError(f"{path}: raw = {config.raw}: {place} is retrain's own; give new files another folder")
+    for folder in (raw, *raw.parents):
+        if (kind := kind_of(folder)) not in (None, "retrain"):
+            raise UsageError(f"{path}: raw = {config.raw}: {folder} is {KINDS[kind]}; give new files another folder")

@@ -1,12 +1,12 @@
-"""A cycle of ``topics retrain``: scan, measure, decide, append, train, judge, publish.  One cycle, written down as it goes.
+"""A cycle of ``topics retrain``: scan, measure, decide, append, train, judge, publish.
 
-    journal.json   the cycle at work: its stage (append, train, gate, publish) and all that the stages need; replaced
-                   atomically, removed last.  Each stage may be run again from its beginning.
+    journal.json   the cycle at work: the step that it is at and all that the steps need; replaced atomically, removed last.
+                   Each step may be run again from its beginning.
     state.json     what holds between cycles: the files taken in, dates of trainings
     incoming/      copies of the files being taken in
     runs/NNNN/     training of version NNNN, kept (with its block memory) while that version is the current one
 
-Killed at any instant, the next run finishes the cycle from its stage; ``current`` changes in one rename.
+Killed at any instant, the next run finishes the cycle from its step; ``current`` changes in one rename.
 """
 
 from __future__ import annotations
@@ -21,376 +21,358 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from topicstream import machine
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, NotOurs, StoreError
 from topicstream.files import owned
-from topicstream.files.durable import sync_folder, write_json
-from topicstream.files.ownership import claim
+from topicstream.files.durable import sync_folder
+from topicstream.files.ownership import Kind, claim
 from topicstream.inference.classifier import train_classifier
 from topicstream.ingestion.pipeline import ingest
-from topicstream.ingestion.upkeep.compact import compact
+from topicstream.ingestion.upkeep.compact import compact, gain
 from topicstream.model import edits
+from topicstream.model.identity import first_ids, read_ids
+from topicstream.model.manifest import read_manifest
 from topicstream.model.seeds import read_seeds
-from topicstream.model.store import read_manifest
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Shown
+from topicstream.progress import Progress
+from topicstream.records import plain, write_record
 from topicstream.retraining import decide as rules
-from topicstream.retraining import publish, survey
-from topicstream.retraining.align import align, first_ids, read_ids
+from topicstream.retraining import publish
+from topicstream.retraining.align import align
 from topicstream.retraining.config import Config
-from topicstream.retraining.drift import verdict
-from topicstream.retraining.files import remove_copies, scan
+from topicstream.retraining.drift import drift_of, in_raw_names, verdict
 from topicstream.retraining.gate import ask_room, judge, open_models
-from topicstream.retraining.log import Log
-from topicstream.retraining.update import train_on
-from topicstream.retraining.upkeep import worth
+from topicstream.retraining.raw_files import Scan, remove_copies, scan_raw
+from topicstream.retraining.state import (
+    JOURNAL,
+    STATE,
+    CycleJournal,
+    Group,
+    Refused,
+    RetrainState,
+    read_journal,
+    read_retrain_state,
+)
+from topicstream.retraining.update import not_carried, train_on
 from topicstream.training.loop import train
 
-SCHEMA = 1
+MANY_BLOCKS = 32
+"""Storage blocks from which on half of them to spare are worth starting every block of an update from the model."""
+FOLDERS: Mapping[str, Kind] = {
+    "corpus.zarr": "corpus", "corpus.zarr.wip": "ingest", "incoming": "incoming", "runs": "runs", "versions": "versions",
+}  # fmt: skip
 
 
 class Cycle:
-    """One cycle of one folder; the caller holds the lock."""
+    """One cycle of one folder; the caller holds the lock.
 
-    def __init__(self, config: Config, log: Log) -> None:
+    Parameters
+    ----------
+    config
+        The settings.
+    log
+        Listens to what is done.
+    """
+
+    journal: CycleJournal
+
+    def __init__(self, config: Config, log: Progress) -> None:
         self.config, self.folder, self.log = config, config.folder, log
+        self.wip = config.corpus.with_name("corpus.zarr.wip")
         self.threads = config.train.threads or machine.default_threads()
-        self.journal: dict[str, Any] = {}
-        self.state: dict[str, Any] = {"schema": SCHEMA, "files": {}, "last_trained": None, "last_tried": None}
+        self.state = RetrainState()
         self.began = time.monotonic()
 
-    # -- the whole -----------------------------------------------------------------------------------------------
     def run(self, full: bool, dry: bool) -> dict[str, Any]:
-        """Carry on with the cycle at work, or begin one."""
+        """Finish the cycle at work, or make a new one; its summary as plain values."""
         owned.sweep(self.folder)  # of a run that was killed while it wrote
-        self._refuse_what_is_in_the_way()
-        if (self.folder / "state.json").exists():
-            self.state |= survey.read_home(self.folder / "state.json")
-        if self.state["files"] and self._fingerprint() is None:
+        for name, kind in FOLDERS.items():
+            if os.path.lexists(self.folder / name):
+                claim(self.folder / name, kind)
+        publish.current(self.folder)
+        self.state = read_retrain_state(self.folder)
+        if self.state.files and self._fingerprint() is None:
             # a new store would hold the new files alone, and a journal begun now would take the old one for its work
             raise StoreError(
-                f"{self.config.corpus}: no corpus store is there, though {len(self.state['files'])} raw files were taken into "
-                f"it; restore it (manifest.json is written last), or remove {self.folder}/state.json to ingest all anew"
+                f"{self.config.corpus}: no corpus store is there, though {len(self.state.files)} raw files were taken into "
+                f"it; restore it (manifest.json is written last), or remove {self.folder}/state.json to ingest all again"
             )
-        if (self.folder / "journal.json").exists():
-            self.journal = survey.read_journal(self.folder / "journal.json")
-            self.log(f"carrying on at stage {self.journal['stage']} of the cycle begun {self.journal['began']}")
+        if (journal := read_journal(self.folder)) is not None:
+            self.journal = journal
+            self.log.say(f"resuming at stage {journal.stage} of the cycle begun {journal.began}")
             if dry:
-                return self._summary(
-                    {"decision": self.journal["decision"], "why": ["a cycle is at work"], "dry_run": True}
-                )
-        else:
-            summary = self._begin(full, dry)
-            if summary is not None:
-                return summary
-        while self.journal:
-            last = getattr(self, f"_{self.journal['stage']}")()
-        return self._summary(last)
+                return self._summary({"decision": journal.decision, "why": ["a cycle is at work"], "dry_run": True})
+        elif (summary := self._begin(full, dry)) is not None:
+            return self._summary(summary)
+        steps = {"append": self._append, "train": self._train, "gate": self._gate, "publish": self._publish}
+        while self.journal.stage != "end":
+            steps[self.journal.stage]()
+        self._finish()
+        return self._summary(self.journal.summary)
 
     def _begin(self, full: bool, dry: bool) -> dict[str, Any] | None:
-        """Scan, measure, decide; the summary when that was all."""
-        incoming = self.folder / "incoming"
-        found = scan(
-            self.config.raw, self.config.patterns, self.state["files"], incoming, self.config.changed != "ignore"
-        )
-        survey.tell(self.config, self.state, found, self.log)
+        """Scan, measure, decide, and begin a journal; the summary when there is nothing to do."""
+        scan = self._scan()
         present = publish.current(self.folder)
-        manifest = read_manifest(publish.version_path(self.folder, present)) if present is not None else None
-        new, figures = survey.news(self.config, self.state, found, manifest), None
-        if found.any and present is not None and self._fingerprint() is not None:
-            (model,), threads = self._open(publish.version_path(self.folder, present))
-            figures = survey.drift_of(self.config, model, found, incoming, threads, self.log)
+        model = None if present is None else read_manifest(publish.version_path(self.folder, present))
+        figures = None
+        if scan.any and present is not None and self._fingerprint() is not None:
+            (opened,), threads = self._open(publish.version_path(self.folder, present))
+            figures = drift_of(self.config, opened, scan, threads, self.log)
         drifted = verdict(figures, self.config.drift) if figures else []
-        decision = rules.decide(
-            model=manifest,
-            new=new,
-            drifted=drifted,
-            age=survey.age(self.state, self.log),
-            when=self.config.when,
-            train=self.config.train,
-            forced=full,
-        )
-        self.log(f"decision: {decision.kind}: {'; '.join(decision.why)}" + (" (dry run)" if dry else ""))
-        told = {
-            "decision": decision.kind,
-            "why": decision.why,
-            "new_files": len(found.new),
-            "changed_files": len(found.changed),
-            "deleted_files": len(found.gone),
-            "unsettled_files": len(found.unsettled),
-            "drift": figures,
+        new, age = rules.news(self.config, self.state, scan, model), rules.age(self.state, self.log)
+        decision, why = rules.decide(model, new, drifted, age, self.config.when, self.config.train, full)
+        self.log.say(f"decision: {decision}: {'; '.join(why)}" + (" (dry run)" if dry else ""))
+        counts = {"new": scan.new, "changed": scan.changed, "deleted": scan.deleted, "unsettled": scan.unsettled}
+        summary = {
+            "decision": decision,
+            "why": why,
+            **{f"{name}_files": len(files) for name, files in counts.items()},
+            "drift": figures and asdict(figures),
         }
-        if dry or decision.kind == rules.NOTHING:
-            remove_copies(incoming)
-            if found.touched and not dry:
-                self._keep(files=self.state["files"] | found.touched)
-            return self._summary({**told, "dry_run": dry})
+        if dry or decision == "nothing":
+            remove_copies(self.folder / "incoming")
+            if scan.touched and not dry:
+                self._remember(files=self.state.files | scan.touched)
+            return {**summary, "dry_run": dry}
         words = Corpus.open(self.config.corpus).n_words if self._fingerprint() is not None else 0
         ask_room(self.config.train.mem_limit, self.config.train.topics, words)
-        groups = [("new", found.new, "skip"), ("changed", found.changed, self._rule())]
-        self._go_on(
-            "append",
-            began=rules.now().isoformat(timespec="seconds"),
-            decision=decision.kind,
-            files=found.new | found.changed | found.touched,
-            groups=[{"name": name, "rule": rule} for name, files, rule in groups if files],
+        rule = {"new": "skip", "changed": "replace" if self.config.changed == "replace" else "skip"}
+        self.journal = CycleJournal(
+            stage="append",
+            began=_date(),
+            decision=decision,
+            files=scan.new | scan.changed | scan.touched,
+            groups=[Group(name=name, rule=rule[name]) for name, _ in scan.groups],
             base=present,
-            version=max([0, *publish.published_versions(self.folder), int(self.state.get("version", 0))]) + 1,
-            summary=told,
+            version=max([0, *publish.published_versions(self.folder), self.state.version]) + 1,
+            summary=summary,
         )
+        self._record()
         return None
 
-    # -- stages --------------------------------------------------------------------------------------------------
-    def _append(self) -> dict[str, Any]:
-        """The copies into the corpus store; then the files count as taken in."""
-        wip = self.config.corpus.with_name("corpus.zarr.wip")
-        for group in self.journal["groups"]:
-            if "added" in group:
-                continue
-            at = self._fingerprint()
-            if "base" not in group:
-                group |= {"base": at, "docs_before": self._documents()}
-                self._go_on("append")
-            done = group["base"] != at  # committed by a run that was killed before it could say so
-            if not done or (wip / "state.json").exists():
-                self._ingest(self.folder / "incoming" / group["name"], group["rule"], append=group["base"] is not None)
-            _remove_wip(wip)  # what a run left that was killed while it removed it
-            group["added"] = self._documents() - group["docs_before"]
-            self.log(f"{group['name']} files: {group['added']:,} documents added")
-            self._go_on("append")
-        self._keep(files=self.state["files"] | self.journal["files"], version=self.journal["version"])
+    def _scan(self) -> Scan:
+        raw, known = self.config.raw, self.state.files
+        scan = scan_raw(self.config, known)
+        counts = f"{len(scan.new)} new, {len(scan.changed)} changed, {len(scan.deleted)} deleted files, {len(known)} known"
+        self.log.say(f"{raw}: {counts}")
+        for name in scan.unsettled:
+            self.log.say(f"warning: {raw / name} is being written to; it waits for the next run")
+        return scan
+
+    # -- steps -----------------------------------------------------------------------------------------------------------
+    def _append(self) -> None:
+        """The copies go into the corpus store; then the files count as taken in."""
+        for index, group in enumerate(self.journal.groups):
+            if group.added is None:
+                self._add_group(index, group)
+        remove_wip(self.wip)  # what a run left that was killed while it removed it
+        journal = self.journal
+        self._remember(files=self.state.files | journal.files, version=journal.version)
         remove_copies(self.folder / "incoming")
-        added = sum(g["added"] for g in self.journal["groups"])
-        self.journal["summary"]["documents_added"] = added
-        model = self._manifest_of(self.journal["base"])
-        if self.journal["decision"] == rules.UPDATE and model and self._is_trained_on(model):
-            self.log("every document was known already; nothing to train")
-            self.journal["summary"] |= {"decision": rules.NOTHING, "why": ["every document was known already"]}
-            return self._end()
-        if found := worth(self.config, self.journal["decision"], self._base()):
-            self.log(f"compacting {self.config.corpus}: {found}")
-            done = compact(self.config.corpus, progress=Shown(stream=self.log.stream))
-            self.log(
-                f"{done['blocks'][0]} -> {done['blocks'][1]} blocks, {done['documents_purged']:,} documents purged"
-            )
-            self.journal["summary"]["compacted"] = done["blocks"]
-        self._go_on("train")
-        return {}
+        added = sum(group.added or 0 for group in journal.groups)
+        self._record(documents_added=added)
+        if journal.decision == "update" and self._is_trained_on():
+            self.log.say("every document was known already; nothing to train")
+            self._record("end", decision="nothing", why=["every document was known already"])
+            return
+        if why := self._worth_compacting():
+            self.log.say(f"compacting {self.config.corpus}: {why}")
+            done = compact(self.config.corpus, progress=self.log)
+            before, after = done["blocks"]
+            self.log.say(f"{before} -> {after} blocks, {done['documents_purged']:,} documents purged")
+            self._record(compacted=done["blocks"])
+        self._record("train")
 
-    def _base(self) -> tuple[Path, Path] | None:
-        base = self.journal["base"]
-        return base and (publish.version_path(self.folder, base), self.folder / "runs" / f"{base:04d}")
+    def _add_group(self, index: int, group: Group) -> None:
+        """Ingest a folder of copies, once."""
+        present = self._fingerprint()
+        if group.docs_before is None:
+            group = replace(group, base=present, docs_before=self._documents())
+            self._record(groups={index: group})
+        committed = group.base != present  # by a run that was killed before it could say so
+        if not committed or (self.wip / "state.json").exists():
+            self._ingest(group)
+        group = replace(group, added=self._documents() - (group.docs_before or 0))
+        self._record(groups={index: group})
+        self.log.say(f"{group.name} files: {group.added:,} documents added")
 
-    def _ingest(self, source: Path, rule: str, append: bool) -> None:
-        given = dict(self.config.ingest)
-        grow = bool(given.pop("grow_vocab", True))
-        progress = Shown(stream=self.log.stream)
-        if append:
-            given |= {"append": True, "grow_vocab": grow}
-        given |= {"mem_limit": self.config.train.mem_limit, "workers": self.config.train.threads}
+    def _ingest(self, group: Group) -> None:
+        options = {"grow_vocab": True, **self.config.ingest, "append": True}
+        if group.base is None:
+            options = {k: v for k, v in options.items() if k not in ("grow_vocab", "append")}
+        options |= {"mem_limit": self.config.train.mem_limit, "workers": self.config.train.threads}
+        source = self.folder / "incoming" / group.name
         try:
-            ingest([Path(source)], self.config.corpus, progress=progress, on_duplicate=rule, **given)
-        except InputError as e:  # a file that cannot be taken in: the next run looks at all files anew
-            owned.remove_file(self.folder / "journal.json")
-            _remove_wip(self.config.corpus.with_name("corpus.zarr.wip"))
+            ingest([source], self.config.corpus, progress=self.log, on_duplicate=group.rule, **options)
+        except InputError as e:  # a file that cannot be taken in: the next run looks at all files again
+            owned.remove_file(self.folder / JOURNAL)
+            remove_wip(self.wip)
             remove_copies(self.folder / "incoming")
-            raise survey.raw_names(e, [source], self.config.raw) from None
+            raise in_raw_names(e, self.config) from None
         finally:
-            progress.close()
+            self.log.close()
 
-    def _train(self) -> dict[str, Any]:
+    def _worth_compacting(self) -> str:
+        """Why the corpus is to be compacted now, in words; empty where it is not."""
+        rule, base, corpus = self.config.store.compact, self.journal.base, Corpus.open(self.config.corpus)
+        spare, blocks, purged = gain(corpus)
+        if rule == "never" or not (spare or purged):
+            return ""
+        what = f"{spare} of {blocks} blocks to spare, {purged:,} removed documents"
+        if rule == "always" or (blocks >= MANY_BLOCKS and 2 * spare >= blocks):
+            return what
+        if self.journal.decision == "full" or base is None:
+            return f"{what}; this training starts every block anyway"
+        why = not_carried(corpus, read_manifest(publish.version_path(self.folder, base)), self._run_of(base))
+        return f"{what}; this update starts every block anyway ({why})" if why else ""
+
+    def _train(self) -> None:
         """The new model in a folder of its own."""
-        want, run = self.config.train, self._run
+        want, run, base = self.config.train, self._run_of(self.journal.version), self.journal.base
         own = {k: v for k, v in asdict(want).items() if k not in ("max_time", "mem_limit", "threads", "seed_words")}
         if want.seed_words is not None:
-            own["seed_words"] = [asdict(topic) for topic in read_seeds(want.seed_words)]
-        settings = _digest(own)
-        if run.exists() and self.journal.get("settings") != settings:
-            self.log("the settings have changed since this training began; it begins anew")
-            owned.remove(run, "model")
-        if self.journal.get("settings") != settings:
-            self._go_on("train", settings=settings)
-        self._keep(last_tried=rules.now().isoformat(timespec="seconds"))
-        limits: dict[str, Any] = {
-            "tol": want.tol,
-            "max_time": want.max_time,
-            "mem_limit": want.mem_limit,
-            "threads": want.threads,
-            "progress": Shown(self.log.verbosity, self.log.stream),
-        }
+            own["seed_words"] = plain(read_seeds(want.seed_words))
+        settings = hashlib.sha256(json.dumps(own, sort_keys=True, default=str).encode()).hexdigest()
+        if self.journal.settings != settings:
+            if run.exists():
+                self.log.say("the settings have changed since this training began; it starts over")
+                owned.remove(run, "model")
+            self.journal = replace(self.journal, settings=settings)
+            self._record()
+        self._remember(last_tried=_date())
         claim(run.parent, "runs")
-        base = self.journal["base"]
-        if self.journal["decision"] == rules.UPDATE:
+        if self.journal.decision == "update" and base is not None:
+            model = publish.version_path(self.folder, base)
             done = train_on(
-                self.config.corpus,
-                publish.version_path(self.folder, base),
-                run,
-                earlier=self.folder / "runs" / f"{base:04d}",
-                passes=want.update_passes,
-                **limits,
-            )
+                self.config.corpus, model, run, earlier=self._run_of(base), passes=want.update_passes, progress=self.log,
+                **want.limits(),
+            )  # fmt: skip
             how, passes, reason = done.how, done.passes, done.reason
         else:
-            whole = train(
-                self.config.corpus,
-                run,
-                algo=want.algo,
-                aim=want.aim,
-                allow_smaller=want.allow_smaller,
-                topics=want.topics,
-                seed=want.seed,
-                passes=want.passes,
-                seed_words=want.seed_words,
-                weighting=want.weighting,
-                options=want.options,
-                **limits,
-            )
-            how, passes, reason = "fresh", whole.passes, whole.reason
-        self.journal["summary"] |= {"training": how, "passes": passes, "stopped": reason}
-        self._go_on("gate")
-        return {}
+            given = {"algo", "aim", "allow_smaller", "topics", "seed", "passes", "seed_words", "weighting", "options"}
+            settings_given = {name: getattr(want, name) for name in sorted(given)}
+            trained = train(self.config.corpus, run, progress=self.log, **settings_given, **want.limits())
+            how, passes, reason = "fresh", trained.passes, trained.reason
+        self._record("gate", training=how, passes=passes, stopped=reason)
 
-    def _gate(self) -> dict[str, Any]:
+    def _gate(self) -> None:
         """Publish or refuse."""
         present = publish.current(self.folder)
         before = [] if present is None else [publish.version_path(self.folder, present)]
-        (new, *olds), threads = self._open(self._run, *before)
+        (new, *olds), threads = self._open(self._run_of(self.journal.version), *before)
         old = olds[0] if olds else None
         found = judge(new, old, Corpus.open(self.config.corpus), self.config.gate, threads)
-        self.journal["summary"]["gate"] = found
-        if found["refused"]:
-            self.log(f"gate: refused: {'; '.join(found['refused'])}")
-            self._keep(refused={"corpus": self._fingerprint(), "why": found["refused"]})
-            return self._end()
-        for warning in found["warnings"]:
-            self.log(f"warning: {warning}")
-        was = "" if found["perplexity_before"] is None else f" (present model {found['perplexity_before']:.1f})"
-        self.log(f"gate: passed, held-out perplexity {found['perplexity'] or math.nan:.1f}{was}")
-        if old is None:
-            ids = first_ids(new.n_topics)
-        else:
-            assert old.path is not None
-            ids = align(old, new, *read_ids(old.path, old.n_topics), self.config.publish.far)
-        self._go_on("publish", ids=ids)
-        return {}
+        self._record(gate=asdict(found))
+        if found.refused:
+            self.log.say(f"gate: refused: {'; '.join(found.refused)}")
+            self._remember(refused=Refused(corpus=self._fingerprint(), why=found.refused))
+            self._record("end")
+            return
+        for warning in found.warnings:
+            self.log.say(f"warning: {warning}")
+        was = "" if found.perplexity_before is None else f" (present model {found.perplexity_before:.1f})"
+        self.log.say(f"gate: passed, held-out perplexity {found.perplexity or math.nan:.1f}{was}")
+        ids = first_ids(new.n_topics)
+        if old is not None:
+            ids = align(old, new, read_ids(old.path, old.n_topics), self.config.publish.far)
+        self.journal = replace(self.journal, ids=ids)
+        self._record("publish")
 
-    def _publish(self) -> dict[str, Any]:
-        """The version, the link, the state; then what is not needed any more goes."""
-        number, ids = int(self.journal["version"]), self.journal["ids"]
+    def _publish(self) -> None:
+        """The version, the link, the state."""
+        number, ids, want = self.journal.version, self.journal.ids, self.config.train
+        assert ids is not None
+        run = self._run_of(number)
         if self.config.publish.classifier and not publish.version_path(self.folder, number).exists():
-            want = self.config.train
-            learned = train_classifier(
-                self._run, self.config.corpus, threads=want.threads, mem_limit=want.mem_limit
-            )  # fmt: skip
-            self.log(f"classifier: {learned['documents']:,} documents, {learned['divergence']:.3f} nats from theta")
-            self.journal["summary"]["classifier"] = {k: learned[k] for k in ("documents", "divergence", "temperature")}
-        place = publish.store_version(self._run, self.folder, number, ids)
+            learned = train_classifier(run, self.config.corpus, threads=want.threads, mem_limit=want.mem_limit)
+            self.log.say(f"classifier: {learned['documents']:,} documents, {learned['divergence']:.3f} nats from theta")
+            self._record(classifier={k: learned[k] for k in ("documents", "divergence", "temperature")})
+        place = publish.store_version(run, self.folder, number, ids)
         if (before := publish.current(self.folder)) is not None and before != number:
             edits.carry(publish.version_path(self.folder, before), place)
         publish.point_to(self.folder, number)
-        self._keep(last_trained=rules.now().isoformat(timespec="seconds"), version=number, refused=None)
+        self._remember(last_trained=_date(), version=number, refused=None)
         publish.prune(self.folder, self.config.publish.keep)
-        counts = {k: len(ids[k]) for k in ("kept", "born", "died", "split", "merged")}
-        self.log(f"published {place}; topics: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
-        told = {k: ids[k] for k in ("born", "died", "split", "merged", "distance")}
-        if not ids["kept"]:
-            told["born"] = len(ids["born"])
-        self.journal["summary"] |= {"published": number, "topics": {"kept": counts["kept"], **told}}
-        return self._end(keep=self._run.name)
+        changes = {name: getattr(ids, name) for name in ("kept", "born", "died", "split", "merged")}
+        self.log.say(f"published {place}; topics: " + ", ".join(f"{len(these)} {name}" for name, these in changes.items()))
+        told = changes | {"kept": len(ids.kept), "distance": ids.distance}
+        self._record("end", published=number, topics=told if ids.kept else told | {"born": len(ids.born)})
 
-    def _end(self, keep: str | None = None) -> dict[str, Any]:
-        """Remove the journal, and the runs that belong to no current version; the cycle's summary."""
-        summary = self.journal["summary"]
-        held = keep or (f"{now:04d}" if (now := publish.current(self.folder)) is not None else "")
-        owned.remove_file(self.folder / "journal.json")
+    def _finish(self) -> None:
+        """Remove the journal, and the runs that belong to no current version."""
+        held = publish.current(self.folder)
+        owned.remove_file(self.folder / JOURNAL)
         sync_folder(self.folder)
-        self.journal = {}
-        if (self.folder / "runs").is_dir():
-            for run in (self.folder / "runs").iterdir():
-                if run.name.isdecimal() and run.name != held:
-                    try:
-                        claim(run, "model")
-                        owned.remove(run, "model")
-                    except NotOurs as e:
-                        self.log(f"warning: {e}")
-        return dict(summary)
+        runs = self.folder / "runs"
+        for run in runs.iterdir() if runs.is_dir() else ():
+            if run.name.isdecimal() and (held is None or run != self._run_of(held)):
+                try:
+                    claim(run, "model")
+                    owned.remove(run, "model")
+                except NotOurs as e:
+                    self.log.say(f"warning: {e}")
 
-    def _refuse_what_is_in_the_way(self) -> None:
-        """Before anything is done: our names in the folder are ours."""
-        if self.config.corpus.exists() or self.config.corpus.is_symlink():
-            claim(self.config.corpus, "corpus")
-        for name in ("incoming", "runs", "versions"):
-            if os.path.lexists(self.folder / name):
-                claim(self.folder / name, name)
-        publish.current(self.folder)
+    # -- what they share -------------------------------------------------------------------------------------------------
+    def _record(self, stage: str = "", *, groups: Mapping[int, Group] | None = None, **told: Any) -> None:
+        """Write the journal: with the next step, groups by their index, and what the summary tells."""
+        journal = self.journal
+        changed = [(groups or {}).get(index, group) for index, group in enumerate(journal.groups)]
+        self.journal = replace(journal, stage=stage or journal.stage, groups=changed, summary=journal.summary | told)
+        write_record(self.folder / JOURNAL, self.journal)
 
-    # -- what they share -----------------------------------------------------------------------------------------
-    @property
-    def _run(self) -> Path:
-        return self.folder / "runs" / f"{self.journal['version']:04d}"
+    def _remember(self, **facts: Any) -> None:
+        """Change ``state.json``."""
+        self.state = replace(self.state, **facts)
+        write_record(self.folder / STATE, self.state)
 
-    def _go_on(self, stage: str, **facts: Any) -> None:
-        self.journal |= {"schema": SCHEMA, "stage": stage, **facts}
-        write_json(self.folder / "journal.json", _plain(self.journal))
-
-    def _keep(self, **facts: Any) -> None:
-        self.state |= facts
-        write_json(self.folder / "state.json", self.state)
-
-    def _rule(self) -> str:
-        return "replace" if self.config.changed == "replace" else "skip"
+    def _run_of(self, version: int) -> Path:
+        return self.folder / "runs" / f"{version:04d}"
 
     def _fingerprint(self) -> str | None:
-        return survey.fingerprint(self.config)
+        return rules.fingerprint(self.config)
 
-    def _is_trained_on(self, model: dict[str, Any]) -> bool:
-        return Corpus.open(self.config.corpus).is_of(model["corpus"]["fingerprint"])
+    def _is_trained_on(self) -> bool:
+        base = self.journal.base
+        model = None if base is None else read_manifest(publish.version_path(self.folder, base))
+        return model is not None and Corpus.open(self.config.corpus).is_of(model.corpus.fingerprint)
 
     def _documents(self) -> int:
         if self._fingerprint() is None:
             return 0
         corpus = Corpus.open(self.config.corpus)
-        return int(corpus.part()["docs"] + corpus.part(True)["docs"])
+        return int(corpus.part().docs + corpus.part(True).docs)
 
     def _open(self, *paths: Path) -> tuple[list[TopicModel], int]:
         return open_models(paths, Corpus.open(self.config.corpus), self.config.train.mem_limit, self.threads)
 
-    def _manifest_of(self, number: int | None) -> dict[str, Any] | None:
-        return read_manifest(publish.version_path(self.folder, number)) if number is not None else None
-
     def _summary(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        """The summary of a cycle, one JSON line: finite numbers only."""
+        """The summary of a cycle, as JSON has it; numbers that are not finite are None."""
         number = publish.current(self.folder)
-        every = {
-            "decision": rules.NOTHING,
-            "published": None,
-            "documents_added": 0,
-            **told,
-            "refused": (told.get("gate") or {}).get("refused", []),
-            "current": number,
-            "model": str(self.folder / publish.CURRENT) if number is not None else None,
-            "seconds": round(time.monotonic() - self.began, 3),
-        }
-        return dict(_plain(every))
+        summary: dict[str, Any] = plain(
+            {
+                "decision": "nothing",
+                "published": None,
+                "documents_added": 0,
+                **told,
+                "refused": (told.get("gate") or {}).get("refused", []),
+                "current": number,
+                "model": None if number is None else str(self.folder / publish.CURRENT),
+                "seconds": round(time.monotonic() - self.began, 3),
+            }
+        )
+        return summary
 
 
-def _remove_wip(wip: Path) -> None:
+def _date() -> str:
+    return rules.now().isoformat(timespec="seconds")
+
+
+def remove_wip(wip: Path) -> None:
+    """Remove the working folder of an ingest."""
     if os.path.lexists(wip):
         claim(wip, "ingest")
         owned.remove(wip, "ingest")
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """JSON values: infinite and NaN numbers become None."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    return value

@@ -1,23 +1,24 @@
-"""Nothing, an update, or a full training: the rules, and the reasons in words."""
+"""Nothing, an update, or a full training: what is new, the rules, and the reasons in words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import NamedTuple
 
-from topicstream.engines import find
-from topicstream.retraining.config import Train, When
+from topicstream.corpus.reader import Corpus
+from topicstream.model.manifest import ModelManifest
+from topicstream.progress import Progress
+from topicstream.retraining.config import Config, Train, When
+from topicstream.retraining.raw_files import Scan
+from topicstream.retraining.state import Decision, RetrainState
+from topicstream.training.setup import engine_facts
 
-NOTHING, UPDATE, FULL = "nothing", "update", "full"
 
+class CycleDecision(NamedTuple):
+    """What to do, and at least one reason."""
 
-@dataclass(frozen=True)
-class CycleDecision:
-    """kind: ``nothing``, ``update`` or ``full``; why: at least one reason."""
-
-    kind: str
+    kind: Decision
     why: list[str]
 
 
@@ -26,31 +27,51 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def seconds_since(date: str | None, at: datetime) -> float | None:
-    """Seconds from an ISO date to ``at``; negative when the clock has gone back, None without a readable date."""
-    if date is None:
-        return None
+def fingerprint(config: Config) -> str | None:
+    """The fingerprint of the corpus store; None without one."""
+    return Corpus.open(config.corpus).fingerprint if (config.corpus / "manifest.json").exists() else None
+
+
+def news(config: Config, state: RetrainState, scan: Scan, model: ModelManifest | None) -> str:
+    """What is new, in words: files, or documents in the corpus that the model has not been trained on (unless the gate
+    refused the model that was); empty when nothing is."""
+    if scan.any:
+        counts = [(len(scan.new), "new"), (len(scan.changed), "changed")]
+        return " and ".join(f"{n} {what} file{'s' if n > 1 else ''}" for n, what in counts if n)
+    if fingerprint(config) is None:
+        return ""
+    seen = [model.corpus.fingerprint] if model is not None else []
+    seen += [state.refused.corpus] if state.refused is not None else []
+    corpus = Corpus.open(config.corpus)
+    return "" if any(map(corpus.is_of, seen)) else "documents in the corpus that the model was not trained on"
+
+
+def age(state: RetrainState, log: Progress) -> float | None:
+    """Seconds since the last training, finished or not; 0 when the clock was set back, None before the first."""
+    dates = [date for date in (state.last_trained, state.last_tried) if date is not None]
     try:
-        then = datetime.fromisoformat(date)
-    except ValueError:
+        last = datetime.fromisoformat(max(dates))
+    except ValueError:  # there is none, or it is no date
         return None
-    return (at - (then if then.tzinfo is not None else then.replace(tzinfo=UTC))).total_seconds()
+    seconds = (now() - (last if last.tzinfo is not None else last.replace(tzinfo=UTC))).total_seconds()
+    if seconds < 0:
+        log.say(f"warning: the clock stands {-seconds:.0f} s before the last training; no time is taken to have passed")
+    return max(seconds, 0.0)
 
 
-def other_model(manifest: Mapping[str, Any], train: Train) -> str | None:
+def other_model(manifest: ModelManifest, train: Train) -> str | None:
     """Why the model could not be updated to what the config asks for; None when it can."""
-    if train.topics != manifest["topics"]:
-        return f"the config asks for {train.topics} topics, the model has {manifest['topics']}"
-    if train.algo not in ("auto", manifest["engine"]):
-        return f"the config asks for {train.algo}, the model was made by {manifest['engine']}"
-    if "warm" not in find(manifest["engine"]).starts:
-        return f"{manifest['engine']} cannot start from a model"
+    if train.topics != manifest.topics:
+        return f"the config asks for {train.topics} topics, the model has {manifest.topics}"
+    if train.algo not in ("auto", manifest.engine):
+        return f"the config asks for {train.algo}, the model was made by {manifest.engine}"
+    if "warm" not in engine_facts(str(manifest.engine)).starts:
+        return f"{manifest.engine} cannot start from a model"
     return None
 
 
 def decide(
-    *,
-    model: Mapping[str, Any] | None,
+    model: ModelManifest | None,
     new: str,
     drifted: Sequence[str],
     age: float | None,
@@ -60,23 +81,31 @@ def decide(
 ) -> CycleDecision:
     """What to do.
 
-    model   manifest of the present model, None without one;  new: what is new, in words, empty when nothing is
-    drifted reasons of ``drift.verdict``;  age: seconds since the last training;  forced: a full training was asked for
+    Parameters
+    ----------
+    model
+        Manifest of the present model, None without one.
+    new
+        What is new, in words; empty when nothing is.
+    drifted
+        How the new documents have drifted, in words.
+    age
+        Seconds since the last training.
+    forced
+        Whether a full training was asked for.
     """
     if model is None:
         if new or forced:
-            return CycleDecision(FULL, ["there is no model yet"])
-        return CycleDecision(NOTHING, ["there is no model yet, and no new documents"])
+            return CycleDecision("full", ["there is no model yet"])
+        return CycleDecision("nothing", ["there is no model yet, and no new documents"])
     if forced:
-        return CycleDecision(FULL, ["it was asked for"])
+        return CycleDecision("full", ["it was asked for"])
     full = list(drifted) if when.drift else []
     if when.at_least_every is not None and age is not None and age >= when.at_least_every:
         full.append(f"the last training was {age / 86400:.1f} days ago")
     if full:
-        return CycleDecision(FULL, full)
+        return CycleDecision("full", full)
     if new and when.new_docs:
         other = other_model(model, train)
-        return CycleDecision(FULL, [new, other]) if other else CycleDecision(UPDATE, [new])
-    if new:
-        return CycleDecision(NOTHING, [f"{new}, but no condition holds; they wait"])
-    return CycleDecision(NOTHING, ["nothing is new"])
+        return CycleDecision("full", [new, other]) if other else CycleDecision("update", [new])
+    return CycleDecision("nothing", [f"{new}, but no condition holds; they wait" if new else "nothing is new"])

@@ -10,6 +10,8 @@ usage           Jensen-Shannon distance (square root of the divergence in bits: 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,41 +21,78 @@ from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.completion import score_model
+from topicstream.files import owned
 from topicstream.files.parquet import batches
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
+from topicstream.progress import Progress
 from topicstream.reporting.doc_topics import shares
-from topicstream.retraining.config import Limits
+from topicstream.retraining.config import Config, Limits
+from topicstream.retraining.raw_files import MEASURED, Scan
 from topicstream.tokens.recipe import Recipe
 
-ENOUGH = 200  # held-out documents that topic usage is taken from; with fewer, training documents
+ENOUGH = 200
+"""Held-out documents that topic usage is taken from; with fewer, training documents."""
 AT_MOST = 20000
+CHOOSING = ("grow_vocab", "min_df", "max_df", "min_count", "max_vocab", "vocab", "heldout")
+"""Options of an ingest that choose words and held-out documents: drift is measured without them."""
 
 
-def stage(paths: list[Path], out: Path, corpus: Corpus, given: dict[str, Any], **limits: Any) -> Corpus:
-    """The new documents as a store of their own: the corpus' tokenizer, every word kept, none set aside."""
-    reading = {k: v for k, v in given.items() if k not in _CHOOSING}
-    base = IngestOptions.of(**reading, **limits)
-    stored = corpus.manifest["tokenizer"]
+@dataclass(frozen=True)
+class Drift:
+    """How new documents differ from old ones, by the figures of the module's head; None where one cannot be measured."""
+
+    documents: int
+    words: int
+    seen_words: float | None = None
+    unknown_tokens: float | None = None
+    perplexity_new: float | None = None
+    perplexity_old: float | None = None
+    perplexity: float | None = None
+    usage: float | None = None
+
+
+def drift_of(config: Config, model: TopicModel, scan: Scan, threads: int, log: Progress) -> Drift:
+    """The figures of the new and changed files, which are ingested into a store that is removed again."""
+    incoming, corpus = config.folder / "incoming", Corpus.open(config.corpus)
+    limits = {"mem_limit": config.train.mem_limit, "workers": config.train.threads}
+    place = incoming / MEASURED
+    try:
+        new = stage([incoming / name for name, _ in scan.groups], place, corpus, {**config.ingest, **limits})
+    except InputError as e:
+        raise in_raw_names(e, config) from None
+    figures = measure(model, corpus, new, threads)
+    owned.remove(place, "corpus")
+    given = {name: value for name, value in asdict(figures).items() if value is not None}
+    log.say("drift: " + ", ".join(f"{name} {v:.3f}" if v < 2 else f"{name} {v:,.0f}" for name, v in given.items()))
+    return figures
+
+
+def stage(paths: Sequence[Path], place: Path, corpus: Corpus, given: Mapping[str, Any]) -> Corpus:
+    """Documents as a store of their own: the corpus' tokenizer, every word kept, none set aside; given: options of ingest."""
+    base = IngestOptions.of(**{k: v for k, v in given.items() if k not in CHOOSING})
+    stored = corpus.manifest.tokenizer
     recipe = base.recipe if stored is None else Recipe.from_json(stored)
-    options = IngestOptions(
-        read=base.read, recipe=recipe, min_df=1, max_df=1.0, heldout=Heldout.of(0), force=True,
-        mem_limit=base.mem_limit, workers=base.workers,
-    )  # fmt: skip
-    ingest([Path(p) for p in paths], out, options=options)
-    return Corpus.open(out)
+    options = replace(base, recipe=recipe, min_df=1, max_df=1.0, heldout=Heldout.of(0), force=True)
+    ingest(paths, place, options=options)
+    return Corpus.open(place)
 
 
-_CHOOSING = ("grow_vocab", "min_df", "max_df", "min_count", "max_vocab", "vocab", "heldout")
+def in_raw_names(error: InputError, config: Config) -> InputError:
+    """The error in terms of the raw files instead of their copies."""
+    message = str(error)
+    for name in ("new", "changed"):
+        message = message.replace(str(config.folder / "incoming" / name), str(config.raw))
+    return type(error)(message)
 
 
 def seen(words: Any, corpus: Corpus) -> np.ndarray:
     """bool[n]: which words the corpus has met in training, kept or pruned; the pruned ones are streamed."""
     known = Vocabulary.read(corpus.file("vocab"))
     found = known.find(words) >= 0
-    if "pruned" in corpus.manifest.get("files", {}):
+    if "pruned" in corpus.manifest.files:
         for batch in batches(corpus.file("pruned"), ["word"]):
             some = batch.column(0).cast(words.type)
             found |= pc.is_in(words, value_set=some).to_numpy(zero_copy_only=False)
@@ -85,38 +124,34 @@ def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
     return float(np.sqrt(max(0.0, (nats(p) + nats(q)) / 2 / np.log(2))))
 
 
-def measure(model: TopicModel, corpus: Corpus, new: Corpus, threads: int) -> dict[str, Any]:
-    """The figures (None where nothing could be measured)."""
-    found: dict[str, Any] = {"documents": new.n_docs, "words": new.n_words}
+def measure(model: TopicModel, corpus: Corpus, new: Corpus, threads: int) -> Drift:
+    """The figures of the documents of a store beside those of the corpus of a model."""
     vocabulary = Vocabulary.read(new.file("vocab"))
-    known = seen(vocabulary.words, corpus)
-    counts = vocabulary.counts.astype(np.float64)
-    found["seen_words"] = float(known.mean()) if len(known) else None
-    found["unknown_tokens"] = float(counts[~known].sum() / counts.sum()) if counts.sum() else None
-    found["perplexity_new"] = found["perplexity_old"] = found["perplexity"] = found["usage"] = None
+    known, counts = seen(vocabulary.words, corpus), vocabulary.counts.astype(np.float64)
+    figures: dict[str, Any] = {"documents": new.n_docs, "words": new.n_words}
+    if len(known):
+        figures |= {"seen_words": float(known.mean()), "unknown_tokens": float(counts[~known].sum() / counts.sum())}
     try:
-        fresh = score_model(model, new, threads=threads, parts=("train",))
-        found["perplexity_new"] = fresh.perplexity
+        figures["perplexity_new"] = score_model(model, new, threads=threads, parts=("train",)).perplexity
     except InputError:  # no document of two known words
-        return found
-    aside = corpus.part(True)["docs"]
+        return Drift(**figures)
+    aside = corpus.part(True).docs
     if aside:
-        found["perplexity_old"] = score_model(model, corpus, threads=threads).perplexity
-        found["perplexity"] = found["perplexity_new"] / found["perplexity_old"]
+        figures["perplexity_old"] = score_model(model, corpus, threads=threads).perplexity
+        figures["perplexity"] = figures["perplexity_new"] / figures["perplexity_old"]
     old = usage(model, corpus, aside >= ENOUGH, threads)
-    found["usage"] = jensen_shannon(usage(model, new, False, threads), old)
-    return found
+    return Drift(**figures, usage=jensen_shannon(usage(model, new, False, threads), old))
 
 
-def verdict(figures: dict[str, Any], limits: Limits) -> list[str]:
+def verdict(figures: Drift, limits: Limits) -> list[str]:
     """Why the new documents have drifted, in words; empty when they have not."""
-    why = []
-    if figures["seen_words"] is not None and figures["seen_words"] < limits.seen_words:
-        why.append(f"only {100 * figures['seen_words']:.1f} % of the new documents' words were seen in training")
-    if figures["unknown_tokens"] is not None and figures["unknown_tokens"] > limits.unknown_tokens:
-        why.append(f"{100 * figures['unknown_tokens']:.1f} % of the new tokens are unknown")
-    if figures["perplexity"] is not None and figures["perplexity"] > limits.perplexity:
-        why.append(f"perplexity of new documents is {figures['perplexity']:.2f} times that of old ones")
-    if figures["usage"] is not None and figures["usage"] > limits.usage:
-        why.append(f"topic usage has shifted by {figures['usage']:.2f} (Jensen-Shannon)")
-    return why
+    reasons = []
+    if figures.seen_words is not None and figures.seen_words < limits.seen_words:
+        reasons.append(f"only {100 * figures.seen_words:.1f} % of the new documents' words were seen in training")
+    if figures.unknown_tokens is not None and figures.unknown_tokens > limits.unknown_tokens:
+        reasons.append(f"{100 * figures.unknown_tokens:.1f} % of the new tokens are unknown")
+    if figures.perplexity is not None and figures.perplexity > limits.perplexity:
+        reasons.append(f"perplexity of new documents is {figures.perplexity:.2f} times that of old ones")
+    if figures.usage is not None and figures.usage > limits.usage:
+        reasons.append(f"topic usage has shifted by {figures.usage:.2f} (Jensen-Shannon)")
+    return reasons

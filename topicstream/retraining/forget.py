@@ -2,46 +2,46 @@
 
 From the store: its cells, its row of the documents' table (id, source, authors, labels, date, own columns), links to it,
 names and words that only it had (ids of names and words stay), what was set aside of older generations.  From models: the
-block state and checkpoints of their runs and tables over documents, which hold its topics.  At the end every file of theirs is searched for the ids.
+block state and checkpoints of their runs and tables over documents, which hold its topics.  At the end the
+store's table of documents is read again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.corpus.documents import read_documents
-from topicstream.corpus.manifest import file_entry
+from topicstream.corpus.manifest import Sources, StoreManifest, store_file
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sweep import settle, waits_for_readers
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.files import owned
-from topicstream.files.durable import lock, read_json, sync_folder, write_bytes, write_json
-from topicstream.files.ownership import claim
+from topicstream.files.durable import lock, read_json, sync_folder, write_bytes
 from topicstream.files.plain import refuse_links
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.opening.inputs_record import file_of
-from topicstream.ingestion.storing import commit
-from topicstream.ingestion.upkeep import retired
-from topicstream.ingestion.upkeep.compact import refuse_unfinished, write_anew
+from topicstream.ingestion.upkeep.compact import refuse_unfinished
 from topicstream.ingestion.upkeep.removal import Removal
 from topicstream.ingestion.upkeep.rewrite import Rewrite
 from topicstream.model.store import drop_tables
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.progress import Progress, Told, listener
-from topicstream.retraining.files import remove_copies
+from topicstream.records import write_record
+from topicstream.retraining.config import load_config
 from topicstream.retraining.forget_words import blanked, more_than, own_words
 from topicstream.retraining.publish import published_versions, version_path
-from topicstream.retraining.scan_ids import Scan
-from topicstream.retraining.survey import read_home
+from topicstream.retraining.raw_files import remove_copies
+from topicstream.retraining.state import JOURNAL, STATE, read_retrain_state
 from topicstream.tokens.vocabulary import TokenVocabulary, write_words
 
 STATE_FOLDERS = ("work", "checkpoints")
@@ -74,8 +74,8 @@ def forget(
     the way.  Called again it finishes what was left, and an id that is not there is no error.
 
     Returns plain values: ``documents``, ``rows`` (of the table: a replaced one has several), ``cells``, ``not_found`` (ids), ``runs`` (folders whose state went),
-    ``words_left`` (words that only they had and that stay: those of a vocabulary given as a file), ``files`` (searched at the end), ``left`` (file and
-    what: ids that still stand there; empty is the proof), ``waiting`` (a reader holds old files: call again when it has
+    ``words_left`` (words that only they had and that stay: those of a vocabulary given as a file), ``left`` (file and
+    what: tables that a reader holds, rows that are still there), ``waiting`` (a reader holds old files: call again when it has
     ended), ``elsewhere`` (sentences: what this cannot reach).
     Raises InputError (a model of another corpus, too), StoreError, Busy, DoesNotFit, TopicsError (an unfinished ingest or
     cycle).
@@ -87,12 +87,12 @@ def forget(
     Corpus.open(store, vectors=True).let_go()
     if strange := next((m for m in models if not trained_on(Path(m), store)), None):
         raise InputError(f"{strange}: has other words than {store}, so it was not trained on it; leave it out")
-    home = store.parent if (store.parent / "versions").is_dir() and (store.parent / "state.json").is_file() else None
+    home = store.parent if (store.parent / "versions").is_dir() and (store.parent / STATE).is_file() else None
     runs = _runs(models, home)
     with contextlib.ExitStack() as stack:
         if home is not None:
             stack.enter_context(lock(home, "retraining", kind="retrain"))
-            if (home / "journal.json").exists():
+            if (home / JOURNAL).exists():
                 raise TopicsError(f"{home}: a retrain is unfinished; run it again first")
             remove_copies(home / "incoming")  # of a scan that was killed
         for run in runs:
@@ -129,9 +129,9 @@ def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
 
 
 def _forget(ids: list[str], store: Path, runs: list[Path], home: Path | None, progress: Progress) -> dict[str, Any]:
-    base = Corpus.open(store, vectors=True).to_change()
+    base = Corpus.open(store, vectors=True)
     base.let_go()  # the writer's lock keeps what it reads
-    commit.sweep(store, base.manifest)
+    settle(store, base.manifest)
     found = _find(base, pa.array(ids, pa.large_string()))
     cleared = [run for run in runs if _clear(run, base, always=bool(len(found.numbers)))]
     for model in [*runs, *(version_path(home, n) for n in published_versions(home))] if home is not None else runs:
@@ -140,42 +140,45 @@ def _forget(ids: list[str], store: Path, runs: list[Path], home: Path | None, pr
     told = {"documents": len(found.ids), "rows": len(found.numbers), "cells": 0, "words_left": 0}
     manifest = base.manifest
     if len(found.numbers):
-        before = base.n_cells + base.part(True)["cells"]
+        before = base.n_cells + base.part(True).cells
         manifest, told["words_left"] = _rewrite(base, found, ids, progress)
-        told["cells"] = before - sum(part["cells"] for part in manifest["parts"].values())
-    commit.sweep(store, manifest)
-    commit.plain_names(store, manifest)  # a killed one may not have come to it
-    for path in store.glob("rejects*.jsonl"):
-        if path.name != (manifest["files"].get("rejects") or {}).get("file"):
-            owned.remove_file(path)
+        told["cells"] = before - sum(part.cells for part in manifest.parts.values())
+    settle(store, manifest)
     elsewhere = _elsewhere(found, store, home, runs, told["words_left"])
     inputs_record.forget(store, set(ids))
     if home is not None:
         elsewhere += _forget_files(home, set(ids))
-    scan = Scan(ids)
-    for place in (store, *runs, *([home / "versions"] if home is not None else [])):
-        scan.folder(place)
-    if home is not None:
-        known = {str(home / "state.json")} if any("raw file is still there" in e for e in elsewhere) else set()
-        scan.file(home / "state.json")
-        scan.left = [entry for entry in scan.left if entry["file"] not in known]
     return {
         "corpus": str(store),
         **told,
         "not_found": [i for i in ids if i not in found.ids],
         "runs": [str(run) for run in cleared],
-        "files": scan.files,
-        "left": scan.left,
-        "waiting": retired.waiting(store, manifest),
+        "left": _left(store, manifest, pa.array(ids, pa.large_string())),
+        "waiting": waits_for_readers(store, manifest),
         "elsewhere": elsewhere,
     }
+
+
+def _left(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[dict[str, Any]]:
+    """Tables of documents that no manifest names but a reader holds, and rows of the ids in those that it names."""
+    named = {entry.file for entry in manifest.docs}
+    left = [
+        {"file": str(path), "what": "an older table, held by a reader"}
+        for path in sorted(store.glob("docs/part-*.parquet"))
+        if f"docs/{path.name}" not in named
+    ]
+    committed = Corpus.open(store, vectors=True)
+    if rows := len(_find(committed, ids).numbers):
+        left.append({"file": str(store / "docs"), "what": f"{rows} rows"})
+    committed.let_go()
+    return left
 
 
 def _find(base: Corpus, ids: pa.Array) -> _Found:
     """Rows of the documents, those that were replaced or withdrawn before included."""
     numbers, at = [np.zeros(0, np.int64)], 0
     found = _Found(numbers[0])
-    for batch in read_documents(base.path, base.manifest["docs"], ["id", "source"]):
+    for batch in read_documents(base.path, base.manifest.docs, ["id", "source"]):
         here = np.flatnonzero(
             pc.is_in(batch["id"].cast(pa.large_string()), value_set=ids).to_numpy(zero_copy_only=False)
         )
@@ -197,20 +200,18 @@ def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
     record = read_json(run / "training.json") if (run / "training.json").exists() else {}
     if not always and isinstance(record, dict) and corpus.is_of(record.get("corpus", "")):
         return False
-    for name in STATE_FILES:  # first, so that a run cut short here begins anew
+    for name in STATE_FILES:  # first, so that a run cut short here starts over
         owned.remove_file(run / name, missing_ok=True)
     for name in STATE_FOLDERS:
-        if (run / name).exists():
-            claim(run / name, name)
-            owned.remove(run / name, name)
+        owned.remove_within(run / name)
     sync_folder(run)
     return True
 
 
-def _rewrite(base: Corpus, found: _Found, ids: list[str], progress: Progress) -> tuple[dict[str, Any], int]:
+def _rewrite(base: Corpus, found: _Found, ids: list[str], progress: Progress) -> tuple[StoreManifest, int]:
     """The store without the documents, committed: its manifest; words of theirs that stay in the user's own vocabulary."""
     old, store = base.manifest, base.path
-    generation = old["generation"] + 1
+    generation = old.generation + 1
     removal = Removal(base)
     removal.take(np.setdiff1d(found.numbers, removal.numbers))
     vocabulary = TokenVocabulary.load(base.file("vocab"))
@@ -218,27 +219,26 @@ def _rewrite(base: Corpus, found: _Found, ids: list[str], progress: Progress) ->
     gone = removal.listed
     places = gone[np.isin(gone[:, 0], found.numbers)]
     own = own_words(base, places, gone, vocabulary.df)
-    words_left = int(own.sum()) if old["vocabulary"].get("fixed") is not None else 0
+    words_left = int(own.sum()) if old.vocabulary.get("fixed") is not None else 0
     if not words_left and not base.vectors:  # else the words are the user's own list, or coordinates
         vocabulary = blanked(vocabulary, own)
-    work = Rewrite(base, removal.apply(old["parts"], generation) or {}, gone, progress)
+    work = Rewrite(base, gone, removal.apply(old.parts, generation))
     work.check_room()
     vocabulary.save(store / f"vocab-{generation:04d}.parquet")
     pruned = f"pruned-{generation:04d}.parquet"
     write_words(store / pruned, more_than(base.file("pruned"), int((places[:, 1] == 0).sum())))
-    files = {k: v for k, v in old["files"].items() if k not in ("vocab", "pruned", "rejects")}
-    files |= {"vocab": file_entry(store, f"vocab-{generation:04d}.parquet")}
-    files |= {"pruned": file_entry(store, pruned)}
-    if "rejects" in old["files"]:
+    files = {k: v for k, v in old.files.items() if k not in ("vocab", "pruned", "rejects")}
+    files |= {"vocab": store_file(store, f"vocab-{generation:04d}.parquet")}
+    files |= {"pruned": store_file(store, pruned)}
+    if "rejects" in old.files:
         name = f"rejects-{generation:04d}.jsonl"
         lines = base.file("rejects").read_bytes().splitlines(keepends=True)
         write_bytes(store / name, b"".join(line for line in lines if not _names(line, ids, found.sources)))
-        files["rejects"] = file_entry(store, name)
-    listed = old.get("sources") or {"count": 0, "first": []}
-    sources = listed | {"first": [s for s in listed.get("first", []) if s not in found.sources and s not in set(ids)]}
-    changes: dict[str, Any] = {"files": files, "sources": sources, "same_as": []}
-    changes["vocabulary"] = old["vocabulary"] | {"hash": vocabulary.hash}
-    manifest = write_anew(base, work, progress, changes, pa.array(ids, pa.large_string()))
+        files["rejects"] = store_file(store, name)
+    first = [s for s in old.sources.first if s not in found.sources and s not in set(ids)]
+    changes: dict[str, Any] = {"files": files, "sources": Sources(count=old.sources.count, first=first), "same_as": []}
+    changes["vocabulary"] = old.vocabulary | {"hash": vocabulary.hash}
+    manifest = work.commit(progress, changes, pa.array(ids, pa.large_string()))
     return manifest, words_left
 
 
@@ -251,20 +251,16 @@ def _names(line: bytes, ids: list[str], sources: set[str]) -> bool:
 def _forget_files(home: Path, ids: set[str]) -> list[str]:
     """Take raw files that are a document each, and are gone, out of the list of files that a retrain has taken in; a
     sentence for each that is still there (without its entry the next run would take it in again)."""
-    state = read_home(home / "state.json")
-    named = [name for name in state.get("files", {}) if name in ids]
-    raw = _raw(home)
-    still = [name for name in named if (raw / name).exists()]
-    if len(still) < len(named):
-        state["files"] = {k: v for k, v in state["files"].items() if k not in set(named) - set(still)}
-        write_json(home / "state.json", state)
-    return [f"{raw / name}: the raw file is still there; remove it and run this again" for name in still]
+    state, raw = read_retrain_state(home), _raw(home)
+    there = {name: (raw / name).exists() for name in state.files if name in ids}
+    if not all(there.values()):
+        files = {name: entry for name, entry in state.files.items() if there.get(name, True)}
+        write_record(home / STATE, msgspec.structs.replace(state, files=files))
+    return [f"{raw / name}: the raw file is still there; remove it and run this again" for name in there if there[name]]
 
 
 def _raw(home: Path) -> Path:
     """The folder that raw files come into, by the config that lies in the home, if one does."""
-    from topicstream.retraining.config import load_config
-
     with contextlib.suppress(TopicsError):
         return load_config(home / "retrain.toml").raw
     return home / "raw"
@@ -272,32 +268,28 @@ def _raw(home: Path) -> Path:
 
 def _elsewhere(found: _Found, store: Path, home: Path | None, runs: list[Path], words: int) -> list[str]:
     """What cannot be reached, in sentences."""
-    said = []
-    find = inputs_record.raw_files(store)
+    sentences, find = [], inputs_record.raw_files(store)
     for source in sorted(found.sources)[:SHOWN]:
         name = file_of(source)
-        place = find(name)
-        if place is None and home is not None and not os.path.isabs(name):
-            first, _, rest = name.partition("/")  # of a copy in one of the two folders of ``incoming``
-            place = os.path.join(_raw(home), rest if first in ("new", "changed") and rest else name)
-        source = (place or name) + source[len(name) :]
-        parts = Path(source).parts
-        if home is not None and "incoming" in parts:  # a copy of a raw file, long gone
-            source = os.path.join(_raw(home), *parts[parts.index("incoming") + 2 :])
-        said.append(f"{source}: the raw input; while it holds the document another ingest takes it in again")
+        path = Path(find(name) or name)
+        if home is not None:  # a copy of a raw file in one of the two folders of ``incoming``, long gone
+            folders = [part for part in path.parts if part in ("new", "changed")]
+            path = _raw(home).joinpath(*path.parts[path.parts.index(folders[0]) + 1 :]) if folders else _raw(home) / path
+        sentences.append(
+            f"{path}{source[len(name) :]}: the raw input; while it holds the document another ingest takes it in again"
+        )
     if len(found.sources) > SHOWN:
-        said.append(f"{len(found.sources) - SHOWN} more raw inputs")
+        sentences.append(f"{len(found.sources) - SHOWN} more raw inputs")
     if words:
-        said.append(f"{store}: {words} words that only they had stay in the vocabulary, which was given as a file")
+        sentences.append(f"{store}: {words} words that only they had stay in the vocabulary, which was given as a file")
     trained = [str(run) for run in runs if (run / "manifest.json").exists()]
-    if home is not None:
-        trained += [str(p) for p in sorted((home / "versions").iterdir()) if p.name.isdecimal()]
+    trained += [str(version_path(home, n)) for n in published_versions(home)] if home is not None else []
     if trained:
-        said.append(
-            f"topics of {', '.join(trained)}: learnt from all documents together, with their words; to take these ones' part out, train anew "
-            "(`topics train --force`, `topics retrain --full`)"
+        sentences.append(
+            f"topics of {', '.join(trained)}: learnt from all documents together, with their words; to take these ones' part out, "
+            "train again (`topics train --force`, `topics retrain --full`)"
         )
     return [
-        *said,
+        *sentences,
         "files written by `infer`, `show --theta` and the like, copies and backups of your own, other models",
     ]

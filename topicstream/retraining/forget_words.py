@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topicstream.arrow import pc
-from topicstream.corpus.format import drop_rows, from_gaps
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import StoreError
 from topicstream.tokens.vocabulary import ROWS, TokenVocabulary
 
 
@@ -23,15 +22,15 @@ def own_words(base: Corpus, places: np.ndarray, gone: np.ndarray, df: np.ndarray
     training documents left with each word, or a few more (of those withdrawn while a word was left out of the vocabulary).
     Reads the blocks of ``places``, and all blocks where one of their words is as rare as they are few.
     """
-    kept = {k: v for k, v in base.manifest["files"].items() if k != "removed"}
-    whole = Corpus(base.path, base.manifest | {"files": kept})  # with the cells of those replaced or withdrawn before
+    kept = {k: v for k, v in base.manifest.files.items() if k != "removed"}
+    whole = Corpus(base.path, msgspec.structs.replace(base.manifest, files=kept))  # with the cells of those replaced or withdrawn before
     own = np.zeros(base.n_words, np.bool_)
     for part, block in sorted({(int(p), int(b)) for p, b in places[:, 1:3]}):
-        everyone = np.arange(base.part(bool(part))["blocks"][block]["docs"])
+        everyone = np.arange(base.part(bool(part)).blocks[block].docs)
         own |= _words_of(whole, part, block, np.delete(everyone, _rows(places, part, block)))
     own &= df <= len(places)
     for part in (1, 0):
-        for block in range(len(base.part(bool(part))["blocks"])):
+        for block in range(len(base.part(bool(part)).blocks)):
             if not own.any():
                 return own
             own &= ~_words_of(whole, part, block, _rows(gone, part, block))
@@ -45,12 +44,11 @@ def _rows(places: np.ndarray, part: int, block: int) -> np.ndarray:
 def _words_of(corpus: Corpus, part: int, block: int, gone: np.ndarray) -> np.ndarray:
     """bool[W]: words of a block's documents but those in the rows ``gone`` (int64, ascending)."""
     raw = corpus.decode(block, bool(part))
-    left = drop_rows(raw.gaps, raw.counts, raw.lengths, gone) if len(gone) else len(raw.gaps)
-    marker = np.zeros(corpus.n_words, np.uint8)
-    if from_gaps(raw.gaps, raw.lengths, 0, len(raw.lengths), 0, np.empty(left, np.int32), marker) != left:
-        raise StoreError(f"{corpus.path}: block {block}: a word id past the vocabulary; ingest again")
+    raw.drop(gone)
+    words = np.zeros(corpus.n_words, np.bool_)
+    words[raw.words] = True
     raw.close()
-    return marker.astype(np.bool_)
+    return words
 
 
 def blanked(vocabulary: TokenVocabulary, words: np.ndarray) -> TokenVocabulary:

@@ -6,21 +6,21 @@ one whole version or the other: TopicModel follows the link once.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import re
 from pathlib import Path
-from typing import Any
 
-from topicstream.errors import TopicsError
+from topicstream.errors import NotOurs, TopicsError
 from topicstream.files import owned
 from topicstream.files.durable import lock, sync_file, sync_folder
-from topicstream.files.ownership import claim, kind_of, not_ours
-from topicstream.model.classifier import RECORD, array_of
-from topicstream.model.store import read_manifest
-from topicstream.retraining.align import write_ids
+from topicstream.files.ownership import claim, temporary
+from topicstream.model.classifier import RECORD, read_classifier
+from topicstream.model.identity import IDS, TopicIds
+from topicstream.model.manifest import read_manifest
+from topicstream.model.store import files_of
+from topicstream.records import write_record
 
 CURRENT = "current"
-_HIDDEN = re.compile(r"\.\d{4,}\.(tmp|old)")
 
 
 def published_versions(folder: Path) -> list[int]:
@@ -51,29 +51,22 @@ def current(folder: Path) -> int | None:
     return int(name)
 
 
-def store_version(run: Path, folder: Path, number: int, ids: dict[str, Any]) -> Path:
+def store_version(run: Path, folder: Path, number: int, ids: TopicIds) -> Path:
     """Copy the model of a finished run to ``versions/NNNN`` (without checkpoints and block memory); a version that is
     there already is left as it is."""
     final = version_path(folder, number)
     if final.exists():
         return final
     claim(final.parent, "versions")
-    beside = final.with_name(f".{final.name}.tmp")
-    owned.remove(beside, "version")  # of a run that was killed
+    owned.sweep(final.parent)  # of a run that was killed
+    beside = temporary(final)
     claim(beside, "version")
-    manifest = read_manifest(run)
-    tables = (manifest.get("tables") or {}).values()
-    names = [t["names"] for t in tables if t["names"] is not None]
-    for entry in (*manifest["files"].values(), *tables, *names):
-        source = run / entry["name"]
+    classifier = read_classifier(run)
+    names = [entry.name for entry in files_of(read_manifest(run))] + ["history.jsonl", "manifest.json"]
+    names += [] if classifier is None else [classifier.array.name, RECORD]
+    for source in (run / name for name in names if (run / name).exists()):
         (owned.copy_tree if source.is_dir() else owned.copy_file)(source, beside / source.name)
-    if (name := array_of(run)) is not None:
-        owned.copy_tree(run / name, beside / name)
-        owned.copy_file(run / RECORD, beside / RECORD)
-    if (run / "history.jsonl").exists():
-        owned.copy_file(run / "history.jsonl", beside / "history.jsonl")
-    owned.copy_file(run / "manifest.json", beside / "manifest.json")
-    write_ids(beside, ids)
+    write_record(beside / IDS, ids)
     for path in sorted(beside.rglob("*"), reverse=True):
         (sync_folder if path.is_dir() else sync_file)(path)
     sync_folder(beside)
@@ -84,39 +77,22 @@ def store_version(run: Path, folder: Path, number: int, ids: dict[str, Any]) -> 
 
 def point_to(folder: Path, number: int) -> None:
     """Let ``current`` be version ``number``, in one rename."""
-    owned.point(folder / CURRENT, os.path.join("versions", f"{number:04d}"), folder / f".{CURRENT}.tmp")
+    owned.point(folder / CURRENT, os.path.join("versions", f"{number:04d}"))
     sync_folder(folder)
 
 
 def prune(folder: Path, keep: int) -> list[int]:
     """Remove the oldest versions but ``keep``; never the current one or the one before it, nor one that others have put
     something into.  Returns those removed."""
-    present = published_versions(folder)
-    now = current(folder)
+    present, now = published_versions(folder), current(folder)
     held = {n for n in present if now is not None and n <= now}
     spared = set(sorted(held)[-2:]) | set(present[-keep:])
-    place = folder / "versions"
-    gone = [
-        n for n in present if n not in spared and not any(True for _ in not_ours(version_path(folder, n), "version"))
-    ]
-    if place.is_dir():
-        claim(place, "versions")
-    for n in gone:
-        hidden = place / f".{n:04d}.old"
-        _remove_version(hidden)
-        if not os.path.lexists(hidden):  # else another's is in the way, and the version stays
-            owned.move_folder(version_path(folder, n), hidden)
-    for stray in place.glob(".[0-9]*") if place.is_dir() else ():  # also of a run that was killed here
-        if _HIDDEN.fullmatch(stray.name):
-            _remove_version(stray)
-    return gone
-
-
-def _remove_version(folder: Path) -> None:
-    """Remove a folder that is a version of ours (0.1.0 marked none) with nothing of others in it; others stay."""
-    kind = kind_of(folder) if folder.is_dir() and not folder.is_symlink() else None
-    if kind in ("version", "model") and not any(True for _ in not_ours(folder, kind)):
-        owned.remove(folder, kind)
+    removed = []
+    for number in (n for n in present if n not in spared):
+        with contextlib.suppress(NotOurs):  # others have put something into it, or version 0.1 made it: it stays
+            owned.remove(version_path(folder, number), "version")
+            removed.append(number)
+    return removed
 
 
 def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = False) -> tuple[int | None, int]:

@@ -1,20 +1,56 @@
-"""``topics retrain``: one cycle under the folder's lock, with what the command or the caller says in the config's place."""
+"""``topics retrain``: one cycle under the folder's lock; what the command or the caller says stands above the config file."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import errno
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from topicstream import machine
 from topicstream.errors import TopicsError
 from topicstream.files.durable import lock
+from topicstream.machine import parse_bytes
+from topicstream.memory import MemoryOptions
 from topicstream.metrics import recorded
-from topicstream.options import configured, seconds
+from topicstream.options import configured, option, seconds
+from topicstream.progress import Shown
 from topicstream.retraining.config import Config, When, load_config, write_template
 from topicstream.retraining.cycle import Cycle
-from topicstream.retraining.log import Log
-from topicstream.retraining.run_config import RetrainConfig
+
+
+@dataclass(frozen=True)
+class RetrainConfig(MemoryOptions):
+    """All settings of a cycle beside those of its config file."""
+
+    config: str | Path | Config = option("retrain.toml", "the config file", env="TOPICS_RETRAIN", show=True)
+    _: KW_ONLY
+    init: bool = option(
+        False, "write a commented config file (and the folder raw beside it) and stop"
+    )
+    if_new_docs: bool = option(False, "act when there are new documents")
+    if_drift: bool = option(False, "act when new documents have drifted")
+    at_least_every: str | float | None = option(
+        None, "train in full when the last is so old (30d)", metavar="TIME", parse=seconds
+    )
+    full: bool = option(False, "train in full, whatever holds")
+    dry_run: bool = option(False, "say what would be done and why; change nothing")
+    max_time: str | float | None = option(None, "of training (90s, 30m, 2h)", metavar="TIME", parse=seconds)
+    metrics: str | Path | None = option(
+        None, "write how it went, in Prometheus' text format", path=True, metavar="FILE"
+    )
+    wait: bool = option(False, "wait while another run is at work (default: exit 4)")
+    stream: TextIO | None = option(None, "where the log goes (stderr), a line with a timestamp each", cli=False)
+    quiet: bool = option(False, "no log", cli=False)
+
+    def settings(self) -> Config:
+        """Those of the file, with the ones that are given here in their place."""
+        settings = self.config if isinstance(self.config, Config) else load_config(self.config)
+        if self.if_new_docs or self.if_drift or self.at_least_every is not None:
+            settings = replace(settings, when=When(self.if_new_docs, self.if_drift, seconds(self.at_least_every)))
+        given = {"max_time": seconds(self.max_time), "mem_limit": self.mem_limit and parse_bytes(self.mem_limit)}
+        given = {name: value for name, value in given.items() if value is not None}
+        return replace(settings, train=replace(settings.train, **given))
 
 
 @configured(RetrainConfig)
@@ -27,29 +63,23 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
     Raises InputError (a raw file that cannot be read), Busy, DoesNotFit, Interrupted, TopicsError.
     """
     if config.init:
-        return write_template(Path(str(config.config)))
-    if config.metrics is not None:
-        name = config.config.folder if isinstance(config.config, Config) else config.config
-        with recorded(config.metrics, "retrain", config=name) as tell:
-            summary = retrain(replace(config, metrics=None))
-            tell({**summary, "refused": float(bool(summary["refused"]))})
-        return summary
-    settings = config.config if isinstance(config.config, Config) else load_config(config.config)
-    if config.if_new_docs or config.if_drift or config.at_least_every is not None:
-        when = When(config.if_new_docs, config.if_drift, seconds(config.at_least_every))
-        settings = replace(settings, when=when)
-    changes: dict[str, Any] = {} if config.max_time is None else {"max_time": seconds(config.max_time)}
-    if config.mem_limit is not None:
-        changes["mem_limit"] = machine.parse_bytes(config.mem_limit)
-    settings = replace(settings, train=replace(settings.train, **changes))
-    cycle = Cycle(settings, Log(config.stream, config.quiet))
-    try:
-        settings.folder.mkdir(parents=True, exist_ok=True)
-        with lock(settings.folder, "retraining", kind="retrain", wait=config.wait):
-            return cycle.run(config.full, config.dry_run)
-    except PermissionError as e:
-        raise TopicsError(f"{e.filename or settings.folder}: {e.strerror}; retrain writes to {settings.folder}") from e
-    except OSError as e:
-        if e.errno == 30:
-            raise TopicsError(f"{settings.folder}: is read-only; retrain writes there, name another folder") from e
-        raise
+        return {"config": str(config.config), "raw": str(write_template(Path(str(config.config))))}
+    name = config.config.folder if isinstance(config.config, Config) else config.config
+    with recorded(config.metrics, "retrain", config=name) as tell:
+        settings = config.settings()
+        try:
+            settings.folder.mkdir(parents=True, exist_ok=True)
+            with (
+                lock(settings.folder, "retraining", kind="retrain", wait=config.wait),
+                closing(Shown(-config.quiet, config.stream, stamped=True)) as log,
+            ):
+                summary = Cycle(settings, log).run(config.full, config.dry_run)
+        except OSError as e:
+            if e.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            why = "is read-only" if e.errno == errno.EROFS else e.strerror
+            raise TopicsError(
+                f"{e.filename or settings.folder}: {why}; retrain writes there, and needs a folder that it can write to"
+            ) from e
+        tell({**summary, "refused": float(bool(summary["refused"]))})
+    return summary

@@ -1,10 +1,9 @@
-"""``topics update``: go on training on a corpus that has been appended to, from the model that is there.
+"""``topics update``: continue training on a corpus that has been appended to, from the model that is there.
 
 Two ways, chosen by what is possible and said in the result:
 
 - *carried*: tables and block memory of the model's run are taken over, only the new blocks are started (from the model's
-  topics), then passes over everything.  Needs the run's own folder (checkpoint and work) and old blocks that nobody
-  touched.
+  topics), then passes over everything.  Needs the run's own folder (checkpoint and work) and unchanged old blocks.
 - *warm*: every block is started from the model's topics, then passes over everything.
 
 Both keep the topics' numbers.
@@ -14,31 +13,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from
-from topicstream.engines import find
 from topicstream.errors import NotOurs, StoreError, TopicsError, UsageError
 from topicstream.files import durable, owned
 from topicstream.files.durable import lock, read_json
 from topicstream.files.ownership import check_place, claim, kind_of, mark_of, not_ours
+from topicstream.memory import MemoryOptions
 from topicstream.metrics import recorded
 from topicstream.model import edits
-from topicstream.model.store import read_manifest
-from topicstream.options import configured
+from topicstream.model.manifest import ModelManifest, read_manifest
+from topicstream.options import configured, like, option
 from topicstream.progress import Shown, Told, listener
-from topicstream.retraining.update_config import UpdateConfig
-from topicstream.training.loop import figures_of, forget_runs, train
-from topicstream.training.setup import make_engine, make_options
+from topicstream.training.config import TrainConfig
+from topicstream.training.folder import forget_runs
+from topicstream.training.loop import figures_of, train
+from topicstream.training.setup import engine_facts, engine_of_model
 from topicstream.training.starts.carry import check_carried
 from topicstream.training.stopping import tolerance
 
 PASSES, WARM_PASSES = 15, 20
 """Passes of an update at most, carried and warm; it stops before when running perplexity settles.  Carried,
-fourteen or fifteen end within 1 % of a full training on acl (scripts/benchmarks/bench_update.py; stopped at ten, 1.1 % in one of four
+fourteen or fifteen end within 1 % of a full training on acl (stopped at ten, 1.1 % in one of four
 steps); on small corpora more passes make held-out perplexity worse again."""
 
 SETTLED = 0.3
@@ -48,6 +48,41 @@ when that would stop it."""
 WARM_SHARE = 0.25
 """Of the topics that blocks are started from: the model's, the rest is the corpus mean.  Topics as they stand are fitted to
 the old documents; started so, acl doubled from 10,000 documents ended 3 % above a full training, with 0.25 at 0.7 %."""
+
+
+@dataclass(frozen=True)
+class UpdateConfig(MemoryOptions):
+    """All settings of an update; engine, options, seed and number of topics are the model's."""
+
+    corpus: str | Path = like(TrainConfig, "corpus")
+    model: str | Path = like(TrainConfig, "model")
+    _: KW_ONLY
+    out: str | Path | None = option(
+        None, "write the new model there and leave the old one [default: replace it]", path=True
+    )
+    passes: int | None = like(
+        TrainConfig, "passes", help="passes at most [default: 15; 20 where every block starts over]"
+    )
+    tol: float | str | None = like(
+        TrainConfig,
+        "tol",
+        help="stop when running perplexity changes by less, as of train [default: 0.3 of the engine's]",
+    )
+    max_time: float | str | None = like(
+        TrainConfig, "max_time", help="stop after the pass in which this time is over"
+    )
+    eval_every: int = like(TrainConfig, "eval_every", show=False)
+    threads: int | None = like(TrainConfig, "threads")
+    tables: str = like(TrainConfig, "tables", help="where the tables live", show=False)
+    checkpoint_minutes: float = like(TrainConfig, "checkpoint_minutes", cli=False)
+    force: bool = option(False, "forget an unfinished update")
+    metrics: str | Path | None = like(TrainConfig, "metrics")
+    progress: Told = like(TrainConfig, "progress")
+
+    def limits(self) -> dict[str, Any]:
+        """The keywords of ``train`` that bound a run."""
+        others = ("corpus", "model", "out", "force", "passes", "progress", "metrics")
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in others}
 
 
 @dataclass(frozen=True)
@@ -73,54 +108,48 @@ def train_on(
     progress: Told = None,
     **limits: Any,
 ) -> Updated:
-    """Train from ``model`` on all of ``corpus`` in the folder ``run``; called again it carries on.
+    """Train from ``model`` on all of ``corpus`` in the folder ``run``; called again it resumes.
 
-    earlier  the run that made the model, when its folder is still there: then it is carried over where that is possible
-    limits   ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes`` of ``train``
+    Parameters
+    ----------
+    earlier
+        The run that made the model, when its folder is still there: it is carried over where that is possible.
+    limits
+        ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes`` of ``train``.
     """
-    progress = listener(progress, Shown)
-    manifest = read_manifest(model)
-    store = learned_from(Corpus.open(corpus), manifest, model)
-    if manifest.get("engine") is None:
-        raise StoreError(f"{model}/manifest.json: incomplete (no engine); restore the file or train again")
-    kind = find(manifest["engine"])
-    if "warm" not in kind.starts:
-        raise TopicsError(f"{kind.name} cannot start from a model; train anew with `topics train`")
-    layout, seed = manifest.get("layout") or {}, manifest.get("seed")
-    missing = [] if isinstance(seed, int) or str(seed).isdecimal() else ["seed"]
-    missing += [f"layout.{n}" for n in ("block_cells", "round_blocks") if n not in layout]
-    missing += [] if manifest.get("options") is not None else ["options"]
-    if missing:
-        raise StoreError(f"{model}/manifest.json: incomplete (no {missing[0]}); restore the file or train again")
-    why = not_carried(store, manifest, earlier)
+    progress, manifest = listener(progress, Shown), read_manifest(model)
+    _refuse_incomplete(manifest, Path(model))
+    about = engine_facts(str(manifest.engine))
+    if "warm" not in about.starts:
+        raise TopicsError(f"{manifest.engine} cannot start from a model; train again with `topics train`")
+    why = not_carried(learned_from(Corpus.open(corpus), manifest.sample), manifest, earlier)
     if limits.get("tol") is None:
-        engines = tolerance(kind.default_tol)
+        engines = tolerance(about.tol)
         limits["tol"] = type(engines)(SETTLED * engines)
-    options = manifest["options"]
+    options = manifest.options
     if "prior_pull" in options:  # its topics are there from the first pass on
         options = {**options, "learn_after": 0}
-    began = Path(run) / "training.json"
-    if began.exists():  # a run that began warm stays so, even if the earlier run has come back
-        why = why or ("" if (Path(run) / "carried.json").exists() or not _started(Path(run)) else "it began warm")
-    progress.say(
-        "update: " + (f"every block starts from the model ({why})" if why else "new blocks start, old ones go on")
-    )
+    began = Path(run) / "checkpoints"
+    if not why and any(began.glob("[0-9]*")) and not (Path(run) / "carried.json").exists():
+        why = "it began warm"  # and stays so, even if the earlier run has come back
+    ways = f"every block starts from the model ({why})" if why else "new blocks start, old ones continue"
+    progress.say(f"update: {ways}")
     done = train(
         corpus,
         run,
-        algo=kind.name,
-        topics=None if kind.topics_axis else int(manifest["topics"]),
-        seed=int(manifest["seed"]),
+        algo=str(manifest.engine),
+        topics=None if about.topics_axis else manifest.topics,
+        seed=int(manifest.seed or 0),
         passes=passes if passes is not None else WARM_PASSES if why else PASSES,
         start="warm",
         warm=model,
         carry=None if why else earlier,
         warm_share=WARM_SHARE,
-        seed_words=manifest.get("seed_words"),
-        sample=manifest.get("sample"),
-        weighting=(manifest.get("weighting") or {"kind": "none"})["kind"],
-        block_cells=layout["block_cells"],
-        round_blocks=layout["round_blocks"],
+        seed_words=manifest.seed_words,
+        sample=manifest.sample,
+        weighting=manifest.weighting.kind if manifest.weighting else "none",
+        block_cells=manifest.layout["block_cells"],
+        round_blocks=manifest.layout["round_blocks"],
         options=options,
         progress=progress,
         **limits,
@@ -128,19 +157,21 @@ def train_on(
     return Updated(done.model, "warm" if why else "carried", why, done.passes, done.reason, done.last)
 
 
-def not_carried(store: Corpus, manifest: Mapping[str, Any], earlier: str | Path | None) -> str:
-    """Why an update of a model starts every block anew, in words; empty where block memory is carried over from its run."""
-    kind = find(manifest["engine"])
-    if manifest.get("weighting"):
+def _refuse_incomplete(manifest: ModelManifest, model: Path) -> None:
+    """StoreError where a manifest lacks what a training from the model needs."""
+    missing = [f"layout.{name}" for name in ("block_cells", "round_blocks") if name not in manifest.layout]
+    missing += [name for name, there in (("seed", str(manifest.seed).isdecimal()), ("engine", manifest.engine)) if not there]
+    if missing:
+        raise StoreError(f"{model}/manifest.json: incomplete (no {missing[0]}); restore the file or train again")
+
+
+def not_carried(store: Corpus, manifest: ModelManifest, earlier: str | Path | None) -> str:
+    """Why an update of a model starts every block, in words; empty where block memory is carried over from its run."""
+    if manifest.weighting:
         return "what a cell weighs has changed with the corpus"
     if earlier is None or not Path(earlier).exists():
         return "the model's own run is not there"
-    topics = None if kind.topics_axis else int(manifest["topics"])
-    return check_carried(earlier, store, make_engine(kind, store, make_options(kind, manifest["options"]), topics)) or ""
-
-
-def _started(run: Path) -> bool:
-    return any((run / "checkpoints").glob("[0-9]*"))
+    return check_carried(earlier, store, engine_of_model(manifest, manifest.topics, store)) or ""
 
 
 @configured(UpdateConfig)
@@ -148,111 +179,115 @@ def update(config: UpdateConfig) -> Updated:
     """Bring ``model`` up to a corpus that has been appended to (``topics ingest --append --grow-vocab``).
 
     The new model is trained in ``MODEL.update`` beside the old one and changes places with it in one rename when it is
-    done; with ``out`` it stays there and the old one is left as it is.  Killed, the same call carries on.  Engine,
+    done; with ``out`` it stays there and the old one is left as it is.  Killed, the same call resumes.  Engine,
     options, seed and number of topics are the model's.
 
     force  forgets an unfinished update (with ``out``: the run there; a model of ours stays until the new one is done).
 
-    What others have put into the model's folder goes over into the new one.
+    What others have put into the model's folder moves to the new one.
 
     Raises TopicsError (a published model, an engine without a warm start), Busy, DoesNotFit, Interrupted.
     """
-    if config.metrics is not None:
-        with recorded(config.metrics, "update", model=config.model) as tell:
-            done = update(replace(config, metrics=None))
-            tell({"passes": done.passes, **figures_of(done.last)})
-        return done
-    corpus, out, force = config.corpus, config.out, config.force
-    progress = listener(config.progress, Shown)
-    old = Path(config.model)
-    manifest = read_manifest(old)
-    if manifest.get("engine") == "imported":
-        raise UsageError(
-            f"--model {old}: was imported, so no engine can carry it on; train from it (topics train --start warm --warm "
-            f"{old}), or find the topics of new documents with topics infer"
-        )
-    if old.is_symlink() and out is None:
+    with recorded(config.metrics, "update", model=config.model) as tell:
+        old = Path(config.model)
+        if read_manifest(old).engine == "imported":
+            raise UsageError(
+                f"--model {old}: was imported, so no engine can carry it on; train from it (topics train --start warm --warm "
+                f"{old}), or find the topics of new documents with topics infer"
+            )
+        done = _replace(old, config) if config.out is None else _write_beside(old, Path(config.out), config)
+        tell({"passes": done.passes, **figures_of(done.last)})
+    return done
+
+
+def _train(old: Path, run: Path, config: UpdateConfig) -> Updated:
+    """The new model in ``run``, with the edits of the old one."""
+    done = train_on(
+        config.corpus, old, run, earlier=old, passes=config.passes, progress=config.progress, **config.limits()
+    )
+    edits.carry(old, run)
+    return done
+
+
+def _write_beside(old: Path, run: Path, config: UpdateConfig) -> Updated:
+    """``--out``: the new model in a folder of its own."""
+    if kind_of(run) != "model":
+        check_place(run, "--out", [config.corpus, old])
+    elif os.path.samefile(run, old):
+        raise UsageError(f"--out {run}: is the model that is updated; leave --out out to replace it")
+    elif config.force:
+        with lock(run, "training", kind="model"):
+            forget_runs(run)
+    elif (run / "manifest.json").exists() and not _same(run, old, Corpus.open(config.corpus).fingerprint):
+        raise TopicsError(f"{run}: is another model; --force replaces it, or name another folder")
+    with lock(old, "training", kind="model"):
+        return _train(old, run, config)
+
+
+def _replace(old: Path, config: UpdateConfig) -> Updated:
+    """The new model in the place of the old one."""
+    if old.is_symlink():
         raise TopicsError(f"{old}: is published by `topics retrain`; use that, or give --out")
-    store = Corpus.open(corpus)
-    fingerprint = store.fingerprint
-    if out is not None:
-        run = Path(out)
-        if kind_of(run) != "model":
-            check_place(run, "--out", [corpus, old])
-        elif os.path.samefile(run, old):
-            raise UsageError(f"--out {out}: is the model that is updated; leave --out out to replace it")
-        elif not force and (run / "manifest.json").exists() and not _same(run, old, fingerprint):
-            raise TopicsError(f"{run}: is another model; --force replaces it, or name another folder")
-        elif force:
-            with lock(run, "training", kind="model"):
-                forget_runs(run)
-        with lock(old, "training", kind="model"):
-            done = train_on(corpus, old, run, earlier=old, passes=config.passes, progress=progress, **config.limits())
-            edits.carry(old, run)
-            return done
-    check_place(old, "--model", [corpus])
+    check_place(old, "--model", [config.corpus])
     if os.path.ismount(old):  # the new model is made beside it and changes names with it
         raise UsageError(f"--model {old}: is the root of a disk or a mount, which no model can replace; give --out FOLDER")
-    run = old.with_name(old.name + ".update")
+    run, store = old.with_name(old.name + ".update"), Corpus.open(config.corpus)
     with lock(old, "training", kind="model"):
-        for path in not_ours(old, "model"):
+        for path in not_ours(old):
             if path.parent != old:
                 raise NotOurs(f"{path}: is not ours, and its folder is to be replaced; move it out and run this again")
-        mark, left = owned.claim_existing(old, "model"), _left(run, old)
-        if left == "replaced":
+        mark, state = claim(old, "model"), _state_of(run, old)
+        if state == "replaced":
             _remove_replaced(run, old)
-        if store.is_of((manifest.get("corpus") or {}).get("fingerprint")):
-            if left == "begun":
-                owned.remove(run, "model")
-            progress.say(f"{old}: is of this corpus already; nothing to do")
-            return Updated(old, "nothing", "the corpus has not changed", manifest.get("passes", 0), "", {})
-        if left == "begun" and (force or not _same(run, old, fingerprint)):
+        manifest = read_manifest(old)
+        known = store.is_of(manifest.corpus.fingerprint)
+        if state == "begun" and (known or config.force or not _same(run, old, store.fingerprint)):
             owned.remove(run, "model")
+        if known:
+            listener(config.progress, Shown).say(f"{old}: is of this corpus already; nothing to do")
+            return Updated(old, "nothing", "the corpus has not changed", manifest.passes or 0, "", {})
         claim(run, "model", of=mark.id)
-        done = train_on(corpus, old, run, earlier=old, passes=config.passes, progress=progress, **config.limits())
-        edits.carry(old, run)
+        done = _train(old, run, config)
         durable.exchange_folders(run, old)
         _remove_replaced(run, old)
-    return Updated(old, done.how, done.why, done.passes, done.reason, done.last)
+    return replace(done, model=old)
 
 
-def _left(run: Path, old: Path) -> str:
+def _state_of(run: Path, old: Path) -> str:
     """What lies at ``MODEL.update``: nothing, ``begun`` (an update of this model that has not ended), or ``replaced`` (the
     model that the present one was made of: the update was killed between the exchange and its removal)."""
     if not os.path.lexists(run):
         return ""
-    at, now = mark_of(run), mark_of(old)
-    if at is not None and now is not None and at.kind == "model":
-        if at.of == now.id:
+    mark, present = mark_of(run), mark_of(old)
+    if mark is not None and present is not None and mark.kind == "model":
+        if mark.of == present.id:
             return "begun"
-        if now.of == at.id:
+        if present.of == mark.id:
             return "replaced"
-    if at is None and kind_of(run) == "model":  # 0.1.0's
-        names = [_warm(place) == str(old.resolve()) for place in (run, old)]
+    if mark is None and kind_of(run) == "model":  # 0.1.0's
+        names = [_begun(place).get("warm") == str(old.resolve()) for place in (run, old)]
         if any(names):
             return "begun" if names[0] else "replaced"
-    if at is None and run.is_dir() and not run.is_symlink() and not set(os.listdir(run)) - {".lock"}:
+    if mark is None and run.is_dir() and not run.is_symlink() and not set(os.listdir(run)) - {".lock"}:
         return ""
     raise NotOurs(f"{run}: is in the way and no update of {old}; move it away and run this again")
 
 
-def _warm(run: Path) -> str | None:
-    """The model that a run started from."""
-    record = read_json(run / "training.json") if (run / "training.json").exists() else None
-    return record.get("warm") if isinstance(record, dict) else None
-
-
-def _remove_replaced(run: Path, model: Path) -> None:
-    """Remove the model that was replaced; what others had put into it goes over into the new one."""
-    for path in list(not_ours(run, "model")):
-        if path.parent == run:
-            owned.move(path, model / path.name)
-    owned.remove(run, "model")
+def _begun(run: Path) -> dict[str, Any]:
+    """The record of a run, empty where there is none."""
+    record = read_json(run / "training.json") if (run / "training.json").exists() else {}
+    return record if isinstance(record, dict) else {}
 
 
 def _same(run: Path, model: Path, fingerprint: str) -> bool:
     """Whether an unfinished update is of this model and this corpus."""
-    if not (run / "training.json").exists():
-        return False
-    record = read_json(run / "training.json")
-    return bool(record.get("corpus") == fingerprint and record.get("warm") == str(model.resolve()))
+    record = _begun(run)
+    return (record.get("corpus"), record.get("warm")) == (fingerprint, str(model.resolve()))
+
+
+def _remove_replaced(run: Path, model: Path) -> None:
+    """Remove the model that was replaced; what others had put into it moves to the new one."""
+    for path in list(not_ours(run)):
+        if path.parent == run:
+            owned.move_folder(path, model / path.name)
+    owned.remove(run, "model")

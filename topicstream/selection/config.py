@@ -1,4 +1,4 @@
-"""What a sweep is told: the one list that makes ``topicstream.sweep``'s keywords and the options of ``topics sweep``."""
+"""Options of a sweep: the one list that makes ``topicstream.sweep``'s keywords and the options of ``topics sweep``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.errors import UsageError
-from topicstream.options import like, option
+from topicstream.memory import MemoryOptions
+from topicstream.options import SchedulerOptions, like, option
 from topicstream.progress import Told
 from topicstream.training.config import TrainConfig
 
@@ -43,13 +44,13 @@ def values(given: Sequence[str] | Mapping[str, Sequence[Any]]) -> Mapping[str, S
     for text in given:
         name, sign, listed = text.partition("=")
         if not sign or not listed:
-            raise UsageError(f"--option {text}: give an engine's option and its values, such as alpha=0.05,0.1")
+            raise UsageError(f"{text}: give an engine's option and its values, such as alpha=0.05,0.1")
         out[name.strip().replace("-", "_")] = [_value(v.strip()) for v in listed.split(",")]
     return out
 
 
 @dataclass(frozen=True)
-class SweepConfig:
+class SweepConfig(SchedulerOptions, MemoryOptions):
     """All settings of a sweep."""
 
     corpus: str | Path = like(TrainConfig, "corpus")
@@ -75,10 +76,11 @@ class SweepConfig:
         show=False,
         after=None,
     )
-    seed_words: Any = option(None, "TOML file, as of train.", path="file", metavar="FILE")
-    threads: int | None = option(None, "Threads [default: all]; the results do not depend on them.", min=1)
-    mem_limit: str | int | None = option(
-        None, "Memory of the whole process, as 2G or 512M [default: what there is].", metavar="SIZE"
+    measures: bool = option(
+        False,
+        "Also Arun 2010, Cao and Juan 2009 and Mimno 2011, as single-cell studies choose by (an inference a run more).",
     )
-    progress: Told = option(None, "what is told while it runs (topicstream/progress.py)", cli=False)
+    seed_words: Any = option(None, "TOML file, as of train.", path="file", metavar="FILE")
+    threads: int | None = option(None, "Threads [default: all]; the results do not depend on them.", min=1, max=4096)
+    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
     said: Callable[[str], None] | None = option(None, "called with a line when a run is done", cli=False)

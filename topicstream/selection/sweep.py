@@ -7,17 +7,20 @@ one too, and its own score would flatter it.  The halves are by the documents' i
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from scipy.optimize import linear_sum_assignment
 
 from topicstream.arrow import pc
@@ -28,15 +31,18 @@ from topicstream.evaluation.keys import hash_strings
 from topicstream.evaluation.matching import l1_distances
 from topicstream.evaluation.memory import open_all_within, open_within
 from topicstream.evaluation.per_document import score_documents
+from topicstream.evaluation.topic_number import MEASURES, topic_number_measures
 from topicstream.files import owned
-from topicstream.files.durable import lock, read_json, write_bytes, write_json
+from topicstream.files.durable import lock, write_bytes
 from topicstream.files.ownership import check_place
-from topicstream.model.manifest import count, listed, number, text
 from topicstream.model.seeds import read_seeds
-from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
-from topicstream.progress import Told
+from topicstream.parallel.scheduler import connected, threads_of_worker
+from topicstream.progress import listener
+from topicstream.records import Count, Record, read_record, write_record
+from topicstream.reporting.figures import Figure
 from topicstream.selection.config import SweepConfig, names, numbers, values
+from topicstream.text import render
 from topicstream.training.loop import train
 
 MOST_RUNS = 100_000
@@ -71,7 +77,7 @@ def grid(
     """All runs, in the order they are made: seeds last."""
     n_seeds = seeds if isinstance(seeds, int) else len(seeds)
     if (many := len(topics) * n_seeds * len(algo) * math.prod(map(len, options.values()))) > MOST_RUNS:
-        raise UsageError(f"a sweep of {many:,} runs cannot be meant; {MOST_RUNS:,} at most")
+        raise UsageError(f"a sweep of {many:,} runs; {MOST_RUNS:,} at most")
     listed = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     names = sorted(options)
     settings = [tuple(zip(names, v, strict=True)) for v in itertools.product(*(options[n] for n in names))]
@@ -81,191 +87,209 @@ def grid(
     return list(dict.fromkeys(runs))
 
 
+Finite = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]
+
+
+class Settings(Record, kw_only=True):
+    """What all trainings of a sweep have in common (sweep.json)."""
+
+    fingerprint: str
+    passes: int | None = None
+    tol: float | str | None = None
+    seed_words: str | None = msgspec.field(default=None, name="seed-words")
+    measures: bool = False
+    kind: str = "sweep"
+
+
+class Result(Record, kw_only=True):
+    """A training of a sweep, and the score of each document that was set aside (results/NAME.json)."""
+
+    engine: str | None = None
+    passes: Count
+    stopped: str
+    seconds: Finite
+    npmi: Finite
+    diversity: Finite
+    loglik: list[Finite]
+    tokens: list[Finite]
+    keys: list[Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")]]
+    measures: dict[str, Finite] = {}
+
+    def __post_init__(self) -> None:
+        if not len(self.keys) == len(self.loglik) == len(self.tokens):
+            raise ValueError("keys, loglik and tokens are not of one length")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Documents set aside: keys of their ids uint64[D], log-likelihoods and tokens float64[D]."""
+
+    keys: np.ndarray
+    loglik: np.ndarray
+    tokens: np.ndarray
+
+    @cached_property
+    def choosing(self) -> np.ndarray:
+        """bool[D]: the half by which a setting is chosen."""
+        return np.asarray((self.keys & np.uint64(1)) == 0)
+
+    def perplexity(self, half: np.ndarray) -> float:
+        """Of a half of the documents."""
+        return float(np.exp(-self.loglik[half].sum() / max(float(self.tokens[half].sum()), 1e-300)))
+
+
 @configured(SweepConfig)
 def sweep(config: SweepConfig) -> dict[str, Any]:
     """Train every combination into ``out/runs/``, score it, and write ``out/sweep.parquet``, a row a run.
 
-    Killed, the same call carries on: finished runs are not made again.  Returns ``runs`` (plain rows: topics, seed, algo,
+    Killed, the same call resumes: finished runs are not made again.  Returns ``runs`` (plain rows: topics, seed, algo,
     options, passes, seconds, perplexity_choosing, perplexity_reported, npmi, diversity, stability), ``chosen`` (a row, with
     the reported perplexity of its setting) and ``why``.
 
     perplexity   document completion on the documents set aside, one half of them for choosing, the other for reporting
+    measures     with ``measures`` also arun_2010, cao_juan_2009, mimno_2011 (``topicstream.evaluation.topic_number``)
     stability    mean over pairs of seeds of 1 - l1 / 2 between matched topics: 1 the same topics, 0 no word in common
 
     Raises InputError without held-out documents, TopicsError where ``out`` is a sweep of another corpus, NotOurs where it
     is another's.
     """
-    store = Corpus.open(config.corpus)
-    if store.part(True)["docs"] < 4:
+    store, folder, words = Corpus.open(config.corpus), Path(config.out), config.seed_words
+    if store.part(True).docs < 4:
         raise InputError(f"{config.corpus}: no documents were set aside to choose by; ingest again with --heldout 5%")
     runs = grid(numbers(config.topics), config.seeds, names(config.algo), values(config.options or {}))
-    folder = Path(config.out)
     check_place(folder, "--out", [config.corpus])
+    seeds = None if words is None else hashlib.sha256(repr(read_seeds(words)).encode()).hexdigest()[:16]
     with lock(folder, "sweeping into", kind="sweep"):
-        words = config.seed_words
-        told = None if words is None else hashlib.sha256(repr(read_seeds(words)).encode()).hexdigest()[:16]
-        alike = {"passes": config.passes, "tol": config.tol}
-        _begin(folder, {"fingerprint": store.fingerprint, **alike, "seed-words": told})
-        given = {**alike, "seed_words": words, "threads": config.threads, "mem_limit": config.mem_limit}
-        return _sweep(runs, folder, store, given, config.progress, config.said)
+        alike = {name: getattr(config, name) for name in ("passes", "tol", "measures")}
+        _begin(folder, Settings(fingerprint=store.fingerprint, seed_words=seeds, **alike))
+        scores, rows = {}, []
+        if config.scheduler is not None:
+            _train_on_workers([run for run in runs if not (folder / "results" / f"{run.name}.json").exists()], config)
+        for position, run in enumerate(runs, 1):
+            place = folder / "results" / f"{run.name}.json"
+            if not place.exists():
+                write_record(place, _trained(run, store, folder / "runs" / run.name, config))
+            scores[run], row = _read(run, place)
+            if not np.array_equal(scores[run].keys, scores[runs[0]].keys):
+                raise StoreError(
+                    f"{place}: scores of other documents than those of {runs[0].name}; remove the file to score again"
+                )
+            rows.append(row)
+            if config.said is not None:
+                config.said(*render("{position}/{runs} {name}: perplexity {perplexity_choosing:.1f}, NPMI {npmi:.3f}",
+                                    {**row, "position": position, "runs": len(runs), "name": run.name}))  # fmt: skip
+        for run, row in zip(runs, rows, strict=True):
+            row["stability"] = _stability([r.name for r in runs if r.setting == run.setting], folder, config.mem_limit)
+        chosen, why = choose(runs, scores, rows)
+        names_of_columns = list(dict.fromkeys(n for row in rows for n in row))
+        table = pa.table({n: pa.array([row.get(n) for row in rows]) for n in names_of_columns})
+        file = io.BytesIO()
+        pq.write_table(table, file)
+        write_bytes(folder / TABLE, file.getvalue())
+    return {"out": str(folder), "runs": rows, "chosen": chosen, "why": why}
 
 
-def _begin(folder: Path, settings: dict[str, Any]) -> None:
-    """Sweep what a killed one left, and see that results there were made under the same settings."""
+def _begin(folder: Path, settings: Settings) -> None:
+    """Remove what a killed sweep left; TopicsError where results there were made under other settings."""
     record = folder / RECORD
     if record.exists():
-        before = read_json(record)
-        if not isinstance(before, dict):
-            raise StoreError(f"{record}: is no record of a sweep; restore the file, or remove {folder}")
-        for name, value in settings.items():
-            if before.get(name) != value:
-                other = "over another corpus" if name == "fingerprint" else f"with another --{name}"
+        before = read_record(record, Settings)
+        for name in Settings.__struct_fields__:
+            if getattr(before, name) != getattr(settings, name):
+                other = "over another corpus" if name == "fingerprint" else f"with another --{name.replace('_', '-')}"
                 raise TopicsError(f"{folder}: is a sweep {other}; name another folder with --out")
     else:
-        write_json(record, {"kind": "sweep", **settings})
+        write_record(record, settings)
     for name in ("runs", "results"):
         (folder / name).mkdir(exist_ok=True)
     owned.sweep(folder)
     owned.sweep(folder / "results")
 
 
-def _sweep(
-    runs: list[Run],
-    folder: Path,
-    store: Corpus,
-    given: dict[str, Any],
-    progress: Told,
-    said: Callable[[str], None] | None,
-) -> dict[str, Any]:
-    """given: what every training is told alike, by the names of ``train``."""
-    logliks: dict[Run, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-    rows: list[dict[str, Any]] = []
-    for position, run in enumerate(runs, 1):
-        place = folder / "results" / f"{run.name}.json"
-        if not place.exists():
-            facts = _one(run, store, folder / "runs" / run.name, given, progress)
-            write_json(place, facts)
-        facts = _result(place)
-        keys = np.array([int(k, 16) for k in facts.pop("keys")], np.uint64)
-        logliks[run] = keys, np.array(facts.pop("loglik"), np.float64), np.array(facts.pop("tokens"), np.float64)
-        if not np.array_equal(keys, logliks[runs[0]][0]):
-            raise StoreError(f"{place}: scores of other documents than those of {runs[0].name}; remove the file to score again")
-        first = (keys & np.uint64(1)) == 0
-        _, loglik, tokens = logliks[run]
-        row = {
-            "topics": run.topics,
-            "seed": run.seed,
-            "algo": run.algo,
-            **dict(run.options),
-            **facts,
-            "perplexity_choosing": _perplexity(loglik[first], tokens[first]),
-            "perplexity_reported": _perplexity(loglik[~first], tokens[~first]),
-        }
-        rows.append(row)
-        if said is not None:
-            said(
-                f"{position}/{len(runs)} {run.name}: perplexity {row['perplexity_choosing']:.1f}, NPMI {row['npmi']:.3f}"
-            )
-    for setting, value in _stability(runs, folder, given["mem_limit"]).items():
-        for run, row in zip(runs, rows, strict=True):
-            if run.setting == setting:
-                row["stability"] = value
-    chosen, why = choose(runs, logliks, rows)
-    _write(rows, folder / TABLE)
-    return {"out": str(folder), "runs": rows, "chosen": chosen, "why": why}
+def _train_on_workers(runs: Sequence[Run], config: SweepConfig) -> None:
+    """Train and score runs on a cluster, each on one worker, which writes model and result; the longest first."""
+    longest = sorted(runs, key=lambda run: -run.topics)
+    words = config.seed_words
+    with connected(config.scheduler, [config.corpus, config.out]) as cluster:
+        there = replace(
+            config, corpus=Path(config.corpus).absolute(), out=Path(config.out).absolute(), scheduler=None, progress=False, said=None,
+            seed_words=Path(words).absolute() if isinstance(words, str | Path) else words, mem_limit=cluster.memory(config.memory),
+        )  # fmt: skip
+        for done, _ in enumerate(cluster.map(partial(_train_on_worker, config=there), longest), 1):
+            listener(config.progress).step("trainings", done, len(longest), "trainings")
 
 
-_KEY = re.compile(r"[0-9a-f]{1,16}")
+def _train_on_worker(run: Run, config: SweepConfig) -> None:
+    place = Path(config.out) / "results" / f"{run.name}.json"
+    config = replace(config, threads=threads_of_worker(config.threads))
+    write_record(place, _trained(run, Corpus.open(config.corpus), Path(config.out) / "runs" / run.name, config))
 
 
-def _finite(value: Any) -> bool:
-    return number(value) and abs(value) < 1e300
-
-
-_FACTS = {"passes": count, "stopped": text, "seconds": _finite, "npmi": _finite, "diversity": _finite, "loglik": listed(_finite),
-          "tokens": listed(_finite), "keys": listed(lambda k: text(k) and _KEY.fullmatch(k) is not None)}  # fmt: skip
-
-
-def _result(place: Path) -> dict[str, Any]:
-    """What ``_one`` wrote; StoreError where it is not."""
-    facts: dict[str, Any] = read_json(place)
-    good = isinstance(facts, dict) and set(_FACTS) <= set(facts) and all(test(facts[n]) for n, test in _FACTS.items())
-    good = good and (facts.get("engine") is None or text(facts["engine"]))
-    if not good or not len(facts["keys"]) == len(facts["loglik"]) == len(facts["tokens"]):
-        raise StoreError(f"{place}: is not what a training of a sweep left; remove the file to train and score again")
-    facts |= {n: float(facts[n]) for n in ("seconds", "npmi", "diversity")}
-    return {n: facts.get(n) for n in sorted((*_FACTS, "engine"))}
-
-
-def _one(run: Run, store: Corpus, model: Path, given: dict[str, Any], progress: Told) -> dict[str, Any]:
+def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Result:
+    """Train and score one run."""
+    alike = {name: getattr(config, name) for name in ("passes", "tol", "seed_words", "threads", "mem_limit")}
     done = train(
-        store.path,
-        model,
-        algo=run.algo,
-        topics=run.topics,
-        seed=run.seed,
-        options=dict(run.options),
-        progress=progress or False,
-        **given,
-    )
-    opened, workers = open_within(done.model, given["mem_limit"], given["threads"])
+        store.path, model, algo=run.algo, topics=run.topics, seed=run.seed, options=dict(run.options),
+        progress=config.progress or False, **alike,
+    )  # fmt: skip
+    opened, workers = open_within(done.model, config.mem_limit, config.threads)
     _, table = score_documents(opened, store, threads=workers)
     scored = table.filter(pc.greater(table["tokens"], 0))
     words = coherence(opened, store, threads=workers)
-    return {
-        "engine": opened.manifest.get("engine"),
-        "passes": done.passes,
-        "stopped": done.reason,
-        "seconds": round(sum(float(r.get("seconds") or 0.0) for r in opened.history), 3),
-        "npmi": words.npmi if math.isfinite(words.npmi) else 0.0,
-        "diversity": diversity(opened),
-        "keys": [f"{k:x}" for k in hash_strings(scored["id"].combine_chunks()).tolist()],
-        "loglik": scored["loglik"].to_pylist(),
-        "tokens": scored["tokens"].to_pylist(),
+    return Result(
+        engine=opened.manifest.engine,
+        passes=done.passes,
+        stopped=done.reason,
+        seconds=round(sum(float(r.get("seconds") or 0.0) for r in opened.history), 3),
+        npmi=words.npmi if math.isfinite(words.npmi) else 0.0,
+        diversity=diversity(opened),
+        measures=topic_number_measures(opened, store, workers) if config.measures else {},
+        keys=[f"{k:x}" for k in hash_strings(scored["id"].combine_chunks()).tolist()],
+        loglik=scored["loglik"].to_pylist(),
+        tokens=scored["tokens"].to_pylist(),
+    )
+
+
+def _read(run: Run, place: Path) -> tuple[Scores, dict[str, Any]]:
+    """The scores of a run, and its row of the table; StoreError where the file is damaged."""
+    result = read_record(place, Result, "Remove the file to train and score again")
+    keys = np.array([int(key, 16) for key in result.keys], np.uint64)
+    scores = Scores(keys, np.array(result.loglik, np.float64), np.array(result.tokens, np.float64))
+    facts = {name: getattr(result, name) for name in ("diversity", "engine", "npmi", "passes", "seconds", "stopped")}
+    return scores, {
+        "topics": run.topics,
+        "seed": run.seed,
+        "algo": run.algo,
+        **dict(run.options),
+        **facts,
+        **result.measures,
+        "perplexity_choosing": scores.perplexity(scores.choosing),
+        "perplexity_reported": scores.perplexity(~scores.choosing),
     }
 
 
-def _perplexity(loglik: np.ndarray, tokens: np.ndarray) -> float:
-    return float(np.exp(-loglik.sum() / max(float(tokens.sum()), 1e-300)))
-
-
-def _stability(runs: Sequence[Run], folder: Path, mem_limit: str | int | None) -> dict[Any, float | None]:
-    out: dict[Any, float | None] = {}
-    for setting in dict.fromkeys(r.setting for r in runs):
-        names = [r.name for r in runs if r.setting == setting]
-        place = folder / "results" / f"stability-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:16]}.json"
-        if len(names) > 1 and not place.exists():
-            values = []
-            for a, b in itertools.combinations(names, 2):
-                (one, two), _ = open_all_within([folder / "runs" / n for n in (a, b)], mem_limit, 1)
-                values.append(_matched(one, two))
-            write_json(place, {"stability": float(np.mean(values))})
-        found = read_json(place) if len(names) > 1 else {"stability": 0.0}
-        if not isinstance(found, dict) or not number(found.get("stability")):
-            raise StoreError(f"{place}: holds no stability; remove the file to measure again")
-        out[setting] = found["stability"] if len(names) > 1 else None
-    return out
-
-
-def _matched(a: TopicModel, b: TopicModel) -> float:
-    distances = l1_distances(a, b)
-    rows, columns = linear_sum_assignment(distances)
-    return float(1.0 - distances[rows, columns].mean() / 2.0)
+def _stability(names: list[str], folder: Path, mem_limit: str | int | None) -> float | None:
+    """How alike the topics of a setting are over its seeds; None of one seed."""
+    found = []
+    for pair in itertools.combinations(names, 2):
+        (a, b), _ = open_all_within([folder / "runs" / name for name in pair], mem_limit, 1)
+        distances = l1_distances(a, b)
+        found.append(1.0 - float(distances[linear_sum_assignment(distances)].mean()) / 2.0)
+    return float(np.mean(found)) if found else None
 
 
 def choose(
     runs: Sequence[Run],
-    scores: Mapping[Run, tuple[np.ndarray, np.ndarray, np.ndarray]],
+    scores: Mapping[Run, Scores],
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Any], str]:
     """The setting with the fewest topics whose perplexity on the choosing half (mean over seeds) is within one standard
     error of the best's; the error is that of the documents' differences, paired.  Returns it and the reason in words."""
     settings = list(dict.fromkeys(r.setting for r in runs))
     mean: dict[Any, np.ndarray] = {}
-    keys, _, tokens = scores[runs[0]]
-    first = (keys & np.uint64(1)) == 0
+    first, tokens = scores[runs[0]].choosing, scores[runs[0]].tokens
     for setting in settings:
-        mean[setting] = np.mean([scores[r][1] for r in runs if r.setting == setting], axis=0)
+        mean[setting] = np.mean([scores[r].loglik for r in runs if r.setting == setting], axis=0)
     total = float(tokens[first].sum())
 
     def nats(setting: Any, half: np.ndarray) -> float:
@@ -297,18 +321,7 @@ def choose(
     return chosen, why
 
 
-def _write(rows: list[dict[str, Any]], path: Path) -> None:
-    import io
-
-    import pyarrow.parquet as pq
-
-    names = list(dict.fromkeys(n for row in rows for n in row))
-    out = io.BytesIO()
-    pq.write_table(pa.table({n: pa.array([row.get(n) for row in rows]) for n in names}), out)
-    write_bytes(path, out.getvalue())
-
-
-OWN = {"topics", "seed", "algo", "engine", "passes", "stopped", "seconds", "npmi", "diversity", "stability"}
+OWN = {"topics", "seed", "algo", "engine", "passes", "stopped", "seconds", "npmi", "diversity", "stability", *MEASURES}
 
 
 def _options(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -316,55 +329,55 @@ def _options(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [n for n in rows[0] if n not in OWN and not n.startswith("perplexity")]
 
 
+HEAD = (
+    f"{'algo':10} {'topics':>6} {'seed':>4}  {'choosing':>9} {'reported':>9}  {'NPMI':>6} {'divers.':>7} {'stable':>6}"
+)
+ROW = (
+    "{algo:10} {topics:>6} {seed:>4}  {perplexity_choosing:9.1f} {perplexity_reported:9.1f}  {npmi:6.3f} {diversity:7.2f}"
+    " {stability:6.2f}"
+)
+
+
 def lines(result: dict[str, Any]) -> list[str]:
     """For people: a line a run, then the choice."""
     names = _options(result["runs"])
-    head = f"{'algo':10} {'topics':>6} {'seed':>4}  {'choosing':>9} {'reported':>9}  {'NPMI':>6} {'divers.':>7} {'stable':>6}"
-    out = ["  ".join([head, *names])]
-    for r in result["runs"]:
-        stable = f"{r['stability']:6.2f}" if r.get("stability") is not None else "     –"
-        out.append(
-            f"{r['algo']:10} {r['topics']:>6} {r['seed']:>4}  {r['perplexity_choosing']:9.1f} {r['perplexity_reported']:9.1f}  "
-            f"{r['npmi']:6.3f} {r['diversity']:7.2f} {stable}" + "".join(f"  {r.get(n)!s:>{len(n)}}" for n in names)
-        )
-    return [*out, result["why"]]
+    measures = [name for name in MEASURES if name in result["runs"][0]]
+    rows = [
+        render(ROW, row)[0]
+        + "".join(f"  {row[n]:>{len(n)}.4f}" for n in measures)
+        + "".join(f"  {row.get(n)!s:>{len(n)}}" for n in names)
+        for row in result["runs"]
+    ]
+    return ["  ".join([HEAD, *measures, *names]), *rows, result["why"]]
 
 
-def plot(result: dict[str, Any], path: str | Path, *, force: bool = False) -> None:
+PANELS = (
+    ("perplexity_reported", "held-out perplexity"),
+    ("npmi", "NPMI coherence"),
+    ("stability", "stability over seeds"),
+)
+MEASURE_PANELS = tuple(
+    zip(MEASURES, ("Arun 2010 (lower is better)", "Cao-Juan 2009 (lower is better)", "Mimno 2011"), strict=True)
+)
+
+
+def plot_sweep(result: dict[str, Any], figure: Figure) -> None:
     """Perplexity (reported half), NPMI and stability against the number of topics, a line an engine and setting."""
-    from topicstream.reporting.over_time import figure_file, save_figure
-
-    place, pyplot = figure_file(path, force=force)
-    rows = result["runs"]
-    options = _options(rows)
-    kinds = list(dict.fromkeys((r["algo"], *(r.get(n) for n in options)) for r in rows))
-    figure, axes = pyplot.subplots(1, 3, figsize=(11, 3))
-    panels = (
-        ("perplexity_reported", "held-out perplexity"),
-        ("npmi", "NPMI coherence"),
-        ("stability", "stability over seeds"),
-    )
+    rows, options = result["runs"], _options(result["runs"])
+    settings: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        settings.setdefault(" ".join([row["algo"], *(f"{n} {row.get(n)}" for n in options)]), []).append(row)
+    panels = PANELS + MEASURE_PANELS if MEASURES[0] in rows[0] else PANELS
+    axes = figure.panels(len(panels), across=3, size=(3.7, 3))
     for axis, (name, title) in zip(axes, panels, strict=True):
-        for kind in kinds:
-            mine = [r for r in rows if (r["algo"], *(r.get(n) for n in options)) == kind and r.get(name) is not None]
-            at = sorted({r["topics"] for r in mine})
-            if at:
-                means = [float(np.mean([r[name] for r in mine if r["topics"] == k])) for k in at]
-                (line,) = axis.plot(
-                    at,
-                    means,
-                    marker="o",
-                    ms=3,
-                    lw=1.2,
-                    label=" ".join([kind[0], *(f"{n} {v}" for n, v in zip(options, kind[1:]))]).replace("$", r"\$"),
-                )
-                axis.scatter(
-                    [r["topics"] for r in mine], [r[name] for r in mine], s=6, color=line.get_color(), alpha=0.5
-                )
-        axis.set_title(title, loc="left", fontsize=8)
+        for setting, mine in settings.items():
+            points = [(row["topics"], row[name]) for row in mine if row.get(name) is not None]
+            topics = sorted({k for k, _ in points})
+            means = [float(np.mean([value for k, value in points if k == number])) for number in topics]
+            (line,) = axis.plot(topics, means, marker="o", ms=3, lw=1.2, label=figure.text(setting))
+            axis.scatter(*zip(*points, strict=True), s=6, color=line.get_color(), alpha=0.5) if points else None
+        figure.titled(axis, title)
         axis.set_xlabel("topics")
-        axis.spines[["top", "right"]].set_visible(False)
-    if len(kinds) > 1:
+    if len(settings) > 1:
         axes[0].legend(fontsize=6, frameon=False)
-    figure.tight_layout()
-    save_figure(figure, place, force=force)
+    figure.save()

@@ -1,24 +1,18 @@
-"""The layouts that a table can have; a layout's code is loaded by the runs that need it."""
+"""The layouts that a table can have."""
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import numpy as np
 
 from topicstream.kernels.constants import Constants
+from topicstream.tables.dense import DenseTable
+from topicstream.tables.packed import PackedTable
 from topicstream.tables.spec import TableSpec
 from topicstream.tables.table import RunAll, Table
 
-LAYOUTS = {"dense": ("topicstream.tables.dense", "DenseTable"), "packed": ("topicstream.tables.packed", "PackedTable")}
-
-
-def layout_of(spec: TableSpec) -> type[Table]:
-    """The class of tables of that layout."""
-    module, name = LAYOUTS[spec.layout]
-    found: type[Table] = getattr(importlib.import_module(module), name)
-    return found
+LAYOUTS: dict[str, type[Table]] = {"dense": DenseTable, "packed": PackedTable}
 
 
 def new_table(
@@ -26,10 +20,21 @@ def new_table(
     rows: int,
     columns: int,
     mass: np.ndarray | None,
-    path: Path | None,
+    folder: Path | None,
     run_all: RunAll,
     constants: Constants | None = None,
 ) -> Table:
-    """An empty table; mass: float64[rows], what each row sums to (a packed table needs it); path: where its rows are to be,
-    None: in RAM; constants: what is added where rows are gathered."""
-    return layout_of(spec)(spec, rows, columns, mass, path, run_all, constants)  # type: ignore[call-arg, arg-type]
+    """An empty table.
+
+    Parameters
+    ----------
+    mass
+        float64[rows], what each row sums to (a packed table needs it).
+    folder
+        Where the file for the rows is made; None: they are in memory.
+    run_all
+        Runs the work on ranges of rows, perhaps on several threads.
+    constants
+        What is added where rows are gathered.
+    """
+    return LAYOUTS[spec.layout](spec, rows, columns, mass, folder, run_all, constants)  # type: ignore[call-arg, arg-type]

@@ -1,13 +1,14 @@
 """A table of whole counts as packed sparse rows: what it takes falls as the rows get sparser.
 
-The same arithmetic in memory and on disk (packed_rows.py): a row is merged with what a round's blocks change of it, and
-comes out the same whatever piece it was taken in.  Counts are whole, so sums are exact in any order.
+A row is merged with what a round's blocks change of it, and comes out the same whatever piece it was taken in.  Counts
+are whole, so sums are exact in any order.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,41 +18,44 @@ from topicstream.errors import TopicsError
 from topicstream.kernels.constants import Constants
 from topicstream.kernels.packed import entry_bytes
 from topicstream.kernels.packed_table import expand_packed, large_counts, merge_packed, sum_packed
-from topicstream.tables.dense import WINDOW_BYTES
+from topicstream.memory import Array
 from topicstream.tables.packed_file import PackedFile, write_file
-from topicstream.tables.packed_rows import PIECE, Held, HeldInFile, HeldInMemory, RowPiece
-from topicstream.tables.rounds import Round, SparseRound
+from topicstream.tables.rounds import Round, RoundSpace, SparseRound
+from topicstream.tables.slots import PIECE, RowPiece, Slots
 from topicstream.tables.spec import PackedRows, Scratch, SparseDelta, TableSpec
-from topicstream.tables.table import RunAll, Sizes, Table
+from topicstream.tables.table import Footprint, RunAll, Sizes, Table
 
 SMALL = 4096  # counts below this are counted one by one in the histogram
+WINDOW_BYTES = 4 << 20  # dense rows that ``pieces`` shows at a time
 
 
 class PackedTable(Table):
     """[n_rows, columns] whole counts as sparse rows.
 
-    mass       float64[n_rows], what each row must sum to, checked exactly by ``settle``
-    path       where the rows are to be; None: in memory
     histogram  (counts int64[], times int64[]) of all non-zero entries at the last ``settle``
     samples    how many times ``take_sample`` was called: then ``pieces`` gives the mean of those states
+
+    Parameters
+    ----------
+    mass
+        float64[n_rows], what each row must sum to, checked exactly by ``settle``.
+    folder
+        Where the file for the rows is made; None: they are in memory.
+    run_all
+        Runs the work on pieces of rows, perhaps on several threads.
     """
 
     slower_on_disk: ClassVar[float] = 1.2  # a visit reads a few bytes a token
 
     @classmethod
-    def bytes_needed(cls, spec: TableSpec, sizes: Sizes, on_disk: bool) -> int:
-        """Of its densest case; in RAM half as much again, for a range that is being merged and what malloc keeps."""
-        dense = sizes.rows * sizes.columns
-        cells = min(sizes.entries, dense)
-        cells += min(cells * spec.samples, dense)  # the sum of the samples is a table of its own
-        size = entry_bytes(sizes.largest * max(spec.samples, 1), sizes.columns)
-        return int(cells * (size if on_disk else 6) + sizes.rows * 24 * (2 if spec.samples else 1))
-
-    @classmethod
-    def window_bytes(cls, spec: TableSpec, sizes: Sizes, threads: int, kept: int) -> int:
-        """Where its rows are and how long, a piece a thread as it was and as it will be, and what deltas add to it."""
-        piece = 3 * 8 * (PIECE + sizes.columns)
-        return 24 * sizes.rows * (2 if spec.samples else 1) + piece * threads + 2 * kept
+    def footprint(cls, spec: TableSpec, sizes: Sizes) -> Footprint:
+        """Of the densest case; the sum of the samples is a table of its own."""
+        cells = min(sizes.entries, sizes.rows * sizes.columns)
+        summed = min(cells * len(spec.samples), sizes.rows * sizes.columns)
+        entry = f"u{entry_bytes(sizes.largest * max(len(spec.samples), 1), sizes.columns)}"
+        words = Array((sizes.rows, 2 if spec.samples else 1), np.dtype("i8,i4,i4"))  # where rows are, their room and length
+        piece = Array((3, PIECE + sizes.columns), np.uint64)  # as it was, as it will be, and in its slots
+        return Footprint(Array((cells + summed,), entry).nbytes, words.nbytes, piece.nbytes)
 
     def __init__(
         self,
@@ -59,32 +63,29 @@ class PackedTable(Table):
         rows: int,
         columns: int,
         mass: np.ndarray,
-        path: Path | None,
+        folder: Path | None,
         run_all: RunAll,
         constants: Constants | None = None,
     ) -> None:
         super().__init__(spec, rows, columns, constants)
-        self._run_all, self._row_mass, self._path, self._most = run_all, mass, path, max(spec.samples, 1)
+        self._run_all, self._row_mass, self._folder = run_all, mass, folder
         self._lock = threading.Lock()
-        self._held = self._new_held("")
-        self._sums: Held | None = None
+        self._counts = Slots(mass, columns, folder)
+        self._sums: Slots | None = None
         self.samples = 0
         self.histogram = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
-    def _new_held(self, suffix: str) -> Held:
-        times = self._most if suffix else 1
-        if self._path is None:
-            return HeldInMemory(self._row_mass, self.columns, times)
-        return HeldInFile(self._row_mass, self.columns, self._path.with_name(self._path.stem + suffix + ".rows"), times)
+    def _new_sums(self) -> Slots:
+        return Slots(self._row_mass, self.columns, self._folder, max(len(self.spec.samples), 1))
 
     # -- rows out -------------------------------------------------------------------------------------------------
     def gather(self, ids: np.ndarray, scratch: Scratch) -> PackedRows:
         """The rows, to be copied from where they are."""
-        held, length = self._held, scratch.array("row lengths", len(ids), np.int32)
+        held, length = self._counts, scratch.array("row lengths", len(ids), np.int32)
         np.take(held.length, ids, out=length)
 
         def copy(first: int, stop: int, start: np.ndarray, arena: np.ndarray) -> None:
-            held.copy(ids[first:stop], start, arena, scratch)
+            held.copy(ids[first:stop], start, arena)
 
         rows = PackedRows(length, held.bits, held.largest, copy)
         return rows if self.constants is None else self._with_constants(ids, rows, self.constants)
@@ -93,23 +94,14 @@ class PackedTable(Table):
         """The rows with the constants, which are whole numbers, among their counts."""
         here, which = constants.find(ids)
         made: list[np.ndarray] = []
-        mask = (1 << rows.bits) - 1
         for u, i in zip(here.tolist(), which.tolist()):
-            entries = np.zeros(int(rows.length[u]), f"u{entry_bytes(rows.largest, self.columns)}")
-            rows.copy(u, u + 1, np.zeros(1, np.int64), entries)
-            entries = entries.astype(np.uint64)
             own = slice(int(constants.ptr[i]), int(constants.ptr[i + 1]))
-            topics = np.concatenate(((entries & np.uint64(mask)).astype(np.int64), constants.topic[own]))
-            counts = np.concatenate(
-                ((entries >> np.uint64(rows.bits)).astype(np.int64), constants.weight[own].astype(np.int64))
-            )
-            topics, at = np.unique(topics, return_inverse=True)
-            sums = np.zeros(len(topics), np.int64)
-            np.add.at(sums, at, counts)
-            order = np.argsort(-sums, kind="stable")
-            made.append(((sums << rows.bits) | topics)[order].astype(np.uint64))
-        for u, entries in zip(here.tolist(), made):
-            rows.length[u] = len(entries)
+            counts = self._expanded(ids[u : u + 1])[0].astype(np.int64)
+            counts[constants.topic[own]] += constants.weight[own].astype(np.int64)
+            topics = np.flatnonzero(counts)
+            topics = topics[np.argsort(-counts[topics], kind="stable")]
+            made.append((counts[topics] << rows.bits | topics).astype(np.uint64))
+            rows.length[u] = len(topics)
         largest = max([rows.largest, *(int(entries[0]) >> rows.bits for entries in made)])
 
         def copy(first: int, stop: int, start: np.ndarray, arena: np.ndarray) -> None:
@@ -122,30 +114,35 @@ class PackedTable(Table):
         return PackedRows(rows.length, rows.bits, largest, copy)
 
     # -- deltas in ------------------------------------------------------------------------------------------------
-    def new_round(self, blocks: int, most_rows: int, spill: Path | None, tokens: float) -> SparseRound:
+    def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> SparseRound:
         """Of whole-numbered changes."""
-        return SparseRound(blocks, 1.0, spill)
+        return SparseRound(space, 1.0)
 
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
         assert isinstance(deltas, SparseRound)
         if factor != 1.0:
             raise TopicsError("a packed table holds whole counts: its deltas cannot be scaled")
-        self.add(deltas.deltas())
+        self.add(deltas.deltas, deltas.let_go)
         deltas.clear()
 
-    def add(self, deltas: Sequence[tuple[np.ndarray, SparseDelta]]) -> None:
+    def add(
+        self, deltas: Sequence[tuple[np.ndarray, SparseDelta]], let_go: Callable[[], None] = lambda: None
+    ) -> None:
         """Add (ids int32[U] ascending, whole-numbered SparseDelta) of each block; exact in any order."""
-        self.totals += self._add(self._held, deltas)
+        self.totals += self._add(self._counts, deltas, let_go)
 
-    def _add(self, held: Held, deltas: Sequence[tuple[np.ndarray, SparseDelta]]) -> np.ndarray:
-        """Column sums float64[padded(K)] of what was added."""
-        cuts = np.array([np.searchsorted(vocab, held.edges) for vocab, _ in deltas]).reshape(len(deltas), -1)
+    def _add(
+        self, rows: Slots, deltas: Sequence[tuple[np.ndarray, SparseDelta]], let_go: Callable[[], None] = lambda: None
+    ) -> np.ndarray:
+        """Column sums float64[padded(K)] of what was added; let_go: called when a piece of the deltas has been read."""
+        cuts = np.array([np.searchsorted(vocab, rows.edges) for vocab, _ in deltas]).reshape(len(deltas), -1)
         touched = np.flatnonzero((cuts[:, 1:] > cuts[:, :-1]).any(0))
         total = np.zeros(self.width)  # whole numbers below 2**53: exact in any order
 
         def one(j: int) -> None:
-            i, change = int(touched[j]), np.zeros(self.width)
-            self._merge(held, i, deltas, cuts[:, i], cuts[:, i + 1], change)
+            i = int(touched[j])
+            change = self._merge(rows, i, deltas, cuts[:, i], cuts[:, i + 1])
+            let_go()
             with self._lock:
                 np.add(total, change, out=total)
 
@@ -154,13 +151,13 @@ class PackedTable(Table):
 
     def _merge(
         self,
-        held: Held,
+        rows: Slots,
         i: int,
         deltas: Sequence[tuple[np.ndarray, SparseDelta]],
         lo: np.ndarray,
         hi: np.ndarray,
-        change: np.ndarray,
-    ) -> None:
+    ) -> np.ndarray:
+        """Enter the rows lo[r] to hi[r] - 1 of each delta r into piece ``i``; returns the column sums."""
         vocabs, froms, topics, values, edges, at = [], [], [], [], [0], 0
         for (vocab, delta), a, b in zip(deltas, lo, hi):
             ptr = delta.ptr[a : b + 1]
@@ -172,35 +169,25 @@ class PackedTable(Table):
             edges.append(edges[-1] + int(b - a))
             at += last - first
         changed = np.concatenate(vocabs)
-        arguments = (
-            changed,
-            np.concatenate(froms),
-            np.concatenate(topics),
-            np.concatenate(values),
-            np.array(edges, np.int64),
-            np.zeros(self.columns, np.int64),
-            np.zeros(self.columns, np.uint8),
-        )
-        numbers, ptr, entries = held.take(i, changed)
-        for dtype in (entries.dtype, np.dtype(np.uint64)):
-            out, out_ptr = np.empty(len(entries) + at, dtype), np.empty_like(ptr)
-            change[:] = 0.0
-            n = merge_packed(ptr, entries, numbers, held.bits, *arguments, out_ptr, out, change)
-            if n >= 0:
-                held.put(i, RowPiece(numbers, out_ptr, out[:n]))
-                return
-            if n == -1:
-                break
-        raise TopicsError(
-            f"a count of words {held.edges[i]} to {held.edges[i + 1] - 1} came out negative: deltas and table do not belong "
-            "together; the last checkpoint is intact, report this"
-        )
+        numbers, ptr, entries = rows.take(i, np.unique(changed))
+        out, out_ptr, change = np.empty(len(entries) + at, entries.dtype), np.empty_like(ptr), np.zeros(self.width)
+        n = merge_packed(
+            ptr, entries, numbers, rows.bits, changed, np.concatenate(froms), np.concatenate(topics), np.concatenate(values),
+            np.array(edges, np.int64), np.zeros(self.columns, np.int64), np.zeros(self.columns, np.uint8), out_ptr, out, change,
+        )  # fmt: skip
+        if n < 0:
+            raise TopicsError(
+                f"a count of words {numbers[0]} to {numbers[-1]} came out {'negative' if n == -1 else 'above their tokens'}: deltas "
+                "and table do not belong together; the last checkpoint is intact, report this"
+            )
+        rows.put(RowPiece(numbers, out_ptr, out[:n]))
+        return change
 
     def settle(self) -> np.ndarray:
         """End of a pass: totals and histogram counted afresh; returns float64[3], [0] the largest |row / n_w - 1|."""
         sums, worst, low, largest = np.zeros(self.width), np.zeros(3), np.zeros(SMALL, np.int64), 0
         big: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-        held = self._held
+        held = self._counts
 
         def one(i: int) -> None:
             nonlocal largest
@@ -238,16 +225,23 @@ class PackedTable(Table):
 
     def _at_constants(self, constants: Constants) -> np.ndarray:
         """The counts, float64, where the constants are."""
-        at, found, held = 0, np.zeros(len(constants.weight)), self._held
-        for i, word in enumerate(constants.ids.tolist()):
-            entries = np.zeros(int(held.length[word]), f"u{entry_bytes(held.largest, self.columns)}")
-            held.copy(np.array([word], np.int32), np.zeros(1, np.int64), entries, Scratch())
-            entries = entries.astype(np.uint64)
-            counts = np.zeros(self.columns)
-            counts[(entries & np.uint64((1 << held.bits) - 1)).astype(np.int64)] = entries >> np.uint64(held.bits)
-            stop = int(constants.ptr[i + 1])
-            found[at:stop], at = counts[constants.topic[at:stop]], stop
-        return found
+        words = zip(constants.ids.tolist(), np.split(constants.topic, constants.ptr[1:-1]))
+        counts = [self._expanded(np.array([word], np.int32))[0, topics] for word, topics in words]
+        return np.concatenate(counts).astype(np.float64)
+
+    def _expanded(self, ids: np.ndarray) -> np.ndarray:
+        """Present rows of the ascending word ids, int32[n, K]."""
+        out = np.empty((len(ids), self.columns), np.int32)
+        self._expand(self._counts, ids, out)
+        return out
+
+    def _expand(self, held: Slots, ids: np.ndarray, out: np.ndarray) -> None:
+        cuts = np.searchsorted(ids, held.edges)
+        for i in np.flatnonzero(np.diff(cuts)):
+            wanted = np.asarray(ids[cuts[i] : cuts[i + 1]], np.int32)
+            numbers, ptr, entries = held.take(int(i), wanted)
+            rows = np.searchsorted(numbers, wanted)
+            expand_packed(ptr, entries, rows, held.bits, out[cuts[i] : cuts[i + 1]])
 
     @property
     def shown_totals(self) -> np.ndarray:
@@ -262,26 +256,20 @@ class PackedTable(Table):
     # -- whole ----------------------------------------------------------------------------------------------------
     def take_sample(self) -> None:
         if self._sums is None:
-            self._sums = self._new_held("-sums")
-        for i in range(len(self._held.edges) - 1):
-            self._add(self._sums, [_whole(self._held.take(i), self._held.bits)])
+            self._sums = self._new_sums()
+        for i in range(len(self._counts.edges) - 1):
+            self._add(self._sums, [_whole(self._counts.take(i), self._counts.bits)])
         self.samples += 1
 
     def dense(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Rows of the ascending word ids as float32[n, >= K]: the counts, or their mean over the samples taken."""
-        held = self._sums or self._held
-        cuts = np.searchsorted(ids, held.edges)
-        for i in np.flatnonzero(np.diff(cuts)):
-            wanted = np.asarray(ids[cuts[i] : cuts[i + 1]], np.int32)
-            numbers, ptr, entries = held.take(int(i), wanted)
-            rows = np.searchsorted(numbers, wanted)
-            expand_packed(ptr, entries, rows, held.bits, out[cuts[i] : cuts[i + 1]])
+        self._expand(self._sums or self._counts, ids, out)
         if self.samples > 1:
             out /= self.samples
         return out
 
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
-        held, step = self._sums or self._held, max(1, WINDOW_BYTES // (4 * self.width))
+        held, step = self._sums or self._counts, max(1, WINDOW_BYTES // (4 * self.width))
         window = np.zeros((step, self.width), np.float32)
         for i in range(len(held.edges) - 1):
             numbers, ptr, entries = held.take(i)
@@ -295,7 +283,7 @@ class PackedTable(Table):
     def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
         """Set all rows: piece(first, stop) -> whole numbers [stop - first, >= K]."""
         self.clear()
-        for a, b in zip(self._held.edges, self._held.edges[1:]):
+        for a, b in zip(self._counts.edges, self._counts.edges[1:]):
             dense = np.asarray(piece(int(a), int(b)))[:, : self.columns]
             row, topic = np.nonzero(dense)
             ptr = np.zeros(len(dense) + 1, np.int64)
@@ -310,7 +298,7 @@ class PackedTable(Table):
         raise TopicsError("a packed table cannot be rewritten by ranges")
 
     def clear(self) -> None:
-        self._held.clear()
+        self._counts.clear()
         self._forget_samples()
         self.totals[:] = 0.0
 
@@ -320,38 +308,25 @@ class PackedTable(Table):
         self._sums, self.samples = None, 0
 
     def save(self, path: Path) -> None:
-        write_file(path, [self._held] if self._sums is None else [self._held, self._sums], self.samples)
+        write_file(path, [self._counts] if self._sums is None else [self._counts, self._sums], self.samples)
 
-    def load(self, path: Path) -> None:
-        file = PackedFile(path, self.n_rows, self.columns)
-        try:
-            self.clear()
-            self.samples = file.samples
-            if file.samples:
-                self._sums = self._new_held("-sums")
-            for which, held in enumerate([self._held] if self._sums is None else [self._held, self._sums]):
-                for i in range(len(held.edges) - 1):
-                    held.put(i, file.rows(which, int(held.edges[i]), int(held.edges[i + 1])))
-        finally:
-            file.close()
-
-    def load_head(self, path: Path, rows: int) -> None:
-        """Read the present rows of a table of ``words`` words into the first rows; the others are empty, and no samples
-        are taken over."""
-        file = PackedFile(path, rows, self.columns)
-        try:
-            self.clear()
-            for a, b in zip(file.edges, file.edges[1:]):
-                self.add([_whole(file.rows(0, int(a), int(b)), self._held.bits)])
-        finally:
-            file.close()
+    def load(self, path: Path, rows: int | None = None) -> None:
+        """See ``Table``; no samples are taken over from a table of other rows, and rows behind its own are empty."""
+        file = PackedFile(path, self.n_rows if rows is None else rows, self.columns)
+        self.clear()
+        if file.samples and rows is None:
+            self.samples, self._sums = file.samples, self._new_sums()
+        for which, table in enumerate([self._counts] if self._sums is None else [self._counts, self._sums]):
+            last = file.edges[-1]
+            for a, b in pairwise(np.unique(np.append(file.edges, table.edges[table.edges < last])).tolist()):
+                table.put(file.rows(which, a, b))
 
     @property
     def nbytes(self) -> int:
-        return self._held.nbytes + (self._sums.nbytes if self._sums is not None else 0)
+        return self._counts.nbytes + (self._sums.nbytes if self._sums is not None else 0)
 
     def close(self) -> None:
-        self._held.close()
+        self._counts.close()
         self._forget_samples()
 
 

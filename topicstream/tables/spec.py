@@ -15,11 +15,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from topicstream.tables.quantum import quantum_of
+from topicstream.tables.storage import Storage
 
 LANES = 16
 WORDS, DOCUMENTS = "words", "documents"
@@ -53,7 +56,7 @@ class TableSpec:
     mass      ``row``: a row sums to what the corpus has of it (a word's tokens) and is held to it exactly, in float64, the
               correction logged; ``total``: all rows together sum to the tokens, which is checked; ``part``: some documents may
               be left out, so all rows together sum to the tokens at most, and what rounding left below zero is zero; ``none``
-    samples   states of the table that the engine may have summed up, at most
+    samples   passes after which the state of the table is added up; a model then stores the mean of these states
     bound     the largest absolute value of any partial sum of a round's deltas: it sets the quantum to which deltas are
               rounded, so that their order does not matter (quantum.py); None: twice the tokens of the corpus (what a pass takes
               away and adds).  A table over documents, of which a round sees each row once, and one with a fixed number of
@@ -68,7 +71,7 @@ class TableSpec:
     delta: str = "dense"
     rule: Rule = Rule.ADD
     mass: str = "none"
-    samples: int = 0
+    samples: range = range(0)
     bound: float | None = None
 
     def quantum(self, tokens: float) -> float:
@@ -115,6 +118,13 @@ class Rows(NamedTuple):
         """int64[U], the index that leads to counts without constants."""
         return self.index if self.bare is None else self.bare
 
+    def portable(self) -> Rows:
+        """The same rows in arrays of their own, which can be sent to another process."""
+        here = np.arange(len(self.index))
+        if self.bare is None:
+            return Rows(self.base[self.index], here, self.scale)
+        return Rows(self.base[np.append(self.index, self.bare)], here, self.scale, len(here) + here)
+
 
 @dataclass(frozen=True)
 class PackedRows:
@@ -130,6 +140,19 @@ class PackedRows:
     bits: int
     largest: int
     copy: Callable[[int, int, np.ndarray, np.ndarray], None]
+
+    def portable(self) -> PackedRows:
+        """The same rows in arrays of their own, which can be sent to another process."""
+        ptr = np.append(0, np.cumsum(self.length, dtype=np.int64))
+        entries = np.zeros(int(ptr[-1]), np.uint32 if self.largest >> (32 - self.bits) == 0 else np.uint64)
+        self.copy(0, len(self.length), ptr[:-1], entries)
+        return PackedRows(self.length.copy(), self.bits, self.largest, partial(_copied, ptr, entries))
+
+
+def _copied(ptr: np.ndarray, entries: np.ndarray, first: int, stop: int, start: np.ndarray, arena: np.ndarray) -> None:
+    """``PackedRows.copy`` of tight rows."""
+    for u, place in zip(range(first, stop), start.tolist()):
+        arena[place : place + ptr[u + 1] - ptr[u]] = entries[ptr[u] : ptr[u + 1]]
 
 
 @dataclass
@@ -147,31 +170,32 @@ class SparseDelta:
 
 
 class Scratch:
-    """Named arrays that grow and are reused: nothing of row size is allocated a block."""
+    """Named arrays that grow and are reused: nothing of row size is allocated a block.
 
-    def __init__(self) -> None:
-        self._arrays: dict[str, np.ndarray] = {}
+    folder: where mapped files for the arrays are made; None: they are in memory.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._storages: dict[str, Storage] = {}
 
     def array(self, name: str, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
-        """An uninitialised C-contiguous array, aligned to 64 bytes, valid until asked for under this name again."""
-        dims = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-        dtype = np.dtype(dtype)
-        need = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
-        raw = self._arrays.get(name)
-        if raw is None or raw.nbytes < need + 64:
-            raw = None
-            self._arrays.pop(name, None)  # given back before the larger one is taken
-            raw = np.empty(need + 64, np.uint8)
-            self._arrays[name] = raw
-        skip = -raw.ctypes.data % 64
-        found: np.ndarray = raw[skip : skip + need].view(dtype).reshape(dims)
-        return found
+        """An uninitialised C-contiguous array, aligned to 64 bytes, valid until it is requested under this name again."""
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        storage = self._storages.pop(name, None)
+        if storage is None or storage.array.nbytes < size:
+            storage = None  # the smaller one is given back before the larger one is taken
+            storage = Storage((size,), np.uint8, self._folder)
+        self._storages[name] = storage
+        array: np.ndarray = storage.array[:size].view(dtype).reshape(shape)
+        return array
+
+    def let_go(self) -> None:
+        """Give the pages of mapped arrays back to the system; their values stay."""
+        if self._folder is not None:
+            for storage in self._storages.values():
+                storage.let_go()
 
     def clear(self) -> None:
-        """Give all of them back."""
-        self._arrays.clear()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(a.nbytes for a in self._arrays.values())
+        """Give all arrays back."""
+        self._storages.clear()

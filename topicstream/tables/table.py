@@ -11,15 +11,18 @@ import numpy as np
 
 from topicstream.errors import TopicsError
 from topicstream.kernels.constants import Constants
-from topicstream.tables.rounds import Round
+from topicstream.tables.rounds import Round, RoundSpace
 from topicstream.tables.spec import Scratch, TableSpec, padded
 
 RunAll = Callable[[Callable[[int], None], int], None]  # run f(0) .. f(n-1), perhaps on several threads
 
 
 class Sizes(NamedTuple):
-    """What decides the bytes of a table: its rows and columns, rows that a block's delta changes and that a visit sees at
-    most, non-zero entries that it can have at most, the largest count, and rows with constants."""
+    """What decides the bytes of a table.
+
+    rows, columns: of the table;  changed, seen: rows that the delta of a block changes, and that its visit sees, at most;
+    entries: non-zero entries of the table, at most;  largest: the largest count;  constants: rows with constants.
+    """
 
     rows: int
     columns: int
@@ -30,43 +33,33 @@ class Sizes(NamedTuple):
     constants: int = 0
 
 
-class Table(abc.ABC):
-    """[n_rows, columns] numbers in RAM or on disk; same arithmetic and same bits in both places.
+class Footprint(NamedTuple):
+    """Bytes of a table: its rows, in memory or in a file; what is in memory (fixed) wherever the rows are; what a worker holds of
+    mapped rows at a time; the delta of a block; rows that a visit has copied from a file."""
 
-    totals   float64[padded(columns)], column sums (of ``scale`` times the rows)
-    scale    what the stored rows are to be multiplied by: 1.0 but for BLEND tables, which shrink lazily
+    rows: int
+    fixed: int = 0
+    window: int = 0
+    delta: int = 0
+    gathered: int = 0
+
+
+class Table(abc.ABC):
+    """[n_rows, columns] numbers in memory or in a mapped file; same arithmetic and same bits in both places.
+
+    totals     float64[padded(columns)], column sums (of ``scale`` times the rows)
+    scale      what the stored rows are to be multiplied by: 1.0 but for BLEND tables, which shrink lazily
     constants  what ``gather`` adds to rows, and ``seen_totals`` to their sums (kernels/constants.py); nothing else sees them
 
-    slower_on_disk   seconds of a pass with rows on disk, beside one with rows in RAM, roughly
+    slower_on_disk   seconds of a pass with rows in a file, beside one with rows in memory, roughly
     """
 
     slower_on_disk: ClassVar[float] = 4.0
 
-    # -- bytes, before there is a table -----------------------------------------------------------------------------
     @classmethod
     @abc.abstractmethod
-    def bytes_needed(cls, spec: TableSpec, sizes: Sizes, on_disk: bool) -> int:
-        """Of one copy of the rows, in RAM or in a file."""
-
-    @classmethod
-    def window_bytes(cls, spec: TableSpec, sizes: Sizes, threads: int, kept: int) -> int:
-        """RAM of its own that a table on disk takes; kept: bytes of a round's deltas.  0: the windows that all share."""
-        return 0
-
-    @classmethod
-    def delta_bytes(cls, spec: TableSpec, sizes: Sizes) -> int:
-        """Of one block's delta (0: what the engine keeps, and says)."""
-        return 0
-
-    @classmethod
-    def gathered_bytes(cls, spec: TableSpec, sizes: Sizes) -> int:
-        """Of the rows that a visit has copied from a table on disk (0: the engine copies them where it works on them)."""
-        return 0
-
-    @classmethod
-    def sum_bytes(cls, spec: TableSpec, sizes: Sizes, blocks: int) -> int:
-        """Of the sum of a round's deltas, where they enter as blocks finish (0: they wait for its end)."""
-        return 0
+    def footprint(cls, spec: TableSpec, sizes: Sizes) -> Footprint:
+        """Bytes of a table, before there is one."""
 
     def __init__(self, spec: TableSpec, rows: int, columns: int, constants: Constants | None = None) -> None:
         self.constants = constants
@@ -85,11 +78,11 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
-        """(first row, [n, padded(columns)]) over the whole table, in order; the array is reused."""
+        """(first row, [n, padded(columns)]) over the whole table, in order; each array is valid until the next one."""
 
     @property
     def array(self) -> np.ndarray | None:
-        """The rows where they are one array in RAM, else None."""
+        """The rows where they are one array in memory, else None."""
         return None
 
     @property
@@ -104,9 +97,8 @@ class Table(abc.ABC):
 
     # -- deltas in ------------------------------------------------------------------------------------------------
     @abc.abstractmethod
-    def new_round(self, blocks: int, most_rows: int, spill: Path | None, tokens: float) -> Round:
-        """Where the deltas of a round of so many blocks go, each of at most ``most_rows`` rows; spill: a scratch file
-        that holds them instead of RAM; tokens: of the corpus, which bounds their sum."""
+    def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> Round:
+        """Where the deltas of a round go, each of at most ``most_rows`` rows; tokens: of the corpus, which bounds their sum."""
 
     @abc.abstractmethod
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
@@ -137,23 +129,20 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def rewrite(self, change: Callable[[int, np.ndarray], np.ndarray]) -> None:
-        """Put ``change(first row, rows [n, padded(columns)])`` in the place of every range of rows, in order, out of core."""
+        """Put ``change(first row, rows [n, padded(columns)])`` in the place of every range of rows, out of core."""
 
     @abc.abstractmethod
     def clear(self) -> None:
-        """All zero again."""
+        """Make all rows zero."""
 
     @abc.abstractmethod
     def save(self, path: Path) -> None:
         """Write the rows to a new file (no fsync)."""
 
     @abc.abstractmethod
-    def load(self, path: Path) -> None:
-        """Read what ``save`` wrote; totals and scale come from the checkpoint's state."""
-
-    @abc.abstractmethod
-    def load_head(self, path: Path, rows: int) -> None:
-        """Read what a table of fewer rows saved into the first ``rows`` rows; the others are left as they are."""
+    def load(self, path: Path, rows: int | None = None) -> None:
+        """Read what a table of so many rows (None: of as many as this one) saved into the first rows; the others are left as
+        they are.  Totals and scale come from the checkpoint's state.  StoreError for the file of another table."""
 
     @property
     @abc.abstractmethod
@@ -162,4 +151,4 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Give files back."""
+        """Give memory and files back."""

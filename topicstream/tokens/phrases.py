@@ -7,17 +7,19 @@ neighbours, p(a) over the words, as the recipe makes them (stop words part a pai
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from topicstream.errors import InputError
-from topicstream.tokens.builder import VocabularyBuilder
 from topicstream.tokens.documents import TextRun
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
+from topicstream.tokens.vocabulary import word_table
+from topicstream.tokens.word_counts import WordCounts, WordLimits, totals
 
 _JOINER = "\x1f"
 
@@ -39,45 +41,31 @@ def learn_phrases(
     InputError for a threshold outside [-1, 1]."""
     if not -1.0 <= threshold <= 1.0:
         raise InputError(f"phrase threshold {threshold}: normalised PMI lies between -1 and 1")
-    tokenizer = Tokenizer(dataclasses.replace(recipe, phrases=(), phrase_threshold=None, ngrams=2), joiner=_JOINER)
-    builder = VocabularyBuilder(folder, memory_bytes)
-    words = pairs = documents = 0
-    for run in runs:
-        counted = tokenizer.count(run)
-        counts, df = counted.totals()
-        joined = _pairs_among(counted.types, counted.type_offsets)
-        words += int(counts[~joined].sum())
-        pairs += int(counts[joined].sum())
-        documents += len(run)
-        builder.add(counted.types, counted.type_offsets, counts, df)
-    if pairs == 0:
-        return dataclasses.replace(recipe, phrases=(), phrase_threshold=threshold)
-    try:
-        vocabulary = builder.finish(documents=documents, min_count=min_count).vocabulary
-    except InputError:  # nothing is that frequent
-        return dataclasses.replace(recipe, phrases=(), phrase_threshold=threshold)
+    tokenizer = Tokenizer(replace(recipe, phrases=(), phrase_threshold=None, ngrams=2), joiner=_JOINER)
+    documents = 0
+    with WordCounts(Path(folder), memory_bytes) as word_counts:
+        for run in runs:
+            counted = tokenizer.count(run)
+            every = np.ones(len(run), np.bool_)
+            sums = totals(np.diff(counted.indptr), counted.words, counted.counts, every, len(counted.types))
+            word_counts.add(word_table(counted.types, *sums))
+            documents += len(run)
+        both = word_counts.number("select coalesce(sum(count), 0) from words")
+        pairs = word_counts.number(f"select coalesce(sum(count), 0) from words where contains(word, '{_JOINER}')")
+        words = both - pairs
+        try:
+            vocabulary = word_counts.choose(WordLimits(min_count=min_count), documents=documents).vocabulary
+        except InputError:  # nothing is that frequent
+            return replace(recipe, phrases=(), phrase_threshold=threshold)
     count = {word: int(n) for word, n in zip(vocabulary.words.to_pylist(), vocabulary.counts)}
-    found: list[str] = []
+    learned: list[str] = []
     for pair, n in count.items():  # by descending count
         first, joiner, second = pair.partition(_JOINER)
-        if (
-            not joiner
-            or len(first.split()) != 1
-            or len(second.split()) != 1
-            or first not in count
-            or second not in count
-        ):
+        known = joiner and first in count and second in count
+        if not known or len(first.split()) != 1 or len(second.split()) != 1 or len(learned) == most:
             continue
         p = n / pairs
         pmi = np.log(p) - np.log(count[first] / words) - np.log(count[second] / words)
-        if len(found) < most and (p == 1.0 or pmi / -np.log(p) >= threshold):
-            found.append(f"{first} {second}")
-    found.sort(key=str.encode)
-    return dataclasses.replace(recipe, phrases=tuple(found), phrase_threshold=threshold)
-
-
-def _pairs_among(types: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """bool[T]: whether a type holds the joiner."""
-    joined = np.zeros(offsets.size - 1, bool)
-    joined[np.searchsorted(offsets, np.flatnonzero(types == ord(_JOINER)), side="right") - 1] = True
-    return joined
+        if p == 1.0 or pmi / -np.log(p) >= threshold:
+            learned.append(f"{first} {second}")
+    return replace(recipe, phrases=tuple(sorted(learned, key=str.encode)), phrase_threshold=threshold)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from topicstream.errors import InputError, UsageError
+from topicstream.records import Record, decode_record, plain
 from topicstream.tokens.stopwords import ENGLISH
 
 SCIKIT_LEARN_PATTERN = r"(?u)\b\w\w+\b"
 """scikit-learn's default ``token_pattern``; as ``Recipe.pattern`` it takes the fast path."""
 
 
-_JSON: dict[str, tuple[type, ...]] = {
-    "bool": (bool,), "int": (int,), "str": (str,), "str | None": (str, type(None)),
-    "float | None": (int, float, type(None)), "tuple[str, ...]": (list, tuple),
-}  # fmt: skip
+LATER = ("drop", "entities", "segmenter", "replace", "lemmas", "tools")
+"""Fields that came after 0.1."""
 
 
 def as_pattern(pattern: str, what: str) -> re.Pattern[str]:
@@ -30,8 +29,7 @@ def as_pattern(pattern: str, what: str) -> re.Pattern[str]:
         raise UsageError(f"{what}: {e}") from None
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     r"""How text becomes words.
 
     By default a word is a maximal run of letters of any script, the combining marks on them, and digits.  Apostrophes,
@@ -55,6 +53,12 @@ class Recipe:
                 stop words part them.)
     phrases     learned pairs ``"a b"`` that become the word ``a_b`` (from the left, each word used once), before n-grams;
                 ``phrase_threshold`` is the normalised PMI they reached
+    drop        ``urls``, ``mentions``: taken out of the text first
+    entities    HTML entities (``&amp;``) are resolved first
+    segmenter   a tool that parts words of scripts without spaces first (``jieba``; tokens/tools.py)
+    replace     pairs (word, replacement): spelling variants, compared after lower-casing, before lemmas and stems
+    lemmas      a tool and its language, ``simplemma:de``: every word becomes its lemma, before it is stemmed
+    tools       names and versions of the packages behind ``lemmas``, ``segmenter`` and ``stem`` when the store was made
     stem        a language of the snowball stemmers (needs the extra ``stem``), applied before phrases and n-grams
     tokenized   the text is tokenised already: words are what stands between white space (or NUL); only ``lowercase``,
                 stop words, phrases, n-grams and stem apply
@@ -66,7 +70,7 @@ class Recipe:
     """
 
     lowercase: bool = True
-    min_length: int = 2
+    min_length: Annotated[int, Meta(lt=1 << 31)] = 2
     numbers: bool = False
     pattern: str | None = None
     keep: tuple[str, ...] = ()
@@ -78,10 +82,14 @@ class Recipe:
     stem: str | None = None
     tokenized: bool = False
     unspaced: str = "bigrams"
+    drop: tuple[str, ...] = ()
+    entities: bool = False
+    segmenter: str | None = None
+    replace: tuple[tuple[str, str], ...] = ()
+    lemmas: str | None = None
+    tools: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("keep", "stopwords", "phrases"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.min_length < 1:
             raise UsageError(f"min-length {self.min_length}: must be at least 1")
         if not 1 <= self.ngrams <= 3:
@@ -90,6 +98,8 @@ class Recipe:
             raise UsageError(f"unspaced {self.unspaced!r}: must be bigrams or runs")
         if unknown := sorted(set(self.keep) - {"emoji"}):
             raise UsageError(f"keep {unknown[0]!r}: only emoji can be kept")
+        if unknown := sorted(set(self.drop) - {"urls", "mentions"}):
+            raise UsageError(f"drop {unknown[0]!r}: urls and mentions can be dropped")
         if self.tokenized and self.pattern is not None:
             raise UsageError("tokenized and a token pattern contradict each other; give one of them")
         if any(len(phrase.split(" ")) != 2 for phrase in self.phrases):
@@ -101,33 +111,17 @@ class Recipe:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; ``from_json`` gives back an equal recipe."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))
-        }
+        values: dict[str, Any] = plain(self)
+        # what older versions did not know is left out where it says nothing, so that their stores keep their hash
+        return {name: value for name, value in values.items() if name not in LATER or value not in (None, False, [])}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Recipe:
-        """The recipe of ``to_json``; InputError for a field this version does not know (its meaning would be lost)."""
-        if not isinstance(value, dict):
-            raise InputError(f"tokenizer recipe: cannot be {repr(value)[:60]}; restore the file")
-        known = {f.name for f in dataclasses.fields(cls)}
-        if unknown := sorted(set(value) - known):
-            raise InputError(
-                f"tokenizer recipe: unknown field {unknown[0]!r}; written by a newer version, update this one"
-            )
-        for field in dataclasses.fields(cls):  # a stranger's model may say anything
-            given, kinds = value.get(field.name, field.default), _JSON[str(field.type)]
-            plain = isinstance(given, kinds) and (bool in kinds or not isinstance(given, bool))
-            if isinstance(given, (list, tuple)):
-                plain = plain and all(isinstance(word, str) for word in given)
-            elif isinstance(given, int):
-                plain = plain and abs(given) < 1 << 31
-            if not plain:
-                raise InputError(f"tokenizer recipe: {field.name} cannot be {repr(given)[:60]}; restore the file")
-        return cls(**value)
+    def from_json(cls, value: Any) -> Recipe:
+        """The recipe of ``to_json``; StoreError for a field this version does not know (its meaning would be lost)."""
+        return decode_record(value, cls, "tokenizer recipe")
 
     def hash(self) -> str:
-        """sha256 (hex) of the canonical JSON: equal for recipes that give equal words."""
-        text = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        """sha256 (hex) of the canonical JSON: equal for recipes that give equal words (versions of tools aside)."""
+        values = {name: value for name, value in self.to_json().items() if name != "tools"}
+        text = json.dumps(values, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

@@ -40,6 +40,7 @@ from topicstream.tokens.utf8 import decode, emoji, spaced_word, unspaced_unit
 from topicstream.tokens.wordtable import (
     LOW_HALF,
     doubled,
+    enter_words,
     fold,
     load8,
     long_key,
@@ -175,7 +176,7 @@ def _scan(
                         continue
                     if queued == _QUEUE:
                         continue
-                    # A word too long for the window, or one that goes on beyond ASCII.
+                    # A word too long for the window, or one that continues beyond ASCII.
                 c, n = decode(text, i)
                 kind = classes[c]
                 if kind in (LETTER, DIGIT):
@@ -322,7 +323,7 @@ class Rules:
     def start_table(self) -> tuple[np.ndarray, np.uint64]:
         """A table that holds the stop words."""
         table, shift = table_for(max(self.stop_ends.size, 1 << 13))
-        _enter_words(self.stop_types, self.stop_ends, table, shift)
+        enter_words(table, shift, self.stop_types, self.stop_ends)
         return table, shift
 
 
@@ -376,16 +377,3 @@ def scan_run(
         int(state[KEPT]),
         int(state[PAIRED]),
     )
-
-
-@kernel
-def _enter_words(types: Bytes, ends: Longs, table: Words, shift: int) -> None:
-    """Put distinct words into an empty table, ids in order."""
-    mask = np.uint64(table.size // 2 - 1)
-    for t in range(ends.size - 1):
-        key = word_key(types, ends[t], ends[t + 1] - ends[t])
-        slot = slot_of(key, shift)
-        while table[(slot << _ONE) + _ONE] != _ZERO:
-            slot = (slot + _ONE) & mask
-        table[slot << _ONE] = key
-        table[(slot << _ONE) + _ONE] = np.uint64(t + 1) << _S32

@@ -1,253 +1,97 @@
-"""From sequences of words to counts: stems, learned phrases and n-grams.
+"""From sequences of words to counts: learned phrases joined, n-grams added.
 
-A sequence is int32[], the words (type ids) of the documents in order, -1 where something was left out; ``indptr``
-int64[D+1] cuts it into documents.  Types are bytes: uint8[], with int64[T+1] offsets.
+A sequence lists the words of the documents in order, as numbers in a list of words; -1 stands where something was left out.
+``documents`` has the document of each place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import scipy.sparse
 
-from topicstream.kernels.arrays import Bytes, Int, Ints, Longs, Words
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.spans import copy_spans
-from topicstream.tokens.wordtable import doubled, find_word, slot_of, table_for, tags_for
+from topicstream.arrow import pc
 
-_S32, _ONE = np.uint64(32), np.uint64(1)
-_ZERO = np.uint64(0)
+TEXT = pa.large_string()
 
 
-@kernel
-def same_words(types: Bytes, offsets: Longs, tags: Words) -> Ints:
-    """int32[T]: for each type the first type with the same bytes."""
-    total = offsets.size - 1
-    first = np.empty(total, np.int32)
-    for t in range(total):
-        slot, found, tag = find_word(tags, types, offsets, types, offsets[t], offsets[t + 1] - offsets[t])
-        if found < 0:
-            tags[slot] = (tag << _S32) | np.uint64(t + 1)
-            found = t
-        first[t] = found
-    return first
+@dataclass
+class WordSequence:
+    """words: large_string[T], distinct; places: int32[n], numbers of words or -1; documents: int32[n], ascending."""
+
+    words: pa.Array
+    places: np.ndarray
+    documents: np.ndarray
+
+    @classmethod
+    def of(cls, words: pa.Array, places: np.ndarray, indptr: np.ndarray) -> WordSequence:
+        """The sequences ``places[indptr[d]:indptr[d + 1]]`` of documents; words that stand twice in the list become one."""
+        encoded = words.dictionary_encode()
+        numbers = np.append(encoded.indices.to_numpy(), -1).astype(np.int32)
+        documents = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+        return cls(encoded.dictionary, numbers[places], documents)
+
+    def neighbours(self, left: np.ndarray) -> np.ndarray:
+        """int64[n]: a number for each place and the entry of ``left`` at the place before it; -1 where one of the two is -1, or
+        where a document begins."""
+        pairs = np.full(len(self.places), -1, np.int64)
+        there = (left[:-1] >= 0) & (self.places[1:] >= 0) & (self.documents[1:] == self.documents[:-1])
+        pairs[1:][there] = self.pair(left[:-1], self.places[1:])[there]
+        return pairs
+
+    def pair(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """int64: the number of each pair."""
+        pairs: np.ndarray = left.astype(np.int64) * len(self.words) + right
+        return pairs
+
+    def joined(self, pairs: np.ndarray, firsts: pa.Array, joiner: str) -> tuple[np.ndarray, pa.Array]:
+        """Numbers of new words for the pairs of one of ``firsts`` and a word, and these words; -1 stays -1."""
+        encoded = pa.array(pairs, mask=pairs < 0).dictionary_encode()
+        left, right = np.divmod(encoded.dictionary.to_numpy(), max(len(self.words), 1))
+        words = pc.binary_join_element_wise(firsts.take(pa.array(left)), self.words.take(pa.array(right)), pa.scalar(joiner, TEXT))
+        return encoded.indices.fill_null(-1).to_numpy(), words
 
 
-@kernel
-def _joined(left: int, right: int, table: Words, shift: Int, parts: Ints, used: int) -> tuple[Int, Int]:
-    """The type of the pair (left, right), entered when new: (type, pairs in use)."""
-    key = (np.uint64(left + 1) << _S32) | np.uint64(right + 1)
-    mask = np.uint64(table.size // 2 - 1)
-    slot = slot_of(key, shift)
-    while table[slot << _ONE] != _ZERO:
-        if table[slot << _ONE] == key:
-            return np.int64(table[(slot << _ONE) + _ONE]), used
-        slot = (slot + _ONE) & mask
-    table[slot << _ONE] = key
-    table[(slot << _ONE) + _ONE] = np.uint64(used)
-    parts[used, 0], parts[used, 1] = left, right
-    return used, used + 1
+def join_phrases(text: WordSequence, phrases: Sequence[tuple[str, str]], joiner: str) -> WordSequence:
+    """Each phrase as one word, from the left, each word used once."""
+    sides = [pc.index_in(pa.array(side, TEXT), value_set=text.words).fill_null(-1).to_numpy() for side in zip(*phrases)]
+    known = text.pair(*sides)[(sides[0] >= 0) & (sides[1] >= 0)]
+    pairs = text.neighbours(text.places)
+    phrase = pc.is_in(pa.array(pairs), value_set=pa.array(known)).to_numpy(zero_copy_only=False)
+    place = np.arange(len(pairs))
+    overlapping = place - np.maximum.accumulate(np.where(phrase, -1, place))  # phrases one after the other: 1, 2, 3, ...
+    second = phrase & (overlapping % 2 == 1)
+    first = np.append(second[1:], np.zeros(min(1, len(second)), np.bool_))
+    numbers, words = text.joined(np.where(second, pairs, -1), text.words, joiner)
+    places = np.where(second, numbers + len(text.words), text.places)
+    encoded = pa.concat_arrays([text.words, words]).dictionary_encode()  # a phrase may look like another word
+    numbers = np.append(encoded.indices.to_numpy(), -1).astype(np.int32)
+    return WordSequence(encoded.dictionary, numbers[places[~first]], text.documents[~first])
 
 
-@kernel
-def _has_pair(left: int, right: int, table: Words, shift: int) -> bool:
-    key = (np.uint64(left + 1) << _S32) | np.uint64(right + 1)
-    mask = np.uint64(table.size // 2 - 1)
-    slot = slot_of(key, shift)
-    while table[slot << _ONE] != _ZERO:
-        if table[slot << _ONE] == key:
-            return True
-        slot = (slot + _ONE) & mask
-    return False
+def add_ngrams(text: WordSequence, longest: int, joiner: str) -> WordSequence:
+    """The sequence and behind it all its n-grams of up to ``longest`` words."""
+    size = len(text.words)
+    words, places = [text.words], [text.places]
+    firsts, grams = text.words, text.places
+    for _ in range(1, longest):
+        grams, firsts = text.joined(text.neighbours(grams), firsts, joiner)
+        words.append(firsts)
+        places.append(np.where(grams < 0, -1, grams + size))
+        size += len(firsts)
+    return WordSequence(pa.concat_arrays(words), np.concatenate(places), np.tile(text.documents, longest))
 
 
-@kernel
-def _expand(
-    sequence: Ints, indptr: Longs, types: int, phrases: Words, phrase_shift: int, table: Words, shift: Int, longest: int
-) -> tuple[Ints, Longs, Ints]:
-    """The sequence with phrases joined and n-grams added; new types are numbered from ``types`` on.
-
-    Returns the new sequence, its indptr, and parts int32[new types, 2] (what each is joined from).
-    """
-    documents = indptr.size - 1
-    new = np.empty(longest * sequence.size + 1, np.int32)
-    starts = np.empty(documents + 1, np.int64)
-    parts = np.empty((1024, 2), np.int32)
-    used = np.int64(0)
-    n = np.int64(0)
-    for d in range(documents):
-        starts[d] = n
-        before = np.int64(-1)
-        pair = np.int64(-1)  # the n-gram of the last two words
-        i = indptr[d]
-        while i < indptr[d + 1]:
-            word = np.int64(sequence[i])
-            if word < 0:
-                before, pair = np.int64(-1), np.int64(-1)
-                i += 1
-                continue
-            if used + 4 > parts.shape[0]:
-                bigger = np.empty((2 * parts.shape[0], 2), np.int32)
-                for k in range(used):
-                    bigger[k, 0], bigger[k, 1] = parts[k, 0], parts[k, 1]
-                parts = bigger
-            if 4 * (used + 4) > table.size:
-                table = doubled(table, shift)
-                shift = shift - _ONE
-            if (
-                phrases.size > 2
-                and i + 1 < indptr[d + 1]
-                and sequence[i + 1] >= 0
-                and _has_pair(word, np.int64(sequence[i + 1]), phrases, phrase_shift)
-            ):
-                at, used = _joined(word, np.int64(sequence[i + 1]), table, shift, parts, used)
-                word = at + types
-                i += 1
-            i += 1
-            new[n] = word
-            n += 1
-            if longest > 1:
-                longer = np.int64(-1)
-                if longest > 2 and pair >= 0:
-                    at, used = _joined(pair, word, table, shift, parts, used)
-                    new[n] = at + types
-                    n += 1
-                if before >= 0:
-                    at, used = _joined(before, word, table, shift, parts, used)
-                    longer = at + types
-                    new[n] = longer
-                    n += 1
-                before, pair = word, longer
-    starts[documents] = n
-    return new[:n], starts, parts[:used]
-
-
-@kernel
-def _phrase_table(pairs: Ints, table: Words, shift: int) -> None:
-    mask = np.uint64(table.size // 2 - 1)
-    for p in range(pairs.shape[0]):
-        key = (np.uint64(pairs[p, 0] + 1) << _S32) | np.uint64(pairs[p, 1] + 1)
-        slot = slot_of(key, shift)
-        while table[slot << _ONE] != _ZERO and table[slot << _ONE] != key:
-            slot = (slot + _ONE) & mask
-        table[slot << _ONE] = key
-
-
-@kernel
-def _joined_bytes(types: Bytes, offsets: Longs, parts: Ints, joiner: int) -> tuple[Bytes, Longs]:
-    """Bytes and offsets of the types, those joined from ``parts`` behind the given ones."""
-    known = offsets.size - 1
-    total = known + parts.shape[0]
-    ends = np.empty(total + 1, np.int64)
-    for k in range(known + 1):
-        ends[k] = offsets[k]
-    for p in range(parts.shape[0]):
-        a, b = parts[p, 0], parts[p, 1]
-        ends[known + p + 1] = ends[known + p] + (ends[a + 1] - ends[a]) + 1 + (ends[b + 1] - ends[b])
-    data = np.empty(ends[total], np.uint8)
-    for i in range(offsets[known]):
-        data[i] = types[i]
-    for p in range(parts.shape[0]):
-        a, b = parts[p, 0], parts[p, 1]
-        at = ends[known + p]
-        for i in range(ends[a], ends[a + 1]):
-            data[at] = data[i]
-            at += 1
-        data[at] = joiner
-        for i in range(ends[b], ends[b + 1]):
-            at += 1
-            data[at] = data[i]
-    return data, ends
-
-
-@kernel
-def _count(sequence: Ints, indptr: Longs, same: Ints, types: int) -> tuple[Longs, Ints, Ints, Ints]:
-    """Cells of each document in first-seen order, words renumbered in first-seen order of the run.
-
-    Returns indptr, words int32[], counts int32[], order int32[distinct] (the type each new number stands for).
-    """
-    documents = indptr.size - 1
-    number = np.full(types, np.int32(-1), np.int32)
-    cell = np.full(types, np.int64(-1), np.int64)
-    order = np.empty(types, np.int32)
-    known = 0
-    words = np.empty(sequence.size, np.int32)
-    counts = np.empty(sequence.size, np.int32)
-    starts = np.empty(documents + 1, np.int64)
-    n = np.int64(0)
-    for d in range(documents):
-        starts[d] = n
-        first = n
-        for i in range(indptr[d], indptr[d + 1]):
-            if sequence[i] < 0:
-                continue
-            t = same[sequence[i]]
-            if cell[t] >= first:
-                counts[cell[t]] += 1
-                continue
-            if number[t] < 0:
-                number[t] = known
-                order[known] = t
-                known += 1
-            cell[t] = n
-            words[n] = number[t]
-            counts[n] = 1
-            n += 1
-    starts[documents] = n
-    return starts, words[:n], counts[:n], order[:known]
-
-
-def gathered(types: np.ndarray, offsets: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes and offsets of the types in ``order``."""
-    data, ends = copy_spans(types, offsets[order], offsets[order + 1])
-    return data, ends
-
-
-def packed(words: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Words as one uint8 buffer and int64 offsets."""
-    offsets = np.zeros(len(words) + 1, np.int64)
-    np.cumsum([len(word) for word in words], out=offsets[1:])
-    return np.frombuffer(b"".join(words), np.uint8).copy(), offsets
-
-
-def count_sequence(
-    types: np.ndarray,
-    offsets: np.ndarray,
-    sequence: np.ndarray,
-    indptr: np.ndarray,
-    *,
-    phrases: Sequence[tuple[bytes, bytes]] = (),
-    longest: int = 1,
-    joiner: int = ord("_"),
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(types, offsets, indptr, words, counts) of the sequences, phrases joined and n-grams up to ``longest`` added.
-    Types with equal bytes are merged, types that never occur left out."""
-    if phrases or longest > 1:
-        same = same_words(types, offsets, tags_for(offsets.size))
-        sequence = np.where(sequence >= 0, same[np.maximum(sequence, 0)] if same.size else sequence, np.int32(-1))
-        pairs = _known_pairs(types, offsets, same, phrases)
-        phrase_table, phrase_shift = table_for(len(pairs)) if len(pairs) else table_for(0, least=1)
-        _phrase_table(pairs, phrase_table, phrase_shift)
-        table, shift = table_for(offsets.size)
-        sequence, indptr, parts = _expand(
-            sequence.astype(np.int32), indptr, offsets.size - 1, phrase_table, phrase_shift, table, shift, longest
-        )
-        types, offsets = _joined_bytes(types, offsets, parts, joiner)
-    same = same_words(types, offsets, tags_for(offsets.size))
-    starts, words, counts, order = _count(sequence, indptr, same, offsets.size - 1)
-    types, offsets = gathered(types, offsets, order)
-    return types, offsets, starts, words.copy(), counts.copy()
-
-
-def _known_pairs(types: Bytes, offsets: Longs, same: Ints, phrases: Sequence[tuple[bytes, bytes]]) -> Ints:
-    """int32[P, 2]: the phrases whose two words are both among the types."""
-    data = types.tobytes()
-    wanted = {word for pair in phrases for word in pair}
-    number = {}
-    if wanted:
-        for t in np.flatnonzero(same == np.arange(same.size)):
-            word = data[offsets[t] : offsets[t + 1]]
-            if word in wanted:
-                number[word] = int(t)
-    found = [(number[a], number[b]) for a, b in phrases if a in number and b in number]
-    return np.array(found, np.int32).reshape(-1, 2)
+def count_sequence(text: WordSequence, documents: int) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
+    """(words, indptr int64[D + 1], words int32[nnz], counts int32[nnz]): the distinct words that occur, and the cells."""
+    encoded = text.words.dictionary_encode()  # an n-gram may look like another word
+    numbers = np.append(encoded.indices.to_numpy(), -1).astype(np.int32)[text.places]
+    there = numbers >= 0
+    used = np.bincount(numbers[there], minlength=len(encoded.dictionary)) > 0
+    final = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    cells = np.ones(int(there.sum()), np.int32), (text.documents[there], final[numbers[there]])
+    counts = scipy.sparse.coo_array(cells, (documents, int(used.sum()))).tocsr()
+    return encoded.dictionary.filter(pa.array(used)), counts.indptr.astype(np.int64), counts.indices, counts.data

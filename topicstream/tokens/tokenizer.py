@@ -1,8 +1,8 @@
 """Text in, counts of words out: ``Tokenizer(recipe).count(run)``.
 
 Three ways to the same result: the kernel counts directly (the common case); the kernel lists the words and stems, phrases
-and n-grams are made of the list; a regular expression of the user's own runs in Python's ``re``.  ``Tokenizer.tokens`` is
-the plain-Python statement of what they must yield.
+and n-grams are made of the list; a regular expression of the user's own runs in Python's ``re``.  What they must yield is said
+in plain Python in ``tests/reference/tokens.py``.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.errors import InputError, UsageError
-from topicstream.kernels.arrays import Array, Ints, Longs
-from topicstream.kernels.jit import kernel
+from topicstream.plugins import LEMMATIZERS, SEGMENTERS
 from topicstream.tokens import characters
 from topicstream.tokens.characters import lower
 from topicstream.tokens.documents import TextRun
-from topicstream.tokens.plain import plain_tokens
+from topicstream.tokens.preparation import is_prepared, prepared
 from topicstream.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
 from topicstream.tokens.scan import Rules, scan_run
-from topicstream.tokens.sequences import count_sequence, packed
+from topicstream.tokens.sequences import WordSequence, add_ngrams, count_sequence, join_phrases
 from topicstream.tokens.stopwords import LANGUAGES
-from topicstream.tokens.utf8 import code_points
+from topicstream.tokens.tools import tool
+from topicstream.tokens.vocabulary import word_array, word_buffers
 
 _STEMS_KEPT = 1 << 20
 
@@ -34,48 +37,22 @@ _STEMS_KEPT = 1 << 20
 class Counted:
     """The words of one run of documents.
 
-    types, type_offsets  uint8[B], int64[T+1]: the distinct words (UTF-8) in the order they were first seen
+    types       large_string[T]: the distinct words
     indptr, words, counts  int64[D+1], int32[nnz], int32[nnz]: document d has the cells ``indptr[d]:indptr[d+1]``; ``words``
-        are indices into the types, unique within a document, in the order first seen there
-    tokens      int64[D]  sum of a document's counts
+        are numbers of the types, unique within a document
     characters  code points read
     discarded   code points that are neither white space nor part of a word: punctuation, symbols, emoji unless kept, and
                 words left out as too short or numbers.  Stop words are words
     unspaced    code points of scripts without spaces that went into overlapping pairs (see ``Recipe.unspaced``)
     """
 
-    types: np.ndarray
-    type_offsets: np.ndarray
+    types: pa.Array
     indptr: np.ndarray
     words: np.ndarray
     counts: np.ndarray
-    tokens: np.ndarray
     characters: int
     discarded: int
     unspaced: int
-
-    def totals(self, training: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """(counts, document frequencies) int64[T] of the types, over all documents or those of the mask bool[D]."""
-        words, counts = self.words, self.counts
-        if training is not None:
-            chosen = np.repeat(training, np.diff(self.indptr))
-            words, counts = words[chosen], counts[chosen]
-        sums = np.zeros(self.type_offsets.size - 1, np.int64)
-        df = np.zeros_like(sums)
-        _sum_up(words, counts, sums, df)
-        return sums, df
-
-    def type_list(self) -> list[str]:
-        """The types as Python strings (for tests and small things)."""
-        data, ends = self.types.tobytes(), self.type_offsets
-        return [data[ends[t] : ends[t + 1]].decode() for t in range(ends.size - 1)]
-
-
-@kernel
-def _sum_up(words: Ints, counts: Ints, sums: Longs, df: Longs) -> None:
-    for i in range(words.size):
-        sums[words[i]] += counts[i]
-        df[words[i]] += 1
 
 
 class Tokenizer:
@@ -89,26 +66,25 @@ class Tokenizer:
         self.recipe = recipe
         self._joiner = joiner
         self._new_stemmer = _stemmer_factory(recipe.stem)
+        self._new_lemmatizer = _lemmatizer_factory(recipe.lemmas)
+        self._new_segmenter = tool(SEGMENTERS, recipe.segmenter) if recipe.segmenter is not None else None
+        self._replacements = dict(recipe.replace)
+        self._changing = bool(recipe.replace or recipe.lemmas or recipe.stem)
         self._own = threading.local()
-        self._stems: dict[bytes, bytes] = {}
+        self._stems: dict[str, str] = {}
         own = recipe.pattern if recipe.pattern != SCIKIT_LEARN_PATTERN else None
         self._pattern = re.compile(own) if own is not None else None
-        self._phrases = [(a.encode(), b.encode()) for a, b in (phrase.split(" ") for phrase in recipe.phrases)]
+        self._phrases = [(first, second) for first, second in (phrase.split(" ") for phrase in recipe.phrases)]
         stop = set(recipe.stopwords)
         if recipe.lowercase:
             stop = {lower(word) for word in stop}
         else:
             stop |= {word.capitalize() for word in stop} | {word.upper() for word in stop}
         self._stop = frozenset(stop)
-        self._listing = bool(recipe.ngrams > 1 or recipe.phrases or recipe.stem)
-        self._rules = self._kernel_rules(sorted(word.encode() for word in stop if word))
+        self._listing = bool(recipe.ngrams > 1 or recipe.phrases or self._changing)
+        self._rules = self._kernel_rules(sorted(word for word in stop if word))
 
-    @property
-    def matches(self) -> bool:
-        """Whether words are what a pattern of the user's own matches (parallel/order.py, Here)."""
-        return self._pattern is not None
-
-    def _kernel_rules(self, stops: list[bytes]) -> Rules:
+    def _kernel_rules(self, stops: list[str]) -> Rules:
         r = self.recipe
         if r.tokenized:
             classes = characters.tokenized_classes()
@@ -117,7 +93,7 @@ class Tokenizer:
         else:
             classes = characters.word_classes("emoji" in r.keep, r.unspaced == "bigrams")
         default = not r.tokenized and r.pattern is None
-        types, ends = packed(stops)
+        types, ends = word_buffers(pa.array(stops, pa.large_string()))
         return Rules(
             classes=classes,
             lowercase=r.lowercase,
@@ -135,64 +111,63 @@ class Tokenizer:
         """The counts of a run.  Pure: the same run gives the same bytes, whatever was counted before.  Releases the GIL
         but for a pattern of the user's own and for stems not met before.  ``ask``: called before a table of very many
         different words grows, with the bytes that all takes then, and about at the end; may raise."""
-        text, offsets = np.ascontiguousarray(run.text).view(), np.ascontiguousarray(run.offsets, np.int64)
+        given = run.text, run.offsets
+        if is_prepared(self.recipe):
+            given = prepared(*given, self.recipe, self._tool("segment", self._new_segmenter))
+        text, offsets = np.ascontiguousarray(given[0]).view(), np.ascontiguousarray(given[1], np.int64)
         text.flags.writeable = False  # whoever read it: compiled once
-        points = int(code_points(text, offsets[0], offsets[-1]))
+        points = int(np.count_nonzero(text[offsets[0] : offsets[-1]].view(np.int8) >= -64))  # all but continuation bytes
         if self._pattern is not None:
             return self._count_by_pattern(self._pattern, text, offsets, points)
-        found = scan_run(text, offsets, self._rules, ask)
-        discarded = points - found.spaces - found.kept
+        scanned = scan_run(text, offsets, self._rules, ask)
+        discarded = points - scanned.spaces - scanned.kept
+        types = word_array(scanned.types, scanned.offsets)
+        cells = types, scanned.indptr, scanned.words, scanned.counts
         if self._listing:
-            types, ends, indptr, words, counts = self._from_sequence(
-                found.types, found.offsets, found.words, found.indptr
-            )
-        else:
-            types, ends, indptr, words, counts = found.types, found.offsets, found.indptr, found.words, found.counts
-        return _counted(types, ends, indptr, words, counts, points, discarded, found.unspaced)
+            cells = self._count_sequence(types, scanned.words, scanned.indptr)
+        return Counted(*cells, points, discarded, scanned.unspaced)
 
-    def tokens(self, text: str) -> list[str]:
-        """The words of one document, by plain Python: slow, and the yardstick of the kernel."""
-        return plain_tokens(text, self.recipe, self._stop, self._stem_word if self._new_stemmer else None, self._joiner)
+    def _count_sequence(
+        self, types: pa.Array, sequence: np.ndarray, indptr: np.ndarray
+    ) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
+        """Types and cells of listed words: replaced, their lemmas, stems, then phrases, then n-grams."""
+        if self._changing:
+            words = [self._changed(word) for word in types.to_pylist()]
+            types = pa.array(words, pa.large_string())
+            if self._stop and (self._replacements or self._new_lemmatizer):  # a variant of a stop word
+                stop = np.array([word in self._stop for word in words] + [False])
+                sequence = np.where(stop[sequence], -1, sequence).astype(np.int32)
+        text = WordSequence.of(types, sequence, indptr)
+        if self._phrases:
+            text = join_phrases(text, self._phrases, self._joiner)
+        if self.recipe.ngrams > 1:
+            text = add_ngrams(text, self.recipe.ngrams, self._joiner)
+        return count_sequence(text, len(indptr) - 1)
 
-    def _from_sequence(
-        self, types: Array, ends: Array, sequence: Array, indptr: Array
-    ) -> tuple[Array, Array, Array, Array, Array]:
-        if self._new_stemmer is not None:
-            types, ends = self._stemmed(types, ends)
-        return count_sequence(
-            types,
-            ends,
-            sequence,
-            indptr,
-            phrases=self._phrases,
-            longest=self.recipe.ngrams,
-            joiner=ord(self._joiner),
-        )
+    def _changed(self, word: str) -> str:
+        """What a word is counted as; threads share those that are known."""
+        if len(self._stems) > _STEMS_KEPT:
+            self._stems = {}
+        if (changed := self._stems.get(word)) is None:
+            changed = self._replacements.get(word, word)
+            for name, make in (("lemma", self._new_lemmatizer), ("stem", self._new_stemmer)):
+                change = self._tool(name, make)
+                if change is not None:
+                    changed = change(changed) or changed  # one that would be empty stays
+            self._stems[word] = changed
+        return changed
 
-    def _stemmed(self, types: Array, ends: Array) -> tuple[Array, Array]:
-        """The stems of the distinct words, one for one (so with repeats)."""
-        data = types.tobytes()
-        cache = self._stems
-        if len(cache) > _STEMS_KEPT:
-            self._stems = cache = {}
-        stems = []
-        for t in range(ends.size - 1):
-            word = data[ends[t] : ends[t + 1]]
-            stem = cache.get(word)
-            if stem is None:
-                stem = cache[word] = self._stem_word(word.decode()).encode()
-            stems.append(stem)
-        return packed(stems)
+    def _tool(self, name: str, make: Callable[[], Callable[[str], Any]] | None) -> Callable[[str], Any] | None:
+        """The stemmer, lemmatizer or segmenter of this thread."""
+        if make is None:
+            return None
+        made: Callable[[str], Any] | None = getattr(self._own, name, None)
+        if made is None:
+            made = make()
+            setattr(self._own, name, made)
+        return made
 
-    def _stem_word(self, word: str) -> str:
-        """The stem; a word whose stem would be empty stays."""
-        stem: Callable[[str], str] | None = getattr(self._own, "stem", None)
-        if stem is None:
-            assert self._new_stemmer is not None
-            stem = self._own.stem = self._new_stemmer()
-        return stem(word) or word
-
-    def _count_by_pattern(self, pattern: re.Pattern[str], text: Array, offsets: Array, points: int) -> Counted:
+    def _count_by_pattern(self, pattern: re.Pattern[str], text: np.ndarray, offsets: np.ndarray, points: int) -> Counted:
         """Python's ``re`` over each document."""
         number: dict[str, int] = {}
         sequence: list[int] = []
@@ -210,17 +185,8 @@ class Tokenizer:
                 kept += len(word) - sum(map(str.isspace, word))
                 sequence.append(-1 if word in self._stop else number.setdefault(word, len(number)))
             indptr[d + 1] = len(sequence)
-        types, ends = packed([word.encode() for word in number])
-        types, ends, indptr, words, counts = self._from_sequence(types, ends, np.array(sequence, np.int32), indptr)
-        return _counted(types, ends, indptr, words, counts, points, points - spaces - kept, 0)
-
-
-def _counted(
-    types: Array, ends: Array, indptr: Array, words: Array, counts: Array, points: int, discarded: int, unspaced: int
-) -> Counted:
-    sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
-    tokens = sums[indptr[1:]] - sums[indptr[:-1]]
-    return Counted(types, ends, indptr, words, counts, tokens, points, discarded, unspaced)
+        cells = self._count_sequence(pa.array(list(number), pa.large_string()), np.array(sequence, np.int32), indptr)
+        return Counted(*cells, points, points - spaces - kept, 0)
 
 
 def _stemmer_factory(language: str | None) -> Callable[[], Callable[[str], str]] | None:
@@ -236,6 +202,16 @@ def _stemmer_factory(language: str | None) -> Callable[[], Callable[[str], str]]
         known = ", ".join(sorted(snowballstemmer.algorithms()))
         raise UsageError(f"--stem {language}: no such language; there are {known}")
     return lambda: snowballstemmer.stemmer(name).stemWord
+
+
+def _lemmatizer_factory(lemmas: str | None) -> Callable[[], Callable[[str], str]] | None:
+    """Makes a lemmatizer for one thread, of ``tool:language``; one is made at once, so that a wrong name is known now."""
+    if lemmas is None:
+        return None
+    name, _, language = lemmas.partition(":")
+    make = partial(tool(LEMMATIZERS, name), language)
+    make()
+    return make
 
 
 def stemmer_named(language: str) -> str:

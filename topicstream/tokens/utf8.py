@@ -125,12 +125,3 @@ def unspaced_unit(text: Bytes, i: int, end: int, classes: Bytes) -> tuple[Int, I
         i += n
         points += 1
     return i, points
-
-
-@kernel
-def code_points(text: Bytes, start: int, stop: int) -> Int:
-    """Number of characters in ``text[start:stop]``."""
-    n = np.int64(0)
-    for b in text[start:stop]:
-        n += (b & np.uint8(0xC0)) != np.uint8(0x80)
-    return n

@@ -19,36 +19,16 @@ import pyarrow.parquet as pq
 from topicstream.arrow import pc
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.files import owned
-from topicstream.files.durable import sync_folder
+from topicstream.files.durable import sync_file, sync_folder
 from topicstream.files.ownership import temporary
 from topicstream.files.parquet import batches, read_words
 from topicstream.files.plain import read_given
-from topicstream.kernels.arrays import Bytes, Ints, Longs, Words
-from topicstream.kernels.jit import kernel
-from topicstream.tokens.wordtable import find_word, tags_for
+from topicstream.tokens.wordtable import enter_words, look_up, table_for
 
-_S32 = np.uint64(32)
 ROWS = 1 << 20
 """Rows of a Parquet row group, and of the pieces in which words are read."""
 
 SCHEMA = pa.schema([("word", pa.large_string()), ("count", pa.int64()), ("df", pa.int64())])
-
-
-@kernel
-def _fill(types: Bytes, offsets: Longs, tags: Words) -> int:
-    """Enter the words into the empty table; the first word that stands there already, or -1."""
-    for t in range(offsets.size - 1):
-        slot, found, tag = find_word(tags, types, offsets, types, offsets[t], offsets[t + 1] - offsets[t])
-        if found >= 0:
-            return t
-        tags[slot] = (tag << _S32) | np.uint64(t + 1)
-    return -1
-
-
-@kernel
-def _look_up(types: Bytes, offsets: Longs, tags: Words, queries: Bytes, ends: Longs, ids: Ints) -> None:
-    for q in range(ends.size - 1):
-        _, ids[q], _ = find_word(tags, types, offsets, queries, ends[q], ends[q + 1] - ends[q])
 
 
 def word_buffers(words: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -95,32 +75,36 @@ class TokenVocabulary:
         zeros = np.zeros(len(words), np.int64)
         return cls(pa.array(list(words), pa.large_string()), zeros, zeros.copy())
 
+    @classmethod
+    def of_table(cls, table: pa.Table) -> TokenVocabulary:
+        """A vocabulary of a table of SCHEMA."""
+        table = table.cast(SCHEMA).combine_chunks()
+        words, counts, df = (c.chunk(0) if c.num_chunks else pa.array([], c.type) for c in table.columns)
+        return cls(words, counts.to_numpy(), df.to_numpy())
+
+    @property
+    def table(self) -> pa.Table:
+        """The vocabulary as a table of SCHEMA."""
+        return word_table(self.words, self.counts, self.df)
+
     def __len__(self) -> int:
         return len(self.words)
 
     @cached_property
-    def _tags(self) -> np.ndarray:
-        tags = tags_for(len(self))
-        twice = _fill(self._data, self._offsets, tags)
+    def _table(self) -> tuple[np.ndarray, np.uint64]:
+        table, shift = table_for(len(self))
+        twice = enter_words(table, shift, self._data, self._offsets)
         if twice >= 0:
             raise InputError(
                 f"vocabulary: word {self.words[twice].as_py()!r} (id {twice}) stands there twice; words must differ"
             )
-        return tags
+        return table, shift
 
-    def lookup(self, types: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """int32[T]: the id of each of the words ``types[offsets[t]:offsets[t+1]]`` (uint8, int64), -1 when unknown."""
-        tags = self._tags
-        ids = np.empty(offsets.size - 1, np.int32)
-        _look_up(self._data, self._offsets, tags, types, np.ascontiguousarray(offsets, np.int64), ids)
+    def lookup(self, words: pa.Array) -> np.ndarray:
+        """int32[]: the id of each word (large_string without nulls), -1 when unknown."""
+        ids = np.empty(len(words), np.int32)
+        look_up(*self._table, self._data, self._offsets, *word_buffers(words), ids)
         return ids
-
-    def grow(self, words: pa.Array, counts: np.ndarray, df: np.ndarray) -> TokenVocabulary:
-        """This vocabulary with words added at the end; the ids that there are stay.  InputError when one is known."""
-        joined = pa.concat_arrays([self.words, words.cast(pa.large_string())])
-        grown = TokenVocabulary(joined, np.concatenate((self.counts, counts)), np.concatenate((self.df, df)))
-        _ = grown._tags
-        return grown
 
     @cached_property
     def hash(self) -> str:
@@ -133,30 +117,25 @@ class TokenVocabulary:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``vocab.parquet``: beside, fsync, rename."""
-        write_words(
-            path, (word_table(self.words, self.counts, self.df).slice(at, ROWS) for at in range(0, len(self), ROWS))
-        )
+        write_words(path, [self.table])
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TokenVocabulary:
         """Read what ``save`` wrote; StoreError when it is missing, damaged or has other columns."""
         try:
-            table = read_words(path, SCHEMA.names).cast(SCHEMA).combine_chunks()
+            table = read_words(path, SCHEMA.names).cast(SCHEMA)
         except FileNotFoundError:
             raise StoreError(f"{path}: not found") from None
         except (OSError, ValueError, KeyError, pa.ArrowException) as e:
             raise StoreError(f"{path}: is not a vocabulary with the columns word, count, df ({e})") from None
-        columns = [
-            table.column(n).chunk(0) if len(table) else pa.array([], t) for n, t in zip(SCHEMA.names, SCHEMA.types)
-        ]
-        if any(column.null_count for column in columns):
+        if any(column.null_count for column in table.columns):
             raise StoreError(f"{path}: has empty fields; the vocabulary is damaged")
-        return cls(columns[0], columns[1].to_numpy(), columns[2].to_numpy())
+        return cls.of_table(table)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], ask: Callable[[int], None] = lambda words: None) -> TokenVocabulary:
         """A vocabulary given by a user: ``vocab.parquet`` or UTF-8 text with a word a line (empty lines and a repeated word
-        are errors that name the line).  ``ask`` is told how many words there are before they take memory.  InputError."""
+        are errors that name the line).  ``ask`` receives how many words there are before they take memory.  InputError."""
         if Path(path).suffix == ".parquet":
             return cls.load(path)
         try:
@@ -181,7 +160,7 @@ class TokenVocabulary:
             raise InputError(f"{path}:{empty + 1}: an empty line; give a word a line")
         zeros = np.zeros(len(words), np.int64)
         found = cls(words, zeros, zeros.copy())
-        if (twice := _fill(found._data, found._offsets, tags_for(len(found)))) >= 0:
+        if (twice := enter_words(*table_for(len(found)), found._data, found._offsets)) >= 0:
             word = words[twice].as_py()
             first = pc.index(words, word).as_py() + 1
             raise InputError(f"{path}:{twice + 1}: {word!r} stands in line {first} already; words must differ")
@@ -216,17 +195,28 @@ def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
         raise StoreError(f"{path}: cannot be read as the words left out ({e}); the corpus is damaged") from None
 
 
-def write_words(path: str | os.PathLike[str], pieces: Iterable[pa.Table]) -> None:
-    """Stream tables of SCHEMA into one Parquet file: beside, fsync, rename."""
+def write_words(path: str | os.PathLike[str], pieces: Iterable[pa.Table | pa.RecordBatch]) -> None:
+    """Write tables or batches of SCHEMA as one Parquet file with row groups of ROWS: beside, fsync, rename."""
     target = Path(path)
     beside = owned.reserve(temporary(target))
     try:
         with pq.ParquetWriter(beside, SCHEMA, compression="zstd", use_dictionary=False) as writer:
-            for piece in pieces:
-                writer.write_table(piece)
-        with open(beside, "rb") as f:
-            os.fsync(f.fileno())
+            for group in _groups(pieces):
+                writer.write_table(group)
+        sync_file(beside)
         owned.replace(beside, target)
     finally:
         owned.discard(beside)
     sync_folder(target.parent)
+
+
+def _groups(pieces: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The same rows in tables of ROWS and a last one of fewer, or none."""
+    waiting = SCHEMA.empty_table()
+    for piece in pieces:
+        table = pa.Table.from_batches([piece]) if isinstance(piece, pa.RecordBatch) else piece
+        waiting = pa.concat_tables([waiting, table.cast(SCHEMA)])
+        while len(waiting) >= ROWS:
+            yield waiting.slice(0, ROWS).combine_chunks()
+            waiting = waiting.slice(ROWS)
+    yield waiting.combine_chunks()

@@ -1,4 +1,4 @@
-"""The hash table of words that the tokenizer, the vocabulary and its builder share.
+"""The hash table of words that the tokenizer and the vocabulary share.
 
 A word is bytes.  Its *key* is a uint64: the bytes themselves (little endian) when there are at most eight, so that equal
 keys are equal words; else a hash whose lowest byte is 0, which no short word without NUL has, so that only equal keys of
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.kernels.arrays import Bytes, Int, Longs, Words
+from topicstream.kernels.arrays import Bytes, Int, Ints, Longs, Words
 from topicstream.kernels.intrinsics import I64, Builder, Value, emit
 from topicstream.kernels.jit import kernel
 
@@ -120,89 +120,49 @@ def doubled(table: Words, shift: int) -> Words:
     return new
 
 
-def table_for(words: int, *, least: int = 1 << 10) -> tuple[np.ndarray, np.uint64]:
-    """An empty table (and its shift) that holds ``words`` words at most half full."""
-    slots = least
-    while slots < 2 * words:
+def table_for(words: int) -> tuple[np.ndarray, np.uint64]:
+    """An empty table (and its shift) that holds ``words`` words at most three quarters full."""
+    slots = 1 << 10
+    while 3 * slots < 4 * words:
         slots *= 2
     return np.zeros(2 * slots, np.uint64), np.uint64(64 - (slots.bit_length() - 1))
 
 
-@kernel(forceinline=True)
-def tag_of(key: int) -> Int:
-    """The upper half of the mixed key, never 0 in the upper half of an entry that is in use."""
-    h = key * _M1
-    return ((h ^ (h >> _S32)) * _M2) >> _S32
-
-
-@kernel(forceinline=True)
-def tag_slot(tag: int, slots: int) -> Int:
-    """Where to begin to look for a tag in the lean table."""
-    return (tag * np.uint64(slots)) >> _S32
-
-
 @kernel
-def find_keyed(
-    tags: Words, tag: int, key: int, data: Bytes, words: Longs, word: Bytes, start: int, length: int
-) -> tuple[Int, Int]:
-    """``find`` for a table whose words int64[n, 4] begin with their offset and end with their key: (slot, id or -1)."""
-    at = tag_slot(tag, tags.size)
-    mask = np.uint64(tags.size - 1)
+def find_word(
+    table: Words, shift: int, data: Bytes, ends: Longs, word: Bytes, start: int, length: int
+) -> tuple[Int, Int, Int]:
+    """Look for ``word[start : start + length]`` among the words of ``data`` and ``ends``: (slot, id, key); id -1 at the free
+    slot where the word belongs."""
+    key = word_key(word, start, length)
+    mask = np.uint64(table.size // 2 - 1)
+    slot = slot_of(key, shift)
     while True:
-        entry = tags[at]
-        if entry == _ZERO:
-            return at, np.int64(-1)
-        if entry >> _S32 == tag:
-            t = np.int64(entry & LOW_HALF) - 1
-            if (
-                np.uint64(words[t, 3]) == key
-                and words[t + 1, 0] - words[t, 0] == length
-                and (length <= 8 or same_bytes(data, words[t, 0], word, start, length))
-            ):
-                return at, t
-        at = (at + _ONE) & mask
+        rest = table[(slot << _ONE) + _ONE]
+        if rest == _ZERO:
+            return slot, np.int64(-1), key
+        if table[slot << _ONE] == key:
+            t = np.int64(rest >> _S32) - 1
+            begin = ends[t]
+            if ends[t + 1] - begin == length and (length <= 8 or same_bytes(data, begin, word, start, length)):
+                return slot, t, key
+        slot = (slot + _ONE) & mask
 
 
 @kernel
-def find_word(tags: Words, data: Bytes, offsets: Longs, word: Bytes, start: int, length: int) -> tuple[Int, Int, Int]:
-    """Look for ``word[start : start + length]`` among the words of ``data`` and ``offsets`` (int64).
-
-    ``tags`` is the lean form of the table, for words that stay: uint64[slots], tag << 32 | word id + 1, 0 when empty.  The
-    slots are a power of two below 2**32; a tag's uppermost bits are its slot, so that it grows without the words.
-    Returns (slot, id, tag); id -1 at the free slot where the word belongs.
-    """
-    tag = tag_of(word_key(word, start, length))
-    at = tag_slot(tag, tags.size)
-    mask = np.uint64(tags.size - 1)
-    while True:
-        entry = tags[at]
-        if entry == _ZERO:
-            return at, np.int64(-1), tag
-        if entry >> _S32 == tag:
-            t = np.int64(entry & LOW_HALF) - 1
-            begin = offsets[t]
-            if offsets[t + 1] - begin == length and same_bytes(data, begin, word, start, length):
-                return at, t, tag
-        at = (at + _ONE) & mask
+def enter_words(table: Words, shift: int, data: Bytes, ends: Longs) -> int:
+    """Put words into an empty table, ids in order; the first word that stands there already, or -1."""
+    for t in range(ends.size - 1):
+        slot, found, key = find_word(table, shift, data, ends, data, ends[t], ends[t + 1] - ends[t])
+        if found >= 0:
+            return t
+        table[slot << _ONE] = key
+        table[(slot << _ONE) + _ONE] = np.uint64(t + 1) << _S32
+    return -1
 
 
 @kernel
-def more_tags(tags: Words) -> Words:
-    """The lean table with twice the slots."""
-    new = np.zeros(2 * tags.size, np.uint64)
-    mask = np.uint64(new.size - 1)
-    for s in range(tags.size):
-        if tags[s] != _ZERO:
-            at = ((tags[s] >> _S32) * np.uint64(new.size)) >> _S32
-            while new[at] != _ZERO:
-                at = (at + _ONE) & mask
-            new[at] = tags[s]
-    return new
-
-
-def tags_for(words: int) -> np.ndarray:
-    """An empty lean table that holds ``words`` words at most two thirds full."""
-    slots = 1024
-    while 2 * slots < 3 * words:
-        slots *= 2
-    return np.zeros(slots, np.uint64)
+def look_up(table: Words, shift: int, data: Bytes, ends: Longs, words: Bytes, word_ends: Longs, ids: Ints) -> None:
+    """The id of each of ``words``, -1 where there is none, into ``ids``."""
+    for q in range(word_ends.size - 1):
+        _, ids[q], _ = find_word(table, shift, data, ends, words, word_ends[q], word_ends[q + 1] - word_ends[q])

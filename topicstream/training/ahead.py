@@ -13,56 +13,42 @@ from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.parallel.rounds import Workers
 
-READ_AHEAD = 4  # storage blocks that the system is asked to read beyond those that are decoded ahead
-
 
 class StorageAhead:
     """Decodes the storage blocks that a sequence of blocks needs, ``prefetch`` ahead of the workers.
 
     Decoding is work of the workers' own pool, queued behind the visits of the round: a thread beside them would take
-    their cores in the middle of visits, and the round waits for its slowest.  The system is asked to read the files
-    before that.  With one worker there is no pool, and a thread of its own decodes.
+    their cores in the middle of visits, and the round waits for its slowest.  With one worker there is no pool, and a thread
+    of its own decodes.
     """
 
     def __init__(
-        self,
-        corpus: Corpus,
-        grid: Grid,
-        numbers: np.ndarray,
-        prefetch: int,
-        workers: Workers,
-        axes: Sequence[str] = (),
+        self, corpus: Corpus, grid: Grid, numbers: np.ndarray, prefetch: int, workers: Workers, axes: Sequence[str] = ()
     ) -> None:
         self._corpus, self._grid, self._prefetch, self._axes = corpus, grid, prefetch, axes
         storage = grid.storage[numbers]
-        new = np.append(True, np.diff(storage) != 0) if len(storage) else np.zeros(0, bool)
+        new = np.append(True, np.diff(storage) != 0)[: len(storage)]
         self._run_of = np.cumsum(new) - 1  # position in the pass -> run of blocks from one storage block
         self._storage = storage[new]
-        self._left = np.bincount(self._run_of, minlength=len(self._storage)) if len(storage) else np.zeros(0, np.int64)
+        self._left = np.bincount(self._run_of, minlength=len(self._storage))
         self._futures: dict[int, Future[Any]] = {}
-        self._lowest = self._asked = self._told = 0
+        self._lowest = self._asked = 0
         self._lock = threading.Lock()
         self._own = None if workers.pool is not None else ThreadPoolExecutor(1, thread_name_prefix="prefetch")
         self._pool: Executor = workers.pool or self._own  # type: ignore[assignment]
-        if prefetch:
-            with self._lock:
-                self._ask(0)
+        self.reach(prefetch)
 
     def reach(self, prefetch: int) -> None:
         """From now on decode ``prefetch`` ahead."""
         with self._lock:
             self._prefetch = prefetch
-            if prefetch:
-                self._ask(0)
+            self._ask()
 
     def _decode(self, run: int) -> Any:
         return self._corpus.decode(int(self._storage[run]), self._grid.heldout, self._axes)
 
-    def _ask(self, reach: int) -> None:
-        last = max(self._lowest + self._prefetch, reach)
-        while self._told < len(self._storage) and self._told <= last + READ_AHEAD:
-            self._corpus.will_read(int(self._storage[self._told]), self._grid.heldout)
-            self._told += 1
+    def _ask(self, wanted: int = -1) -> None:
+        last = max(self._lowest + self._prefetch if self._prefetch else -1, wanted)
         while self._asked < len(self._storage) and self._asked <= last:
             self._futures[self._asked] = self._pool.submit(self._decode, self._asked)
             self._asked += 1
@@ -90,13 +76,11 @@ class StorageAhead:
         with self._lock:
             self._left[run] -= 1
             if self._left[run] == 0:
-                past = self._futures.pop(run, None)
-                if past is not None:
+                if (past := self._futures.pop(run, None)) is not None:
                     past.result().close()  # all its blocks have been cut out, and own what they took
                 while self._lowest < len(self._storage) and self._left[self._lowest] == 0:
                     self._lowest += 1
-                if self._prefetch:
-                    self._ask(0)
+                self._ask()
 
     def close(self) -> None:
         """Stop decoding; returns when nothing is being decoded any more."""

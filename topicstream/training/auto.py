@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
-from topicstream.engines.base import BlockShape, Options, Shape, learns_priors
-from topicstream.errors import UsageError
-from topicstream.files.durable import read_json
+from topicstream.engines.base import TOPICS, BlockShape, Options, Shape, learns_priors
+from topicstream.errors import DiskTooSmall, DoesNotFit, UsageError
 from topicstream.machine import format_bytes
+from topicstream.memory import Array, total_bytes
+from topicstream.progress import Progress
+from topicstream.training.config import TrainConfig
+from topicstream.training.setup import shape_of
+from topicstream.training.state.record import RunRecord, left_open
+
+Result = TypeVar("Result")
 
 BEST, SMALLEST = "sparse-bp", "atbp"
 # 32 active topics: topics read better (NPMI 0.01 to 0.02 on four corpora) and none dies where there are fewer than K.  Of a
@@ -47,7 +54,7 @@ def choose(shape: Shape, given: Mapping[str, Any], aim: str = "prediction") -> C
     learn = learns_priors(*(given.get(name) for name in ("alpha", "beta", "learn_priors")))
     options = {**given, "learn_priors": learn}
     learned = ", learning its priors" if learn else ""
-    if shape.weighted and not find(BEST).accepts_weights:
+    if shape.weighted and not find(BEST).about.real_cells:
         return Choice(SMALLEST, f"the cells are real-valued{learned}", options)
     sparse = dict(options)
     length = shape.cells / shape.docs
@@ -64,13 +71,8 @@ def choose(shape: Shape, given: Mapping[str, Any], aim: str = "prediction") -> C
         sparse |= {name: value for name, value in (PRIORS | few).items() if sparse.get(name) is None}
     fields = find(BEST).Options.__dataclass_fields__
     engine = find(BEST)(shape, find(BEST).Options(**{k: v for k, v in sparse.items() if k in fields}))
-    need = 0
-    for spec in engine.memory.values():
-        one = spec.shape(BlockShape(shape.docs, shape.cells, int(shape.tokens), shape.words))
-        size = 1
-        for n in one:
-            size *= int(n)
-        need += size * {"uint8": 1, "uint16": 2, "float32": 4}[spec.dtype]
+    whole = BlockShape(shape.docs, shape.cells, int(shape.tokens), shape.words)
+    need = total_bytes(Array(spec.shape(whole), spec.dtype) for spec in engine.state.values())
     return Choice(
         BEST,
         f"its messages take {format_bytes(need)} of disk a pass, and it reaches the lowest perplexity soonest; "
@@ -81,14 +83,45 @@ def choose(shape: Shape, given: Mapping[str, Any], aim: str = "prediction") -> C
 
 def smallest(choice: Choice) -> Choice:
     """The engine that takes the least instead."""
-    kept = {k: v for k, v in choice.options.items() if k in Options.__dataclass_fields__}
-    return Choice(SMALLEST, choice.why, kept)
+    shared = {name: value for name, value in choice.options.items() if name in Options.__dataclass_fields__}
+    return Choice(SMALLEST, choice.why, shared)
 
 
 def resolve_engine(folder: Path, force: bool, shape: Shape, given: Mapping[str, Any], aim: str) -> Choice:
     """The engine of the run that ``folder`` holds, if it holds one that ``auto`` may carry on; else a fresh choice."""
-    if not force and (folder / "training.json").exists():
-        run = read_json(folder / "training.json")
-        name = str(run.get("engine")) if isinstance(run, dict) else ""
-        return Choice(name, "the run in this folder uses it", given)
+    if not force and (run := RunRecord.read(folder)) is not None:
+        return Choice(run.engine, "the run in this folder uses it", given)
     return choose(shape, given, aim)
+
+
+def with_engine(
+    config: TrainConfig, corpus: Corpus, progress: Progress, run: Callable[[TrainConfig], Result]
+) -> Result:
+    """``run`` with the engine that is asked for.  ``auto``: with the one that it takes; where that does not fit, with the one
+    that keeps least, if that may be."""
+    if config.algo != "auto":
+        return run(config)
+    folder, given = Path(config.model), config.options or {}
+    options = {**given, **({} if config.force else left_open(folder, "auto", given))}
+    choice = resolve_engine(folder, config.force, shape_of(corpus, config.topics or TOPICS), options, config.aim)
+    progress.say(f"algo auto: {choice.algo}, {choice.why}")
+    try:
+        return run(replace(config, algo=choice.algo, options=choice.options, progress=progress))
+    except DoesNotFit as e:
+        begun = not config.force and RunRecord.read(folder) is not None
+        if choice.algo == SMALLEST or config.aim == "reading" or begun:
+            raise
+        stated = config.memory.stated and not isinstance(e, DiskTooSmall)
+        if not (config.allow_smaller or stated):  # what is free now does not decide which model a command makes
+            raise type(e)(
+                f"{e}; or pass --algo {SMALLEST}, which keeps less, or --allow-smaller to let auto take it"
+            ) from None
+        progress.say(f"algo auto: {choice.algo} needs more than the limit; trying {SMALLEST}")
+        try:
+            return run(replace(config, algo=SMALLEST, options=smallest(choice).options, progress=progress))
+        except DoesNotFit as other:
+            if 0 < e.least <= other.least:
+                raise DoesNotFit(f"{e}; {SMALLEST} needs more", least=e.least) from None
+            if e.least:
+                raise DoesNotFit(f"{other}; {choice.algo}, which auto would take, needs {e.least}M") from None
+            raise

@@ -1,4 +1,4 @@
-"""What a training is told: the one list that makes ``topicstream.train``'s keywords, the options of ``topics train`` and the
+"""Options of a training: the one list that makes ``topicstream.train``'s keywords, the options of ``topics train`` and the
 settings in the run's record."""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
+from topicstream.memory import MemoryOptions
 from topicstream.model.weighting import KINDS
 from topicstream.options import option, seconds, share
 from topicstream.progress import Told
@@ -15,7 +16,7 @@ from topicstream.training.stopping import tolerance
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(MemoryOptions):
     """All settings of a training."""
 
     corpus: str | Path = option("corpus.zarr", "corpus store", env="TOPICS_CORPUS", show=True)
@@ -29,21 +30,21 @@ class TrainConfig:
     )
     aim: str = option(
         "prediction",
-        "what auto's choice is for. reading: topics that differ more and read better, for up to 5 % of held-out perplexity; "
-        "the last topic is then the background, words that all documents share",
+        "objective of --algo auto: prediction (held-out likelihood) or reading (distinct, interpretable topics, for up to 5 % "
+        "of held-out perplexity; the last topic is then the background, words that all documents share)",
         choices=("prediction", "reading"),
         show=True,
         recorded=True,
         was="prediction",
     )
     topics: int | None = option(
-        None, "number of topics [default: 100; llda: one a label]", flags=("-K", "--topics"), min=1, recorded=True
+        None, "number of topics [default: 100; llda: one a label]", flags=("-K", "--topics"), min=1, max=1 << 24, recorded=True
     )
     passes: int | None = option(None, "passes at most [default: the engine's]", min=1)
     tol: float | str | None = option(
         None,
-        "stop when running perplexity changes by less than this share over ten passes; a number: by less than that from pass "
-        "to pass, twice running; 0: never [default: the engine's, 0.1%; auto makes 100 cheap passes of a small corpus first]",
+        "stop when perplexity changes by less than this between passes, two passes in a row; a share (0.1%): over ten passes; "
+        "0 disables the check [default: the engine's, 0.1%; auto makes 100 cheap passes of a small corpus first]",
         min=0,
         metavar="SHARE",
         parse=tolerance,
@@ -60,7 +61,7 @@ class TrainConfig:
     )
     eval_every: int = option(
         0,
-        "held-out perplexity every N passes, which then says when to stop and which pass is kept, the best; 0: never",
+        "measure held-out perplexity every N passes: it then decides when to stop, and the best pass is kept; 0: never",
         metavar="N",
         min=0,
         show=True,
@@ -75,7 +76,7 @@ class TrainConfig:
     warm: str | Path | None = option(None, "model to start from (with --start warm)", path="exists", recorded=True)
     seed_words: str | Path | Mapping[str, Any] | Sequence[Any] | None = option(
         None,
-        'TOML file of topics that are told some of their words ([name], words = ["one", "two"], strength = TOKENS): topics '
+        'TOML file of seed words for topics ([name], words = ["one", "two"], strength = TOKENS): topics '
         "0, 1, ... of that name; in the library also a mapping of what it would hold",
         path="file",
         metavar="FILE",
@@ -100,17 +101,14 @@ class TrainConfig:
         recorded=True,
         was="none",
     )
-    threads: int | None = option(None, "threads [default: the processors]; never changes the result", min=1)
-    mem_limit: str | int | None = option(
-        None, "memory of the whole process, as 2G or 512M [default: 70 % of what there is]", metavar="SIZE"
-    )
+    threads: int | None = option(None, "threads [default: the processors]; never changes the result", min=1, max=4096)
     tables: str = option("auto", "where the big tables live", choices=("auto", "memory", "disk"), show=True)
-    block_cells: int | None = option(None, "cells of a block [default: by corpus and engine]", min=1)
-    round_blocks: int | None = option(None, "blocks that see the same tables [default: the engine's]", min=1)
+    block_cells: int | None = option(None, "cells of a block [default: by corpus and engine]", min=1, max=1 << 30)
+    round_blocks: int | None = option(None, "blocks that see the same tables [default: the engine's]", min=1, max=1 << 16)
     checkpoint_minutes: float = option(10.0, "also inside a pass, when it takes longer than this", min=0.0, show=True)
     resume: bool = option(False, "carry on (the same command does so by itself); fail when there is nothing to resume")
     allow_smaller: bool = option(False, "with --algo auto: take an engine that keeps less where the disk is too small")
-    force: bool = option(False, "start anew, whatever the folder holds")
+    force: bool = option(False, "start over, whatever the folder holds")
     dry_run: bool = option(False, "print memory, disk and expected time (measured for some seconds); change nothing")
     metrics: str | Path | None = option(
         None, "write how it went to this file, in Prometheus' text format", path=True, metavar="FILE"
@@ -133,4 +131,4 @@ class TrainConfig:
         "`topicstream.executors`; None: threads of this process",
         cli=False,
     )
-    progress: Told = option(None, "what is told while it runs (topicstream/progress.py); False: nothing", cli=False)
+    progress: Told = option(None, "progress listener (topicstream/progress.py); False: nothing", cli=False)

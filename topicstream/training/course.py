@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import Engine
+from topicstream.engines.base import Engine, passes_needed
 from topicstream.tables.table import Table
-from topicstream.training.judgement import unigram_perplexity, worse_than_unigram
+from topicstream.training.invariants import worth_a_warning
+from topicstream.training.judgement import (
+    alpha_at_bound,
+    hardly_diverse,
+    topic_diversity,
+    unigram_perplexity,
+    worse_than_unigram,
+)
 from topicstream.training.stopping import SPAN, Share, converged, risen, settled
 
 if TYPE_CHECKING:
@@ -27,8 +34,8 @@ class Course:
         self.measured: list[tuple[int, float]] = []
         # passes before a run can have settled: twenty from the random start, which lingers near the uniform point
         self.least = 20 if start == "random" else 5
-        if engine.unsettled:  # what is learned then moves perplexity, up as like as down: a window that begins behind it
-            self.least = max(self.least, engine.unsettled + 2 * SPAN)
+        if after := engine.phases[-1].settles_after:  # what is learned then may raise perplexity: a window that begins behind it
+            self.least = max(self.least, after + 2 * SPAN)
 
     def note(self, value: float) -> None:
         """The running perplexity of one more pass."""
@@ -43,23 +50,36 @@ class Course:
     ) -> tuple[float | None, float | None]:
         """What the documents set aside say after this pass: their perplexity, and what is lowest for the best pass (None: there
         are none).  More than that goes into ``own``, for the record of the pass."""
-        if self._engine.judged_by_completion:
+        if self._engine.about.completion:
             perplexity = low = self._documents.perplexity(tables["phi"], params["alpha"], float(params["beta"][0]))
         else:
             own |= self._points.score(tables, params)
             perplexity = low = own.pop("heldout_perplexity", None)
             if perplexity is None and "heldout" in own:
                 low = -own["heldout"]["nats a point"]
-        if low is not None and self._engine.needs_passes is None:
+        if low is not None and passes_needed(self._engine.phases) is None:
             self.measured.append((number, low))
         return perplexity, low
+
+    def warnings(
+        self, last: Mapping[str, Any], tables: Mapping[str, Table], params: Mapping[str, np.ndarray], n_w: np.ndarray
+    ) -> list[str]:
+        """What a user should hear of the topics of a run that has ended; last: the latest history record."""
+        engine, shape = self._engine, self._engine.shape
+        found = worth_a_warning(engine, tables, params)
+        if engine.about.vectors or "phi" not in tables:
+            return found
+        found += self.worse_than_unigram(last, tables, params, n_w) + alpha_at_bound(engine, params)
+        if not engine.about.topics_axis:
+            found += hardly_diverse(topic_diversity(tables["phi"].pieces(), shape.topics, shape.words))
+        return found
 
     def worse_than_unigram(
         self, last: Mapping[str, Any], tables: Mapping[str, Table], params: Mapping[str, np.ndarray], n_w: np.ndarray
     ) -> list[str]:
         """A warning where the words' frequencies predict words better than the topics do: on documents set aside, where the last
         pass measured them or has no perplexity of its own, else on those of training, once a run could have settled."""
-        if not self._engine.judged_by_completion or self._engine.topics_axis or self._corpus.weights is not None:
+        if not self._engine.about.completion or self._engine.about.topics_axis or self._corpus.weights is not None:
             return []
         value, running = last.get("heldout_perplexity"), last.get("running_perplexity")
         if value is None and running is not None:
@@ -98,6 +118,6 @@ class Course:
     def settled(self, tol: float) -> str:
         """What is said of that."""
         if not self.measured:
-            return settled(tol, self._engine.objective.name)
+            return settled(tol, self._engine.about.objective.name)
         least = tol if isinstance(tol, Share) else format(tol, "g")
         return f"no new low of held-out perplexity by {least} in {SPAN} passes"

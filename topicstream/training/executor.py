@@ -3,6 +3,10 @@
 The driver (passes.py) sees statistics and params, never rows.  An executor holds the tables and the blocks, visits the
 blocks of a round in any order, and adds up their deltas, which are rounded so that the sum is exact: so the bits of a
 result do not depend on who worked, nor on how many.
+
+What another process or machine needs for a visit is plain values: a ``RunRecipe``, from which it opens the corpus and makes
+the engine; the key and params of the ``Assignment``; the rows (``Rows.portable``, ``PackedRows.portable``), totals and state
+of the ``Visit``.  What it sends back are the arrays of ``Out``.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,25 +23,108 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import BlockShape, Engine, Key, Out
+from topicstream.corpus.sample import sampled
+from topicstream.engines import find
+from topicstream.engines.base import BlockShape, Engine, Key, Layout, Out, Shape, Visit, new_stats, padded
 from topicstream.parallel.rounds import Workers
 from topicstream.tables.spec import TableSpec
 from topicstream.tables.table import Table
+from topicstream.training.starts.seeds import Seeds
 from topicstream.training.state.memory import BlockMemory
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """What the visits of a pass are given beside rows and blocks.
+class RunRecipe:
+    """The engine, the corpus and its blocks as plain values, which can be pickled: what ``open`` makes them from elsewhere.
 
-    seeds     the seed table of a start (pass 0), or None
-    old, new  block state of the last pass and of this one
-    reads, targets  the tables that the phase reads; the tables, or successors of REPLACE tables, that its deltas enter
+    Attributes
+    ----------
+    store
+        Path of the corpus store.
+    sample
+        Share of the training documents that is learned from; None: all.
+    weights
+        What turns counts into weights; None: counts as they are.
+    engine, options, shape
+        The engine's name, the values of its options, and the training problem.
+    layout
+        How a pass is cut.
+    """
+
+    store: str
+    sample: float | None
+    weights: Any
+    engine: str
+    options: Mapping[str, Any]
+    shape: Shape
+    layout: Layout
+
+    def open(self) -> tuple[Engine, Corpus, Grid]:
+        """Make the engine, open the store, cut it into blocks."""
+        kind = find(self.engine)
+        corpus = Corpus.open(self.store, vectors=True)
+        corpus = corpus if self.sample is None else sampled(corpus, self.sample)
+        corpus.weights = self.weights
+        grid = corpus.grid(self.layout.block_cells, self.layout.block_docs, axes=kind.about.axes)
+        return kind(self.shape, kind.Options(**self.options)), corpus, grid
+
+
+@dataclass(frozen=True)
+class Job:
+    """What an executor works on.
+
+    Attributes
+    ----------
+    recipe
+        How another process makes ``engine``, ``corpus`` and ``grid``.
+    engine, corpus, grid
+        The algorithm, the store, and how a pass over it is cut into blocks.
+    block
+        The largest of everything over the grid's blocks: what buffers must hold.
+    workers
+        Threads of this process, which also apply sums to tables.
+    prefetch
+        Storage blocks decoded ahead.
+    spill
+        Folder for the deltas of a round where they do not fit memory; None: they stay in memory.
+    """
+
+    recipe: RunRecipe
+    engine: Engine
+    corpus: Corpus
+    grid: Grid
+    block: BlockShape
+    workers: Workers
+    prefetch: int = 2
+    spill: Path | None = None
+
+    @cached_property
+    def round_blocks(self) -> int:
+        """Blocks of a round: those that see the same tables."""
+        return self.recipe.layout.round_blocks
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What the visits of a pass share.
+
+    Attributes
+    ----------
+    key
+        Source of random numbers: seed, pass, phase.
+    params
+        Small arrays by name, read only.
+    seeds
+        The seed table of a start (pass 0), or None.
+    old, new
+        Files of block state: of the last pass, and of this one.
+    reads, targets
+        The tables that the phase reads; the tables, or successors of REPLACE tables, that its deltas enter.
     """
 
     key: Key
     params: Mapping[str, np.ndarray]
-    seeds: Any | None
+    seeds: Seeds | None
     old: BlockMemory | None
     new: BlockMemory | None
     reads: tuple[str, ...]
@@ -44,7 +132,7 @@ class Assignment:
 
 
 class Report(NamedTuple):
-    """What the driver hears of a visit."""
+    """What the driver hears of a visit: documents and statistics."""
 
     docs: int
     stats: dict[str, np.ndarray]
@@ -57,78 +145,55 @@ def ids_of(block: Block, axis: str | None, spec: TableSpec) -> np.ndarray:
     return block.rows(axis).ids
 
 
-def visit(
-    engine: Engine,
-    block: Block,
-    rows: Mapping[str, Any],
-    totals: Mapping[str, np.ndarray],
-    state: Mapping[str, np.ndarray],
-    params: Mapping[str, np.ndarray],
-    key: Key,
-    lease: Out,
-) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """One visit of a block: (deltas, new state, statistics), each by name.  Pure: it reads what it is given, writes nothing
-    but what it was leased, and gives the same bits wherever it runs."""
-    if key.pass_number == 0:
-        engine.start(block, rows, totals, params, key, lease)
+def new_out(engine: Engine, block: Block) -> Out:
+    """Arrays for a visit that shares none with others, as a process or a machine elsewhere makes them."""
+    shape, delta = BlockShape.of(block), {}
+    for name, spec in engine.tables.items():
+        if spec.delta == "dense":
+            rows = len(ids_of(block, spec.axis, spec)), padded(spec.n_columns(engine.shape.topics))
+            delta[name] = np.zeros(rows, np.float32)
+    state = {name: np.zeros(spec.shape(shape), spec.dtype) for name, spec in engine.state.items()}
+    return Out(delta, state, new_stats(engine), engine, shape)
+
+
+def run_visit(engine: Engine, visit: Visit, out: Out) -> Out:
+    """One visit of a block.  Pure: it reads what it is given, writes nothing but ``out``, and gives the same bits wherever
+    it runs."""
+    if visit.key.pass_number == 0:
+        engine.start(visit, out)
     else:
-        engine.process(block, rows, totals, state, params, key, lease)
-    return lease.delta, lease.memory, lease.stats
-
-
-@dataclass(frozen=True)
-class Job:
-    """What an executor works on.
-
-    Attributes
-    ----------
-    engine, corpus, grid
-        The algorithm, the store, and how a pass over it is cut into blocks.
-    round_blocks
-        Blocks of a round: those that see the same tables.
-    block
-        The largest of everything over the grid's blocks: what buffers must hold.
-    workers
-        Threads of this process, which also apply sums to tables.
-    prefetch
-        Storage blocks decoded ahead.
-    spill
-        Folder for the deltas of a round where they do not fit RAM; None: they stay in RAM.
-    """
-
-    engine: Engine
-    corpus: Corpus
-    grid: Grid
-    round_blocks: int
-    block: BlockShape
-    workers: Workers
-    prefetch: int = 2
-    spill: Path | None = None
+        engine.process(visit, out)
+    return out
 
 
 class Executor(abc.ABC):
     """Who visits blocks and enters deltas: what a driver asks for, pass by pass.
 
-    ``place`` says which tables there are; ``begin`` opens a pass, ``visit`` and ``apply`` alternate round by round,
-    ``gather_state`` and ``end`` close it.  ``train(..., executor=make)`` takes any ``make(job: Job) -> Executor``; entry
-    points in the group ``topicstream.executors`` give such functions names.
+    The order of calls is ``place``; then for each pass ``begin``, ``visit`` and ``apply`` (once for each table that the
+    phase writes) round by round, ``gather_state`` and ``end``; ``place`` again where tables have changed places; ``rest``
+    between phases; at last ``release``.  Calls come from one thread.
+
+    ``train(..., executor=make)`` takes any ``make(job: Job) -> Executor``; entry points in the group
+    ``topicstream.executors`` give such functions names.
     """
 
     @abc.abstractmethod
-    def place(self, tables: Mapping[str, Table], nexts: Mapping[str, Table]) -> None:
-        """From now on these are the tables; nexts: where deltas of REPLACE tables go."""
+    def place(self, tables: Mapping[str, Table], successors: Mapping[str, Table]) -> None:
+        """From now on these are the tables; successors: of REPLACE tables, where their deltas go."""
 
     @abc.abstractmethod
-    def begin(self, numbers: np.ndarray, following: np.ndarray | None) -> None:
-        """A pass (or what is left of it) over these blocks begins; following: the blocks of the pass to come, if any."""
+    def begin(self, blocks: np.ndarray, following: np.ndarray | None) -> None:
+        """A pass (or what is left of it) over these blocks begins, int64[]; following: the blocks of the pass to come, if
+        any."""
 
     @abc.abstractmethod
-    def visit(self, at: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
-        """Visit the blocks of a round, which stand at position ``at`` of the pass; reports in block order."""
+    def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
+        """Visit the blocks of a round, which stand at ``position`` of the pass; reports in block order."""
 
     @abc.abstractmethod
     def apply(self, name: str, target: Table, factor: float, hold: bool) -> None:
-        """Enter the sum of the round's deltas for table ``name`` into ``target``."""
+        """Enter ``factor`` times the sum of the round's deltas for table ``name`` into ``target``; hold: see
+        ``Table.apply``."""
 
     def gather_state(self, memory: BlockMemory) -> None:  # noqa: B027  state is written where the run's files are
         """See that the new state of every block visited is in ``memory``."""

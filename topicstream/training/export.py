@@ -2,88 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import Engine
+from topicstream.engines.vectors import VectorEngine
+from topicstream.model.manifest import as_origin
 from topicstream.model.seeds import labels_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.vocabulary import Vocabulary
-from topicstream.tables.table import Table
-from topicstream.training.state.record import Record
+from topicstream.training.session import Session
 
 
-def write_model(
-    folder: Path,
-    record: Record,
-    corpus: Corpus,
-    vocab: Path,
-    engine: Engine,
-    tables: Mapping[str, Table],
-    params: dict[str, np.ndarray],
-    passes: int,
-    reason: str,
-) -> None:
-    """Stream the rows of the tables that the engine shows into the model of ``folder`` and commit it (manifest last).
-    vocab: the corpus' words."""
-    topics = record.settings["topics"]
+def write_model(session: Session, reason: str) -> None:
+    """Stream the rows of the tables that the engine shows into the model of the run's folder and commit it (manifest last)."""
+    run, tables, params, passes = session.run, session.tables.current, session.params, session.passes
+    folder, record, corpus, engine, vocab = run.folder, run.record, run.corpus, run.engine, session.vocab
+    topics = record.topics
     with ModelWriter(folder, corpus.n_words, topics) as writer:
-        for name in engine.shown:
+        for name in engine.about.stored_tables:
             table, spec = tables[name], engine.tables[name]
             write = writer.write_rows
             if name != "phi":
                 axis = spec.axis or ""
-                names = names_of(corpus, axis) if axis in engine.axes else None
+                names = names_of(corpus, axis) if axis in engine.about.axes else None
                 write = writer.add_table(name, table.n_rows, table.columns, axis, names).write_rows
             for start, rows in table.pieces():
                 write(start, rows)
-        if "phi" not in engine.shown:
+        if isinstance(engine, VectorEngine):
             writer.write_rows(0, engine.model_rows(params))
-        for name in engine.shown_params:
+        for name in engine.about.stored_params:
             value = np.atleast_2d(params[name])
             writer.add_table(name, *value.shape).write_rows(0, value)
         manifest: dict[str, Any] = {
             "engine": record.engine,
             "cites": record.cites,
             "options": record.options,
-            "seed": record.settings["seed"],
-            "start": record.settings["start"],
+            "seed": record.seed,
+            "start": record.start,
             "layout": record.layout,
             "versions": record.versions,
             "corpus": {
                 "fingerprint": corpus.fingerprint,
-                "generation": corpus.manifest.get("generation", 1),
+                "generation": corpus.manifest.generation,
                 "docs": corpus.n_docs,
                 "cells": corpus.n_cells,
                 "tokens": corpus.n_tokens,
             },
-            "tokenizer": corpus.manifest.get("tokenizer"),
-            **({"reading": corpus.manifest["reading"]} if "reading" in corpus.manifest else {}),
+            "tokenizer": corpus.manifest.tokenizer,
+            "reading": corpus.manifest.reading,
+            "vectors": corpus.vectors or None,
+            "patches": corpus.manifest.patches,
             "passes": passes,
             "stopped": reason,
         }
-        manifest |= {name: corpus.manifest[name] for name in ("vectors", "patches") if name in corpus.manifest}
-        if engine.topics_axis:
-            first = topics - corpus.axes[engine.topics_axis].size
-            names = chain.from_iterable(piece.to_pylist() for piece in names_of(corpus, engine.topics_axis))
+        if engine.about.topics_axis:
+            first = topics - corpus.axes[engine.about.topics_axis].size
+            names = chain.from_iterable(piece.to_pylist() for piece in names_of(corpus, engine.about.topics_axis))
             manifest["labels"] = {str(first + i): name for i, name in enumerate(names)}
-            manifest["label_docs"] = corpus.axes[engine.topics_axis].docs().tolist()
+            manifest["label_docs"] = corpus.axes[engine.about.topics_axis].docs().tolist()
         if corpus.weights is not None:
-            manifest["weighting"] = corpus.weights.to_json()
-        if record.settings["seed_words"] is not None:
-            manifest["seed_words"] = record.settings["seed_words"]
-            manifest["labels"] = labels_of(record.settings["seed_words"]) | manifest.get("labels", {})
+            manifest["weighting"] = corpus.weights.record()
+        if record.seed_words is not None:
+            manifest["seed_words"] = record.seed_words
+            manifest["labels"] = labels_of(record.seed_words) | manifest.get("labels", {})
         vocabulary = Vocabulary.read(vocab)
-        if record.settings["sample"] is not None:
-            manifest["sample"], df = record.settings["sample"], corpus.document_counts()
+        if record.sample is not None:
+            manifest["sample"], df = record.sample, corpus.document_counts()
             vocabulary = Vocabulary.of(vocabulary.words, df if corpus.weighted else corpus.word_counts(), df)
-        writer.commit(manifest, vocabulary, params["alpha"], float(params["beta"][0]))
+        writer.commit(as_origin(manifest), vocabulary, params["alpha"], float(params["beta"][0]))
 
 
 def names_of(corpus: Corpus, axis: str, step: int = 1 << 16) -> Iterator[pa.Array]:

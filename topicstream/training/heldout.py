@@ -10,7 +10,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine, padded
-from topicstream.evaluation.completion import PreparedPart, ScoredTopics, prepare_heldout, score_blocks
+from topicstream.evaluation.completion import PreparedPart, ScoredTopics, TopicTable, prepare_heldout, score_blocks
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.model.clusters import ClusterView
 from topicstream.model.gaussians import POINTS, answer, joint
@@ -29,25 +29,25 @@ class HeldOut:
 
     def perplexity(self, table: Table, alpha: np.ndarray, beta: float) -> float | None:
         """Of the documents set aside under the topics in ``table``; None where there are no such documents."""
-        if self._corpus.part(heldout=True)["docs"] == 0:
+        if self._corpus.part(heldout=True).docs == 0:
             return None
         if self._prepared is None:
             self._prepared = prepare_heldout(self._corpus)
         plain, constants = table.array is not None and table.constants is None, table.constants
-        rows = table.array if plain else TableRows(table)
+        rows = table.array if plain and table.array is not None else TableRows(table)
         totals = table.shown_totals if constants is None else table.shown_totals + constants.totals
         counted = None
         if self._weights is not None:
             counted = CountedWords(self._weights, table.pieces(), self._weights.counts, len(alpha), constants)
-        topics = ScoredTopics(rows, alpha, beta, totals, self._corpus.n_words, counted=counted)
-        score = score_blocks(topics, self._prepared, threads=self._threads)
+        topics = TopicTable(rows, alpha, beta, totals[: len(alpha)], self._corpus.n_words, self._weights)
+        score = score_blocks(ScoredTopics(topics, counted=counted), self._prepared, threads=self._threads)
         return float(score.perplexity)
 
     def unigram_perplexity(self, n_w: np.ndarray, beta: float) -> float:
         """Of the same words as ``perplexity``, which comes first, under the training words' own frequencies."""
         assert self._prepared is not None
-        words = ScoredTopics(Frequencies(n_w), np.ones(1), beta, np.array([n_w.sum()]), len(n_w))
-        return float(score_blocks(words, self._prepared, threads=self._threads).perplexity)
+        words = TopicTable(Frequencies(n_w), np.ones(1), beta, np.array([n_w.sum()]), len(n_w))
+        return float(score_blocks(ScoredTopics(words), self._prepared, threads=self._threads).perplexity)
 
 
 class HeldOutPoints:
@@ -59,19 +59,19 @@ class HeldOutPoints:
 
     def score(self, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """For the record of a pass: nats a point, and of documents their perplexity; nothing where none is set aside."""
-        if self._corpus.part(heldout=True)["docs"] == 0:
+        if self._corpus.part(heldout=True).docs == 0:
             return {}
-        visit = self._of_vectors(params) if self._engine.on_vectors else self._of_documents(tables["phi"], params)
+        visit = self._of_vectors(params) if self._engine.about.vectors else self._of_documents(tables["phi"], params)
         topics, fit, docs, tokens = self._engine.shape.topics, 0.0, 0, 0.0
-        cells = POINTS * self._corpus.vectors if self._engine.on_vectors else block_cells(topics)
-        grid = self._corpus.grid(cells, POINTS if self._engine.on_vectors else block_docs(topics), heldout=True)
+        cells = POINTS * self._corpus.vectors if self._engine.about.vectors else block_cells(topics)
+        grid = self._corpus.grid(cells, POINTS if self._engine.about.vectors else block_docs(topics), heldout=True)
         blocks = self._corpus.blocks(grid=grid, heldout=True)
         for logs, of_block in in_order(visit, blocks, self._threads):
             fit, docs, tokens = fit + float(logs.sum()), docs + len(logs), tokens + of_block
         if not docs:
             return {}
         found: dict[str, Any] = {"heldout": {"nats a point": fit / docs}}
-        return found if self._engine.on_vectors else {**found, "heldout_perplexity": float(np.exp(-fit / tokens))}
+        return found if self._engine.about.vectors else {**found, "heldout_perplexity": float(np.exp(-fit / tokens))}
 
     def _of_vectors(self, params: Mapping[str, np.ndarray]) -> Callable[[Block], tuple[np.ndarray, float]]:
         n, k = self._corpus.vectors, self._engine.shape.topics

@@ -37,36 +37,31 @@ def check_pass(
     to within half a step, 2^-24 of the entry; entries are not negative, so the errors add up to 2^-24 of their sum at most.
     They need not cancel: a hundred thousand rows with the same small count all round the same way."""
     where = "the start" if number == 0 else f"pass {number}"
-    tolerance = ROW_TOLERANCE + FLOAT32_STEP * additions
     for name, spec in engine.tables.items():
-        if not np.isfinite(totals[name]).all() or worst[name][2]:
-            raise TopicsError(
-                f"{engine.name}: table {name} holds NaN or infinity after {where}; the last checkpoint is intact, report this"
-            )
-        if spec.mass == "none" or (number == 0 and engine.start_from != "visit"):
-            continue  # a seed table is scaled to the corpus as a whole, its rows are not the words' counts yet
-        if spec.mass == "row" and (worst[name][0] > tolerance or worst[name][1] < -tolerance):
-            raise TopicsError(
-                f"{engine.name}: token mass is not conserved in {name} after {where}: a row off by {worst[name][0]:.1e}, "
-                f"lowest entry {worst[name][1]:.1e} of its row; the last checkpoint is intact, report this"
-            )
-        if spec.mass == "part":
-            if worst[name][1] < -tolerance or totals[name].sum() > tokens * (1 + tolerance):
-                raise TopicsError(
-                    f"{engine.name}: {name} holds {totals[name].sum():.9g} of {tokens:.9g} tokens after {where}, lowest entry "
-                    f"{worst[name][1]:.1e} of its row; the last checkpoint is intact, report this"
-                )
-            continue
-        off = abs(float(totals[name].sum()) / tokens - 1.0)
-        if off > TOTAL_TOLERANCE + FLOAT32_STEP:
-            raise TopicsError(
-                f"{engine.name}: {name} sums to the tokens only within {off:.1e} after {where}; the last checkpoint is intact, report this"
-            )
+        # a seed table is scaled to the corpus as a whole, its rows are not the words' counts yet
+        mass = "none" if number == 0 and engine.phases[0].start != "visit" else spec.mass
+        if problem := _problem(mass, totals[name], worst[name], tokens, ROW_TOLERANCE + FLOAT32_STEP * additions):
+            raise TopicsError(f"{engine.name}: table {name} {problem} after {where}; the last checkpoint is intact, report this")
+
+
+def _problem(mass: str, totals: np.ndarray, worst: np.ndarray, tokens: float, tolerance: float) -> str:
+    """What is wrong with the mass of a table; "" where nothing is."""
+    correction, lowest, broken = worst
+    if broken or not np.isfinite(totals).all():
+        return "holds NaN or infinity"
+    total = float(totals.sum())
+    if mass == "row" and (correction > tolerance or lowest < -tolerance):
+        return f"does not conserve token mass: a row off by {correction:.1e}, lowest entry {lowest:.1e} of its row"
+    if mass == "part" and (lowest < -tolerance or total > tokens * (1 + tolerance)):
+        return f"holds {total:.9g} of {tokens:.9g} tokens, lowest entry {lowest:.1e} of its row"
+    if mass in ("row", "total") and abs(total / tokens - 1.0) > TOTAL_TOLERANCE + FLOAT32_STEP:
+        return f"sums to the tokens only within {abs(total / tokens - 1.0):.1e}"
+    return ""
 
 
 def worth_a_warning(engine: Engine, tables: Mapping[str, Any], params: Mapping[str, np.ndarray]) -> list[str]:
     """What a user should hear of the topics of a run that has ended: empty and identical ones."""
-    if engine.topics_axis:  # a name without documents has a topic all the same
+    if engine.about.topics_axis:  # a name without documents has a topic all the same
         return []
     if "phi" in tables:
         return duplicate_topics(tables["phi"], engine.shape.topics)

@@ -32,9 +32,9 @@ def worse_than_unigram(what: str, perplexity: float, unigram: float) -> list[str
 
 def alpha_at_bound(engine: Engine, params: Mapping[str, np.ndarray]) -> list[str]:
     """A warning where alpha came from moments and its mean stands at a bound; engines that learn priors warn themselves."""
-    if engine.alpha_bounds is None or getattr(engine.options, "alpha", None) is not None:
+    if engine.about.alpha_bounds is None or getattr(engine.options, "alpha", None) is not None:
         return []
-    low, high = engine.alpha_bounds
+    low, high = engine.about.alpha_bounds
     mean = float(params["alpha"].mean())
     if low * 1.001 < mean < high * 0.999:
         return []
@@ -63,3 +63,4 @@ def hardly_diverse(diversity: float) -> list[str]:
         f"topic diversity is {diversity:.2f} (the share of distinct words among the topics' ten top words): many topics are alike; "
         "lower -K, leave more stop words out, or choose another --algo"
     ]
+

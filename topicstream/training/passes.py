@@ -3,115 +3,116 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from topicstream.corpus.grid import Grid
-from topicstream.engines.base import Engine, Key, Phase, Rule
+from topicstream.engines.base import Engine, Key, Phase, Rule, new_stats, phase_of
 from topicstream.tables.table import Table
 from topicstream.training.executor import Assignment, Executor
+from topicstream.training.starts.seeds import Seeds
 from topicstream.training.state.memory import BlockMemory
+from topicstream.training.tables import RunTables
+
+START = Phase("start")
+
+
+@dataclass
+class Pass:
+    """A pass, or what is left of it.
+
+    Attributes
+    ----------
+    number
+        1 is the first; 0 the start.
+    blocks
+        int64[], block numbers in visiting order.
+    params
+        Changed by ``end_round``.
+    stats
+        Sums over the pass, added to.
+    first_round
+        Rounds that are done already.
+    seeds
+        The seed table of a start.
+    old, new
+        Files of block state: of the last pass, and of this one.
+    following
+        The blocks of the pass to come, if there will be one: its first are decoded while this one ends.
+    after_round
+        Called with (rounds done, cells done); False asks to stop.
+    """
+
+    number: int
+    blocks: np.ndarray
+    params: dict[str, np.ndarray]
+    stats: dict[str, np.ndarray]
+    first_round: int = 0
+    seeds: Seeds | None = None
+    old: BlockMemory | None = None
+    new: BlockMemory | None = None
+    following: np.ndarray | None = None
+    after_round: Callable[[int, int], bool] = field(default=lambda rounds, cells: True)
 
 
 class PassRunner:
-    """Drives the passes of one engine over one grid; the executor does the work.
-
-    tables, nexts   name -> table; nexts are the other copies of REPLACE tables
-    """
+    """Drives the passes of one engine over one grid; the executor does the work."""
 
     def __init__(
-        self,
-        engine: Engine,
-        grid: Grid,
-        executor: Executor,
-        tables: dict[str, Table],
-        nexts: dict[str, Table],
-        seed: int,
-        round_blocks: int,
+        self, engine: Engine, grid: Grid, executor: Executor, tables: RunTables, seed: int, round_blocks: int
     ) -> None:
-        self.engine, self.grid, self.executor, self._seed, self.round_blocks = (
-            engine,
-            grid,
-            executor,
-            seed,
-            round_blocks,
-        )
-        self.tables, self.nexts = tables, nexts
-        executor.place(tables, nexts)
+        self.executor, self.round_blocks = executor, round_blocks
+        self._engine, self._grid, self._tables, self._seed = engine, grid, tables, seed
+        executor.place(tables.current, tables.successors)
 
     def swap(self, phase: Phase) -> None:
-        """End of a pass: the REPLACE tables that it wrote and their successors change places."""
-        for name in self.written(phase):
-            if name in self.nexts:
-                self.tables[name], self.nexts[name] = self.nexts[name], self.tables[name]
-                self.nexts[name].clear()
-        self.executor.place(self.tables, self.nexts)
+        """End of a pass: see ``RunTables.swap``."""
+        self._tables.swap(phase)
+        self.executor.place(self._tables.current, self._tables.successors)
 
-    def written(self, phase: Phase) -> tuple[str, ...]:
-        """Tables that get deltas in a phase."""
-        return tuple(self.engine.tables) if phase.writes is None else phase.writes
-
-    def run(
-        self,
-        pass_number: int,
-        numbers: np.ndarray,
-        first_round: int,
-        stats: dict[str, np.ndarray],
-        params: dict[str, np.ndarray],
-        seeds: Any | None,
-        old: BlockMemory | None,
-        new: BlockMemory | None,
-        before_apply: Callable[[], None],
-        after_round: Callable[[int, int], bool],
-        following: np.ndarray | None = None,
-    ) -> bool:
-        """Rounds ``first_round`` .. of one pass (pass 0 is the start).  Returns False when ``after_round(rounds done,
-        cells done)`` asked to stop before the end.  ``stats`` is added to; ``params`` changed by ``end_round``.
-        following: the blocks of the pass to come, if there will be one: its first are decoded while this one ends."""
-        engine, size = self.engine, self.round_blocks
-        starting = pass_number == 0
-        phase = Phase("start") if starting else engine.phase_of(pass_number)[0]
-        reads = tuple(engine.tables) if phase.reads is None else phase.reads
-        key = Key(self._seed, pass_number, phase.name)
-        # rows hold their mass only once every block has entered: not while a start or a REPLACE pass builds them up
-        replaced = () if starting else self.nexts
-        targets = {n: self.nexts[n] if n in replaced else self.tables[n] for n in self.written(phase)}
-        assignment = Assignment(key, params, seeds, old, new, reads, targets)
-        numbers = np.asarray(numbers, np.int64)
-        todo = numbers[first_round * size :]
-        cells_done = int(self.grid.cells[numbers[: first_round * size]].sum())
-        self.executor.begin(todo, following)
+    def run(self, work: Pass) -> bool:
+        """Make the rounds of a pass; False where it was asked to stop before the end."""
+        size, cells = self.round_blocks, self._grid.cells
+        todo = work.blocks[work.first_round * size :]
+        assignment = self._assignment(work)
+        self.executor.begin(todo, work.following)
         try:
-            for at in range(0, len(todo), size):
-                group = todo[at : at + size]
-                round_stats = self.engine.new_stats()
-                docs = 0
-                for report in self.executor.visit(at, group, assignment):
-                    docs += report.docs
-                    for name, value in report.stats.items():
-                        round_stats[name] += value
-                before_apply()
-                self._apply(targets, starting, params, docs)
-                for name, value in round_stats.items():
-                    stats[name] += value
-                if not starting:
-                    engine.end_round(params, round_stats)
-                cells_done += int(self.grid.cells[group].sum())
-                if not after_round(first_round + at // size + 1, cells_done):
+            for position in range(0, len(todo), size):
+                self._round(work, position, todo[position : position + size], assignment)
+                rounds = work.first_round + position // size + 1
+                if not work.after_round(rounds, int(cells[work.blocks[: rounds * size]].sum())):
                     return False
-            if new is not None:
-                self.executor.gather_state(new)
+            if work.new is not None:
+                self.executor.gather_state(work.new)
         finally:
             self.executor.end()
         return True
 
-    def _apply(self, targets: Mapping[str, Table], starting: bool, params: Mapping[str, np.ndarray], docs: int) -> None:
+    def _assignment(self, work: Pass) -> Assignment:
+        phase = phase_of(self._engine.phases, work.number)[0] if work.number else START
+        tables, key = self._tables, Key(self._seed, work.number, phase.name)
+        # rows hold their mass only once every block has entered: not while a start or a REPLACE pass builds them up
+        every = tables.current | tables.successors if work.number else tables.current
+        reads = tuple(tables.current) if phase.reads is None else phase.reads
+        targets = {name: every[name] for name in tables.written(phase)}
+        return Assignment(key, work.params, work.seeds, work.old, work.new, reads, targets)
+
+    def _round(self, work: Pass, position: int, group: np.ndarray, assignment: Assignment) -> None:
+        stats, docs = new_stats(self._engine), 0
+        for report in self.executor.visit(position, group, assignment):
+            docs += report.docs
+            for name, value in report.stats.items():
+                stats[name] += value
+        self._apply(assignment.targets, self._engine.end_round(work.params, stats, docs) if work.number else None)
+        for name, value in stats.items():
+            work.stats[name] += value
+
+    def _apply(self, targets: Mapping[str, Table], blend: tuple[float, float] | None) -> None:
+        """Enter the round's deltas.  blend: (rho, scale) of the round; None: the start."""
         for name, target in targets.items():
-            rule = self.engine.tables[name].rule
-            hold = rule is Rule.ADD and not starting
-            factor = 1.0
-            if rule is Rule.BLEND and not starting:
-                rho, scale = self.engine.blend(params, docs)
+            rule, factor = self._engine.tables[name].rule, 1.0
+            if blend is not None and rule is Rule.BLEND:
+                rho, scale = blend
                 factor = rho * scale * target.blend(rho)
-            self.executor.apply(name, target, factor, hold)
+            self.executor.apply(name, target, factor, hold=blend is not None and rule is Rule.ADD)

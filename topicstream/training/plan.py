@@ -1,4 +1,4 @@
-"""The memory plan: what a training run will hold, fitted to the limit before it starts.
+"""What a run will hold in memory and on disk, fitted to the limit before it starts.
 
 The plan may choose threads, how far ahead blocks are decoded, and where tables and deltas live; it may not choose block
 size, round width or start, which decide the result.
@@ -6,63 +6,124 @@ size, round width or start, which decide the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from topicstream.corpus.format import CELLS, DOCS
-from topicstream.engines.base import BlockShape, Engine, Layout, Rule, TableSpec, padded
+from topicstream.corpus.grid import Grid
+from topicstream.engines.base import BlockShape, Engine, Layout, Rule, TableSpec, padded, workspace_bytes
 from topicstream.errors import DiskTooSmall, DoesNotFit
 from topicstream.machine import format_bytes
-from topicstream.tables.layouts import layout_of
-from topicstream.tables.rounds import SPILL_WINDOW
+from topicstream.memory import Array, MemoryLimit, MemoryPlan, plan_memory, total_bytes
+from topicstream.tables.layouts import LAYOUTS
 from topicstream.tables.table import Sizes
 
 PREFETCH = 2
 ROUNDS_OF_A_PASS = 8  # fewer cost topics (docs/decisions/rounds.md)
-STORAGE_BYTES = CELLS * 8 + DOCS * 4
-SLACK = 1.06  # fragmentation and what malloc keeps, of all but the interpreter (which is measured)
-MODEL_FILE = 40 << 20  # what zarr and Arrow take to write the model, once the buffers of the passes are gone
+STORAGE_BLOCK = total_bytes([Array((CELLS,), np.int64), Array((DOCS,), np.int32)])
+WORD_BYTES = 48  # a word of the vocabulary, which is written into the model
+MODEL_FILE = 40 << 20  # what zarr and Arrow take to write the model
+PLACES = {  # whether tables, and the deltas of a round, are on disk
+    "auto": ((False, False), (False, True), (True, True)),
+    "memory": ((False, False), (False, True)),
+    "disk": ((True, False), (True, True)),
+}
+ADVICE = "raise --mem-limit, lower -K, or choose another engine (`topics engines`)"
+
+
+class StartMemory(NamedTuple):
+    """What a start holds beside the tables: in all, and for each thread."""
+
+    fixed: int = 0
+    worker: int = 0
+
+
+NOTHING = StartMemory()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What takes memory and disk in a run.
+
+    Attributes
+    ----------
+    engine, layout
+        The algorithm, and how a pass is cut.
+    block
+        The largest of everything over the blocks.
+    pass_state
+        Bytes of the state of all blocks.
+    start
+        What the start takes; None: it is made as the blocks are visited.
+    seeded
+        Whether the start visits blocks with rows of a seed table.
+    keeps_best
+        Whether the checkpoint of the best pass is kept.
+    """
+
+    engine: Engine
+    layout: Layout
+    block: BlockShape
+    pass_state: int = 0
+    start: StartMemory = NOTHING
+    seeded: bool = True
+    keeps_best: bool = False
+
+    @property
+    def task(self) -> str:
+        """What is planned, for messages."""
+        return f"{self.engine.name} with {self.engine.shape.topics} topics"
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What a run may use: memory, threads, where tables may live (``auto``, ``memory``, ``disk``), free disk in ``folder``."""
+
+    limit: MemoryLimit
+    threads: int
+    tables: str = "auto"
+    disk_free: int = 1 << 62
+    folder: str = ""
+
+
+class Placement(NamedTuple):
+    """Whether tables and the deltas of a round live in mapped files, and storage blocks decoded ahead."""
+
+    tables_on_disk: bool
+    deltas_on_disk: bool
+    prefetch: int
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Threads, storage blocks decoded ahead, placements, and bytes by purpose (RAM unless named disk)."""
+    """Threads, placements, and bytes by purpose.  spare: whether a file of block state is kept to be written over, which
+    pays where the system keeps it in its cache."""
 
-    threads: int
-    prefetch: int
-    tables_on_disk: bool
-    deltas_on_disk: bool
-    parts: Mapping[str, int]
+    memory: MemoryPlan
+    place: Placement
     disk: Mapping[str, int]
-    limit: int
-    behind: bool = False  # block memory is more than the system keeps in its cache
+    spare: bool = True
 
     @property
-    def total(self) -> int:
-        """Bytes of RAM."""
-        base = self.parts["interpreter"]
-        return base + int((sum(self.parts.values()) - base) * SLACK)
+    def threads(self) -> int:
+        """Threads that visit blocks."""
+        return self.memory.workers
 
     def lines(self) -> list[str]:
-        """The plan in words, a line each."""
-        where = "on disk" if self.tables_on_disk else "in memory"
-        parts = ", ".join(f"{k} {format_bytes(v)}" for k, v in self.parts.items() if v >= 1 << 20)
-        disk = ", ".join(f"{k} {format_bytes(v)}" for k, v in self.disk.items() if v)
-        spilled = ", deltas spilled to disk" if self.deltas_on_disk else ""
-        return [
-            f"memory plan: {format_bytes(self.total)} of {format_bytes(self.limit)}, {self.threads} thread"
-            f"{'s' if self.threads != 1 else ''}, tables {where}{spilled}",
-            f"  {parts}",
-            f"  on disk: {disk or 'checkpoints only'}",
-        ]
+        """The plan for people."""
+        disk = ", ".join(f"{name} {format_bytes(size)}" for name, size in self.disk.items() if size)
+        where = "tables on disk" if self.place.tables_on_disk else "tables in memory"
+        spilled = ", deltas on disk" if self.place.deltas_on_disk else ""
+        return [*self.memory.lines(), f"  {where}{spilled}; on disk: {disk or 'checkpoints only'}"]
 
 
 def sizes_of(name: str, spec: TableSpec, engine: Engine, block: BlockShape) -> Sizes:
     """What decides the bytes of a table of a run."""
-    shape, constants = engine.shape, engine.constants(name)
+    shape, constants = engine.shape, engine.shape.constants(name)
     return Sizes(
         rows=spec.n_rows(shape.sizes),
         columns=spec.n_columns(shape.topics),
@@ -74,52 +135,47 @@ def sizes_of(name: str, spec: TableSpec, engine: Engine, block: BlockShape) -> S
     )
 
 
-class Tables:
-    """The tables of a run, in bytes: sums over all of them."""
+class TableBytes:
+    """The bytes of all tables of an engine: see ``Footprint``; ``rows`` and ``fixed`` count the successors of REPLACE tables,
+    ``saved`` does not."""
 
     def __init__(self, engine: Engine, block: BlockShape) -> None:
-        specs = engine.tables.items()
-        self._all = [(layout_of(spec), spec, sizes_of(name, spec, engine, block)) for name, spec in specs]
-        self._kept = engine.keep_bytes(block)
-        self.slower_on_disk = max((kind.slower_on_disk for kind, _, _ in self._all), default=1.0)
+        specs = engine.tables
+        every = {n: LAYOUTS[spec.layout].footprint(spec, sizes_of(n, spec, engine, block)) for n, spec in specs.items()}
+        copies = {name: 2 if spec.rule is Rule.REPLACE else 1 for name, spec in specs.items()}
+        self.rows = sum(size.rows * copies[name] for name, size in every.items())
+        self.fixed = sum(size.fixed * copies[name] for name, size in every.items())
+        self.saved = sum(size.rows for size in every.values())
+        self.window = sum(size.window for size in every.values())
+        self.gathered = sum(size.gathered for size in every.values())
+        self.scratch, kept = workspace_bytes(engine, block)
+        self.delta = sum(size.delta for size in every.values()) + kept  # of a block
+        self.slower_on_disk = max((LAYOUTS[spec.layout].slower_on_disk for spec in specs.values()), default=1.0)
 
-    def held(self, on_disk: bool) -> int:
-        """All copies: REPLACE builds the next table beside the present one."""
-        return sum(
-            kind.bytes_needed(spec, sizes, on_disk) * (2 if spec.rule is Rule.REPLACE else 1)
-            for kind, spec, sizes in self._all
-        )
 
-    def saved(self) -> int:
-        """One copy of each in a file."""
-        return sum(kind.bytes_needed(spec, sizes, True) for kind, spec, sizes in self._all)
+def state_bytes(engine: Engine, block: BlockShape) -> int:
+    """Bytes of the state of one block."""
+    return total_bytes(Array(spec.shape(block), spec.dtype) for spec in engine.state.values())
 
-    def windows(self, threads: int, round_blocks: int) -> int:
-        """RAM that they take when they are on disk (0: the windows that dense tables share)."""
-        kept = self._kept * round_blocks
-        return sum(kind.window_bytes(spec, sizes, threads, kept) for kind, spec, sizes in self._all)
 
-    def gathered(self) -> int:
-        """Rows that a visit has copied from tables on disk."""
-        return sum(kind.gathered_bytes(spec, sizes) for kind, spec, sizes in self._all)
-
-    def delta(self) -> int:
-        """Deltas of one block that are dense rows."""
-        return sum(kind.delta_bytes(spec, sizes) for kind, spec, sizes in self._all)
-
-    def deltas(self, threads: int, round_blocks: int, waiting: bool) -> int:
-        """RAM for the deltas of a round.  Sparse ones are all held; dense ones, too, where they are ``waiting`` for tables
-        on disk; else a thread holds one, and there is their sum."""
-        total = self._kept * round_blocks
-        for kind, spec, sizes in self._all:
-            summed = 0 if waiting else kind.sum_bytes(spec, sizes, round_blocks)
-            total += summed + kind.delta_bytes(spec, sizes) * (threads if summed else round_blocks)
-        return total
+def state_bytes_of_pass(engine: Engine, grid: Grid) -> int:
+    """Bytes of the state of all blocks, at most."""
+    axes = dict(grid.axes)
+    blocks = [
+        BlockShape(int(docs), int(cells), int(tokens), min(grid.max_words, int(cells)), axes=axes)
+        for docs, cells, tokens in zip(grid.docs, grid.cells, grid.tokens)
+    ]
+    corpus = BlockShape(int(grid.docs.sum()), int(grid.cells.sum()), 0, grid.max_words, axes=axes)
+    return total_bytes(
+        Array(shape, spec.dtype)
+        for spec in engine.state.values()
+        for shape in ([spec.shape(b) for b in blocks] if spec.total is None else [(int(spec.total(corpus)),)])
+    )
 
 
 def wider_rounds(engine: Engine, width: int, threads: int, blocks: int) -> str:
-    """What to say where a round, which is as wide on every machine, has fewer blocks than there are threads; "" elsewhere
-    (and where a round is a step of the method)."""
+    """A note where a round, which is as wide on every machine, has fewer blocks than there are threads; "" elsewhere (and
+    where a round is a step of the method)."""
     better = min(threads, blocks // ROUNDS_OF_A_PASS)
     if better <= width or any(spec.rule is Rule.BLEND for spec in engine.tables.values()):
         return ""
@@ -129,133 +185,93 @@ def wider_rounds(engine: Engine, width: int, threads: int, blocks: int) -> str:
     )
 
 
-def memory_bytes(engine: Engine, block: BlockShape) -> int:
-    """Bytes of block memory of one block."""
-    return sum(
-        int(np.prod(s.shape(block), dtype=np.int64)) * np.dtype(s.dtype).itemsize for s in engine.memory.values()
-    )
+def make_plan(work: Work, room: Allowance) -> Plan:
+    """Fit a run into memory and disk: the fastest placement that fits, with as many threads as fit.
 
-
-def _needs(
-    engine: Engine,
-    every: Tables,
-    layout: Layout,
-    block: BlockShape,
-    base: int,
-    threads: int,
-    prefetch: int,
-    tables_on_disk: bool,
-    deltas_on_disk: bool,
-    seeded: bool,
-    start_bytes: Callable[[int], int] | None,
-    beside: int,
-) -> dict[str, int]:
-    width, round_blocks = padded(engine.shape.topics), layout.round_blocks
-    gathered, dense_slot = every.gathered(), every.delta()
-    kept = memory_bytes(engine, block)
-    keep = engine.keep_bytes(block)
-    visit = 2 * kept + (gathered + (8 << 20) if tables_on_disk else 0)
-    start = kept + block.words * width * 4 if seeded else 0  # the rows of the seed table; no memory to read yet
-    per_thread = (
-        max(visit, start)
-        + block.cells * 8
-        + block.docs * 8
-        + block.words * 12
-        + engine.shape.words * 5
-        + engine.scratch_bytes(block)
-        + (dense_slot + keep if deltas_on_disk else 0)
-    )
-    windows = 0  # of spilled deltas that are read back: one on disk (ranges in order), else one a thread
-    if deltas_on_disk and dense_slot:
-        windows = SPILL_WINDOW * (1 if tables_on_disk else threads)
-    parts = {
-        "interpreter": base,
-        "tables": (every.windows(threads, round_blocks) or 16 << 20) if tables_on_disk else every.held(False),
-        "deltas": (
-            0
-            if deltas_on_disk
-            else every.deltas(threads, round_blocks, waiting=tables_on_disk)
-        )
-        + block.words * (12 if deltas_on_disk else 4) * round_blocks
-        + windows,
-        "threads": max(per_thread * threads, start_bytes(threads) if start_bytes else 0),
-        "prefetch": STORAGE_BYTES * (prefetch + threads + 1) + CELLS * 4 * threads,
-        "vocabulary": engine.shape.words * 48,
-        "model to start from": beside,
-    }
-    parts["model file"] = max(0, MODEL_FILE - sum(parts[name] for name in ("deltas", "threads", "prefetch")))
-    return parts
-
-
-def _slowness(choice: tuple[int, bool, bool, bool | int], disk: float) -> float:
-    """Rough seconds of a pass, relative: what is gained by a thread against what disk and waiting cost.  disk: how much
-    slower a pass is with tables on disk."""
-    threads, tables_on_disk, spilled, ahead = choice
-    return (1 + 0.5 * spilled) * (disk if tables_on_disk else 1) * (1 if ahead else 1.1) / threads
-
-
-def make_plan(
-    engine: Engine,
-    layout: Layout,
-    block: BlockShape,
-    pass_memory: int,
-    *,
-    base: int,
-    limit: int,
-    threads: int,
-    tables: str = "auto",
-    disk_free: int,
-    seeded: bool = True,
-    start_bytes: Callable[[int], int] | None = None,
-    beside: int = 0,
-    folder: str = "",
-    keeps_best: bool = False,
-) -> Plan:
-    """Fit the run into ``limit`` bytes of RAM and ``disk_free`` of disk.
-
-    base: bytes of the interpreter, the libraries and the kernels; pass_memory: block memory of a
-    whole pass in bytes; tables: ``auto``, ``memory`` or ``disk``; seeded: pass 0 visits the blocks with rows of a seed
-    table; start_bytes: what the start itself takes, by threads; beside: what is held beside those visits; folder: whose
-    disk that is; keeps_best: a checkpoint more, that of the best pass.  Raises DoesNotFit naming the
-    smallest limit (or what else would help).
+    Raises
+    ------
+    DoesNotFit
+        Naming the smallest limit that would do.
+    DiskTooSmall
+        Naming what the run would write.
     """
-    every = Tables(engine, block)
-    # block memory: of the pass before, of this one and of a checkpoint's; where it stays in the system's cache a spare, too
-    behind = pass_memory > limit // 8
+    tables, task = TableBytes(work.engine, work.block), work.task
+    if room.tables == "memory":
+        task += " and --tables memory"
+    fitting: list[tuple[float, Placement, MemoryPlan]] = []
+    refused: list[DoesNotFit] = []
+    for place in [Placement(*where, ahead) for where in PLACES[room.tables] for ahead in (PREFETCH, 0)]:
+        try:
+            memory = _fit(task, room, _stages(work, tables, place))
+        except DoesNotFit as e:
+            refused.append(e)
+        else:
+            slowness = (1 + 0.5 * place.deltas_on_disk) * (tables.slower_on_disk if place.tables_on_disk else 1)
+            fitting.append((slowness * (1 if place.prefetch else 1.1) / memory.workers, place, memory))
+    if not fitting:
+        raise min(refused, key=lambda e: e.least)
+    _, place, memory = min(fitting, key=lambda choice: choice[0])
+    spare = work.pass_state <= room.limit.bytes // 8
+    # block state: of the pass before, of this one and of a checkpoint's
     disk = {
-        "block memory": pass_memory * ((3 if behind else 4) + keeps_best),
-        "checkpoints": every.saved() * (2 + keeps_best),
+        "block state": work.pass_state * (3 + spare + work.keeps_best),
+        "checkpoints": tables.saved * (2 + work.keeps_best),
+        "tables": tables.rows * place.tables_on_disk,
+        "deltas": tables.delta * work.layout.round_blocks * place.deltas_on_disk,
     }
-    placements = {
-        "auto": [(False, False), (False, True), (True, True)],
-        "memory": [(False, False), (False, True)],
-        "disk": [(True, False), (True, True)],
-    }[tables]
-    choices = [(t, *where, ahead) for where in placements for t in range(threads, 0, -1) for ahead in (PREFETCH, 0)]
-    smallest = 1 << 62
-    where = f" where {folder} lies" if folder else ""
-    for t, on_disk, spilled, ahead in sorted(choices, key=partial(_slowness, disk=every.slower_on_disk)):
-        parts = _needs(engine, every, layout, block, base, t, ahead, on_disk, spilled, seeded, start_bytes, beside)
-        on = dict(disk)
-        if on_disk:
-            on["tables"] = every.held(True)
-        if spilled:
-            on["deltas"] = (every.delta() + engine.keep_bytes(block)) * layout.round_blocks
-        plan = Plan(t, ahead, on_disk, spilled, parts, on, limit, behind)
-        smallest = min(smallest, plan.total)
-        if plan.total <= limit:
-            need = sum(on.values())
-            if need > disk_free:
-                raise DiskTooSmall(
-                    f"{engine.name} with {engine.shape.topics} topics needs {format_bytes(need)} of disk "
-                    f"({', '.join(f'{k} {format_bytes(v)}' for k, v in on.items() if v)}), {format_bytes(disk_free)} are free{where}; "
-                    "free some, put --model on another disk, or choose an engine that keeps less (`topics engines`)"
-                )
-            return plan
-    forced = " with --tables memory" if tables == "memory" else ""
-    least = -(-smallest // (1 << 20)) + 8
-    raise DoesNotFit(
-        f"{engine.name} with {engine.shape.topics} topics does not fit {format_bytes(limit)}{forced}: the smallest limit that "
-        f"would do is {least}M; raise --mem-limit, lower -K, or choose another engine (`topics engines`)",
-        least=least,
-    )
+    if (need := sum(disk.values())) > room.disk_free:
+        raise DiskTooSmall(
+            f"{work.task} needs {format_bytes(need)} of disk ({', '.join(f'{k} {format_bytes(v)}' for k, v in disk.items() if v)}), "
+            f"{format_bytes(room.disk_free)} are free{f' where {room.folder} lies' if room.folder else ''}; "
+            "free some, put --model on another disk, or choose an engine that keeps less (`topics engines`)"
+        )
+    return Plan(memory, place, disk, spare)
+
+
+Stage = tuple[Mapping[str, int], Mapping[str, int]]
+"""Bytes by purpose: whatever the threads, and of each thread."""
+
+
+def _fit(task: str, room: Allowance, stages: list[Stage]) -> MemoryPlan:
+    """The plan of the stage that takes most, with as many threads as fit in every stage.  DoesNotFit."""
+    threads, refused = room.threads, []
+    for fixed, worker in stages:
+        try:
+            threads = plan_memory(task, room.limit, threads, fixed, worker, ADVICE).workers
+        except DoesNotFit as e:
+            refused.append(e)
+    if refused:
+        raise max(refused, key=lambda e: e.least)
+    plans = [plan_memory(task, room.limit, threads, fixed, worker, ADVICE) for fixed, worker in stages]
+    return max(plans, key=lambda plan: plan.total)
+
+
+def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
+    """What the start, the passes and the end of a run hold."""
+    engine, block, width = work.engine, work.block, padded(work.engine.shape.topics)
+    blocks, mapped = work.layout.round_blocks, place.tables_on_disk or place.deltas_on_disk
+    state = state_bytes(engine, block)
+    always = {
+        "tables": tables.fixed + tables.rows * (not place.tables_on_disk),
+        "vocabulary": WORD_BYTES * engine.shape.words,
+    }
+    fixed = always | {
+        "deltas": tables.delta * blocks * (not place.deltas_on_disk) + Array((blocks, block.words), np.int32).nbytes,
+        "prefetch": STORAGE_BLOCK * (place.prefetch + 1),
+    }
+    cells = [Array((2, block.cells), np.int32), Array((block.docs,), np.int64), Array((3, block.words), np.int32)]
+    cutting = [Array((5, engine.shape.words), np.int8), Array((CELLS,), np.int32)]
+    worker = {
+        "blocks": total_bytes([*cells, *cutting]),
+        "visits": tables.scratch + tables.delta * place.deltas_on_disk + tables.window * mapped,
+        "prefetch": STORAGE_BLOCK,
+    }
+    seeds = Array((block.words, width), np.float32).nbytes if work.seeded else 0
+    start = Counter(fixed) + Counter({"start": work.start.fixed})
+    passes = {"state": 2 * state, "gathered rows": tables.gathered * place.tables_on_disk}
+    return [
+        (start, {"start": work.start.worker, "prefetch": STORAGE_BLOCK}),
+        (start, Counter(worker) + Counter({"seed topics": seeds, "state": state})),
+        (fixed, Counter(worker) + Counter(passes)),
+        (always | {"model file": MODEL_FILE}, {}),
+    ]

@@ -3,12 +3,17 @@ folder that goes away again."""
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from topicstream.progress import Progress
+from topicstream.progress import Progress, Shown, listener
+from topicstream.training.config import TrainConfig
 from topicstream.training.session import Session
-from topicstream.training.stopping import Stopping
 
 SECONDS = 5.0
 """How long is trained to know how fast it is; the first round is always finished."""
@@ -30,15 +35,25 @@ class PlanOnly(Progress):
         self._planned |= unit == "cell"  # the first pass begins
 
 
-def rehearse(session: Session, stopping: Stopping) -> dict[str, Any]:
+@contextlib.contextmanager
+def beside(config: TrainConfig) -> Iterator[TrainConfig]:
+    """The configuration with a model folder beside that of the run, which goes away again."""
+    folder = Path(config.model).absolute()
+    near = next(p for p in folder.parents if p.is_dir())
+    quiet = PlanOnly(listener(config.progress, Shown))
+    with tempfile.TemporaryDirectory(dir=near, prefix="topics-dry-run-") as place:
+        yield replace(config, model=Path(place) / "model", force=False, resume=False, progress=quiet)
+
+
+def rehearse(session: Session) -> dict[str, Any]:
     """Train for a few seconds: ``memory_bytes``, ``disk_bytes`` (of the plan), ``passes`` (at most), ``start_seconds``,
     ``pass_seconds`` and ``expected_seconds`` of the whole run.  The first passes are slower than the later ones."""
-    began, blocks = time.monotonic(), max(1, len(session.grid))
+    began, blocks, stopping = time.monotonic(), max(1, len(session.run.grid)), session.run.stopping
     whole: list[float] = []
     part = None
     while len(whole) <= PASSES and (not whole or time.monotonic() - began < SECONDS):
         at = time.monotonic()
-        if session.run_pass(stopping, lambda rounds: time.monotonic() - began < SECONDS):
+        if session.run_pass(lambda rounds: time.monotonic() - began < SECONDS):
             whole.append(time.monotonic() - at)
             continue
         share = min(1.0, session.rounds * session.runner.round_blocks / blocks)
@@ -48,7 +63,7 @@ def rehearse(session: Session, stopping: Stopping) -> dict[str, Any]:
     each = part if part is not None and len(whole) < 2 else whole[-1]
     expected = start + stopping.passes * each
     return {
-        "memory_bytes": session.plan.total,
+        "memory_bytes": session.plan.memory.total,
         "disk_bytes": sum(session.plan.disk.values()),
         "passes": stopping.passes,
         "start_seconds": start,

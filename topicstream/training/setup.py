@@ -1,37 +1,141 @@
-"""What a run is made of, settled before anything is begun: the corpus, the engine on it, its start, when it ends."""
+"""What a run is made of, settled before anything begins: the corpus, the engine on it, its start, when it ends."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from topicstream import machine
+from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import sampled
 from topicstream.engines import find
-from topicstream.engines.base import BlockShape, Engine, Shape
-from topicstream.errors import DoesNotFit, InputError, UsageError
+from topicstream.engines.base import About, BlockShape, Engine, Layout, Shape, passes_needed
+from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.files.ownership import check_place, kind_of
+from topicstream.model.manifest import Origin
 from topicstream.options import checked, seconds, share
 from topicstream.progress import Progress, Shown, listener
 from topicstream.training.config import TrainConfig
-from topicstream.training.starts.anchor_start import anchor_engine
+from topicstream.training.executor import MakeExecutor, RunRecipe
+from topicstream.training.plan import Work, state_bytes_of_pass
+from topicstream.training.starts.carry import check_carried
+from topicstream.training.starts.choosing import default_start, start_named
 from topicstream.training.starts.seeded import with_seeds
-from topicstream.training.starts.tries import pays
-from topicstream.training.state.record import begun_from
+from topicstream.training.starts.start import Start
+from topicstream.training.state.record import RunRecord, begun_from, left_open, settings_of
 from topicstream.training.stopping import CELLS, LONG, Stopping, tolerance
+from topicstream.training.threads import executor_of
 from topicstream.training.weights import TrainingWeights
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """What is run.
+
+    Attributes
+    ----------
+    folder
+        Of the model.
+    record
+        Everything that the result depends on.
+    grid, block
+        The blocks of a pass, and the largest of everything over them.
+    n_w
+        float64[W], training tokens (or weights) of each word.
+    carry
+        Folder of a finished run on the head of this corpus, to be taken over.
+    """
+
+    folder: Path
+    record: RunRecord
+    engine: Engine
+    corpus: Corpus
+    grid: Grid
+    block: BlockShape
+    n_w: np.ndarray
+    start: Start
+    stopping: Stopping
+    executor: MakeExecutor
+    progress: Progress
+    carry: Path | None = None
+
+    @property
+    def recipe(self) -> RunRecipe:
+        """How another process makes the engine and the blocks."""
+        corpus, engine, record = self.corpus, self.engine, self.record
+        layout = Layout(**record.layout)
+        return RunRecipe(str(corpus.path), record.sample, corpus.weights, engine.name, record.options, engine.shape, layout)
+
+    def work(self) -> Work:
+        """What takes memory and disk."""
+        engine, start = self.engine, self.start
+        seeded = engine.phases[0].start == "visit" and start.has_seeds(engine)
+        memory, state = start.memory(engine, self.block), state_bytes_of_pass(engine, self.grid)
+        keeps_best, layout = bool(self.stopping.eval_every), Layout(**self.record.layout)
+        return Work(engine, layout, self.block, state, memory, seeded, keeps_best)
+
+
+def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> TrainingRun:
+    """The run that a configuration asks for; UsageError, InputError where it cannot be."""
+    folder, given = Path(config.model), config.options or {}
+    options = {**given, **({} if config.force else left_open(folder, config.algo, given))}
+    n_w = corpus.word_counts() if corpus.weights is None else corpus.weights.n_w
+    engine, seed_words = engine_of(config, corpus, options, n_w, progress)
+    name = start_of(config, engine)
+    start = start_named(name, engine, config.warm, config.warm_share)
+    start.check(engine)
+    carry = None if config.carry is None else Path(config.carry)
+    if carry is not None and (why := check_carried(carry, corpus, engine)) is not None:
+        raise TopicsError(f"{carry}: cannot be continued: {why}")
+    own = engine.layout
+    layout = Layout(config.block_cells or own.block_cells, own.block_docs, config.round_blocks or own.round_blocks)
+    warm = None if config.warm is None else str(Path(config.warm).resolve())
+    settings = settings_of(
+        config, topics=engine.shape.topics, start=name, warm=warm, seed_words=seed_words, sample=sample_of(config)
+    )
+    record = RunRecord(
+        engine=engine.name,
+        cites=engine.cites,
+        options=asdict(engine.options),
+        layout=asdict(layout),
+        corpus=corpus.fingerprint,
+        versions=machine.versions(),
+        **settings,
+    )
+    stopping = stopping_of(config, engine, progress)
+    grid = corpus.grid(layout.block_cells, layout.block_docs, axes=engine.about.axes)
+    block = block_of(engine, grid, n_w)
+    corpus.release()
+    executor = executor_of(config.executor)
+    return TrainingRun(folder, record, engine, corpus, grid, block, n_w, start, stopping, executor, progress, carry)
+
+
+def block_of(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:
+    """The largest of everything over the blocks of a grid."""
+    return BlockShape(
+        docs=int(grid.docs.max()),
+        cells=int(grid.cells.max()),
+        tokens=int(grid.tokens.max()) if any(spec.per == "token" for spec in engine.state.values()) else 0,
+        words=grid.max_words,
+        longest=grid.longest,
+        table_entries=int(np.minimum(n_w, engine.shape.topics).sum()),
+        heaviest=int(n_w.max()),
+        axes=dict(grid.axes),
+    )
 
 
 def corpus_of(config: TrainConfig) -> Corpus:
     """The corpus, where there is something in it that the engine can train on; its cells weighed as asked."""
     store = Corpus.open(config.corpus, vectors=True)
-    if store.vectors and (config.algo == "auto" or not find(config.algo).on_vectors):
-        raise UsageError(f"{store.path}: holds vectors; --algo {config.algo} takes documents, --algo gmm takes vectors")
+    if bool(store.vectors) != (config.algo != "auto" and find(config.algo).about.vectors):
+        holds, takes = ("vectors", "documents") if store.vectors else ("documents", "vectors (.npy)")
+        other = "gmm takes vectors" if store.vectors else "mixture clusters documents"
+        raise UsageError(f"{store.path}: holds {holds}; --algo {config.algo} takes {takes}, --algo {other}")
     if (part := sample_of(config)) is not None:
         store = _sample(store, part, config)
     if store.n_cells == 0:
@@ -48,7 +152,7 @@ def sample_of(config: TrainConfig) -> float | None:
 
 
 def _sample(store: Corpus, part: float, config: TrainConfig) -> Corpus:
-    axes = [] if config.algo == "auto" else find(config.algo).axes
+    axes = [] if config.algo == "auto" else find(config.algo).about.axes
     if store.vectors or axes:
         whose = axes[0] if axes else "vectors"
         raise UsageError(f"--sample: --algo {config.algo} reads {whose}, which cannot be sampled; `topics ingest --heldout` sets documents aside")
@@ -74,33 +178,36 @@ def shape_of(store: Corpus, topics: int) -> Shape:
 
 def make_options(engine: type[Engine], given: Mapping[str, Any]) -> Any:
     """The engine's Options from plain values; TopicsError naming an unknown or impossible one."""
-    return engine.Options(**checked(engine.Options.__dataclass_fields__, given, engine.name))
+    present = {name: value for name, value in given.items() if name not in engine.Options.withdrawn}
+    return engine.Options(**checked(engine.Options, present, engine.name))
 
 
 def make_engine(kind: type[Engine], store: Corpus, options: Any, topics: int | None) -> Engine:
     """An engine for a store; topics: as many as are asked for, None: not said."""
-    axes = {name: store.axes[name].size for name in kind.axes}
-    shape = shape_of(store, kind.n_topics(axes, options, topics))
-    shape = replace(shape, axes=axes, rows=sum(entry["docs"] for entry in store.part()["blocks"]))
-    if kind.topics_axis:
-        shape = replace(shape, bare={kind.topics_axis: bare_cells(store, kind.topics_axis)})
+    about = kind.about
+    axes = {name: store.axes[name].size for name in about.axes}
+    shape = shape_of(store, about.topics(axes, options, topics))
+    shape = replace(shape, axes=axes, rows=sum(entry.docs for entry in store.part().blocks))
+    if about.topics_axis:
+        shape = replace(shape, bare={about.topics_axis: bare_cells(store, about.topics_axis)})
     return kind(shape, options)
 
 
-def refuse_wide(engine: Engine, limit: int) -> None:
-    """DoesNotFit where components alone, of whatever vectors, are more than the limit: before kernels are tried on them."""
-    n = engine.shape.words
-    if (need := engine.scratch_bytes(BlockShape(2, 2 * n, 0, n))) > limit:
-        raise DoesNotFit(
-            f"{engine.name} with {engine.shape.topics} components of {n} numbers needs {machine.format_bytes(need)}, the smallest "
-            f"limit that would do is above {need >> 20}M; lower -K, --covariance diag, or raise --mem-limit"
-        )
+def engine_facts(algo: str) -> About:
+    """Facts about an engine, by its name; UsageError where there is none."""
+    return find(algo).about
+
+
+def engine_of_model(manifest: Origin, topics: int, store: Corpus) -> Engine:
+    """The engine that made a model, with the model's options, on a state of its corpus; UsageError where there is none."""
+    kind = find(str(manifest.engine))
+    return make_engine(kind, store, make_options(kind, manifest.options), None if kind.about.topics_axis else topics)
 
 
 def bare_cells(store: Corpus, axis: str) -> int:
     """Cells of the training documents without an id of the axis."""
-    blocks = range(len(store.part()["blocks"]))
-    return sum(int(store.lengths(b)[store.ragged(axis, b)[0] == 0].sum(dtype=np.int64)) for b in blocks)
+    blocks = range(len(store.part().blocks))
+    return sum(int(store.lengths(b)[store.lists(axis, b)[0] == 0].sum(dtype=np.int64)) for b in blocks)
 
 
 def engine_of(
@@ -108,23 +215,17 @@ def engine_of(
 ) -> tuple[Engine, Any]:
     """The engine on this corpus, and its seed words as a record of the run keeps them."""
     algo, kind = config.algo, find(config.algo)
-    if store.weights is not None and not kind.accepts_weights:
+    if store.weights is not None and not kind.about.real_cells:
         raise InputError(
             f"--weighting {config.weighting}: {algo} needs whole counts; leave it out or use an engine such as sparse-bp"
         )
-    if store.weighted and not kind.accepts_weights:
+    if store.weighted and not kind.about.real_cells:
         raise InputError(
             f"{store.path} has real-valued cells and {algo} needs whole counts; use a message-passing engine such as atbp"
         )
-    if kind.on_vectors and not store.vectors:
-        raise UsageError(
-            f"{store.path}: holds documents; --algo {algo} takes vectors (.npy), --algo mixture clusters documents"
-        )
-    if kind.on_vectors:
+    if kind.about.vectors:
         machine.one_blas_thread()
     engine = make_engine(kind, store, make_options(kind, options), config.topics)
-    if kind.on_vectors:
-        refuse_wide(engine, machine.memory_limit(config.mem_limit))
     engine, seeds, told = with_seeds(engine, config.seed_words, store, n_w)
     for line in told:
         progress.say(f"warning: {line}")
@@ -137,24 +238,16 @@ def engine_of(
     return engine, seeds
 
 
-def default_start(engine: Engine, shape: Shape) -> str:
-    """The engine's own; ``best`` in the place of ``documents`` where it pays."""
-    first = engine.first_start
-    return "best" if first == "documents" and "best" in engine.starts and pays(shape, engine.best_from) else first
-
-
 def start_of(config: TrainConfig, engine: Engine) -> str:
     """How the run starts; UsageError where the engine cannot."""
     chosen = config.start or ("warm" if config.warm is not None else None)
     if chosen is None and not config.force:
         chosen = begun_from(Path(config.model), engine.name)
-    chosen = chosen or default_start(engine, engine.shape)
-    if chosen not in engine.starts:
-        raise UsageError(f"{config.algo} cannot start from {chosen!r}; it can from {', '.join(engine.starts)}")
+    chosen = chosen or default_start(engine)
+    if chosen not in engine.about.starts:
+        raise UsageError(f"{config.algo} cannot start from {chosen!r}; it can from {', '.join(engine.about.starts)}")
     if (chosen == "warm") != (config.warm is not None):
         raise UsageError("--start warm and the model to start from go together: --start warm --warm MODEL")
-    if chosen == "anchors":
-        anchor_engine(engine.shape)  # refused now, not after the memory plan
     return chosen
 
 
@@ -162,17 +255,17 @@ def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stop
     """When the run ends."""
     if config.tol_params is not None and ("phi" not in engine.tables or len(engine.phases) > 1):
         raise UsageError(f"--tol-params: {config.algo} has no topics that move from pass to pass; leave it out")
-    tol = config.tol if config.tol is not None else engine.default_tol if config.tol_params is None else 0.0
-    ours = config.tol is None and not config.eval_every and engine.unsettled
+    tol = config.tol if config.tol is not None else engine.about.tol if config.tol_params is None else 0.0
+    ours = config.tol is None and not config.eval_every and engine.phases[-1].settles_after
     stopping = Stopping(
-        config.passes if config.passes is not None else engine.default_passes,
+        config.passes if config.passes is not None else engine.about.passes,
         tolerance(tol),
         seconds(config.max_time),
         config.eval_every,
         config.tol_params or 0.0,
         min(LONG, CELLS // engine.shape.cells) if ours else 0,
     )
-    if (needed := engine.needs_passes) is None:
+    if (needed := passes_needed(engine.phases)) is None:
         return stopping
     if config.passes not in (None, needed):
         progress.say(f"{config.algo} makes {needed} passes, whatever --passes says")

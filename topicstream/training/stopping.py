@@ -1,7 +1,7 @@
 """When a run stops: passes, tolerance, held-out perplexity, time, signals.
 
 A tolerance that is a ``Share`` means the same on every corpus: running perplexity changed by less than that share over
-``SPAN`` passes.  A plain number is a change of perplexity itself, pass to pass, twice running: what that is worth depends
+``SPAN`` passes.  A plain number is a change of perplexity itself, pass to pass, in two passes in a row: what that is worth depends
 on the corpus (docs/decisions/defaults.md).
 """
 
@@ -58,7 +58,7 @@ def tolerance(text: Any) -> Any:
 
 def converged(perplexities: Sequence[float], tol: float, passes: int, least: int) -> bool:
     """Running perplexity changed by less than ``tol``, after ``least`` passes at least: a share over the last SPAN passes,
-    a plain number from pass to pass, twice running."""
+    a plain number from pass to pass, in two passes in a row."""
     p = perplexities
     if tol <= 0 or passes < least:
         return False

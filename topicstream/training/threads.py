@@ -9,121 +9,124 @@ import numpy as np
 
 from topicstream import plugins
 from topicstream.corpus.block import Block
-from topicstream.corpus.cutting import Cutter
-from topicstream.engines.base import Key, Out, Rows, Scratch
+from topicstream.corpus.grid import Cutter
+from topicstream.engines.base import BlockShape, Out, Rows, Scratch, Visit, new_stats
 from topicstream.errors import UsageError
-from topicstream.tables.rounds import Round
+from topicstream.tables.rounds import Round, RoundSpace
 from topicstream.tables.table import Table
 from topicstream.training.ahead import StorageAhead
-from topicstream.training.executor import Assignment, Executor, Job, MakeExecutor, Report, ids_of, visit
+from topicstream.training.executor import Assignment, Executor, Job, MakeExecutor, Report, ids_of, run_visit
+
+
+class WorkerBuffers:
+    """What one worker reuses from visit to visit."""
+
+    def __init__(self, job: Job) -> None:
+        self.cutter = Cutter(job.corpus.n_words, job.corpus.weights)
+        self.work, self.state = Scratch(), Scratch()
+        self.rows = {name: Scratch() for name in job.engine.tables}
+
+    @property
+    def scratches(self) -> list[Scratch]:
+        """All that grow."""
+        return [self.work, self.state, *self.rows.values()]
 
 
 class Threads(Executor):
     """Workers of this process."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.engine, self.corpus, self.grid, self.workers = job, job.engine, job.corpus, job.grid, job.workers
-        threads = job.workers.threads
+        self.job, self.engine, self.workers = job, job.engine, job.workers
         self._rounds: dict[str, Round] = {}
         self._tables: dict[str, Table] = {}
-        self._cutters = [Cutter(job.corpus.n_words) for _ in range(threads)]
-        self._scratch = [Scratch() for _ in range(threads)]
-        self._io_scratch = [Scratch() for _ in range(threads)]
-        self._table_scratch = [{name: Scratch() for name in job.engine.tables} for _ in range(threads)]
-        # a visit's sparse deltas are kept until its round ends, unless they wait on disk
-        self._keep = [Scratch() for _ in range(job.round_blocks if job.spill is None else threads)]
+        self._buffers = [WorkerBuffers(job) for _ in range(job.workers.threads)]
+        self._space = RoundSpace(job.round_blocks, job.spill)
         self._ahead: StorageAhead | None = None
         self._following: tuple[np.ndarray, StorageAhead] | None = None
         self._next_pass: np.ndarray | None = None
         self._todo = np.zeros(0, np.int64)
 
-    def place(self, tables: Mapping[str, Table], nexts: Mapping[str, Table]) -> None:
+    def place(self, tables: Mapping[str, Table], successors: Mapping[str, Table]) -> None:
         self._tables = dict(tables)
         if self._rounds:
             return
         for name, table in tables.items():
-            spill = None if self.job.spill is None else self.job.spill / f"deltas-{name}.scratch"
             rows = self.job.block.most_rows(self.engine.tables[name].rows)
-            self._rounds[name] = table.new_round(self.job.round_blocks, rows, spill, self.engine.shape.tokens)
+            self._rounds[name] = table.new_round(self._space, rows, self.engine.shape.tokens)
 
-    def begin(self, numbers: np.ndarray, following: np.ndarray | None) -> None:
+    def begin(self, blocks: np.ndarray, following: np.ndarray | None) -> None:
         begun, self._following = self._following, None
-        self._todo, self._next_pass = numbers, following
+        self._todo, self._next_pass = blocks, following
         if begun is not None:  # what the end of the pass before has begun to decode, if it is the right thing
-            if np.array_equal(begun[0], numbers):
+            if np.array_equal(begun[0], blocks):
                 begun[1].reach(self.job.prefetch)
                 self._ahead = begun[1]
                 return
             begun[1].close()
-        self._ahead = StorageAhead(self.corpus, self.grid, numbers, self.job.prefetch, self.workers, self.engine.axes)
+        self._ahead = self._decode(blocks, self.job.prefetch)
 
-    def visit(self, at: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
+    def _decode(self, blocks: np.ndarray, prefetch: int) -> StorageAhead:
+        return StorageAhead(self.job.corpus, self.job.grid, blocks, prefetch, self.workers, self.engine.about.axes)
+
+    def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
         reports: list[Any] = [None] * len(group)
 
         def work(i: int) -> None:
-            reports[i] = self._visit(int(group[i]), at + i, i, assignment)
+            reports[i] = self._visit(int(group[i]), position + i, i, assignment)
 
+        end = position + len(group)
         if assignment.old is not None:
-            for number in self._todo[at + len(group) : at + 2 * len(group)]:
-                assignment.old.ahead(int(number))
-        if self._next_pass is not None and at + len(group) >= len(self._todo):
+            for number in self._todo[end : end + len(group)].tolist():
+                assignment.old.ahead(number)
+        if self._next_pass is not None and end >= len(self._todo):
             # queued behind the last visits, for a worker that has none left
             first = min(self.workers.threads - 1, self.job.prefetch)
-            ahead = StorageAhead(self.corpus, self.grid, self._next_pass, first, self.workers, self.engine.axes)
-            self._following = self._next_pass, ahead
+            self._following = self._next_pass, self._decode(self._next_pass, first)
         self.workers.run(work, len(group))
         return reports
 
     def _visit(self, number: int, position: int, slot: int, assignment: Assignment) -> Report:
-        worker = self.workers.number()
-        scratch, io, own = self._scratch[worker], self._io_scratch[worker], self._table_scratch[worker]
+        buffers, new = self._buffers[self.workers.number()], assignment.new
         assert self._ahead is not None
-        block = self._cutters[worker].block(self.corpus, self.grid, number, self._ahead.get(position))
+        block = buffers.cutter.block(self.job.grid, number, self._ahead.get(position))
         self._ahead.done(position)
-        specs, delta, ids = self.engine.tables, {}, {}
+        specs, delta = self.engine.tables, {}
+        ids = {name: ids_of(block, specs[name].axis, specs[name]) for name in assignment.targets}
         for name in assignment.targets:
-            ids[name] = ids_of(block, specs[name].axis, specs[name])
-            room = self._rounds[name].slot(slot, ids[name], own[name])
+            room = self._rounds[name].slot(slot, ids[name])
             if room is not None:
                 delta[name] = room
-        new, old, key = assignment.new, assignment.old, assignment.key
-        memory = new.buffers(block, io) if new is not None else {}
-        keep = self._keep[slot if self.job.spill is None else worker]
-        lease = Out(delta, dict(memory), self.engine.new_stats(), scratch, keep)
-        rows: dict[str, Any] = {}
-        totals: dict[str, np.ndarray] = {}
-        kept: Mapping[str, np.ndarray] = {}
-        if key.pass_number == 0:
-            if assignment.seeds is not None:
-                base = assignment.seeds.rows(block.vocab)
-                rows = {"phi": Rows(base, np.arange(len(block.vocab), dtype=np.int64))}
-                totals = {"phi": assignment.seeds.totals}
-        else:
-            for name in assignment.reads:
-                spec, table = specs[name], self._tables[name]
-                rows[name] = table.gather(ids_of(block, spec.gathered, spec), own[name])
-                totals[name] = table.seen_totals
-            kept = old.read(number, block, io) if old is not None else {}
-        deltas, state, stats = self.compute(block, rows, totals, kept, assignment.params, key, lease)
+        state = new.buffers(block, buffers.state) if new is not None else {}
+        stats, keep = new_stats(self.engine), self._space.keep[slot]
+        out = Out(delta, dict(state), stats, self.engine, BlockShape.of(block), buffers.work, keep)
+        out = self.compute(self._seen(block, number, assignment, buffers), out)
         if new is not None:
-            new.write(number, state)
+            new.write(number, out.state)
         for name in assignment.targets:
             # an outgrown buffer must not be held until the round ends: the round has it now
-            self._rounds[name].put(slot, ids[name], deltas.pop(name))
-        return Report(block.n_docs, stats)
+            self._rounds[name].put(slot, ids[name], out.delta.pop(name))
+        return Report(block.n_docs, out.stats)
 
-    def compute(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        state: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        lease: Out,
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """One visit, as ``visit`` has it; an executor derived from this one may make it elsewhere."""
-        return visit(self.engine, block, rows, totals, state, params, key, lease)
+    def _seen(self, block: Block, number: int, assignment: Assignment, buffers: WorkerBuffers) -> Visit:
+        """What the visit of a block reads."""
+        key, params = assignment.key, assignment.params
+        if key.pass_number == 0:
+            seeds = assignment.seeds
+            if seeds is None:
+                return Visit(block, {}, {}, {}, params, key)
+            rows = Rows(seeds.rows(block.vocab), np.arange(len(block.vocab), dtype=np.int64))
+            return Visit(block, {"phi": rows}, {"phi": seeds.totals}, {}, params, key)
+        gathered: dict[str, Any] = {}
+        for name in assignment.reads:
+            spec = self.engine.tables[name]
+            gathered[name] = self._tables[name].gather(ids_of(block, spec.gathered, spec), buffers.rows[name])
+        totals = {name: self._tables[name].seen_totals for name in assignment.reads}
+        state = assignment.old.read(number, block, buffers.state) if assignment.old is not None else {}
+        return Visit(block, gathered, totals, state, params, key)
+
+    def compute(self, visit: Visit, out: Out) -> Out:
+        """One visit, as ``run_visit`` has it; an executor derived from this one may make it elsewhere."""
+        return run_visit(self.engine, visit, out)
 
     def apply(self, name: str, target: Table, factor: float, hold: bool) -> None:
         target.apply(self._rounds[name], factor, hold)
@@ -136,7 +139,7 @@ class Threads(Executor):
     def rest(self) -> None:
         for deltas in self._rounds.values():
             deltas.rest()
-        for scratch in self._buffers():
+        for scratch in self._scratches():
             scratch.clear()
 
     def release(self) -> None:
@@ -145,15 +148,10 @@ class Threads(Executor):
             self._following = None
         for deltas in self._rounds.values():
             deltas.close()
-        self._cutters, self._keep, self._rounds = [], [], {}
-        self._scratch, self._io_scratch, self._table_scratch = [], [], []
+        self._buffers, self._space.keep, self._rounds = [], [], {}
 
-    def scratch_bytes(self) -> int:
-        """Bytes the buffers hold now."""
-        return sum(s.nbytes for s in self._buffers())
-
-    def _buffers(self) -> list[Scratch]:
-        return [*self._scratch, *self._io_scratch, *self._keep, *(s for d in self._table_scratch for s in d.values())]
+    def _scratches(self) -> list[Scratch]:
+        return [*self._space.keep, *(scratch for buffers in self._buffers for scratch in buffers.scratches)]
 
 
 def executor_of(given: MakeExecutor | str | None) -> MakeExecutor:

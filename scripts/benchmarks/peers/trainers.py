@@ -59,7 +59,7 @@ class Data:
 
 @dataclass
 class Setting:
-    """What every trainer is told."""
+    """Options of every trainer."""
 
     topics: int
     alpha: float

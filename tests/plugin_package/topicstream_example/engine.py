@@ -7,12 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from topicstream.corpus.block import Block
-from topicstream.engines.base import BlockShape, Engine, Key, Options, Out, Rule, TableSpec, option
+from topicstream.engines.base import (
+    About,
+    BlockShape,
+    Buffer,
+    Engine,
+    Options,
+    Out,
+    Priors,
+    Rule,
+    TableSpec,
+    Visit,
+    option,
+)
 
 
 @dataclass(frozen=True)
@@ -26,64 +36,47 @@ class Unigrams(Engine):
     """Written in NumPy."""
 
     name, cites, Options = "unigrams", "Nigam, McCallum, Thrun & Mitchell 2000", UnigramOptions
-    starts = ("random", "documents", "warm")
+    about = About(starts=("random", "documents", "warm"), priors=Priors(alpha=1.0, beta=0.01))
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
         return {"phi": TableSpec(mass="row", rule=Rule.REPLACE)}
 
-    def initial_params(self) -> dict[str, np.ndarray]:
-        alpha = 1.0 if self.options.alpha is None else self.options.alpha
-        beta = 0.01 if self.options.beta is None else self.options.beta
-        return {"alpha": np.full(self.shape.topics, alpha), "beta": np.array([beta])}
+    def workspace(self, block: BlockShape) -> Mapping[str, Buffer]:
+        """What NumPy takes on the way: never given out, but counted by the memory plan."""
+        rows = 3 * block.cells + 4 * block.docs + 2 * block.words
+        return {"temporaries": Buffer((rows, self.shape.topics), "float64")}
 
-    def scratch_bytes(self, block: BlockShape) -> int:
-        return 8 * self.shape.topics * (3 * block.cells + 4 * block.docs + 2 * block.words)
-
-    def start(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        if "phi" in rows:
-            self.process(block, rows, totals, {}, params, key, out)
+    def start(self, visit: Visit, out: Out) -> None:
+        if "phi" in visit.rows:
+            self.process(visit, out)
         else:
-            rng = np.random.default_rng([key.seed, block.first_doc])
-            self._write(block, np.eye(self.shape.topics)[rng.integers(self.shape.topics, size=block.n_docs)], out)
+            block, topics = visit.block, self.shape.topics
+            rng = np.random.default_rng([visit.key.seed, block.first_doc])
+            self._write(visit, np.eye(topics)[rng.integers(topics, size=block.n_docs)], out)
 
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        k, beta = self.shape.topics, params["beta"][0]
-        phi = rows["phi"].base[rows["phi"].index][:, :k].astype(np.float64)
-        log_p = np.log(phi + beta) - np.log(totals["phi"][:k] + self.shape.words * beta)
+    def process(self, visit: Visit, out: Out) -> None:
+        k, block, params = self.shape.topics, visit.block, visit.params
+        beta, table = params["beta"][0], visit.rows["phi"]
+        phi = table.base[table.index][:, :k].astype(np.float64)
+        log_p = np.log(phi + beta) - np.log(visit.totals["phi"][:k] + self.shape.words * beta)
         sums = np.zeros((block.n_docs, k))
-        np.add.at(sums, self._documents(block), log_p[block.words] * block.counts[:, None])
+        np.add.at(sums, self._documents(visit), log_p[block.words] * block.counts[:, None])
         sums = self.options.sharpness * sums + np.log(params["alpha"] / params["alpha"].sum())
         top = sums.max(axis=1, keepdims=True)
         shares = np.exp(sums - top)
         norms = shares.sum(axis=1, keepdims=True)
         out.stats["loglik"][0] = float((top + np.log(norms)).sum())
-        self._write(block, shares / norms, out)
+        self._write(visit, shares / norms, out)
 
-    def _documents(self, block: Block) -> np.ndarray:
-        return np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
+    def _documents(self, visit: Visit) -> np.ndarray:
+        """int64[nnz]: the document of each cell."""
+        return np.repeat(np.arange(visit.block.n_docs), np.diff(visit.block.indptr))
 
-    def _write(self, block: Block, shares: np.ndarray, out: Out) -> None:
-        delta = out.delta["phi"]
+    def _write(self, visit: Visit, shares: np.ndarray, out: Out) -> None:
+        block, delta = visit.block, out.delta["phi"]
         added = np.zeros((len(delta), self.shape.topics))
-        np.add.at(added, block.words, shares[self._documents(block)] * block.counts[:, None])
+        np.add.at(added, block.words, shares[self._documents(visit)] * block.counts[:, None])
         delta[:] = 0
         delta[:, : self.shape.topics] = added
         out.stats["tokens"][0] = block.tokens

@@ -15,23 +15,23 @@ from topicstream.training.threads import Threads
 class Processes(Threads):
     """``topicstream.train(..., executor="processes")``."""
 
-    def compute(self, block, rows, totals, state, params, key, lease):
+    def compute(self, visit, out):
         receive, send = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(receive)
-            made = super().compute(block, rows, totals, state, params, key, lease)
+            made = super().compute(visit, out)
             with os.fdopen(send, "wb") as pipe:
-                pickle.dump(made, pipe)
+                pickle.dump((made.delta, made.state, made.stats), pipe)
             os._exit(0)
         os.close(send)
         with os.fdopen(receive, "rb") as pipe:
-            deltas, memory, stats = pickle.load(pipe)
+            deltas, out.state, out.stats = pickle.load(pipe)
         if os.waitpid(child, 0)[1]:
             raise RuntimeError("a visit failed in its process")
         for name, delta in deltas.items():
-            if name in lease.delta:  # dense rows: into the buffer that the sum is taken from
-                lease.delta[name][:] = delta
+            if name in out.delta:  # dense rows: into the buffer that the sum is taken from
+                out.delta[name][:] = delta
             else:
-                lease.delta[name] = delta
-        return lease.delta, memory, stats
+                out.delta[name] = delta
+        return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,9 +15,9 @@ from topicstream.options import option
 
 @dataclass(frozen=True)
 class SharpOptions:
-    """What ``topics infer --method sharp`` offers beside the options of our methods."""
+    """Options of ``topics infer --method sharp``."""
 
-    power: float = option(2.0, "sharp: power of the shares", min=1)
+    power: float = option(2.0, "Power of the shares.", min=1, show=True)
 
 
 class Sharp(Method):
@@ -25,11 +25,13 @@ class Sharp(Method):
 
     name: ClassVar[str] = "sharp"
     cites: ClassVar[str] = "nobody"
-    Options: ClassVar[type | None] = SharpOptions
+    Options: ClassVar[type] = SharpOptions
+    options: SharpOptions
 
-    def __init__(self, rows: TopicRows, *, power: float = 2.0) -> None:
-        self.rows, self.power, self.first = rows, power, BP(rows)
+    def __init__(self, rows: TopicRows, **options: Any) -> None:
+        super().__init__(rows, **options)
+        self.first = BP(rows)
 
     def shares(self, docs: Documents) -> np.ndarray:
-        shares = self.first.shares(docs) ** np.float32(self.power)
+        shares = self.first.shares(docs) ** np.float32(self.options.power)
         return shares / shares.sum(axis=1, keepdims=True)

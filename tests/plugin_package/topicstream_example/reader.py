@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from itertools import groupby
 
-import numpy as np
+import pyarrow as pa
 
 from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.cut import cut, positions
-from topicstream.ingestion.parsing.reader import Piece, ReadOptions
-from topicstream.ingestion.parsing.rejects import Rejects
-from topicstream.tokens.documents import Provenance, TextRun
+from topicstream.ingestion.parsing.cut import lines_of
+from topicstream.ingestion.parsing.documents import batch_of
+from topicstream.ingestion.parsing.reader import Reader
+from topicstream.ingestion.read_options import ReadOptions
 
 
-def end_of_paragraph(data: bytes | bytearray, final: bool) -> int:
-    """Where to cut: behind the last empty line, 0 when there is none yet."""
-    return len(data) if final else data.rfind(b"\n\n") + 2 if b"\n\n" in data else 0
-
-
-class Paragraphs:
-    """``split`` cuts in one thread, ``parse`` runs in many."""
-
+class Paragraphs(Reader):
     name = "paragraphs"
-    kind: Literal["text", "counts"] = "text"
     about = "text, a document a paragraph"
     suffixes = (".para",)
 
-    def split(self, source: Source, options: ReadOptions) -> Iterator[Piece]:
-        return cut(source, options, end_of_paragraph, one_line=False)
-
-    def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
-        found, line = [], piece.line
-        for paragraph in bytes(piece.data).decode("utf-8", "replace").split("\n\n"):
-            if paragraph.strip():
-                found.append((line, paragraph.encode()))
-            line += paragraph.count("\n") + 2
-        at = positions(piece.key, np.array([n for n, _ in found], np.int64))
-        offsets = np.cumsum([0, *(len(text) for _, text in found)], dtype=np.int64)
-        text = np.frombuffer(b"".join(text for _, text in found), np.uint8)
-        return TextRun(Provenance(ids=at, source=at), text, offsets), Rejects()
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        lines = (pair for numbers, part in lines_of(source, options) for pair in zip(numbers.tolist(), part))
+        ids, texts, size = [], [], 0
+        for filled, paragraph in groupby(lines, lambda pair: bool(pair[1].strip())):
+            if filled:
+                number, text = next(paragraph)
+                text = b"\n".join([text, *(line for _, line in paragraph)]).decode("utf-8", "replace")
+                ids.append(f"{source.key}:{number}")
+                texts.append(text)
+                size += len(text)
+            if size >= options.piece_bytes:
+                yield batch_of(ids, ids, {"text": pa.array(texts, pa.large_string())}, {})
+                ids, texts, size = [], [], 0
+        yield batch_of(ids, ids, {"text": pa.array(texts, pa.large_string())}, {})
 
 
 PARAGRAPHS = Paragraphs()

@@ -9,11 +9,11 @@ import numpy as np
 from topicstream.evaluation.scoring import Scorer, Scoring
 
 
-def evenness(run: Scoring) -> dict[str, Any]:
+def evenness(run: Scoring, options: Any) -> dict[str, Any]:
     """The entry of the result."""
     p = run.model.shares[run.model.shares > 0]
     value = float(-(p * np.log(p)).sum() / np.log(run.model.n_topics))
     return {"evenness": {"value": value, "measured": "entropy of the topics' sizes over that of even ones"}}
 
 
-EVENNESS = Scorer(asked=lambda config: False, score=evenness, needs_corpus=lambda config: False)
+EVENNESS = Scorer("evenness", evenness, needs_corpus=lambda config, options: False)

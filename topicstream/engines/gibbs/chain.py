@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import (
+    About,
     ArraySpec,
     BlockShape,
+    Buffer,
     Engine,
-    Key,
+    Layout,
     Options,
     Out,
+    PassEnd,
+    Priors,
     Shape,
     SparseDelta,
     TableSpec,
+    Visit,
     option,
     padded,
 )
@@ -27,6 +32,9 @@ from topicstream.engines.gibbs.moves import count_assigned, count_moved, count_m
 from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.kernels.count_priors import BINS, learn_alpha, learn_beta, words_loglik
 from topicstream.kernels.packed import entry_bytes
+
+# with so many topics 200 passes do not bring the random start to the perplexity of seed documents (docs/decisions/defaults.md)
+MANY = 500
 
 
 @dataclass(frozen=True)
@@ -41,10 +49,6 @@ class GibbsOptions(Options):
     samples: int = option(0, "average the topics over this many samples of the chain (0: the last state)", min=0)
     burn_in: int = option(100, "passes before the first sample is taken", min=0)
     sample_every: int = option(10, "passes from one sample to the next", min=1, advanced=True)
-
-
-# with so many topics 200 passes do not bring the random start to the perplexity of seed documents (docs/decisions/defaults.md)
-MANY = 500
 
 
 def smallest_uint(topics: int) -> str:
@@ -62,12 +66,14 @@ class Chain(Engine):
     """
 
     Options: ClassVar[type[Options]] = GibbsOptions
-    prior_defaults = ("5/K", "0.01")
-    starts: ClassVar[tuple[str, ...]] = ("random", "documents", "kmeans", "best", "anchors", "warm")
-    default_passes: ClassVar[int] = 200
-    default_tol: ClassVar[float] = 0.0
-    accepts_weights: ClassVar[bool] = False
-    _told = False  # of priors at a bound
+    about = About(
+        priors=Priors(5.0, 0.01, together=True),
+        starts=("random", "documents", "kmeans", "best", "anchors", "warm"),
+        documents_from=MANY,
+        real_cells=False,
+        tol=0.0,
+    )
+    _warned = False  # of priors at a bound
 
     def __init__(self, shape: Shape, options: Any) -> None:
         super().__init__(shape, options)
@@ -87,12 +93,13 @@ class Chain(Engine):
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        return {
-            "phi": TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row", samples=self.options.samples)
-        }
+        o = self.options
+        first = max(o.burn_in, 1)
+        samples = range(first, first + o.samples * o.sample_every, o.sample_every)
+        return {"phi": TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row", samples=samples)}
 
     @property
-    def memory(self) -> Mapping[str, ArraySpec]:
+    def state(self) -> Mapping[str, ArraySpec]:
         return {"z": ArraySpec("token", smallest_uint(self.shape.topics), below=self.shape.topics)}
 
     @property
@@ -109,49 +116,48 @@ class Chain(Engine):
             "lengths": 2 * BINS,
         }
 
-    default_alpha_sum = 5.0
-
-    @property
-    def first_start(self) -> str:
-        return "documents" if self.shape.topics >= MANY else super().first_start
-
     def initial_params(self) -> dict[str, np.ndarray]:
         return {**super().initial_params(), "passes": np.zeros(1)}
 
-    def block_cells(self) -> int:
+    @property
+    def layout(self) -> Layout:
         """At least 32 blocks a pass where possible: rows are copied in and out once a block, so blocks are larger than
         those of the engines that read rows in place; bounded so that the copies fit beside the table in 300 MB, and from
         256 topics on by 2^26 / K, so that 512 MB do for a thousand topics."""
         cells = min(max(self.shape.cells // 32, 1 << 16), 1 << 18)
-        return int(max(min(cells, (1 << 26) // padded(self.shape.topics)), 1 << 12))
+        return replace(super().layout, block_cells=max(min(cells, (1 << 26) // padded(self.shape.topics)), 1 << 12))
 
-    def start(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        """The changes as they are found, two for a token that moved, and as they are handed over."""
+        changes = 2 * block.tokens + 2
+        return {
+            "first": Buffer(block.words, "int64"),
+            "topic": Buffer(changes, "int32"),
+            "value": Buffer(changes, "int32"),
+            "of topics": Buffer((12, self.shape.topics), "float64"),
+            "ptr": Buffer(block.words + 1, "int64", keep=True),
+            "delta topic": Buffer(changes, "int32", keep=True),
+            "delta value": Buffer(changes, "int32", keep=True),
+        }
+
+    def start(self, visit: Visit, out: Out) -> None:
         """A random topic a token; or, from seed topics, one token after the other from
         p(k) ~ (alpha_k + n_dk so far) p(w | k of the seeds)."""
-        k, z = self.shape.topics, out.memory["z"]
-        if "phi" in rows:
-            seeds = rows["phi"]
-            work = np.zeros((2, k))
+        block, key, k, z = visit.block, visit.key, self.shape.topics, out.state["z"]
+        if "phi" in visit.rows:
+            seeds = visit.rows["phi"]
             seeded_topics(
                 block.indptr,
                 block.words,
                 block.counts,
                 seeds.base,
                 seeds.index,
-                1.0 / np.maximum(totals["phi"][:k], 1e-300),
-                params["alpha"],
+                1.0 / np.maximum(visit.totals["phi"][:k], 1e-300),
+                visit.params["alpha"],
                 key.seed,
                 key.pass_number,
                 block.first_doc,
-                work,
+                np.zeros((2, k)),
                 z,
             )
         else:
@@ -162,41 +168,25 @@ class Chain(Engine):
         """What the counts by word and topic change by when the tokens' topics go from ``before`` (None: no topics yet) to
         ``after``, both uint[tokens]."""
         n = int(block.tokens) if before is None else 2 * count_moved(before, after) + 2
-        ptr = out.keep.array("ptr", block.n_words + 1, np.int64)
-        topic, value = out.scratch.array("topic", n, np.int32), out.scratch.array("value", n, np.int32)
-        first = out.scratch.array("first", block.n_words, np.int64)
+        ptr, first = out.array("ptr"), out.array("first")
+        topic, value = out.array("topic", n), out.array("value", n)
         tally = np.zeros(self.shape.topics, np.int32), first, ptr, topic, value
         if before is None:
             used = count_assigned(block.words, block.counts, after, *tally)
         else:
             used = count_moves(block.words, block.counts, before, after, *tally)
-        kept_topic = out.keep.array("delta topic", used, np.int32)
-        kept_value = out.keep.array("delta value", used, np.int32)
+        kept_topic, kept_value = out.array("delta topic", used), out.array("delta value", used)
         kept_topic[:], kept_value[:] = topic[:used], value[:used]
         return SparseDelta(ptr, kept_topic, kept_value)
-
-    def scratch_bytes(self, block: BlockShape) -> int:
-        """The changes as they are found: two for a token that moved."""
-        return 16 * block.tokens + 32 * block.words + 96 * self.shape.topics
 
     def entry_bytes(self, block: BlockShape) -> int:
         """Of a packed entry in a block, at most."""
         seeded = int(self.shape.seeds.weight.max()) if self.shape.seeds is not None else 0
         return entry_bytes((block.heaviest or int(self.shape.tokens)) + block.tokens + seeded, self.shape.topics)
 
-    def keep_bytes(self, block: BlockShape) -> int:
-        return 16 * block.tokens + 8 * block.words
-
-    def takes_sample(self, pass_number: int) -> bool:
-        o = self.options
-        after = pass_number - max(o.burn_in, 1)
-        return bool(after >= 0 and after % o.sample_every == 0 and after // o.sample_every < o.samples)
-
-    def end_pass(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
-    ) -> dict[str, float]:
-        o, k = self.options, self.shape.topics
-        n_k, counts, times = totals["phi"][:k], stats["phi.counts"], stats["phi.times"]
+    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+        o, k, params, stats = self.options, self.shape.topics, end.params, end.stats
+        n_k, counts, times = end.totals["phi"][:k], stats["phi.counts"], stats["phi.times"]
         tokens = float(stats["tokens"][0])
         if n_k.sum() != self.shape.tokens or tokens != self.shape.tokens:
             raise TopicsError(
@@ -225,13 +215,11 @@ class Chain(Engine):
             bounds = o.prior_low, o.prior_high
             params["alpha"][:] = learn_alpha(params["alpha"], stats["topic_bins"], stats["lengths"], *bounds)
             params["beta"][0] = learn_beta(beta, counts, times, n_k, self.shape.words, *bounds)
-            found["priors_held"] = float(np.isin([*params["alpha"], *params["beta"]], bounds).sum())
+            held = int(np.isin([*params["alpha"], *params["beta"]], bounds).sum())
+            found["priors_held"] = float(held)
+            if held and not self._warned:
+                self._warned = True
+                where = f"{o.prior_low:g} or {o.prior_high:g} (--prior-low, --prior-high)"
+                end.say(f"warning: {held} learned priors stand at a bound, {where}")
         found["alpha_sum"], found["beta"] = float(params["alpha"].sum()), float(params["beta"][0])
         return found
-
-    def warnings(self, record: Mapping[str, Any]) -> list[str]:
-        n, o = int(record.get("priors_held", 0)), self.options
-        if self._told or not n:
-            return []
-        self._told = True
-        return [f"{n} learned priors stand at a bound, {o.prior_low:g} or {o.prior_high:g} (--prior-low, --prior-high)"]

@@ -18,13 +18,10 @@ Blocks of one round do not see each other's moves (AD-LDA); at round width 1 the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from topicstream.corpus.block import Block
-from topicstream.engines.base import LANES, BlockShape, Key, Out, PackedRows, Scratch, padded
+from topicstream.engines.base import LANES, BlockShape, Buffer, Out, PackedRows, Visit, padded
 from topicstream.engines.gibbs.chain import Chain
 from topicstream.kernels.arrays import Array, Doubles, Ints, Longs
 from topicstream.kernels.count_priors import close_document
@@ -136,41 +133,39 @@ class GibbsSampling(Chain):
     name = "gs"
     cites = "Griffiths & Steyvers 2004, Finding scientific topics, eq. (5); Yao, Mimno & McCallum 2009, eq. (5)"
 
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        """Dense rows of the block, and the packed rows that are spread out at once, beside what every sampler holds."""
+        topics, wide = self.shape.topics, padded(self.shape.topics)
+        return super().workspace(block) | {
+            "dense rows": Buffer((block.words, wide), "int32"),
+            "n_t": Buffer(topics, "float64"),
+            "coefficients": Buffer(wide, "float64"),
+            "sums": Buffer(wide // LANES, "float64"),
+            "document topics": Buffer((2, topics), "int64"),
+            "row ends": Buffer(block.words + 1, "int64"),
+            "packed entries": Buffer(max(SPREAD, topics), f"u{self.entry_bytes(block)}"),
+        }
+
+    def process(self, visit: Visit, out: Out) -> None:
         """Sweep the block's tokens once; the delta is what its counts changed by."""
-        phi: PackedRows = rows["phi"]
-        k, u, wide = self.shape.topics, block.n_words, padded(self.shape.topics)
-        z, scratch, stats = out.memory["z"], out.scratch, out.stats
-        z[:] = memory["z"]
-        dense = scratch.array("dense rows", (u, wide), np.int32)
-        self._spread(phi, dense, scratch)
-        n_t = scratch.array("n_t", k, np.float64)
-        n_t[:] = totals["phi"][:k]
-        coef = scratch.array("coefficients", wide, np.float64)
-        sums = scratch.array("sums", wide // LANES, np.float64)
-        whole = scratch.array("document topics", (2, k), np.int64)
+        block, params, key, stats = visit.block, visit.params, visit.key, out.stats
+        z, dense, n_t, whole = out.state["z"], out.array("dense rows"), out.array("n_t"), out.array("document topics")
+        z[:] = visit.state["z"]
+        self._spread(visit.rows["phi"], dense, out)
+        n_t[:] = visit.totals["phi"][: self.shape.topics]
         beta, found = float(params["beta"][0]), np.zeros(9)
         sweep(
-            block.indptr, block.words, block.counts, z, dense, n_t, coef, sums, params["alpha"], beta,
-            beta * self.shape.words, key.seed, key.pass_number, block.first_doc, whole[0], whole[1],
+            block.indptr, block.words, block.counts, z, dense, n_t, out.array("coefficients"), out.array("sums"),
+            params["alpha"], beta, beta * self.shape.words, key.seed, key.pass_number, block.first_doc, whole[0], whole[1],
             stats["topic_bins"], stats["lengths"], found,
         )  # fmt: skip
         stats["loglik"][0], stats["kept"][0], stats["tokens"][0] = found[0], found[4], found[8]
         stats["documents"][:], stats["doc_loglik"][0] = found[5:7], found[7]
-        out.delta["phi"] = self._changes(block, memory["z"], z, out)
+        out.delta["phi"] = self._changes(block, visit.state["z"], z, out)
 
-    def _spread(self, phi: PackedRows, dense: np.ndarray, scratch: Scratch) -> None:
+    def _spread(self, phi: PackedRows, dense: np.ndarray, out: Out) -> None:
         """The packed rows as dense rows int32[U, padded(K)], some at a time."""
-        ptr = scratch.array("row ends", len(phi.length) + 1, np.int64)
+        ptr = out.array("row ends")
         ptr[0] = 0
         np.cumsum(phi.length, out=ptr[1:])
         dtype = f"u{entry_bytes(phi.largest, self.shape.topics)}"
@@ -178,12 +173,7 @@ class GibbsSampling(Chain):
         while first < len(dense):
             stop = max(int(np.searchsorted(ptr, ptr[first] + SPREAD, side="right")) - 1, first + 1)
             part = ptr[first : stop + 1] - ptr[first]
-            entries = scratch.array("packed entries", int(part[-1]), dtype)
+            entries = out.array("packed entries", int(part[-1]), dtype)
             phi.copy(first, stop, part[:-1], entries)
             expand_packed(part, entries, np.arange(stop - first), phi.bits, dense[first:stop])
             first = stop
-
-    def scratch_bytes(self, block: BlockShape) -> int:
-        """Dense rows of the block, and the packed rows that are spread out at once, beside what every sampler holds."""
-        packed = max(SPREAD, self.shape.topics) * self.entry_bytes(block) + 8 * block.words
-        return super().scratch_bytes(block) + block.words * padded(self.shape.topics) * 4 + packed

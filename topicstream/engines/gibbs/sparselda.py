@@ -24,13 +24,10 @@ approximation (Newman et al. 2007); at round width 1 the chain is the exact coll
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from topicstream.corpus.block import Block
-from topicstream.engines.base import BlockShape, Key, Out, PackedRows
+from topicstream.engines.base import BlockShape, Buffer, Out, PackedRows, Visit
 from topicstream.engines.gibbs.chain import Chain
 from topicstream.errors import TopicsError
 from topicstream.kernels.arrays import Array, Doubles, Int, Ints, Longs
@@ -262,37 +259,38 @@ class SparseLDA(Chain):
     name = "sparselda"
     cites = "Yao, Mimno & McCallum 2009, Efficient methods for topic model inference, section 3.4, eq. (6)-(10)"
 
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        """The arena beside what every sampler holds: the rows with room for what may enter, a row begins a cache line."""
+        topics = self.shape.topics
+        most = (block.table_entries or int(self.shape.tokens)) + block.tokens
+        entries = min(block.words * topics, most) + 16 * block.words + READ_PAST
+        return super().workspace(block) | {
+            "word tokens": Buffer(block.words, "int32"),
+            "row start": Buffer(block.words, "int64"),
+            "row length": Buffer(block.words, "int32"),
+            "arena": Buffer(entries, f"u{self.entry_bytes(block)}"),
+            "n_t": Buffer(topics, "float64"),
+            "coefficients": Buffer((2, topics), "float64"),
+            "document topics": Buffer((3, topics), "int64"),
+        }
+
+    def process(self, visit: Visit, out: Out) -> None:
         """Sweep the block's tokens once; the delta is what its counts changed by."""
-        phi: PackedRows = rows["phi"]
-        k, u, m = self.shape.topics, block.n_words, phi.bits
-        z = out.memory["z"]
-        z[:] = memory["z"]
-        scratch = out.scratch
-        tokens = scratch.array("word tokens", u, np.int32)
-        start, length = scratch.array("row start", u, np.int64), scratch.array("row length", u, np.int32)
+        block, params, key, stats = visit.block, visit.params, visit.key, out.stats
+        phi: PackedRows = visit.rows["phi"]
+        k, m, z = self.shape.topics, phi.bits, out.state["z"]
+        z[:] = visit.state["z"]
+        tokens, start, length = out.array("word tokens"), out.array("row start"), out.array("row length")
         count_tokens(block.words, block.counts, tokens)
         length[:] = phi.length
         entries = slack_starts(length, tokens, k, start)
         size = entry_bytes(phi.largest + int(tokens.max(initial=0)), k)
-        arena = scratch.array("arena", entries + READ_PAST, f"u{size}")
-        phi.copy(0, u, start, arena)
-        n_t = scratch.array("n_t", k, np.float64)
-        n_t[:] = totals["phi"][:k]
-        real = scratch.array("coefficients", (2, k), np.float64)
-        whole = scratch.array("document topics", (3, k), np.int64)
+        arena = out.array("arena", entries + READ_PAST, f"u{size}")
+        phi.copy(0, block.n_words, start, arena)
+        n_t, real, whole = out.array("n_t"), out.array("coefficients"), out.array("document topics")
+        n_t[:] = visit.totals["phi"][:k]
         alpha, beta = params["alpha"], float(params["beta"][0])
         found = np.zeros(12)
-        stats = out.stats
         stray = sweep(
             block.indptr, block.words, block.counts, z, start, length, arena, m, n_t, real[0], real[1], alpha, beta,
             beta * self.shape.words, key.seed, key.pass_number, block.first_doc, whole[0], whole[1], whole[2],
@@ -301,14 +299,8 @@ class SparseLDA(Chain):
         if stray >= 0:
             raise TopicsError(
                 f"{self.name}: block {block.index}, token {stray}: its topic is not in the table, so block memory and table "
-                "do not belong together; start anew with --force"
+                "do not belong together; start over with --force"
             )
         stats["loglik"][0], stats["draws"][:], stats["kept"][0] = found[0], found[1:4], found[4]
         stats["documents"][:], stats["doc_loglik"][0], stats["tokens"][0] = found[5:7], found[7], found[8]
-        out.delta["phi"] = self._changes(block, memory["z"], z, out)
-
-    def scratch_bytes(self, block: BlockShape) -> int:
-        """The arena beside what every sampler holds: the rows with room for what may enter, a row begins a cache line."""
-        most = (block.table_entries or int(self.shape.tokens)) + block.tokens
-        entries = min(block.words * self.shape.topics, most) + 16 * block.words
-        return super().scratch_bytes(block) + entries * self.entry_bytes(block)
+        out.delta["phi"] = self._changes(block, visit.state["z"], z, out)

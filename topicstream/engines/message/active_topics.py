@@ -7,59 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.engines.message.priors import BINS, bin_of
-from topicstream.kernels.arrays import Doubles, Floats, Ints, Longs, Shorts
+from topicstream.kernels.arrays import CellsByWord, Doubles, Floats, Ints, Longs, Shorts
 from topicstream.kernels.gather import highest, squeeze
 from topicstream.kernels.jit import kernel
+from topicstream.kernels.select import largest_numbers
 from topicstream.kernels.simd import larger, load, splat, store, total
 
 _ZERO = np.float32(0.0)
-
-
-@kernel
-def largest(values: Floats, n: int, width: int, heap: Ints) -> None:
-    """Numbers of the ``width`` largest of values[:n] -> heap (int32[width], ascending); equal values: the lower number.
-    Values are >= 0 and n >= width."""
-    size = 0
-    for k in range(n):
-        v = values[k]
-        if size < width:
-            j = size
-            size += 1
-            while j > 0:  # the root is the worst: smallest value, then highest number
-                up = (j - 1) >> 1
-                if values[heap[up]] >= v:
-                    heap[j] = heap[up]
-                    j = up
-                else:
-                    break
-            heap[j] = k
-        elif v > values[heap[0]]:
-            j = 0
-            while True:
-                kid = 2 * j + 1
-                if kid >= width:
-                    break
-                if kid + 1 < width and _worse(values, heap[kid + 1], heap[kid]):
-                    kid += 1
-                if _worse(values, heap[kid], k):
-                    heap[j] = heap[kid]
-                    j = kid
-                else:
-                    break
-            heap[j] = k
-    for i in range(1, width):  # a dozen or two: numba's sort takes a second to compile
-        k, j = heap[i], i
-        while j > 0 and heap[j - 1] > k:
-            heap[j] = heap[j - 1]
-            j -= 1
-        heap[j] = k
-
-
-@kernel(inline="always")
-def _worse(values: Floats, a: int, b: int) -> bool:
-    """Whether a goes before b does: smaller value, or equal and the higher number."""
-    return values[a] < values[b] or (values[a] == values[b] and a > b)
 
 
 @kernel
@@ -101,9 +55,7 @@ def choose(
 
 @kernel
 def open_topics(
-    ptr: Longs,
-    doc: Ints,
-    x: Floats,
+    cells: CellsByWord,
     base: Floats,
     index: Longs,
     totals: Doubles,
@@ -119,10 +71,10 @@ def open_topics(
     with the corpus' mean stand out in few.  took: float32[D, Kp] scratch; topics: uint16[D, L], ascending; theta:
     float32[D, L], the shares, adding up to less than n_d by what the other topics have.
     """
-    width, columns = topics.shape[1], base.shape[1]
+    (ptr, doc, x), width, columns = cells, topics.shape[1], base.shape[1]
     inverse, ratio = np.zeros(columns, np.float32), np.empty(columns, np.float32)
     out_topic, out = np.empty(columns + 16, np.uint16), np.empty(columns + 16, np.float32)
-    even, heap = np.zeros(len(topics), np.float32), np.empty(width, np.int32)
+    even, chosen = np.zeros(len(topics), np.float32), np.empty(width, np.int32)
     nothing = splat(_ZERO)
     for k in range(k_all):
         inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
@@ -151,25 +103,7 @@ def open_topics(
             for j in range(n):
                 took[d, out_topic[j]] += weight * out[j]
     for d in range(len(topics)):
-        largest(took[d], columns, width, heap)  # padding has share 0 and the highest numbers
+        largest_numbers(took[d], columns, width, chosen)  # padding has share 0 and the highest numbers
         for j in range(width):
-            topics[d, j] = heap[j]
-            theta[d, j] = even[d] + took[d, heap[j]] if heap[j] < k_all else _ZERO
-
-
-@kernel
-def count_active(topics: Shorts, theta: Floats, k_all: int, topic_bins: Doubles, length_bins: Doubles) -> None:
-    """Enter theta of the active topics into the histograms of ``priors``."""
-    for d in range(theta.shape[0]):
-        length = 0.0
-        for j in range(theta.shape[1]):
-            value = theta[d, j]
-            length += value
-            if value > 0.0 and topics[d, j] < k_all:
-                b = bin_of(value)
-                if b >= 0:
-                    topic_bins[topics[d, j] * BINS + b] += 1.0
-        if length > 0.0:
-            b = bin_of(length)
-            if b >= 0:
-                length_bins[b] += 1.0
+            topics[d, j] = chosen[j]
+            theta[d, j] = even[d] + took[d, chosen[j]] if chosen[j] < k_all else _ZERO

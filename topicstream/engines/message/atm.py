@@ -22,15 +22,20 @@ import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import (
+    About,
     ArraySpec,
     BlockShape,
+    Buffer,
     Engine,
-    Key,
+    Layout,
     Options,
     Out,
+    PassEnd,
+    Priors,
     Rule,
     Shape,
     TableSpec,
+    Visit,
     option,
 )
 from topicstream.engines.message import author_messages as kernels
@@ -60,17 +65,14 @@ class AuthorOptions(Options):
 
 
 class AuthorTopicModel(Engine):
-    """Tables: phi (words) and authors (T).  Block memory: the documents' pairs, and messages over them, both ragged: document d
+    """Tables: phi (words) and authors (T).  Block state: the documents' pairs, and messages over them, both ragged: document d
     has min(sparsity, its authors x K) pairs, and as many floats a cell."""
 
     name = "atm"
-    prior_defaults = ("0.01", "0.01")
     cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (24)-(27), Fig. 6"
     Options = AuthorOptions
+    about = About(priors=Priors(0.01, 0.01), axes=(AXIS,), stored_tables=("phi", AXIS))
     options: AuthorOptions
-    axes = (AXIS,)
-    default_alpha = 0.01
-    shown = ("phi", AXIS)
 
     def __init__(self, shape: Shape, options: AuthorOptions) -> None:
         super().__init__(shape, options)
@@ -98,7 +100,7 @@ class AuthorTopicModel(Engine):
         return every if self.options.sparsity == 0 else np.minimum(every, self.options.sparsity)
 
     @property
-    def memory(self) -> Mapping[str, ArraySpec]:
+    def state(self) -> Mapping[str, ArraySpec]:
         return {
             "pairs": ArraySpec("block", "int32", limit=lambda b: b.docs * self._most_pairs(b)),
             "messages": ArraySpec("block", "float32", limit=lambda b: b.cells * self._most_pairs(b)),
@@ -108,67 +110,58 @@ class AuthorTopicModel(Engine):
     def stats(self) -> Mapping[str, int]:
         return {"loglik": 1, "tokens": 1, "unnamed": 1}
 
-    def block_cells(self) -> int:
-        # two copies of a block's messages are in RAM a thread: keep each near 64 MiB
-        return int(max(min(super().block_cells(), (1 << 26) // (4 * int(self._kept(TYPICAL)))), 1 << 12))
+    @property
+    def layout(self) -> Layout:
+        """Two copies of a block's messages are in RAM a thread: each near 64 MiB.  Each author is a row of K floats, three
+        times."""
+        cells = min(super().layout.block_cells, (1 << 26) // (4 * int(self._kept(TYPICAL))))
+        docs = max(min(1 << 14, (1 << 22) // self.shape.topics), 1 << 8)
+        return Layout(max(cells, 1 << 12), docs, super().layout.round_blocks)
 
-    def block_docs(self) -> int:
-        # each author is a row of K floats, three times
-        return int(max(min(1 << 14, (1 << 22) // self.shape.topics), 1 << 8))
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        topics = self.shape.topics
+        authors = block.axes[AXIS].rows + 1 if AXIS in block.axes else block.docs * TYPICAL
+        return {
+            "change": Buffer((authors, topics), "float32"),
+            "have": Buffer((authors, topics), "float32"),
+            "places and sums": Buffer(authors + 2 * block.docs, "int64"),
+            "of a document": Buffer((16, TYPICAL, topics), "float32"),
+        }
 
-    def scratch_bytes(self, block: BlockShape) -> int:
-        rows = block.axes[AXIS].rows + 1 if AXIS in block.axes else block.docs * TYPICAL
-        return 8 * rows * (self.shape.topics + 1) + 4 * self.shape.topics * TYPICAL * 16 + 16 * block.docs
-
-    def start(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
+    def start(self, visit: Visit, out: Out) -> None:
+        block, rows, seeded = visit.block, visit.rows, "phi" in visit.rows
         names, pptr, mptr = self._places(block)
         pairs, messages = self._lease(out, pptr, mptr)
-        change = out.scratch.array("change", (len(names.ids) + 1, self.shape.topics), np.float32)
-        seeded = "phi" in rows
+        change = out.array("change", (len(names.ids) + 1, self.shape.topics))
         base = rows["phi"].base if seeded else np.zeros((0, 1), np.float32)
         index = rows["phi"].index if seeded else np.zeros(0, np.int64)
-        sums = totals["phi"] if seeded else np.zeros(0)
+        sums = visit.totals["phi"] if seeded else np.zeros(0)
         kernels.start(
             block.indptr, block.words, block.counts, names.indptr, names.local, pptr, mptr, base, index, sums,
-            params["alpha"].astype(np.float32), START_ROUNDS, key.seed, block.first_doc, pairs, messages, out.delta["phi"], change,
+            visit.params["alpha"].astype(np.float32), START_ROUNDS, visit.key.seed, block.first_doc, pairs, messages,
+            out.delta["phi"], change,
         )  # fmt: skip
         self._hand_over(out, change)
         out.stats["tokens"][0] = block.tokens
 
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
+    def process(self, visit: Visit, out: Out) -> None:
+        block, phi, table = visit.block, visit.rows["phi"], visit.rows[AXIS]
         names, pptr, mptr = self._places(block)
-        before, old = memory["pairs"], memory["messages"]
+        before, old = visit.state["pairs"], visit.state["messages"]
         self._check(block, names.indptr, pptr, mptr, before, old)
         pairs, messages = self._lease(out, pptr, mptr)
         topics = self.shape.topics
-        change = out.scratch.array("change", (len(names.ids) + 1, topics), np.float32)
-        have = out.scratch.array("have", (len(names.ids) + 1, topics), np.float32)
-        table = rows[AXIS]
+        change = out.array("change", (len(names.ids) + 1, topics))
+        have = out.array("have", (len(names.ids) + 1, topics))
         np.take(table.base[:, :topics], table.index, axis=0, out=have[:-1])
         numbers = block.first_doc + np.arange(block.n_docs)
-        looks = ((numbers + key.pass_number) % self.options.reopen == 0).astype(np.uint8)
-        beta = np.float32(params["beta"][0])
+        looks = ((numbers + visit.key.pass_number) % self.options.reopen == 0).astype(np.uint8)
+        beta = visit.params["beta"][0]
         out.stats["loglik"][0] = kernels.visit(
-            block.indptr, block.words, block.counts, names.indptr, names.local, pptr, mptr, rows["phi"].base, rows["phi"].index,
-            totals["phi"], have, change, before, old, pairs, messages, out.delta["phi"], params["alpha"].astype(np.float32), beta,
-            np.float32(self.shape.words * params["beta"][0]), not self._asynchronous, looks, np.float32(self.options.gain),
+            block.indptr, block.words, block.counts, names.indptr, names.local, pptr, mptr, phi.base, phi.index,
+            visit.totals["phi"], have, change, before, old, pairs, messages, out.delta["phi"],
+            visit.params["alpha"].astype(np.float32), np.float32(beta), np.float32(self.shape.words * beta),
+            not self._asynchronous, looks, np.float32(self.options.gain),
         )  # fmt: skip
         self._hand_over(out, change)
         without = np.diff(names.indptr) == 0
@@ -194,9 +187,9 @@ class AuthorTopicModel(Engine):
     @staticmethod
     def _lease(out: Out, pptr: np.ndarray, mptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The block's state, as long as it is."""
-        out.memory["pairs"] = out.memory["pairs"][: pptr[-1]]
-        out.memory["messages"] = out.memory["messages"][: mptr[-1]]
-        return out.memory["pairs"], out.memory["messages"]
+        out.state["pairs"] = out.state["pairs"][: pptr[-1]]
+        out.state["messages"] = out.state["messages"][: mptr[-1]]
+        return out.state["pairs"], out.state["messages"]
 
     @staticmethod
     def _hand_over(out: Out, change: np.ndarray) -> None:
@@ -217,17 +210,11 @@ class AuthorTopicModel(Engine):
         limit = np.repeat(np.maximum(np.diff(aptr), 1) * self.shape.topics, np.diff(pptr))
         sound = len(pairs) == pptr[-1] and len(messages) == mptr[-1]
         if not (sound and bool((pairs >= 0).all()) and bool((pairs < limit).all())):
-            raise StoreError(f"the memory of block {block.index} holds what cannot be; start anew with --force")
+            raise StoreError(f"the memory of block {block.index} holds what cannot be; start over with --force")
 
-    def end_pass(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
-    ) -> dict[str, float]:
-        return {"documents_without_author": float(stats["unnamed"][0])}
-
-    def warnings(self, record: Mapping[str, Any]) -> list[str]:
-        """Documents without an author, told once."""
-        n = int(record["documents_without_author"])
-        if record["pass"] != 1 or n == 0:
-            return []
-        what = "each has a private one" if self.options.no_author == "own" else "they are left out"
-        return [f"{n:,} documents have no author: {what} (--no-author)"]
+    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+        n = int(end.stats["unnamed"][0])
+        if end.key.pass_number == 1 and n:
+            what = "each has a private one" if self.options.no_author == "own" else "they are left out"
+            end.say(f"warning: {n:,} documents have no author: {what} (--no-author)")
+        return {"documents_without_author": float(n)}

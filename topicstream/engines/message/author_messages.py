@@ -26,30 +26,9 @@ import numpy as np
 from topicstream.kernels import rng
 from topicstream.kernels.arrays import Array, Bytes, Doubles, Float, Floats, Ints, Longs
 from topicstream.kernels.jit import fast_kernel, kernel
+from topicstream.kernels.select import largest_numbers
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
-
-
-@kernel
-def strongest(value: Floats, n: int, count: int, out: Ints) -> None:
-    """out[:count] = the ascending numbers of the ``count`` largest of value[:n]; of equal ones the first."""
-    if count == n:
-        for q in range(n):
-            out[q] = q
-        return
-    cut = np.partition(value[:n], n - count)[n - count]
-    above = 0
-    for q in range(n):
-        above += value[q] > cut
-    level, at = count - above, 0
-    for q in range(n):
-        if value[q] > cut:
-            out[at] = q
-            at += 1
-        elif value[q] == cut and level > 0:
-            out[at] = q
-            at += 1
-            level -= 1
 
 
 @kernel
@@ -99,7 +78,7 @@ def start(
             state = rng.step(state)
             value[q] = theta[q % topics] * np.float32(0.5 + rng.uniform(rng.bits(state)))
         own = pairs[pptr[d] : pptr[d + 1]]
-        strongest(value, n, count, own)
+        largest_numbers(value, n, count, own)
         for i in range(indptr[d], indptr[d + 1]):
             at = mptr[d] + (i - indptr[d]) * count
             x, s = np.float32(counts[i]), _ZERO
@@ -224,7 +203,7 @@ def visit(
     old, new  float32[.]     messages
     sync      bool   every sum as the pass before left it: delta and change get the whole contribution; else sums move with
                      each cell and delta and change get what changed
-    looks     uint8[D]  1: the document chooses its pairs anew before it is visited: the strongest by what they have of it, and of
+    looks     uint8[D]  1: the document chooses its pairs again before it is visited: the strongest by what they have of it, and of
                      those outside by what they would have with ``gain`` tokens of it to begin with
 
     Returns sum of x log p(w | the other cells, a uniform author) in nats, p as it stood before each update.
@@ -321,7 +300,7 @@ def visit(
                     value[a * topics + k] = (max(c, _ZERO) + alpha[k] + gain) * each * score[k]
             for j in range(count):
                 value[was[j]] = own[j]
-            strongest(value, n_authors * topics, count, now)
+            largest_numbers(value, n_authors * topics, count, now)
         else:
             now[:] = was
         for s in range(n_slots):

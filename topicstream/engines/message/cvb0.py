@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from topicstream.engines.message.dense import DenseMessages
 from topicstream.engines.message.messages import TOKEN
 
@@ -13,4 +15,4 @@ class ZeroOrderCollapsedVariational(DenseMessages):
     name = "cvb0"
     cites = "Asuncion et al. 2009 via Zeng, Cheung & Liu 2013, section 2.5, eq. (23)"
     exclude = TOKEN
-    accepts_weights = False
+    about = replace(DenseMessages.about, real_cells=False)

@@ -12,16 +12,27 @@ made of x mu.  Two schedules (Zeng, Cheung & Liu 2013, section 2.2):
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from topicstream.corpus.block import Block
-from topicstream.engines.base import ArraySpec, BlockShape, Engine, Key, Options, Out, Rule, TableSpec, option
+from topicstream.engines.base import (
+    About,
+    ArraySpec,
+    BlockShape,
+    Buffer,
+    Layout,
+    Options,
+    Out,
+    Priors,
+    Rule,
+    TableSpec,
+    Visit,
+    option,
+)
 from topicstream.engines.message import messages
-from topicstream.engines.message.learning import Learning, count_rows, learn, prior_stats, reach_option
-from topicstream.engines.message.priors import count_documents
+from topicstream.engines.message.learning import Learning, reach_option
 
 START_ROUNDS = 3
 
@@ -34,14 +45,12 @@ class DenseOptions(Options):
     prior_reach: float = reach_option()
 
 
-class DenseMessages(Learning, Engine):
+class DenseMessages(Learning):
     """Base of ``bp``, ``sibp`` and ``cvb0``: a subclass says what a cell's update leaves out (``exclude``)."""
 
     Options = DenseOptions
     exclude: ClassVar[int]
-    default_alpha: ClassVar[float] = 0.01  # Zeng, Cheung & Liu 2013, section 4: alpha = beta = 0.01
-    default_beta: ClassVar[float] = 0.01
-    prior_defaults = ("0.01", "0.01")
+    about = About(priors=Priors(0.01, 0.01))  # Zeng, Cheung & Liu 2013, section 4
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
@@ -52,97 +61,53 @@ class DenseMessages(Learning, Engine):
         return bool(self.options.schedule == "async")
 
     @property
-    def stats(self) -> Mapping[str, int]:
-        """loglik, tokens; with learned priors the histograms that they are learned from."""
-        found = {"loglik": 1, "tokens": 1}
-        return found | prior_stats(self.shape.topics) if self.options.learn_priors else found
-
-    @property
-    def memory(self) -> Mapping[str, ArraySpec]:
+    def state(self) -> Mapping[str, ArraySpec]:
         return {"messages": ArraySpec("cell", "float32", self.shape.topics)}
 
-    def block_cells(self) -> int:
+    @property
+    def layout(self) -> Layout:
         # two copies of a block's messages are in RAM a thread: keep each near 64 MiB whatever K is
-        return int(max(min(super().block_cells(), (1 << 26) // (4 * self.shape.topics)), 1 << 12))
+        cells = min(super().layout.block_cells, (1 << 26) // (4 * self.shape.topics))
+        return replace(super().layout, block_cells=max(cells, 1 << 12))
 
-    def scratch_bytes(self, block: BlockShape) -> int:
-        return 4 * self.shape.topics * block.docs + 64
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        return super().workspace(block) | {"theta": Buffer((block.docs, self.shape.topics), "float32")}
 
-    def start(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        new, delta = self._cells(out.memory["messages"]), out.delta["phi"]
+    def start(self, visit: Visit, out: Out) -> None:
+        block, key, rows = visit.block, visit.key, visit.rows
+        new, delta = self._messages(out.state), out.delta["phi"]
         if "phi" in rows:
-            thetas = out.scratch.array("theta", (block.n_docs, self.shape.topics), np.float32)
-            out.stats["loglik"][0] = messages.start_soft(
-                block.indptr,
-                block.words,
-                block.counts,
-                rows["phi"].base,
-                rows["phi"].index,
-                totals["phi"],
-                new,
-                delta,
-                params["alpha"].astype(np.float32),
-                START_ROUNDS,
-                thetas,
-            )
+            topics = messages.Topics(rows["phi"].base, rows["phi"].index, visit.totals["phi"])
+            alpha = visit.params["alpha"].astype(np.float32)
+            thetas = out.array("theta")
+            out.stats["loglik"][0] = messages.start_soft(block.cells, topics, new, delta, alpha, START_ROUNDS, thetas)
         else:
-            messages.start_random(
-                block.indptr, block.words, block.counts, key.seed, key.pass_number, block.first_doc, new, delta
-            )
+            messages.start_random(block.cells, key.seed, key.pass_number, block.first_doc, new, delta)
         out.stats["tokens"][0] = block.tokens
 
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        thetas = out.scratch.array("theta", (block.n_docs, self.shape.topics), np.float32)
-        visit = messages.asynchronous if self._asynchronous else messages.synchronous
-        beta = np.float32(params["beta"][0])
-        out.stats["loglik"][0] = visit(
-            block.indptr,
-            block.words,
-            block.counts,
-            rows["phi"].base,
-            rows["phi"].index,
-            totals["phi"],
-            self._cells(memory["messages"]),
-            self._cells(out.memory["messages"]),
-            out.delta["phi"],
-            params["alpha"].astype(np.float32),
-            beta,
-            np.float32(self.shape.words * params["beta"][0]),
+    def process(self, visit: Visit, out: Out) -> None:
+        thetas = out.array("theta")
+        self._update(visit, out, thetas, None)
+        self.count_for_priors(visit, thetas, out)
+
+    def _update(self, visit: Visit, out: Out, thetas: np.ndarray, links: messages.Links | None) -> None:
+        """New messages of the block from the old ones."""
+        phi, beta = visit.rows["phi"], visit.params["beta"][0]
+        topics = messages.Topics(phi.base, phi.index, visit.totals["phi"])
+        alpha, smooth = visit.params["alpha"].astype(np.float32), np.float32(self.shape.words * beta)
+        out.stats["loglik"][0] = messages.visit(
+            visit.block.cells,
+            topics,
+            messages.Priors(alpha, np.float32(beta), smooth),
             self.exclude,
+            self._asynchronous,
+            self._messages(visit.state),
+            self._messages(out.state),
+            out.delta["phi"],
             thetas,
+            links,
         )
-        out.stats["tokens"][0] = block.tokens
-        if self.options.learn_priors:
-            count_documents(thetas, self.shape.topics, out.stats["topic_bins"], out.stats["length_bins"])
-            count_rows(block, rows["phi"], self.shape.topics, out)
+        out.stats["tokens"][0] = visit.block.tokens
 
-    def end_pass(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
-    ) -> dict[str, float]:
-        """Learn the priors from the pass's histograms, where asked to."""
-        if not self.options.learn_priors:
-            return {}
-        return learn(params, self.initial_params(), stats, totals["phi"], self.shape.words, self.options.prior_reach)
-
-    def warnings(self, record: Mapping[str, Any]) -> list[str]:
-        return self.warn_of_bounds(record, self.options.prior_reach)
-
-    def _cells(self, messages_of_block: np.ndarray) -> np.ndarray:
-        return messages_of_block.reshape(-1, self.shape.topics)
+    def _messages(self, state: Mapping[str, np.ndarray]) -> np.ndarray:
+        return state["messages"].reshape(-1, self.shape.topics)

@@ -19,98 +19,47 @@ and any fold-in are this with different arguments.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from topicstream.engines.message.logs import sum_x_log
-from topicstream.kernels.arrays import Array, Bytes, Doubles, Floats, Ints, Longs
+from topicstream.kernels.arrays import Bytes, Cells, Doubles, Floats, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import below, bits, step, stream
 from topicstream.kernels.simd import WIDTH, fetch, fma, get, larger, load, rows_ahead, splat, store, total
 
 
+class Topics(NamedTuple):
+    """phi of local word u is base[row[u]], float32[., KP];  beta;  inverse float32[KP]: 1 / (lam + W beta), padding zero."""
+
+    base: Floats
+    row: Longs
+    beta: float
+    inverse: Floats
+
+
+class Workspace(NamedTuple):
+    """topics float32[>= 4 KP];  p float64[most cells of a document];  seen uint8[U]."""
+
+    topics: Floats
+    p: Doubles
+    seen: Bytes
+
+
 @kernel
 def _sweep(
-    first: int,
-    last: int,
-    words: Ints,
-    counts: Array,
-    base: Floats,
-    index: Longs,
-    beta: float,
-    alpha: Floats,
-    inverse: Floats,
-    theta: Floats,
-    at: int,
-    new: Floats,
-    g: Floats,
-    u: Floats,
-    p: Doubles,
+    first: int, last: int, cells: Cells, topics: Topics, alpha: Floats, theta: Floats, at: int, work: Workspace, delta: Floats, give: bool
 ) -> None:
-    """One inner iteration over a document's cells: theta[at:] -> new (both KP wide); p[i]: s of each cell."""
+    """One inner iteration over a document's cells: theta[at:] -> the first row of work.topics; work.p[i]: s of each cell.
+    ``give``: every cell's share enters its row of delta."""
+    (_, words, counts), (base, index, beta, inverse), (rows, p, seen) = cells, topics, work
     width = base.shape[1]
+    new, g, u = rows[:width], rows[width : 2 * width], rows[2 * width : 3 * width]
     for k in range(0, width, WIDTH):
         store(g, k, (load(theta, at + k) + load(alpha, k)) * load(inverse, k))
         store(new, k, splat(0.0))
     smooth, far = splat(beta), rows_ahead(width)
-    for i in range(first, last):
-        fetch(index, np.int64(get(words, min(i + 2 * far, len(words) - 1))))
-        ahead = get(index, np.int64(get(words, min(i + far, len(words) - 1)))) * width
-        row = get(index, np.int64(get(words, i))) * width
-        acc = splat(0.0)
-        for k in range(0, width, WIDTH):
-            fetch(base, ahead + k)
-            v = (load(base, row + k) + smooth) * load(g, k)
-            store(u, k, v)
-            acc = acc + v
-        s = total(acc)
-        p[i - first] = s
-        share = splat(np.float32(get(counts, i)) / s)
-        for k in range(0, width, WIDTH):
-            store(new, k, fma(share, load(u, k), load(new, k)))
-
-
-@kernel
-def _give(
-    first: int,
-    last: int,
-    words: Ints,
-    counts: Array,
-    base: Floats,
-    index: Longs,
-    beta: float,
-    alpha: Floats,
-    inverse: Floats,
-    theta: Floats,
-    at: int,
-    new: Floats,
-    g: Floats,
-    u: Floats,
-    p: Doubles,
-    delta: Floats,
-    seen: Bytes,
-) -> None:
-    """The last inner iteration: as ``_sweep``, and every cell's share enters its row of delta."""
-    width = base.shape[1]
-    for k in range(0, width, WIDTH):
-        store(g, k, (load(theta, at + k) + load(alpha, k)) * load(inverse, k))
-        store(new, k, splat(0.0))
-    smooth, far = splat(beta), rows_ahead(width)
-    if width == WIDTH:  # one vector a row: theta' stays in a register; delta has been zeroed
-        weight, sums = load(g, 0), splat(0.0)
-        for i in range(first, last):
-            fetch(index, np.int64(get(words, min(i + 2 * far, len(words) - 1))))
-            word = np.int64(get(words, min(i + far, len(words) - 1)))
-            fetch(base, get(index, word) * width)
-            fetch(delta, word * width)
-            word = np.int64(get(words, i))
-            v = (load(base, get(index, word) * width) + smooth) * weight
-            s = total(v)
-            p[i - first] = s
-            v = splat(np.float32(get(counts, i)) / s) * v
-            sums = sums + v
-            store(delta, word * width, load(delta, word * width) + v)
-        store(new, 0, sums)
-        return
     for i in range(first, last):
         fetch(index, np.int64(get(words, min(i + 2 * far, len(words) - 1))))
         word = np.int64(get(words, min(i + far, len(words) - 1)))
@@ -120,14 +69,18 @@ def _give(
         acc = splat(0.0)
         for k in range(0, width, WIDTH):
             fetch(base, ahead + k)
-            fetch(delta, ahead_out + k)
+            if give:
+                fetch(delta, ahead_out + k)
             v = (load(base, row + k) + smooth) * load(g, k)
             store(u, k, v)
             acc = acc + v
         s = total(acc)
         p[i - first] = s
         share = splat(np.float32(get(counts, i)) / s)
-        if seen[word]:
+        if not give:
+            for k in range(0, width, WIDTH):
+                store(new, k, fma(share, load(u, k), load(new, k)))
+        elif seen[word]:
             for k in range(0, width, WIDTH):
                 v = load(u, k)
                 store(new, k, fma(share, v, load(new, k)))
@@ -141,85 +94,47 @@ def _give(
 
 
 @kernel
-def even(theta: Floats, d: int, share: Floats) -> None:
-    """theta[d, :] = share: where a fold-in starts."""
-    for k in range(theta.shape[1]):
-        theta[d, k] = share[k]
-
-
-@kernel
 def fold_in(
-    first: int,
-    last: int,
-    words: Ints,
-    counts: Array,
-    base: Floats,
-    index: Longs,
-    beta: float,
-    alpha: Floats,
-    inverse: Floats,
-    theta: Floats,
-    d: int,
-    new: Floats,
-    g: Floats,
-    u: Floats,
-    p: Doubles,
-    inner: int,
-    tol: float,
+    first: int, last: int, cells: Cells, topics: Topics, alpha: Floats, theta: Floats, at: int, work: Workspace, inner: int, stop: float
 ) -> int:
-    """At most ``inner`` sweeps of document d on theta[d, :], until sum |change| <= tol * tokens; returns sweeps made."""
-    width = base.shape[1]
-    tokens = 0.0
-    for i in range(first, last):
-        tokens += counts[i]
-    at = d * width
+    """At most ``inner`` sweeps of a document on theta[at:], until sum |change| <= stop; returns sweeps made."""
+    width, new = topics.base.shape[1], work.topics
     for n in range(inner):
-        _sweep(first, last, words, counts, base, index, beta, alpha, inverse, theta, at, new, g, u, p)
+        _sweep(first, last, cells, topics, alpha, theta, at, work, theta, False)
         moved = splat(0.0)
         for k in range(0, width, WIDTH):
             here, there = load(new, k), load(theta, at + k)
             moved = moved + larger(here - there, there - here)
             store(theta, at + k, here)
-        change = total(moved)
-        if change <= tol * tokens:
+        if total(moved) <= stop:
             return n + 1
     return inner
 
 
 @kernel
 def assign(
-    indptr: Longs,
-    words: Ints,
-    counts: Array,
-    base: Floats,
-    index: Longs,
-    beta: float,
+    cells: Cells,
+    topics: Topics,
     alpha: Floats,
-    inverse: Floats,
     theta: Floats,
     keep_theta: bool,
     inner: int,
     tol: float,
     delta: Floats,
-    seen: Bytes,
-    work: Floats,
-    p: Doubles,
+    work: Workspace,
     give: bool,
 ) -> tuple[float, float, int]:
     """Every document of a block: (fold theta in,) then, with ``give``, one sweep that writes theta and delta.
 
-    theta    in: where the documents stand (``keep_theta``), else anything; out: theta'
-    inner    sweeps before the writing one; from the even spread when not ``keep_theta``
-    seen     uint8[U], zeroed here; delta is written whole, whatever it held (without ``give``: of no word each)
-    work     float32[>= 4 KP]; p: float64[most cells of a document]
+    alpha    float32[KP], padding zero
+    theta    float32[D, KP]; in: where the documents stand (``keep_theta``), else anything; out: theta'
+    inner    sweeps before the writing one, or fewer when no more than a share ``tol`` of the tokens moves; from the even
+             spread when not ``keep_theta``
+    delta    float32[U, KP] is written whole, whatever it held (without ``give``: no words)
     -> (sum of x log(s / (n_d + sum alpha)) in nats: the words' probability before the last sweep, tokens, sweeps)
     """
-    width = base.shape[1]
-    new, g, u, flat = work[:width], work[width : 2 * width], work[2 * width : 3 * width], work[3 * width : 4 * width]
-    seen[:] = 0
-    if width == WIDTH:
-        for word in range(len(seen)):
-            store(delta, word * width, splat(0.0))
+    (indptr, _, counts), inverse, width = cells, topics.inverse, topics.base.shape[1]
+    work.seen[:] = 0
     alpha_sum = 0.0
     real = 0
     for k in range(width):
@@ -231,37 +146,32 @@ def assign(
         tokens = 0.0
         for i in range(first, last):
             tokens += counts[i]
-        at = d * width
         if not keep_theta:
             for k in range(width):
-                flat[k] = tokens / real if inverse[k] > 0.0 else 0.0
-            even(theta, d, flat)
+                theta[d, k] = tokens / real if inverse[k] > 0.0 else 0.0
         if last == first:
             for k in range(width):
                 theta[d, k] = 0.0
             continue
         all_tokens += tokens
-        sweeps += fold_in(
-            first, last, words, counts, base, index, beta, alpha, inverse, theta, d, new, g, u, p, inner, tol
-        )
+        sweeps += fold_in(first, last, cells, topics, alpha, theta, d * width, work, inner, tol * tokens)
         if not give:
             continue
         sweeps += 1
-        _give(first, last, words, counts, base, index, beta, alpha, inverse, theta, at, new, g, u, p, delta, seen)
+        _sweep(first, last, cells, topics, alpha, theta, d * width, work, delta, True)
         for k in range(0, width, WIDTH):
-            store(theta, at + k, load(new, k))
-        loglik += sum_x_log(p, counts, first, last - first, tokens + alpha_sum, 0.0)
+            store(theta, d * width + k, load(work.topics, k))
+        loglik += sum_x_log(work.p, counts, first, last - first, tokens + alpha_sum, 0.0)
     return loglik, all_tokens, sweeps
 
 
 @kernel
-def random_topics(
-    indptr: Longs, words: Ints, counts: Array, topics: int, seed: int, first_doc: int, theta: Floats, delta: Floats
-) -> None:
+def random_topics(cells: Cells, topics: int, seed: int, first_doc: int, theta: Floats, delta: Floats) -> None:
     """A random topic for every cell (Zeng, Liu & Cao 2012, Fig. 2, lines 4-9), stream (seed, 0, document).
 
     theta: float32[D, KP], delta: float32[U, KP], both written whole.
     """
+    indptr, words, counts = cells
     theta[:, :] = 0.0
     delta[:, :] = 0.0
     for d in range(len(indptr) - 1):

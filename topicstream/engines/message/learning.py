@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.corpus.block import Block
-from topicstream.engines.base import Out, Rows, option
-from topicstream.engines.message.priors import BINS, count_words, fit_alpha, fit_beta
+from topicstream.engines.base import BlockShape, Buffer, Engine, Out, PassEnd, Visit, option
+from topicstream.engines.message.priors import BINS, count_documents, count_words, fit_alpha, fit_beta
 
 REACH = 10.0
-
-
 MOST = 30.0  # that alpha is pulled to, over all topics
 
 
@@ -34,54 +31,52 @@ def held(values: np.ndarray, began: float, reach: float) -> int:
     return int(((values <= low * (1 + 1e-9)) | (values >= high * (1 - 1e-9))).sum())
 
 
-class Learning:
-    """What an engine with learned priors has to say of them, once."""
+class Learning(Engine):
+    """Base of engines that learn their priors where ``learn_priors`` says so; ``prior_reach`` bounds them."""
 
-    _told = False
+    _warned = False
 
-    def warn_of_bounds(self, record: Mapping[str, Any], reach: float) -> list[str]:
-        """That learned priors have come to stand at a bound."""
-        if self._told or not record.get("priors_held"):
-            return []
-        self._told = True
-        n = record["priors_held"]
-        which = "learned prior stands" if n == 1 else "learned priors stand"
-        return [f"{n} {which} at a bound, {reach:g} times where it began or that part of it (--prior-reach)"]
+    @property
+    def stats(self) -> Mapping[str, int]:
+        """loglik, tokens; with learned priors the histograms that they are learned from, and the words sampled."""
+        if not self.options.learn_priors:
+            return super().stats
+        bins = {"topic_bins": self.shape.topics * BINS, "length_bins": BINS, "row_bins": BINS, "sampled": 1}
+        return {**super().stats, **bins}
 
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        return {"weight": Buffer(block.words, "float64")} if self.options.learn_priors else {}
 
-def prior_stats(topics: int) -> dict[str, int]:
-    """Statistics to sum over a pass, by length."""
-    return {"topic_bins": topics * BINS, "length_bins": BINS, "row_bins": BINS, "sampled": 1}
+    def count_for_priors(self, visit: Visit, theta: np.ndarray, out: Out, active: np.ndarray | None = None) -> None:
+        """Add a block to the histograms, when priors are learned: the documents' topics (``count_documents``) and the
+        block's share of the sampled rows of phi, without the pseudo-counts of seed words."""
+        if not self.options.learn_priors:
+            return
+        block, phi, topics = visit.block, visit.rows["phi"], self.shape.topics
+        count_documents(theta, topics, active, out.stats["topic_bins"], out.stats["length_bins"])
+        rows, weight = (out.stats["row_bins"], out.stats["sampled"]), out.array("weight")
+        count_words(block.words, block.counts, block.vocab, phi.base, phi.counts, topics, weight, *rows)
 
+    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+        return self.learn(end)
 
-def count_rows(block: Block, phi: Rows, topics: int, out: Out) -> None:
-    """Enter the block's share of the sampled rows of phi, seed words' pseudo-counts left out."""
-    weight = out.scratch.array("weight", block.n_words, np.float64)
-    rows = out.stats["row_bins"], out.stats["sampled"]
-    count_words(block.words, block.counts, block.vocab, phi.base, phi.counts, topics, weight, *rows)
-
-
-def learn(
-    params: dict[str, np.ndarray],
-    first: Mapping[str, np.ndarray],
-    stats: Mapping[str, np.ndarray],
-    totals: np.ndarray,
-    words: int,
-    reach: float = REACH,
-    pull: float = 0.0,
-    fixed: int = 0,
-) -> dict[str, Any]:
-    """Move alpha (per topic, but of the ``fixed`` last ones) and beta in place; returns what goes into the history.  A no-op
-    before the first pass."""
-    if not stats["length_bins"].any():
-        return {}
-    a, b = float(first["alpha"][0]), float(first["beta"][0])
-    bins = stats["topic_bins"], stats["length_bins"]
-    topics = len(params["alpha"])
-    low, high = (np.full(topics, bound) for bound in bounds(a, reach))
-    low[topics - fixed :] = high[topics - fixed :] = first["alpha"][topics - fixed :]
-    params["alpha"][:] = fit_alpha(params["alpha"], *bins, low, high, pull, min(a, MOST / topics))
-    sampled, lam = float(stats["sampled"][0]), totals[:topics]
-    params["beta"][0] = fit_beta(float(params["beta"][0]), stats["row_bins"], sampled, lam, words, *bounds(b, reach))
-    at_bounds = held(params["alpha"][: topics - fixed], a, reach) + held(params["beta"], b, reach)
-    return {"alpha_sum": float(params["alpha"].sum()), "beta": float(params["beta"][0]), "priors_held": at_bounds}
+    def learn(self, end: PassEnd, pull: float = 0.0, fixed: int = 0) -> dict[str, Any]:
+        """Move alpha (per topic, but of the ``fixed`` last ones) and beta in place; returns what goes into the history.
+        Nothing happens when priors are not learned, or when no document has been counted."""
+        params, stats, reach = end.params, end.stats, self.options.prior_reach
+        if not self.options.learn_priors or not stats["length_bins"].any():
+            return {}
+        first, topics = self.initial_params(), self.shape.topics
+        a, b = float(first["alpha"][0]), float(first["beta"][0])
+        low, high = (np.full(topics, bound) for bound in bounds(a, reach))
+        low[topics - fixed :] = high[topics - fixed :] = first["alpha"][topics - fixed :]
+        bins = stats["topic_bins"], stats["length_bins"]
+        params["alpha"][:] = fit_alpha(params["alpha"], *bins, low, high, pull, min(a, MOST / topics))
+        sampled, lam, beta = float(stats["sampled"][0]), end.totals["phi"][:topics], float(params["beta"][0])
+        params["beta"][0] = fit_beta(beta, stats["row_bins"], sampled, lam, self.shape.words, *bounds(b, reach))
+        n = held(params["alpha"][: topics - fixed], a, reach) + held(params["beta"], b, reach)
+        if n and not self._warned:
+            self._warned = True
+            which = "learned prior stands" if n == 1 else "learned priors stand"
+            end.say(f"warning: {n} {which} at a bound, {reach:g} times where it began or that part of it (--prior-reach)")
+        return {"alpha_sum": float(params["alpha"].sum()), "beta": float(params["beta"][0]), "priors_held": n}

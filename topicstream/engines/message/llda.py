@@ -21,29 +21,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from topicstream.corpus.block import Block
 from topicstream.engines.base import (
+    About,
     ArraySpec,
     BlockShape,
+    Buffer,
     Engine,
-    Key,
+    Layout,
     Options,
     Out,
+    PassEnd,
     Rows,
     Shape,
     SparseDelta,
     TableSpec,
+    Visit,
     option,
     padded,
 )
 from topicstream.engines.message.logs import sum_x_log
-from topicstream.engines.message.sparse_messages import by_word
 from topicstream.errors import InputError, StoreError, UsageError
-from topicstream.kernels.arrays import Bytes, Doubles, Floats, Ints, Longs, Shorts
+from topicstream.kernels.arrays import Bytes, CellsByWord, Doubles, Floats, Ints, Longs, Shorts
+from topicstream.kernels.cells import sort_by_word
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, step, stream, uniform
 
@@ -69,11 +73,12 @@ class LabeledOptions(Options):
 
 
 @kernel
-def sum_theta(doc: Ints, x: Floats, lists: Longs, stored: Bytes, theta: Doubles, messages: Shorts) -> None:
+def sum_theta(cells: CellsByWord, lists: Longs, stored: Bytes, theta: Doubles, messages: Shorts) -> None:
     """theta[lists[d] + j] (float64) = sum of x mu_j over the document's cells, from the stored messages.
 
-    doc, x: cells word by word; lists: int64[D+1], topics of each document; stored: uint8[D], whether it keeps messages
+    lists: int64[D+1], topics of each document; stored: uint8[D], whether it keeps messages
     """
+    _, doc, x = cells
     theta[:] = 0.0
     at = np.int64(0)
     for i in range(len(doc)):
@@ -89,25 +94,49 @@ def sum_theta(doc: Ints, x: Floats, lists: Longs, stored: Bytes, theta: Doubles,
             at += n
 
 
+class Documents(NamedTuple):
+    """Documents of a block while it is swept.
+
+    lists, topics   int64[D+1], int32[E]: topics of each document
+    stored   uint8[D]: whether it keeps messages (it has two topics or more);  waits uint8[D], 1: not before pass 1
+    theta    float64[E] and mass float64[D], its sum: before, and afterwards
+    prior    float64[E], a_k
+    """
+
+    lists: Longs
+    topics: Ints
+    stored: Bytes
+    waits: Bytes
+    theta: Doubles
+    mass: Doubles
+    prior: Doubles
+
+
+class Topics(NamedTuple):
+    """phi of local word u is base[row[u]]; lam: float64[K], lam + W beta (SEEDED: column sums), no less than ``least`` after
+    exclusion."""
+
+    base: Floats
+    row: Longs
+    beta: float
+    lam: Doubles
+    least: float
+
+
 @kernel
 def sweep(
-    mode: int, ptr: Longs, doc: Ints, x: Floats, base: Floats, index: Longs, lists: Longs, topics: Ints,
-    stored: Bytes, waits: Bytes, theta: Doubles, mass: Doubles, prior: Doubles, beta: float, lam: Doubles,
-    least: float, key: tuple[int, int, int], old: Shorts, new: Shorts,
+    mode: int, cells: CellsByWord, rows: Topics, documents: Documents, key: tuple[int, int, int], old: Shorts, new: Shorts,
     likely: Doubles, change: Doubles, out_ptr: Longs, out_topic: Ints, out_value: Floats,
 ) -> int:  # fmt: skip
     """Visit every cell of a block once.  Returns the entries of the delta.
 
     mode    VISIT; RANDOM: first messages, drawn by ``key`` (seed, pass, number of the first document); SEEDED: first
             messages from base, rows of seed topics
-    ptr, doc, x   cells by word: int64[U+1], int32[nnz], float32[nnz];  base, index: rows of phi
-    lists, topics   int64[D+1], int32[E]: topics of each document;  stored: uint8[D], whether it keeps messages (it has two
-            topics or more);  waits: uint8[D], 1: not before pass 1
-    theta   float64[E] and mass float64[D], its sum: before, and afterwards
-    prior   float64[E], a_k;  lam: float64[K], lam + W beta (SEEDED: column sums), no less than ``least`` after exclusion
     old, new    uint16[.]: stored messages, cell by cell
     likely  float64[nnz]: p(w | all other cells) before the update;  change: float64[K], zeros
     """
+    (ptr, doc, x), (base, index, beta, lam, least) = cells, rows
+    lists, topics, stored, waits, theta, mass, prior = documents
     n_out, at = 0, 0
     out_ptr[0] = 0
     share = np.empty(len(change))
@@ -187,16 +216,26 @@ def sweep(
     return n_out
 
 
+def a_topic_a_label(axes: Mapping[str, int], options: Any, asked: int | None) -> int:
+    """Number of topics: one for each label, and the shared ones."""
+    topics = int(options.free + axes[LABELS])
+    if not axes[LABELS]:
+        raise InputError("no document has a label, so there is nothing to learn; ingest with --meta labels=FIELD")
+    if asked not in (None, topics):
+        shared = f" and {options.free:,} shared ones" if options.free else ""
+        raise UsageError(
+            f"-K {asked}: llda has a topic for each of the {axes[LABELS]:,} labels{shared}; leave --topics out"
+        )
+    return topics
+
+
 class LabeledBeliefPropagation(Engine):
-    """Table: phi.  Block memory: the messages of documents of two topics or more, ragged."""
+    """Table: phi.  Block state: the messages of documents of two topics or more, ragged."""
 
     name = "llda"
-    prior_defaults = ("0.1", "0.01")
     cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, section 5.1, L-LDA"
-    starts = ("random", "warm")
-    axes = (LABELS,)
-    topics_axis = LABELS
     Options = LabeledOptions
+    about = About(starts=("random", "warm"), axes=(LABELS,), topics_axis=LABELS, topics=a_topic_a_label)
     options: LabeledOptions
 
     def __init__(self, shape: Shape, options: LabeledOptions) -> None:
@@ -204,39 +243,25 @@ class LabeledBeliefPropagation(Engine):
         if options.learn_priors:
             raise UsageError("llda does not learn its priors; give --alpha and --beta")
 
-    @classmethod
-    def n_topics(cls, axes: Mapping[str, int], options: Any, wanted: int | None) -> int:
-        """One for each label, and the shared ones."""
-        topics = options.free + axes[LABELS]
-        if not axes[LABELS]:
-            raise InputError("no document has a label, so there is nothing to learn; ingest with --meta labels=FIELD")
-        if wanted not in (None, topics):
-            shared = f" and {options.free:,} shared ones" if options.free else ""
-            raise UsageError(
-                f"-K {wanted}: llda has a topic for each of the {axes[LABELS]:,} labels{shared}; leave --topics out"
-            )
-        return int(topics)
-
     @property
     def tables(self) -> Mapping[str, TableSpec]:
         return {"phi": TableSpec(mass="part", delta="sparse")}
 
     @property
-    def memory(self) -> Mapping[str, ArraySpec]:
-        return {"messages": ArraySpec("block", "uint16", limit=lambda block: block.cells * self._most(block))}
+    def state(self) -> Mapping[str, ArraySpec]:
+        return {"messages": ArraySpec("block", "uint16", limit=lambda b: b.cells * self._most(b), total=self._messages)}
 
     @property
     def stats(self) -> Mapping[str, int]:
-        return {"loglik": 1, "tokens": 1, "unlabelled": 1}
+        return {**super().stats, "unlabelled": 1}
 
-    # documents without labels have K messages a cell, and a block may have only such: it is cut so that the messages, lists
-    # and deltas of a thousand topics fit 512 MB
-    def block_cells(self) -> int:
+    @property
+    def layout(self) -> Layout:
+        """Documents without labels have K messages a cell, and a block may have only such: it is cut so that the messages,
+        lists and deltas of a thousand topics fit 512 MB."""
         cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
-        return int(max(min(cells, (1 << 23) // padded(self.shape.topics)), 1 << 12))
-
-    def block_docs(self) -> int:
-        return int(max(min(1 << 16, (1 << 21) // padded(self.shape.topics)), 1 << 8))
+        docs = max(min(1 << 16, (1 << 21) // padded(self.shape.topics)), 1 << 8)
+        return Layout(max(min(cells, (1 << 23) // padded(self.shape.topics)), 1 << 12), docs, 8)
 
     def _most(self, block: BlockShape) -> int:
         """Topics that a document of the block can have."""
@@ -244,55 +269,46 @@ class LabeledBeliefPropagation(Engine):
             return self.shape.topics
         return min(self.options.free + block.axes[LABELS].longest, self.shape.topics)
 
-    def memory_of_pass(self, block: BlockShape) -> int:
-        open_to_all = self.shape.bare.get(LABELS, block.cells) if self.options.no_label == "all" else 0
-        few = min(self.options.free + block.axes[LABELS].longest, self.shape.topics)
-        return 2 * ((block.cells - open_to_all) * few + open_to_all * self.shape.topics)
+    def _messages(self, corpus: BlockShape) -> int:
+        """Numbers of the messages of all blocks, at most."""
+        open_to_all = self.shape.bare.get(LABELS, corpus.cells) if self.options.no_label == "all" else 0
+        few = min(self.options.free + corpus.axes[LABELS].longest, self.shape.topics)
+        return (corpus.cells - open_to_all) * few + open_to_all * self.shape.topics
 
-    def scratch_bytes(self, block: BlockShape) -> int:
-        return 8 * block.words + 28 * block.cells + block.docs * (48 + 32 * self._most(block)) + 32 * self.shape.topics
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        topics, most = self.shape.topics, self._most(block)
+        entries = min(block.words * topics, block.cells * most)
+        return {
+            "ptr": Buffer(block.words + 1, "int64"),
+            "doc": Buffer(block.cells, "int32"),
+            "x": Buffer(block.cells, "float32"),
+            "likely": Buffer(block.cells, "float64"),
+            "theta": Buffer((block.docs, most), "float64"),
+            "lists and priors": Buffer(block.docs * (6 + 3 * most), "float64"),
+            "documents of cells": Buffer((2, block.cells), "float64"),
+            "change and shares": Buffer((4, topics), "float64"),
+            "delta ptr": Buffer(block.words + 1, "int64", keep=True),
+            "delta topic": Buffer(entries, "int32", keep=True),
+            "delta value": Buffer(entries, "float32", keep=True),
+        }
 
-    def keep_bytes(self, block: BlockShape) -> int:
-        return 8 * block.words + 8 * min(block.words * self.shape.topics, block.cells * self._most(block))
-
-    def start(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        seeds = rows.get("phi")
-        if seeds is None:
-            none = Rows(np.zeros((1, padded(self.shape.topics)), np.float32), np.zeros(block.n_words, np.int64))
-            self._sweep(RANDOM, block, none, np.ones(self.shape.topics), params, key, None, out)
+    def start(self, visit: Visit, out: Out) -> None:
+        topics = self.shape.topics
+        if "phi" in visit.rows:
+            self._sweep(SEEDED, visit, visit.rows["phi"], visit.totals["phi"], out)
         else:
-            self._sweep(SEEDED, block, seeds, totals["phi"], params, key, None, out)
+            none = Rows(np.zeros((1, padded(topics)), np.float32), np.zeros(visit.block.n_words, np.int64))
+            self._sweep(RANDOM, visit, none, np.ones(topics), out)
 
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        lam = totals["phi"] + self.shape.words * float(params["beta"][0])
-        self._sweep(VISIT, block, rows["phi"], lam, params, key, memory["messages"], out)
+    def process(self, visit: Visit, out: Out) -> None:
+        lam = visit.totals["phi"] + self.shape.words * float(visit.params["beta"][0])
+        self._sweep(VISIT, visit, visit.rows["phi"], lam, out)
 
-    def end_pass(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
-    ) -> dict[str, float]:
-        return {"unlabelled": int(stats["unlabelled"][0])}
-
-    def warnings(self, record: Mapping[str, Any]) -> list[str]:
-        if record["pass"] != 1 or self.options.no_label != "skip" or not record["unlabelled"]:
-            return []
-        return [f"{record['unlabelled']:,} documents without labels are left out"]
+    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+        n = int(end.stats["unlabelled"][0])
+        if end.key.pass_number == 1 and self.options.no_label == "skip" and n:
+            end.say(f"warning: {n:,} documents without labels are left out")
+        return {"unlabelled": n}
 
     def topics_of(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of each document of a block: its topics, ascending (int64[D+1], int32[E]), and whether it has labels (bool[D])."""
@@ -308,54 +324,41 @@ class LabeledBeliefPropagation(Engine):
         found[labelled] = free + labels.ids[labels.local]
         return ptr, found, own > 0
 
-    def _sweep(
-        self,
-        mode: int,
-        block: Block,
-        phi: Rows,
-        lam: np.ndarray,
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        old: np.ndarray | None,
-        out: Out,
-    ) -> None:
-        take = out.scratch.array
-        ptr, doc = take("ptr", block.n_words + 1, np.int64), take("doc", block.n_cells, np.int32)
-        x, likely = take("x", block.n_cells, np.float32), take("likely", block.n_cells, np.float64)
-        by_word(block.indptr, block.words, block.counts, ptr, doc, x)
+    def _sweep(self, mode: int, visit: Visit, phi: Rows, lam: np.ndarray, out: Out) -> None:
+        block, params, key, old = visit.block, visit.params, visit.key, visit.state.get("messages")
+        cells, likely = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x")), out.array("likely")
+        sort_by_word(block.cells, cells)
         lists, topics, labelled = self.topics_of(block)
         widths = np.diff(lists)
         stored = (widths > 1).astype(np.uint8)
         kept = int((np.diff(block.indptr) * widths)[stored == 1].sum())
-        theta, mass = take("theta", len(topics), np.float64), np.zeros(block.n_docs)
-        new = out.memory["messages"]
+        theta, mass = out.array("theta", len(topics)), np.zeros(block.n_docs)
+        new = out.state["messages"]
         if len(new) < kept or (old is not None and len(old) != kept):
-            raise StoreError(f"block {block.index}: its messages are not of these labels; start anew with --force")
+            raise StoreError(f"block {block.index}: its messages are not of these labels; start over with --force")
         if old is None:
             theta[:] = 0.0
             old = np.zeros(0, np.uint16)
         else:
-            sum_theta(doc, x, lists, stored, theta, old)
+            sum_theta(cells, lists, stored, theta, old)
             owner = np.repeat(np.arange(block.n_docs), widths)
             mass += np.bincount(owner, theta, block.n_docs)
         prior = params["alpha"][topics]
         prior[np.repeat(labelled, widths) & (topics >= self.options.free)] = self.options.label_alpha
         waits = np.zeros(block.n_docs, np.uint8) if mode == SEEDED else (~labelled).astype(np.uint8)
         most = int(np.minimum(np.bincount(block.words, widths[_docs(block)], block.n_words), self.shape.topics).sum())
-        out_ptr = out.keep.array("delta ptr", block.n_words + 1, np.int64)
-        out_topic = out.keep.array("delta topic", most, np.int32)
-        out_value = out.keep.array("delta value", most, np.float32)
+        out_ptr, out_topic, out_value = out.array("delta ptr"), out.array("delta topic", most), out.array("delta value", most)
         change, beta = np.zeros(self.shape.topics), float(params["beta"][0])
-        entries = sweep(
-            mode, ptr, doc, x, phi.base, phi.index, lists, topics, stored, waits, theta, mass, prior, beta, lam,
-            max(self.shape.words * beta, 1e-12), (key.seed, key.pass_number, block.first_doc), old, new, likely, change, out_ptr, out_topic, out_value,
-        )  # fmt: skip
-        out.memory["messages"] = new[:kept]
+        rows = Topics(phi.base, phi.index, beta, lam, max(self.shape.words * beta, 1e-12))
+        documents, numbers = Documents(lists, topics, stored, waits, theta, mass, prior), (*key[:2], block.first_doc)
+        delta = out_ptr, out_topic, out_value
+        entries = sweep(mode, cells, rows, documents, numbers, old, new, likely, change, *delta)
+        out.state["messages"] = new[:kept]
         out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
         taken = widths > 0
         tokens = np.bincount(_docs(block), block.counts, block.n_docs)
         out.stats["tokens"][0] = tokens[taken].sum()
-        out.stats["loglik"][0] = sum_x_log(likely, x, 0, block.n_cells, 1.0, 0.0)
+        out.stats["loglik"][0] = sum_x_log(likely, cells.x, 0, block.n_cells, 1.0, 0.0)
         out.stats["unlabelled"][0] = (~labelled & (np.diff(block.indptr) > 0)).sum()
 
 

@@ -4,7 +4,12 @@ Eq. (7), the message of a cell (word w, document d, count x), each sum taken wit
 
     mu_k  ~  (theta_dk - own_k + alpha_k) (phi_wk - own_k + beta) / (lam_k - own_k + W beta)
 
-own is x mu (``CELL``: belief propagation), mu (``TOKEN``: CVB0, one of the cell's x tokens) or 0 (``NOTHING``: siBP).
+own is x mu (``CELL``: belief propagation), mu (``TOKEN``: CVB0, one of the cell's x tokens) or 0 (``NOTHING``: siBP).  Where
+documents are linked (eq. 30), with n_d the document's tokens and m_d the message of its links (eq. 29),
+
+    mu_k  ~  [(1 - xi) (theta_dk - own_k + alpha_k) + xi (n_d - x + sum alpha) m_dk] (phi_wk - own_k + beta) / (lam_k - own_k + W beta)
+
+which is the same update, term by term, without links or with xi = 0.
 
 Shapes: indptr int64[D+1], words int32[nnz] local ids, counts int32 or float32[nnz]; base float32[R, Kp] and index
 int64[U]: phi of local word u is base[index[u]]; totals float64[Kp] column sums of phi; old, new float32[nnz, K]
@@ -14,15 +19,48 @@ messages; delta float32[U, Kp]; alpha float32[K]; beta, smooth = W beta float32.
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from topicstream.kernels import rng
-from topicstream.kernels.arrays import Array, Doubles, Float, Floats, Ints, Longs
+from topicstream.kernels.arrays import Array, Cells, Doubles, Float, Floats, Longs
 from topicstream.kernels.jit import fast_kernel, kernel
 
 NOTHING, TOKEN, CELL = 0, 1, 2
-_ZERO = np.float32(0.0)
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+
+class Topics(NamedTuple):
+    """phi of local word u is base[row[u]]; totals: column sums."""
+
+    base: Floats
+    row: Longs
+    totals: Doubles
+
+
+class Priors(NamedTuple):
+    """alpha float32[K]; beta and smooth = W beta, float32."""
+
+    alpha: Floats
+    beta: Float
+    smooth: Float
+
+
+class Links(NamedTuple):
+    """The links' part of a visit.
+
+    message   float32[D, Kp]  m_d of each document;  weight float32[D]: its sum, 0 where a document has no links
+    xi        share of the links in a message
+    fresh     float32[D, K]   receives the documents' sums of the new messages
+    tokens    float64[1]      gains the tokens of documents with a link message
+    """
+
+    message: Floats
+    weight: Floats
+    xi: float
+    fresh: Floats
+    tokens: Doubles
 
 
 @fast_kernel(inline="always")
@@ -35,25 +73,24 @@ def _share(x: float, exclude: int) -> Float:
 
 @fast_kernel
 def _weigh(
-    own: float,
-    mu: Floats,
-    theta: Floats,
-    alpha: Floats,
-    phi: Floats,
-    change: Floats,
-    beta: float,
-    lam: Floats,
-    p: Floats,
-) -> Float:
-    """p[k] = the unnormalised message; returns its sum.  own: the share of mu left out of every sum."""
-    s = np.float32(0.0)
+    own: float, mu: Floats, theta: Floats, alpha: Floats, phi: Floats, change: Floats, beta: float, lam: Floats, p: Floats,
+    a: float, b: float, message: Any,
+) -> Float:  # fmt: skip
+    """p[k] = the unnormalised message; returns its sum.
+
+    own: the share of mu left out of every sum; a, b, message: what theta and the links weigh and the links' message, or None.
+    """
+    s = _ZERO
     for k in range(len(p)):
         o = own * mu[k]
         t = theta[k] - o
         f = phi[k] + change[k] - o
         t = (t if t > _ZERO else _ZERO) + alpha[k]  # a rounding below zero must not make a message negative
         f = (f if f > _ZERO else _ZERO) + beta
-        p[k] = t * f / (lam[k] - o)
+        if message is None:
+            p[k] = t * f / (lam[k] - o)
+        else:
+            p[k] = (a * t + b * message[k]) * f / (lam[k] - o)
     for k in range(len(p)):  # apart from the stores: see kernels/jit.py
         s += p[k]
     return s
@@ -74,7 +111,18 @@ def _move(
 
 
 @fast_kernel
-def _gather_theta(first: int, last: int, counts: Array, old: Floats, theta: Floats) -> float:
+def _put(x: float, scale: float, p: Floats, new: Floats, change: Floats, theta: Any) -> None:
+    """new = scale p, which is added to the row of the delta and to theta, if there is one."""
+    for k in range(len(p)):
+        m = scale * p[k]
+        new[k] = m
+        change[k] += x * m
+        if theta is not None:
+            theta[k] += x * m
+
+
+@fast_kernel
+def gather_theta(first: int, last: int, counts: Array, old: Floats, theta: Floats) -> float:
     """theta[k] = sum over the document's cells of x mu; returns the document's tokens."""
     theta[:] = _ZERO
     n: float = 0.0
@@ -87,69 +135,29 @@ def _gather_theta(first: int, last: int, counts: Array, old: Floats, theta: Floa
 
 
 @fast_kernel
-def asynchronous(
-    indptr: Longs,
-    words: Ints,
-    counts: Array,
-    base: Floats,
-    index: Longs,
-    totals: Doubles,
+def visit(
+    cells: Cells,
+    topics: Topics,
+    priors: Priors,
+    exclude: int,
+    moving: bool,
     old: Floats,
     new: Floats,
     delta: Floats,
-    alpha: Floats,
-    beta: float,
-    smooth: float,
-    exclude: int,
     thetas: Floats,
+    links: Any,
 ) -> float:
-    """One visit with all three sums updated at once, document by document, cell by cell.
+    """One visit of a block, document by document, cell by cell.
 
-    delta gets the change of the block's contribution, thetas[d] (float32[D, K]) the documents' sums at the end.
+    moving   True: theta, phi and lam move after each cell; delta gets the change of the block's contribution.  False: every
+             message comes from the sums of the pass before; delta gets the whole new contribution
+    thetas   float32[D, K] receives the documents' sums: of the new messages when they move, else of the old ones; with
+             links always of the old ones
+    links    ``Links`` or None
+
     Returns the sum of x log p(w | the other cells) in nats, p as it stood just before each update.
     """
-    k_all = old.shape[1]
-    lam, p, mass = np.empty(k_all, np.float32), np.empty(k_all, np.float32), np.float64(0.0)
-    for k in range(k_all):
-        lam[k] = totals[k] + smooth
-    for k in range(k_all):
-        mass += alpha[k]
-    delta[:] = _ZERO
-    loglik = 0.0
-    for d in range(len(indptr) - 1):
-        theta = thetas[d]
-        n = _gather_theta(indptr[d], indptr[d + 1], counts, old, theta)
-        for i in range(indptr[d], indptr[d + 1]):
-            x = np.float32(counts[i])
-            own = _share(x, exclude)
-            change = delta[words[i]][:k_all]
-            s = _weigh(own, old[i], theta, alpha, base[index[words[i]]], change, beta, lam, p)
-            _move(x, np.float32(1.0) / s, p, old[i], new[i], theta, change, lam)
-            loglik += float(x) * math.log(s / (n - own + mass))
-    return loglik
-
-
-@fast_kernel
-def synchronous(
-    indptr: Longs,
-    words: Ints,
-    counts: Ints,
-    base: Floats,
-    index: Longs,
-    totals: Doubles,
-    old: Floats,
-    new: Floats,
-    delta: Floats,
-    alpha: Floats,
-    beta: float,
-    smooth: float,
-    exclude: int,
-    thetas: Floats,
-) -> float:
-    """One visit with every message computed from the sums of the previous pass.
-
-    delta gets the block's whole new contribution, thetas[d] the sums of the *old* messages.  Returns as above.
-    """
+    (indptr, words, counts), (base, index, totals), (alpha, beta, smooth) = cells, topics, priors
     k_all = old.shape[1]
     lam, p, mass = np.empty(k_all, np.float32), np.empty(k_all, np.float32), np.float64(0.0)
     nothing = np.zeros(k_all, np.float32)
@@ -161,38 +169,43 @@ def synchronous(
     loglik = 0.0
     for d in range(len(indptr) - 1):
         theta = thetas[d]
-        n = _gather_theta(indptr[d], indptr[d + 1], counts, old, theta)
+        n = gather_theta(indptr[d], indptr[d + 1], counts, old, theta)
+        if links is not None:
+            fresh, message, z, a, b = links.fresh[d], links.message[d][:k_all], np.float64(links.weight[d]), 1.0, 0.0
+            fresh[:] = theta if moving else nothing
+            if z > 0.0:
+                a, b = 1.0 - links.xi, links.xi
+                links.tokens[0] += n
         for i in range(indptr[d], indptr[d + 1]):
-            x = np.float32(counts[i])
-            own = _share(x, exclude)
-            s = _weigh(own, old[i], theta, alpha, base[index[words[i]]], nothing, beta, lam, p)
-            scale = np.float32(1.0) / s
-            row = delta[words[i]]
-            for k in range(k_all):
-                m = scale * p[k]
-                new[i, k] = m
-                row[k] += x * m
-            loglik += float(x) * math.log(s / (n - own + mass))
+            x, row = np.float32(counts[i]), delta[words[i]][:k_all]
+            own, phi, change = _share(x, exclude), base[index[words[i]]], row if moving else nothing
+            if links is None:
+                s = _weigh(own, old[i], theta, alpha, phi, change, beta, lam, p, _ONE, _ZERO, None)
+                loglik += float(x) * math.log(s / (n - own + mass))
+                if moving:
+                    _move(x, _ONE / s, p, old[i], new[i], theta, row, lam)
+                else:
+                    _put(x, _ONE / s, p, new[i], row, None)
+            else:
+                rest = n - x + mass
+                first, scaled = np.float32(a), np.float32(b * rest)
+                sums = fresh if moving else theta
+                s = _weigh(own, old[i], sums, alpha, phi, change, beta, lam, p, first, scaled, message)
+                loglik += float(x) * math.log(s / (rest * (a + b * z)))
+                if moving:
+                    _move(x, _ONE / s, p, old[i], new[i], fresh, row, lam)
+                else:
+                    _put(x, _ONE / s, p, new[i], row, fresh)
     return loglik
 
 
 @fast_kernel
 def start_soft(
-    indptr: Longs,
-    words: Ints,
-    counts: Array,
-    base: Floats,
-    index: Longs,
-    totals: Doubles,
-    new: Floats,
-    delta: Floats,
-    alpha: Floats,
-    rounds: int,
-    thetas: Floats,
+    cells: Cells, topics: Topics, new: Floats, delta: Floats, alpha: Floats, rounds: int, thetas: Floats
 ) -> float:
     """First messages from seed topics: p(w|k) = base / totals; ``rounds`` inner iterations of the document's mixture
     (1: uniform mixture).  delta gets the block's contribution.  Returns sum of x log p(w) under the last mixture."""
-    k_all = new.shape[1]
+    (indptr, words, counts), (base, index, totals), k_all = cells, topics, new.shape[1]
     inverse, p = np.empty(k_all, np.float32), np.empty(k_all, np.float32)
     for k in range(k_all):
         inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
@@ -236,10 +249,9 @@ def start_soft(
 
 
 @kernel
-def start_random(
-    indptr: Longs, words: Ints, counts: Array, seed: int, pass_number: int, first_doc: int, new: Floats, delta: Floats
-) -> None:
+def start_random(cells: Cells, seed: int, pass_number: int, first_doc: int, new: Floats, delta: Floats) -> None:
     """A random topic for every cell (Zeng, Cheung & Liu 2013's start).  delta gets the block's contribution."""
+    indptr, words, counts = cells
     new[:] = _ZERO
     delta[:] = _ZERO
     for d in range(len(indptr) - 1):

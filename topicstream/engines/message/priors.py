@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
-from topicstream.kernels.count_priors import psi
+from topicstream.kernels.digamma import psi
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits
 
@@ -47,14 +47,18 @@ def bin_of(value: float) -> Any:
 
 
 @kernel
-def count_documents(theta: Floats, topics: int, topic_bins: Doubles, length_bins: Doubles) -> None:
-    """theta: float32[D, KP] counts -> adds to topic_bins: float64[K * BINS] and length_bins: float64[BINS]."""
+def count_documents(theta: Floats, topics: int, active: Any, topic_bins: Doubles, length_bins: Doubles) -> None:
+    """Adds the documents to topic_bins: float64[K * BINS] and length_bins: float64[BINS].
+
+    theta: counts float32[D, KP], or float32[D, L] of the topics ``active`` (uint16[D, L]; None: all).
+    """
     for d in range(theta.shape[0]):
         length = 0.0
-        for k in range(topics):
-            value = theta[d, k]
+        for j in range(topics if active is None else theta.shape[1]):
+            value = theta[d, j]
             length += value
-            if value > 0.0:
+            k = j if active is None else np.int64(active[d, j])
+            if value > 0.0 and k < topics:
                 b = bin_of(value)
                 if b >= 0:
                     topic_bins[k * BINS + b] += 1.0

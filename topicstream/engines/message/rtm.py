@@ -19,26 +19,23 @@ the default is the identity, a link to the same topics, which tells links far be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from topicstream.corpus.block import Block
-from topicstream.engines.base import BlockShape, Key, Out, Rule, TableSpec, option, padded
+from topicstream.engines.base import BlockShape, Buffer, Out, PassEnd, Priors, Rule, TableSpec, Visit, option, padded
 from topicstream.engines.message import linked_messages as kernels
 from topicstream.engines.message.dense import DenseMessages, DenseOptions
-from topicstream.engines.message.learning import count_rows
-from topicstream.engines.message.messages import CELL
-from topicstream.engines.message.priors import count_documents
+from topicstream.engines.message.messages import CELL, Links
 from topicstream.tables.spec import DOCUMENTS
-
-MOST = 0.95  # of the weight goes to the links at most where xi is learned
 
 
 @dataclass(frozen=True)
 class RelationalOptions(DenseOptions):
     """Options of ``rtm``."""
+
+    withdrawn = ("learn_xi",)
 
     xi: float = option(
         0.5,
@@ -46,7 +43,6 @@ class RelationalOptions(DenseOptions):
         min=0.0,
         max=1.0,
     )
-    learn_xi: bool = option(False, "choose xi by running perplexity, pass by pass, starting from --xi")
     eta: str = option(
         "identity",
         "how topics lead to linked ones: identity (to the same), rows (the paper's, learned), columns (a topic given the "
@@ -65,11 +61,13 @@ class RelationalTopicModel(DenseMessages):
     Options = RelationalOptions
     options: RelationalOptions
     exclude = CELL
-    default_alpha = default_beta = 0.1  # as xi and eta by folds (docs/decisions/links.md); the paper's is 0.01
-    prior_defaults = ("0.1", "0.1")
-    axes = ("links",)
-    shown = ("phi", "theta")
-    shown_params = ("eta", "ends", "xi")
+    about = replace(
+        DenseMessages.about,
+        priors=Priors(0.1, 0.1),  # as xi and eta by folds (docs/decisions/links.md); the paper's is 0.01
+        axes=("links",),
+        stored_tables=("phi", "theta"),
+        stored_params=("eta", "ends", "xi"),
+    )
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
@@ -77,8 +75,8 @@ class RelationalTopicModel(DenseMessages):
 
     @property
     def stats(self) -> Mapping[str, int]:
-        """pairs: the numerator of eq. (28), row by row; linked: tokens of linked documents, those that links explain."""
-        return {**super().stats, "pairs": self.shape.topics**2, "linked": 2}
+        """pairs: the numerator of eq. (28), row by row; linked: tokens of linked documents."""
+        return {**super().stats, "pairs": self.shape.topics**2, "linked": 1}
 
     def initial_params(self) -> dict[str, np.ndarray]:
         topics = self.shape.topics
@@ -89,104 +87,57 @@ class RelationalTopicModel(DenseMessages):
         }
         return super().initial_params() | own
 
-    def scratch_bytes(self, block: BlockShape) -> int:
-        topics, wide = self.shape.topics, padded(self.shape.topics)
-        statistics = 8 * topics**2 * (self.round_blocks() + 2)  # of a round's blocks and their sum
-        return super().scratch_bytes(block) + 4 * block.docs * (topics + 2 * wide + 1) + 4 * topics**2 + statistics
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        topics, wide, docs = self.shape.topics, padded(self.shape.topics), block.docs
+        return super().workspace(block) | {
+            "link": Buffer((docs, wide), "float32"),
+            "sums": Buffer((docs, wide), "float32"),
+            "weight of links": Buffer(docs, "float32"),
+            "before": Buffer((docs, topics), "float32"),
+            "eta": Buffer((topics, topics), "float32"),
+            # pairs of a round's blocks and their sum
+            "statistics": Buffer((self.layout.round_blocks + 2, topics, topics), "float64"),
+        }
 
-    def start(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        super().start(block, rows, totals, params, key, out)
-        thetas = out.scratch.array("theta", (block.n_docs, self.shape.topics), np.float32)
-        kernels.own_theta(block.indptr, block.counts, self._cells(out.memory["messages"]), thetas)
+    def start(self, visit: Visit, out: Out) -> None:
+        super().start(visit, out)
+        thetas, block = out.array("theta"), visit.block
+        kernels.own_theta(block.indptr, block.counts, self._messages(out.state), thetas)
         self._write(thetas, out)
 
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        topics, take = self.shape.topics, out.scratch.array
-        link = take("link", (block.n_docs, padded(topics)), np.float32)
-        sums = take("sums", (block.n_docs, padded(topics)), np.float32)
-        weight = take("weight", block.n_docs, np.float32)
-        links, theta = block.rows("links"), rows["theta"]
+    def process(self, visit: Visit, out: Out) -> None:
+        topics, theta = self.shape.topics, visit.rows["theta"]
+        link, sums, weight = out.array("link"), out.array("sums"), out.array("weight of links")
+        links = visit.block.rows("links")
         kernels.link_messages(
             links.indptr,
             links.local,
             theta.base,
             theta.index,
-            self._eta(params),
+            self._eta(visit.params),
             self.options.renormalise,
             link,
             sums,
             weight,
         )
-        before = take("before", (block.n_docs, topics), np.float32)
-        thetas = take("theta", (block.n_docs, topics), np.float32)
-        beta = float(params["beta"][0])
-        out.stats["loglik"][0] = kernels.linked_visit(
-            block.indptr,
-            block.words,
-            block.counts,
-            rows["phi"].base,
-            rows["phi"].index,
-            totals["phi"],
-            self._cells(memory["messages"]),
-            self._cells(out.memory["messages"]),
-            out.delta["phi"],
-            params["alpha"].astype(np.float32),
-            np.float32(beta),
-            np.float32(self.shape.words * beta),
-            float(params["xi"][0]),
-            link,
-            weight,
-            self._asynchronous,
-            self.options.learn_xi,
-            before,
-            thetas,
-            out.stats["linked"],
-        )
-        out.stats["tokens"][0] = block.tokens
+        before, thetas, xi = out.array("before"), out.array("theta"), float(visit.params["xi"][0])
+        self._update(visit, out, before, Links(link, weight, xi, thetas, out.stats["linked"]))
         kernels.link_products(before, sums, out.stats["pairs"].reshape(topics, topics))
         self._write(thetas, out)
-        if self.options.learn_priors:
-            count_documents(thetas, topics, out.stats["topic_bins"], out.stats["length_bins"])
-            count_rows(block, rows["phi"], topics, out)
+        self.count_for_priors(visit, thetas, out)
 
-    def end_pass(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
-    ) -> dict[str, float]:
-        """eta from the pass's links; xi, where it is learned, to the share of the linked documents' tokens that links explain:
-        a step of EM for the mixture's weight, so running perplexity falls by it."""
-        found = super().end_pass(params, stats, totals)
+    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+        """eta from the pass's links."""
+        found, params, stats = super().end_pass(end), end.params, end.stats
         found["linked"] = float(stats["linked"][0] / max(stats["tokens"][0], 1e-300))
-        if self.options.learn_xi and stats["linked"][1] > 0:
-            params["xi"][0] = min(float(stats["linked"][1] / stats["linked"][0]), MOST)
-            found["xi"] = float(params["xi"][0])
         pairs = stats["pairs"].reshape(self.shape.topics, -1)
         pairs = (pairs + pairs.T) / 2
         ends = pairs.sum(1)
         params["eta"][:] = np.divide(pairs, ends[:, None], out=np.zeros_like(pairs), where=ends[:, None] > 0)
         params["ends"][:] = ends / max(float(ends.sum()), 1e-300)
+        if end.key.pass_number == 2 and not found["linked"]:
+            end.say("warning: no training document has a link to another: rtm is bp here")
         return found
-
-    def warnings(self, record: Mapping[str, Any]) -> list[str]:
-        if record["pass"] == 2 and not record["linked"]:
-            return ["no training document has a link to another: rtm is bp here"]
-        return super().warnings(record)
 
     def _eta(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
         """float32[K, K]: a linked document's shares -> the links' message."""

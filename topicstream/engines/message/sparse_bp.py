@@ -45,25 +45,30 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.engines.base import (
     LANES,
+    About,
     ArraySpec,
     BlockShape,
-    Engine,
-    Key,
+    Buffer,
+    Layout,
     Options,
     Out,
-    Rows,
+    PassEnd,
+    Phase,
     Shape,
     SparseDelta,
     TableSpec,
+    Visit,
     learns_priors,
     option,
     padded,
 )
 from topicstream.engines.message import active_topics
 from topicstream.engines.message import sparse_messages as kernels
-from topicstream.engines.message.learning import Learning, count_rows, learn, prior_stats, reach_option
+from topicstream.engines.message.learning import Learning, reach_option
 from topicstream.engines.message.logs import sum_x_log
 from topicstream.errors import InputError, UsageError
+from topicstream.kernels.arrays import CellsByWord
+from topicstream.kernels.cells import sort_by_word
 
 FLAT = (
     1e4  # first messages follow the document's mixture alone: 1 to 3 % better after 20 passes than following the words
@@ -82,6 +87,8 @@ STORED = {"8": ("uint8", 255.0), "16": ("uint16", 2047.0), "32": ("float32", 1.0
 class SparseOptions(Options):
     """Options of ``sparse-bp``."""
 
+    withdrawn = ("schedule",)
+
     learn_priors: bool | None = option(
         None, "learn asymmetric alpha and symmetric beta while training (default: where neither is given)", decided=True
     )
@@ -89,11 +96,6 @@ class SparseOptions(Options):
         32, "active topics of a document, rounded up to a multiple of 16", min=1, max=65536, decided=True
     )
     message_bits: str = option("8", "bits of a stored share", choices=("8", "16", "32"), advanced=True)
-    schedule: str = option(
-        "async",
-        "residual: documents whose messages have settled rest for a pass or three",
-        choices=("async", "residual"),
-    )
     band: float = option(
         1.0, "a message that would move by no more than this many steps stays; -1: move all", min=-1.0, advanced=True
     )
@@ -133,16 +135,14 @@ class SparseOptions(Options):
         object.__setattr__(self, "learn_priors", learns_priors(self.alpha, self.beta, self.learn_priors))
 
 
-class SparseBeliefPropagation(Learning, Engine):
-    """Table: phi.  Block memory: messages (uint8[nnz, L], word by word), topics and wanted (uint16[D, L]: the active
+class SparseBeliefPropagation(Learning):
+    """Table: phi.  Block state: messages (uint8[nnz, L], word by word), topics and wanted (uint16[D, L]: the active
     topics the messages are over, and those of the next visit), theta (float32[D, L])."""
 
     name = "sparse-bp"
-    prior_defaults = ("0.1", "0.01")
     cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (7), over L topics a document"
-    starts = ("documents", "kmeans", "best", "anchors", "warm", "random")
-    random_topics = True
     Options = SparseOptions
+    about = About(starts=("documents", "kmeans", "best", "anchors", "warm", "random"), random_seeds=True)
     options: SparseOptions
 
     def __init__(self, shape: Shape, options: SparseOptions) -> None:
@@ -158,6 +158,10 @@ class SparseBeliefPropagation(Learning, Engine):
     def tables(self) -> Mapping[str, TableSpec]:
         return {"phi": TableSpec(mass="row", delta="sparse")}
 
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return (Phase(settles_after=self.options.learn_after if self.options.learn_priors else 0),)
+
     def initial_params(self) -> dict[str, np.ndarray]:
         params = super().initial_params()
         if self.options.background:
@@ -165,228 +169,138 @@ class SparseBeliefPropagation(Learning, Engine):
         return params
 
     @property
-    def memory(self) -> Mapping[str, ArraySpec]:
-        kept = {
+    def state(self) -> Mapping[str, ArraySpec]:
+        return {
             "messages": ArraySpec("cell", STORED[self.options.message_bits][0], self.width),
             "topics": ArraySpec("document", "uint16", self.width, below=self.columns),
             "wanted": ArraySpec("document", "uint16", self.width, below=self.columns),
             "theta": ArraySpec("document", "float32", self.width),
         }
-        # passes still to rest, log-likelihood at the last visit
-        return kept | {"pace": ArraySpec("document", "float32", 2)} if self._residual else kept
 
     @property
-    def _residual(self) -> bool:
-        return self.options.schedule == "residual"
-
-    @property
-    def stats(self) -> Mapping[str, int]:
-        found = {"loglik": 1, "tokens": 1}
-        if self._residual:
-            found["rested"] = 1
-        return found | prior_stats(self.shape.topics) if self.options.learn_priors else found
-
-    # larger blocks than other engines: a row of phi is read once a block, so its cost a cell falls with the block; bounded
-    # so that rows, messages and deltas of a block fit 300 MB at a hundred topics and 512 MB at a thousand
-    def block_cells(self) -> int:
+    def layout(self) -> Layout:
+        """Larger blocks than other engines: a row of phi is read once a block, so its cost a cell falls with the block.
+        Bounded so that rows, messages and deltas of a block fit 300 MB at a hundred topics and 512 MB at a thousand; the
+        start keeps a row of K floats a document: 64 MB of them a thread."""
         cells = min(max(self.shape.cells // 12, 1 << 16), 3 << 17)
-        return int(max(min(cells, (3 << 26) // self.columns), 1 << 12))
+        docs = max(min(1 << 14, (1 << 24) // self.columns), 1 << 8)
+        return Layout(max(min(cells, (3 << 26) // self.columns), 1 << 12), docs, 4)
 
-    def block_docs(self) -> int:
-        # the start keeps a row of K floats a document: 64 MB of them a thread
-        return int(max(min(1 << 14, (1 << 24) // self.columns), 1 << 8))
-
-    def round_blocks(self) -> int:
-        return 4
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        entries = self._most_entries(block.words, block.cells)
+        return super().workspace(block) | {
+            "ptr": Buffer(block.words + 1, "int64"),
+            "doc": Buffer(block.cells, "int32"),
+            "x": Buffer(block.cells, "float32"),
+            "likely": Buffer(block.cells, "float64"),
+            "scores": Buffer((block.docs, self.columns), "float32"),
+            "alpha, lam and changes of topics": Buffer((block.docs, self.width, 2), "int64"),
+            "rows of a word": Buffer((16, self.columns), "float32"),
+            "delta ptr": Buffer(block.words + 1, "int64", keep=True),
+            "delta topic": Buffer(entries, "uint16", keep=True),
+            "delta value": Buffer(entries, "float32", keep=True),
+        }
 
     def _most_entries(self, words: int, cells: int) -> int:
         # two lists of topics for a cell whose document's active set changed, never more than a row
         return min(words * self.columns, 2 * self.width * cells) + LANES
 
-    def scratch_bytes(self, block: BlockShape) -> int:
-        # cells by word; what is gathered of priors and totals for each document; scores
-        return 16 * (block.words + block.cells + block.docs * self.width) + 4 * (block.docs + 16) * self.columns
-
-    def keep_bytes(self, block: BlockShape) -> int:
-        return 8 * block.words + 6 * self._most_entries(block.words, block.cells)
-
-    def start(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        topics, theta = self._wide(out.memory["topics"]), self._wide(out.memory["theta"])
-        seeds, sums = rows["phi"], totals["phi"]
+    def start(self, visit: Visit, out: Out) -> None:
+        block, seeds, sums = visit.block, visit.rows["phi"], visit.totals["phi"]
+        topics, theta = self._wide(out.state["topics"]), self._wide(out.state["theta"])
         cells = self._by_word(block, out)
-        took = out.scratch.array("scores", (block.n_docs, self.columns), np.float32)
-        active_topics.open_topics(*cells, seeds.base, seeds.index, sums, self.shape.topics, took, topics, theta)
+        took = out.array("scores")
+        active_topics.open_topics(cells, seeds.base, seeds.index, sums, self.shape.topics, took, topics, theta)
         little = FLAT * sums.sum() / (self.shape.topics * self.shape.words)
         nobody = np.full(block.n_docs, -1, np.int32)
-        messages = self._wide(out.memory["messages"])
-        awake = np.zeros(block.n_docs, np.uint8)
-        self._sweep(block, cells, seeds, sums, params, out, topics, theta, messages, little, nobody, awake, True)
-        if self._residual:
-            out.memory["pace"][:] = 0.0
-        kernels.sum_theta(cells[1], cells[2], messages, theta)
-        out.memory["wanted"][:] = out.memory["topics"]
+        messages = self._wide(out.state["messages"])
+        self._sweep(visit, out, cells, topics, theta, messages, little, nobody)
+        kernels.sum_theta(cells, messages, theta)
+        out.state["wanted"][:] = out.state["topics"]
 
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        before, wanted = self._wide(memory["topics"]), self._wide(out.memory["wanted"])
-        topics, theta = self._wide(out.memory["topics"]), self._wide(out.memory["theta"])
-        topics[:] = self._wide(memory["wanted"])
-        theta[:] = self._wide(memory["theta"])
-        look = self._looks(block, key.pass_number)
-        rests = np.zeros(block.n_docs, np.uint8)
-        if self._residual:
-            rests[:] = (memory["pace"][:, 0] > 0) & ~look  # so every document is visited every ``reopen`` passes
-            topics[rests == 1] = before[rests == 1]
+    def process(self, visit: Visit, out: Out) -> None:
+        block, state = visit.block, visit.state
+        before, wanted = self._wide(state["topics"]), self._wide(out.state["wanted"])
+        topics, theta = self._wide(out.state["topics"]), self._wide(out.state["theta"])
+        topics[:] = self._wide(state["wanted"])
+        theta[:] = self._wide(state["theta"])
+        look = self._looks(block, visit.key.pass_number)
         theta[topics != before] = 0.0
         if self.width >= self.shape.topics:
             look[:] = False
         chosen = np.where(look, np.cumsum(look) - 1, -1).astype(np.int32)
-        old, beta = self._wide(memory["messages"]), float(params["beta"][0])
+        old, beta = self._wide(state["messages"]), float(visit.params["beta"][0])
         cells = self._by_word(block, out)
-        phi = rows["phi"]
-        stir = self._sweep(
-            block, cells, phi, totals["phi"], params, out, before, theta, old, beta, chosen, rests, False
-        )
+        self._sweep(visit, out, cells, before, theta, old, beta, chosen)
         if look.any():
-            scores = out.scratch.array("scores", (int(look.sum()), self.columns), np.float32)
-            eager = np.minimum(params["alpha"], EAGER)
+            scores = out.array("scores", (int(look.sum()), self.columns))
+            eager = np.minimum(visit.params["alpha"], EAGER)
             active_topics.choose(scores, chosen, topics, theta, eager, np.float32(self.options.gain), wanted)
         else:
             wanted[:] = topics
-        if self._residual:
-            wanted[rests == 1] = self._wide(memory["wanted"])[rests == 1]
-            self._pace(block, cells, memory["pace"], rests == 1, stir, out)
-        if self.options.learn_priors and key.pass_number > self.options.learn_after:
-            active_topics.count_active(
-                topics, theta, self.shape.topics, out.stats["topic_bins"], out.stats["length_bins"]
-            )
-            count_rows(block, rows["phi"], self.shape.topics, out)
+        if visit.key.pass_number > self.options.learn_after:
+            self.count_for_priors(visit, theta, out, topics)
 
-    def end_pass(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
-    ) -> dict[str, float]:
-        found = {"rested": float(stats["rested"][0]) / self.shape.cells} if self._residual else {}
-        if not self.options.learn_priors:
-            return found
-        first = self.initial_params()
-        o = self.options
-        fixed = int(o.background > 0)
-        return found | learn(params, first, stats, totals["phi"], self.shape.words, o.prior_reach, o.prior_pull, fixed)
-
-    @property
-    def unsettled(self) -> int:
-        return self.options.learn_after if self.options.learn_priors else 0
-
-    def warnings(self, record: Mapping[str, Any]) -> list[str]:
-        return self.warn_of_bounds(record, self.options.prior_reach)
+    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+        return self.learn(end, self.options.prior_pull, fixed=int(self.options.background > 0))
 
     def _looks(self, block: Block, pass_number: int) -> np.ndarray:
         """Which documents look at topics outside: all of every ``reopen``-th block, so that rows are looked through for them
         once in so many visits; of a corpus of few blocks every ``reopen``-th document, lest all exchange topics at once."""
-        if self.shape.cells >= 2 * self.options.reopen * self.block_cells():
+        if self.shape.cells >= 2 * self.options.reopen * self.layout.block_cells:
             return np.full(block.n_docs, (block.index + pass_number) % self.options.reopen == 0)
         numbers = block.first_doc + np.arange(block.n_docs)
         return np.asarray((numbers + pass_number) % self.options.reopen == 0)
 
-    def _pace(
-        self,
-        block: Block,
-        cells: tuple[np.ndarray, np.ndarray, np.ndarray],
-        before: np.ndarray,
-        rests: np.ndarray,
-        stir: np.ndarray,
-        out: Out,
-    ) -> None:
-        """How long each document rests: three passes when less than a quarter of the block's mean share of its messages
-        moved, one when less than half did.  The likelihood of those at rest is the one of their last visit."""
-        _, doc, x = cells
-        likely = out.scratch.array("likely", block.n_cells, np.float64)
-        lengths = np.maximum(np.bincount(doc, x, block.n_docs), 1e-30)
-        moved, mean = stir / lengths, stir[~rests].sum() / max(lengths[~rests].sum(), 1e-30)
-        pace = out.memory["pace"]
-        pace[:, 0] = np.where(moved < mean / 4, 3.0, np.where(moved < mean / 2, 1.0, 0.0))
-        pace[:, 1] = np.bincount(doc, x * np.log(likely), block.n_docs)
-        pace[rests] = before[rests]
-        pace[rests, 0] -= 1.0
-        out.stats["loglik"][0] = pace[:, 1].sum(dtype=np.float64)
-        out.stats["rested"][0] = np.diff(block.indptr)[rests].sum()
+    def _wide(self, state: np.ndarray) -> np.ndarray:
+        return state.reshape(-1, self.width)
 
-    def _wide(self, memory: np.ndarray) -> np.ndarray:
-        return memory.reshape(-1, self.width)
-
-    def _by_word(self, block: Block, out: Out) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """ptr, doc and x: the block's cells word by word."""
-        ptr = out.scratch.array("ptr", block.n_words + 1, np.int64)
-        doc = out.scratch.array("doc", block.n_cells, np.int32)
-        x = out.scratch.array("x", block.n_cells, np.float32)
-        kernels.by_word(block.indptr, block.words, block.counts, ptr, doc, x)
-        return ptr, doc, x
+    def _by_word(self, block: Block, out: Out) -> CellsByWord:
+        cells = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x"))
+        sort_by_word(block.cells, cells)
+        return cells
 
     def _sweep(
         self,
-        block: Block,
-        cells: tuple[np.ndarray, np.ndarray, np.ndarray],
-        phi: Rows,
-        sums: np.ndarray,
-        params: Mapping[str, np.ndarray],
+        visit: Visit,
         out: Out,
+        cells: CellsByWord,
         before: np.ndarray,
         theta: np.ndarray,
         old: np.ndarray,
         beta: float,
         chosen: np.ndarray,
-        rests: np.ndarray,
-        first: bool,
-    ) -> np.ndarray:
-        """Sweep the cells once; theta holds the documents' counts before and after.  Returns how much each moved."""
-        take, n, columns = out.scratch.array, self.shape.topics, self.columns
-        ptr, doc, x = cells
-        likely = take("likely", block.n_cells, np.float64)
-        stir = np.zeros(block.n_docs if self._residual else 0, np.float32)
-        topics = self._wide(out.memory["topics"])
+    ) -> None:
+        """Sweep the cells once; theta holds the documents' counts before and after."""
+        block, phi, sums, first = visit.block, visit.rows["phi"], visit.totals["phi"], visit.key.pass_number == 0
+        n, columns = self.shape.topics, self.columns
+        likely = out.array("likely")
+        topics = self._wide(out.state["topics"])
         # padding: an infinite lam gives the topics that are not there no share
         alpha, lam = np.zeros(columns, np.float32), np.full(columns, np.inf, np.float32)
-        alpha[:n] = params["alpha"]
+        alpha[:n] = visit.params["alpha"]
         lam[:n] = sums[:n] + self.shape.words * beta
         inverse = (1.0 / lam).astype(np.float32)
         near = alpha[topics]
-        lengths = np.empty(block.n_docs)
-        kernels.sum_counts(block.indptr, block.counts, lengths)
-        mass = (lengths + near.sum(1)).astype(np.float32)
+        mass = (np.bincount(cells.doc, cells.x, block.n_docs) + near.sum(1)).astype(np.float32)
         rows, lanes = np.nonzero(before != topics)
         left = np.searchsorted(rows, np.arange(block.n_docs + 1))
         looked = int(chosen.max(initial=-1)) + 1
-        scores = take("scores", (looked, columns), np.float32)
+        scores = out.array("scores", (looked, columns))
         scores[:] = 0.0
-        most = kernels.most_entries(ptr, self.width, columns) + LANES
-        out_ptr = out.keep.array("delta ptr", block.n_words + 1, np.int64)
-        out_topic = out.keep.array("delta topic", most, np.uint16)
-        out_value = out.keep.array("delta value", most, np.float32)
+        most = int(np.minimum(2 * self.width * np.diff(cells.ptr), columns).sum()) + LANES
+        out_ptr = out.array("delta ptr")
+        out_topic = out.array("delta topic", most)
+        out_value = out.array("delta value", most)
         theta += near
-        entries = kernels.sweep(
-            ptr, doc, x, phi.base, phi.index, topics, before, left, lanes.astype(np.uint16), theta, lam[topics], mass, old,
-            self._wide(out.memory["messages"]), np.float32(alpha[:n].min()), np.float32(beta),
-            np.float32(STORED[self.options.message_bits][1]), np.float32(self.options.band), np.float32(self.options.step), first, rests, stir, chosen, scores,
-            inverse, np.float32(self.options.reach if looked else -1.0), columns // GATHERED, likely, out_ptr, out_topic, out_value,
-        )  # fmt: skip
+        o, f32 = self.options, np.float32
+        documents = kernels.Documents(topics, before, left, lanes.astype(np.uint16), theta, lam[topics], mass)
+        bids = kernels.Bids(chosen, scores, inverse, f32(o.reach if looked else -1.0))
+        top, rare = f32(STORED[o.message_bits][1]), columns // GATHERED
+        how = kernels.Step(f32(alpha[:n].min()), f32(beta), top, f32(o.band), f32(o.step), first, rare)
+        new, delta = self._wide(out.state["messages"]), (out_ptr, out_topic, out_value)
+        entries = kernels.sweep(cells, phi.base, phi.index, documents, bids, how, old, new, likely, *delta)
         theta -= near
         out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
-        out.stats["loglik"][0] = sum_x_log(likely, x, 0, block.n_cells, 1.0, 0.0)
+        out.stats["loglik"][0] = sum_x_log(likely, cells.x, 0, block.n_cells, 1.0, 0.0)
         out.stats["tokens"][0] = block.tokens
-        return stir

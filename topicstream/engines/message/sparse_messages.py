@@ -14,21 +14,19 @@ stored is what is added to theta, phi and lam and what is taken out of them late
 A block is swept word by word (within a word, document by document): a word's row of phi stays in the first cache
 however large K is, and a document's state is 2 L floats.  phi_w and theta_d move after each cell, lam after each block.
 
-    ptr       int64[U+1]      cells of local word u: ptr[u] .. ptr[u+1]; all cell arrays are in this order
-    doc, x    int32, float32[nnz]   row of the document, count
-    topics    uint16[D, L]    active topics;  before uint16[D, L]: those the stored messages are over
-    left, lanes  int64[D+1], uint16[.]   where the two differ: in row d at lanes[left[d]] .. lanes[left[d + 1] - 1]
-    theta     float32[D, L]   theta_dj + alpha_a(j) while a block is swept
+    cells     the block's cells word by word: all cell arrays are in this order
     old, new  uint8, uint16 or float32[nnz, L]  stored messages
-    base, index, totals       rows of phi: base[index[u]], float32[., Kp];  column sums float64[Kp]
+    base, index   rows of phi: base[index[u]], float32[., Kp]
     out_ptr int64[U+1], out_topic uint16[.], out_value float32[.]   the sparse delta, one entry a changed (word, topic)
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from topicstream.kernels.arrays import Array, Bytes, Doubles, Floats, Int, Ints, Longs, Shorts
+from topicstream.kernels.arrays import Array, CellsByWord, Doubles, Float, Floats, Int, Ints, Longs, Shorts
 from topicstream.kernels.gather import (
     append,
     gather,
@@ -53,47 +51,9 @@ _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
 @kernel
-def by_word(indptr: Longs, words: Ints, counts: Array, ptr: Longs, doc: Ints, x: Floats) -> None:
-    """Cells of a block in word-major order: fills ptr, doc and x (a counting sort)."""
-    ptr[:] = 0
-    for i in range(len(words)):
-        ptr[words[i] + 1] += 1
-    for u in range(len(ptr) - 1):
-        ptr[u + 1] += ptr[u]
-    for d in range(len(indptr) - 1):
-        for i in range(indptr[d], indptr[d + 1]):
-            u = words[i]
-            j = ptr[u]
-            doc[j] = d
-            x[j] = np.float32(counts[i])
-            ptr[u] = j + 1
-    for u in range(len(ptr) - 1, 0, -1):
-        ptr[u] = ptr[u - 1]
-    ptr[0] = 0
-
-
-@kernel
-def sum_counts(indptr: Longs, counts: Array, out: Doubles) -> None:
-    """out float64[D]: tokens of each document."""
-    for d in range(len(out)):
-        n = 0.0
-        for i in range(indptr[d], indptr[d + 1]):
-            n += counts[i]
-        out[d] = n
-
-
-@kernel
-def most_entries(ptr: Longs, width: int, columns: int) -> Int:
-    """An upper bound of the entries of a block's delta: two lists of topics a cell, or a row a word."""
-    n = np.int64(0)
-    for u in range(len(ptr) - 1):
-        n += min(2 * width * (ptr[u + 1] - ptr[u]), columns)
-    return n
-
-
-@kernel
-def sum_theta(doc: Ints, x: Floats, values: Array, theta: Floats) -> None:
+def sum_theta(cells: CellsByWord, values: Array, theta: Floats) -> None:
     """theta[d] = sum of x mu over the document's cells (float32[D, L]), from the stored messages."""
+    _, doc, x = cells
     width = theta.shape[1]
     theta[:] = _ZERO
     for i in range(len(doc)):
@@ -143,32 +103,71 @@ def _take(row: Floats, topics: Shorts, at: int, width: int, out_topic: Shorts, o
     return found
 
 
+class Documents(NamedTuple):
+    """Documents of a block while it is swept.
+
+    topics    uint16[D, L]   active topics;  before uint16[D, L]: those the stored messages are over
+    left, lanes  int64[D+1], uint16[.]   where the two differ: in row d at lanes[left[d]] .. lanes[left[d + 1] - 1]
+    theta     float32[D, L]  theta_dj + alpha_a(j)
+    lam       float32[D, L]  lam + W beta of the active topics
+    mass      float32[D]     n_d + sum of alpha over the active topics
+    """
+
+    topics: Shorts
+    before: Shorts
+    left: Longs
+    lanes: Shorts
+    theta: Floats
+    lam: Floats
+    mass: Floats
+
+
+class Bids(NamedTuple):
+    """Where the gain of topics outside is collected.
+
+    chosen   int32[D]        row of ``scores``, or -1
+    scores   float32[n, Kp]  gains (see ``active_topics.choose``), from the topics of a word within ``reach`` of its strongest
+    inverse  float32[Kp]     1 / (lam + W beta)
+    reach    float32         below 0: no document looks
+    """
+
+    chosen: Ints
+    scores: Floats
+    inverse: Floats
+    reach: Float
+
+
+class Step(NamedTuple):
+    """How messages move.
+
+    floor, beta  float32     the least alpha; beta
+    top      float32         largest stored integer
+    band     float32         a message none of whose stored numbers would move by more stays as it is
+    length   float32         how far a message goes: 1 to what eq. (7) says, more beyond it (shares below 0 become 0);
+                             always 1 in documents whose active topics changed
+    first    bool            the first visit: nothing is stored yet, base are seed topics, theta stays as it is
+    rare     int64           words of at most so many cells: their rows are not copied, entries are gathered where they lie
+    """
+
+    floor: Float
+    beta: Float
+    top: Float
+    band: Float
+    length: Float
+    first: bool
+    rare: int
+
+
 @kernel
 def sweep(
-    ptr: Longs, doc: Ints, x: Floats, base: Floats, index: Longs, topics: Shorts, before: Shorts, left: Longs,
-    lanes: Shorts, theta: Floats, lam: Floats, mass: Floats, old: Array, new: Array, floor: float, beta: float,
-    top: float, band: float, step: float, first: bool,
-    rests: Bytes, stir: Floats, chosen: Ints, scores: Floats, inverse: Floats, reach: float, rare: int,
+    cells: CellsByWord, base: Floats, index: Longs, documents: Documents, bids: Bids, how: Step, old: Array, new: Array,
     likely: Doubles, out_ptr: Longs, out_topic: Shorts, out_value: Floats,
 ) -> Int:  # fmt: skip
-    """Visit every cell of a block once; see the module's legend.
-
-    mass     float32[D]  n_d + sum of alpha over the active topics
-    lam      float32[D, L]  lam + W beta of the active topics
-    floor    float32     the least alpha
-    top      float32     largest stored integer
-    band     float32     a message none of whose stored numbers would move by more stays as it is
-    step     float32     how far a message goes: 1 to what eq. (7) says, more beyond it (shares below 0 become 0); always 1 in
-                         documents whose active topics changed
-    first    bool        the first visit: nothing is stored yet, base are seed topics, theta stays as it is
-    rests    uint8[D]    1: the document is left as it is;  stir: float32[D] gets sum |change| of theta, or length 0
-    chosen   int32[D]    row of ``scores`` where the gain of topics outside is collected, or -1
-    scores   float32[n, Kp]  gains (see ``active_topics.choose``), from the topics of a word within ``reach`` of its
-                             strongest; reach < 0: no document looks
-    inverse  float32[Kp]     1 / (lam + W beta)
-    rare     int64       words of at most so many cells: their rows are not copied, entries are gathered where they lie
-    likely   float64[nnz]    receives p(w | all other cells) as it stood before the update
-    """
+    """Visit every cell of a block once; see the module's legend.  likely float64[nnz] receives p(w | all other cells) as it
+    stood before the update.  Returns the entries of the delta."""
+    (ptr, doc, x), (chosen, scores, inverse, reach) = cells, bids
+    topics, before, left, lanes, theta, lam, mass = documents
+    floor, beta, top, band, step, first, rare = how
     width, columns = topics.shape[1], base.shape[1]
     flat_before, flat_topics = before.reshape(-1), topics.reshape(-1)
     flat_old, flat_new = old.reshape(-1), new.reshape(-1)
@@ -225,11 +224,6 @@ def sweep(
                 fetch(lam, ahead + j)
             d = np.int64(doc[i])
             at = d * width
-            if rests[d]:
-                for j in range(0, width, 16):
-                    narrow(flat_new, i * width + j, widen(flat_old, i * width + j))
-                likely[i] = 1.0
-                continue
             own, moved = _ZERO, False
             if not first:
                 s = splat(_ZERO)
@@ -285,15 +279,12 @@ def sweep(
                 for j in range(0, width, 16):
                     narrow(flat_new, i * width + j, widen(flat_old, i * width + j))
                 continue
-            scale, s = splat(x[i] / total(s)), splat(_ZERO)
+            scale = splat(x[i] / total(s))
             for j in range(0, width, 16):
                 change = scale * load(share, j) - load(own_share, j)
                 if not first:
                     store(theta, at + j, load(theta, at + j) + change)
                 scatter(row, 0, flat_topics, at + j, load(entry, j) + change)
-                s = s + larger(change, splat(_ZERO) - change)
-            if len(stir) > 0:
-                stir[d] += total(s)
         if gathered:
             for i in range(ptr[u], ptr[u + 1]):
                 at = np.int64(doc[i]) * width

@@ -16,14 +16,29 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from topicstream.engines.base import ArraySpec, Engine, Options, Out, Rule, Shape, TableSpec, option
+from topicstream.engines.base import (
+    About,
+    ArraySpec,
+    BlockShape,
+    Buffer,
+    Engine,
+    Layout,
+    Options,
+    Out,
+    PassEnd,
+    Phase,
+    Priors,
+    Rule,
+    Shape,
+    TableSpec,
+    option,
+)
 from topicstream.errors import TopicsError
 from topicstream.kernels.arrays import Bools, Doubles, Floats, Longs, Shorts
-from topicstream.kernels.digamma import digamma, exp, lgamma, log
+from topicstream.kernels.digamma import exp, log, log_gamma, psi
 from topicstream.kernels.jit import kernel
 
 ROUND = 8  # blocks of a step: as many threads can share it
-ALPHA = 10.0  # over all clusters
 
 
 @kernel
@@ -115,25 +130,17 @@ def changes(
         count[d] = found
 
 
-@kernel
-def allocation_bound(sizes: Doubles, alpha: Doubles) -> float:
+def allocation_bound(sizes: np.ndarray, alpha: np.ndarray) -> float:
     """log B(N + alpha) - log B(alpha); sizes, alpha: float64[K]."""
-    value, mass, prior = 0.0, 0.0, 0.0
-    for k in range(len(sizes)):
-        value += lgamma(max(sizes[k], 0.0) + alpha[k]) - lgamma(alpha[k])
-        mass += max(sizes[k], 0.0) + alpha[k]
-        prior += alpha[k]
-    return value - lgamma(mass) + lgamma(prior)  # type: ignore[no-any-return]
+    counts = np.maximum(sizes, 0.0) + alpha
+    mass, prior = (np.cumsum(x)[-1:] for x in (counts, alpha))
+    return float((np.cumsum(log_gamma(counts) - log_gamma(alpha))[-1] - log_gamma(mass) + log_gamma(prior))[0])
 
 
-@kernel
-def log_shares(sizes: Doubles, alpha: Doubles, out: Doubles) -> None:
-    """out[k] = E[log pi_k]; sizes: float64[>= K], alpha, out: float64[K]."""
-    mass = 0.0
-    for k in range(len(alpha)):
-        mass += max(sizes[k], 0.0) + alpha[k]
-    for k in range(len(alpha)):
-        out[k] = digamma(max(sizes[k], 0.0) + alpha[k]) - digamma(mass)
+def log_shares(sizes: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """E[log pi_k] float64[K]; sizes: float64[>= K], alpha: float64[K]."""
+    counts = np.maximum(sizes[: len(alpha)], 0.0) + alpha
+    return np.asarray(psi(counts) - psi(np.cumsum(counts)[-1:]))
 
 
 @dataclass(frozen=True)
@@ -161,9 +168,9 @@ class ClusterEngine(Engine):
     exact to 48 bits."""
 
     Options: ClassVar[Any] = ClusterOptions
-    takes_seeds = False
-    judged_by_completion = False
-    shown_params: ClassVar[tuple[str, ...]] = ("sizes",)
+    about = About(
+        priors=Priors(10.0, 0.1, together=True), seed_words=False, stored_params=("sizes",), completion=False
+    )
 
     def __init__(self, shape: Shape, options: Any) -> None:
         super().__init__(shape, options)
@@ -172,8 +179,6 @@ class ClusterEngine(Engine):
         if options.learn_priors:
             raise TopicsError(f"{self.name} does not learn its priors; leave --learn-priors out")
         self.stochastic = options.schedule == "stochastic"
-        self.order = "shuffled" if self.stochastic else "sequential"
-        self.start_from = "table" if self.stochastic else "visit"
 
     @property
     def most(self) -> int:
@@ -190,7 +195,11 @@ class ClusterEngine(Engine):
         return {"sizes": TableSpec(rows=2, dtype="float64", rule=self.rule)}
 
     @property
-    def memory(self) -> Mapping[str, ArraySpec]:
+    def phases(self) -> tuple[Phase, ...]:
+        return (Phase(order="shuffled", start="table") if self.stochastic else Phase(),)
+
+    @property
+    def state(self) -> Mapping[str, ArraySpec]:
         if self.stochastic:
             return {}
         return {
@@ -199,53 +208,60 @@ class ClusterEngine(Engine):
         }
 
     def initial_params(self) -> dict[str, np.ndarray]:
-        k, o = self.shape.topics, self.options
-        alpha = ALPHA / k if o.alpha is None else o.alpha
+        own = {"sizes": np.zeros(self.shape.topics), "bound": np.full(1, -np.inf), "step": np.zeros(1)}
+        return super().initial_params() | own
+
+    @property
+    def layout(self) -> Layout:
+        """Scores of a block take 32 MB."""
+        docs = min(1 << 16, max(1 << 10, (1 << 22) // self.shape.topics))
+        if self.stochastic:
+            docs = -(-int(self.options.block_docs) // ROUND)
+        return Layout(super().layout.block_cells, docs, ROUND)
+
+    def _rho(self, params: Mapping[str, np.ndarray]) -> float:
+        o: Any = self.options
+        return float((o.tau + params["step"][0]) ** -o.kappa)
+
+    def end_round(self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], docs: int) -> tuple[float, float]:
+        rho = self._rho(params)
+        params["step"][0] += 1.0
+        return rho, self.shape.docs / max(docs, 1)
+
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        """Responsibilities and changes of the points."""
+        topics, width = self.shape.topics, min(2 * self.most, self.shape.topics)
         return {
-            "alpha": np.full(k, alpha, np.float64),
-            "sizes": np.zeros(k),
-            "bound": np.full(1, -np.inf),
-            "step": np.zeros(1),
+            "cluster": Buffer((block.docs, self.most), "uint16"),
+            "share": Buffer((block.docs, self.most), "float32"),
+            "changed": Buffer(block.docs, "int64"),
+            "changed clusters": Buffer((block.docs, width), "uint16"),
+            "changes": Buffer((block.docs, width), "float32"),
+            "changed sizes": Buffer(topics, "float64"),
+            "there": Buffer(block.docs, "int64"),
+            "of clusters": Buffer((7, topics), "float64"),
         }
 
-    def block_docs(self) -> int:
-        if self.stochastic:
-            return -(-int(self.options.block_docs) // ROUND)
-        return int(min(1 << 16, max(1 << 10, (1 << 22) // self.shape.topics)))  # 32 MB of scores
-
-    def round_blocks(self) -> int:
-        return ROUND
-
-    def blend(self, params: Mapping[str, np.ndarray], docs: int) -> tuple[float, float]:
-        o: Any = self.options
-        return float((o.tau + params["step"][0]) ** -o.kappa), self.shape.docs / max(docs, 1)
-
-    def end_round(self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray]) -> None:
-        params["step"][0] += 1.0
-
     def respond(
-        self, scores: np.ndarray, there: np.ndarray, memory: Mapping[str, np.ndarray], out: Out
+        self, scores: np.ndarray, there: np.ndarray, state: Mapping[str, np.ndarray], out: Out
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Responsibilities of a block into its memory and the changes of the sizes; returns (count, which, by) of ``changes``."""
+        """Responsibilities of a block into its state and the changes of the sizes; returns (count, which, by) of ``changes``."""
         n, most, topics = len(scores), self.most, self.shape.topics
         if self.stochastic:
-            cluster = out.scratch.array("cluster", (n, most), np.uint16)
-            share = out.scratch.array("share", (n, most), np.float32)
+            cluster, share = out.array("cluster"), out.array("share")
         else:
-            cluster, share = (out.memory[name].reshape(n, most) for name in ("cluster", "share"))
+            cluster, share = (out.state[name].reshape(n, most) for name in ("cluster", "share"))
         entropy, fit = respond(scores, there, topics, most, cluster, share)
         out.stats["entropy"][0], out.stats["loglik"][0] = entropy, fit
         out.stats["docs"][0] = np.count_nonzero(there)
-        rows = n if memory else 0
+        rows = n if state else 0
         old = (
-            memory["cluster"].reshape(rows, most) if memory else cluster[:0],
-            memory["share"].reshape(rows, most) if memory else share[:0],
+            state["cluster"].reshape(rows, most) if state else cluster[:0],
+            state["share"].reshape(rows, most) if state else share[:0],
         )
-        width = min(2 * most, topics)
-        count = out.scratch.array("changed", n, np.int64)
-        which = out.scratch.array("changed clusters", (n, width), np.uint16)
-        by = out.scratch.array("changes", (n, width), np.float32)
-        sizes = out.scratch.array("changed sizes", topics, np.float64)
+        count, which, by, sizes = (
+            out.array(name) for name in ("changed", "changed clusters", "changes", "changed sizes")
+        )
         sizes[:] = 0.0
         changes(topics, *old, cluster, share, count, which, by, sizes)
         delta = out.delta["sizes"]
@@ -254,27 +270,17 @@ class ClusterEngine(Engine):
         delta[1, :topics] = sizes - delta[0, :topics]
         return count, which, by
 
-    def scratch_bytes_of(self, points: int) -> int:
-        """Scores, responsibilities and changes of so many points."""
-        each = 8 * self.shape.topics + 6 * self.most + 6 * min(2 * self.most, self.shape.topics) + 16
-        return points * each + 64 * self.shape.topics
+    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+        end.params["sizes"][:] = np.maximum(end.totals["sizes"][: self.shape.topics], 0.0)
+        record: dict[str, Any] = {"empty": int((end.params["sizes"] < 0.5).sum())}
+        return record | {"rho": self._rho(end.params)} if self.stochastic else record
 
-    def end_pass(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
-    ) -> dict[str, float]:
-        params["sizes"][:] = np.maximum(totals["sizes"][: self.shape.topics], 0.0)
-        record = {"empty": int((params["sizes"] < 0.5).sum())}
-        if self.stochastic:
-            record["rho"] = float((self.options.tau + params["step"][0]) ** -self.options.kappa)  # type: ignore[assignment]
-        return record  # type: ignore[return-value]
-
-    def bound_of(self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], data: float) -> dict[str, float]:
+    def bound_of(self, end: PassEnd, data: float) -> dict[str, float]:
         """The bound of a memoized pass whose data term is given, and by how much it fell, if it did."""
-        value = data + allocation_bound(params["sizes"], params["alpha"]) + float(stats["entropy"][0])
+        params = end.params
+        value = data + allocation_bound(params["sizes"], params["alpha"]) + float(end.stats["entropy"][0])
         fall = float(params["bound"][0]) - value
         params["bound"][0] = value
+        if fall > 1e-8 * abs(value):  # not by rounding alone
+            end.say(f"warning: the bound fell by {fall:.3g} in pass {end.key.pass_number}")
         return {"bound": value, "bound_fall": fall} if fall > 0 else {"bound": value}
-
-    def warnings(self, record: Mapping[str, Any]) -> list[str]:
-        fall, rounding = record.get("bound_fall", 0.0), 1e-8 * abs(record.get("bound", 0.0))
-        return [f"the bound fell by {fall:.3g} in pass {record['pass']}"] if fall > rounding else []

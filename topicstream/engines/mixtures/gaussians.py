@@ -14,28 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topicstream.kernels.arrays import Doubles
-from topicstream.kernels.digamma import digamma, lgamma
+from topicstream.kernels.digamma import log_gamma, psi
 from topicstream.kernels.gaussian_density import LOG_2PI, Densities, densities, near_parts
-from topicstream.kernels.jit import kernel
-
-
-@kernel
-def digammas(x: Doubles) -> Doubles:
-    """psi of every entry, float64[n]."""
-    out = np.empty(len(x))
-    for i in range(len(x)):
-        out[i] = digamma(x[i])
-    return out
-
-
-@kernel
-def lgammas(x: Doubles) -> Doubles:
-    """log Gamma of every entry, float64[n]."""
-    out = np.empty(len(x))
-    for i in range(len(x)):
-        out[i] = lgamma(x[i])
-    return out
 
 
 class Statistics(NamedTuple):
@@ -110,10 +90,10 @@ def outer(x: np.ndarray, diagonal: bool) -> np.ndarray:
 def log_determinants(post: Posterior, n: int, diagonal: bool) -> np.ndarray:
     """E[log |Lambda_k|]."""
     if diagonal:
-        return np.asarray(n * (digammas(post.nu / 2) + np.log(2.0)) - post.logdet)
+        return np.asarray(n * (psi(post.nu / 2) + np.log(2.0)) - post.logdet)
     found = n * np.log(2.0) - post.logdet
     for i in range(n):
-        found += digammas((post.nu - i) / 2)
+        found += psi((post.nu - i) / 2)
     return np.asarray(found)
 
 
@@ -162,11 +142,11 @@ def expected_densities(post: Posterior, prior: Prior) -> Densities:
 def log_normaliser(nu: np.ndarray, logdet: np.ndarray, n: int, diagonal: bool) -> np.ndarray:
     """c(nu, B) of a Wishart in n dimensions, or of n of them in one: -(nu n / 2) log 2 - log Gamma_n(nu / 2) + nu / 2 log |B|."""
     if diagonal:
-        gamma = n * lgammas(nu / 2)
+        gamma = n * log_gamma(nu / 2)
     else:
         gamma = np.full(len(nu), n * (n - 1) / 4 * np.log(np.pi))
         for i in range(n):
-            gamma += lgammas((nu - i) / 2)
+            gamma += log_gamma((nu - i) / 2)
     return np.asarray(-0.5 * nu * n * np.log(2.0) - gamma + 0.5 * nu * logdet)
 
 

@@ -6,21 +6,30 @@ Blocks come as cells of all coordinates, row after row (corpus of ``vectors``). 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
-from topicstream.corpus.block import Block
-from topicstream.engines.base import BlockShape, Key, Out, TableSpec, option, padded
+from topicstream.engines.base import (
+    BlockShape,
+    Buffer,
+    Layout,
+    Objective,
+    Out,
+    PassEnd,
+    TableSpec,
+    Visit,
+    option,
+    padded,
+)
 from topicstream.engines.mixtures import gaussians
 from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, log_shares, respond
 from topicstream.engines.mixtures.gaussians import Prior, Statistics
+from topicstream.engines.mixtures.split_merge import grouped, split_and_merge
+from topicstream.engines.vectors import VectorEngine
 from topicstream.errors import InputError
 from topicstream.kernels.gaussian_density import Densities, best_density, point_densities
-
-if TYPE_CHECKING:
-    from topicstream.tables.table import Table
 
 LLOYD = 10  # steps of k-means on the sample
 WIDE = 1 << 20  # numbers of a block, at most, where covariances are diagonal
@@ -50,19 +59,22 @@ class GaussianOptions(ClusterOptions):
     floor: float = option(1e-3, "with --global ml: added to variances, a share of the data's mean variance", above=0.0)
 
 
-class GaussianMixture(ClusterEngine):
+class GaussianMixture(ClusterEngine, VectorEngine):
     """``gmm``: sizes, sums and squares of K components."""
 
     name = "gmm"
     cites = "Hughes & Sudderth 2016, sections 2 and 3, Alg. 1, eq. 4 and appendix B.1: L-sparse mixture of Gaussians"
     Options: ClassVar[Any] = GaussianOptions
-    prior_defaults = ("10/K", "0")
-    starts = ("kmeans",)
-    on_vectors = True
-    shown = ()
-    shown_params = ("sizes", "means", "covariances")
-    default_tol: ClassVar[float] = 1e-4
-    objective = ClusterEngine.objective._replace(name="nats a point", weight="docs")
+    about = replace(
+        ClusterEngine.about,
+        priors=ClusterEngine.about.priors._replace(beta=0.0),
+        starts=("kmeans",),
+        vectors=True,
+        stored_tables=(),
+        stored_params=("sizes", "means", "covariances"),
+        objective=Objective("nats a point", weight="docs"),
+        tol=1e-4,
+    )
 
     _held: tuple[tuple[np.ndarray, ...], Densities] | None = None
 
@@ -107,17 +119,20 @@ class GaussianMixture(ClusterEngine):
             "covariances": np.tile(covariance.ravel(), (k, 1)),
         }
 
-    def block_cells(self) -> int:
+    @property
+    def layout(self) -> Layout:
         points = min(max(self.shape.docs // 64, 512), 8192)
-        if self.diagonal:  # a full one's factors are made anew a round: the fewer rounds, the better
+        if self.diagonal:  # a full one's factors are rebuilt each round: the fewer rounds, the better
             points = min(points, max(WIDE // self.n, 512))
-        return points * self.n
+        return replace(super().layout, block_cells=points * self.n)
 
-    def scratch_bytes(self, block: BlockShape) -> int:
-        points, k = block.docs, self.shape.topics
-        # of a visit, and of a start and a pass' end: tables, posteriors and what a checkpoint copies
-        components = 8 * k * (20 * self.squares + 4 * self.n)
-        return self.scratch_bytes_of(points) + 8 * points * ((2 if self.diagonal else 5) * self.n + 2 * k) + components
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        numbers = (2 if self.diagonal else 5) * self.n + 3 * self.shape.topics
+        return super().workspace(block) | {
+            "points and scores": Buffer((block.docs, numbers), "float64"),
+            # of a visit, and of a start and a pass' end: tables, posteriors and what a checkpoint copies
+            "components": Buffer((self.shape.topics, 20 * self.squares + 4 * self.n), "float64"),
+        }
 
     # -- what a visit does -----------------------------------------------------------------------------------------
     def prior(self, params: Mapping[str, np.ndarray]) -> Prior:
@@ -155,51 +170,26 @@ class GaussianMixture(ClusterEngine):
             made = point_densities(post.means, gaussians.covariances(post, prior, "map"))
         else:
             made = point_densities(*gaussians.most_likely(stats, prior, self.options.floor))
-        first = np.empty(self.shape.topics)
-        log_shares(stats.sizes, params["alpha"], first)
-        made.plus[:] += first
+        made.plus[:] += log_shares(stats.sizes, params["alpha"])
         self._held = tuple(a.copy() for a in of), made
         return made
 
-    def start(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        self._visit(block, self.begun(params), {}, params, out)
+    def start(self, visit: Visit, out: Out) -> None:
+        self._visit(visit, self.begun(visit.params), out)
 
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        self._visit(block, self.statistics(rows), memory, params, out)
+    def process(self, visit: Visit, out: Out) -> None:
+        self._visit(visit, self.statistics(visit.rows), out)
 
-    def _visit(
-        self,
-        block: Block,
-        stats: Statistics,
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        out: Out,
-    ) -> None:
+    def _visit(self, visit: Visit, stats: Statistics, out: Out) -> None:
+        block, state, params = visit.block, visit.state, visit.params
         there = np.diff(block.indptr) > 0
         x = block.counts.reshape(-1, self.n) - params["mean"]
         if len(x) < block.n_docs:
             given, x = x, np.zeros((block.n_docs, self.n))
             x[there] = given
-        near = memory["cluster"].reshape(-1, self.most) if memory else None
+        near = state["cluster"].reshape(-1, self.most) if state else None
         scores = best_density(x, self.components(stats, params), self.most, near)
-        count, which, by = self.respond(scores, there, memory, out)
+        count, which, by = self.respond(scores, there, state, out)
         found = gaussians.summed(x, count, which, by, self.shape.topics, self.diagonal)
         for name, value in (("sums", found.sums), ("squares", found.squares.reshape(-1, self.squares))):
             delta, (k, width) = out.delta[name], value.shape
@@ -213,10 +203,10 @@ class GaussianMixture(ClusterEngine):
         begin, n = params["begin"], self.n
         return Statistics(begin[:, 0], begin[:, 1 : 1 + n], self._square(begin[:, 1 + n :]))
 
-    def start_rows(self, name: str, params: Mapping[str, np.ndarray]) -> np.ndarray:
+    def start_rows(self, table: str, params: Mapping[str, np.ndarray]) -> np.ndarray:
         """A table as the start left it, for the stochastic schedule; padded."""
         stats, k = self.begun(params), self.shape.topics
-        value = {"sizes": stats.sizes[None], "sums": stats.sums, "squares": stats.squares.reshape(k, -1)}[name]
+        value = {"sizes": stats.sizes[None], "sums": stats.sums, "squares": stats.squares.reshape(k, -1)}[table]
         rows = np.zeros((2 * len(value), padded(value.shape[1])))
         rows[: len(value), : value.shape[1]] = value
         return rows
@@ -240,6 +230,8 @@ class GaussianMixture(ClusterEngine):
         best, kept = -np.inf, np.zeros(0)
         for number in range(o.tries):
             group = self._groups(sample, number, seed + 1_000_003 * number, params)
+            if o.mean == "free":
+                group = split_and_merge(sample, group, self.shape.topics, self.prior(params))
             fit = self._fit(sample, group, params) if o.tries > 1 else 0.0
             if fit > best:
                 best, kept = fit, group
@@ -271,16 +263,13 @@ class GaussianMixture(ClusterEngine):
 
     def _grouped(self, points: np.ndarray, group: np.ndarray) -> Statistics:
         """Statistics of points in hard groups."""
-        one = np.ones(len(points), np.int64)
-        share = np.ones((len(points), 1), np.float32)
-        return gaussians.summed(points, one, group[:, None].astype(np.uint16), share, self.shape.topics, self.diagonal)
+        return grouped(points, group, self.shape.topics, self.diagonal)
 
-    def end_pass_tables(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], tables: Mapping[str, Table]
-    ) -> dict[str, float]:
+    def end_pass(self, end: PassEnd) -> dict[str, Any]:
         """Means and covariances of the model (of the posterior its mean), and the bound of a memoized pass."""
-        k = self.shape.topics
-        found = self._joined({n: np.concatenate([rows.copy() for _, rows in t.pieces()]) for n, t in tables.items()})
+        record, k, params = super().end_pass(end), self.shape.topics, end.params
+        rows = {name: np.concatenate([rows.copy() for _, rows in t.pieces()]) for name, t in end.tables.items()}
+        found = self._joined(rows)
         prior = self.prior(params)
         post = gaussians.posterior(found, prior)
         means, covariance = post.means, gaussians.covariances(post, prior, "mean")
@@ -291,8 +280,8 @@ class GaussianMixture(ClusterEngine):
         params["means"][:] = means + params["mean"]
         params["covariances"][:] = gaussians.storable(covariance).reshape(k, -1)
         if self.stochastic or self.options.estimate != "posterior":
-            return {}
-        return self.bound_of(params, stats, gaussians.data_bound(post, prior, float(stats["docs"][0])))
+            return record
+        return record | self.bound_of(end, gaussians.data_bound(post, prior, float(end.stats["docs"][0])))
 
     def model_rows(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
         """What stands in the place of a model's topics: [n, K], variances times sizes."""

@@ -8,42 +8,48 @@ A block keeps the responsibilities of its documents, and gives what changed of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from topicstream.corpus.block import Block
-from topicstream.engines.base import BlockShape, Key, Out, SparseDelta, TableSpec, option, padded
+from topicstream.engines.base import (
+    BlockShape,
+    Buffer,
+    Layout,
+    Out,
+    PassEnd,
+    SparseDelta,
+    TableSpec,
+    Visit,
+    option,
+    padded,
+)
 from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, log_shares
 from topicstream.engines.variational.bounds import rows_bound, totals_bound
-from topicstream.engines.variational.statistics import entries_by_word
-from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs, Shorts
+from topicstream.kernels.arrays import Array, CellsByWord, Doubles, Floats, Longs, Shorts
+from topicstream.kernels.cells import sort_by_word
 from topicstream.kernels.digamma import digamma, log
 from topicstream.kernels.jit import kernel
 
 
-@kernel
-def document_scores(
-    start: Longs,
-    order: Ints,
-    owner: Ints,
-    counts: Array,
-    index: Longs,
-    base: Array,
-    scale: float,
-    beta: float,
-    term: Doubles,
-    point: bool,
-    work: Doubles,
-    scores: Doubles,
-) -> None:
-    """scores: float64[D, P] += sum_w x_dw E[log phi_wk], word by word; ``point``: log of the mean instead.
+class Words(NamedTuple):
+    """E[log phi_wk] of local word u from row base[row[u]] times scale: prior ``beta``; ``term`` float64[P] is what is taken off
+    for a cluster's total; ``point``: the log of the mean instead."""
 
-    start, order: the block's cells by word;  owner: int32[nnz], the document of each cell;  term: float64[P], what is taken off
-    for a cluster's total;  work: float64[P].
-    """
+    base: Array
+    row: Longs
+    scale: float
+    beta: float
+    term: Doubles
+    point: bool
+
+
+@kernel
+def document_scores(cells: CellsByWord, of: Words, work: Doubles, scores: Doubles) -> None:
+    """scores: float64[D, P] += sum_w x_dw E[log phi_wk], word by word.  work: float64[P]."""
+    (start, owner, counts), (base, index, scale, beta, term, point) = cells, of
     for u in range(len(start) - 1):
         row = base[index[u]]
         if point:
@@ -52,8 +58,7 @@ def document_scores(
         else:
             for k in range(len(work)):
                 work[k] = digamma(scale * row[k] + beta) - term[k]
-        for c in range(start[u], start[u + 1]):
-            i = order[c]
+        for i in range(start[u], start[u + 1]):
             x, out = np.float64(counts[i]), scores[owner[i]]
             for k in range(len(work)):
                 out[k] += x * work[k]
@@ -61,26 +66,16 @@ def document_scores(
 
 @kernel
 def words_of_clusters(
-    start: Longs,
-    order: Ints,
-    owner: Ints,
-    counts: Array,
-    topics: int,
-    count: Longs,
-    which: Shorts,
-    by: Floats,
-    ptr: Longs,
-    topic: Shorts,
-    value: Floats,
+    cells: CellsByWord, topics: int, count: Longs, which: Shorts, by: Floats, ptr: Longs, topic: Shorts, value: Floats
 ) -> int:
     """What changed of the documents, by words: a SparseDelta's ptr: int64[U+1], topic: uint16, value: float32; returns its
     length.  count, which, by: of ``clusters.changes``."""
+    start, owner, counts = cells
     total, seen, n = np.zeros(topics), np.zeros(topics, np.bool_), 0
     ptr[0] = 0
     for u in range(len(start) - 1):
         low = n
-        for c in range(start[u], start[u + 1]):
-            i = order[c]
+        for i in range(start[u], start[u + 1]):
             d, x = owner[i], np.float64(counts[i])
             for j in range(count[d]):
                 k = which[d, j]
@@ -93,14 +88,6 @@ def words_of_clusters(
             value[c], total[k], seen[k] = total[k], 0.0, False
         ptr[u + 1] = n
     return n
-
-
-@kernel
-def owners(indptr: Longs, owner: Ints) -> None:
-    """owner[i] = the document of cell i."""
-    for d in range(len(indptr) - 1):
-        for i in range(indptr[d], indptr[d + 1]):
-            owner[i] = d
 
 
 @dataclass(frozen=True)
@@ -116,10 +103,9 @@ class DocumentMixture(ClusterEngine):
     name = "mixture"
     cites = "Hughes & Sudderth 2016, sections 2 and 3, Alg. 1 and appendix B.2: L-sparse mixture of multinomials"
     Options: ClassVar[Any] = DocumentMixtureOptions
-    prior_defaults = ("10/K", "0.1")
-    starts = ("kmeans", "documents", "anchors", "warm", "random")
-    random_topics = True
-    default_tol: ClassVar[float] = 0.1
+    about = replace(
+        ClusterEngine.about, starts=("kmeans", "documents", "anchors", "warm", "random"), random_seeds=True, tol=0.1
+    )
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
@@ -131,100 +117,65 @@ class DocumentMixture(ClusterEngine):
     def stats(self) -> Mapping[str, int]:
         return dict.fromkeys(("loglik", "tokens", "docs", "entropy"), 1)
 
-    def initial_params(self) -> dict[str, np.ndarray]:
-        beta = 0.1 if self.options.beta is None else self.options.beta
-        return {**super().initial_params(), "beta": np.array([beta], np.float64)}
+    @property
+    def layout(self) -> Layout:
+        cells = 1 << 20 if self.stochastic else min(super().layout.block_cells, 1 << 18)
+        return replace(super().layout, block_cells=cells)
 
-    def block_cells(self) -> int:
-        return 1 << 20 if self.stochastic else min(super().block_cells(), 1 << 18)
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        topics, width = self.shape.topics, padded(self.shape.topics)
+        entries = min(block.cells * min(2 * self.most, topics), block.words * topics)
+        return super().workspace(block) | {
+            "ptr": Buffer(block.words + 1, "int64"),
+            "doc": Buffer(block.cells, "int32"),
+            "x": Buffer(block.cells, "float32"),
+            "term": Buffer(width, "float64"),
+            "scores": Buffer((block.docs, width), "float64"),
+            "work": Buffer(width, "float64"),
+            "delta ptr": Buffer(block.words + 1, "int64", keep=True),
+            "delta topics": Buffer(entries, "uint16", keep=True),
+            "delta values": Buffer(entries, "float32", keep=True),
+        }
 
-    def _most_changes(self, cells: int, words: int) -> int:
-        return min(cells * min(2 * self.most, self.shape.topics), words * self.shape.topics)
+    def start(self, visit: Visit, out: Out) -> None:
+        self._visit(visit, out, starting=True)
 
-    def keep_bytes(self, block: BlockShape) -> int:
-        return 8 * (block.words + 1) + 6 * self._most_changes(block.cells, block.words) + 256
+    def process(self, visit: Visit, out: Out) -> None:
+        self._visit(visit, out, starting=False)
 
-    def scratch_bytes(self, block: BlockShape) -> int:
-        width = padded(self.shape.topics)
-        extra = (width - self.shape.topics) * 8 * block.docs  # rows of scores are padded
-        return self.scratch_bytes_of(block.docs) + extra + 8 * block.words + 8 * block.cells + 256 * width
-
-    def start(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        self._visit(block, rows, totals, {}, params, out, starting=True)
-
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        self._visit(block, rows, totals, memory, params, out, starting=False)
-
-    def _visit(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        out: Out,
-        starting: bool,
-    ) -> None:
-        topics, words, width = self.shape.topics, self.shape.words, padded(self.shape.topics)
-        start = out.scratch.array("cells of words", block.n_words + 1, np.int64)
-        order = out.scratch.array("cells by word", block.n_cells, np.int32)
-        entries_by_word(block.words, block.n_words, start, order)
-        owner = out.scratch.array("documents of cells", block.n_cells, np.int32)
-        owners(block.indptr, owner)
-        beta = float(params["beta"][0])
+    def _visit(self, visit: Visit, out: Out, starting: bool) -> None:
+        block, totals = visit.block, visit.totals
+        topics, words = self.shape.topics, self.shape.words
+        cells = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x"))
+        sort_by_word(block.cells, cells)
+        beta = float(visit.params["beta"][0])
         if starting:  # seeds come in any unit: smooth them by a hundredth of their mean entry
             beta = 0.01 * float(totals["phi"].sum()) / (topics * words)
-        term = out.scratch.array("term", width, np.float64)
+        term, scores = out.array("term"), out.array("scores")
         cluster_terms(totals["phi"], words * beta, topics, starting, term)
-        first = out.scratch.array("log shares", topics, np.float64)
-        first[:] = 0.0
+        scores[:] = 0.0
         if not starting:
-            log_shares(totals["sizes"], params["alpha"], first)
-        scores = out.scratch.array("scores", (block.n_docs, width), np.float64)
-        scores[:, :topics], scores[:, topics:] = first, 0.0
-        base, index, scale = rows["phi"][:3]
-        work = out.scratch.array("work", width, np.float64)
-        cells = (start, order, owner, block.counts)
-        document_scores(*cells, index, base, float(scale), beta, term, starting, work, scores)
+            scores[:, :topics] = log_shares(totals["sizes"], visit.params["alpha"])
+        base, index, scale = visit.rows["phi"][:3]
+        document_scores(cells, Words(base, index, float(scale), beta, term, starting), out.array("work"), scores)
         there = np.diff(block.indptr) > 0
-        changed = self.respond(scores, there, memory, out)
+        changed = self.respond(scores, there, visit.state, out)
         out.stats["tokens"][0] = block.tokens
-        room = self._most_changes(block.n_cells, block.n_words)
-        ptr = out.keep.array("delta ptr", block.n_words + 1, np.int64)
-        topic = out.keep.array("delta topics", room, np.uint16)
-        value = out.keep.array("delta values", room, np.float32)
-        n = words_of_clusters(*cells, topics, *changed, ptr, topic, value)
+        ptr, topic, value = out.array("delta ptr"), out.array("delta topics"), out.array("delta values")
+        n = words_of_clusters(cells, topics, *changed, ptr, topic, value)
         out.delta["phi"] = SparseDelta(ptr, topic[:n], value[:n])
 
-    def end_pass_rows(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], rows: Iterable[tuple[int, np.ndarray]]
-    ) -> dict[str, float]:
-        """The evidence lower bound of a memoized pass; the multinomial coefficients of the documents are left out."""
+    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+        """With the evidence lower bound of a memoized pass; the multinomial coefficients of the documents are left out."""
+        record = super().end_pass(end)
         if self.stochastic:
-            return {}
-        topics, beta = self.shape.topics, float(params["beta"][0])
+            return record
+        topics, beta = self.shape.topics, float(end.params["beta"][0])
         data, totals = 0.0, np.zeros(topics)
-        for _, piece in rows:
+        for _, piece in end.tables["phi"].pieces():
             data += rows_bound(piece, 1.0, beta, topics)
             totals += piece[:, :topics].sum(axis=0, dtype=np.float64)
-        return self.bound_of(params, stats, data + totals_bound(totals, beta * self.shape.words, topics))
+        return record | self.bound_of(end, data + totals_bound(totals, beta * self.shape.words))
 
 
 @kernel

@@ -81,16 +81,15 @@ class Mixture:
         a = xp.exp(s - xp.amax(s))
         return mu, a / a.sum()
 
-    def step(self, u: np.ndarray, v: np.ndarray, rate: float, weights: np.ndarray | None = None) -> Any:
-        """One step on a batch of pairs of words; returns the batch's mean -log p, weighed, as it was before."""
+    def step(self, u: np.ndarray, v: np.ndarray, rate: float) -> Any:
+        """One step on a batch of pairs of words; returns the batch's mean -log p as it was before."""
         arrays, xp = self.arrays, self.arrays.xp
         mu, a = self.topics()
         ids_u, ids_v = arrays.put(u), arrays.put(v)
         one, two = mu[ids_u], mu[ids_v]
         other = two @ a
         p = (one * other).sum(1) + 1e-30
-        weight = 1.0 if weights is None else arrays.put(weights.astype(np.float32))
-        share = (weight / (len(u) * p))[:, None]
+        share = (1.0 / (len(u) * p))[:, None]
         gradient = xp.zeros_like(mu)
         arrays.add_rows(gradient, ids_u, -share * other)
         arrays.add_rows(gradient, ids_v, -share * (one @ a))
@@ -101,7 +100,7 @@ class Mixture:
         self.step_number += 1
         self._move("logits", gradient, rate)
         self._move("pair_logits", pairs + pairs.T, rate)
-        return -(weight * xp.log(p)).mean()
+        return -xp.log(p).mean()
 
     def _move(self, name: str, gradient: Any, rate: float) -> None:
         values, xp, t = self.values, self.arrays.xp, self.step_number

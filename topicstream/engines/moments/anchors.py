@@ -16,24 +16,28 @@ themselves: pass 4 then adds up M, W x W numbers in RAM or on disk.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 
-from topicstream.corpus.block import Block
 from topicstream.engines.base import (
+    About,
     BlockShape,
+    Buffer,
     Engine,
-    Key,
+    Layout,
     Options,
     Out,
+    PassEnd,
     Phase,
+    Priors,
     Shape,
     SparseDelta,
     TableSpec,
+    Visit,
     option,
-    padded,
 )
 from topicstream.engines.moments import cooccurrence as co
 from topicstream.engines.moments import picking
@@ -43,7 +47,6 @@ from topicstream.tables.table import Table
 
 PROJECTION = 1000
 SOLVED, ROWS = 512, 32  # words whose problems are solved at a time; with whole rows
-DEFAULT_ALPHA_SUM, BETA = 1.0, 0.01
 ALPHA_BOUNDS = 0.01, 10.0  # a topic
 
 
@@ -66,16 +69,17 @@ class Anchors(Engine):
     """``anchors``: topics by anchor words, out of core."""
 
     name = "anchors"
-    prior_defaults = ("1/K", "0.01")
     cites = "Arora et al. 2013, A Practical Algorithm for Topic Modeling with Provable Guarantees, Alg. 1-4; co-occurrence as Fisher, Kozdoba & Mannor, eq. 9"
     Options: ClassVar[Any] = AnchorOptions
-    starts = ("random",)  # of the projection
-    start_from = "empty"
-    takes_seeds = False  # its topics are no counts with a prior
-    default_tol = 0.0
-    accepts_weights = False
-    shown_params = ("anchors", "distances")
-    alpha_bounds = ALPHA_BOUNDS
+    about = About(
+        priors=Priors(1.0, 0.01, together=True),
+        starts=("random",),  # of the projection
+        real_cells=False,
+        seed_words=False,  # its topics are no counts with a prior
+        stored_params=("anchors", "distances"),
+        tol=0.0,
+        alpha_bounds=ALPHA_BOUNDS,
+    )
 
     def __init__(self, shape: Shape, options: Any) -> None:
         super().__init__(shape, options)
@@ -102,7 +106,7 @@ class Anchors(Engine):
     @property
     def phases(self) -> tuple[Phase, ...]:
         return (
-            Phase("count", 1, reads=(), writes=("counted",)),
+            Phase("count", 1, reads=(), writes=("counted",), start="empty"),
             Phase("project", 1, reads=("counted",), writes=("projected",)),
             Phase("columns", 1, reads=(), writes=("columns",)),
             Phase("matrix", 1, reads=(), writes=("matrix",))
@@ -116,137 +120,93 @@ class Anchors(Engine):
 
     def initial_params(self) -> dict[str, np.ndarray]:
         k = self.shape.topics
-        alpha = DEFAULT_ALPHA_SUM / k if self.options.alpha is None else self.options.alpha
-        beta = BETA if self.options.beta is None else self.options.beta
-        return {
-            "alpha": np.full(k, alpha, np.float64),
-            "beta": np.array([beta], np.float64),
-            "anchors": np.full(k, -1, np.int64),
-            "distances": np.zeros(k),
-            "docs": np.zeros(1),
-        }
+        own = {"anchors": np.full(k, -1, np.int64), "distances": np.zeros(k), "docs": np.zeros(1)}
+        return super().initial_params() | own
 
     @property
     def most_candidates(self) -> int:
         """Words that can be in ``least_docs`` documents or more."""
         return max(1, min(self.shape.words, self.shape.cells // self.least_docs))
 
-    def block_cells(self) -> int:
+    @property
+    def layout(self) -> Layout:
         """Small enough that a round's rows take half a gigabyte at most, whatever the corpus."""
-        return int(max(min(self.shape.cells // 64, 1 << (13 if self.options.recover == "kl" else 17)), 1 << 12))
+        cells = max(min(self.shape.cells // 64, 1 << (13 if self.options.recover == "kl" else 17)), 1 << 12)
+        return replace(super().layout, block_cells=cells)
 
-    def keep_bytes(self, block: BlockShape) -> int:
-        candidates = min(block.words, self.most_candidates)
-        projected = 8 * PROJECTION * candidates + 8 * self.most_candidates + 64
-        if self.options.recover != "kl":
-            return projected
-        return projected + 8 * min(block.cells * (block.longest or block.words), block.words**2) + 8 * block.words
-
-    def scratch_bytes(self, block: BlockShape) -> int:
-        k = self.shape.topics
-        sums = block.docs * max(4 * PROJECTION, 8 * padded(k + 1))
-        picks = 8 * (k + 4) * PROJECTION + 48 * self.shape.words  # of the one thread that picks
-        return sums + 24 * block.docs + 8 * block.cells + block.words * (8 * (PROJECTION // co.SIGNS) + 40) + picks
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        """Everything here is a temporary of NumPy or SciPy: the phases have no buffers of their own."""
+        k, docs, words, cells = self.shape.topics, block.docs, block.words, block.cells
+        kl, candidates = self.options.recover == "kl", min(words, self.most_candidates)
+        entries = min(cells * (block.longest or words), words**2) if kl else 0
+        return {
+            # copies of the counts by document and by word, with their indices
+            "counts": Buffer((6, cells), "float64"),
+            "sums of words": Buffer((words + docs, 6), "float64"),
+            "signs": Buffer((words, 2 * PROJECTION // co.SIGNS), "float64"),
+            # a document's row times the signs, or the anchors' columns; the product before it enters the delta
+            "sums of documents": Buffer((docs, max(8 * PROJECTION, 8 * k)), "uint8"),
+            "product": Buffer(max(12 * PROJECTION * candidates, 16 * words * k, 16 * entries), "uint8"),
+            # of the one thread that picks
+            "picks": Buffer((k + 4, PROJECTION), "float64"),
+            "candidates": Buffer((6, self.shape.words), "float64"),
+            "ends": Buffer(self.most_candidates + 1, "int64", keep=True),
+            "column": Buffer((candidates, PROJECTION), "uint16", keep=True),
+            "x": Buffer((candidates, PROJECTION), "float32", keep=True),
+            "matrix": Buffer((entries, 2), "float32", keep=True),
+        }
 
     # -- visits ----------------------------------------------------------------------------------------------------
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        take, k = out.scratch.array, self.shape.topics
-        docs, cells, words = block.n_docs, block.n_cells, block.n_words
-        weight, length = take("weight", docs, np.float64), take("length", docs, np.float64)
-        out.stats["docs"][0] = co.pair_weights(block.indptr, block.counts, self.least_tokens, weight, length)
-        ptr, doc, value = take("ptr", words + 1, np.int64), take("doc", cells, np.int32), take("x", cells, np.float32)
-        co.by_word(block.indptr, block.words, block.counts, ptr, doc, value)
-        own = take("own", (words, 3), np.float64)
-        co.word_sums(ptr, doc, weight, length, value, own)
-        every = take("every", words, np.int64)
-        every[:] = np.arange(words)
-        if key.phase == "count":
-            out.delta["counted"][:] = 0.0
-            out.delta["counted"][:, 0], out.delta["counted"][:, 1] = own[:, 0], own[:, 2]
-        elif key.phase == "project":
-            n, place = PROJECTION // co.SIGNS, rows["counted"].base[rows["counted"].index, 2].astype(np.int64)
-            column, sign = take("column", (words, n), np.int32), take("sign", (words, n), np.float32)
-            co.signs(key.seed, block.vocab, column, sign)
-            sums = take("sums", (docs, PROJECTION), np.float32)
-            which = every[place >= 0]  # ascending, as their places are
-            ends = out.keep.array("ends", self.most_candidates + 1, np.int64)
+    def process(self, visit: Visit, out: Out) -> None:
+        block, rows, k = visit.block, visit.rows, self.shape.topics
+        pairs = co.pairs_of(block, self.least_tokens)
+        out.stats["docs"][0] = np.count_nonzero(pairs.weight)
+        every = np.arange(block.n_words)
+        if visit.key.phase == "count":
+            delta = out.delta["counted"]
+            delta[:], delta[:, 0], delta[:, 1] = 0.0, pairs.sums, pairs.documents
+        elif visit.key.phase == "project":
+            place = rows["counted"].base[rows["counted"].index, 2].astype(np.int64)
+            which = np.flatnonzero(place >= 0)  # ascending, as their places are
+            ends = out.array("ends")
             ends[:] = PROJECTION * np.searchsorted(place[which], np.arange(len(ends)))
-            columns = out.keep.array("column", (len(which), PROJECTION), np.int32)
-            columns[:] = np.arange(PROJECTION)
-            delta = out.keep.array("x", (len(which), PROJECTION), np.float32)
-            self._sparse(block, weight, column, sign, sums, ptr, doc, value, own, which, delta)
-            out.delta["projected"] = SparseDelta(ends, columns.ravel(), delta.ravel())
-        elif key.phase == "columns":
+            column, x = out.array("column", (len(which), PROJECTION)), out.array("x", (len(which), PROJECTION))
+            column[:] = np.arange(PROJECTION)
+            x[:] = pairs.times(co.signs(visit.key.seed, block.vocab, PROJECTION), which)
+            out.delta["projected"] = SparseDelta(ends, column.ravel(), x.ravel())
+        elif visit.key.phase == "columns":
+            topic = topic_of_anchor(visit.params["anchors"], block.vocab)
+            here = np.flatnonzero(topic >= 0)
+            anchors = sparse.csr_array((np.ones(len(here)), (here, topic[here])), (block.n_words, k))
             delta = out.delta["columns"]
-            column, sign = take("column", (words, 1), np.int32), take("sign", (words, 1), np.float32)
-            column[:, 0] = topic_of_anchor(params["anchors"], block.vocab)
-            sign[:] = 1.0
-            sums = take("wide sums", (docs, k), np.float64)
-            self._sparse(block, weight, column, sign, sums, ptr, doc, value, own, every, delta)
-            delta[:, k] = own[:, 0]
-            delta[:, k + 1 :] = 0.0
-        elif key.phase == "matrix":
-            lengths = np.diff(block.indptr)
-            most = min(int((lengths**2).sum()), words * words)
-            acc, ends = take("acc", words, np.float64), out.keep.array("ends", words + 1, np.int64)
-            column, x = out.keep.array("column", most, np.int32), out.keep.array("x", most, np.float32)
-            acc[:] = 0.0
-            cells_of = (block.indptr, block.words, block.counts, weight, block.vocab)
-            n = co.matrix_rows(ptr, doc, value, *cells_of, acc, take("seen", words, np.int32), column, x, ends)
-            out.delta["matrix"] = SparseDelta(ends, column[:n], x[:n])
+            delta[:], delta[:, k] = 0.0, pairs.sums
+            delta[:, :k] = pairs.times(anchors, every)
+        elif visit.key.phase == "matrix":
+            m = pairs.matrix()
+            m.eliminate_zeros()
+            out.delta["matrix"] = SparseDelta(
+                m.indptr.astype(np.int64), block.vocab[m.indices], m.data.astype(np.float32)
+            )
         else:
-            delta, base, index = out.delta["products"], rows["columns"].base, rows["columns"].index
-            sums = take("wide sums", (docs, k), np.float64)
-            co.dense_sums(block.indptr, block.words, block.counts, weight, base, index, sums)
-            co.spread(ptr, doc, value, sums, every, delta)
-            delta[:, :k] -= own[:, 1][:, None] * base[index, :k]
-            delta[:, k:] = 0.0
-
-    def _sparse(
-        self,
-        block: Block,
-        weight: np.ndarray,
-        column: np.ndarray,
-        sign: np.ndarray,
-        sums: np.ndarray,
-        ptr: np.ndarray,
-        doc: np.ndarray,
-        value: np.ndarray,
-        own: np.ndarray,
-        which: np.ndarray,
-        delta: np.ndarray,
-    ) -> None:
-        """delta = rows ``which`` of the block's part of M X, X given by its few entries a row."""
-        co.sparse_sums(block.indptr, block.words, block.counts, weight, column, sign, sums)
-        co.spread(ptr, doc, value, sums, which, delta)
-        co.take_diagonal(own[:, 1], column, sign, which, delta)
+            delta, columns = out.delta["products"], rows["columns"].base[rows["columns"].index, :k]
+            delta[:] = 0.0
+            delta[:, :k] = pairs.times(columns, every)
 
     # -- ends of passes and phases ---------------------------------------------------------------------------------
-    def end_pass(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
-    ) -> dict[str, float]:
-        params["docs"][0] = stats["docs"][0]
-        if not stats["docs"][0] > 0:
+    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+        docs = float(end.stats["docs"][0])
+        end.params["docs"][0] = docs
+        if not docs > 0:
             raise InputError("anchors: no document has two words or more, so no two words stand together")
-        return {"docs": float(stats["docs"][0])}
+        return {"docs": docs}
 
-    def end_phase(self, phase: Phase, tables: Mapping[str, Table], params: dict[str, np.ndarray]) -> list[str]:
-        if phase.name == "count":
-            self._number(tables["counted"])
-        if phase.name == "project":
-            return self._pick(tables["counted"], tables["projected"], params)
-        if phase.name in ("products", "matrix"):
-            return self._recover(tables, params)
-        return []
+    def end_phase(self, end: PassEnd) -> None:
+        if end.phase.name == "count":
+            self._number(end.tables["counted"])
+        elif end.phase.name == "project":
+            self._pick(end)
+        elif end.phase.name in ("products", "matrix"):
+            self._recover(end)
 
     @property
     def least_docs(self) -> int:
@@ -273,10 +233,8 @@ class Anchors(Engine):
 
         counted.rewrite(numbered)
 
-    def _pick(self, counted: Table, projected: Table, params: dict[str, np.ndarray]) -> list[str]:
-        if not params["docs"][0] > 0:  # the made tables of the warm-up
-            return []
-        rows = np.concatenate([part[:, [0, 2]] for _, part in counted.pieces()])
+    def _pick(self, end: PassEnd) -> None:
+        rows = np.concatenate([part[:, [0, 2]] for _, part in end.tables["counted"].pieces()])
         words, topics = np.flatnonzero(rows[:, 1] >= 0), self.shape.topics
         n = len(words)
         if n < topics:
@@ -284,19 +242,15 @@ class Anchors(Engine):
                 f"anchors: only {n:,} words are in {self.least_docs:,} documents or more, too few for {topics} anchor words; "
                 "lower -K or --min-docs"
             )
-        picked = picking.pick(projected.pieces, PROJECTION, rows[words, 0], n, topics)
-        params["anchors"][:], params["distances"][:] = words[picked.anchors], picked.distances
-        return picking.lines(picked, n)
+        picked = picking.pick(end.tables["projected"].pieces, PROJECTION, rows[words, 0], n, topics)
+        end.params["anchors"][:], end.params["distances"][:] = words[picked.anchors], picked.distances
+        for line in picking.lines(picked, n):
+            end.say(line)
 
-    def _recover(self, tables: Mapping[str, Table], params: dict[str, np.ndarray]) -> list[str]:
+    def _recover(self, end: PassEnd) -> None:
         """phi = N p(w) c_wk, range by range."""
-        k, phi = self.shape.topics, tables["phi"]
+        tables, params, k, phi = end.tables, end.params, self.shape.topics, end.tables["phi"]
         anchors = params["anchors"]
-        if anchors[0] < 0:  # the made tables of the warm-up
-            simplex_weights(np.eye(2), np.ones((1, 2)), np.full(1, -1), np.empty((1, 2)))
-            if self.options.recover == "kl":
-                kl_weights(np.eye(2), np.ones((1, 2), np.float32), np.ones(1), np.full(1, -1), np.empty((1, 2)))
-            return []
         ours = _rows(tables["columns"], anchors, k + 1)
         mass = ours[:, k].copy()
         kl = self.options.recover == "kl"
@@ -329,17 +283,15 @@ class Anchors(Engine):
 
         phi.fill(solved)
         sizes = phi.totals[:k] / max(float(phi.totals[:k].sum()), 1e-300)
-        said = []
         if self.options.alpha is None:
             params["alpha"][:] = dirichlet_of(
                 apart_of(ours[:, :k] / np.outer(mass, mass), sizes, tables["columns"].totals[k]), sizes
             )
-            said.append(f"alpha from the moments: {params['alpha'].sum():.3g} over all topics")
+            end.say(f"alpha from the moments: {params['alpha'].sum():.3g} over all topics")
         if unfinished:
-            said.append(
+            end.say(
                 f"warning: {sum(unfinished):,} words' weights are near, not at, their best: some anchors' rows are nearly the same"
             )
-        return said
 
 
 def topic_of_anchor(anchors: np.ndarray, ids: np.ndarray) -> np.ndarray:

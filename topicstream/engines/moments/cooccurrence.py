@@ -1,75 +1,84 @@
-"""Products of the word co-occurrence matrix with a thin matrix, block by block; the matrix itself is never formed.
+"""Products of the word co-occurrence matrix with a matrix of few columns, block by block.
 
-    M = mean over documents of two tokens or more of (c c^T - diag(c)) / (l (l - 1))
+    M = sum over documents of two tokens or more of (c c^T - diag(c)) / (l - 1)
 
-(Fisher, Kozdoba & Mannor, eq. 9 and 10): p(u, v) of two tokens of a document at different positions.  For any matrix X of
-a row a word, M X sums c_d (c_d^T X) - diag(c_d) X over documents: first a row a document, then a row a word.
+(Fisher, Kozdoba & Mannor, eq. 9 and 10): M[u, v] is proportional to p(u, v) of two tokens of a document at different
+positions; a document weighs as much as it has tokens.  For any X of a row a word, M X sums c_d (c_d^T X) - diag(c_d) X over
+documents.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import numpy as np
+from scipy import sparse
 
+from topicstream.corpus.block import Block
 from topicstream.kernels import rng
-from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
-from topicstream.kernels.jit import fast_kernel, kernel
+from topicstream.kernels.arrays import Floats, Ints
+from topicstream.kernels.jit import kernel
 
-TILE = 64  # columns of the documents' rows that are worked on at a time: they stay in the processor's cache
 SIGNS = 100  # a word has one sign in every so many columns of the projection
 
 
-@kernel
-def by_word(indptr: Longs, words: Ints, counts: Ints, ptr: Longs, doc: Ints, value: Floats) -> None:
-    """The block's cells word by word, documents ascending: ptr int64[U+1], doc int32[nnz], value float32[nnz]."""
-    ptr[:] = 0
-    for i in range(len(words)):
-        ptr[words[i] + 1] += 1
-    for u in range(len(ptr) - 1):
-        ptr[u + 1] += ptr[u]
-    at = ptr[:-1].copy()
-    for d in range(len(indptr) - 1):
-        for i in range(indptr[d], indptr[d + 1]):
-            j = at[words[i]]
-            at[words[i]] = j + 1
-            doc[j] = d
-            value[j] = counts[i]
+class Pairs(NamedTuple):
+    """The pairs of tokens of a block.
+
+    counts   [D, U] sparse, float64: the documents that take part, the others empty;  weight float64[D]: 1 / (l - 1), or 0
+    sums, excess, documents   float64[U] of each word: its row of M, summed (its tokens); what c c^T holds too much on the
+             diagonal (x / (l - 1)); documents that have it
+    """
+
+    counts: Any
+    weight: np.ndarray
+    sums: np.ndarray
+    excess: np.ndarray
+    documents: np.ndarray
+
+    def times(self, x: Any, rows: np.ndarray) -> Any:
+        """Rows of the block's part of M X, [len(rows), columns], dense; x: [U, columns], dense or sparse."""
+        return self._times(x, rows, lambda product: product.toarray() if sparse.issparse(product) else product)
+
+    def matrix(self) -> Any:
+        """The block's part of M itself, [U, U] sparse."""
+        words = self.counts.shape[1]
+        return self._times(sparse.eye_array(words, format="csr"), np.arange(words), lambda product: product).tocsr()
+
+    def _times(self, x: Any, rows: np.ndarray, form: Callable[[Any], Any]) -> Any:
+        weighed = sparse.diags_array(self.weight).astype(x.dtype) @ self.counts.astype(x.dtype)
+        by_document = form(weighed @ x)
+        product = self.counts.T.tocsr()[rows].astype(x.dtype) @ by_document
+        return product - sparse.diags_array(self.excess[rows]).astype(x.dtype) @ x[rows]
+
+
+def pairs_of(block: Block, least: float) -> Pairs:
+    """The pairs of tokens of the documents of ``least`` tokens or more."""
+    document = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
+    length = np.bincount(document, block.counts, block.n_docs)
+    taking_part = length >= least
+    weight = np.divide(1.0, length - 1.0, out=np.zeros(block.n_docs), where=taking_part)
+    x = np.where(taking_part[document], block.counts, 0).astype(np.float64)
+    counts = sparse.csr_array((x, block.words, block.indptr), (block.n_docs, block.n_words))
+    sums, excess, documents = (
+        np.bincount(block.words, of, block.n_words) for of in (x, x * weight[document], x > 0)
+    )
+    return Pairs(counts, weight, sums, excess, documents)
+
+
+def signs(seed: int, words: np.ndarray, columns: int) -> Any:
+    """Rows of the projection, float32 [U, columns] sparse: each word has +1 or -1 in one of each ``SIGNS`` columns, by its
+    global id."""
+    shape = len(words), columns // SIGNS
+    column, sign = np.empty(shape, np.int32), np.empty(shape, np.float32)
+    _draw_signs(seed, words, column, sign)
+    ends = np.arange(len(words) + 1) * shape[1]
+    return sparse.csr_array((sign.ravel(), column.ravel(), ends), (len(words), columns))
 
 
 @kernel
-def pair_weights(indptr: Longs, counts: Ints, least: float, weight: Doubles, length: Doubles) -> int:
-    """length[d] = l, the document's tokens, and weight[d] = 1 / (l - 1), what each of its l (l - 1) ordered pairs of tokens
-    weighs: so a document weighs as much as it has tokens.  Both are 0 for one of fewer than ``least`` tokens; returns how
-    many are longer."""
-    n = 0
-    for d in range(len(indptr) - 1):
-        total = 0.0
-        for i in range(indptr[d], indptr[d + 1]):
-            total += counts[i]
-        weight[d] = 0.0
-        length[d] = 0.0
-        if total >= least:
-            weight[d], length[d] = 1.0 / (total - 1.0), total
-            n += 1
-    return n
-
-
-@kernel
-def word_sums(ptr: Longs, doc: Ints, weight: Doubles, length: Doubles, value: Floats, sums: Doubles) -> None:
-    """sums float64[U, 3] of each word: its row of M, summed (its tokens); what its diagonal holds too much (x / (l - 1));
-    documents."""
-    for u in range(len(ptr) - 1):
-        row, much, docs = 0.0, 0.0, 0.0
-        for j in range(ptr[u], ptr[u + 1]):
-            if length[doc[j]] > 0:
-                row += value[j]
-                much += value[j] * weight[doc[j]]
-                docs += 1.0
-        sums[u, 0], sums[u, 1], sums[u, 2] = row, much, docs
-
-
-@kernel
-def signs(seed: int, ids: Ints, column: Ints, sign: Floats) -> None:
-    """The rows of the projection: word w has +-1 in one of each SIGNS columns; column int32, sign float32, both [U, n]."""
+def _draw_signs(seed: int, ids: Ints, column: Ints, sign: Floats) -> None:
     for u in range(len(ids)):
         state = rng.stream(seed, 0, ids[u])
         for j in range(column.shape[1]):
@@ -77,100 +86,3 @@ def signs(seed: int, ids: Ints, column: Ints, sign: Floats) -> None:
             word = rng.bits(state)
             column[u, j] = j * SIGNS + rng.below(word, SIGNS)
             sign[u, j] = 1.0 if np.uint64(word) & np.uint64(1) else -1.0
-
-
-@kernel
-def sparse_sums(
-    indptr: Longs, words: Ints, counts: Ints, weight: Doubles, column: Ints, sign: Floats, sums: Array
-) -> None:
-    """sums[d] = weight_d sum of x X[w], the rows of X given by their few entries (column -1: none)."""
-    sums[:] = 0.0
-    for d in range(len(indptr) - 1):
-        if weight[d] > 0.0:
-            for i in range(indptr[d], indptr[d + 1]):
-                x, u = weight[d] * counts[i], words[i]
-                for j in range(column.shape[1]):
-                    if column[u, j] >= 0:
-                        sums[d, column[u, j]] += x * sign[u, j]
-
-
-@fast_kernel
-def dense_sums(
-    indptr: Longs, words: Ints, counts: Ints, weight: Doubles, base: Doubles, index: Longs, sums: Doubles
-) -> None:
-    """sums[d] = weight_d sum of x X[w], X[w] = base[index[w]]."""
-    sums[:] = 0.0
-    for d in range(len(indptr) - 1):
-        if weight[d] > 0.0:
-            for i in range(indptr[d], indptr[d + 1]):
-                x, row = weight[d] * counts[i], base[index[words[i]]]
-                for k in range(sums.shape[1]):
-                    sums[d, k] += x * row[k]
-
-
-@fast_kernel
-def spread(ptr: Longs, doc: Ints, value: Floats, sums: Array, which: Longs, out: Floats) -> None:
-    """out[r] = sum of x sums[d] over the documents of word which[r], TILE columns at a time, in the precision of ``sums``."""
-    acc = np.empty(TILE, sums.dtype)
-    for first in range(0, sums.shape[1], TILE):
-        n = min(TILE, sums.shape[1] - first)
-        for r in range(len(which)):
-            acc[:] = 0.0
-            for j in range(ptr[which[r]], ptr[which[r] + 1]):
-                x, row = value[j], sums[doc[j], first : first + n]
-                for t in range(n):
-                    acc[t] += x * row[t]
-            for t in range(n):
-                out[r, first + t] = acc[t]
-
-
-@kernel
-def take_diagonal(much: Doubles, column: Ints, sign: Floats, which: Longs, out: Floats) -> None:
-    """out[r] -= much[u] X[u], u = which[r], the rows of X given by their few entries."""
-    for r in range(len(which)):
-        u = which[r]
-        for j in range(column.shape[1]):
-            if column[u, j] >= 0:
-                out[r, column[u, j]] -= much[u] * sign[u, j]
-
-
-@kernel
-def matrix_rows(
-    ptr: Longs,
-    doc: Ints,
-    value: Floats,
-    indptr: Longs,
-    words: Ints,
-    counts: Ints,
-    weight: Doubles,
-    vocab: Ints,
-    acc: Doubles,
-    seen: Ints,
-    topic: Ints,
-    out: Floats,
-    ends: Longs,
-) -> int:
-    """The block's part of M itself, row by row: ends int64[U+1], topic int32 (columns: global ids) and out float32, both of a length
-    that holds them.  acc float64[U] zeros, seen int32[U] scratch.  Returns the entries."""
-    at = 0
-    ends[0] = 0
-    for u in range(len(ptr) - 1):
-        n = 0
-        for j in range(ptr[u], ptr[u + 1]):
-            d = doc[j]
-            if weight[d] > 0.0:
-                for i in range(indptr[d], indptr[d + 1]):
-                    v = words[i]
-                    x = float(counts[i]) - 1.0 if v == u else float(counts[i])
-                    if x > 0.0:
-                        if acc[v] == 0.0:
-                            seen[n] = v
-                            n += 1
-                        acc[v] += weight[d] * value[j] * x
-        for m in range(n):
-            topic[at] = vocab[seen[m]]
-            out[at] = acc[seen[m]]
-            acc[seen[m]] = 0.0
-            at += 1
-        ends[u + 1] = at
-    return at

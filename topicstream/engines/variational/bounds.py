@@ -1,4 +1,4 @@
-"""The evidence lower bound's terms (Hughes & Sudderth 2016, eq. 42-49), and sums in a fixed order."""
+"""The evidence lower bound's terms (Hughes & Sudderth 2016, eq. 42-49)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,8 @@ from typing import Any
 import numpy as np
 
 from topicstream.kernels.arrays import Array, Doubles, Floats
-from topicstream.kernels.digamma import digamma, lgamma, log
+from topicstream.kernels.digamma import digamma, lgamma, log, log_gamma
 from topicstream.kernels.jit import fast_kernel, kernel
-
-
-@kernel
-def column_sums(table: Doubles) -> Doubles:
-    """float64[columns]: sums over rows from the first to the last."""
-    out = np.zeros(table.shape[1])
-    for i in range(table.shape[0]):
-        for j in range(table.shape[1]):
-            out[j] += table[i, j]
-    return out
 
 
 @kernel
@@ -71,19 +61,6 @@ def rows_bound(rows: Array, scale: float, beta: float, topics: int) -> float:
     return total
 
 
-@kernel
-def totals_bound(totals: Doubles, width: float, topics: int) -> float:
-    """sum_k lgamma(W beta) - lgamma(sum_w beta-hat_kw): the topics' part; width = W beta, totals without it."""
-    total = 0.0
-    for k in range(topics):
-        total += lgamma(width) - lgamma(totals[k] + width)
-    return total
-
-
-def evidence(rows: np.ndarray, beta: float, topics: int, local: float) -> float:
-    """The evidence lower bound where rows float32[W, P] are the sum of the documents' statistics.
-
-    local: sum over documents of bound_d less the data term.
-    """
-    totals = rows[:, :topics].sum(axis=0, dtype=np.float64)
-    return float(local + rows_bound(rows, 1.0, beta, topics) + totals_bound(totals, beta * len(rows), topics))
+def totals_bound(totals: np.ndarray, width: float) -> float:
+    """sum_k lgamma(W beta) - lgamma(sum_w beta-hat_kw): the topics' part; width = W beta, totals float64[K] without it."""
+    return float(np.cumsum(log_gamma(np.array([width])) - log_gamma(totals + width))[-1])

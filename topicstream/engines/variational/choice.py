@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.kernels import places, simd
+from topicstream.kernels import pointers, simd
 from topicstream.kernels.arrays import Floats, Shorts
 from topicstream.kernels.gather import squeeze
 from topicstream.kernels.jit import kernel
@@ -18,7 +18,7 @@ def best_of_words(e: Floats, most: int, p: Floats, work: Floats, numbers: Shorts
     p, work: float32[P + 16]; numbers: uint16[P + 16].
     """
     width = e.shape[1]
-    e_, p_ = places.place(e), places.place(p)
+    e_, p_ = pointers.address_of(e), pointers.address_of(p)
     for u in range(e.shape[0]):
         at, o = u * most, u * width
         n, left = 0, 0

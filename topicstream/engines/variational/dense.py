@@ -20,13 +20,13 @@ logarithms, in float64 (``_hard_cell``).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from topicstream.engines.variational.weights import LEAST_Z, log_weights
 from topicstream.kernels import simd
-from topicstream.kernels.arrays import Array, Bytes, Doubles, Floats, Ints, Longs
+from topicstream.kernels.arrays import Array, Bytes, Cells, Doubles, Floats, Ints
 from topicstream.kernels.digamma import digamma, exp, exp_digamma, lgamma, log
 from topicstream.kernels.jit import fast_kernel, kernel
 from topicstream.kernels.local_step import fill, sweep_cells, take_counts
@@ -34,8 +34,8 @@ from topicstream.kernels.local_step import fill, sweep_cells, take_counts
 LEAST_T = 1e-37
 
 # Columns of what a document's visit reports
-BOUND, LOGLIK, INNER, CAPPED, TRIED, ACCEPTED, HARD = range(7)
-REPORTS = 7
+REPORTS = ("bound", "loglik", "inner", "capped", "tried", "accepted")
+BOUND, LOGLIK, INNER, CAPPED, TRIED, ACCEPTED = range(6)
 
 
 @fast_kernel
@@ -66,20 +66,30 @@ def _hard_cell(src: Any, u: int, n_used: Doubles, alpha: Doubles, work: Doubles)
     return most + np.log(total)  # type: ignore[no-any-return]
 
 
-@kernel
-def copy_array(source: Doubles, target: Doubles) -> None:
-    """target[:] = source, one-dimensional."""
-    for k in range(len(source)):
-        target[k] = source[k]
+class Words(NamedTuple):
+    """The cells of a block and their words' weights.
+
+    src       where the weights come from (weights.py)
+    cells     indptr, words, counts
+    e         float32[U, P] word weights;  log_scale float64[U]
+    alpha     float64[P], padding 0
+    """
+
+    src: Any
+    cells: Cells
+    e: Floats
+    log_scale: Doubles
+    alpha: Doubles
 
 
-@kernel
-def longest_document(indptr: Longs) -> int:
-    """Cells of the longest document."""
-    longest = 0
-    for d in range(len(indptr) - 1):
-        longest = max(longest, indptr[d + 1] - indptr[d])
-    return longest
+class Effort(NamedTuple):
+    """Inner iterations until max |change of N_dk| < tol, at most most_inner; restart proposals a document, restart_inner
+    inner iterations each."""
+
+    tol: float
+    most_inner: int
+    restarts: int
+    restart_inner: int
 
 
 @kernel
@@ -206,24 +216,18 @@ def take_up(held: Floats, d: int, n: Doubles) -> bool:
 
 @kernel
 def dense_step(
-    src: Any, indptr: Longs, words: Ints, counts: Array, e: Floats, log_scale: Doubles, alpha: Doubles, tol: float,
-    most_inner: int, restarts: int, restart_inner: int, delta: Floats, reports: Doubles, own: Floats,
-    lanes: Floats, x: Floats, z_of: Floats, held: Floats,
-) -> None:  # fmt: skip
+    of: Words, effort: Effort, delta: Floats, reports: Doubles, own: Floats, lanes: Floats, x: Floats, z_of: Floats, held: Floats
+) -> None:
     """Visit every document of a block.
 
-    src                     where the word weights e: float32[U, P] and log_scale: float64[U] come from (weights.py)
-    indptr, words, counts   the block's cells
-    alpha                   float64[P], padding 0
-    tol, most_inner         inner iterations until max |change of N_dk| < tol, at most most_inner
-    restarts                restart proposals a document, restart_inner inner iterations each
     delta                   float32[U, P], zeroed by the caller: += x_w r_wk
-    reports                 float64[D, REPORTS]: bound, log-likelihood, inner iterations, 1 if capped, restarts tried,
-                            accepted, hard cells
+    reports                 float64[D, 6]: bound, log-likelihood, inner iterations, 1 if capped, restarts tried, accepted
     own, lanes, x, z_of     buffers, aligned to 64 bytes: float32[(longest document + 8) * P], [3, P], [longest + 32],
                             [2, longest + 16]
     held                    float32[D, K]: N_dk where a document begins (all zero: cold), and where it ends; empty: all cold
     """
+    src, (indptr, words, counts), e, log_scale, alpha = of  # apart: a function that takes a tuple counts all its references
+    tol, most_inner, restarts, restart_inner = effort
     width, topics = e.shape[1], src.topics
     t, acc, t_trial = lanes[0], lanes[1], lanes[2]
     work, tried, ones = np.zeros(width), np.zeros(width, np.uint8), np.ones(width, np.float32)
@@ -249,7 +253,7 @@ def dense_step(
             inner += 1
             if (change < tol and inner > 1) or inner >= most_inner:
                 break
-            copy_array(n, used)
+            used[:] = n
             prior_weights(used, alpha, topics, t)
         reports[d, CAPPED] = 1.0 if not change < tol else 0.0
         bound, fit = _bound(src, first, last, words, counts, log_scale, z, used, n, alpha, hard, work)
@@ -258,11 +262,11 @@ def dense_step(
             if k < 0:
                 break
             tried[k] = 1
-            copy_array(n, n_trial)
+            n_trial[:] = n
             n_trial[k] = 0.0
             hard_trial = 0
             for _j in range(restart_inner):
-                copy_array(n_trial, used_trial)
+                used_trial[:] = n_trial
                 prior_weights(used_trial, alpha, topics, t_trial)
                 change, hard_trial = _inner(
                     src, first, cells, words, x, own, width, t_trial, z_trial, acc, used_trial, n_trial, alpha, work
@@ -279,7 +283,7 @@ def dense_step(
                 bound, fit, hard = bound_trial, fit_trial, hard_trial
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
                 t, t_trial, z, z_trial = t_trial, t, z_trial, z
-        reports[d, BOUND], reports[d, LOGLIK], reports[d, INNER], reports[d, HARD] = bound, fit, inner, hard
+        reports[d, BOUND], reports[d, LOGLIK], reports[d, INNER] = bound, fit, inner
         if len(held) > 0:
             for k in range(topics):
                 held[d, k] = n[k]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from topicstream.corpus.block import Block
-from topicstream.engines.base import Key, Out, Rule, TableSpec, option
+from topicstream.engines.base import Layout, Out, PassEnd, Phase, Rule, TableSpec, Visit, option
 from topicstream.engines.variational.family import Variational, VariationalOptions
 
 ROUND = 8  # blocks of a step: as many threads can share it
@@ -32,40 +31,34 @@ class Stochastic(Variational):
     """Base of ``ovb`` and ``svi``: BLEND, one step a round, blocks in shuffled order without replacement."""
 
     Options: ClassVar[Any] = StochasticOptions
-    order: str = "shuffled"
-    start_from: str = "table"
-    starts = ("documents", "kmeans", "best", "anchors", "warm", "random")
-    random_topics = True
-    default_tol: ClassVar[float] = 0.0
+    about = replace(Variational.about, tol=0.0)
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
         return {"phi": TableSpec(rule=Rule.BLEND)}
 
-    def block_cells(self) -> int:
-        return 1 << 20
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return (Phase(order="shuffled", start="table"),)
 
-    def block_docs(self) -> int:
-        return -(-int(self.options.block_docs) // ROUND)
-
-    def round_blocks(self) -> int:
-        return ROUND
+    @property
+    def layout(self) -> Layout:
+        return Layout(1 << 20, -(-int(self.options.block_docs) // ROUND), ROUND)
 
     def initial_params(self) -> dict[str, np.ndarray]:
         return {**super().initial_params(), "step": np.zeros(1, np.float64)}
 
-    def blend(self, params: Mapping[str, np.ndarray], docs: int) -> tuple[float, float]:
+    def _rho(self, params: Mapping[str, np.ndarray]) -> float:
         o: Any = self.options
-        return float((o.tau + params["step"][0]) ** -o.kappa), self.shape.docs / max(docs, 1)
+        return float((o.tau + params["step"][0]) ** -o.kappa)
 
-    def end_round(self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray]) -> None:
+    def end_round(self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], docs: int) -> tuple[float, float]:
+        rho = self._rho(params)
         params["step"][0] += 1.0
+        return rho, self.shape.docs / max(docs, 1)
 
-    def end_pass(
-        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], totals: Mapping[str, np.ndarray]
-    ) -> dict[str, float]:
-        o: Any = self.options
-        return {**super().end_pass(params, stats, totals), "rho": float((o.tau + params["step"][0]) ** -o.kappa)}
+    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+        return {**super().end_pass(end), "rho": self._rho(end.params)}
 
 
 class OnlineVariationalBayes(Stochastic):
@@ -74,14 +67,5 @@ class OnlineVariationalBayes(Stochastic):
     name = "ovb"
     cites = "Hoffman, Blei & Bach 2010, Alg. 2; Zeng, Liu & Cao 2012, baselines; Hughes & Sudderth 2016, section 3.4"
 
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
-        self.dense_visit(block, rows, totals, params, out, out.delta["phi"])
+    def process(self, visit: Visit, out: Out) -> None:
+        self.dense_visit(visit, out, out.delta["phi"])

@@ -14,7 +14,7 @@ bound is no better.  Digamma is taken over active topics only.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,11 +24,12 @@ from topicstream.engines.variational.dense import (
     ACCEPTED,
     BOUND,
     CAPPED,
-    HARD,
     INNER,
     LEAST_T,
     LOGLIK,
     TRIED,
+    Effort,
+    Words,
     count_terms,
     log_fit,
     smallest_active,
@@ -36,7 +37,7 @@ from topicstream.engines.variational.dense import (
 )
 from topicstream.engines.variational.statistics import FULL_LISTS
 from topicstream.engines.variational.weights import LEAST_Z, log_weights
-from topicstream.kernels import places
+from topicstream.kernels import pointers
 from topicstream.kernels.arrays import Doubles, Floats, Ints, Longs, Shorts
 from topicstream.kernels.digamma import digamma, exp, exp_digamma
 from topicstream.kernels.jit import kernel
@@ -96,12 +97,12 @@ def _first(
     for part in range(4):
         for k in range(width):
             parts[part, k] = 0.0
-    topic_, value_, parts_, x_ = places.place(topic), places.place(value), places.place(parts), places.place(x)
+    topic_, value_, parts_, x_ = pointers.address_of(topic), pointers.address_of(value), pointers.address_of(parts), pointers.address_of(x)
     for j in range(cells):
-        o, row, count = words[first + j] * most, parts_ + 8 * width * (j & 3), places.get(x_, j)
+        o, row, count = words[first + j] * most, parts_ + 8 * width * (j & 3), pointers.float_at(x_, j)
         for c in range(o, o + most):
-            k = places.small(topic_, c)
-            places.put_double(row, k, places.double(row, k) + np.float64(count * places.get(value_, c)))
+            k = pointers.short_at(topic_, c)
+            pointers.put_double(row, k, pointers.double_at(row, k) + np.float64(count * pointers.float_at(value_, c)))
     for k in range(width):
         n[k] = (parts[0, k] + parts[1, k]) + (parts[2, k] + parts[3, k])
 
@@ -110,9 +111,9 @@ def _first(
 def _weigh(used: int, alpha: int, count: int, t: int) -> None:
     """t[a] = exp(psi(used[a] + alpha[a])) of the topics, zero for those that have left; all addresses."""
     for a in range(count):
-        n = places.double(used, a)
-        y = exp_digamma(n + places.double(alpha, a))
-        places.put(t, a, np.float32(y if y > LEAST_T and n > 0.0 else 0.0))
+        n = pointers.double_at(used, a)
+        y = exp_digamma(n + pointers.double_at(alpha, a))
+        pointers.put_float(t, a, np.float32(y if y > LEAST_T and n > 0.0 else 0.0))
 
 
 @kernel
@@ -131,16 +132,16 @@ def _alive(n: int, alpha: int, count: int, faint: float, used: int) -> int:
     """used = n for the topics that stay, else 0; all addresses; faint: log of ``leave``.  Returns how many stay."""
     most = 0.0
     for a in range(count):
-        v = places.double(n, a)
-        most = max(most, v + places.double(alpha, a) if v > 0.0 else 0.0)
+        v = pointers.double_at(n, a)
+        most = max(most, v + pointers.double_at(alpha, a) if v > 0.0 else 0.0)
     y = min(np.log(most) + faint, SURE)
     least = np.exp(y) + 0.5 if y > -2.22 else -1.0 / (y + 0.5772)  # psi(least) = y, nearly (Minka 2000)
     least = min(least, most)  # the largest stays whatever its weight
     alive = 0
     for a in range(count):
-        v = places.double(n, a)
-        stays = v > EPSILON and v + places.double(alpha, a) >= least
-        places.put_double(used, a, v if stays else 0.0)
+        v = pointers.double_at(n, a)
+        stays = v > EPSILON and v + pointers.double_at(alpha, a) >= least
+        pointers.put_double(used, a, v if stays else 0.0)
         alive += 1 if stays else 0
     return alive
 
@@ -162,7 +163,7 @@ def _change(n: int, used: int, count: int) -> float:
     """max |n - used|; addresses."""
     change = 0.0
     for a in range(count):
-        change = max(change, abs(places.double(n, a) - places.double(used, a)))
+        change = max(change, abs(pointers.double_at(n, a) - pointers.double_at(used, a)))
     return change
 
 
@@ -227,24 +228,38 @@ def _bound(
     return fit + count_terms(n, used, alpha, width, mass, prior, scores), fit - mass * digamma(mass + prior)
 
 
+class Lists(NamedTuple):
+    """most: L;  faint: log of ``leave``, -inf: topics leave with their last token;  topic, value: ``best_of_words``."""
+
+    most: int
+    faint: float
+    topic: Shorts
+    value: Floats
+
+
+class Buffers(NamedTuple):
+    """Scratch: own and kept: tiles, float32[(longest + 16) * P + 256] and two of them; lanes float32[2, P + 16]; acc
+    float32[35 * (P + 16)]; x, z: float32[longest + 32] and two of them."""
+
+    own: Floats
+    kept: Floats
+    lanes: Floats
+    acc: Floats
+    x: Floats
+    z: Floats
+
+
 @kernel
 def sparse_step(
-    src: Any, indptr: Longs, words: Ints, counts: Ints, e: Floats, log_scale: Doubles, alpha: Doubles, tol: float,
-    most_inner: int, restarts: int, restart_inner: int, most: int, faint: float, best_topic: Shorts,
-    best_value: Floats, reports: Doubles, cell_topic: Shorts, cell_value: Floats, own: Floats, kept_of: Floats,
-    lanes: Floats, acc: Floats, x: Floats, z_of: Floats, held: Floats,
-) -> None:  # fmt: skip
-    """Visit every document of a block; arguments as ``dense.dense_step`` and
+    of: Words, effort: Effort, lists: Lists, reports: Doubles, cell_topic: Shorts, cell_value: Floats, buffers: Buffers, held: Floats
+) -> None:
+    """Visit every document of a block; reports and held as in ``dense.dense_step``.
 
-    most                     L
-    faint                    log of ``leave``; -inf: topics leave with their last token
-    best_topic, best_value   ``best_of_words``
     cell_topic, cell_value   uint16 and float32 [nnz * L + 16]: topics of each cell and x_w r_wk (0 ends the list)
-    own, kept_of             tiles: float32[(longest + 16) * P + 256] and two of them
-    lanes, acc               float32[2, P + 16] and [35 * (P + 16)]
-    x, z_of                  float32[longest + 32] and two of them
-    held                     as in ``dense.dense_step``
     """
+    src, (indptr, words, counts), e, log_scale, alpha = of
+    tol, most_inner, restarts, restart_inner = effort
+    (most, faint, best_topic, best_value), (own, kept_of, lanes, acc, x, z_of) = lists, buffers
     full, topics = e.shape[1], src.topics
     t, t_trial = lanes[0], lanes[1]
     n, used, n_trial, used_trial = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full)
@@ -253,8 +268,8 @@ def sparse_step(
     active, stays = np.zeros(full, np.uint16), np.zeros(full, np.int64)
     picks, sixteens = np.zeros(full + full // 16, np.int64), 0
     # addresses; the arrays made here stay alive because the loop below uses them too
-    e_, own_, x_, acc_ = places.place(e), places.place(own), places.place(x), places.place(acc)
-    columns_, stays_, picks_ = places.place(columns), places.place(stays), places.place(picks)
+    e_, own_, x_, acc_ = pointers.address_of(e), pointers.address_of(own), pointers.address_of(x), pointers.address_of(acc)
+    columns_, stays_, picks_ = pointers.address_of(columns), pointers.address_of(stays), pointers.address_of(picks)
     best_ = acc_ + 4 * (16 * full + 528)  # behind what tiles.iterate and tiles.shares take of acc
     rows_ = best_ + 4 * 256
     prior = 0.0
@@ -266,8 +281,8 @@ def sparse_step(
         if cells == 0:
             continue
         z, z_trial, kept, kept_trial = z_of[0], z_of[1], kept_of[0], kept_of[1]
-        words_, z_, kept_, t_ = places.place(words) + 4 * first, places.place(z), places.place(kept), places.place(t)
-        n_, used_ = places.place(n), places.place(used)
+        words_, z_, kept_, t_ = pointers.address_of(words) + 4 * first, pointers.address_of(z), pointers.address_of(kept), pointers.address_of(t)
+        n_, used_ = pointers.address_of(n), pointers.address_of(used)
         take_counts(counts, first, cells, x)
         if not take_up(held, d, n):
             _first(first, cells, words, x, most, best_topic, best_value, parts, n)
@@ -341,8 +356,8 @@ def sparse_step(
             if candidate < 0:
                 break
             tried[candidate] = 1
-            trial_, used_trial_, t_trial_ = places.place(n_trial), places.place(used_trial), places.place(t_trial)
-            z_trial_, kept_trial_ = places.place(z_trial), places.place(kept_trial)
+            trial_, used_trial_, t_trial_ = pointers.address_of(n_trial), pointers.address_of(used_trial), pointers.address_of(t_trial)
+            z_trial_, kept_trial_ = pointers.address_of(z_trial), pointers.address_of(kept_trial)
             for a in range(count):
                 n_trial[a] = n[a] if a != candidate else 0.0
             hard_trial = 0
@@ -385,7 +400,7 @@ def sparse_step(
                 bound, fit, hard = bound_trial, fit_trial, hard_trial
                 z, z_trial, kept, kept_trial, t, t_trial = z_trial, z, kept_trial, kept, t_trial, t
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
-        reports[d, BOUND], reports[d, LOGLIK], reports[d, INNER], reports[d, HARD] = bound, fit, inner, hard
+        reports[d, BOUND], reports[d, LOGLIK], reports[d, INNER] = bound, fit, inner
         if len(held) > 0:
             held[d, :] = np.float32(0.0)
             for a in range(count):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from topicstream.corpus.block import Block
-from topicstream.engines.base import BlockShape, Out, Shape, option, padded
+from topicstream.engines.base import BlockShape, Buffer, Out, Shape, Visit, option, padded
 from topicstream.engines.variational import choice, dense, sparse, statistics
-from topicstream.engines.variational.family import COLD, RESTART_INNER, START_INNER, Variational, VariationalOptions
+from topicstream.engines.variational.family import COLD, Variational, VariationalOptions
 from topicstream.engines.variational.weights import WeightSource
 from topicstream.errors import TopicsError
 
@@ -56,70 +55,47 @@ class Sparse(Variational):
         """Every topic may take a word."""
         return self.most >= self.shape.topics
 
-    def scratch_bytes(self, block: BlockShape) -> int:
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        every = super().workspace(block)
         if self.dense:
-            return super().scratch_bytes(block)
-        lists = 6 * self.most * (block.words + block.cells) + 12 * block.cells + 24 * block.words
-        tiles = 8 * (block.document + 32) + 160
-        return super().scratch_bytes(block) + lists + tiles * padded(self.shape.topics)
+            return every
+        width, most, longest = padded(self.shape.topics), self.most, block.document
+        return every | {
+            "lanes": Buffer((2, width + 16), "float32"),
+            "best topics": Buffer(block.words * most + 16, "uint16"),
+            "best weights": Buffer(block.words * most + 16, "float32"),
+            "numbers": Buffer(width + 16, "uint16"),
+            "cell topics": Buffer(block.cells * most + 16, "uint16"),
+            "cell values": Buffer(block.cells * most + 16, "float32"),
+            "document": Buffer((longest + 16) * width + 256, "float32"),
+            "kept": Buffer((2, (longest + 16) * width + 256), "float32"),
+            "sums by lane": Buffer(35 * (width + 16), "float32"),
+            "normalisers": Buffer((2, longest + 32), "float32"),
+            "cells of words": Buffer(block.words + 1, "int64"),
+            "cells by word": Buffer(block.cells, "int32"),
+            "total": Buffer(width, "float64"),
+        }
 
     def sparse_visit(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        out: Out,
-        starting: bool = False,
-        held: np.ndarray = COLD,
+        self, visit: Visit, out: Out, starting: bool = False, held: np.ndarray = COLD
     ) -> tuple[WeightSource, np.ndarray, np.ndarray]:
         """The L-sparse local step; returns the weights' source, the cells' topics and values, flat."""
         o: Any = self.options
-        src, e, log_scale, alpha = self.weigh(block, rows, totals, params, out, starting)
-        longest, width, most = dense.longest_document(block.indptr), e.shape[1], self.most
-        scratch = out.scratch
-        lanes = scratch.array("lanes", (2, width + 16), np.float32)
-        best_topic = scratch.array("best topics", block.n_words * most + 16, np.uint16)
-        best_value = scratch.array("best weights", block.n_words * most + 16, np.float32)
-        numbers = scratch.array("numbers", width + 16, np.uint16)
-        choice.best_of_words(e, most, lanes[0], lanes[1], numbers, best_topic, best_value)
-        cell_topic = scratch.array("cell topics", block.n_cells * most + 16, np.uint16)
-        cell_value = scratch.array("cell values", block.n_cells * most + 16, np.float32)
-        reports = scratch.array("reports", (block.n_docs, dense.REPORTS), np.float64)
+        of, most, lanes = self.weigh(visit, out, starting), self.most, out.array("lanes")
+        faint = math.log(o.leave) if o.leave > 0 else -math.inf
+        lists = sparse.Lists(most, faint, out.array("best topics"), out.array("best weights"))
+        choice.best_of_words(of.e, most, lanes[0], lanes[1], out.array("numbers"), lists.topic, lists.value)
+        reports = out.array("reports", (visit.block.n_docs, len(dense.REPORTS)))
         reports[:] = 0.0
-        sparse.sparse_step(
-            src,
-            block.indptr,
-            block.words,
-            block.counts,
-            e,
-            log_scale,
-            alpha,
-            o.inner_tol,
-            min(o.inner_max, START_INNER) if starting else o.inner_max,
-            0 if starting else o.restarts,
-            RESTART_INNER,
-            most,
-            math.log(o.leave) if o.leave > 0 else -math.inf,
-            best_topic,
-            best_value,
-            reports,
-            cell_topic,
-            cell_value,
-            scratch.array("document", (longest + 16) * width + 256, np.float32),
-            scratch.array("kept", (2, (longest + 16) * width + 256), np.float32),
-            lanes,
-            scratch.array("sums by lane", 35 * (width + 16), np.float32),
-            scratch.array("document's counts", longest + 32, np.float32),
-            scratch.array("normalisers", (2, longest + 32), np.float32),
-            held,
-        )
-        self.report(block, reports, out)
-        return src, cell_topic, cell_value
+        names = "document", "kept", "lanes", "sums by lane", "document's counts", "normalisers"
+        cell_topic, cell_value = out.array("cell topics"), out.array("cell values")
+        buffers = sparse.Buffers(*map(out.array, names))
+        sparse.sparse_step(of, self.effort(starting), lists, reports, cell_topic, cell_value, buffers, held)
+        self.report(visit.block, reports, out)
+        return of.src, cell_topic, cell_value
 
     def cells_by_word(self, block: Block, out: Out) -> tuple[np.ndarray, np.ndarray]:
         """start and order of ``statistics.entries_by_word``."""
-        start = out.scratch.array("cells of words", block.n_words + 1, np.int64)
-        order = out.scratch.array("cells by word", block.n_cells, np.int32)
+        start, order = out.array("cells of words"), out.array("cells by word")
         statistics.entries_by_word(block.words, block.n_words, start, order)
         return start, order

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.kernels import places, simd
+from topicstream.kernels import pointers, simd
 from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs, Shorts
 from topicstream.kernels.digamma import digamma, log
 from topicstream.kernels.jit import kernel
@@ -39,8 +39,8 @@ def entries_by_word(words: Ints, n_words: int, start: Longs, order: Ints) -> Non
 @kernel(inline="always")
 def _ask_for(i: int, topic_: int, value_: int) -> None:
     """Prefetch a cell's entries, which begin at ``i`` of uint16 topics and float32 values."""
-    places.fetch(topic_, i // 2)
-    places.fetch(value_, i)
+    pointers.fetch(topic_, i // 2)
+    pointers.fetch(value_, i)
 
 
 @kernel
@@ -49,21 +49,21 @@ def sum_cells(start: Longs, order: Ints, most: int, cell_topic: Shorts, cell_val
 
     Word by word, so that a row is cleared and summed while it is in the first cache.
     """
-    width, delta_, last = delta.shape[1], places.place(delta), len(order) - 1
-    topic_, value_, nothing = places.place(cell_topic), places.place(cell_value), simd.splat(np.float32(0))
+    width, delta_, last = delta.shape[1], pointers.address_of(delta), len(order) - 1
+    topic_, value_, nothing = pointers.address_of(cell_topic), pointers.address_of(cell_value), simd.splat(np.float32(0))
     for u in range(delta.shape[0]):
         row = delta_ + 4 * width * u
         for k in range(0, width, 16):
-            places.store(row, k, nothing)
+            pointers.store(row, k, nothing)
         for c in range(start[u], start[u + 1]):
             _ask_for(order[min(c + AHEAD, last)] * most, topic_, value_)
             i = order[c] * most
             for j in range(i, i + most):
-                v = places.get(value_, j)
+                v = pointers.float_at(value_, j)
                 if v == 0:
                     break
-                k = places.small(topic_, j)
-                places.put(row, k, places.get(row, k) + v)
+                k = pointers.short_at(topic_, j)
+                pointers.put_float(row, k, pointers.float_at(row, k) + v)
 
 
 @kernel
@@ -83,7 +83,7 @@ def merge_cells(
     topic has room for one entry more than the statistic can have: each is written before it is known to be new.
     """
     last, n = len(order) - 1, 0
-    cell_topic_, cell_value_, total_ = places.place(cell_topic), places.place(cell_value), places.place(total)
+    cell_topic_, cell_value_, total_ = pointers.address_of(cell_topic), pointers.address_of(cell_value), pointers.address_of(total)
     total[:] = 0.0
     ptr[0] = 0
     for u in range(len(ptr) - 1):
@@ -92,18 +92,18 @@ def merge_cells(
             _ask_for(order[min(c + AHEAD, last)] * most, cell_topic_, cell_value_)
             i = order[c] * most
             for j in range(i, i + most):
-                v = places.get(cell_value_, j)
+                v = pointers.float_at(cell_value_, j)
                 if v == 0 and most > FULL_LISTS:
                     break
-                k = places.small(cell_topic_, j)
-                old = places.double(total_, k)
-                places.put_double(total_, k, old + v)
+                k = pointers.short_at(cell_topic_, j)
+                old = pointers.double_at(total_, k)
+                pointers.put_double(total_, k, old + v)
                 topic[n] = k
                 n += (v > 0) & (old == 0.0)
         for c in range(low, n):
             k = np.int64(topic[c])
-            value[c] = places.double(total_, k)
-            places.put_double(total_, k, 0.0)
+            value[c] = pointers.double_at(total_, k)
+            pointers.put_double(total_, k, 0.0)
         ptr[u + 1] = n
     return n
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from topicstream.corpus.block import Block
-from topicstream.engines.base import BlockShape, Key, Out, Rule, SparseDelta, TableSpec, padded
+from topicstream.engines.base import BlockShape, Buffer, Out, Rule, SparseDelta, TableSpec, Visit
 from topicstream.engines.variational import statistics
 from topicstream.engines.variational.ovb import Stochastic, StochasticOptions
 from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
@@ -29,9 +25,6 @@ class StochasticSparse(Stochastic, Sparse):
     cites = "Hughes & Sudderth 2016, section 3.4 and Alg. 2 LSparseStepForDoc; Hoffman, Blei, Wang & Paisley 2013"
     Options = SparseStochasticOptions
 
-    def scratch_bytes(self, block: BlockShape) -> int:
-        return Sparse.scratch_bytes(self, block)
-
     @property
     def few(self) -> bool:
         """Topics of a word in a block are few enough beside K that its statistic is kept sparse."""
@@ -41,32 +34,25 @@ class StochasticSparse(Stochastic, Sparse):
     def tables(self) -> Mapping[str, TableSpec]:
         return {"phi": TableSpec(delta="sparse" if self.few else "dense", rule=Rule.BLEND)}
 
-    def keep_bytes(self, block: BlockShape) -> int:
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        if not self.few or self.dense:
+            return super().workspace(block)
         most = min(block.cells * self.most, block.words * self.shape.topics)
-        return 8 * block.words + 6 * most + 72 if self.few else 0
+        return super().workspace(block) | {
+            "delta ptr": Buffer(block.words + 1, "int64", keep=True),
+            "delta topics": Buffer(most + 1, "uint16", keep=True),
+            "delta values": Buffer(most, "float32", keep=True),
+        }
 
-    def process(
-        self,
-        block: Block,
-        rows: Mapping[str, Any],
-        totals: Mapping[str, np.ndarray],
-        memory: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
-        key: Key,
-        out: Out,
-    ) -> None:
+    def process(self, visit: Visit, out: Out) -> None:
         if self.dense:
-            self.dense_visit(block, rows, totals, params, out, out.delta["phi"])
+            self.dense_visit(visit, out, out.delta["phi"])
             return
-        _, cell_topic, cell_value = self.sparse_visit(block, rows, totals, params, out)
-        start, order = self.cells_by_word(block, out)
+        _, cell_topic, cell_value = self.sparse_visit(visit, out)
+        start, order = self.cells_by_word(visit.block, out)
         if not self.few:
             statistics.sum_cells(start, order, self.most, cell_topic, cell_value, out.delta["phi"])
             return
-        most = min(block.n_cells * self.most, block.n_words * self.shape.topics)
-        ptr = out.keep.array("delta ptr", block.n_words + 1, np.int64)
-        topic = out.keep.array("delta topics", most + 1, np.uint16)
-        value = out.keep.array("delta values", most, np.float32)
-        total = out.scratch.array("total", padded(self.shape.topics), np.float64)
-        n = statistics.merge_cells(start, order, self.most, cell_topic, cell_value, total, ptr, topic, value)
+        ptr, topic, value = out.array("delta ptr"), out.array("delta topics"), out.array("delta values")
+        n = statistics.merge_cells(start, order, self.most, cell_topic, cell_value, out.array("total"), ptr, topic, value)
         out.delta["phi"] = SparseDelta(ptr, topic[:n], value[:n])

@@ -1,4 +1,4 @@
-"""The inner iterations of a document's sparse local step, on tiles of sixteen cells turned on their side (kernels/turned.py).
+"""The inner iterations of a document's sparse local step, on tiles of sixteen cells turned on their side (kernels/lanes.py).
 
     own    float32[tiles, count, 16]: own[., a, r] = e[u, active[a]] of cell r of the tile; the last tile repeats its last
            cell, whose counts there are zero
@@ -8,7 +8,7 @@
     acc    float32[(count + 8) * 16]: sum_j (x_j / z_j) kept_j, by lane
 
 Tiles lie one after the other whatever ``count`` is; sixteen rows of zeros follow the last one, so that rows can be taken
-sixteen at a time.  What is called once an inner iteration or more takes addresses, not arrays (kernels/places.py):
+sixteen at a time.  What is called once an inner iteration or more takes addresses, not arrays (kernels/pointers.py):
 the same names, ``n`` and other float64 arrays included.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.engines.variational.weights import LEAST_Z
-from topicstream.kernels import eight, places, simd, turned
+from topicstream.kernels import lanes, pointers, simd
 from topicstream.kernels.arrays import Floats, Longs
 from topicstream.kernels.gather import highest, root
 from topicstream.kernels.jit import kernel
@@ -53,17 +53,17 @@ def take(stays: Longs, count: int, picks: Longs) -> int:
 @kernel(forceinline=True)
 def _fill(rows: int, width: int, picks: int, sixteens: int, target: int) -> None:
     """One tile over the topics of ``take``; rows: address of int64[16] addresses of rows of ``width``."""
-    r0, r1, r2, r3 = places.whole(rows, 0), places.whole(rows, 1), places.whole(rows, 2), places.whole(rows, 3)
-    r4, r5, r6, r7 = places.whole(rows, 4), places.whole(rows, 5), places.whole(rows, 6), places.whole(rows, 7)
-    r8, r9, ra, rb = places.whole(rows, 8), places.whole(rows, 9), places.whole(rows, 10), places.whole(rows, 11)
-    rc, rd, re, rf = places.whole(rows, 12), places.whole(rows, 13), places.whole(rows, 14), places.whole(rows, 15)
+    r0, r1, r2, r3 = pointers.long_at(rows, 0), pointers.long_at(rows, 1), pointers.long_at(rows, 2), pointers.long_at(rows, 3)
+    r4, r5, r6, r7 = pointers.long_at(rows, 4), pointers.long_at(rows, 5), pointers.long_at(rows, 6), pointers.long_at(rows, 7)
+    r8, r9, ra, rb = pointers.long_at(rows, 8), pointers.long_at(rows, 9), pointers.long_at(rows, 10), pointers.long_at(rows, 11)
+    rc, rd, re, rf = pointers.long_at(rows, 12), pointers.long_at(rows, 13), pointers.long_at(rows, 14), pointers.long_at(rows, 15)
     for b in range(sixteens):
-        k = places.whole(picks, width + b)
-        turned.turn_to(
-            target, picks + 8 * k, places.load(r0, k), places.load(r1, k), places.load(r2, k), places.load(r3, k),
-            places.load(r4, k), places.load(r5, k), places.load(r6, k), places.load(r7, k), places.load(r8, k),
-            places.load(r9, k), places.load(ra, k), places.load(rb, k), places.load(rc, k), places.load(rd, k),
-            places.load(re, k), places.load(rf, k)
+        k = pointers.long_at(picks, width + b)
+        lanes.transpose_to(
+            target, picks + 8 * k, pointers.load(r0, k), pointers.load(r1, k), pointers.load(r2, k), pointers.load(r3, k),
+            pointers.load(r4, k), pointers.load(r5, k), pointers.load(r6, k), pointers.load(r7, k), pointers.load(r8, k),
+            pointers.load(r9, k), pointers.load(ra, k), pointers.load(rb, k), pointers.load(rc, k), pointers.load(rd, k),
+            pointers.load(re, k), pointers.load(rf, k)
         )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def _fill(rows: int, width: int, picks: int, sixteens: int, target: int) -> None
 def _find(e: int, width: int, words: int, j: int, cells: int, rows: int) -> None:
     """The addresses of the sixteen rows from cell j on; words: address of the document's int32."""
     for r in range(16):
-        places.put_whole(rows, r, e + 4 * width * places.half(words, min(j + r, cells - 1)))
+        pointers.put_long(rows, r, e + 4 * width * pointers.int_at(words, min(j + r, cells - 1)))
 
 
 @kernel
@@ -89,7 +89,7 @@ def fill(
 @kernel(forceinline=True)
 def _end(target: int) -> None:
     for k in range(0, 16 * 16, 16):
-        places.store(target, k, simd.splat(np.float32(0)))
+        pointers.store(target, k, simd.splat(np.float32(0)))
 
 
 @kernel(forceinline=True)
@@ -97,9 +97,9 @@ def _leave_out(source: int, count: int, stays: int, left: int, target: int) -> i
     """One tile without the rows of topics that do not stay, while the next is asked for; its address."""
     following = source + ROW * count
     for a in range(left):
-        i = 16 * places.whole(stays, a)
-        places.fetch(following, i)
-        places.store(target, 16 * a, places.load(source, i))
+        i = 16 * pointers.long_at(stays, a)
+        pointers.fetch(following, i)
+        pointers.store(target, 16 * a, pointers.load(source, i))
     return following
 
 
@@ -115,16 +115,16 @@ def shrink(cells: int, count: int, stays: int, left: int, own: int) -> None:
 
 @kernel(forceinline=True)
 def _products(own: int, t: int, a: int) -> Any:
-    return places.load(own, 16 * a) * simd.splat(places.get(t, a))
+    return pointers.load(own, 16 * a) * simd.splat(pointers.float_at(t, a))
 
 
 @kernel(forceinline=True)
 def _ask(rows: int, firsts: int, done: int, due: int) -> int:
     """Ask for the lines ``done`` to ``due`` of the rows that are needed next; returns ``due``."""
     for b in range(done, due):
-        i = places.whole(firsts, b)
+        i = pointers.long_at(firsts, b)
         for r in range(16):
-            places.fetch_far(places.whole(rows, r), i)
+            pointers.fetch_far(pointers.long_at(rows, r), i)
     return due
 
 
@@ -139,11 +139,11 @@ def _border_by_network(
     """
     done = 0
     for i in range(0, (8 if most <= 8 else 16) * 16, 16):
-        places.store(best, i, simd.splat(np.float32(0)))
+        pointers.store(best, i, simd.splat(np.float32(0)))
     for a in range(0, count if most > 8 else 0, 16):
         if done < sixteens:
             done = _ask(rows, firsts, done, (a + 16) * sixteens // count if a + 16 < count else sixteens)
-        turned.absorb_sixteen(
+        lanes.keep_largest_16(
             best, _products(own, t, a), _products(own, t, a + 1), _products(own, t, a + 2), _products(own, t, a + 3),
             _products(own, t, a + 4), _products(own, t, a + 5), _products(own, t, a + 6), _products(own, t, a + 7),
             _products(own, t, a + 8), _products(own, t, a + 9), _products(own, t, a + 10), _products(own, t, a + 11),
@@ -153,11 +153,11 @@ def _border_by_network(
     for a in range(0, count if most <= 8 else 0, 8):
         if done < sixteens:
             done = _ask(rows, firsts, done, (a + 8) * sixteens // count if a + 8 < count else sixteens)
-        turned.absorb(
+        lanes.keep_largest_8(
             best, _products(own, t, a), _products(own, t, a + 1), _products(own, t, a + 2), _products(own, t, a + 3),
             _products(own, t, a + 4), _products(own, t, a + 5), _products(own, t, a + 6), _products(own, t, a + 7)
         )  # fmt: skip
-    return larger(places.load(best, 16 * (most - 1)), simd.splat(SMALLEST))
+    return larger(pointers.load(best, 16 * (most - 1)), simd.splat(SMALLEST))
 
 
 @kernel(forceinline=True)
@@ -180,9 +180,9 @@ def _border_by_bisection(own: int, t: int, count: int, most: int) -> Any:
         # a lane that has what it wants, or had no more from the beginning, stays as it is
         done = where(wanted, reached, one)
         enough = where(n, wanted, one - done)
-        low = turned.choose(enough, one, middle, low)
-        reached = turned.choose(enough, one, n, reached)
-        high = turned.choose(enough + done, one, high, middle)
+        low = lanes.choose(enough, one, middle, low)
+        reached = lanes.choose(enough, one, n, reached)
+        high = lanes.choose(enough + done, one, high, middle)
     return low
 
 
@@ -193,23 +193,23 @@ def _choose_first(own: int, t: int, kept: int, count: int, most: int, lane: int)
     while True:  # down from the largest, one value at a time
         following, equal = SMALLEST, 0
         for a in range(count):
-            p = places.get(own, 16 * a + lane) * places.get(t, a)
+            p = pointers.float_at(own, 16 * a + lane) * pointers.float_at(t, a)
             if following < p < border:
                 following = p
         for a in range(count):
-            equal += 1 if places.get(own, 16 * a + lane) * places.get(t, a) == following else 0
+            equal += 1 if pointers.float_at(own, 16 * a + lane) * pointers.float_at(t, a) == following else 0
         border = following
         if above + equal >= most or border == SMALLEST:
             break
         above += equal
     for a in range(count):
-        v = places.get(own, 16 * a + lane)
-        p = v * places.get(t, a)
+        v = pointers.float_at(own, 16 * a + lane)
+        p = v * pointers.float_at(t, a)
         stays = p > border
         if p == border and above < most:
             above += 1
             stays = True
-        places.put(kept, 16 * a + lane, v if stays else np.float32(0))
+        pointers.put_float(kept, 16 * a + lane, v if stays else np.float32(0))
 
 
 @kernel(forceinline=True)
@@ -221,14 +221,14 @@ def _select(own: int, t: int, kept: int, count: int, most: int, best: int) -> No
         border = _border_by_bisection(own, t, count, most)
     reached = simd.splat(np.float32(0))
     for a in range(count):
-        q = places.load(own, 16 * a)
-        v = q * simd.splat(places.get(t, a))
+        q = pointers.load(own, 16 * a)
+        v = q * simd.splat(pointers.float_at(t, a))
         reached = reached + mark(v, border)
-        places.store(kept, 16 * a, where(v, border, q))
+        pointers.store(kept, 16 * a, where(v, border, q))
     if highest(reached) > most:
-        places.store(best, 0, reached)
+        pointers.store(best, 0, reached)
         for r in range(16):
-            if places.get(best, r) > most:
+            if pointers.float_at(best, r) > most:
                 _choose_first(own, t, kept, count, most, r)
 
 
@@ -236,14 +236,14 @@ def _select(own: int, t: int, kept: int, count: int, most: int, best: int) -> No
 def _sums(acc: int, count: int, t: int, best: int, n: int) -> None:
     """n[a] = t[a] * the sum of acc[a]."""
     for a in range(0, count, 8):
-        s = eight.totals(
-            places.load(acc, 16 * a), places.load(acc, 16 * a + 16), places.load(acc, 16 * a + 32),
-            places.load(acc, 16 * a + 48), places.load(acc, 16 * a + 64), places.load(acc, 16 * a + 80),
-            places.load(acc, 16 * a + 96), places.load(acc, 16 * a + 112)
+        s = lanes.totals(
+            pointers.load(acc, 16 * a), pointers.load(acc, 16 * a + 16), pointers.load(acc, 16 * a + 32),
+            pointers.load(acc, 16 * a + 48), pointers.load(acc, 16 * a + 64), pointers.load(acc, 16 * a + 80),
+            pointers.load(acc, 16 * a + 96), pointers.load(acc, 16 * a + 112)
         )  # fmt: skip
-        places.store(best, 0, s)
+        pointers.store(best, 0, s)
         for i in range(min(8, count - a)):
-            places.put_double(n, a + i, np.float64(places.get(best, i)) * places.get(t, a + i))
+            pointers.put_double(n, a + i, np.float64(pointers.float_at(best, i)) * pointers.float_at(t, a + i))
 
 
 @kernel(forceinline=True)
@@ -252,16 +252,16 @@ def _take_back(own: int, t: int, g: Any, acc: int, count: int, most: int, border
 
     best: what reached the border, by lane; g, border: vectors, which go there too.
     """
-    places.store(best, 16, g)
-    places.store(best, 32, border)
+    pointers.store(best, 16, g)
+    pointers.store(best, 32, border)
     for r in range(16):
-        left = places.get(best, r) - most
+        left = pointers.float_at(best, r) - most
         for back in range(count):
             a = count - 1 - back
-            v = places.get(own, 16 * a + r)
-            if left > 0 and v * places.get(t, a) == places.get(best, 32 + r):
+            v = pointers.float_at(own, 16 * a + r)
+            if left > 0 and v * pointers.float_at(t, a) == pointers.float_at(best, 32 + r):
                 left -= 1
-                places.put(acc, 16 * a + r, places.get(acc, 16 * a + r) - places.get(best, 16 + r) * v)
+                pointers.put_float(acc, 16 * a + r, pointers.float_at(acc, 16 * a + r) - pointers.float_at(best, 16 + r) * v)
 
 
 @kernel
@@ -278,9 +278,9 @@ def select_once(
     nothing, least, zero = simd.splat(np.float32(0)), simd.splat(np.float32(LEAST_Z)), simd.splat(SMALLEST)
     hard = nothing
     for a in range(count + 8):
-        places.store(acc, 16 * a, nothing)
+        pointers.store(acc, 16 * a, nothing)
     for a in range(16):
-        places.put(t, count + a, np.float32(0))
+        pointers.put_float(t, count + a, np.float32(0))
     if filling:
         _find(e, width, words, 0, cells, rows)
     for j in range(0, cells, 16):
@@ -293,17 +293,17 @@ def select_once(
         border = _border_by_network(own, t, count, most, best, rows, picks + 8 * width, sixteens if filling else 0)
         s = nothing
         for i in range(most):
-            s = s + keep(places.load(best, 16 * i), zero)
-        places.store(z, j, s)
+            s = s + keep(pointers.load(best, 16 * i), zero)
+        pointers.store(z, j, s)
         hard = hard + mark(least, s)
-        g, reached = eight.quotient(places.load(x, j), s, least), nothing
+        g, reached = lanes.quotient(pointers.load(x, j), s, least), nothing
         for a in range(count):
-            q = places.load(own, 16 * a)
-            v = q * simd.splat(places.get(t, a))
+            q = pointers.load(own, 16 * a)
+            v = q * simd.splat(pointers.float_at(t, a))
             reached = reached + mark(v, border)
-            places.store(acc, 16 * a, simd.fma(g, where(v, border, q), places.load(acc, 16 * a)))
+            pointers.store(acc, 16 * a, simd.fma(g, where(v, border, q), pointers.load(acc, 16 * a)))
         if highest(reached) > most:
-            places.store(best, 0, reached)
+            pointers.store(best, 0, reached)
             _take_back(own, t, g, acc, count, most, border, best)
         own += size
     _end(own)
@@ -333,9 +333,9 @@ def iterate(
     nothing, least = simd.splat(np.float32(0)), simd.splat(np.float32(LEAST_Z))
     hard, size = nothing, ROW * count
     for a in range(count + 8):
-        places.store(acc, 16 * a, nothing)
+        pointers.store(acc, 16 * a, nothing)
     for a in range(16):
-        places.put(t, count + a, np.float32(0))
+        pointers.put_float(t, count + a, np.float32(0))
     for j in range(0, cells, 32):  # two tiles at a time share t and acc
         two = size if j + 16 < cells else 0  # a last one alone is taken twice, the second time without counts
         if selecting:
@@ -346,26 +346,26 @@ def iterate(
         y0, y1, z0, z1 = nothing, nothing, nothing, nothing
         other, last = kept + two, count - count % 2
         for a in range(0, last, 2):
-            u, v = simd.splat(places.get(t, a)), simd.splat(places.get(t, a + 1))
-            y0 = simd.fma(places.load(kept, 16 * a), u, y0)
-            z0 = simd.fma(places.load(other, 16 * a), u, z0)
-            y1 = simd.fma(places.load(kept, 16 * a + 16), v, y1)
-            z1 = simd.fma(places.load(other, 16 * a + 16), v, z1)
+            u, v = simd.splat(pointers.float_at(t, a)), simd.splat(pointers.float_at(t, a + 1))
+            y0 = simd.fma(pointers.load(kept, 16 * a), u, y0)
+            z0 = simd.fma(pointers.load(other, 16 * a), u, z0)
+            y1 = simd.fma(pointers.load(kept, 16 * a + 16), v, y1)
+            z1 = simd.fma(pointers.load(other, 16 * a + 16), v, z1)
         for a in range(last, count):
-            u = simd.splat(places.get(t, a))
-            y0 = simd.fma(places.load(kept, 16 * a), u, y0)
-            z0 = simd.fma(places.load(other, 16 * a), u, z0)
+            u = simd.splat(pointers.float_at(t, a))
+            y0 = simd.fma(pointers.load(kept, 16 * a), u, y0)
+            z0 = simd.fma(pointers.load(other, 16 * a), u, z0)
         y0, z0 = y0 + y1, z0 + z1
-        places.store(z, j, y0)
-        places.store(z, j + 16, z0)
+        pointers.store(z, j, y0)
+        pointers.store(z, j + 16, z0)
         hard = hard + (mark(least, y0) + mark(least, z0))
-        f, g = eight.quotient(places.load(x, j), y0, least), eight.quotient(places.load(x, j + 16), z0, least)
+        f, g = lanes.quotient(pointers.load(x, j), y0, least), lanes.quotient(pointers.load(x, j + 16), z0, least)
         for a in range(count):
-            places.fetch(kept + 2 * size, 16 * a)  # the next two
-            places.fetch(other + 2 * size, 16 * a)
-            v = g * places.load(other, 16 * a)
-            v = simd.fma(f, places.load(kept, 16 * a), v)
-            places.store(acc, 16 * a, v + places.load(acc, 16 * a))
+            pointers.fetch(kept + 2 * size, 16 * a)  # the next two
+            pointers.fetch(other + 2 * size, 16 * a)
+            v = g * pointers.load(other, 16 * a)
+            v = simd.fma(f, pointers.load(kept, 16 * a), v)
+            pointers.store(acc, 16 * a, v + pointers.load(acc, 16 * a))
         kept += 2 * size
     _sums(acc, count, t, best, n)
     return simd.total(hard) > 0  # type: ignore[no-any-return]
@@ -375,20 +375,20 @@ def iterate(
 def shares(count: int, kept: Floats, t: Floats, x: Floats, z: Floats, tile: int, p: Floats) -> None:
     """p[r * width + a] = x r_a of the cells of one tile by row, width = count rounded up to 16; p: [16 * width + 512]."""
     width = -(-count // 16) * 16
-    kept_, t_, p_ = places.place(kept) + tile * ROW * count, places.place(t), places.place(p)
-    g = eight.quotient(simd.load(x, 16 * tile), simd.load(z, 16 * tile), simd.splat(np.float32(LEAST_Z)))
+    kept_, t_, p_ = pointers.address_of(kept) + tile * ROW * count, pointers.address_of(t), pointers.address_of(p)
+    g = lanes.quotient(simd.load(x, 16 * tile), simd.load(z, 16 * tile), simd.splat(np.float32(LEAST_Z)))
     nothing = simd.splat(np.float32(0))
     block = p_ + 64 * width  # a square of 16 rows, then the same turned
     for a in range(0, width, 16):
         for i in range(16):
             v = _products(kept_, t_, a + i) * g if a + i < count else nothing
-            places.store(block, 16 * i, v)
-        turned.turn(
-            block + 1024, places.load(block, 0), places.load(block, 16), places.load(block, 32),
-            places.load(block, 48), places.load(block, 64), places.load(block, 80), places.load(block, 96),
-            places.load(block, 112), places.load(block, 128), places.load(block, 144), places.load(block, 160),
-            places.load(block, 176), places.load(block, 192), places.load(block, 208), places.load(block, 224),
-            places.load(block, 240)
+            pointers.store(block, 16 * i, v)
+        lanes.transpose(
+            block + 1024, pointers.load(block, 0), pointers.load(block, 16), pointers.load(block, 32),
+            pointers.load(block, 48), pointers.load(block, 64), pointers.load(block, 80), pointers.load(block, 96),
+            pointers.load(block, 112), pointers.load(block, 128), pointers.load(block, 144), pointers.load(block, 160),
+            pointers.load(block, 176), pointers.load(block, 192), pointers.load(block, 208), pointers.load(block, 224),
+            pointers.load(block, 240)
         )  # fmt: skip
         for r in range(16):
-            places.store(p_ + 4 * width * r, a, places.load(block + 1024, 16 * r))
+            pointers.store(p_ + 4 * width * r, a, pointers.load(block + 1024, 16 * r))

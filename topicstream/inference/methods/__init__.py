@@ -1,22 +1,21 @@
-"""The ways to find the topics of documents: one method, one file, called by the file's name and found by being there."""
+"""The methods of inference: one method, one file, called by the file's name and found by being there."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from topicstream import plugins
-from topicstream.errors import UsageError
+from topicstream.errors import InputError, UsageError
+from topicstream.options import checked
 
-if TYPE_CHECKING:
-    from topicstream.inference.method import Method
+if TYPE_CHECKING:  # importing the package to list the names must not load the kernels
+    from topicstream.inference.method import Method, TopicRows, Variant
     from topicstream.model.topic_model import TopicModel
 
-
-def foreign(name: str) -> bool:
-    """Whether another package has a method of that name."""
-    return name not in method_names() and name in plugins.entries(plugins.METHODS)
+DEFAULT = "bp"
 
 
 def method_names() -> list[str]:
@@ -24,26 +23,86 @@ def method_names() -> list[str]:
     return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__))
 
 
-def of_model(model: TopicModel, name: str = "bp") -> str:
-    """The name of the method that answers where ``name`` was asked for: a model of clusters has no shares of topics that belief
-    propagation could find, so its own answers in the place of the default."""
-    return "mixture" if name == "bp" and model.cluster_sizes is not None else name
+def foreign(name: str) -> bool:
+    """Whether another package has a method of that name."""
+    return name not in method_names() and name in plugins.entries(plugins.METHODS)
 
 
 def find_method(name: str) -> type[Method]:
-    """The method of that name; InputError with the names that there are otherwise."""
-    from topicstream.inference.method import Method  # not needed to list the names
+    """The method of that name; UsageError with the known names otherwise."""
+    from topicstream.inference.method import Method
 
     if foreign(name):
-        found: type[Method] = plugins.load(plugins.METHODS, name)
-        return found
+        theirs: type[Method] = plugins.load(plugins.METHODS, name)
+        return theirs
     if name not in method_names():
         known = [*method_names(), *plugins.entries(plugins.METHODS)]
         raise UsageError(f"--method {name}: choose one of {', '.join(known)}")
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
-    (found,) = (
+    (ours,) = (
         value
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Method) and value.__module__ == module.__name__
     )
+    return ours
+
+
+def methods() -> Iterator[type[Method]]:
+    """All methods, ours first; those of other packages that can be loaded."""
+    yield from map(find_method, method_names())
+    yield from (method for name, method in plugins.loaded(plugins.METHODS) if name not in method_names())
+
+
+def method_of(model: TopicModel, name: str = DEFAULT) -> str:
+    """The name of the method that answers where ``name`` was asked for: where that is the default, a model may require its
+    engine's own."""
+    engine = model.manifest.engine
+    known = engine in method_names() or foreign(str(engine))
+    return str(engine) if name == DEFAULT and known and find_method(str(engine)).required_by(model) else name
+
+
+def make_method(name: str, rows: TopicRows, **options: Any) -> Method:
+    """A method by its name with its options; UsageError for a name or an option that does not exist."""
+    method = find_method(name)
+    if method.on_vectors != bool(rows.model.manifest.vectors):
+        raise UsageError(f"--method {name}: is for {'vectors' if method.on_vectors else 'words'}, which the model is not of")
+    if rows.model.weights is not None and not method.weighs_cells:
+        able = " or ".join(m.name for m in methods() if m.weighs_cells)
+        raise InputError(f"--method {name}: the model weighs cells ({rows.model.weights.kind}); choose {able}")
+    return method(rows, **checked(method.Options, options, f"--method {name}"))
+
+
+def fields_of(method: type[Method]) -> dict[str, Any]:
+    """The dataclass fields of a method's own options, by name."""
+    return dict(method.Options.__dataclass_fields__)  # type: ignore[attr-defined]
+
+
+def variants() -> dict[str, tuple[type[Method], Variant]]:
+    """What can be compared: the methods, with some of their options set, by the variants' names."""
+    from topicstream.inference.method import Variant
+
+    found = {}
+    for method in methods():
+        tried = method.variants
+        if tried is None:
+            tried = {method.name: Variant((method.__doc__ or method.name).split("\n")[0].rstrip("."))}
+        found.update({name: (method, variant) for name, variant in tried.items()})
     return found
+
+
+def find_variant(name: str, flag: str) -> tuple[type[Method], Variant]:
+    """What is compared under that name; UsageError, naming the option ``flag``, where there is none."""
+    known = variants()
+    if name not in known:
+        raise UsageError(f"{flag} {name}: choose of {', '.join(known)}")
+    return known[name]
+
+
+def make_variant(name: str, rows: TopicRows, **common: Any) -> Method:
+    """The method of a variant, loaded where the model is; ``common``: options of the comparison, of which it takes those it has."""
+    method, variant = find_variant(name, "--method")
+    options = {**common, **({"burn": 1, "sweeps": 1} if variant.short else {}), **variant.options}
+    made = make_method(method.name, rows, **{k: v for k, v in options.items() if k in fields_of(method)})
+    if rows.model.phi is not None:
+        made.load()
+    return made

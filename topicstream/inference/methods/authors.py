@@ -8,31 +8,34 @@ held still): no iteration.  A document that names no author of the model is answ
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.errors import InputError, StoreError
-from topicstream.inference.documents import Documents, apart
-from topicstream.inference.method import Method, TopicRows
-from topicstream.inference.methods.bp import BP
+from topicstream.inference.documents import Documents
+from topicstream.inference.method import Method, TopicRows, Variant
+from topicstream.inference.methods.bp import BP, BPOptions
 from topicstream.kernels.author_step import spread_authors
-from topicstream.kernels.local_step import INNER, TOLERANCE
 
 AXIS = "authors"
 
 
 class Authors(Method):
-    """For models of ``train --algo atm``; documents carry a field ``authors``."""
+    """By the document's authors (a field ``authors``), of a model of --algo atm."""
 
     name: ClassVar[str] = "authors"
     cites: ClassVar[str] = "Zeng, Cheung & Liu 2013"
+    Options: ClassVar[type] = BPOptions
+    variants: ClassVar[Mapping[str, Variant]] = {}
     columns: ClassVar[tuple[str, ...]] = (AXIS,)
 
-    def __init__(self, rows: TopicRows, *, tol: float = TOLERANCE, inner: int = INNER) -> None:
-        self.rows, self._bp = rows, BP(rows, tol=tol, inner=inner)
+    def __init__(self, rows: TopicRows, **options: Any) -> None:
+        super().__init__(rows, **options)
+        self._bp = BP(rows, **options)
         try:
             self._table = rows.model.table(AXIS)
         except StoreError as e:
@@ -42,7 +45,7 @@ class Authors(Method):
 
     def shares(self, docs: Documents) -> np.ndarray:
         out = self._bp.shares(docs)
-        lists = apart(docs.ids)[1].get(AXIS)
+        lists = docs.columns.get(AXIS)
         if lists is None or not len(docs):
             return out
         lists = lists.cast(pa.list_(pa.large_string()))

@@ -6,32 +6,43 @@ is shared between documents: the same document always gets the same bits.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from topicstream.errors import InputError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, TopicRows
+from topicstream.inference.method import Method, Variant
 from topicstream.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, local_step
+from topicstream.options import option
+
+
+@dataclass(frozen=True)
+class BPOptions:
+    """Options of belief propagation."""
+
+    tol: float = option(TOLERANCE, "Stop when this share of a document's tokens moved.", min=0, show=True)
+    inner: int = option(INNER, "Most iterations of a document.", min=1, show=True)
 
 
 class BP(Method):
-    """The default: deterministic, each document alone."""
+    """Deterministic fixed point, each document alone."""
 
     name: ClassVar[str] = "bp"
     cites: ClassVar[str] = "Zeng et al. 2012"
-
-    def __init__(self, rows: TopicRows, *, tol: float = TOLERANCE, inner: int = INNER) -> None:
-        if not (tol >= 0.0 and inner >= 1):
-            raise InputError(f"tolerance {tol}, inner iterations {inner}: give at least 0 and 1")
-        self.rows, self.tol, self.inner = rows, float(tol), int(inner)
+    Options: ClassVar[type] = BPOptions
+    variants: ClassVar[Mapping[str, Variant]] = {"bp": Variant("belief propagation, the default")}
+    weighs_cells: ClassVar[bool] = True
+    options: BPOptions
 
     def shares(self, docs: Documents) -> np.ndarray:
-        docs = self.rows.weigh(docs)
-        out = np.empty((len(docs), self.rows.topics), np.float32)
-        at, base = self.rows.of(docs)
-        r = self.rows
-        prior = (r.beta, r.inverse, r.alpha)
-        local_step(docs.indptr, at, docs.counts, base, *prior, POINT, EVEN, self.tol, self.inner, out)
-        return out
+        return self.fold_in(docs)[0]
+
+    def fold_in(self, docs: Documents) -> tuple[np.ndarray, int]:
+        """``shares``, and the iterations of all documents together."""
+        docs, r = self.rows.weigh(docs), self.rows
+        out = np.empty((len(docs), r.topics), np.float32)
+        cells, base = r.of(docs)
+        prior, (tol, inner) = (r.beta, r.inverse, r.alpha), (self.options.tol, self.options.inner)
+        return out, local_step(docs.indptr, cells, docs.counts, base, *prior, POINT, EVEN, tol, inner, out)

@@ -16,32 +16,20 @@ A token whose word is impossible in every topic (a model without a prior) has no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from topicstream.errors import InputError, UsageError
+from topicstream.errors import InputError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, TopicRows
-from topicstream.kernels.arrays import Bytes, Doubles, Floats, Int, Ints, Longs, Words
+from topicstream.inference.hashing import fnv1a
+from topicstream.inference.method import Method, TopicRows, Variant
+from topicstream.kernels.arrays import Doubles, Floats, Int, Ints, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, step, stream, uniform
-from topicstream.model.vocabulary import string_buffers
-
-SWEEPS, BURN = 50, 30
-_BASIS = np.uint64(0xCBF29CE484222325)
-_PRIME = np.uint64(0x100000001B3)
-
-
-@kernel
-def id_keys(ends: Longs, text: Bytes, keys: Words) -> None:
-    """FNV-1a of each id."""
-    for d in range(len(keys)):
-        h = _BASIS
-        for i in range(ends[d], ends[d + 1]):
-            h = (h ^ np.uint64(text[i])) * _PRIME
-        keys[d] = h
+from topicstream.options import option
 
 
 @kernel
@@ -234,131 +222,104 @@ def undrawn(x: np.ndarray) -> np.ndarray:
     return np.full(int(np.ceil(x).sum(dtype=np.float64)), -1, np.int32)
 
 
-def bytes_of(docs: Documents, topics: int) -> int:
-    """What documents take that are sampled together: cells twice, sorted and numbered, z a token, and the answers."""
+def bytes_sampled(docs: Documents, topics: int) -> int:
+    """Bytes of documents that are sampled together: cells twice (sorted and numbered), z of each token, and the answers."""
     return 64 * len(docs.words) + 4 * int(np.ceil(docs.counts).sum(dtype=np.float64)) + 4 * topics * len(docs)
 
 
+def by_block(blocks: Sequence[Documents], shares: np.ndarray) -> dict[int, np.ndarray]:
+    """The rows of ``shares`` that belong to each block, by the block's ``id``."""
+    ends = np.cumsum([len(block) for block in blocks])[:-1]
+    return {id(block): part for block, part in zip(blocks, np.split(shares, ends), strict=True)}
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """Options of the samplers."""
+
+    sweeps: int = option(50, "Sweeps that are averaged.", min=1, show=True)
+    burn: int = option(30, "Sweeps before these.", min=0, show=True)
+    seed: int = option(0, "Seed of the draws.", min=0, show=True)
+
+
+@dataclass(frozen=True)
+class JointOptions(SamplingOptions):
+    """Options of sampling new documents."""
+
+    joint: bool = option(False, "Sample all documents together; they are held in memory.")
+    own_counts: bool = option(False, "Count the document's own tokens in the topics while it is sampled.")
+
+
 class Gibbs(Method):
-    """Sampled topics: alone by default, ``joint`` for all documents together."""
+    """Sampled, each document alone with the topics held still, or all documents together (--joint)."""
 
     name: ClassVar[str] = "gibbs"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009, Gibbs3 and Gibbs2"
+    Options: ClassVar[type] = JointOptions
+    variants: ClassVar[Mapping[str, Variant]] = {
+        "gibbs": Variant("each alone, the topics held still"),
+        "gibbs2": Variant("sampled together, adding to the topics", {"joint": True}),
+        "gibbs3": Variant("each alone, adding to the topics", {"own_counts": True}),
+        "gibbs2.s": Variant("as gibbs2, 2 sweeps", {"joint": True}, short=True),
+        "gibbs3.s": Variant("as gibbs3, 2 sweeps", {"own_counts": True}, short=True),
+    }
+    options: JointOptions
 
-    def __init__(
-        self,
-        rows: TopicRows,
-        *,
-        sweeps: int = SWEEPS,
-        burn: int = BURN,
-        seed: int = 0,
-        joint: bool = False,
-        own_counts: bool = False,
-    ) -> None:
-        if not (sweeps >= 1 and burn >= 0 and seed >= 0):
-            raise UsageError(f"--sweeps {sweeps} --burn {burn} --seed {seed}: give at least 1, 0 and 0")
-        if joint and own_counts:
+    def __init__(self, rows: TopicRows, **options: Any) -> None:
+        super().__init__(rows, **options)
+        if self.options.joint and self.options.own_counts:
             raise InputError(
                 "--joint counts the tokens of all new documents, --own-counts those of each: leave one out"
             )
-        self.own_counts = bool(own_counts)
-        self.rows, self.sweeps, self.burn, self.seed, self.joint = rows, int(sweeps), int(burn), int(seed), bool(joint)
-        self.needs_all = self.joint
+        self.needs_all = self.options.joint
         norms = np.asarray(rows.model.totals, np.float64) + rows.model.n_words * rows.beta
         self._inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
-        self._found: dict[int, np.ndarray] = {}
+        self._answers: dict[int, np.ndarray] = {}
 
     def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
         """Joint sampling reads all documents and samples them before the first answer."""
-        if not self.joint:
+        if not self.options.joint:
             return blocks
-        most = self.rows.model.n_words
-        seen, a_row = 0, 12 * self.rows.topics  # of the tables: float32 as they are, float64 with the new tokens
+        words, topics, cells = self.rows.model.n_words, self.rows.topics, 0
 
         def each(block: Documents) -> int:
-            nonlocal seen
-            before, seen = seen, min(most, seen + len(block.words))
-            return a_row * (seen - before) + bytes_of(block, self.rows.topics)
+            nonlocal cells
+            before, cells = cells, cells + len(block.words)
+            rows = min(words, cells) - min(words, before)  # of the table, as float32 and as float64 with the new tokens
+            return 12 * topics * rows + bytes_sampled(block, topics)
 
-        held = self.held(blocks, each)
-        if not held:
-            return held
-        indptr = np.concatenate([[0], *(np.diff(b.indptr) for b in held)]).cumsum()
-        x = np.concatenate([b.counts for b in held])
-        words, rows = np.unique(np.concatenate([b.words for b in held]), return_inverse=True)
-        base, topics = self.rows.model.rows(words), self.rows.topics
-        shares = np.empty((len(indptr) - 1, topics), np.float32)
-        together(
-            indptr,
-            rows.astype(np.int64),
-            x,
-            undrawn(x),
-            base,
-            np.zeros((len(words), topics)),
-            np.array(self.rows.model.totals, np.float64),
-            self.rows.beta,
-            self.rows.model.n_words * self.rows.beta,
-            self.rows.alpha64,
-            self.seed,
-            np.uint64(0),
-            self.burn,
-            self.sweeps,
-            shares,
-        )
-        first = 0
-        for block in held:
-            self._found[id(block)] = shares[first : first + len(block)]
-            first += len(block)
+        held = self.hold(blocks, each)
+        if held:
+            indptr = np.concatenate([[0], *(np.diff(b.indptr) for b in held)]).cumsum()
+            ids, x = np.concatenate([b.words for b in held]), np.concatenate([b.counts for b in held])
+            used, rows = np.unique(ids, return_inverse=True)
+            shares = self._sampled(indptr, rows, x, self.rows.model.rows(used), np.uint64(0))
+            self._answers = by_block(held, shares)
         return held
 
     def shares(self, docs: Documents) -> np.ndarray:
-        if self.joint:
-            return self._found[id(docs)]
+        if self.options.joint:
+            return self._answers[id(docs)]
+        rows, base = self.rows.of(docs)
+        keys, options = fnv1a(docs.ids), self.options
         out = np.empty((len(docs), self.rows.topics), np.float32)
-        at, base = self.rows.of(docs)
-        ends, text = string_buffers(docs.ids)
-        keys = np.empty(len(docs), np.uint64)
-        id_keys(ends, text, keys)
-        if self.own_counts:
-            for d in range(len(docs)):
-                self._adding(docs, at, base, d, keys[d], out[d : d + 1])
+        if options.own_counts:
+            for d, key in enumerate(keys):
+                cells = slice(docs.indptr[d], docs.indptr[d + 1])
+                used, local = np.unique(rows[cells], return_inverse=True)
+                out[d] = self._sampled(np.array([0, len(local)]), local, docs.counts[cells], base[used], key)
             return out
-        alone(
-            docs.indptr,
-            at,
-            docs.counts,
-            base,
-            self.rows.beta,
-            self._inverse,
-            self.rows.alpha64,
-            keys,
-            self.seed,
-            self.burn,
-            self.sweeps,
-            out,
-        )
+        prior = (self.rows.beta, self._inverse, self.rows.alpha64)
+        alone(docs.indptr, rows, docs.counts, base, *prior, keys, options.seed, options.burn, options.sweeps, out)
         return out
 
-    def _adding(
-        self, docs: Documents, at: np.ndarray, base: np.ndarray, d: int, key: np.uint64, out: np.ndarray
-    ) -> None:
-        """One document whose own tokens count in the topics while it is sampled."""
-        cells, r = slice(docs.indptr[d], docs.indptr[d + 1]), self.rows
-        used, rows = np.unique(at[cells], return_inverse=True)
+    def _sampled(self, indptr: np.ndarray, rows: np.ndarray, x: np.ndarray, base: np.ndarray, key: np.uint64) -> np.ndarray:
+        """Shares float32[D, K] of documents whose tokens count in the topics meanwhile; rows: of ``base``."""
+        r, options = self.rows, self.options
+        shares, totals = np.empty((len(indptr) - 1, r.topics), np.float32), np.array(r.model.totals, np.float64)
+        width = r.model.n_words * r.beta
         together(
-            np.array([0, len(rows)]),
-            rows.astype(np.int64),
-            docs.counts[cells],
-            undrawn(docs.counts[cells]),
-            base[used],
-            np.zeros((len(used), r.topics)),
-            np.array(r.model.totals, np.float64),
-            r.beta,
-            r.model.n_words * r.beta,
-            r.alpha64,
-            self.seed,
-            key,
-            self.burn,
-            self.sweeps,
-            out,
-        )
+            indptr, rows.astype(np.int64), x, undrawn(x), base, np.zeros((len(base), r.topics)), totals, r.beta, width,
+            r.alpha64, options.seed, key, options.burn, options.sweeps, shares,
+        )  # fmt: skip
+        return shares

@@ -2,24 +2,26 @@
 
     z_i  ~  theta_k p(w_i | k)  independently;      theta[k] = (n_k + alpha_k) / (n + sum alpha)
 
-``resamples`` times, each from the theta before; the draws hang on the document's id and the seed alone.
+``resamples`` times, each from the theta before; the draws depend on the document's id and the seed alone.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from topicstream.errors import UsageError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, TopicRows
-from topicstream.inference.methods.gibbs import draw, id_keys, units
-from topicstream.inference.methods.maxent import MaxEnt
+from topicstream.inference.hashing import fnv1a
+from topicstream.inference.method import Method, TopicRows, Variant
+from topicstream.inference.methods.gibbs import draw, units
+from topicstream.inference.methods.maxent import MaxEnt, MaxEntOptions
 from topicstream.kernels.arrays import Doubles, Floats, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import step, stream
-from topicstream.model.vocabulary import string_buffers
+from topicstream.options import option
 
 
 @kernel
@@ -66,18 +68,27 @@ def draw_by_shares(
                 shares[d, k] = (n[k] + alpha[k]) / mass if mass > 0.0 else 1.0 / topics
 
 
+@dataclass(frozen=True)
+class HybridOptions(MaxEntOptions):
+    """Options of the classifier and of the draws after it."""
+
+    resamples: int = option(1, "How often the topics are drawn.", min=1, show=True)
+    seed: int = option(0, "Seed of the draws.", min=0, show=True)
+
+
 class Hybrid(Method):
-    """MaxEnt corrected by the document's own words."""
+    """The classifier's answer, corrected by drawing topics for the document's own words."""
 
     name: ClassVar[str] = "hybrid"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
+    Options: ClassVar[type] = HybridOptions
+    variants: ClassVar[Mapping[str, Variant]] = {"hybrid": Variant("the classifier, then sampled once")}
     tables: ClassVar[int] = 2
+    options: HybridOptions
 
-    def __init__(self, rows: TopicRows, *, resamples: int = 1, temperature: float | None = None, seed: int = 0) -> None:
-        if not (resamples >= 1 and seed >= 0):
-            raise UsageError(f"--resamples {resamples} --seed {seed}: give at least 1 and 0")
-        self.rows, self.resamples, self.seed = rows, int(resamples), int(seed)
-        self.first = MaxEnt(rows, temperature=temperature)
+    def __init__(self, rows: TopicRows, **options: Any) -> None:
+        super().__init__(rows, **options)
+        self.first = MaxEnt(rows, temperature=self.options.temperature)
 
     def load(self) -> None:
         self.rows.model.load()
@@ -85,11 +96,11 @@ class Hybrid(Method):
 
     def shares(self, docs: Documents) -> np.ndarray:
         theta = self.first.shares(docs)
-        at, base = self.rows.of(docs)
-        ends, text = string_buffers(docs.ids)
-        keys = np.empty(len(docs), np.uint64)
-        id_keys(ends, text, keys)
+        cells, base = self.rows.of(docs)
         inverse = self.rows.inverse[: self.rows.topics].astype(np.float64)
         prior = (self.rows.beta, inverse, self.rows.alpha64)
-        draw_by_shares(docs.indptr, at, docs.counts, base, *prior, keys, self.seed, self.resamples, theta)
+        options = self.options
+        draw_by_shares(
+            docs.indptr, cells, docs.counts, base, *prior, fnv1a(docs.ids), options.seed, options.resamples, theta
+        )
         return theta

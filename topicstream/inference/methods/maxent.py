@@ -2,51 +2,60 @@
 
     theta[k]  ~  exp((sum_w x_w weights[w, k] + bias[k]) / temperature)
 
-`topics classifier` learns the weights.  A document without a known word gets the prior's mean, as everywhere.
+`topics classifier` trains the weights.  A document without a known word gets the prior's mean, as with every method.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from topicstream.errors import UsageError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, TopicRows
+from topicstream.inference.method import Method, TopicRows, Variant
 from topicstream.kernels.linear import logits
 from topicstream.model.classifier import Classifier
+from topicstream.options import option
+
+
+@dataclass(frozen=True)
+class MaxEntOptions:
+    """Options of the classifier."""
+
+    temperature: float | None = option(
+        None, "Divides the logits [default: the one chosen when the classifier was trained].", above=0
+    )
 
 
 class MaxEnt(Method):
-    """The fastest: what the classifier says.  ``temperature``: another than the one chosen when it was learned."""
+    """The model's classifier (`topics classifier`): the fastest."""
 
     name: ClassVar[str] = "maxent"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
+    Options: ClassVar[type] = MaxEntOptions
+    variants: ClassVar[Mapping[str, Variant]] = {"maxent": Variant("the classifier")}
+    options: MaxEntOptions
 
-    def __init__(self, rows: TopicRows, *, temperature: float | None = None) -> None:
-        if temperature is not None and not temperature > 0:
-            raise UsageError(f"--temperature {temperature}: give a number above 0")
-        self.rows = rows
+    def __init__(self, rows: TopicRows, **options: Any) -> None:
+        super().__init__(rows, **options)
         self.classifier = Classifier.open(rows.model)
         if rows.model.phi is not None:  # a caller's own model, in memory
             self.classifier.load()
-        self.temperature = float(temperature if temperature is not None else self.classifier.temperature)
-        prior = rows.alpha64
-        self._prior = prior / prior.sum() if prior.sum() > 0 else np.full(rows.topics, 1 / rows.topics)
+        self.temperature = float(self.options.temperature or self.classifier.temperature)
 
     def load(self) -> None:
         self.classifier.load()
 
     def shares(self, docs: Documents) -> np.ndarray:
-        at, weights = self.classifier.of(docs.words)
-        z = np.empty((len(docs), len(self.classifier.bias)), np.float32)
-        has = self.classifier
-        root = has.features == "root"
+        has, root = self.classifier, self.classifier.features == "root"
+        cells, weights = has.of(docs.words)
+        z = np.empty((len(docs), len(has.bias)), np.float32)
         x = np.sqrt(docs.counts) if root else docs.counts
-        logits(docs.indptr, at, x, weights, has.bias, has.length, root, self.temperature, z)
+        logits(docs.indptr, cells, x, weights, has.bias, has.length, root, self.temperature, z)
         z -= z.max(axis=1, keepdims=True)
         np.exp(z, out=z)
         z /= z.sum(axis=1, keepdims=True)
-        z[np.diff(docs.indptr) == 0] = self._prior
+        z[np.diff(docs.indptr) == 0] = self.rows.prior
         return z

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
 from topicstream.errors import InputError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, TopicRows
+from topicstream.inference.method import Method, TopicRows, Variant
 from topicstream.model.clusters import ClusterView
+from topicstream.model.topic_model import TopicModel
 
 
 class MixtureMethod(Method):
-    """What models of clusters answer by; a document without a known word gets the clusters' sizes."""
+    """p(cluster | document) of a model of --algo mixture; its default."""
 
     name: ClassVar[str] = "mixture"
     cites: ClassVar[str] = "Hughes & Sudderth 2016"
+    variants: ClassVar[Mapping[str, Variant]] = {}
+    weighs_cells: ClassVar[bool] = True
 
-    def __init__(self, rows: TopicRows) -> None:
-        if rows.model.cluster_sizes is None:
+    def __init__(self, rows: TopicRows, **options: Any) -> None:
+        super().__init__(rows, **options)
+        if not self.required_by(rows.model):
             raise InputError("--method mixture: the model has no clusters; train with --algo mixture")
-        self.rows, self._clusters = rows, ClusterView.of(rows.model)
+        self._clusters = ClusterView.of(rows.model)
+
+    @classmethod
+    def required_by(cls, model: TopicModel) -> bool:
+        return model.cluster_sizes is not None
 
     def shares(self, docs: Documents) -> np.ndarray:
+        return self.likelihoods(docs)[1]
+
+    def likelihoods(self, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
+        """log p(x) of each document, float64[D], and ``shares``."""
         docs = self.rows.weigh(docs)
-        at, base = self.rows.of(docs)
-        return self._clusters.answer(docs.indptr, at, docs.counts, base)[1]
+        cells, base = self.rows.of(docs)
+        return self._clusters.answer(docs.indptr, cells, docs.counts, base)

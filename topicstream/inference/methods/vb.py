@@ -11,18 +11,19 @@ McCallum 2009, section 4).  Where alpha was learned, exp psi(alpha) of a large a
 apart, and a document then ends with the corpus' large topics (docs/reproduce/streaming.md).
 
 ``sparse`` = L (Hughes and Sudderth 2015): a cell's responsibilities keep their L largest topics.  Selections are made in
-inner iterations 1 to 5 and every 10th; between them only the kept ones are weighed anew.
+inner iterations 1 to 5 and every 10th; between them only the kept ones are weighed again.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from topicstream.errors import UsageError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, TopicRows
+from topicstream.inference.method import Method, TopicRows, Variant
 from topicstream.kernels.arrays import Floats, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import (
@@ -42,6 +43,7 @@ from topicstream.kernels.local_step import (
 )
 from topicstream.kernels.select import SMALLEST, keep_top, where
 from topicstream.kernels.simd import WIDTH, fma, larger, load, splat, store, total
+from topicstream.options import option
 
 ALWAYS, EVERY = 5, 10
 
@@ -128,45 +130,59 @@ def sparse_step(
     return sweeps
 
 
+@dataclass(frozen=True)
+class VBOptions:
+    """Options of variational inference."""
+
+    tol: float = option(VB_TOLERANCE, "Stop when this share of a document's tokens moved.", min=0, show=True)
+    inner: int = option(INNER, "Most iterations of a document.", min=1, show=True)
+    sparse: int | None = option(None, "At most L topics a word of a document [default: all].", min=1, metavar="L")
+    phi: str = option(
+        "dirichlet", "Topics as Dirichlet posteriors or as point estimates.", choices=("dirichlet", "point"), show=True
+    )
+    begin: str = option(
+        "even",
+        "Begin with all topics alike, or with the prior as Yao, Mimno and McCallum 2009 do (worse where alpha was learned).",
+        choices=("even", "prior"),
+        show=True,
+    )
+
+
 class VB(Method):
-    """Variational Bayes, dense or with at most ``sparse`` topics a cell."""
+    """Variational Bayes, dense or with at most --sparse topics a word."""
 
     name: ClassVar[str] = "vb"
     cites: ClassVar[str] = "Blei et al. 2003; Hughes and Sudderth 2015"
+    Options: ClassVar[type] = VBOptions
+    variants: ClassVar[Mapping[str, Variant]] = {
+        "vb": Variant("variational, Dirichlet topics"),
+        "vb-point": Variant("variational EM, point topics", {"phi": "point"}),
+        "vb-prior": Variant("the same, from the prior (Yao et al.)", {"phi": "point", "begin": "prior"}),
+    }
+    weighs_cells: ClassVar[bool] = True
+    options: VBOptions
 
-    def __init__(
-        self,
-        rows: TopicRows,
-        *,
-        tol: float = VB_TOLERANCE,
-        inner: int = INNER,
-        sparse: int | None = None,
-        phi: str = "dirichlet",
-        begin: str = "even",
-    ) -> None:
-        if not (tol >= 0.0 and inner >= 1 and (sparse is None or sparse >= 1)):
-            raise UsageError(f"--tol {tol} --inner {inner} --sparse {sparse}: give at least 0, 1 and 1")
-        if phi not in ("point", "dirichlet"):
-            raise UsageError(f"--phi {phi}: choose point or dirichlet")
-        if begin not in ("even", "prior"):
-            raise UsageError(f"--begin {begin}: choose even or prior")
-        self.rows, self.tol, self.inner, self.point = rows, float(tol), int(inner), phi == "point"
-        self.from_prior = begin == "prior"
-        self.most = 0 if sparse is None or sparse >= rows.topics else int(sparse)
+    def __init__(self, rows: TopicRows, **options: Any) -> None:
+        super().__init__(rows, **options)
+        sparse = self.options.sparse
+        self.most = 0 if sparse is None or sparse >= rows.topics else sparse
         self._norms = digamma_norms(rows.model.totals, rows.model.n_words, rows.beta)
         self._ones = padded_floats(np.ones(rows.topics), len(rows.alpha))
 
     def shares(self, docs: Documents) -> np.ndarray:
-        docs = self.rows.weigh(docs)
+        return self.fold_in(docs)[0]
+
+    def fold_in(self, docs: Documents) -> tuple[np.ndarray, int]:
+        """``shares``, and the iterations of all documents together."""
+        docs, options = self.rows.weigh(docs), self.options
         out = np.empty((len(docs), self.rows.topics), np.float32)
-        at, base = self.rows.of(docs)
+        cells, base = self.rows.of(docs)
         beta, inverse = self.rows.beta, self.rows.inverse
-        if not self.point:
-            at, base = dirichlet_rows(at, base, beta, self._norms, len(inverse))
+        if options.phi == "dirichlet":
+            cells, base = dirichlet_rows(cells, base, beta, self._norms, len(inverse))
             beta, inverse = 0.0, self._ones
-        step = (docs.indptr, at, docs.counts, base, beta, inverse, self.rows.alpha)
+        step = (docs.indptr, cells, docs.counts, base, beta, inverse, self.rows.alpha)
+        from_prior = options.begin == "prior"
         if self.most > 0:
-            sparse_step(*step, self.from_prior, self.tol, self.inner, self.most, out)
-        else:
-            local_step(*step, DIRICHLET, self.from_prior, self.tol, self.inner, out)
-        return out
+            return out, sparse_step(*step, from_prior, options.tol, options.inner, self.most, out)
+        return out, local_step(*step, DIRICHLET, from_prior, options.tol, options.inner, out)

@@ -10,8 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.errors import InputError
-from topicstream.ingestion.opening.guess import COUNTS, as_asked, guess, guess_source, is_vocab_name
-from topicstream.ingestion.opening.names import is_about, is_mark, partitions
+from topicstream.files.remote import address_of
+from topicstream.ingestion.opening.names import (
+    guess_source,
+    is_about,
+    is_mark,
+    is_vocab_name,
+    matrix_folder,
+    partitions,
+)
 from topicstream.ingestion.opening.source import Source, check_encoding, plain_suffix
 from topicstream.ingestion.parsing.reader import Reader, reader_named
 from topicstream.ingestion.read_options import ReadOptions
@@ -27,124 +34,129 @@ ASIDE = ("vocab", "empty", "about")
 class Tree:
     """A folder given by the user, after a first walk.
 
-    format: what its files are; vocab: leave vocabulary files out; about: leave out files about the folder (README, LICENSE);
-    notes: what is told of it.
+    Attributes
+    ----------
+    format
+        What its files are read as; ``kinds`` are those of its files that are read.
+    prefix
+        What keys of its files begin with.
+    size
+        Bytes of the files that are read.
+    notes
+        What is odd about it, for the summary.
     """
 
     root: Path
     name: str
-    format: str
-    vocab: bool
+    options: ReadOptions
+    format: str = FILES
+    left_out: frozenset[str] = frozenset()
     prefix: str = ""
     size: int = 0
-    about: bool = True
     notes: Counter[str] = field(default_factory=Counter)
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Path and key below the folder of each file that is read, in order."""
+        kind_of = _Kinds(self.options)
+        for path, key in walk(self.root):
+            if kind_of(path, os.path.join(self.name, key), key) not in self.left_out:
+                yield path, key
+
+    def sources(self) -> Iterator[Source]:
+        """What a reader of its format reads: the whole folder, of ``files``, else each file."""
+        encoding, strict = self.options.encoding, self.options.strict
+        if self.format == FILES:
+            sources: Iterator[Source] = iter([TreeSource(self)])
+        else:
+            sources = (
+                Source(os.path.join(self.name, key), Path(path), key=self.prefix + key, encoding=encoding, strict=strict)
+                for path, key in self.files()
+            )
+        for number, source in enumerate(sources):
+            if number == 0:
+                source.rejects.notes.update(self.notes)
+            yield source
 
 
 class TreeSource(Source):
-    """The text files of a folder tree as one source: ``files`` yields (path, key, size) in sorted order."""
+    """The text files of a folder tree as one source: ``files`` yields path and key in sorted order."""
 
-    def __init__(self, tree: Tree, options: ReadOptions) -> None:
-        super().__init__(tree.name, tree.root, key=tree.prefix.rstrip("/") or ".", encoding=options.encoding)
-        self.tree, self.size, self.done = tree, tree.size, 0
-        self.options = options
+    def __init__(self, tree: Tree) -> None:
+        options = tree.options
+        key = tree.prefix.rstrip("/") or "."
+        super().__init__(tree.name, tree.root, key=key, encoding=options.encoding, strict=options.strict)
+        self.tree, self.size, self.progress = tree, tree.size, 0
 
-    def files(self) -> Iterator[tuple[str, str, int]]:
-        """Path, key and size of each file."""
-        for path, key in kept_files(self.tree, self.options):
-            try:
-                size = os.stat(path).st_size
-            except OSError:
-                size = 0  # gone since: the reader will say so
-            self.done += size
-            yield path, self.tree.prefix + key, size
-
-    def consumed(self) -> int:
-        """Bytes of the files handed out so far."""
-        return self.done
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Path and key of each file."""
+        for path, key in self.tree.files():
+            yield path, self.tree.prefix + key
+            self.progress = (self.progress or 0) + (os.stat(path).st_size if os.path.exists(path) else 0)
 
 
 @dataclass
 class Inputs:
-    """What ``survey_inputs`` found; ``sources`` may be walked more than once."""
+    """What ``survey_inputs`` finds; ``sources`` may be walked more than once, but for standard input.
 
-    parts: list[Tree | tuple[str, str, Path | None]]
+    total: bytes on disk of all, None with standard input.
+    """
+
     options: ReadOptions
+    parts: list[Tree | tuple[str, Source]] = field(default_factory=list)
     total: int | None = 0
-    keys: dict[str, str] = field(default_factory=dict)
-    first: dict[str, Source] = field(default_factory=dict)
 
     def sources(self) -> Iterator[tuple[Reader, Source]]:
         """Reader and source of each input in order."""
-        going = not self.options.strict
-        encoding = self.options.encoding
         for part in self.parts:
             if isinstance(part, Tree):
-                reader = reader_named(part.format)
-                notes = part.notes
-                if part.format == FILES:
-                    tree = TreeSource(part, self.options)
-                    tree.notes = notes
-                    yield reader, tree
-                    continue
-                for path, key in kept_files(part, self.options):
-                    name = os.path.join(part.name, key)
-                    source = Source(name, Path(path), key=part.prefix + key, encoding=encoding, keep_going=going)
-                    source.notes, notes = notes, Counter()
-                    yield reader, source
+                for source in part.sources():
+                    yield reader_named(part.format), source
             else:
-                name, fmt, file = part
-                ready = self.first.pop(name, None)
-                if ready is None:
-                    ready = Source(name, file, key=self.keys[name], encoding=encoding, keep_going=going)
-                yield reader_named(fmt), ready
+                yield reader_named(part[0]), part[1]
 
 
-def survey_inputs(paths: Any, options: ReadOptions) -> Inputs:
-    """Look at every input once: it exists, its format is known, its size.  Nothing but names and counts is kept."""
+def survey_inputs(paths: Any, options: ReadOptions, *, eager: bool = False) -> Inputs:
+    """Look at every input once: it exists, its format is known, its size.  Nothing but names and counts is kept.
+
+    eager: of standard input read what is there, without waiting for more.
+    """
     check_encoding(options.encoding)
     if options.format is not None:
         reader_named(options.format)
     given: Sequence[Any] = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    if not given:
-        raise InputError("no input given; name files, folders or - for standard input")
     names = [os.fspath(p) for p in given]
+    if not names:
+        raise InputError("no input given; name files, folders or - for standard input")
     if len(set(names)) < len(names):
-        twice = Counter(names).most_common(1)[0][0]
-        raise InputError(f"{twice}: given twice")
-    keys = file_keys(names)
-    inputs = Inputs([], options)
+        raise InputError(f"{Counter(names).most_common(1)[0][0]}: given twice")
+    keys, inputs = file_keys(names), Inputs(options)
     for name in names:
         path = None if name == "-" else Path(name)
-        if path is not None and not path.exists():
+        remote = path is not None and address_of(path) is not None
+        if path is not None and not remote and not path.exists():
             raise InputError(f"{name}: no such file or folder")
-        if path is not None and not (
-            path.is_dir() or path.is_file()
-        ):  # it is read twice, and a pipe can keep us for ever
-            raise InputError(
-                f"{name}: no regular file (a pipe, a socket or a device); give a pipe as standard input: -"
-            )
-        if path is not None and path.is_dir():
+        if path is not None and path.is_dir() and (form := matrix_folder(path)) is not None:
+            source = Source(name, path, key=keys.get(name, Path(name).resolve().name), strict=options.strict)
+            inputs.parts.append((form, source))
+            size: int | None = None
+        elif path is not None and path.is_dir():
             tree = _survey_tree(path, name, options)
             tree.prefix = tree_prefix(name, names)
             inputs.parts.append(tree)
-            inputs.total = None if inputs.total is None else inputs.total + tree.size
-            continue
-        inputs.keys[name] = keys[name]
-        source = Source(
-            name, path, key=inputs.keys[name], encoding=options.encoding, keep_going=not options.strict
-        )
-        fmt = options.format or as_asked(guess_source(source, in_folder=False), options)
-        if fmt == "lines" and options.format is None and options.split is not None:
-            fmt = FILES  # what is to be cut is a whole, as in a folder
-        inputs.parts.append((name, fmt, path))
-        if path is None:
-            inputs.first[name] = source  # its first bytes were looked at and cannot be read again
-            inputs.total = None
+            size = tree.size
+        elif path is not None and not remote and not path.is_file():  # it is read twice, and a pipe may never end
+            what = "no regular file (a pipe, a socket or a device)"
+            raise InputError(f"{name}: {what}; give a pipe as standard input: -")
         else:
-            source.close()
-            if inputs.total is not None:
-                inputs.total += source.size or 0
+            source = Source(name, path, key=keys[name], encoding=options.encoding, strict=options.strict)
+            source.eager = eager
+            form = options.format or guess_source(source, options, in_folder=False, name="stdin.lines" if eager else name)
+            if form == "lines" and options.format is None and options.split is not None:
+                form = FILES  # what is to be cut is a whole, as in a folder
+            source.close()  # until it is read; what was read of standard input stays
+            inputs.parts.append((form, source))
+            size = source.size
+        inputs.total = None if inputs.total is None or size is None else inputs.total + size
     return inputs
 
 
@@ -174,17 +186,16 @@ def tree_prefix(name: str, names: list[str]) -> str:
 
 def input_places(names: list[str]) -> list[str]:
     """What paths of files lose when they are stored: the places of the inputs, as given and absolute."""
-    keys, found = file_keys([n for n in names if n != "-" and not os.path.isdir(n)]), set()
+    keys, places = file_keys([n for n in names if n != "-" and not os.path.isdir(n)]), set()
     for name in names:
         if name == "-":
             continue
-        whole, key = (name, keys[name]) if name in keys else (os.path.join(name, ""), tree_prefix(name, names))
-        found |= {
-            p.removesuffix(key)
-            for p in (whole, os.path.join(os.path.abspath(name), "") if name not in keys else os.path.abspath(name))
-            if p.endswith(key)
-        }
-    return sorted(found - {""})
+        tail = "" if name in keys else os.sep
+        key = keys[name] if name in keys else tree_prefix(name, names)
+        for path in (os.path.join(name, "") if tail else name, os.path.abspath(name) + tail):
+            if path.endswith(key):
+                places.add(path.removesuffix(key))
+    return sorted(places - {""})
 
 
 def walk(root: Path) -> Iterator[tuple[str, str]]:
@@ -206,11 +217,9 @@ def walk(root: Path) -> Iterator[tuple[str, str]]:
         for entry in entries:
             if entry.name.startswith(".") or is_mark(entry.name):
                 continue
-            if entry.is_symlink():
-                target = Path(entry.path).resolve()
-                if not target.is_relative_to(real):
-                    what = "a link that leads out of the folder; copy the file or give its own path"
-                    raise InputError(f"{entry.path}: {what}")
+            if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(real):
+                what = "a link that leads out of the folder; copy the file or give its own path"
+                raise InputError(f"{entry.path}: {what}")
             if entry.is_dir(follow_symlinks=False):
                 folders.append((entry.path, prefix + entry.name + "/"))
             elif entry.is_file():
@@ -218,15 +227,17 @@ def walk(root: Path) -> Iterator[tuple[str, str]]:
         stack += reversed(folders)
 
 
-class _Guesser:
-    """Guesses in walking order; after LOOKED_AT files of one suffix that agree the suffix is trusted."""
+class _Kinds:
+    """Tells what files are in walking order; after LOOKED_AT files of one suffix that agree the suffix is trusted."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
         self.seen: dict[str, Counter[str]] = {}
+        self.error: InputError | None = None
 
     def __call__(self, path: str, name: str, key: str) -> str:
-        """What a file is: a format, ``unknown``, or one of ASIDE.  name: for messages; key: below the folder."""
+        """What a file is: a format, ``unknown`` (``error`` says why), or one of ASIDE.  name: for messages; key: below the
+        folder."""
         base = os.path.basename(path)
         if is_vocab_name(base):
             return "vocab"
@@ -237,67 +248,53 @@ class _Guesser:
             return next(iter(seen))
         if os.stat(path).st_size == 0:
             return "empty"
-        with Source(name, Path(path), encoding=self.options.encoding, keep_going=True) as source:
+        with Source(name, Path(path), encoding=self.options.encoding, strict=False) as source:
             try:
-                found = as_asked(guess_source(source, in_folder=True), self.options)
-            except InputError:
-                found = "unknown"
-        seen[found] += 1
-        return found
+                kind = guess_source(source, self.options, in_folder=True, name=name)
+            except InputError as e:
+                self.error = self.error or e
+                kind = "unknown"
+        seen[kind] += 1
+        return kind
 
 
 def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
-    counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     example: dict[str, str] = {}
     fields: Counter[str] = Counter()
-    kept = set(options.meta.values())
-    guesser = _Guesser(options)
+    kind_of, kept = _Kinds(options), set(options.meta.values())
     for path, key in walk(root):
-        found = guesser(path, os.path.join(name, key), key)
-        counts[found] += 1
-        sizes[found] += os.stat(path).st_size
-        example.setdefault(found, key)
+        kind = kind_of(path, os.path.join(name, key), key)
+        counts[kind] += 1
+        sizes[kind] += os.stat(path).st_size
+        example.setdefault(kind, key)
         fields.update(set(partitions(key)) - kept)
-    total = sum(sizes.values())
+    formats = sorted(kind for kind in counts if kind not in ASIDE)
+    tree = Tree(root, name, options)
     if options.format is not None:
-        fmt = options.format
-        if fmt != FILES and counts[fmt]:
-            return Tree(root, name, fmt, True, size=sizes[fmt])
-        return Tree(root, name, fmt, False, size=total)
-    formats = [f for f in counts if f not in ASIDE]
-    about = bool(formats)
-    if not formats and counts:
-        formats = [FILES]
-    if not formats:
+        tree.format = options.format
+        tree.left_out = frozenset(counts) - {tree.format} if counts[tree.format] else frozenset({"vocab"})
+        tree.left_out = frozenset() if tree.format == FILES else tree.left_out
+    elif not counts:
         raise InputError(f"{name}: holds no files to read")
-    if "unknown" in formats:
-        key = example["unknown"]
-        with Source(os.path.join(name, key), root / key, encoding=options.encoding) as source:
-            try:
-                guess(source.name, source.head(), in_folder=True)
-            except InputError as e:
-                beside = ", or move it out of the folder" if len(formats) > 1 else ""
-                raise InputError(f"{e}{beside}") from None
-    if len(formats) > 1:
-        what = ", ".join(f"{f} ({example[f]})" for f in sorted(formats))
+    elif "unknown" in formats:
+        beside = ", or move it out of the folder" if len(formats) > 1 else ""
+        raise InputError(f"{kind_of.error}{beside}") from None
+    elif len(formats) > 1:
+        what = ", ".join(f"{form} ({example[form]})" for form in formats)
         raise InputError(f"{name}: holds files of several formats: {what}; give --format or the files themselves")
-    fmt = formats[0]
-    tree = Tree(root, name, fmt, fmt in COUNTS, size=sizes[fmt] if fmt in COUNTS else total, about=about)
-    if about and (out := counts["about"]):
-        more = f" and {out - 1} more" if out > 1 else ""
-        tree.notes[f"files about the folder left out ({example['about']}{more}; --format {fmt} takes them in)"] += out
-    for name, files in sorted(fields.items()):
-        tree.notes[f"files with {name}= in their path (--meta {name} keeps it)"] += files
+    else:
+        tree.format = formats[0] if formats else FILES
+        if reader_named(tree.format).kind == "counts":
+            tree.left_out = frozenset(ASIDE)
+        elif formats:
+            tree.left_out = frozenset({"about"} if tree.format == FILES else {"about", "vocab"})
+        if formats and (others := counts["about"]):
+            more = f" and {others - 1} more" if others > 1 else ""
+            aside = f"{example['about']}{more}; --format {tree.format} takes them in"
+            tree.notes[f"files about the folder left out ({aside})"] += others
+        for field_name, files in sorted(fields.items()):
+            tree.notes[f"files with {field_name}= in their path (--meta {field_name} keeps it)"] += files
+    tree.size = sum(size for kind, size in sizes.items() if kind not in tree.left_out)
     return tree
-
-
-def kept_files(tree: Tree, options: ReadOptions) -> Iterator[tuple[str, str]]:
-    """The files of a surveyed tree that are read, in order: those of its format."""
-    guesser = _Guesser(options)
-    for path, key in walk(tree.root):
-        found = guesser(path, os.path.join(tree.name, key), key)
-        if found == "about" and tree.about:
-            continue
-        if tree.format == FILES or found == tree.format or (not tree.vocab and found != "vocab"):
-            yield path, key

@@ -17,6 +17,7 @@ from typing import Any
 
 from topicstream.errors import StoreError
 from topicstream.files import durable
+from topicstream.files.remote import address_of, object_at
 from topicstream.ingestion.opening.source import printable
 from topicstream.ingestion.read_options import CUT
 from topicstream.ingestion.settings import IngestOptions
@@ -26,7 +27,10 @@ NAME = ".inputs.json"
 
 def stamp(name: str, most: float = math.inf) -> list[Any] | None:
     """[files, bytes, digest of names, sizes and times] of a file or a folder; None for standard input, what is gone, and
-    a folder of more than ``most`` files."""
+    a folder of more than ``most`` files.  Of an object its version takes the place of the digest."""
+    if (address := address_of(name)) is not None and not os.path.exists(name):
+        version = object_at(address)
+        return [1, version.size, version.etag]
     if name == "-" or not os.path.exists(name):
         return None
     found: list[str] = [] if os.path.isdir(name) else [name]
@@ -66,7 +70,7 @@ def describe(names: list[str], options: IngestOptions) -> dict[str, Any]:
     text = json.dumps(settings, sort_keys=True, default=str)
     inputs = [
         {
-            "place": "-" if n == "-" else printable(os.path.abspath(n)),
+            "place": n if n == "-" or address_of(n) else printable(os.path.abspath(n)),
             "folder": n != "-" and os.path.isdir(n),
             "stamp": stamp(n),
         }

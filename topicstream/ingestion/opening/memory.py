@@ -1,7 +1,5 @@
-"""Documents that are already in memory: lists and generators of strings or dicts, Arrow tables, data frames, sparse
-matrices.  They become the same pieces as files do, a piece at a time, so a generator is never held whole.
-
-Nothing but Arrow and NumPy is imported: everything else is known by what it can do (duck typing).
+"""Documents that are already in memory: lists and generators of strings or dicts, Arrow tables, data frames, matrices.
+They become the same batches as files do, a piece at a time, so a generator is never held whole.
 """
 
 from __future__ import annotations
@@ -9,46 +7,58 @@ from __future__ import annotations
 import datetime
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse as sp
 
 from topicstream.arrow import pc
 from topicstream.errors import InputError
 from topicstream.ingestion.opening.names import expanded
-from topicstream.ingestion.parsing.columns import LISTS, WrongField, as_id, as_list, as_scalar, as_text
-from topicstream.ingestion.parsing.cut import positions
-from topicstream.ingestion.parsing.reader import Piece
-from topicstream.ingestion.parsing.rejects import Reject, Rejects
+from topicstream.ingestion.opening.source import Input
+from topicstream.ingestion.parsing.columns import WrongField
+from topicstream.ingestion.parsing.counts import count_batch
+from topicstream.ingestion.parsing.cut import most_records
+from topicstream.ingestion.parsing.documents import TEXT, as_documents, as_metadata, positions, select_fields
+from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.vocabulary import numbered
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.readers.npy import check_width, names_of, vectors_run
-from topicstream.ingestion.readers.parquet import Parquet
-from topicstream.ingestion.spooling.tasks import Task
-from topicstream.tokens.documents import CountRun, Provenance
+from topicstream.ingestion.readers.jsonl import Objects
+from topicstream.ingestion.readers.parquet import sliced
+from topicstream.ingestion.readers.vectors import check_width, coordinate_names, rows_at_once, vector_batch
 
 KEY = "memory:"
-ROWS = 1 << 16
-_GUESSED_ROW = 2048
-"""Bytes of a row of a data frame, before the first rows were seen."""
+Batches = Callable[["InMemory", Input, ReadOptions], Iterator[pa.RecordBatch]]
+ROWS = 1 << 13
+"""Rows of a data frame that are converted at once."""
 
 
 @dataclass(frozen=True)
 class InMemory:
     """Documents as the caller has them.
 
-    documents  see ``ingest``; vocabulary: the W words of a matrix's columns; ids: the D ids of its rows
-    first      number of the first document: what a document without an id of its own is called
-    key        this ingest and no other: what is in memory cannot be known again after a kill
+    Attributes
+    ----------
+    documents
+        See ``ingest``.
+    vocabulary, ids
+        The W words of a matrix's columns, the D ids of its rows.
+    frame
+        Columns of metadata of a matrix's rows, by name.
+    first
+        Number of the first document: what a document without an id of its own is called.
+    key
+        This ingest and no other: what is in memory cannot be known again after a kill.
     """
 
     documents: Any
     vocabulary: Any = None
     ids: Any = None
+    frame: Any = None
     first: int = 0
     key: str = field(default_factory=lambda: KEY + uuid.uuid4().hex)
 
@@ -57,28 +67,33 @@ class InMemory:
         """Whether the documents can be read only once."""
         return isinstance(self.documents, (Iterator, pa.RecordBatchReader))
 
-    def tasks(self, options: ReadOptions) -> Iterator[Task]:
-        """The pieces, in order."""
-        reader: Any = _Counts() if is_matrix(self.documents) else _Rows()
-        words = None
+    def sources(self, options: ReadOptions) -> Iterator[tuple[Reader, Input]]:
+        """The one reader and source."""
+        source = Input("documents", "documents", strict=options.strict)
         if of_vectors(self.documents, options):
             if self.vocabulary is not None:
                 raise InputError("vocabulary= goes with a matrix of counts; this one holds vectors")
-            check_width(self.documents.shape, "documents")
-            reader, words = _Vectors(), names_of(self.documents.shape[1])
-            pieces = _vector_pieces(self, options)
-        elif isinstance(reader, _Counts):
-            words = _column_words(self.documents.shape[1], self.vocabulary)
-            pieces = _matrix_pieces(self, options)
+            check_width(self.documents.shape[1], "documents")
+            yield MemoryReader(self, _vectors, lambda given: coordinate_names(given.documents.shape[1])), source
+        elif is_matrix(self.documents):
+            yield MemoryReader(self, _matrix, _matrix_words), source
         else:
             for name, value in (("vocabulary", self.vocabulary), ("ids", self.ids)):
                 if value is not None:
                     raise InputError(f"{name}= goes with a matrix of counts; documents hold their own words and ids")
-            pieces = _row_pieces(self, options)
-        done = 0
-        for number, (piece, size) in enumerate(pieces):
-            done += size
-            yield Task(number, reader, piece.name, piece.key, piece, options, done, None, words)
+            yield MemoryReader(self, _rows), source
+
+    def numbered(self, first: int, last: int) -> pa.Array:
+        """Ids of documents that have none of their own."""
+        return pc.cast(pa.array(np.arange(first, last, dtype=np.int64) + self.first), TEXT)
+
+    def own_ids(self, first: int, last: int) -> pa.Array:
+        """Ids of some rows of a matrix: those that came with it, or their numbers."""
+        if self.ids is None:
+            return self.numbered(first, last)
+        if len(self.ids) != self.documents.shape[0]:
+            raise InputError(f"ids: {len(self.ids)} for {self.documents.shape[0]} documents")
+        return pc.cast(pa.array(self.ids[first:last]), TEXT)
 
 
 def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = None) -> list[str] | InMemory:
@@ -86,10 +101,14 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
     is a ``str`` a document; ``path``: whether a ``str`` alone is a path (else a document)."""
     if isinstance(documents, InMemory):
         return documents
+    if all(hasattr(documents, name) for name in ("X", "obs_names", "var_names")):  # anndata.AnnData
+        return InMemory(documents.X, list(documents.var_names), list(documents.obs_names), documents.obs)
     if isinstance(documents, os.PathLike) or (path and isinstance(documents, str)):
         return expanded([os.fspath(documents)])
     if isinstance(documents, (list, tuple)) and not documents:
         return []
+    if hasattr(documents, "scanner") or hasattr(documents, "to_reader"):  # pyarrow.dataset
+        return InMemory(documents, vocabulary, ids)
     if isinstance(documents, str):
         if len(documents) < 256 and os.path.splitext(documents)[1] and "\0" not in documents and os.path.exists(documents):
             raise InputError(f"documents: {documents!r} is a file, and a str a document: give Path({documents!r})")
@@ -107,9 +126,8 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
         hint = "one of its splits" if hasattr(documents, "num_rows") else "a list of dicts, one a document"
         raise InputError(f"documents: cannot be {type(documents).__name__}; give {hint}")
     if isinstance(documents, np.ndarray) and documents.dtype.kind in "iuf" and documents.ndim != 2:
-        raise InputError(
-            f"documents: an array of shape {documents.shape}; vectors, and counts, are the rows of two dimensions"
-        )
+        shape = documents.shape
+        raise InputError(f"documents: an array of shape {shape}; vectors, and counts, are the rows of two dimensions")
     if not (is_matrix(documents) or hasattr(documents, "__iter__") or hasattr(documents, "__arrow_c_stream__")):
         raise InputError(f"documents: cannot be {type(documents).__name__}; give texts, dicts, a table or a matrix")
     if path and isinstance(documents, (list, tuple)) and 0 < len(documents) <= 1000:
@@ -125,11 +143,11 @@ def is_matrix(documents: Any) -> bool:
     """A SciPy sparse matrix or array, or a NumPy array of numbers with two dimensions."""
     if isinstance(documents, np.ndarray):
         return documents.ndim == 2 and documents.dtype.kind in "biuf"
-    return hasattr(documents, "tocsr") and hasattr(documents, "nnz")
+    return bool(sp.issparse(documents))
 
 
 def of_vectors(documents: Any, options: ReadOptions) -> bool:
-    """Whether the rows of a matrix are vectors: it is said, or there are real numbers below 0."""
+    """Whether the rows of a matrix are vectors: the user says so, or there are real numbers below 0."""
     if not (isinstance(documents, np.ndarray) and is_matrix(documents)):
         if options.vectors and not isinstance(documents, np.ndarray):
             raise InputError("vectors=True goes with a NumPy array of two dimensions")
@@ -138,151 +156,72 @@ def of_vectors(documents: Any, options: ReadOptions) -> bool:
     return options.vectors or bool(real and np.fmin.reduce(documents, axis=None) < 0)
 
 
-# -- text ------------------------------------------------------------------------------------------------------------
-class _Rows(Parquet):
+def numbered_from(given: InMemory, first: int) -> InMemory:
+    """The same documents, numbered on from ``first``: an append must not meet the numbers of the documents before."""
+    return replace(given, first=first)
+
+
+class MemoryReader(Reader):
+    """Documents in memory, by functions of the documents, the source and the options."""
+
     name = "memory"
     about = "documents in memory"
 
+    def __init__(self, given: InMemory, batches: Batches, words: Callable[[InMemory], pa.LargeStringArray] | None = None) -> None:
+        self.given, self._batches, self._words = given, batches, words
+        self.kind = "text" if words is None else "counts"  # type: ignore[misc]
 
-def _row_pieces(given: InMemory, options: ReadOptions) -> Iterator[tuple[Piece, int]]:
-    record, name = 0, "documents"
-    for batch, rejects in _batches(given.documents, options, given.first):
-        id_name = options.id_field or "id"
-        if id_name not in batch.schema.names:
-            if options.id_field:
-                raise InputError(f"documents: no column {id_name!r}; choose another id_field")
-            numbers = np.arange(record, record + len(batch), dtype=np.int64) + given.first
-            ids = pc.cast(pa.array(numbers), pa.large_string())
-            batch = pa.RecordBatch.from_arrays([*batch.columns, ids], names=[*batch.schema.names, "id"])
-        yield Piece(name, name, batch, 0, record, rejects=tuple(rejects)), batch.nbytes
-        record += len(batch)
+    def words(self, source: Input, options: ReadOptions) -> pa.LargeStringArray:
+        assert self._words is not None
+        return self._words(self.given)
+
+    def batches(self, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        return self._batches(self.given, source, options)
 
 
-def _batches(documents: Any, options: ReadOptions, first: int) -> Iterator[tuple[pa.RecordBatch, list[Reject]]]:
-    wanted = [*options.text_fields, *options.meta.values(), *([options.id_field] if options.id_field else [])]
-    if isinstance(documents, (pa.Array, pa.ChunkedArray)):
-        documents = pa.table({options.text_fields[0]: documents})
-    if isinstance(documents, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
-        yield from ((b, []) for b in _sized(_select(documents, wanted), options.piece_bytes))
-    elif hasattr(documents, "iloc") and hasattr(documents, "columns"):  # pandas
-
-        def frame(at: int, n: int) -> Any:
-            columns = _there(list(documents.columns), wanted)
-            return pa.Table.from_pandas(documents.iloc[at : at + n][columns], preserve_index=False)
-
-        yield from ((b, []) for b in _slices(frame, len(documents), options.piece_bytes))
-    elif hasattr(documents, "to_arrow") and hasattr(documents, "slice") and hasattr(documents, "columns"):  # polars
-
-        def part(at: int, n: int) -> Any:
-            return documents.slice(at, n).select(_there(documents.columns, wanted)).to_arrow()
-
-        yield from ((b, []) for b in _slices(part, len(documents), options.piece_bytes))
-    elif hasattr(documents, "with_format") and hasattr(documents, "column_names") and hasattr(documents, "__len__"):
-        arrow = documents.with_format("arrow")  # Hugging Face: memory-mapped, cut as it is
-
-        def rows(at: int, n: int) -> Any:
-            return _select(arrow[at : at + n], wanted)
-
-        yield from ((b, []) for b in _slices(rows, len(documents), options.piece_bytes))
-    elif hasattr(documents, "collect_schema") or hasattr(documents, "collect"):
-        raise InputError("documents: a lazy frame; give .collect(streaming=True) or its batches")
-    elif hasattr(documents, "__arrow_c_stream__") and not hasattr(documents, "to_list"):
-        yield from _batches(pa.RecordBatchReader.from_stream(documents), options, first)
-    else:
-        yield from _records(documents, options, first)
+def _rows(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Texts, dicts, tables and data frames."""
+    tables = _tables(given.documents, options)
+    if tables is None:
+        yield from _objects(given, source, options)
+        return
+    first = 0
+    for table in tables:
+        for rows in (part for batch in table.to_batches() for part in sliced(batch, options)):
+            columns = dict(zip(rows.schema.names, rows.columns))
+            if options.id_column(columns) is None:
+                columns["id"] = given.numbered(first, first + len(rows))
+            yield as_documents(source, options, columns, first + 1 + np.arange(len(rows)), mark="#")
+            first += len(rows)
 
 
-def _there(names: Sequence[str], wanted: list[str]) -> list[str]:
-    if missing := [name for name in wanted if name not in names]:
-        listed = ", ".join(str(n) for n in names)[:300]
-        raise InputError(f"documents: no column {missing[0]!r}; choose one of {listed} (text_field=, id_field=, meta=)")
-    return list(dict.fromkeys([*wanted, *(["id"] if "id" in names else [])]))
-
-
-def _select(table: Any, wanted: list[str]) -> Any:
-    names = _there(table.schema.names, wanted)
-    if isinstance(table, pa.RecordBatchReader):
-        return pa.RecordBatchReader.from_batches(
-            pa.schema([table.schema.field(n) for n in names]), (b.select(names) for b in table)
-        )
-    return table.select(names)
-
-
-def _sized(table: Any, size: int) -> Iterator[pa.RecordBatch]:
-    """Batches of about ``size`` bytes, and ROWS rows at most."""
-    for batch in (
-        [table] if isinstance(table, pa.RecordBatch) else table.to_batches() if isinstance(table, pa.Table) else table
-    ):
-        step = max(1, min(ROWS, int(size * len(batch) / max(batch.nbytes, 1))))
-        for at in range(0, len(batch), step):
-            yield batch.slice(at, step)
-
-
-def _slices(cut: Any, rows: int, size: int) -> Iterator[pa.RecordBatch]:
-    """``cut(first, n)`` gives a table of n rows: as many at a time as make about ``size`` bytes."""
-    at, step = 0, max(1, min(ROWS, size // _GUESSED_ROW))
-    if not rows:
-        cut(0, 0)  # its columns are looked at all the same
-    while at < rows:
-        table = cut(at, min(step, rows - at))
-        at += len(table)
-        step = max(1, min(ROWS, 2 * step, int(size * len(table) / max(table.nbytes, 1))))
-        yield from _sized(table, size)
-
-
-def _records(
-    documents: Iterable[Any], options: ReadOptions, first: int
-) -> Iterator[tuple[pa.RecordBatch, list[Reject]]]:
-    rows: list[tuple[str, list[str], list[Any]]] = []
-    rejects: list[Reject] = []
-    held = 0
-
-    def batch() -> pa.RecordBatch:
-        id_name, texts = options.id_field or "id", options.text_fields
-        columns = {name: pa.array([r[1][i] for r in rows], pa.large_string()) for i, name in enumerate(texts)}
-        for i, (column, name) in enumerate(options.meta.items()):
-            kind = pa.list_(pa.large_string()) if column in LISTS else pa.large_string()
-            columns.setdefault(name, pa.array([r[2][i] for r in rows], kind))
-        columns[id_name] = pa.array([r[0] for r in rows], pa.large_string())
-        return pa.RecordBatch.from_pydict(columns)
-
-    for number, document in enumerate(documents):
+def _objects(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    objects, own = Objects(source, options, "#"), options.id_field or "id"
+    for number, document in enumerate(given.documents):
         try:
-            rows.append(_record(document, number + first, options))
-            held += sum(map(len, rows[-1][1])) + 64
+            fields = _fields(document, options)
+            if not options.id_field:
+                fields.setdefault(own, str(number + given.first))
+            objects.add(number + 1, fields)
         except WrongField as e:
-            rejects.append(Reject(f"documents[{number}]", 0, str(e), b""))
-            if options.strict:
-                break
-        if held >= options.piece_bytes or len(rows) >= ROWS:
-            yield batch(), rejects
-            rows, rejects, held = [], [], 0
-    if rows or rejects:
-        yield batch(), rejects
+            source.reject(0, str(e), file=f"documents[{number}]")
+        if objects.size >= options.piece_bytes or len(objects.rows) >= most_records(options):
+            yield objects.batch()
+            objects = Objects(source, options, "#")
+    yield objects.batch()
 
 
-def _record(document: Any, number: int, options: ReadOptions) -> tuple[str, list[str], list[Any]]:
+def _fields(document: Any, options: ReadOptions) -> dict[str, Any]:
+    """A document as an object of plain values.  Raises WrongField."""
     if document is None or (isinstance(document, float) and document != document):
         document = ""  # a missing value of a series
     if isinstance(document, str):
         if options.id_field or options.meta:
             raise WrongField("is a string; id_field= and meta= need dicts")
-        return str(number), [as_text(document, "text")] + [""] * (len(options.text_fields) - 1), []
+        return dict.fromkeys(options.text_fields, "") | {options.text_fields[0]: document}
     if not isinstance(document, Mapping):
         raise WrongField(f"is {type(document).__name__}, not a string or a dict")
-    for name in options.text_fields:
-        if name not in document:
-            raise WrongField(f"has no field '{name}'; its fields: {', '.join(map(str, document))[:200]} (text_field=)")
-    texts = [as_text(document[name], name) for name in options.text_fields]
-    id_name = options.id_field or "id"
-    if options.id_field and id_name not in document:
-        raise WrongField(f"has no field '{id_name}' (id_field=)")
-    own = as_id(_plain(document[id_name]), id_name) if id_name in document else str(number)
-    meta: list[Any] = []
-    for column, name in options.meta.items():
-        value = _plain(document.get(name))
-        meta.append(as_list(value, name, options.list_separator) if column in LISTS else as_scalar(value, name))
-    return own, texts, meta
+    return {str(name): _plain(value) for name, value in document.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -293,55 +232,49 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, (tuple, set, frozenset, np.ndarray)) else value
 
 
-# -- counts ----------------------------------------------------------------------------------------------------------
-class _Counts:
-    name, kind, about = "matrix", "counts", "a matrix of counts in memory"
+def _tables(documents: Any, options: ReadOptions) -> Iterable[pa.Table] | None:
+    """A table or a frame as Arrow tables of the columns that are read, some rows at a time; None for anything else."""
+    if isinstance(documents, (pa.Array, pa.ChunkedArray)):
+        documents = pa.table({options.text_fields[0]: documents})
+    if isinstance(documents, pa.RecordBatch):
+        documents = pa.Table.from_batches([documents])
+    if isinstance(documents, pa.Table):
+        return [documents.select(select_fields(documents.column_names, options, "documents"))]
+    if hasattr(documents, "scanner"):  # pyarrow.dataset: of its columns, partitions included, those that are read
+        documents = documents.scanner(columns=select_fields(documents.schema.names, options, "documents"), batch_size=ROWS)
+    if hasattr(documents, "to_reader"):
+        documents = documents.to_reader()
+    if hasattr(documents, "with_format") and hasattr(documents, "column_names") and hasattr(documents, "__len__"):
+        names = select_fields(documents.column_names, options, "documents")  # Hugging Face: memory-mapped, cut as it is
+        arrow = documents.with_format("arrow")
+        return (arrow[first : first + ROWS].select(names) for first in range(0, len(documents), ROWS))
+    if not hasattr(documents, "__arrow_c_stream__") or hasattr(documents, "to_list"):
+        if hasattr(documents, "collect"):
+            raise InputError("documents: a lazy frame; give .collect() of it")
+        return None
+    if hasattr(documents, "columns") and hasattr(documents, "__len__"):  # a data frame: some rows are converted at a time
+        names = select_fields([str(name) for name in documents.columns], options, "documents")
+        parts = (documents[names][first : first + ROWS] for first in range(0, len(documents), ROWS))
+        return (pa.RecordBatchReader.from_stream(part).read_all().select(names) for part in parts)
+    stream = pa.RecordBatchReader.from_stream(documents)
+    names = select_fields(stream.schema.names, options, "documents")
+    return (pa.Table.from_batches([batch.select(names)]) for batch in stream)
 
-    def parse(self, piece: Piece, options: ReadOptions) -> tuple[CountRun, Rejects]:
-        rejects = Rejects()
-        ids, indptr, words, counts = piece.data
-        if len(counts) and not (np.isfinite(counts).all() and counts.min() >= 0):
-            at = int(np.searchsorted(indptr, np.flatnonzero(~(np.isfinite(counts) & (counts >= 0)))[0], "right")) - 1
-            raise InputError(
-                f"documents[{piece.record + at}]: a count that is negative or not finite (of vectors: vectors=True)"
-            )
-        if counts.dtype.kind == "f" and not options.weighted:
-            whole = counts.astype(np.int64)
-            if len(counts) and not (whole == counts).all():
-                at = int(np.searchsorted(indptr, np.flatnonzero(whole != counts)[0], "right")) - 1
-                raise InputError(
-                    f"documents[{piece.record + at}]: a weight that is no count; weighted=True accepts it (of vectors: vectors=True)"
-                )
-            counts = whole
-        elif options.weighted:
-            counts = counts.astype(np.float32)
-        else:
-            counts = counts.astype(np.int64)
-        rows = np.arange(len(ids), dtype=np.int64) + piece.record
-        about = Provenance(ids, positions(piece.key, rows, "#"))
-        return CountRun(about, indptr, words, counts), rejects
 
-
-def _column_words(size: int, given: Any) -> pa.LargeStringArray:
+def _matrix_words(given: InMemory) -> pa.LargeStringArray:
     """The words of a matrix's columns: a sequence, a dict word -> column (as CountVectorizer has it), or numbers."""
-    if given is None:
+    size, words = given.documents.shape[1], given.vocabulary
+    if words is None:
         return numbered(size, 0, "documents")
-    if isinstance(given, Mapping):
-        columns = np.array(list(given.values()), np.int64)
+    if isinstance(words, Mapping):
+        columns = np.array(list(words.values()), np.int64)
         if not np.array_equal(np.sort(columns), np.arange(size)):
-            raise InputError(f"vocabulary: {len(given)} words do not number the {size} columns one by one")
-        words = pa.array(list(given), pa.large_string()).take(pa.array(np.argsort(columns)))
-    else:
-        try:
-            if isinstance(given, pa.ChunkedArray):
-                given = given.combine_chunks()
-            words = (
-                given.cast(pa.large_string())
-                if isinstance(given, pa.Array)
-                else pa.array(list(given), pa.large_string())
-            )
-        except (pa.ArrowException, TypeError):
-            raise InputError("vocabulary: give one string a column of the matrix") from None
+            raise InputError(f"vocabulary: {len(words)} words do not number the {size} columns one by one")
+        words = np.array(list(words), object)[np.argsort(columns)]
+    try:
+        words = pa.concat_arrays([pa.array(list(words), TEXT)])
+    except (pa.ArrowException, TypeError):
+        raise InputError("vocabulary: give one string a column of the matrix") from None
     if len(words) != size:
         raise InputError(f"vocabulary: {len(words)} words for {size} columns")
     if words.null_count or len(pc.unique(words)) != size:
@@ -349,58 +282,51 @@ def _column_words(size: int, given: Any) -> pa.LargeStringArray:
     return words
 
 
-def _matrix_pieces(given: InMemory, options: ReadOptions) -> Iterator[tuple[Piece, int]]:
-    matrix, dense = given.documents, isinstance(given.documents, np.ndarray)
-    if not dense and getattr(matrix, "format", "csr") != "csr":
+def _matrix(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Counts, sparse or dense."""
+    matrix, meta = given.documents, _metadata_of(given, options)
+    if sp.issparse(matrix) and matrix.format != "csr":
         matrix = matrix.tocsr()  # a second copy; CSR itself is cut where it lies
-    docs, ids = matrix.shape[0], _ids_of(given)
-    each = 8 * matrix.shape[1] if dense else 12 * matrix.nnz // max(docs, 1) + 8
+    docs, width = matrix.shape
+    each = 8 * width if isinstance(matrix, np.ndarray) else 12 * matrix.nnz // max(docs, 1) + 8
     step = max(1, min(ROWS, options.piece_bytes // max(each, 1)))
-    for at in range(0, docs, step):
-        end = min(at + step, docs)
-        if dense:
-            part = np.asarray(matrix[at:end])
-            row, words = np.nonzero(part)
-            counts = part[row, words]
-            indptr = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=end - at)))).astype(np.int64)
-        else:
-            piece = matrix[at:end].copy()
-            piece.sum_duplicates()
-            piece.eliminate_zeros()
-            indptr, words, counts = piece.indptr.astype(np.int64), piece.indices, piece.data
-        numbers = pc.cast(pa.array(np.arange(at, end, dtype=np.int64) + given.first), pa.large_string())
-        data = (numbers if ids is None else ids.slice(at, end - at), indptr, words.astype(np.int32), counts)
-        yield Piece("documents", "documents", data, 0, at), 12 * len(words)
+    for first in range(0, docs, step):
+        rows = sp.csr_array(matrix[first : first + step])
+        rows.eliminate_zeros()
+        part = rows.tocoo()
+        counts = _counts(part.data, part.row + first, options)
+        last = first + rows.shape[0]
+        places = positions(source.key, np.arange(first, last), "#")
+        here = {name: column.slice(first, last - first) for name, column in meta.items()}
+        yield count_batch(source, given.own_ids(first, last), places, part.row.astype(np.int64), part.col, counts, here)
 
 
-class _Vectors:
-    name, kind, about = "array", "counts", "an array of vectors in memory"
-
-    def parse(self, piece: Piece, options: ReadOptions) -> tuple[CountRun, Rejects]:
-        rejects = Rejects()
-        return vectors_run(piece.data[1], piece, rejects, piece.data[0]), rejects
-
-
-def _vector_pieces(given: InMemory, options: ReadOptions) -> Iterator[tuple[Piece, int]]:
-    matrix, ids = given.documents, _ids_of(given)
-    step = max(1, min(ROWS, options.piece_bytes // (16 * matrix.shape[1])))
-    for at in range(0, len(matrix), step):
-        part = np.array(matrix[at : at + step])
-        numbers = pc.cast(pa.array(np.arange(at, at + len(part), dtype=np.int64) + given.first), pa.large_string())
-        names = numbers if ids is None else ids.slice(at, len(part))
-        yield Piece("documents", "documents", (names, part), 0, at), part.nbytes
+def _counts(counts: np.ndarray, rows: np.ndarray, options: ReadOptions) -> np.ndarray:
+    """int64 or float32; InputError naming the document of one that cannot be used."""
+    wrong = {"a count that is negative or not finite (of vectors: vectors=True)": ~(np.isfinite(counts) & (counts >= 0))}
+    if not options.weighted:
+        wrong["a weight that is no count; weighted=True accepts it (of vectors: vectors=True)"] = counts != np.floor(counts)
+    for reason, cells in wrong.items():
+        if cells.any():
+            raise InputError(f"documents[{rows[np.flatnonzero(cells)[0]]}]: {reason}")
+    return counts.astype(np.float32 if options.weighted else np.int64)
 
 
-def _ids_of(given: InMemory) -> pa.Array | None:
-    """The ids that came with a matrix."""
-    if given.ids is None:
-        return None
-    ids = pc.cast(pa.array(given.ids), pa.large_string())
-    if len(ids) != given.documents.shape[0]:
-        raise InputError(f"ids: {len(ids)} for {given.documents.shape[0]} documents")
-    return ids
+def _vectors(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of an array."""
+    step = rows_at_once(options, given.documents.shape[1])
+    for first in range(0, len(given.documents), step):
+        x = np.asarray(given.documents[first : first + step])
+        yield vector_batch(source, x, first + np.arange(len(x)), given.own_ids(first, first + len(x)))
 
 
-def numbered_from(given: InMemory, first: int) -> InMemory:
-    """The same documents, numbered on from ``first``: an append must not meet the numbers of the documents before."""
-    return replace(given, first=first)
+def _metadata_of(given: InMemory, options: ReadOptions) -> dict[str, pa.Array]:
+    """The columns of a matrix's frame that are kept."""
+    meta = {}
+    for column, name in options.meta.items():
+        if given.frame is None or name not in given.frame:
+            there = ", ".join(map(str, given.frame)) if given.frame is not None else "none: it is a matrix alone"
+            raise InputError(f"documents: no column {name!r} (there are {there}); choose another meta")
+        values = pa.array(given.frame[name], from_pandas=True)
+        meta[column] = as_metadata(values, column, f"documents: column {name!r}", options.list_separator)
+    return meta

@@ -1,5 +1,5 @@
-"""What the names of inputs say before anything is opened: marks of Spark and Hadoop, files about a corpus, documents of
-office programs, addresses, patterns, and ``key=value`` folders."""
+"""What the names of inputs say, and their first bytes: the format of a file, marks of Spark and Hadoop, files about a corpus,
+documents of office programs, addresses, patterns, and ``key=value`` folders."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ import glob
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from urllib.parse import unquote
 
 from topicstream.errors import InputError
+from topicstream.files.remote import address_of, list_below
+from topicstream.ingestion.opening.source import Source, plain_suffix
+from topicstream.ingestion.parsing.reader import readers
+from topicstream.ingestion.parsing.rejects import BadFile
+from topicstream.ingestion.read_options import ReadOptions
 
 _MARKS = re.compile(
     r"_(SUCCESS|metadata|common_metadata|temporary|delta_log|spark_metadata|(started|committed)(_.*)?)|.*\.crc"
@@ -81,17 +87,21 @@ def partitions(key: str) -> dict[str, str | None]:
 
 
 def expanded(names: Sequence[str]) -> list[str]:
-    """The names, patterns such as ``data/*.txt`` (in quotes, the shell leaves them) replaced by what they match, in order.
+    """The names, patterns such as ``data/*.txt`` (in quotes, the shell leaves them) replaced by what they match, in order, and
+    a folder of a bucket by its objects.
 
-    InputError where nothing matches, and for addresses on the net.
+    InputError where nothing matches, and for addresses that are not read.
     """
     found: list[str] = []
     for name in names:
+        if (address := address_of(name)) is not None and not os.path.exists(name):
+            found += _objects(address)
+            continue
         if (scheme := re.match(r"([a-z][a-z0-9+]{1,9}):/{1,2}[^/]", name)) and not os.path.exists(name):
-            how = "curl -O" if scheme[1].startswith("http") else f"a tool that speaks {scheme[1]}"
+            how = f"a tool that speaks {scheme[1]}"
             address = re.sub(":/+", "://", name, count=1)  # a Path has one slash of them
             raise InputError(
-                f"{address}: only files on this machine are read; fetch it first ({how}), or pipe it in as -"
+                f"{address}: only files and s3, gs, az and https are read; fetch it first ({how}), or pipe it in as -"
             )
         if name == "-" or os.path.exists(name) or not glob.has_magic(name):
             found.append(name)
@@ -101,3 +111,86 @@ def expanded(names: Sequence[str]) -> list[str]:
             raise InputError(f"{name}: no file matches this pattern")
         found += matched
     return list(dict.fromkeys(found)) if len(found) != len(names) else found
+
+
+def _objects(address: str) -> list[str]:
+    """An object itself; of a folder of a bucket its objects, without hidden ones, marks, and files about the folder."""
+    folder, objects = address.rstrip("/") + "/", []
+    below = list_below(folder)
+    if not below and not address.endswith("/"):
+        return [address]
+    for entry in below:
+        names = entry.removeprefix(folder).split("/")
+        if any(name.startswith(".") or is_mark(name) for name in names) or (len(names) == 1 and is_about(names[0])):
+            continue
+        objects.append(entry)
+    if not objects:
+        raise InputError(f"{folder}: holds no objects to read; check bucket and prefix")
+    return objects
+
+
+# -- folders that are one matrix ---------------------------------------------------------------------------------------
+MATRIX, CELLS, FEATURES = ("matrix.mtx",), ("barcodes.tsv",), ("features.tsv", "genes.tsv", "peaks.bed")
+"""The files of a 10x folder, by what they hold."""
+
+
+def matrix_file(folder: Path, names: tuple[str, ...]) -> Path | None:
+    """The file of one of these names in a folder, gzipped or not."""
+    candidates = (folder / (name + suffix) for name in names for suffix in ("", ".gz"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def matrix_folder(folder: Path) -> str | None:
+    """The reader of a folder that is one matrix: 10x's files (``tenx``), or AnnData in Zarr (``h5ad``)."""
+    if all(matrix_file(folder, names) is not None for names in (MATRIX, CELLS, FEATURES)):
+        return "tenx"
+    return "h5ad" if all((folder / name).is_dir() for name in ("obs", "var")) else None
+
+
+VOCAB_NAME = re.compile(
+    r"^((vocab|vocabulary|words|terms|features)([._-].*)?|.*[._-](vocab|vocabulary|words))(\.(txt|tsv|dat))?$"
+)
+TEXT_SUFFIXES = ("", ".txt", ".text", ".md", ".rst")
+
+
+def is_vocab_name(name: str) -> bool:
+    """True for the usual names of a vocabulary file: vocab.txt, vocab.kos.txt, ap.vocab, words.txt …"""
+    stem = re.sub(r"\.(gz|bz2|xz|zst)$", "", name.lower())
+    return bool(VOCAB_NAME.match(stem))
+
+
+def guess(name: str, head: bytes, *, in_folder: bool) -> str:
+    """A reader's name, by the readers' signatures, then by their suffixes, then by what the text resembles.
+
+    Text without a format of its own is ``files`` (one document) in a folder, ``lines`` else.  InputError that names
+    ``--format`` when neither name nor content tell.
+    """
+    suffix, known, text = plain_suffix(name), readers(), head.lstrip()
+    for form, reader in known.items():
+        if reader.signature is not None and reader.signature.match(head):
+            return form
+    if (advice := conversion(name, head)) is not None:
+        raise BadFile(name, 0, advice)
+    if re.match(rb"\[\s*\{", text):
+        raise BadFile(name, 1, "a JSON array, not JSON lines; write one object a line (jq -c '.[]')")
+    for form, reader in known.items():
+        if suffix in reader.suffixes and (suffix not in TEXT_SUFFIXES):
+            return form
+    resembling = next((form for form, reader in known.items() if reader.resembles(head)), None)
+    if b"\0" in head and resembling is None:
+        raise BadFile(name, 0, "not text (it holds zero bytes); give --format or --encoding if it is")
+    if resembling is not None:
+        return resembling
+    if suffix == ".xml" or text.startswith((b"<?xml", b"<!DOCTYPE")):
+        raise BadFile(name, 1, "XML that is neither PubmedArticleSet nor MedlineCitationSet; convert it to JSON lines")
+    if in_folder:
+        return "files"
+    if suffix in (".txt", ".text", ".lines"):
+        return "lines"
+    raise InputError(f"{name}: cannot tell its format; give --format (lines for one document a line, csv, jsonl …)")
+
+
+def guess_source(source: Source, options: ReadOptions, *, in_folder: bool, name: str) -> str:
+    """``guess`` on an input, as the options want it read; the bytes looked at are read again later."""
+    form = guess(name, source.head(), in_folder=in_folder)
+    return "vectors" if form == "parquet" and options.vector_field else form

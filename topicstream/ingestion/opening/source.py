@@ -9,25 +9,25 @@ import lzma
 import os
 import sys
 import zlib
-from collections import Counter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Self
 
 import pyarrow as pa
 
-try:  # the extra ``gzip``: inflates three times as fast as zlib, the same bytes
-    from isal import isal_zlib as inflate
-
-    INFLATE_ERROR: Any = inflate.error
-except ImportError:
-    inflate, INFLATE_ERROR = zlib, zlib.error  # type: ignore[misc]
-
 from topicstream.errors import InputError, UsageError
-from topicstream.ingestion.parsing.rejects import BadFile, Reject
+from topicstream.files.remote import address_of, object_at, open_remote
+from topicstream.ingestion.parsing.rejects import SHOWN_BYTES, BadFile, Reject, Rejects
+
+try:  # the extra ``gzip``: inflates three times as fast as zlib
+    from isal import igzip as gzip
+    from isal import isal_zlib as inflate
+except ImportError:
+    import gzip  # type: ignore[no-redef]
+    import zlib as inflate  # type: ignore[no-redef]
 
 MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
-XZ_BYTES = 128 << 20  # what unpacking xz may take; the strongest preset takes 65 MB
 SUFFIXES = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".lzma": "xz", ".zst": "zst", ".tgz": "gz"}
+DAMAGE: Any = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError, inflate.error)
 BOMS = (  # UTF-32 first: its little-endian mark begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -35,8 +35,8 @@ BOMS = (  # UTF-32 first: its little-endian mark begins with UTF-16's
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-PIPE = "unpack it with its own program: zstd -dc --long=31 FILE | topics ingest -, or xz -dc"
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 16
+"""What is read at once; of damaged compressed data as much may be lost."""
 HEAD_BYTES = 64 << 10
 
 
@@ -63,174 +63,171 @@ def plain_suffix(name: str) -> str:
     return os.path.splitext(stem)[1] if suffix in SUFFIXES else suffix
 
 
-class _Inflated:
-    """Decompresses gz, bz2 and xz, several members one after the other, with bounded output per call."""
+def open_source(path: Path | None) -> io.BufferedReader:
+    """The bytes as they are stored, of a file, an object at an address, or (None) standard input.
 
-    def __init__(self, raw: BinaryIO, kind: str) -> None:
-        self.raw, self.kind = raw, kind
-        self.decoder: Any = self._new()
-        self.waiting = b""
-        self.fed = False
-
-    def _new(self) -> Any:
-        if self.kind == "gz":
-            return inflate.decompressobj(wbits=31)
-        return bz2.BZ2Decompressor() if self.kind == "bz2" else lzma.LZMADecompressor(memlimit=XZ_BYTES)
-
-    def read(self, n: int) -> bytes:
-        """Up to n bytes; b"" at the end.  EOFError when the stream is cut short, OSError-like when damaged."""
-        while True:
-            if self.decoder.eof:
-                self.waiting = self.decoder.unused_data
-                if not self.waiting.strip(b"\0"):  # padding with zeros is allowed between and after members
-                    self.waiting = self.raw.read(READ_BYTES)
-                    if not self.waiting.strip(b"\0"):
-                        if self.waiting:
-                            continue
-                        return b""
-                self.waiting = self.waiting.lstrip(b"\0")
-                self.decoder, self.fed = self._new(), False
-            if not self.waiting and (self.kind == "gz" or self.decoder.needs_input):
-                self.waiting = self.raw.read(READ_BYTES)
-                if not self.waiting:
-                    if not self.fed and self.kind == "gz":
-                        return b""
-                    raise EOFError
-            feed, self.waiting = self.waiting, b""
-            self.fed = True
-            out = self.decoder.decompress(feed, n)
-            if self.kind == "gz":
-                self.waiting = self.decoder.unconsumed_tail
-            if out:
-                return bytes(out)
+    Raises
+    ------
+    InputError
+        Where the file cannot be opened.
+    """
+    if path is None:
+        return sys.stdin.buffer  # type: ignore[return-value]
+    if (address := address_of(path)) is not None:
+        return open_remote(address)
+    try:
+        return open(path, "rb")
+    except OSError as e:
+        raise InputError(f"{path}: cannot be read ({e.strerror}); check the path and its permissions") from None
 
 
-class Source:
-    """One input.  Reading yields UTF-8 bytes without a mark; bytes that the encoding cannot decode come out as 0xFF.
+def decompressed(raw: Any, kind: str) -> Any:
+    """A stream of the bytes that ``raw`` holds compressed, several members one after the other."""
+    if kind == "zst":
+        return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"), READ_BYTES)
+    if kind == "gz":
+        return gzip.open(raw)  # type: ignore[no-untyped-call,unused-ignore]
+    return bz2.BZ2File(raw) if kind == "bz2" else lzma.LZMAFile(raw)
 
-    name      the path as the user gave it, for messages and the ``source`` column
-    key       the name that document ids start with: relative to the folder given, else the file's own
-    path      None for standard input
-    size      bytes on disk, None where unknown
-    damage    set when reading ended early under ``keep_going`` (a truncated or corrupt archive)
-    line      where the piece being read begins, counted by the readers that split lines; damage is listed there
-    progress  set by readers that do not read through this object: bytes done
-    words     the vocabulary of a bag-of-words source, once read
-    notes     what is told of the source (text -> how many), with its first piece
+
+class Input:
+    """What a reader reads: where records come from and where it reports what it cannot use.
+
+    Attributes
+    ----------
+    name
+        The path as the user gave it, for messages.
+    key
+        What ids and sources of documents begin with: relative to the folder given, else the file's own name.
+    strict
+        Whether the first bad record is an error (``--on-error fail``).
+    rejects
+        Records left out and notes since the last piece.
+    words
+        The vocabulary of a bag-of-words source, once read.
+    path
+        The file, or None.
+    size
+        Bytes on disk, None where unknown.
+    line
+        Where the piece being read begins, counted by the readers that split lines; damage is listed there.
+    damage
+        Why reading ended early, where it is not strict (a truncated or corrupt archive); "" else.
+    progress
+        Bytes done, of what is not read through this object.
     """
 
-    def __init__(
-        self,
-        name: str,
-        path: Path | None,
-        *,
-        key: str = "",
-        encoding: str | None = None,
-        keep_going: bool = False,
-    ) -> None:
-        self.name, self.path, self.encoding, self.keep_going = printable(name), path, encoding, keep_going
-        self.key = printable(key or (path.name if path else "stdin"))
-        self.damage: Reject | None = None
-        self.line = 0
-        self.progress: int | None = None
+    def __init__(self, name: str, key: str, *, strict: bool = True, path: Path | None = None) -> None:
+        self.name, self.key, self.strict, self.path = printable(name), printable(key), strict, path
+        self.rejects = Rejects()
         self.words: pa.LargeStringArray | None = None
-        self.notes: Counter[str] = Counter()
-        self._raw: BinaryIO | None = None
-        self._stream: Any = None
-        self._decoder: codecs.IncrementalDecoder | None = None
-        self._ahead = b""
-        self._ended = False
-        self._inflated = 0
-        try:
-            self.size = path.stat().st_size if path else None
-        except OSError as e:
-            raise InputError(f"{name}: cannot be read ({e.strerror}); check the path") from None
+        self.size: int | None = None
+        self.line, self.damage = 0, ""
+        self.progress: int | None = None
 
-    def __enter__(self) -> Source:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close the file; standard input stays open."""
-        if self._raw is not None and self.path is not None:
-            self._raw.close()
-        self._raw = self._stream = None
+        """Release what is open."""
 
     def consumed(self) -> int:
-        """Bytes of the file on disk read so far."""
+        """Bytes read so far, as they are stored."""
+        return self.progress or 0
+
+    def reject(self, line: int, reason: str, start: bytes = b"", *, file: str | None = None) -> None:
+        """Leave out one record (``line`` 0: of a file without lines); InputError where the input is read strictly."""
+        record = Reject(file or self.name, line, reason, bytes(start[:SHOWN_BYTES]))
+        if self.strict:
+            raise record.error()
+        self.rejects.records.append(record)
+
+    def note(self, text: str, times: int = 1) -> None:
+        """Count what is odd but not bad, for the summary."""
+        if times:
+            self.rejects.notes[text] += times
+
+    def taken(self) -> Rejects:
+        """The rejects so far, which are then no longer here."""
+        found, self.rejects = self.rejects, Rejects()
+        return found
+
+
+class Source(Input):
+    """One file, or standard input (``path`` None).  Reading yields UTF-8 bytes without a mark; bytes that the encoding
+    cannot decode come out as 0xFF.
+
+    Attributes
+    ----------
+    eager
+        ``read`` returns what is there instead of waiting for as much as was asked for.
+    """
+
+    def __init__(
+        self, name: str, path: Path | None, *, key: str = "", encoding: str | None = None, strict: bool = True
+    ) -> None:
+        super().__init__(name, key or (path.name if path else "stdin"), strict=strict, path=path)
+        self.encoding, self.eager = encoding, False
+        self._raw: Any = None
+        self._stream: Any = None
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._ahead = b""
+        self._ended = False
+        self._inflated = 0
+        try:
+            address = address_of(path) if path else None
+            self.size = object_at(address).size if address else path.stat().st_size if path else None
+        except OSError as e:
+            raise InputError(f"{name}: cannot be read ({e.strerror}); check the path") from None
+
+    def close(self) -> None:
+        """Close the file, which the next ``read`` opens again; standard input stays open."""
+        if self._raw is not None and self.path is not None:
+            self._raw.close()
+            self._raw = self._stream = self._decoder = None
+
+    def consumed(self) -> int:
         if self.progress is not None:
             return self.progress
-        if self._raw is None:
-            return self.size or 0
-        try:
-            return self._raw.tell()
-        except (OSError, ValueError):
-            return 0
+        if self.path is None:
+            return self._inflated
+        return int(self._raw.tell()) if self._raw is not None else self.size or 0
 
     def _open(self) -> None:
-        try:
-            raw: Any = open(self.path, "rb", buffering=0) if self.path else sys.stdin.buffer  # noqa: SIM115
-        except OSError as e:
-            raise InputError(
-                f"{self.name}: cannot be read ({e.strerror}); check the path and its permissions"
-            ) from None
-        start = b""
-        while len(start) < 6 and (more := raw.read(6 - len(start))):
-            start += more
+        raw = open_source(self.path)
+        self._ended, self._inflated, start = False, 0, raw.peek(6)
         kind = next((k for m, k in MAGIC.items() if start.startswith(m)), None)
         if kind is None and start and self.path and (named := SUFFIXES.get(self.path.suffix.lower())):
             raise BadFile(self.name, 0, f"is named {self.path.suffix} but is not {named}-compressed; rename it")
-        if self.path:
-            raw.seek(0)
-        else:
-            raw = _Pushed(start, raw)
         self._raw = raw
-        if kind is None:
-            self._stream = raw
-        elif kind == "zst":
-            self._stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
-        else:
-            self._stream = _Inflated(raw, kind)
-        head = self._fill(HEAD_BYTES)
-        encoding = self.encoding
-        for mark, marked in BOMS:
-            if head.startswith(mark) and (encoding is None or _same_family(encoding, marked)):
-                head, encoding = head[len(mark) :], marked
-                break
-        if encoding and codecs.lookup(encoding).name in ("utf-16", "utf-32"):
-            encoding += "-le"  # no mark says otherwise, and Python's decoder of that name insists on one
-        if encoding and codecs.lookup(encoding).name not in ("utf-8", "ascii"):
+        self._stream = raw if kind is None else decompressed(raw, kind)
+        head = self._more()
+        while len(head) < HEAD_BYTES and not self._ended and not self.eager:
+            head += self._more()
+        head, encoding = without_mark(head, self.encoding)
+        if encoding is not None:
             self._decoder = codecs.getincrementaldecoder(encoding)("topicstream-mark")
-        self._ahead = self._decode(head, self._ended)
+        self._ahead = self._decode(head)
 
-    def _fill(self, n: int) -> bytes:
-        """n stored bytes, fewer only at the end."""
-        parts, have = [], 0
-        while have < n and not self._ended:
-            try:
-                part = self._stream.read(n - have)
-            except (EOFError, OSError, zlib.error, INFLATE_ERROR, lzma.LZMAError, ValueError) as e:
-                part, why = b"", str(e) or "it ends in the middle of the compressed data"
-                inflated = self._inflated + have
-                reason = f"the compressed file is damaged or truncated somewhere behind {inflated:,} bytes of text ({why}); get it again"
-                if "emory" in why:  # of a later part of the file, or of zstd --long
-                    reason = f"unpacking it behind {inflated:,} bytes of text takes too much memory ({why}); {PIPE}"
-                if not self.keep_going:
-                    raise BadFile(self.name, 0, reason) from None
-                self.damage = Reject(self.name, self.line, reason, b"")
-            if not part:
-                self._ended = True
-            parts.append(part)
-            have += len(part)
-        self._inflated += have
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+    def _more(self) -> bytes:
+        """Some stored bytes; b"" at the end, also where the compressed data are damaged."""
+        try:
+            part: bytes = self._stream.read1(READ_BYTES)
+        except DAMAGE as e:
+            part, why = b"", str(e) or "it ends in the middle of the compressed data"
+            behind = f"the compressed file is damaged or truncated somewhere behind {self._inflated:,} bytes of text"
+            self.damage = f"{behind} ({why}); get it again"
+        self._ended = not part
+        self._inflated += len(part)
+        return part
 
-    def _decode(self, data: bytes, final: bool) -> bytes:
+    def _decode(self, data: bytes) -> bytes:
         if self._decoder is None:
             return data
-        return self._decoder.decode(data, final).encode("utf-8", "surrogateescape")
+        return self._decoder.decode(data, self._ended).encode("utf-8", "surrogateescape")
 
     def head(self, n: int = HEAD_BYTES) -> bytes:
         """The first decoded bytes, which ``read`` will return again: at least min(n, 16 KiB) of them if there are."""
@@ -238,120 +235,61 @@ class Source:
             self._open()
         return self._ahead[:n]
 
-    def declare(self, encoding: str) -> None:
-        """Use the encoding that the content itself declares (an XML declaration), before the first ``read``."""
-        if self.encoding is None and self._decoder is None and codecs.lookup(encoding).name not in ("utf-8", "ascii"):
-            self._decoder = codecs.getincrementaldecoder(encoding)("topicstream-mark")
-            self._ahead = self._decode(self._ahead, self._ended)
-
     def read(self, n: int) -> bytes:
-        """Exactly n bytes where the encoding is UTF-8, about n else; b"" only at the end.  The amounts depend on the
-        content alone, so pieces are the same on every run."""
-        if self._stream is None:
-            self._open()
-        if self._decoder is None:
-            first, self._ahead = self._ahead[:n], self._ahead[n:]
-            if len(first) == n or self._ended:
-                return first
-            rest = self._fill(n - len(first))
-            return first + rest if first else rest
-        parts, have = [self._ahead], len(self._ahead)
-        self._ahead = b""
-        while have < n and not self._ended:
-            stored = self._fill(READ_BYTES)
-            part = self._decode(stored, self._ended)
-            parts.append(part)
-            have += len(part)
-        whole = b"".join(parts)
-        self._ahead = whole[n:]
-        return whole[:n]
+        """n decoded bytes, fewer only at the end, so that pieces are the same on every run.  BadFile where compressed data are
+        damaged and the input is read strictly, once all before is read."""
+        parts = [self.head(n)]
+        have, self._ahead = len(parts[0]), self._ahead[n:]
+        while have < n and not self._ended and not (self.eager and have):
+            parts.append(self._decode(self._more()))
+            have += len(parts[-1])
+        if have > n:
+            kept = len(parts[-1]) - (have - n)
+            parts[-1], self._ahead = parts[-1][:kept], parts[-1][kept:]
+        if not have and self.damage and self.strict:
+            raise BadFile(self.name, 0, self.damage)
+        return b"".join(parts)
 
-    def read_into(self, buffer: bytearray, at: int) -> int:
-        """Fill ``buffer`` from ``at`` to its end as ``read`` would; how many bytes.  A plain file is read in place.  The
-        buffer keeps its size unless an encoding yields more than was asked for."""
-        if self._stream is None:
-            self._open()
-        if self._decoder is not None or not isinstance(self._stream, io.FileIO):
-            data = self.read(len(buffer) - at)
-            buffer[at : at + len(data)] = data
-            return len(data)
-        first = len(self._ahead[: len(buffer) - at])
-        buffer[at : at + first], self._ahead = self._ahead[:first], self._ahead[first:]
-        start, at = at, at + first
-        with memoryview(buffer) as view:
-            while at < len(view) and not self._ended:
-                try:
-                    n = self._stream.readinto(view[at:])
-                except OSError as e:
-                    raise InputError(f"{self.name}: cannot be read ({e.strerror}); check the disk") from None
-                self._ended = not n
-                at += n or 0
-        return at - start
-
-    def stored_stream(self) -> BinaryIO:
-        """The decompressed bytes as a file object that cannot seek (for archives); no decoding."""
+    def as_bytes(self) -> Any:
+        """This source as a file object of bytes as they are, not decoded; before the first ``read``."""
         if self._stream is None:
             self.encoding = "utf-8"
-            self._open()
-        return io.BufferedReader(_AsRaw(self), READ_BYTES)
+        return self
+
+    @property
+    def compressed(self) -> bool:
+        """Whether what is stored is packed by gzip or the like."""
+        self.head(0)
+        return self._stream is not self._raw
 
 
-class _AsRaw(io.RawIOBase):
-    def __init__(self, source: Source) -> None:
-        self.source = source
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        got = self.source.read(len(buffer))
-        buffer[: len(got)] = got
-        return len(got)
-
-
-class _Pushed(io.RawIOBase):
-    """Standard input with its first bytes put back."""
-
-    def __init__(self, start: bytes, raw: Any) -> None:
-        self.start, self.raw, self.done = start, raw, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.done
-
-    def read(self, n: int = -1) -> bytes:
-        if self.start:
-            out, self.start = self.start[:n], self.start[n:]
-        else:
-            out = self.raw.read1(n) if hasattr(self.raw, "read1") else self.raw.read(n)
-        self.done += len(out)
-        return out
+def without_mark(data: bytes, encoding: str | None) -> tuple[bytes, str | None]:
+    """A text without its byte order mark, and the encoding to decode it with; None where it is UTF-8 already."""
+    for mark, marked in BOMS:
+        if data.startswith(mark) and (encoding is None or _family(encoding) == marked[:6].rstrip("-")):
+            data, encoding = data[len(mark) :], marked
+            break
+    name = codecs.lookup(encoding).name if encoding is not None else "utf-8"
+    if name in ("utf-16", "utf-32"):
+        name += "-le"  # no mark says otherwise, and Python's decoder of that name insists on one
+    return data, None if name in ("utf-8", "ascii") else name
 
 
-def _same_family(encoding: str, marked: str) -> bool:
-    return codecs.lookup(encoding).name.replace("_", "-").rsplit("-le")[0].rsplit("-be")[0].startswith(marked[:6])
+def _family(encoding: str) -> str:
+    """``utf-8``, ``utf-16`` or ``utf-32`` of an encoding of Unicode."""
+    return codecs.lookup(encoding).name.replace("_", "-").removesuffix("-sig").removesuffix("-le").removesuffix("-be")
 
 
 def to_utf8(data: bytes, encoding: str | None) -> bytes:
     """A whole text as UTF-8 without its mark; bytes that the encoding cannot decode become 0xFF."""
-    for mark, marked in BOMS:
-        if data.startswith(mark) and (encoding is None or _same_family(encoding, marked)):
-            data, encoding = data[len(mark) :], marked
-            break
-    if encoding is None or codecs.lookup(encoding).name in ("utf-8", "ascii"):
-        return data
-    return data.decode(encoding, "topicstream-mark").encode("utf-8", "surrogateescape")
+    data, name = without_mark(data, encoding)
+    return data if name is None else data.decode(name, "topicstream-mark").encode("utf-8", "surrogateescape")
 
 
 def check_encoding(encoding: str | None) -> None:
-    """InputError when Python knows no such text encoding."""
-    if encoding is None:
-        return
+    """UsageError where Python knows no such text encoding."""
     try:
-        known = codecs.lookup(encoding)
-        if not getattr(known, "_is_text_encoding", True):
+        if encoding is not None and not getattr(codecs.lookup(encoding), "_is_text_encoding", True):
             raise LookupError
     except LookupError:
         raise UsageError(f"--encoding {encoding}: not an encoding that Python knows; try utf-8 or latin-1") from None

@@ -1,8 +1,7 @@
-"""Values from JSON-like records as text, id and metadata columns."""
+"""Values of a record as text, id and metadata."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,12 +36,12 @@ def as_text(value: Any, name: str) -> str:
     return clean(value)
 
 
-def as_id(value: Any, name: str) -> str:
+def as_id(value: Any, name: str) -> str | int:
     """An id: a string or a whole number."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+        return value
     raise WrongField(f"field '{name}' is {kind_of(value)}, not an id; choose another --id-field")
 
 
@@ -99,17 +98,3 @@ def kind_of(value: Any) -> str:
         return "a boolean"
     kinds: dict[type, str] = {str: "a string", list: "a list", dict: "an object"}
     return kinds.get(type(value), "a number")
-
-
-def column(name: str, values: Sequence[Any]) -> pa.Array:
-    """A metadata column of the type its name asks for."""
-    kind = pa.list_(pa.large_string()) if name in LISTS else pa.large_string()
-    return pa.array(values, kind)
-
-
-def text_of(texts: Sequence[str | bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Strings or UTF-8 bytes -> (uint8[B], int64[D+1])."""
-    encoded = [t.encode() if isinstance(t, str) else t for t in texts]
-    offsets = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum([len(e) for e in encoded], out=offsets[1:])
-    return np.frombuffer(b"".join(encoded), np.uint8), offsets

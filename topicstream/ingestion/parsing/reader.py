@@ -1,108 +1,81 @@
-"""The protocol of the readers and the registry of them.
+"""What a reader is.  Ours are in ``readers/``, registered in ``plugins.OWN`` as those of other packages are.
 
-A reader is one file in ``readers/`` with an object ``READER``; its name is what ``--format`` takes.  ``split`` runs in
-one thread and only cuts; ``parse`` runs in a pool and does the work.  The sequence of pieces is a function of the
-inputs and the options alone, so the documents come out the same for any number of workers and on a resume.
+A reader turns one source into record batches of documents (parsing/documents.py), in one thread; batches are counted in a
+pool.  They are a function of the source and the options alone, so documents come out the same for any number of workers
+and on a resume.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Literal, Protocol
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
 from topicstream import plugins
 from topicstream.errors import UsageError
-from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.rejects import Reject, Rejects
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.tokens.documents import CountRun, TextRun
-
-Run = TextRun | CountRun
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Some whole records of one source.
+class Reader:
+    """One format.  Derive from it, and name an instance in an entry point ``topicstream.readers``.
 
-    data     what the reader cut (bytes for most)
-    line     1-based line number of the first byte
-    record   0-based number of the first record within the source
-    about    what the reader learnt at the start of the source (a header), shared by its pieces
-    rejects  records that could not even be cut out (too long, or behind the damage of an archive)
-    decoded  bytes of the text where that is known and ``data`` does not show it
-    notes    what is told of the source, with its first piece
+    Attributes
+    ----------
+    name
+        What ``--format`` takes.
+    kind
+        ``text``, or ``counts`` of a vocabulary of the source's own (``words``).
+    about
+        What the format is, in a few words.
+    suffixes
+        Names of files of this format end so (".warc").
+    signature
+        What content of this format begins with, whatever the file's name.
     """
 
-    name: str
-    key: str
-    data: Any
-    line: int = 1
-    record: int = 0
-    about: Any = None
-    rejects: tuple[Reject, ...] = ()
-    decoded: int = 0
-    notes: Mapping[str, int] = field(default_factory=dict)
+    name: ClassVar[str]
+    kind: ClassVar[Literal["text", "counts"]] = "text"
+    about: ClassVar[str]
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    signature: ClassVar[re.Pattern[bytes] | None] = None
 
-    @property
-    def size(self) -> int:
-        """Bytes of the text as far as they are known before it is parsed."""
-        if isinstance(self.data, (bytes, bytearray)):
-            return max(len(self.data), self.decoded)
-        return self.decoded
+    def resembles(self, head: bytes) -> bool:
+        """Whether text of a file whose name says nothing looks like this format."""
+        return False
 
+    def words(self, source: Any, options: ReadOptions) -> pa.LargeStringArray:
+        """The vocabulary of a source of counts, in the order of its numbers; read before its batches."""
+        raise NotImplementedError
 
-class Reader(Protocol):
-    """One format.  That of another package may have ``suffixes``, by which its files are known (".warc",)."""
+    def batches(self, source: Any, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        """The documents of a source, about ``options.piece_bytes`` at a time.
 
-    name: str
-    kind: Literal["text", "counts"]
-    about: str
+        Parameters
+        ----------
+        source
+            A ``Source``: ``read``, ``reject`` for records that cannot be used, ``note`` for what is odd.
+        options
+            What the user said about the input.
 
-    def split(self, source: Source, options: ReadOptions) -> Iterator[Piece]:
-        """Cut the source into pieces of whole records, about ``piece_bytes`` each.  Raises BadFile."""
-        ...
-
-    def parse(self, piece: Piece, options: ReadOptions) -> tuple[Run, Rejects]:
-        """The documents of one piece.  Pure and thread-safe; InputError at a bad record under ``fail``."""
-        ...
-
-
-class CountReader(Reader, Protocol):
-    """A bag-of-words format; its word ids are positions in ``words``."""
-
-    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
-        """The vocabulary of one source, in id order."""
-        ...
-
-
-@cache
-def formats() -> list[str]:
-    """The names of our readers: those of the modules in the folder ``readers``."""
-    from topicstream.ingestion import readers as folder
-
-    return sorted(m.name for m in pkgutil.iter_modules(folder.__path__))
+        Raises
+        ------
+        BadFile
+            Where the rest of the source cannot be read.
+        """
+        raise NotImplementedError
 
 
 def readers() -> dict[str, Reader]:
-    """All readers by name."""
-    ours = {name: reader_named(name) for name in formats()}
-    return {**dict(plugins.loaded(plugins.READERS)), **ours}
+    """All readers by name; ours cannot be replaced."""
+    return dict(plugins.loaded(plugins.READERS))
 
 
-@cache
 def reader_named(name: str) -> Reader:
-    """The reader of a format, the only one that is imported; InputError that lists the formats when there is none."""
-    if name not in formats():
-        others = plugins.entries(plugins.READERS)
-        if name not in others:
-            raise UsageError(f"--format {name}: no such format; choose one of {', '.join([*formats(), *others])}")
-        found: Reader = plugins.load(plugins.READERS, name)
-        return found
-    reader: Reader = importlib.import_module(f"topicstream.ingestion.readers.{name}").READER
+    """The reader of a format, the only one that is imported; UsageError that lists the formats when there is none."""
+    known = plugins.entries(plugins.READERS)
+    if name not in known:
+        raise UsageError(f"--format {name}: no such format; choose one of {', '.join(known)}")
+    reader: Reader = plugins.load(plugins.READERS, name)
     return reader

@@ -1,4 +1,4 @@
-"""Records that cannot be read: stop at the first, or set them aside and count them."""
+"""Records that cannot be read: stop at the first, or leave them out, listed and counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from topicstream.errors import InputError, one_line
 
 SHOWN_BYTES = 200
-"""How much of a bad record is kept."""
+"""How much of a bad record is listed."""
 
 
 class BadFile(InputError):
@@ -46,7 +46,7 @@ class Reject:
 
 @dataclass
 class Rejects:
-    """The bad records of one piece.
+    """The bad records of some input.
 
     ``notes`` counts what is odd but not bad (``records without abstract``), for the summary.
     """
@@ -56,7 +56,3 @@ class Rejects:
 
     def __len__(self) -> int:
         return len(self.records)
-
-    def add(self, file: str, line: int, reason: str, start: bytes = b"") -> None:
-        """Report one bad record."""
-        self.records.append(Reject(file, line, reason, bytes(start[:SHOWN_BYTES])))

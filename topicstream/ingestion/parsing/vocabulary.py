@@ -9,11 +9,10 @@ import pyarrow as pa
 
 from topicstream.errors import InputError
 from topicstream.ingestion.opening.source import SUFFIXES, Source
-from topicstream.ingestion.parsing.cut import as_array, lines_of, not_utf8, strings
+from topicstream.ingestion.parsing.cut import lines_of
+from topicstream.ingestion.parsing.documents import as_strings, not_utf8, why_not_utf8
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.kernels.spans import copy_spans
 
-MOST_BYTES = 4 << 30
 MOST_NUMBERED = 50_000_000
 A_WORD = 160
 """Bytes that a word of a bag-of-words file takes while it is read: its text, and its sums in every piece in work."""
@@ -29,19 +28,9 @@ def beside(path: Path) -> Path | None:
         name = name.removesuffix(suffix)
     stem = name.rsplit(".", 1)[0] if "." in name else name
     short = stem.removeprefix("docword").lstrip("._-")
-    found = []
-    for s in dict.fromkeys([short, stem, name]):
-        if s:
-            found += [
-                f"vocab.{s}.txt",
-                f"vocab_{s}.txt",
-                f"{s}.vocab",
-                f"{s}.vocab.txt",
-                f"{s}_vocab.txt",
-                f"{s}.words",
-            ]
-    found += ["vocab.txt", "vocabulary.txt", "words.txt", "terms.txt", "features.txt", "vocab"]
-    for candidate in found:
+    usual = ["vocab.{}.txt", "vocab_{}.txt", "{}.vocab", "{}.vocab.txt", "{}_vocab.txt", "{}.words"]
+    names = [pattern.format(s) for s in dict.fromkeys([short, stem, name]) if s for pattern in usual]
+    for candidate in [*names, "vocab.txt", "vocabulary.txt", "words.txt", "terms.txt", "features.txt", "vocab"]:
         for suffix in ("", *SUFFIXES):
             if (there := path.parent / (candidate + suffix)).is_file() and there != path:
                 return there
@@ -50,19 +39,14 @@ def beside(path: Path) -> Path | None:
 
 def read_vocabulary_file(path: Path, encoding: str | None = None) -> pa.LargeStringArray:
     """The lines of a file as an Arrow array; InputError with the line of a word that is not UTF-8."""
+    parts = [pa.array([], pa.large_string())]
     with Source(str(path), path, encoding=encoding) as source:
-        parts, size = [], 0
-        while part := source.read(1 << 20):
-            parts.append(part)
-            size += len(part)
-            if size > MOST_BYTES:
-                raise InputError(f"{path}: more than {MOST_BYTES >> 30} GiB of words; is it the vocabulary?")
-    data = as_array(b"".join(parts))
-    starts, ends = lines_of(data)
-    text, offsets = copy_spans(data, starts, ends)
-    for at, why in not_utf8(text, offsets).items():
-        raise InputError(f"{path}:{at + 1}: {why}")
-    return strings(text, offsets)
+        for numbers, lines in lines_of(source, ReadOptions()):
+            words = as_strings(pa.array(lines, pa.large_binary()), str(path), "word", "--words")
+            for row in not_utf8(words):
+                raise InputError(f"{path}:{numbers[row]}: {why_not_utf8(lines[row])}")
+            parts.append(words)
+    return pa.concat_arrays(parts)
 
 
 def _ask(size: int, name: str, options: ReadOptions | None) -> None:
@@ -96,7 +80,7 @@ def _words_of_vocab(source: Source, options: ReadOptions, size: int | None) -> p
     words = read_vocabulary_file(path, options.encoding)
     if len(words) != size:
         return None
-    source.notes[f"words named by --vocab {path.name}, which has a line for each"] += size
+    source.note(f"words named by --vocab {path.name}, which has a line for each", size)
     return words
 
 
@@ -111,5 +95,5 @@ def numbered(size: int, first: int, name: str, options: ReadOptions | None = Non
 
 def numbered_words(source: Source, size: int, first: int, options: ReadOptions) -> pa.LargeStringArray:
     """``numbered``, with a note that the words have no names."""
-    source.notes["words have no names but their numbers (--words FILE names them)"] += size
+    source.note("words have no names but their numbers (--words FILE names them)", size)
     return numbered(size, first, source.name, options)

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import re
 
-from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.opening.source import HEAD_BYTES, Source
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.triples import MatrixHeader, TripleReader, check_header
 
 _HEADER = re.compile(rb"\s*(\d{1,18})\s+(\d{1,18})\s+(\d{1,18})[ \t\r]*(\n|$)")
 _NEGATIVE = re.compile(rb"\s*-?\d+\s+-?\d+\s+-?\d+[ \t\r]*(\n|$)")
-_HEADER_BYTES = 4096
 
 
 class Docword(TripleReader):
     name = "docword"
     about = "UCI bag of words (docword.txt with its vocab.txt)"
 
-    def header(self, source: Source) -> tuple[MatrixHeader, int]:
-        """The sizes and the length of the header in bytes; BadFile when there is none."""
-        found = _HEADER.match(source.head(_HEADER_BYTES))
-        if found is None and _NEGATIVE.match(source.head(_HEADER_BYTES)):
+    def resembles(self, head: bytes) -> bool:
+        lines = head.split(b"\n")
+        whole = lines[:-1] if len(head) >= HEAD_BYTES or not lines[-1].strip() else lines
+        triples = [bool(re.match(rb"^\s*\d+\s+\d+\s+-?\d+\s*$", x)) for x in whole[3:20] if x.strip()]
+        # a header with negative sizes is one too, and ``header`` says what is wrong with it
+        sizes = [re.match(rb"^\s*(-?)\d+\s*$", x) for x in whole[:3]]
+        return len(whole) >= 3 and all(sizes) and all(triples) and bool(triples or not any(x and x[1] for x in sizes))
+
+    def header(self, source: Source) -> MatrixHeader:
+        head = source.head(4096)
+        sizes = _HEADER.match(head)
+        if sizes is None and _NEGATIVE.match(head):
             raise BadFile(source.name, 1, "the header's D, W and NNZ must be numbers from 0 on")
-        if found is None:
+        if sizes is None:
             raise BadFile(source.name, 1, "does not begin with three lines D, W, NNZ (UCI bag of words)")
-        header = MatrixHeader(int(found[1]), int(found[2]), int(found[3]))
+        header = MatrixHeader(int(sizes[1]), int(sizes[2]), int(sizes[3]), size=sizes.end())
         check_header(source.name, 1, header)
-        return header, found.end()
+        return header
 
 
 READER = Docword()

@@ -1,125 +1,154 @@
-"""A folder tree of text files: one document a file, its id the path below the folder."""
+"""Text files, one document each: of a folder tree, the id the path below the folder, or of a tar archive."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+import tarfile
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from topicstream.errors import InputError
+from topicstream.files.remote import address_of
 from topicstream.ingestion.opening.inputs import TreeSource
 from topicstream.ingestion.opening.names import partitions
-from topicstream.ingestion.opening.source import MAGIC, SUFFIXES, Source, printable, to_utf8
-from topicstream.ingestion.opening.western import NOTE, western
-from topicstream.ingestion.parsing.columns import LISTS, column, text_of
-from topicstream.ingestion.parsing.cut import not_utf8
-from topicstream.ingestion.parsing.reader import Piece
-from topicstream.ingestion.parsing.rejects import BadFile, Rejects
+from topicstream.ingestion.opening.source import MAGIC, SUFFIXES, Input, Source, printable, to_utf8
+from topicstream.ingestion.parsing.columns import LISTS
+from topicstream.ingestion.parsing.documents import LIST, NOTE, TEXT, batch_of, western, why_not_utf8
+from topicstream.ingestion.parsing.reader import Reader
+from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.tokens.documents import Provenance, TextRun
 
 MOST_FILES = 2048
 """Files of one piece."""
 SMALL_BYTES = 1 << 20
-"""Files up to this size are read in one go."""
+"""Files up to this size are read at once."""
 
 
-class Files:
+class Files(Reader):
     name = "files"
-    kind = "text"
     about = "text files, one document a file (a folder tree)"
 
-    def split(self, source: Source, options: ReadOptions) -> Iterator[Piece]:
-        if isinstance(source, TreeSource):
-            files = source.files()
-        else:
-            files = iter([(str(source.path), source.key, source.size or 0)]) if source.path else iter([])
-            if source.path is None:
-                raise InputError("standard input cannot be read as files; give --format lines")
-        group: list[tuple[str, str]] = []
-        size = record = 0
-        for path, key, length in files:
-            if group and (size + length > options.piece_bytes or len(group) == MOST_FILES):
-                yield Piece(source.name, source.key, group, 0, record, decoded=size)
-                record += len(group)
-                group, size = [], 0
-            group.append((path, key))
-            size += length
-        if group:
-            yield Piece(source.name, source.key, group, 0, record, decoded=size)
-
-    def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
-        rejects = Rejects()
-        names, keys, texts = [], [], []
-        for path, key in piece.data:
-            try:
-                texts.append(_content(path, options))
-            except BadFile as e:
-                rejects.add(printable(path), 0, e.reject.reason)
-                continue
-            except OSError as e:
-                rejects.add(printable(path), 0, f"cannot be read ({e.strerror})")
-                continue
-            names.append(printable(path))
-            keys.append(printable(key))
-            if len(texts[-1]) > options.record_bytes:
-                reason = f"a document of more than {options.record_bytes >> 20} MiB; split it or raise the limit"
-                rejects.add(printable(path), 0, reason, texts.pop())
-                del names[-1], keys[-1]
-        run = documents_of_files(names, keys, keys, texts, rejects, guess=options.encoding is None)
-        if options.meta:  # a text file has no fields but those of its path
-            found = [partitions(key) for key in run.about.ids.to_pylist()]
-            meta = {c: column(c, _listed(c, [f.get(n) for f in found])) for c, n in options.meta.items()}
-            run = replace(run, about=replace(run.about, meta=meta))
-        return run, rejects
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        if source.path is None:
+            raise InputError("standard input cannot be read as files; give --format lines")
+        files = source.files() if isinstance(source, TreeSource) else [(str(source.path), source.key)]
+        yield from document_batches(source, options, _contents(source, options, files))
 
 
-def _listed(column: str, values: list[str | None]) -> list[Any]:
-    return [[v] if v else [] for v in values] if column in LISTS else values
+def _contents(source: Source, options: ReadOptions, files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, bytes]]:
+    for path, key in files:
+        try:
+            yield printable(path), printable(key), _content(path, options)
+        except BadFile as e:
+            source.reject(0, e.reject.reason, file=printable(path))
+        except OSError as e:
+            source.reject(0, f"cannot be read ({e.strerror})", file=printable(path))
 
 
 def _content(path: str, options: ReadOptions) -> bytes:
     """A file as UTF-8, at most one byte more than a record may have."""
-    with open(path, "rb", buffering=0) as f:
-        if os.fstat(f.fileno()).st_size <= SMALL_BYTES:
-            data = f.readall() or b""
-            if not data.startswith(tuple(MAGIC)) and os.path.splitext(path)[1].lower() not in SUFFIXES:
-                return to_utf8(data, options.encoding)
-    with Source(path, Path(path), encoding=options.encoding) as source:
-        return source.read(options.record_bytes + 1)
+    if address_of(path) is None:
+        with open(path, "rb", buffering=0) as f:
+            if os.fstat(f.fileno()).st_size <= SMALL_BYTES:
+                data = f.readall() or b""
+                if not data.startswith(tuple(MAGIC)) and os.path.splitext(path)[1].lower() not in SUFFIXES:
+                    return to_utf8(data, options.encoding)
+    with Source(path, Path(path), encoding=options.encoding) as packed:
+        return packed.read(options.record_bytes + 1)
 
 
-def documents_of_files(
-    names: list[str], keys: list[str], sources: list[str], texts: list[bytes], rejects: Rejects, *, guess: bool
-) -> TextRun:
-    """Whole files as a run (names: for messages); those that are not UTF-8 are read as windows-1252 where they look like it
-    and ``guess``, else rejected, with the line of the bad byte."""
-    text, offsets = text_of(texts)
-    bad = not_utf8(text, offsets)
-    for d in list(bad) if guess else ():
-        if (found := western(texts[d])) is not None:
-            texts[d] = found
-            rejects.notes[f"documents {NOTE}"] += 1
-            del bad[d]
-            text, offsets = np.empty(0, np.uint8), np.empty(0, np.int64)
-    if not len(offsets):
-        text, offsets = text_of(texts)
-    if bad:
-        for d, reason in bad.items():
-            try:
-                texts[d].decode()
-            except UnicodeDecodeError as e:
-                rejects.add(names[d], 1 + texts[d].count(b"\n", 0, e.start), reason, texts[d])
-        left = [d for d in range(len(texts)) if d not in bad]
-        keys, sources, texts = [keys[d] for d in left], [sources[d] for d in left], [texts[d] for d in left]
-        text, offsets = text_of(texts)
-    about = Provenance(ids=pa.array(keys, pa.large_string()), source=pa.array(sources, pa.large_string()))
-    return TextRun(about, text, offsets)
+def document_batches(
+    source: Input, options: ReadOptions, contents: Iterable[tuple[str, str, bytes]], prefix: str = ""
+) -> Iterator[pa.RecordBatch]:
+    """Whole files as documents.
+
+    Parameters
+    ----------
+    contents
+        Name for messages, id and content of each.  What is not UTF-8 is read as windows-1252 where it looks like that and the
+        user names no encoding, else rejected with the line of the bad byte.
+    prefix
+        What stands before the id in the column ``source``.
+    """
+    ids: list[str] = []
+    texts: list[str] = []
+    size = 0
+    for name, key, content in contents:
+        if ids and (size + len(content) > options.piece_bytes or len(ids) == MOST_FILES):
+            yield _batch(ids, texts, prefix, options)
+            ids, texts, size = [], [], 0
+        if len(content) > options.record_bytes:
+            limit = f"a document of more than {options.record_bytes >> 20} MiB"
+            source.reject(0, f"{limit}; split it or raise the limit", content, file=name)
+            continue
+        try:
+            text = content.decode()
+        except UnicodeDecodeError as e:
+            guessed = western(content) if options.encoding is None else None
+            if guessed is None:
+                source.reject(1 + content.count(b"\n", 0, e.start), why_not_utf8(content) or "", content, file=name)
+                continue
+            text = guessed.decode()
+            source.note(f"documents {NOTE}")
+        ids.append(key)
+        texts.append(text)
+        size += len(content)
+    if ids:
+        yield _batch(ids, texts, prefix, options)
 
 
-READER = Files()
+def _batch(ids: list[str], texts: list[str], prefix: str, options: ReadOptions) -> pa.RecordBatch:
+    meta = {}
+    if options.meta:  # a text file has no fields but those of its path
+        fields = [partitions(key) for key in ids]
+        for column, name in options.meta.items():
+            values = [path.get(name) for path in fields]
+            meta[column] = (
+                pa.array([[v] if v else [] for v in values], LIST) if column in LISTS else pa.array(values, TEXT)
+            )
+    return batch_of(ids, [prefix + key for key in ids], {"text": pa.array(texts, TEXT)}, meta)
+
+
+class Tar(Reader):
+    """A tar archive, compressed or not; a document's id is the name of its member.
+
+    Members are read from the stream and never written to disk; links, devices and hidden files are passed over.
+    """
+
+    name = "tar"
+    about = "a tar archive of text files, one document a file"
+    suffixes = (".tar",)
+    signature = re.compile(rb"(?s).{257}ustar")
+
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        plain = replace(options, meta={})
+        yield from document_batches(source, plain, _members(source, options), source.key + "/")
+
+
+def _members(source: Source, options: ReadOptions) -> Iterator[tuple[str, str, bytes]]:
+    try:
+        with tarfile.open(fileobj=source.as_bytes(), mode="r|") as archive:
+            for member in archive:
+                name = printable(member.name.removeprefix("./"))
+                parts = name.split("/")
+                if not member.isfile() or any(p.startswith(".") and p != ".." for p in parts):
+                    continue
+                where = f"{source.name}/{name}"
+                if name.startswith("/") or ".." in parts:
+                    source.reject(0, "a name that leads out of the archive", file=where)
+                    continue
+                content = archive.extractfile(member)
+                data = content.read(options.record_bytes + 1) if content else b""
+                if len(data) < min(member.size, options.record_bytes + 1):
+                    raise tarfile.ReadError("unexpected end of data")
+                yield where, name, to_utf8(data, options.encoding)
+    except (tarfile.TarError, EOFError) as e:
+        raise BadFile(source.name, 0, f"the archive is damaged or truncated ({e}); get it again") from None
+
+
+FILES = Files()
+TAR = Tar()

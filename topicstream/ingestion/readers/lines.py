@@ -1,54 +1,56 @@
-"""Text with one document a line.  An empty line is an empty document; the id is ``file:line``."""
+"""Text with one document a line: the line alone, or MALLET's ``id label text``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.opening.western import western_records
-from topicstream.ingestion.parsing.cut import (
-    as_array,
-    cut,
-    last_line_break,
-    lines_of,
-    not_utf8,
-    positions,
-    reject_lines,
-)
-from topicstream.ingestion.parsing.reader import Piece
-from topicstream.ingestion.parsing.rejects import Rejects
+from topicstream.ingestion.parsing.cut import lines_of
+from topicstream.ingestion.parsing.documents import LIST, TEXT, as_documents, batch_of, positions, why_not_utf8
+from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.kernels.spans import copy_spans
-from topicstream.tokens.documents import Provenance, TextRun
 
 
-class Lines:
+class Lines(Reader):
+    """An empty line is an empty document; the id is ``file:line``."""
+
     name = "lines"
-    kind = "text"
     about = "text, one document a line"
 
-    def split(self, source: Source, options: ReadOptions) -> Iterator[Piece]:
-        return cut(source, options, last_line_break)
-
-    def parse(self, piece: Piece, options: ReadOptions) -> tuple[TextRun, Rejects]:
-        rejects = Rejects()
-        data = as_array(piece.data)
-        starts, ends = lines_of(data)
-        numbers = piece.line + np.arange(len(starts), dtype=np.int64)
-        text, offsets = copy_spans(data, starts, ends)
-        if bad := not_utf8(text, offsets):
-            spans = [(int(starts[d]), int(ends[d])) for d in sorted(bad)]
-            if (mended := western_records(piece, spans, options, rejects)) is not None:
-                run, more = self.parse(mended, options)
-                more.notes.update(rejects.notes)
-                return run, more
-            keep = reject_lines(rejects, piece, data, starts, ends, bad)
-            numbers = numbers[keep]
-            text, offsets = copy_spans(data, starts[keep], ends[keep])
-        about = Provenance(ids=positions(piece.key, numbers), source=positions(piece.key, numbers))
-        return TextRun(about, text, offsets), rejects
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        plain = replace(options, text_field="text", id_field=None, meta={})
+        for numbers, lines in lines_of(source, options):
+            batch = as_documents(source, plain, {"text": pa.array(lines, pa.large_binary())}, numbers)
+            if options.format is None and source.path is not None:
+                source.note("lines, each a document (--format files makes each file one)", len(batch))
+            yield batch
 
 
-READER = Lines()
+class Mallet(Reader):
+    """Id, label and text are separated by blanks."""
+
+    name = "mallet"
+    about = "MALLET's lines: id, label, text"
+    suffixes = (".mallet",)
+
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        for numbers, lines in lines_of(source, options):
+            rows = []
+            for number, line in zip(numbers.tolist(), lines):
+                parts = line.split(None, 2)
+                reason = why_not_utf8(line) or ("not 'id label text'; give --format lines for text alone" if len(parts) == 1 else None)
+                if reason is not None:
+                    source.reject(number, reason, line)
+                elif parts:
+                    rows.append((number, *(part.decode() for part in [*parts, b""][:3])))
+            places = positions(source.key, np.array([row[0] for row in rows], np.int64))
+            text = pa.array([row[3] for row in rows], TEXT)
+            yield batch_of([row[1] for row in rows], places, {"text": text}, {"labels": pa.array([[row[2]] for row in rows], LIST)})
+
+
+LINES = Lines()
+MALLET = Mallet()

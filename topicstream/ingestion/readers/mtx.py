@@ -1,4 +1,4 @@
-"""Matrix Market coordinate files: rows are documents, columns words; entries sorted by row.
+"""Matrix Market coordinate files: rows are documents, sorted, columns words; with ``--transpose`` the other way, in any order.
 
 ``integer`` and ``pattern`` matrices hold counts, ``real`` ones weights (float32 cells).
 """
@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import re
 
+import pyarrow as pa
+
+from topicstream.errors import InputError
+from topicstream.ingestion.opening.names import matrix_folder
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.triples import MatrixHeader, TripleReader, check_header
+from topicstream.ingestion.read_options import ReadOptions
 
 _BANNER = re.compile(rb"%%MatrixMarket\s+matrix\s+(\w+)\s+(\w+)\s+([\w-]+)\s*?\n", re.IGNORECASE)
 _SIZES = re.compile(rb"(?:(?:%[^\n]*|[ \t\r]*)\n)*[ \t]*(\d{1,18})[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*(\n|$)")
@@ -18,9 +23,22 @@ _SIZES = re.compile(rb"(?:(?:%[^\n]*|[ \t\r]*)\n)*[ \t]*(\d{1,18})[ \t]+(\d{1,18
 class MatrixMarket(TripleReader):
     name = "mtx"
     about = "Matrix Market coordinate (rows = documents)"
+    suffixes = (".mtx",)
+    signature = re.compile(rb"%%MatrixMarket")
 
-    def header(self, source: Source) -> tuple[MatrixHeader, int]:
-        """Sizes and the length of the header; BadFile for a matrix that holds no documents by rows."""
+    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
+        if (
+            source.path is not None
+            and options.format is None
+            and not options.transpose
+            and matrix_folder(source.path.parent)
+        ):
+            what = f"rows are features in a 10x folder; give the folder {source.path.parent} itself, and cells are documents"
+            raise InputError(f"{source.name}: {what} (--format mtx reads rows as documents, --transpose columns)")
+        return super().words(source, options)
+
+    def header(self, source: Source) -> MatrixHeader:
+        """The sizes; BadFile for a matrix that holds no documents by rows."""
         head = source.head()
         banner = _BANNER.match(head)
         if banner is None:
@@ -33,9 +51,9 @@ class MatrixMarket(TripleReader):
         if sizes is None:
             raise BadFile(source.name, 2, "no line 'rows columns entries' behind the comments")
         documents, words, cells = (int(sizes[i]) for i in (1, 2, 3))
-        header = MatrixHeader(documents, words, cells, 2 if field == "pattern" else 3, field == "real")
+        header = MatrixHeader(documents, words, cells, 2 if field == "pattern" else 3, field == "real", sizes.end())
         check_header(source.name, 1 + head.count(b"\n", 0, sizes.start(1)), header)
-        return header, sizes.end()
+        return header
 
 
 READER = MatrixMarket()

@@ -1,89 +1,87 @@
-"""Vectors in Parquet: a column of lists of one length, or columns of a number each (--vector-field)."""
+"""Vectors: the rows of NumPy arrays, and of Parquet columns of numbers or of lists of them (--vector-field).
+
+Coordinates have names as words have.  Arrays of objects are never read: they are pickles.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import io
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from tokenize import TokenError
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from topicstream.arrow import pc
-from topicstream.errors import InputError, UsageError
-from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.cut import not_utf8, positions
-from topicstream.ingestion.parsing.reader import Piece
-from topicstream.ingestion.parsing.rejects import BadFile, Rejects
+from topicstream.errors import InputError, UsageError, one_line
+from topicstream.ingestion.opening.source import Input, Source
+from topicstream.ingestion.parsing.cut import most_records
+from topicstream.ingestion.parsing.documents import as_metadata, batch_of, positions
+from topicstream.ingestion.parsing.reader import Reader
+from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.readers.npy import MOST, names_of, vectors_run
-from topicstream.ingestion.readers.parquet import Parquet, as_strings, buffers, column_meta, is_plain
-from topicstream.tokens.documents import CountRun
+from topicstream.ingestion.readers.parquet import open_parquet, row_batches
 
 
-class Vectors(Parquet):
+class Vectors(Reader):
     name = "vectors"
     kind = "counts"
     about = "Parquet, a vector a row (--vector-field)"
 
     def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
-        source.encoding = "utf-8"  # bytes as they are
-        if source.path is None or not is_plain(source):
+        if source.path is None or source.compressed:
             raise BadFile(source.name, 0, "vectors are read from a plain Parquet file, not from a stream")
-        try:
-            parquet = pq.ParquetFile(source.path)
-            fields = vector_fields(options, parquet.schema_arrow, source.name)
-            batch = next(parquet.iter_batches(1, columns=fields), None)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
-            raise BadFile(source.name, 0, f"not a whole Parquet file ({str(e).splitlines()[0][:200]})") from None
-        kinds = [parquet.schema_arrow.field(name).type for name in fields]
-        width = sum(
-            k.list_size if pa.types.is_fixed_size_list(k) else _lengths(batch[i])[0] if _is_list(k) and batch else 1
-            for i, k in enumerate(kinds)
-        )
+        with tempfile.TemporaryFile() as spare, open_parquet(source, spare) as file:
+            fields = vector_fields(options, file.schema_arrow, source.name)
+            first = next(row_batches(source, file, fields, options), None)
+        width = 1 if first is None else int(np.sum([_lengths(first[1][name])[0] for name in fields]))
         if not 0 < width <= MOST:
             raise BadFile(source.name, 1, f"row 0: a vector of {width} numbers; 1 to {MOST} are possible")
-        return names_of(int(width))
+        return coordinate_names(width)
 
-    def split(self, source: Source, options: ReadOptions) -> Iterator[Piece]:
-        assert source.words is not None and source.path is not None
-        fields = vector_fields(options, pq.read_schema(source.path), source.name)
-        for piece in super().split(source, replace(options, text_field=",".join(fields))):
-            yield replace(piece, about=(fields, len(source.words)))
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        assert source.words is not None
+        with tempfile.TemporaryFile() as spare, open_parquet(source, spare) as file:
+            names = file.schema_arrow.names
+            fields = vector_fields(options, file.schema_arrow, source.name)
+            wanted = [*fields, *options.meta.values(), *([own] if (own := options.id_column(names)) is not None else [])]
+            for name in wanted:
+                if name not in names:
+                    raise InputError(f"{source.name}: no column '{name}'; choose one of {', '.join(names)[:300]}")
+            for first, rows in row_batches(source, file, list(dict.fromkeys(wanted)), options):
+                yield _batch(source, options, fields, len(source.words), first, rows)
 
-    def parse(self, piece: Piece, options: ReadOptions) -> tuple[CountRun, Rejects]:  # type: ignore[override]
-        batch, rejects, (fields, width) = piece.data, Rejects(), piece.about
-        x, bad = np.full((len(batch), width), np.nan), np.zeros(len(batch), np.bool_)
-        lengths = np.sum([_lengths(batch[name]) for name in fields], axis=0)
-        for row in np.flatnonzero(lengths != width).tolist():
-            number = piece.record + row
-            told = f"a vector of {lengths[row]} numbers, of {width} in the first row" if lengths[row] else "no vector"
-            rejects.add(piece.name, number + 1, f"row {number}: {told}")
-            bad[row] = True
-        keep, at = pa.array(~bad), 0
-        for name in fields:
-            array = batch[name].filter(keep)
-            size = int(_lengths(array)[0]) if len(array) else 0
-            if not size:
-                continue
-            values = array.flatten() if _is_list(array.type) else array
-            x[~bad, at : at + size] = (
-                values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).reshape(-1, size)
-            )
-            at += size
-        id_name = options.id_column(batch.schema.names)
-        if id_name is None:
-            ids = positions(piece.key, piece.record + np.arange(len(batch)))
-        else:
-            ids = as_strings(batch[id_name], id_name, piece, "--id-field")
-            nulls = np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False)).tolist()
-            wrong = not_utf8(*buffers(ids)) | dict.fromkeys(nulls, f"field '{id_name}' is null, not an id")
-            for row, reason in sorted(wrong.items()):
-                if not bad[row]:
-                    rejects.add(piece.name, piece.record + row + 1, f"row {piece.record + row}: {reason}")
-                bad[row] = True
-        meta = {col: column_meta(batch[name], col, name, piece, options) for col, name in options.meta.items()}
-        return vectors_run(x, piece, rejects, ids, meta, ~bad), rejects
+
+def _batch(
+    source: Source, options: ReadOptions, fields: list[str], width: int, first: int, rows: pa.RecordBatch
+) -> pa.RecordBatch:
+    """The rows that have vectors of that width, and an id where there is such a column."""
+    lengths = np.sum([_lengths(rows[name]) for name in fields], axis=0)
+    own = options.id_column(rows.schema.names)
+    no_id = np.zeros(len(rows), np.bool_) if own is None else rows[own].is_null().to_numpy(zero_copy_only=False)
+    bad = (lengths != width) | no_id
+    for row in np.flatnonzero(bad).tolist():
+        reason = f"a vector of {lengths[row]} numbers, of {width} in the first row" if lengths[row] else "no vector"
+        reason = f"field '{own}' is null, not an id" if no_id[row] else reason
+        source.reject(first + row + 1, f"row {first + row}: {reason}")
+    rows = rows.filter(pa.array(~bad))
+    x = np.column_stack([_numbers(rows[name], width) for name in fields])
+
+    def text(name: str, column: str) -> pa.Array:
+        return as_metadata(rows[name], column, f"{source.name}: column '{name}'", options.list_separator)
+
+    meta = {column: text(name, column) for column, name in options.meta.items()}
+    return vector_batch(source, x, first + np.flatnonzero(~bad), None if own is None else text(own, "id"), meta)
+
+
+def _numbers(array: pa.Array, width: int) -> np.ndarray:
+    """float64[R, n] of a column without null lists; NaN where a number is null."""
+    values = array.flatten() if _is_list(array.type) else array
+    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return np.reshape(numbers, (len(array), -1 if len(array) else width))
 
 
 def vector_fields(options: ReadOptions, schema: pa.Schema, name: str) -> list[str]:
@@ -92,15 +90,15 @@ def vector_fields(options: ReadOptions, schema: pa.Schema, name: str) -> list[st
     if not asked:
         raise UsageError(f"{name}: --vector-field says which columns hold the numbers (* for all)")
     other = {options.id_column(schema.names), *options.meta.values()}
-    found = [f.name for f in schema if f.name not in other and _is_number(f.type)] if asked == ["*"] else asked
-    for field in found:
+    fields = [f.name for f in schema if f.name not in other and _is_number(f.type)] if asked == ["*"] else asked
+    for field in fields:
         if field not in schema.names:
             raise InputError(f"{name}: no column '{field}'; choose one of {', '.join(schema.names)[:300]}")
         if not _is_number(kind := schema.field(field).type):
             raise InputError(f"{name}: column '{field}' holds {kind}; vectors are numbers or lists of them")
-    if not found:
+    if not fields:
         raise InputError(f"{name}: no column of numbers; it has {', '.join(schema.names)[:300]}")
-    return found
+    return fields
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -113,13 +111,100 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _lengths(array: pa.Array) -> np.ndarray:
-    """Numbers of every row; none where it is null."""
-    there = array.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+    """Numbers of every row; none where a list is null."""
     if not _is_list(array.type):
-        return np.ones(len(array), np.int64)  # null among numbers is told as what is no number
-    if pa.types.is_fixed_size_list(array.type):
-        return np.asarray(there * array.type.list_size)
+        return np.ones(len(array), np.int64)  # null among numbers is reported as what is no number
     return np.asarray(pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64))
 
 
-READER = Vectors()
+MOST = 4096
+"""Numbers of a vector: a full covariance of so many takes 128 MB."""
+NO_HEADER = (ValueError, TypeError, LookupError, SyntaxError, EOFError, OverflowError, RecursionError, MemoryError, TokenError)
+"""What NumPy raises of a damaged header, which is a line of Python."""
+
+
+def coordinate_names(width: int) -> pa.LargeStringArray:
+    """The coordinates' names, in the order of their bytes too."""
+    digits = len(str(width))
+    return pa.array([f"x{i + 1:0{digits}}" for i in range(width)], pa.large_string())
+
+
+def check_width(width: int, name: str) -> None:
+    """BadFile for vectors of no, or too many, numbers."""
+    if not 0 < width <= MOST:
+        raise BadFile(name, 0, f"vectors of {width} numbers; 1 to {MOST} are possible")
+
+
+def rows_at_once(options: ReadOptions, width: int) -> int:
+    """Vectors of a batch: a number takes up to 16 bytes until it is spooled."""
+    return max(1, min(most_records(options), options.piece_bytes // (16 * width)))
+
+
+def vector_batch(
+    source: Input, x: np.ndarray, numbers: np.ndarray, ids: pa.Array | None = None, meta: Mapping[str, pa.Array] | None = None
+) -> pa.RecordBatch:
+    """The rows of x: [D, n], of the numbers int64[D] from 0, as documents; rows with NaN or beyond float32 are rejected."""
+    with np.errstate(over="ignore"):
+        single = x.astype(np.float32)
+    finite = np.isfinite(single)
+    for row in np.flatnonzero(~finite.all(axis=1)).tolist():
+        number, column = int(numbers[row]), int(np.flatnonzero(~finite[row])[0])
+        source.reject(number + 1, f"row {number}, column {column}: {x[row, column]} is no number")
+    names = positions(source.key, numbers) if ids is None else ids
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(single.ravel()), x.shape[1])
+    batch = batch_of(names, positions(source.key, numbers, "#"), {"vector": vectors}, meta or {})
+    return batch.filter(pa.array(finite.all(axis=1)))
+
+
+class ArrayHeader:
+    """Rows, columns and dtype of an ``.npy`` array with rows of one width; BadFile where it is none.  Reads the header alone."""
+
+    def __init__(self, stream: Any, name: str) -> None:
+        try:
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, self.dtype = read(stream)
+        except NO_HEADER as e:
+            raise BadFile(name, 0, f"not an .npy file that can be read ({one_line(e)[:200] or type(e).__name__})") from None
+        if self.dtype.hasobject:
+            raise BadFile(name, 0, "an array of Python objects, which only a pickle could hold; save an array of numbers")
+        if self.dtype.kind not in "fiu" or self.dtype.names is not None:
+            raise BadFile(name, 0, f"an array of {self.dtype}; vectors are numbers")
+        if len(shape) != 2 or min(shape) < 0:
+            raise BadFile(name, 0, f"an array of shape {shape}; vectors are the rows of two dimensions")
+        if fortran and min(shape) > 1:
+            raise BadFile(name, 0, "stored column by column; save np.ascontiguousarray of it")
+        check_width(shape[1], name)
+        self.name, (self.rows, self.columns) = name, shape
+
+    def batches(self, source: Input, stream: Any, options: ReadOptions, record: int = 0) -> Iterator[pa.RecordBatch]:
+        """The rows behind the header; record: number of the first one within the source."""
+        step = rows_at_once(options, self.columns)
+        for first in range(0, self.rows, step):
+            rows = min(step, self.rows - first)
+            data = stream.read(rows * self.columns * self.dtype.itemsize)
+            if len(data) != rows * self.columns * self.dtype.itemsize:
+                there = first + len(data) // (self.columns * self.dtype.itemsize)
+                raise BadFile(self.name, 0, f"ends in row {there} of {self.rows}; the file is cut short")
+            x = np.frombuffer(data, self.dtype).reshape(rows, self.columns)
+            yield vector_batch(source, x, record + first + np.arange(rows))
+
+
+class Npy(Reader):
+    name = "npy"
+    kind = "counts"
+    about = "NumPy arrays, a row a vector"
+    signature = re.compile(rb"\x93NUMPY")
+
+    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
+        return coordinate_names(ArrayHeader(io.BytesIO(source.as_bytes().head()), source.name).columns)
+
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        header = ArrayHeader(source.as_bytes(), source.name)
+        yield from header.batches(source, source, options)
+        if source.read(1):
+            raise BadFile(source.name, 0, f"holds more than the {header.rows} rows that it says")
+
+
+VECTORS = Vectors()
+NPY = Npy()

@@ -1,11 +1,10 @@
 """The working folder of an ingest (``corpus.zarr.wip``) and its journal: where a killed run carries on.
 
-    state.json     what is committed: pieces, lengths of the spools, the vocabulary builder's checkpoint, totals
+    state.json     what is committed: pieces, lengths of the spools, totals
     cells.spool    a frame a piece: the cells (see prepare.py)
-    types.spool    a frame a text piece: provisional ids of its types; a frame a bag-of-words source: those of its words
+    types.spool    a frame a piece: its distinct words
     docs.spool     a frame a piece: id hashes and metadata
     rejects.jsonl  a line a record left out
-    words/         the vocabulary builder's runs
     store/         the new store, while it is being written
 
 Everything behind the committed lengths is cut off on a resume and read again.
@@ -16,45 +15,82 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from topicstream.errors import InputError
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from topicstream.errors import InputError, StoreError
 from topicstream.files import owned
-from topicstream.files.durable import read_json, sync_file, sync_folder, write_json
 from topicstream.ingestion.parsing.rejects import Rejects
-from topicstream.ingestion.spooling.spool import Spool
+from topicstream.records import Count, Crc, read_record, write_record
 
-JOURNAL = 1
+JOURNAL = 3
 SPOOLS = ("cells", "types", "docs")
+ADVICE = "Use --force to start afresh"
 
 
-def fresh_state(key: dict[str, Any]) -> dict[str, Any]:
-    """The state of an ingest that has read nothing; ``key`` says what it was asked to read."""
-    return {
-        "journal": JOURNAL,
-        "key": key,
-        "pieces": 0,
-        "crc": 0,
-        "consumed": 0,
-        "spools": {name: [0, 0] for name in SPOOLS},
-        "rejects_bytes": 0,
-        "vocabulary": None,
-        "totals": {},
-        "notes": {},
-        "columns": {},
-        "sources": [],
-        "source_words": [],
-        "weighted": False,
-        "text": False,
-        "pubmed": False,
-        "done": False,
-        "seconds": 0.0,
-    }
+class IngestState(msgspec.Struct, kw_only=True):
+    """``state.json``: what an ingest has read.
+
+    Attributes
+    ----------
+    key
+        What it was asked to read and how.
+    pieces, crc, consumed
+        Batches that are spooled, their checksum (to know on a resume that the input is the same), bytes of input read.
+    spools
+        Frames and bytes of each spool.
+    vectors
+        Numbers of each vector, 0: documents; None: nothing was read.
+    whole_ids
+        Whether all ids are whole numbers.
+    inputs, record, places
+        Stamps of the inputs, the record of the ingest (opening/inputs_record.py), what paths lose when they are stored.
+    committed
+        Fingerprint and summary of the new store, once it is whole.
+    """
+
+    journal: int = JOURNAL
+    key: dict[str, Any]
+    pieces: Count = 0
+    crc: Crc = 0
+    consumed: Count = 0
+    spools: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=lambda: dict.fromkeys(SPOOLS, (0, 0)))
+    rejects_bytes: Count = 0
+    totals: dict[str, int] = {}
+    notes: dict[str, int] = {}
+    columns: dict[str, str] = {}
+    sources: list[str] = []
+    weighted: bool = False
+    text: bool = False
+    pubmed: bool = False
+    vectors: int | None = None
+    whole_ids: bool | None = None
+    piece_bytes: int | None = None
+    seconds: float = 0.0
+    done: bool = False
+    inputs: list[Any] | None = None
+    record: dict[str, Any] = {}
+    places: list[str] = []
+    committed: dict[str, Any] | None = None
 
 
-def _changed(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    return sorted(k for k in {*old, *new} if old.get(k) != new.get(k))
+def read_state(folder: Path) -> IngestState | None:
+    """The state of a working folder; None where there is none.  InputError where another version left it."""
+    path = folder / "state.json"
+    if not path.exists():
+        return None
+    if read_record(path, _Version, ADVICE).journal != JOURNAL:
+        raise InputError(f"{folder}: left by another version of this program; --force starts afresh")
+    return read_record(path, IngestState, ADVICE)
+
+
+class _Version(msgspec.Struct):
+    journal: int = 0
 
 
 def clear(folder: Path) -> None:
@@ -68,36 +104,31 @@ class Journal:
 
     def __init__(self, folder: Path, key: dict[str, Any], *, force: bool) -> None:
         self.folder = folder
-        state_path = folder / "state.json"
-        left = None if force or not state_path.exists() else read_json(state_path)
-        if left is None or (left.get("pieces") == 0 and left.get("key") != key):  # nothing was read that could be lost
+        left = None if force else read_state(folder)
+        self.resumed = left is not None and (left.pieces > 0 or left.key == key)  # else nothing was read that could be lost
+        self.state = left if left is not None and self.resumed else IngestState(key=key)
+        if changed := sorted(k for k in {*self.state.key, *key} if self.state.key.get(k) != key.get(k)):
+            raise InputError(
+                f"{folder}: an unfinished ingest with other options ({', '.join(changed)}) is there; run it again as"
+                " it was to carry on, or use --force to start afresh"
+            )
+        if not self.resumed:
             clear(folder)
-            self.state = fresh_state(key)
-            self.resumed = False
-        else:
-            self.state = left
-            if self.state.get("journal") != JOURNAL:
-                raise InputError(f"{folder}: left by another version of this program; --force starts anew")
-            if changed := _changed(self.state["key"], key):
-                raise InputError(
-                    f"{folder}: an unfinished ingest with other options ({', '.join(changed)}) is there; run it again as"
-                    " it was to carry on, or use --force to start anew"
-                )
-            self.resumed = True
         self.durable = self.resumed
         """Whether the state that is on disk is that of this process."""
-        self.words = folder / "words"
-        self.words.mkdir(exist_ok=True)
         self.cells, self.types, self.docs = (Spool(folder / f"{name}.spool") for name in SPOOLS)
         for name, spool in self._spools():
-            spool.truncate(*self.state["spools"][name])
+            spool.truncate(*self.state.spools[name])
         self._rejects = owned.append(folder / "rejects.jsonl")
-        self._rejects.truncate(self.state["rejects_bytes"])
-        self._rejects.seek(self.state["rejects_bytes"])
-        self.totals: Counter[str] = Counter(self.state["totals"])
-        self.notes: Counter[str] = Counter(self.state["notes"])
+        self._rejects.truncate(self.state.rejects_bytes)
+        self._rejects.seek(self.state.rejects_bytes)
+        self.totals: Counter[str] = Counter(self.state.totals)
+        self.notes: Counter[str] = Counter(self.state.notes)
         if not self.resumed:
-            write_json(state_path, self.state)
+            self._write(self.state)
+
+    def _write(self, state: IngestState) -> None:
+        write_record(self.folder / "state.json", state)
 
     def _spools(self) -> list[tuple[str, Spool]]:
         return [("cells", self.cells), ("types", self.types), ("docs", self.docs)]
@@ -112,37 +143,27 @@ class Journal:
             self._rejects.write(line.encode("utf-8", "backslashreplace"))
         self.notes.update(rejects.notes)
 
-    def commit(self, vocabulary: Any, *, durable: bool = True, **changes: Any) -> None:
+    def commit(self, seconds: float, *, done: bool, durable: bool = True) -> None:
         """Make what was read so far durable: spools first, the state last.  ``durable=False``: remember it in this process
         alone; after a kill it is read again."""
+        state, self.durable = self.state, durable
         for name, spool in self._spools():
             if durable:
                 spool.sync()
-            self.state["spools"][name] = [len(spool), spool.size]
+            state.spools[name] = (len(spool), spool.size)
         self._rejects.flush()
-        self.state |= {
-            "rejects_bytes": self._rejects.tell(),
-            "vocabulary": vocabulary,
-            "totals": dict(self.totals),
-            "notes": dict(self.notes),
-            **changes,
-        }
-        self.durable = durable
-        if not durable:
-            return
-        os.fsync(self._rejects.fileno())
-        for path in self.words.iterdir():
-            if path.is_file():
-                sync_file(path)
-        sync_folder(self.words)
-        write_json(self.folder / "state.json", self.state)
+        state.rejects_bytes, state.totals, state.notes = self._rejects.tell(), dict(self.totals), dict(self.notes)
+        state.seconds, state.done = seconds, done
+        if durable:
+            os.fsync(self._rejects.fileno())
+            self._write(state)
 
-    def commit_store(self, manifest: dict[str, Any]) -> None:
+    def commit_store(self, fingerprint: str, summary: dict[str, Any]) -> None:
         """Say that the new store is whole, before it is put in place."""
-        committed = {"committed": {name: manifest[name] for name in ("fingerprint", "summary")}}
-        about = {name: self.state[name] for name in ("inputs", "record", "places") if name in self.state}
-        state = self.state if self.durable else fresh_state(self.state["key"]) | about
-        write_json(self.folder / "state.json", state | committed)
+        state = self.state
+        if not self.durable:  # what was spooled is not safe
+            state = IngestState(key=state.key, inputs=state.inputs, record=state.record, places=state.places)
+        self._write(msgspec.structs.replace(state, committed={"fingerprint": fingerprint, "summary": summary}))
 
     def close(self) -> None:
         """Close the files."""
@@ -154,3 +175,80 @@ class Journal:
         """Remove the working folder."""
         self.close()
         owned.remove(self.folder, "ingest")
+
+
+_LENGTH = 8
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+_FORCE = "run again with --force to start afresh"
+
+
+def encode_frame(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Arrays of one dimension -> the bytes of one frame."""
+    lists = [pa.LargeListArray.from_arrays(pa.array([0, len(a)], pa.int64()), pa.array(a)) for a in arrays.values()]
+    batch = pa.RecordBatch.from_arrays(lists, names=list(arrays))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_LZ4) as stream:
+        stream.write_batch(batch)
+    frame: bytes = sink.getvalue().to_pybytes()
+    return len(frame).to_bytes(_LENGTH, "little") + frame
+
+
+class Spool:
+    """What was read, kept on disk until the vocabulary is known: an append-only file of frames.
+
+    A frame is its length and an Arrow stream of one row, the arrays as lists, compressed with lz4.  Frames are encoded and
+    decoded in worker threads.  ``entries`` lists (offset, size) of each.
+
+    ``Spool(path)`` opens or creates; ``truncate(frames, size)`` goes back to a committed state.  One writer; ``read`` is
+    thread-safe (pread).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = owned.open_fd(path)
+        self.size = os.fstat(self._fd).st_size
+        self.entries: list[tuple[int, int]] = []
+
+    def truncate(self, frames: int, size: int) -> None:
+        """Keep the first ``frames`` frames, ``size`` bytes; StoreError when they are not there whole."""
+        self.entries = []
+        at = 0
+        while at < min(size, self.size):
+            length = _LENGTH + int.from_bytes(os.pread(self._fd, _LENGTH, at), "little")
+            self.entries.append((at, length))
+            at += length
+        if at != size or len(self.entries) != frames:
+            raise StoreError(f"{self.path}: does not hold what the journal says; {_FORCE}")
+        os.ftruncate(self._fd, size)
+        self.size = size
+
+    def append(self, frame: bytes) -> None:
+        """Write one frame at the end."""
+        view, at = memoryview(frame), self.size
+        while view:
+            n = os.pwrite(self._fd, view, at)
+            view, at = view[n:], at + n
+        self.entries.append((self.size, len(frame)))
+        self.size = at
+
+    def read(self, number: int) -> dict[str, np.ndarray]:
+        """The arrays of one frame."""
+        offset, size = self.entries[number]
+        try:
+            batch = pa.ipc.open_stream(os.pread(self._fd, size - _LENGTH, offset + _LENGTH)).read_next_batch()
+        except (pa.ArrowException, OSError, StopIteration) as e:
+            raise StoreError(f"{self.path}: piece {number} is damaged ({e}); {_FORCE}") from None
+        return {name: column.values.to_numpy() for name, column in zip(batch.schema.names, batch.columns)}
+
+    def sync(self) -> None:
+        """Make what was appended survive a power cut."""
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Close the file; more than once is no harm."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __len__(self) -> int:
+        return len(self.entries)

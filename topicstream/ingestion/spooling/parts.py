@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.errors import InputError, UsageError
-from topicstream.ingestion.parsing.reader import Run
+from topicstream.ingestion.parsing.documents import Run
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.tokens.documents import Provenance, TextRun
 from topicstream.tokens.recipe import as_pattern
@@ -52,8 +52,6 @@ def in_parts(run: Run, options: ReadOptions, notes: Counter[str]) -> Run:
     if not isinstance(run, TextRun):
         raise InputError("--split cuts text; these are counts of words")
     pattern, text = pattern_of(options.split), run.text.copy()
-    if options.room is not None and len(text) > 2 * options.piece_bytes:
-        options.room.ask(6 * len(text), f"splitting {run.where()}")
     starts: list[int] = []
     owner: list[int] = []
     for d in range(len(run)):

@@ -11,87 +11,63 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import google_crc32c
 import numpy as np
 import pyarrow as pa
 
-from topicstream.corpus.id_hash import hash_ids
+from topicstream.corpus.documents import hash_ids
 from topicstream.errors import InputError, UsageError
+from topicstream.ingestion.parsing.columns import LISTS
+from topicstream.ingestion.parsing.documents import empty_batch
 from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.ingestion.read_options import Room
-from topicstream.ingestion.spooling.spool import encode_frame
+from topicstream.ingestion.spooling.journal import encode_frame
 from topicstream.ingestion.spooling.tasks import Task
-from topicstream.kernels.arrays import Array, Bools, Ints, Longs
-from topicstream.kernels.jit import kernel
+from topicstream.kernels.spans import copy_spans
 from topicstream.tokens.documents import CountRun, Provenance, TextRun
 from topicstream.tokens.tokenizer import Tokenizer
-
-LISTS = ("authors", "labels", "links")
+from topicstream.tokens.vocabulary import word_buffers
 
 
 @dataclass
 class Prepared:
-    """What one piece gave.
+    """What one batch gave.
 
-    types, type_offsets   the piece's distinct words, None for a bag-of-words piece (its types are the source's words)
-    type_counts, type_df  int64[T]: sums over the documents taken as training
-    vectors               numbers of each vector, 0: documents
-    crc                   of the raw piece, to know on a resume that the input is the same
+    Attributes
+    ----------
+    task, size
+        What it was made of, without the text; bytes of its batch.
+    totals
+        Figures of the summary that add up over batches.
+    weighted, text, whole
+        Whether cells have weights, whether it was text, whether all ids are whole numbers.
+    vectors
+        Numbers of each vector, 0: documents.
+    columns
+        Metadata columns and their kinds.
+    crc
+        Of the batch, to know on a resume that the input is the same.
     """
 
-    number: int
-    docs: int
-    cells: int
-    tokens: float
+    task: Task
+    size: int
+    totals: Counter[str]
     weighted: bool
+    text: bool
+    whole: bool
     vectors: int
-    types: np.ndarray | None
-    type_offsets: np.ndarray | None
-    type_counts: np.ndarray
-    type_df: np.ndarray
-    cells_frame: bytes
-    docs_frame: bytes
-    high: np.ndarray
     columns: dict[str, str]
     rejects: Rejects
-    characters: int
-    discarded: int
-    unspaced: int
     crc: int
-    whole: bool
+    cells_frame: bytes
+    types_frame: bytes
+    docs_frame: bytes
 
 
-@kernel
-def sum_types(
-    indptr: Longs, words: Ints, counts: Array, taken: Bools, sign: int, type_counts: Longs, type_df: Longs
-) -> None:
-    """Add ``sign`` times the counts of the documents with taken[d] to type_counts, type_df: int64[T].
-
-    counts: integers, or float32 (then a cell counts once).
-    """
-    for d in range(len(indptr) - 1):
-        if taken[d]:
-            for i in range(indptr[d], indptr[d + 1]):
-                type_counts[words[i]] += sign * counts[i]
-                type_df[words[i]] += sign
-
-
-def raw_crc(data: Any) -> int:
-    """crc32c of a piece as the reader cut it.  Of a list of files it sees the names, of a Parquet batch the sizes."""
-    if isinstance(data, (bytes, bytearray)):
-        return int(google_crc32c.value(np.frombuffer(data, np.uint8)))
-    crc = 0
-    if isinstance(data, pa.RecordBatch):
-        data = [str(data.num_rows), str(data.nbytes)]
-    for item in data or ():
-        for value in item if isinstance(item, tuple) else (item,):
-            raw = (
-                bytes(value) if isinstance(value, (bytes, bytearray)) else str(value).encode("utf-8", "surrogateescape")
-            )
-            crc = int(google_crc32c.extend(crc, raw))
-    return crc
+def batch_crc(batch: pa.RecordBatch) -> int:
+    """crc32c of a batch of documents as its reader made it."""
+    return int(google_crc32c.value(np.frombuffer(batch.serialize(), np.uint8)))
 
 
 def metadata(about: Provenance) -> pa.Table:
@@ -115,6 +91,14 @@ def as_stream(table: pa.Table) -> np.ndarray:
     return np.frombuffer(sink.getvalue(), np.uint8)
 
 
+def _types_of(source: pa.LargeStringArray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The words of a piece among those of its source: bytes, offsets, and ``words`` as numbers of these."""
+    used = np.bincount(words, minlength=len(source)) > 0
+    data, offsets = word_buffers(source)
+    types, type_offsets = copy_spans(data, offsets[:-1][used], offsets[1:][used])
+    return types, type_offsets, (np.cumsum(used, dtype=np.int32) - np.int32(1))[words]
+
+
 def _ask(room: Room, run: TextRun) -> Callable[[int, int], None]:
     """The question whether a piece of very many words fits."""
     return lambda needed, whole: room.ask(needed, f"counting the words of {run.where()}", whole)
@@ -133,35 +117,29 @@ def long_enough(
     return np.concatenate(([0], np.cumsum(lengths[kept]))), words[cells], counts[cells], about
 
 
-def prepare_piece(task: Task, tokenizer: Tokenizer, line: int) -> Prepared:
-    """Parse, tokenise and count one piece.  Documents whose id hashes below ``line`` are left out of the type counts
-    for now (they may become held-out documents)."""
-    crc, room = raw_crc(task.piece.data), task.options.room
+def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
+    """Parse, tokenise and count one piece."""
+    crc, room = batch_crc(task.batch), task.options.room
     run, rejects = task.run()
-    task = replace(task, piece=replace(task.piece, data=None))  # the raw bytes go
     about = run.about
-    characters = discarded = unspaced = 0
-    types = offsets = None
-    weighted, vectors = False, 0
+    totals, vectors = Counter[str](), 0
     if isinstance(run, TextRun):
         counted = tokenizer.count(run, _ask(room, run) if room is not None else None)
-        types, offsets = counted.types, counted.type_offsets
+        types, offsets = word_buffers(counted.types)
         indptr, words, counts = counted.indptr, counted.words, counted.counts
-        characters, discarded, unspaced = counted.characters, counted.discarded, counted.unspaced
-        n_types = len(offsets) - 1
+        totals.update(characters=counted.characters, discarded=counted.discarded, unspaced=counted.unspaced)
     else:
         assert isinstance(run, CountRun) and task.words is not None
         indptr, words, counts = run.indptr, run.words, run.counts
-        n_types = len(task.words)
-        weighted, vectors = counts.dtype.kind == "f", n_types if run.vectors else 0
+        vectors = len(task.words) if run.vectors else 0
+        if task.options.binarize and not vectors:
+            counts = np.ones(len(counts), np.int64)
+        types, offsets, words = _types_of(task.words, words)
+    weighted = counts.dtype.kind == "f"
     if least := task.options.min_tokens:
         indptr, words, counts, about = long_enough(indptr, words, counts, about, least)
         rejects.notes[f"left out, of fewer than {least} words"] += len(run) - len(about.ids)
     high, low = hash_ids(about.ids)
-    taken = high >= np.uint64(line) if line < 1 << 64 else np.zeros(len(high), np.bool_)
-    type_counts, type_df = np.zeros(n_types, np.int64), np.zeros(n_types, np.int64)
-    weights = np.ones(len(counts), np.int32) if weighted else counts
-    sum_types(indptr, words, weights, taken, 1, type_counts, type_df)
     if weighted:
         stored = counts.astype(np.float32, copy=False)
     else:
@@ -173,43 +151,22 @@ def prepare_piece(task: Task, tokenizer: Tokenizer, line: int) -> Prepared:
         "words": words.astype(np.int32, copy=False),
         "counts": stored,
     }
-    if types is not None and offsets is not None:
-        arrays |= {"types": types, "type_lengths": np.diff(offsets).astype(np.uint32)}
     table = metadata(about)
     gone_high, gone_low = hash_ids(about.deleted if about.deleted is not None else table["id"].chunk(0)[:0])
-    document_arrays = {"high": high, "low": low, "taken": taken, "gone_high": gone_high, "gone_low": gone_low}
+    document_arrays = {"high": high, "low": low, "gone_high": gone_high, "gone_low": gone_low}
     document_arrays["metadata"] = as_stream(table)
     return Prepared(
-        number=task.number,
-        docs=len(high),
-        cells=len(words),
-        tokens=float(counts.sum(dtype=np.float64)) if weighted else int(counts.sum(dtype=np.int64)),
+        task=replace(task, batch=empty_batch(task.reader.kind)),  # the text goes
+        size=task.batch.nbytes,
+        totals=totals + Counter(documents=len(high), cells=len(words), rejected=len(rejects)),
         weighted=weighted,
+        text=isinstance(run, TextRun),
+        whole=about.whole,
         vectors=vectors,
-        types=types,
-        type_offsets=offsets,
-        type_counts=type_counts,
-        type_df=type_df,
-        cells_frame=encode_frame(arrays, docs=len(high)),
-        docs_frame=encode_frame(document_arrays, docs=len(high)),
-        high=high,
         columns={n: "list" if n in LISTS else "string" for n in table.column_names},
         rejects=rejects,
-        characters=characters,
-        discarded=discarded,
-        unspaced=unspaced,
         crc=crc,
-        whole=about.whole,
-    )
-
-
-def totals_of(prepared: Prepared) -> Counter[str]:
-    """The figures of the summary that add up over pieces."""
-    return Counter(
-        documents=prepared.docs,
-        cells=prepared.cells,
-        characters=prepared.characters,
-        discarded=prepared.discarded,
-        unspaced=prepared.unspaced,
-        rejected=len(prepared.rejects),
+        cells_frame=encode_frame(arrays),
+        types_frame=encode_frame({"types": types, "lengths": np.diff(offsets).astype(np.uint32)}),
+        docs_frame=encode_frame(document_arrays),
     )

@@ -1,139 +1,139 @@
-"""The pieces of work that an ingest is made of: every input, cut by its reader, in order."""
+"""The pieces of work that an ingest is made of: every input, read by its reader, in order."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from topicstream.errors import InputError
 from topicstream.ingestion.opening.inputs import survey_inputs
+from topicstream.ingestion.opening.memory import InMemory
 from topicstream.ingestion.opening.names import partitions
-from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.columns import LISTS, column
-from topicstream.ingestion.parsing.reader import Piece, Reader, Run
-from topicstream.ingestion.parsing.rejects import BadFile, Reject, Rejects
+from topicstream.ingestion.opening.source import Input
+from topicstream.ingestion.parsing.columns import LISTS
+from topicstream.ingestion.parsing.documents import LIST, TEXT, Run, empty_batch, run_of
+from topicstream.ingestion.parsing.reader import Reader
+from topicstream.ingestion.parsing.rejects import BadFile, Rejects
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.parts import in_parts
-from topicstream.tokens.documents import CountRun, Provenance, TextRun
+
+WORK_BYTES = 9
+"""Bytes that a byte of a batch takes until it is spooled: text, cells, frames, and what waits in the queues."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One piece with all that is needed to parse it in another thread.
+    """One batch of documents with all that is needed to count it in another thread.
 
-    number    position in the sequence of all pieces, from 0
-    name      the source, as in messages
-    key       the source, as it is stored: without the place of the input that was given
-    consumed  bytes on disk read up to the end of this piece, over all inputs
-    total     bytes on disk of all inputs, None with standard input
-    words     the vocabulary of a bag-of-words source (the same array object for all its pieces), else None
-    path_fields  columns whose value stands in the path (``date=2020-01/``), which the reader is not asked for
-    meta      all columns asked for, in their order
+    Attributes
+    ----------
+    number
+        Position in the sequence of all batches, from 0.
+    reader
+        Who made it.
+    name, key
+        The source, as in messages and as it is stored: without the place of the input that was given.
+    batch
+        The documents.
+    rejects
+        Records left out since the batch before.
+    options
+        How documents are cut into parts.
+    consumed
+        Bytes on disk read up to the end of this piece, over all inputs; ``total``: of all, None with standard input.
+    words
+        The vocabulary of a bag-of-words source (the same array object for all its batches), else None.
+    path_fields
+        Columns whose value stands in the path (``date=2020-01/``), which the reader is not asked for.
     """
 
     number: int
     reader: Reader
     name: str
     key: str
-    piece: Piece
+    batch: pa.RecordBatch
+    rejects: Rejects
     options: ReadOptions
-    consumed: int
-    total: int | None
+    consumed: int = 0
+    total: int | None = None
     words: pa.LargeStringArray | None = None
-    error: InputError | None = None
     path_fields: Mapping[str, str | None] = field(default_factory=dict)
-    meta: Mapping[str, str] = field(default_factory=dict)
 
     def run(self) -> tuple[Run, Rejects]:
-        """Parse the piece.  Raises InputError, also the one met while this piece was being cut."""
-        if self.error is not None:
-            raise self.error
-        if self.piece.data is None:
-            run, rejects = empty_run(self.reader.kind), Rejects()
-        else:
-            run, rejects = self.reader.parse(self.piece, self.options)
-            if self.reader.name == "lines" and self.options.format is None and self.name != "-":
-                rejects.notes["lines, each a document (--format files makes each file one)"] += len(run)
-            if self.path_fields:
-                run = with_fields(run, self.path_fields, self.meta)
-            if self.options.split is not None:
-                run = in_parts(run, self.options, rejects.notes)
-        rejects.records[:0] = self.piece.rejects
-        rejects.notes.update(self.piece.notes)
-        if len({r.file for r in rejects.records}) == 1:  # what a reader looks at twice it reports behind the rest
-            rejects.records.sort(key=lambda r: r.line)
-        if self.options.strict and rejects.records:
-            raise rejects.records[0].error()
-        return run, rejects
+        """The documents, cut into parts where the options say so, and what was left out."""
+        run = run_of(self.batch)
+        if self.path_fields:
+            run = with_fields(run, self.path_fields, self.options.meta)
+        if self.options.split is not None:
+            run = in_parts(run, self.options, self.rejects.notes)
+        return run, self.rejects
 
 
 def with_fields(run: Run, values: Mapping[str, str | None], order: Mapping[str, str]) -> Run:
     """The run with a column of one value for each of ``values``, columns in the order of ``order``."""
-    found = dict(run.about.meta)
+    columns = dict(run.about.meta)
     for name, value in values.items():
-        found[name] = column(name, [([value] if value else []) if name in LISTS else value] * len(run))
-    meta = {name: found[name] for name in order if name in found}
+        columns[name] = pa.array(
+            [([value] if value else []) if name in LISTS else value] * len(run), LIST if name in LISTS else TEXT
+        )
+    meta = {name: columns[name] for name in order if name in columns}
     return replace(run, about=replace(run.about, meta=meta))
 
 
-def empty_run(kind: str) -> Run:
-    """A run of no documents."""
-    about = Provenance(ids=pa.array([], pa.large_string()), source=pa.array([], pa.large_string()))
-    if kind == "text":
-        return TextRun(about, np.empty(0, np.uint8), np.zeros(1, np.int64))
-    return CountRun(about, np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
-
-
-def pieces(paths: Any, options: ReadOptions) -> Iterator[Task]:
+def pieces(paths: Any, options: ReadOptions, *, eager: bool = False) -> Iterator[Task]:
     """All the work of an ingest, in input order.
 
-    paths: files, folders (read in sorted order, hidden files left out) and ``-`` for standard input.  Errors of
-    cutting are delivered by the task at their place, so that the first bad record is the same for any number of
-    workers.  Raises InputError at once for inputs that do not exist or whose format cannot be told.
+    Parameters
+    ----------
+    paths
+        Files, folders (read in sorted order, hidden files left out) and ``-`` for standard input; or ``InMemory``.
+    eager
+        Of standard input, a piece is what is there.
+
+    Raises
+    ------
+    InputError
+        At once for inputs that do not exist or whose format cannot be told, at the place of the first bad record where it is
+        not left out.
     """
-    if hasattr(paths, "tasks"):  # documents in memory (memory.py)
-        yield from paths.tasks(options)
-        return
-    inputs = survey_inputs(paths, options)
-    number, before = 0, 0
-
-    def task(reader: Reader, source: Source, piece: Piece, used: int, **more: Any) -> Task:
-        nonlocal number
-        number += 1
-        if source.notes:
-            piece, source.notes = replace(piece, notes=dict(source.notes)), Counter()
-        more |= {"path_fields": own, "meta": options.meta}
-        return Task(number - 1, reader, source.name, source.key, piece, asked, before + used, inputs.total, **more)
-
-    for reader, source in inputs.sources():
-        there = partitions(source.name) if source.path is not None and options.meta else {}
-        own = {col: there[name] for col, name in options.meta.items() if name in there}
+    inputs = paths if isinstance(paths, InMemory) else survey_inputs(paths, options, eager=eager)
+    total = None if isinstance(inputs, InMemory) else inputs.total
+    number = before = 0
+    for reader, source in inputs.sources() if not isinstance(inputs, InMemory) else inputs.sources(options):
+        in_path = partitions(source.name) if source.path is not None and options.meta else {}
+        own = {column: in_path[name] for column, name in options.meta.items() if name in in_path}
         asked = replace(options, meta={c: n for c, n in options.meta.items() if c not in own}) if own else options
         with source:
-            words = None
-            try:
-                if reader.kind == "counts":
-                    words = source.words = reader.words(source, asked)  # type: ignore[attr-defined]
-                for piece in reader.split(source, asked):
-                    yield task(reader, source, piece, source.consumed(), words=words)
-                if source.damage is not None:
-                    yield task(reader, source, _complaint(source, source.damage), source.consumed(), words=words)
-            except BadFile as e:
-                last = _complaint(source, e.reject)
-                stops = e if options.strict else None
-                yield task(reader, source, last, source.size or 0, words=words, error=stops)
-            except InputError as e:
-                yield task(reader, source, _complaint(source, None), source.size or 0, error=e)
+            for batch in _batches(reader, source, asked):
+                if isinstance(inputs, InMemory):
+                    source.progress = (source.progress or 0) + batch.nbytes
+                used, rejects = before + source.consumed(), source.taken()
+                yield Task(
+                    number, reader, source.name, source.key, batch, rejects, options, used, total, source.words, own
+                )
+                number += 1
             before += source.size or source.consumed()
 
 
-def _complaint(source: Source, reject: Reject | None) -> Piece:
-    return Piece(source.name, source.key, None, rejects=(reject,) if reject else ())
+def _batches(reader: Reader, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """What a reader makes of a source, and an empty batch where there are rejects or notes behind its last one."""
+    try:
+        if reader.kind == "counts":
+            source.words = reader.words(source, options)
+        for batch in reader.batches(source, options):
+            if options.room is not None and batch.nbytes > 2 * options.piece_bytes:
+                options.room.ask(WORK_BYTES * batch.nbytes, f"a document of {source.name}")
+            yield batch
+        if source.damage:
+            raise BadFile(source.name, source.line, source.damage)
+    except BadFile as e:
+        if source.strict:
+            raise
+        source.rejects.records.append(e.reject)
+    if source.rejects.records or source.rejects.notes:
+        yield empty_batch(reader.kind)
 
 
 def parse_all(paths: Any, options: ReadOptions) -> Iterator[tuple[Run, Rejects]]:

@@ -1,133 +1,191 @@
-"""Once everything is read: which documents count, which are held out, and the training counts made exact."""
+"""Once everything is read: which documents count, and which of them are held out.
+
+Documents are identified by the hash of their id (``corpus/documents.py``).  A withdrawal ends a life of its id: of the documents
+of one life one is kept, and of the lives the last.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from topicstream.corpus.documents import read_documents
-from topicstream.corpus.id_hash import hash_ids
+from topicstream.arrow import pc
+from topicstream.corpus.documents import hash_ids, read_documents
 from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError, NothingKept
 from topicstream.ingestion.settings import Heldout
 from topicstream.ingestion.spooling.journal import Journal
-from topicstream.ingestion.spooling.prepare import sum_types
-from topicstream.ingestion.storing.identity import DELETED, DUPLICATE, EVENT, REPLACED, Events, deletion_orders
-from topicstream.parallel.order import pooled
-from topicstream.tokens.builder import VocabularyBuilder
-from topicstream.tokens.sequences import gathered
+from topicstream.relations import Relations
 
 TRAIN, HELDOUT, DROPPED = 0, 1, 2
+DUPLICATE, REPLACED, DELETED = 1, 2, 3
+LARGEST = 2**64 - 1
 
-AT_ONCE = 1 << 19
-"""Ids sorted at a time (about 100 bytes each while that goes on), so that memory stays the same however many there are."""
+_LIVES = """
+    select number, life < last_life as ended,
+        lag(number) over same_life as previous, lead(number) over same_life as next
+    from (
+        select time // 2 as number, time % 2 as document, high, low,
+            sum(1 - time % 2) over (partition by high, low order by time) as life,
+            sum(1 - time % 2) over (partition by high, low) as last_life
+        from events
+    )
+    where document = 1
+    window same_life as (partition by high, low, life order by number)
+"""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Decision:
-    """reason: uint8[old + new documents] (identity.py); threshold: hashes below are held out; first: number of the first
-    new document; starts: int64[pieces + 1] number of each piece's first document."""
+    """Which documents count and which are held out.
+
+    reason      uint8[old + new documents]: 0 (it counts), DUPLICATE, REPLACED or DELETED
+    threshold   documents whose hash lies below it are held out
+    first       number of the first new document
+    starts      int64[pieces + 1]: number of each piece's first document
+    classes     of each piece uint8[D]: TRAIN, HELDOUT or DROPPED
+    """
 
     reason: np.ndarray
     threshold: int
     first: int
     starts: np.ndarray
-    dropped: dict[str, int]
-
-    def classes(self, piece: int, arrays: dict[str, np.ndarray]) -> np.ndarray:
-        """uint8[D]: TRAIN, HELDOUT or DROPPED for the documents of a piece.  arrays: of its frame; ``split``, where a field
-        decides who is held out, stands in for the hash of the id."""
-        out = (arrays.get("split", arrays["high"]) < np.uint64(self.threshold)).astype(np.uint8)
-        out[self.reason[self.starts[piece] : self.starts[piece + 1]] != 0] = DROPPED
-        return out
+    classes: list[np.ndarray]
 
     @property
     def replaced(self) -> np.ndarray:
         """Numbers of the documents of the old store that are withdrawn or replaced, int64."""
         return np.flatnonzero(self.reason[: self.first])
 
+    def documents(self, *kinds: int) -> int:
+        """How many new documents are TRAIN, HELDOUT or DROPPED."""
+        return sum(int(np.isin(piece, kinds).sum()) for piece in self.classes)
 
-def old_ids(base: Corpus) -> Iterator[tuple[int, pa.Array]]:
-    """(number of the first document, ids) of the documents of a store, in order."""
-    at = 0
-    for batch in read_documents(base.path, base.manifest["docs"], ["id"]):
-        yield at, batch.column(0)
-        at += len(batch)
+    @property
+    def dropped(self) -> dict[str, int]:
+        """How many new documents do not count, by why."""
+        new = self.reason[self.first :]
+        names = {"duplicates": DUPLICATE, "replaced": REPLACED, "deleted": DELETED}
+        return {name: int(np.count_nonzero(new == code)) for name, code in names.items()}
 
 
 def decide(
     journal: Journal, base: Corpus | None, rule: str, heldout: Heldout, memory: int, removed: np.ndarray
 ) -> Decision:
-    """Resolve duplicates and withdrawals, then fix the threshold.  removed: numbers of documents of the old store that
-    are gone already.  Raises InputError under the rule ``fail``."""
-    events = Events(journal.folder, min(memory // (8 * EVENT.itemsize), AT_ONCE))
-    first = 0
-    if base is not None:
-        for at, ids in old_ids(base):
-            high, low = hash_ids(ids)
-            numbers = np.arange(at, at + len(ids))
+    """Resolve duplicates and withdrawals, then fix the threshold.
+
+    Parameters
+    ----------
+    rule
+        ``skip`` keeps the first document of an id, ``replace`` the last, ``fail`` raises InputError.  A withdrawal removes
+        what came before it under any rule.
+    memory
+        Bytes for sorting ids.
+    removed
+        Numbers of documents of the old store that are withdrawn already.
+    """
+    starts = [0 if base is None else sum(len(ids) for _, ids in _old_ids(base))]
+    with Relations(journal.folder, memory) as relations:
+        for number, ids in _old_ids(base) if base is not None else ():
+            numbers = np.arange(number, number + len(ids))
             here = np.isin(numbers, removed, invert=True)
-            events.add(high[here], low[here], numbers[here])
-            first = at + len(ids)
-    starts = [first]
-    for i in range(len(journal.docs)):
-        arrays, _ = journal.docs.read(i)
-        n = len(arrays["high"])
-        events.add(arrays["high"], arrays["low"], np.arange(starts[-1], starts[-1] + n))
-        starts.append(starts[-1] + n)
-        if gone := len(arrays["gone_high"]):
-            events.add(arrays["gone_high"], arrays["gone_low"], deletion_orders(starts[-1], gone))
-    events.documents = max(events.documents, starts[-1])
+            high, low = hash_ids(ids)
+            relations.insert("events", _events(high[here], low[here], 2 * numbers[here] + 1))
+        for i in range(len(journal.docs)):
+            arrays = journal.docs.read(i)
+            starts.append(starts[-1] + len(arrays["high"]))
+            numbers = np.arange(starts[-2], starts[-1])
+            relations.insert("events", _events(arrays["high"], arrays["low"], 2 * numbers + 1))
+            gone = np.full(len(arrays["gone_high"]), 2 * starts[-1])
+            relations.insert("events", _events(arrays["gone_high"], arrays["gone_low"], gone))
+        reason = np.zeros(starts[-1], np.uint8)
+        other, code = ("next", REPLACED) if rule == "replace" else ("previous", DUPLICATE)
+        dropped = f"select number, {other} as other from ({_LIVES}) where {other} is not null or ended order by number"
+        for batch in relations.stream(dropped) if len(reason) else ():
+            again = batch["other"].is_valid().to_numpy(zero_copy_only=False)
+            if rule == "fail" and again.any():
+                later, earlier = (int(batch[name].filter(pa.array(again))[0].as_py()) for name in ("number", "other"))
+                raise InputError(
+                    f"{_name(journal, base, starts, later)}: the same id as {_name(journal, base, starts, earlier)} "
+                    "(--on-duplicate skip or replace takes the first or the last)"
+                )
+            reason[batch["number"].to_numpy()] = np.where(again, code, DELETED)
+    threshold = int(base.manifest.heldout.threshold, 16) if base is not None else _threshold(journal, reason, heldout)
+    classes = []
+    for i, (start, stop) in enumerate(pairwise(starts)):
+        classes.append((_split(journal, i, heldout) < np.uint64(threshold)).astype(np.uint8))
+        classes[-1][reason[start:stop] != 0] = DROPPED
+    return Decision(reason, threshold, starts[0], np.array(starts), classes)
 
-    def name(number: int) -> str:
-        return _name(journal, base, starts, number)
 
-    try:
-        verdict = events.resolve(rule, max(heldout.documents or 0, 50), name)
-    finally:
-        events.close()
-    if base is not None:
-        threshold = int(base.manifest["heldout"]["threshold"], 16)
-    elif heldout.where is not None:
-        threshold = 1
-    elif heldout.by is not None:
-        threshold = _groups(journal, verdict.reason, heldout.wanted(verdict.kept) or 0)
+def _events(high: np.ndarray, low: np.ndarray, time: np.ndarray) -> pa.Table:
+    """What happens to ids: ``time`` is 2n + 1 for document n, 2n for a withdrawal before it."""
+    return pa.table({"high": high, "low": low, "time": time.astype(np.int64)})
+
+
+def _old_ids(base: Corpus) -> Iterator[tuple[int, pa.Array]]:
+    """(number of the first document, ids) of the documents of a store, in order."""
+    number = 0
+    for batch in read_documents(base.path, base.manifest.docs, ["id"]):
+        yield number, batch.column(0)
+        number += len(batch)
+
+
+def _split(journal: Journal, piece: int, heldout: Heldout) -> np.ndarray:
+    """uint64[D], compared with the threshold: the hash of the id, or of the field that decides.  Of a field that must have a
+    value: 0 where the document has it, else the largest number; of others the hash of the id where a document has none."""
+    arrays = journal.docs.read(piece)
+    if heldout.split is None:
+        return arrays["high"]
+    name, value = heldout.split
+    table = piece_metadata(arrays)
+    if name not in table.column_names:
+        raise NothingKept(
+            f"--heldout {name}: no document has that field; there are {', '.join(table.column_names)} (--meta keeps more)"
+        )
+    column = table[name].combine_chunks()
+    if pa.types.is_list(column.type):
+        if value is None:
+            raise NothingKept(f"--heldout-by {name}: a document may have several; choose a field of one value")
+        owner = np.repeat(np.arange(len(column)), column.value_lengths().fill_null(0).to_numpy())
+        equal = pc.equal(column.flatten(), value).fill_null(False).to_numpy(zero_copy_only=False)
+        there = np.bincount(owner[equal], minlength=len(column)) > 0
     else:
-        wanted = heldout.wanted(verdict.kept)
-        if wanted is None:
-            threshold = heldout.threshold_of_share()
-        else:
-            threshold = min(int(verdict.smallest[wanted - 1]) + 1, 2**64 - 1) if wanted else 0
-    new = np.zeros(4, np.int64)
-    for at in range(first, len(verdict.reason), AT_ONCE):
-        new += np.bincount(verdict.reason[at : at + AT_ONCE], minlength=4)
-    named = (("duplicates", DUPLICATE), ("replaced", REPLACED), ("deleted", DELETED))
-    dropped = {word: int(new[code]) for word, code in named}
-    return Decision(verdict.reason, threshold, first, np.array(starts), dropped)
+        texts = pc.fill_null(column.cast(pa.large_string()), "")
+        there = pc.equal(texts, "" if value is None else value).to_numpy(zero_copy_only=False)
+        if value is None:
+            return np.where(there, arrays["high"], hash_ids(texts)[0])
+    return np.where(there, np.uint64(0), np.uint64(LARGEST))
 
 
-def _groups(journal: Journal, reason: np.ndarray, wanted: int) -> int:
-    """The threshold below which whole groups hold at least ``wanted`` documents that count."""
-    smallest, at = np.zeros(0, np.uint64), 0
+def _threshold(journal: Journal, reason: np.ndarray, heldout: Heldout) -> int:
+    """The threshold below which so many documents that count lie as are to be held out."""
+    if heldout.where is not None:
+        return 1
+    wanted = heldout.wanted(int(np.count_nonzero(reason == 0)))
+    if wanted is None:
+        return heldout.threshold_of_share()
+    smallest, start = np.zeros(0, np.uint64), 0
     for i in range(len(journal.docs)):
-        split = journal.docs.read(i)[0]["split"]
-        smallest = np.concatenate((smallest, split[reason[at : at + len(split)] == 0]))
-        at += len(split)
+        split = _split(journal, i, heldout)
+        smallest = np.concatenate((smallest, split[reason[start : start + len(split)] == 0]))
+        start += len(split)
         if len(smallest) > wanted > 0:
             smallest = np.partition(smallest, wanted - 1)[:wanted]
-    return min(int(smallest.max()) + 1, 2**64 - 1) if wanted and len(smallest) else 0
+    return min(int(smallest.max()) + 1, LARGEST) if wanted and len(smallest) else 0
 
 
 def _name(journal: Journal, base: Corpus | None, starts: list[int], number: int) -> str:
+    """How a document is called in a message."""
     if number < starts[0] and base is not None:
-        for at, ids in old_ids(base):
-            if number < at + len(ids):
-                return f"document {ids[number - at].as_py()!r} of {base.path}"
+        [(first, ids)] = [(n, ids) for n, ids in _old_ids(base) if n <= number < n + len(ids)]
+        return f"document {ids[number - first].as_py()!r} of {base.path}"
     piece = int(np.searchsorted(starts, number, "right")) - 1
-    table = piece_metadata(journal.docs.read(piece)[0])
+    table = piece_metadata(journal.docs.read(piece))
     row = number - starts[piece]
     return f"{table['source'][row].as_py()}: document {table['id'][row].as_py()!r}"
 
@@ -136,53 +194,3 @@ def piece_metadata(arrays: dict[str, np.ndarray]) -> pa.Table:
     """The metadata of a documents frame."""
     with pa.ipc.open_stream(pa.py_buffer(arrays["metadata"])) as stream:
         return stream.read_all()
-
-
-def _piece_correction(journal: Journal, decision: Decision, piece: int) -> tuple[np.ndarray, np.ndarray, int] | None:
-    """(counts, df by the piece's types, number of its types frame) to add; None when the guess was right."""
-    arrays, _ = journal.docs.read(piece)
-    training = decision.classes(piece, arrays) == TRAIN
-    taken = arrays["taken"].astype(np.bool_)
-    if (training == taken).all():
-        return None
-    cells, _ = journal.cells.read(piece)
-    frame, shared = journal.state["source_words"][piece]
-    lengths = journal.types.read(frame)[0]["type_lengths"] if shared else cells["type_lengths"]
-    indptr = np.zeros(len(cells["lengths"]) + 1, np.int64)
-    np.cumsum(cells["lengths"], out=indptr[1:])
-    counts = cells["counts"]
-    weights = np.ones(len(counts), np.int32) if counts.dtype.kind == "f" else counts
-    sums, df = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
-    sum_types(indptr, cells["words"], weights, training & ~taken, 1, sums, df)
-    sum_types(indptr, cells["words"], weights, taken & ~training, -1, sums, df)
-    return sums, df, frame
-
-
-def correct(
-    journal: Journal, decision: Decision, builder: VocabularyBuilder, pool: ThreadPoolExecutor, ahead: int
-) -> None:
-    """Make the builder's counts those of the training documents exactly."""
-    shared: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    found = pooled(pool, lambda i: _piece_correction(journal, decision, i), range(len(journal.docs)), ahead)
-    for i, correction in enumerate(found):
-        if correction is None:
-            continue
-        sums, df, frame = correction
-        if journal.state["source_words"][i][1]:
-            if frame in shared:
-                shared[frame][0].__iadd__(sums)
-                shared[frame][1].__iadd__(df)
-            else:
-                shared[frame] = (sums, df)
-        else:
-            _add(builder, journal.cells.read(i)[0], sums, df)
-    for frame, (sums, df) in shared.items():
-        _add(builder, journal.types.read(frame)[0], sums, df)
-
-
-def _add(builder: VocabularyBuilder, arrays: dict[str, np.ndarray], sums: np.ndarray, df: np.ndarray) -> None:
-    offsets = np.zeros(len(sums) + 1, np.int64)
-    np.cumsum(arrays["type_lengths"], out=offsets[1:])
-    used = np.flatnonzero((sums != 0) | (df != 0))  # as many documents in as out, of other counts
-    types, ends = gathered(arrays["types"], offsets, used)
-    builder.add(types, ends, sums[used], df[used])

@@ -10,38 +10,33 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from topicstream.arrow import pc
 from topicstream.corpus.documents import OWN
 from topicstream.errors import InputError
+from topicstream.files.remote import address_of, object_at
 from topicstream.ingestion.opening.source import Source, plain_suffix
 from topicstream.ingestion.parsing.columns import LISTS, as_lists
-from topicstream.ingestion.parsing.cut import (
-    as_array,
-    cut,
-    last_line_break,
-    lines_of,
-    not_utf8,
-    positions,
-    strings,
-)
+from topicstream.ingestion.parsing.cut import lines_of
+from topicstream.ingestion.parsing.documents import TEXT, positions, why_not_utf8
 from topicstream.ingestion.parsing.reader import reader_named
-from topicstream.ingestion.parsing.rejects import BadFile, Reject
+from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.kernels.spans import copy_spans
+from topicstream.ingestion.readers.parquet import parquet_place
 
 FORMATS = {
     ".tsv": "tsv", ".tab": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
     ".parquet": "parquet",
 }  # fmt: skip
-_TEXT = pa.large_string()
+KEY = "\0key"
 
 
 @dataclass(frozen=True)
@@ -65,44 +60,38 @@ class SideOptions:
 
     def stamps(self) -> list[Any]:
         """Size and time of every file: what a resumed ingest must find again.  InputError: no such file."""
-        found = []
+        stamps: list[Any] = []
         for spec in (*self.meta_files, *self.links):
-            about = os.stat(split_spec(spec)[0])
-            found.append([os.path.abspath(split_spec(spec)[0]), spec, about.st_size, about.st_mtime_ns])
-        return found
+            path = split_spec(spec)[0]
+            if (address := address_of(path)) is not None:
+                version = object_at(address)
+                stamps.append([address, spec, version.size, version.etag])
+                continue
+            path = os.path.abspath(path)
+            stamps.append([path, spec, os.stat(path).st_size, os.stat(path).st_mtime_ns])
+        return stamps
+
+    def open(self, read: ReadOptions) -> list[SideFile]:
+        """Look at the head of every file.  InputError: format, missing columns."""
+        meta = [_open_metadata(*split_spec(spec), self.key, read) for spec in self.meta_files]
+        return meta + [_open_links(*split_spec(spec), read) for spec in self.links]
 
 
-def split_spec(spec: str) -> tuple[str, list[tuple[str, str]]]:
-    """``FILE:a,b=c`` -> (FILE, [(a, a), (b, c)]): field and column; InputError when there is no such file."""
-    if os.path.isfile(spec):
-        return spec, []
+def split_spec(spec: str) -> tuple[str, dict[str, str]]:
+    """``FILE:a,b=c`` -> (FILE, {a: a, b: c}): field and column; InputError when there is no such file."""
     path, colon, listed = spec.rpartition(":")
-    if not colon or not os.path.isfile(path):
+    if os.path.isfile(spec) or (address_of(spec) is not None and "/" in listed):
+        return spec, {}
+    if not colon or not (address_of(path) is not None or os.path.isfile(path)):
         raise InputError(f"{spec}: no such file (FILE or FILE:COLUMN,COLUMN)")
     pairs = [(name, column or name) for name, _, column in (item.strip().partition("=") for item in listed.split(","))]
-    if not all(name for name, _ in pairs) or len({name for name, _ in pairs}) < len(pairs):
+    if not all(name for name, _ in pairs) or len(dict(pairs)) < len(pairs):
         raise InputError(f"{spec}: a column has no name, or two have the same")
-    return path, pairs
+    return path, dict(pairs)
 
 
 @dataclass(frozen=True)
-class SideRows:
-    """Some rows of a side file.
-
-    numbers  int64[R], the document's number from 0 (key ``row``), or None
-    keys     large_string[R], the document's id or file, or None
-    table    the fields: lists of strings, or strings
-    where    large_string[R]: file and line, for messages
-    """
-
-    numbers: np.ndarray | None
-    keys: pa.Array | None
-    table: pa.Table
-    where: pa.Array
-
-
-@dataclass(frozen=True)
-class _Options(ReadOptions):
+class _NoText(ReadOptions):
     """Read fields, no text."""
 
     @property
@@ -110,187 +99,138 @@ class _Options(ReadOptions):
         return []
 
 
-@dataclass
-class SideFile:
-    """One side file, looked at: its format, whether it has a header, its columns.
+class _SideSource(Source):
+    """A side file is read whole or not at all."""
 
-    fields: field -> column; key: the column with the key, or None (the k-th record is of the k-th document).
+    def reject(self, line: int, reason: str, start: bytes = b"", *, file: str | None = None) -> None:
+        raise BadFile(file or self.name, line, reason)
+
+
+@dataclass(frozen=True)
+class SideFile:
+    """One side file, looked at.
+
+    form    tsv, csv, jsonl or parquet
+    fields  field -> column, ``citing`` and ``cited`` of links
+    key     the column by which a row finds its documents; None: the k-th record is of the k-th document
+    names   the columns of a file without a header, else None
     """
 
     path: str
-    by: str
+    form: str
     read: ReadOptions
-    form: str = ""
-    fields: dict[str, str] = field(default_factory=dict)
-    key: str | None = None
-    names: list[str] | None = None  # of a file without a header
+    fields: Mapping[str, str]
+    key: str | None
+    names: tuple[str, ...] | None
+    links: bool = False
 
-    @classmethod
-    def open(cls, spec: str, by: str, read: ReadOptions, links: bool = False) -> SideFile:
-        """Look at the head of a file.  InputError: format, missing columns."""
-        path, pairs = split_spec(spec)
-        file = cls(path, by, read, FORMATS.get(plain_suffix(path), ""))
-        if not file.form:
-            raise InputError(f"{path}: a side file is named {', '.join(FORMATS)} (or that with .gz, .bz2, .xz, .zst)")
-        first = file._first()
-        if links:
-            pairs = pairs or [("citing", "citing"), ("cited", "cited")]
-            if file.form in ("tsv", "csv") and not file._is_header(first, pairs):
-                usual = [n.strip().lower() for n in first] in (["source", "target"], ["from", "to"])
-                if usual and len(pairs) == 2:
-                    pairs = list(zip(("citing", "cited"), first))
-        if file.form in ("tsv", "csv") and pairs and not file._is_header(first, pairs):
-            file.names = [column for _, column in pairs]
-        there = file.names or first
-        for name, column in pairs:
-            if column not in there:
-                raise InputError(f"{path}: no column '{column}'; it has {', '.join(there)[:300]}")
-            if there.count(column) > 1:
-                raise InputError(f"{path}: several columns are called '{column}'; rename them")
-            file.fields[name] = column
-        wanted = {"row": "row", "file": "file", "id": "id"}.get(by, by)
-        if links:
-            if len(pairs) != 2:
-                raise InputError(f"{path}: links are two columns, citing and cited")
-            return file
-        file.fields = file.fields or {
-            n: n for n in there if n.strip() and not (file.form == "jsonl" and n in read.text_fields)
-        }
-        file.key = file.fields.pop(wanted, wanted if wanted in there else None)
-        if file.key is None and by != "row":
-            told = ", ".join(there)[:300]
-            raise InputError(
-                f"{path}: no column '{wanted}' to find the documents by; it has {told}. Name the columns of a file without a "
-                f"header ({path}:{wanted},authors), or give --key row, file or COLUMN"
-            )
-        if taken := sorted(set(file.fields) & set(OWN)):
-            raise InputError(f"{path}: the field {taken[0]!r} is the store's own; rename it ({path}:name={taken[0]})")
-        return file
+    def tables(self) -> Iterator[tuple[pa.Array, pa.Table]]:
+        """The rows in bounded pieces: where each stands (``file:line``), and its fields and ``KEY``, strings or lists of them.
+        InputError with file and line at the first row that cannot be read."""
+        wanted = dict(self.fields) | ({KEY: self.key} if self.key is not None else {})
+        with _SideSource(self.path, Path(self.path), encoding=self.read.encoding) as source:
+            yield from self._with_names(source, wanted) if self.names is None else self._without(source, wanted, self.names)
 
-    def _source(self) -> Source:
-        return Source(self.path, Path(self.path), encoding=self.read.encoding)
-
-    def _delimiter(self, line: str) -> str:
-        if self.form == "tsv":
-            return "\t"
-        return max(",;|\t", key=line.count)
-
-    def _first(self) -> list[str]:
-        """The names in the first record: of a header, of a schema, or of the objects in the head of the file."""
-        with self._source() as source:
-            if self.form == "parquet":
-                import pyarrow.parquet as pq
-
-                try:
-                    return list(pq.read_schema(self.path).names)
-                except (OSError, pa.ArrowException) as e:
-                    raise InputError(f"{self.path}: not a whole Parquet file ({e})") from None
-            head = source.head()
-            if self.form == "jsonl":
-                return _json_names(self.path, head)
-            line = head.decode("utf-8", "replace").lstrip("\r\n").split("\n", 1)[0].rstrip("\r")
-            if not line.strip():
-                raise InputError(f"{self.path}: is empty")
-            if self.form == "tsv":
-                return [name.strip().strip('"') for name in line.split("\t")]
-            return [name.strip() for name in next(csv.reader([line], delimiter=self._delimiter(line)))]
-
-    def _is_header(self, first: list[str], pairs: list[tuple[str, str]]) -> bool:
-        """All names are there: a header; none: a first record.  InputError in between."""
-        missing = [column for _, column in pairs if column not in first]
-        if missing and len(missing) < len(pairs) and len(pairs) > 1:
-            raise InputError(f"{self.path}: no column '{missing[0]}'; it has {', '.join(first)[:300]}")
-        return not missing
-
-    def rows(self) -> Iterator[SideRows]:
-        """The rows, in order, in bounded pieces.  InputError with file and line at the first that cannot be read."""
-        at = 0
-        for source, table in self._tables():
-            n = len(table)
-            numbers = keys = None
-            if self.by == "row":
-                numbers = np.arange(at, at + n)
-                if self.key is not None:
-                    numbers = whole_numbers(table["\0key"], source) - 1
-            elif self.key is not None:
-                keys = pc.fill_null(table["\0key"], "").combine_chunks()
-            at += n
-            if "\0key" in table.column_names:
-                table = table.drop_columns(["\0key"])
-            yield SideRows(numbers, keys, table, source)
-
-    def _tables(self) -> Iterator[tuple[pa.Array, pa.Table]]:
-        """(where each record stands, fields and the key as ``\\0key``)."""
-        yield from self._named() if self.names is None else self._nameless()
-
-    def _named(self) -> Iterator[tuple[pa.Array, pa.Table]]:
-        kept = {f.name: getattr(self.read, f.name) for f in self.read.__dataclass_fields__.values()}
-        meta = dict(self.fields) | ({"\0key": self.key} if self.key is not None else {})
-        id_field = self.key  # a key must be there in every record
-        options = _Options(
-            **kept | {"meta": meta, "on_error": "fail", "id_field": id_field, "format": None, "header": True}
-        )
-        if self.form == "tsv":
-            options = replace(options, delimiter="tab")
+    def _with_names(self, source: Source, wanted: dict[str, str]) -> Iterator[tuple[pa.Array, pa.Table]]:
+        kept = {f.name: getattr(self.read, f.name) for f in fields(self.read)}
+        kept |= {"meta": wanted, "on_error": "fail", "id_field": self.key, "format": None, "header": True}
+        options = _NoText(**kept | ({"delimiter": "tab"} if self.form == "tsv" else {}))
         reader = reader_named("csv" if self.form == "tsv" else self.form)
-        with self._source() as source:
-            for piece in reader.split(source, options):
-                if piece.rejects:
-                    raise _wrong(piece.rejects[0])
-                run, rejects = reader.parse(piece, options)
-                if rejects.records:
-                    raise _wrong(rejects.records[0])
-                yield run.about.source, pa.table(dict(run.about.meta))
+        for batch in filter(len, reader.batches(source, options)):
+            yield batch["source"], pa.Table.from_batches([batch]).select(list(wanted))
 
-    def _nameless(self) -> Iterator[tuple[pa.Array, pa.Table]]:
-        assert self.names is not None
-        columns = {column: name for name, column in self.fields.items()}
-        if self.key is not None:
-            columns[self.key] = "\0key"
-        last_is_list = columns.get(self.names[-1]) in LISTS
-        with self._source() as source:
-            delimiter = self._delimiter(source.head().decode("utf-8", "replace").split("\n", 1)[0])
-            for piece in cut(source, self.read, last_line_break):
-                if piece.data is None:
-                    raise _wrong(piece.rejects[0])
-                data = as_array(piece.data)
-                starts, ends = lines_of(data)
-                lines = copy_spans(data, starts, ends)
-                for at, why in not_utf8(*lines).items():
-                    raise BadFile(self.path, piece.line + at, why)
-                where = positions(self.path, np.arange(len(starts)) + piece.line)
-                found = self._split(strings(*lines), delimiter, last_is_list, where)
-                names = {columns[n]: a for n, a in zip(self.names, found) if n in columns}
-                for name in names:
-                    if name in LISTS:
-                        separator = delimiter if last_is_list and name == columns[self.names[-1]] else None
-                        names[name] = as_lists(names[name], separator, self.read.list_separator)
-                yield where, pa.table(names)
-
-    def _split(self, lines: pa.Array, delimiter: str, rest: bool, where: pa.Array) -> list[pa.Array]:
-        """The fields of lines, one array a column; too few are null, too many an error unless the last takes the rest."""
-        assert self.names is not None
-        if self.form == "csv":
-            rows = list(csv.reader(lines.to_pylist(), delimiter=delimiter))
-            lengths, flat = np.array([len(r) for r in rows], np.int64), pa.array([v for r in rows for v in r], _TEXT)
-            if rest:
-                return [
-                    pa.array([r[k] if k < len(r) else None for r in rows], _TEXT) for k in range(len(self.names) - 1)
-                ] + [pa.array([delimiter.join(r[len(self.names) - 1 :]) for r in rows], _TEXT)]
-        else:
-            cells = pc.split_pattern(lines, delimiter, **({"max_splits": len(self.names) - 1} if rest else {}))
-            lengths, flat = cells.value_lengths().to_numpy().astype(np.int64), cells.flatten()
-        if (over := np.flatnonzero(lengths > len(self.names))).size:
-            raise InputError(f"{where[int(over[0])].as_py()}: {lengths[over[0]]} fields for {len(self.names)} columns")
-        starts = np.cumsum(lengths) - lengths
-        return [
-            flat.take(pa.array(np.where(lengths > k, starts + k, 0), mask=lengths <= k)) for k in range(len(self.names))
-        ]
+    def _without(
+        self, source: Source, wanted: dict[str, str], names: tuple[str, ...]
+    ) -> Iterator[tuple[pa.Array, pa.Table]]:
+        last = len(names) - 1
+        rest = any(column == names[last] and field in LISTS for field, column in wanted.items())
+        delimiter = _delimiter(self.form, source.head())
+        for numbers, lines in lines_of(source, self.read):
+            rows = []
+            for number, line in zip(numbers.tolist(), lines):
+                if (reason := why_not_utf8(line)) is not None:
+                    raise BadFile(self.path, number, reason)
+                text = line.decode()
+                row = text.split(delimiter) if self.form == "tsv" else next(csv.reader([text], delimiter=delimiter), [])
+                if rest:
+                    row[last:] = [self.read.list_separator.join(row[last:])]
+                if len(row) > len(names):
+                    raise BadFile(self.path, number, f"{len(row)} fields for {len(names)} columns")
+                rows.append(row + [None] * (len(names) - len(row)))
+            columns = {name: pa.array(values, TEXT) for name, values in zip(names, zip(*rows))}
+            table = {field: columns[column] for field, column in wanted.items()} if rows else {}
+            separator = self.read.list_separator
+            lists = {field: as_lists(table[field], None, separator) for field in table if field in LISTS}
+            yield positions(self.path, numbers), pa.table(table | lists)
 
 
-def _wrong(record: Reject) -> InputError:
-    """A side file is read whole or not at all."""
-    return BadFile(record.file, record.line, record.reason)
+def _open_metadata(path: str, given: dict[str, str], by: str, read: ReadOptions) -> SideFile:
+    form, first = _head(path, read)
+    names = _names(path, form, first, given)
+    fields = dict(given) or {n: n for n in first if n.strip() and not (form == "jsonl" and n in read.text_fields)}
+    key = fields.pop(by, by if by in (names or first) else None)
+    if key is None and by != "row":
+        raise InputError(
+            f"{path}: no column '{by}' to find the documents by; it has {_list(names or first)}. Name the columns of a file "
+            f"without a header ({path}:{by},authors), or give --key row, file or COLUMN"
+        )
+    if taken := sorted(set(fields) & set(OWN)):
+        raise InputError(f"{path}: the field {taken[0]!r} is the store's own; rename it ({path}:name={taken[0]})")
+    return SideFile(path, form, read, fields, key, names)
+
+
+def _open_links(path: str, given: dict[str, str], read: ReadOptions) -> SideFile:
+    form, first = _head(path, read)
+    if not given and [name.strip().lower() for name in first] in (["source", "target"], ["from", "to"]):
+        given = dict(zip(("citing", "cited"), first))
+    given = given or {"citing": "citing", "cited": "cited"}
+    if len(given) != 2:
+        raise InputError(f"{path}: links are two columns, citing and cited")
+    names = _names(path, form, first, given)
+    return SideFile(path, form, read, dict(zip(("citing", "cited"), given.values())), None, names, links=True)
+
+
+def _head(path: str, read: ReadOptions) -> tuple[str, list[str]]:
+    """Format of a side file, and the names in its first record: of a header, of a schema, or of the objects in its head."""
+    form = FORMATS.get(plain_suffix(path))
+    if form is None:
+        raise InputError(f"{path}: a side file is named {', '.join(FORMATS)} (or that with .gz, .bz2, .xz, .zst)")
+    if form == "parquet":
+        try:
+            return form, list(pq.read_schema(parquet_place(Path(path))).names)
+        except (OSError, pa.ArrowException) as e:
+            raise InputError(f"{path}: not a whole Parquet file ({e})") from None
+    with _SideSource(path, Path(path), encoding=read.encoding) as source:
+        head = source.head()
+    if form == "jsonl":
+        return form, _json_names(path, head)
+    line = head.decode("utf-8", "replace").lstrip("\r\n").split("\n", 1)[0].rstrip("\r")
+    if not line.strip():
+        raise InputError(f"{path}: is empty")
+    first = line.split("\t") if form == "tsv" else next(csv.reader([line], delimiter=_delimiter(form, head)))
+    return form, [name.strip().strip('"') for name in first]
+
+
+def _delimiter(form: str, head: bytes) -> str:
+    line = head.decode("utf-8", "replace").split("\n", 1)[0]
+    return "\t" if form == "tsv" else max(",;|\t", key=line.count)
+
+
+def _names(path: str, form: str, first: list[str], given: dict[str, str]) -> tuple[str, ...] | None:
+    """The columns given for a file without a header, None where the first record has them all.  InputError where it lacks
+    some."""
+    missing = [column for column in given.values() if column not in first]
+    if missing and form in ("tsv", "csv") and (len(missing) == len(given) or len(given) == 1):
+        return tuple(given.values())
+    if missing:
+        raise InputError(f"{path}: no column '{missing[0]}'; it has {_list(first)}")
+    if twice := [column for column in given.values() if first.count(column) > 1]:
+        raise InputError(f"{path}: several columns are called '{twice[0]}'; rename them")
+    return None
+
+
+def _list(names: list[str] | tuple[str, ...]) -> str:
+    return ", ".join(names)[:300]
 
 
 def _json_names(path: str, head: bytes) -> list[str]:
@@ -305,12 +245,12 @@ def _json_names(path: str, head: bytes) -> list[str]:
     return list(names)
 
 
-def whole_numbers(values: pa.Array | pa.ChunkedArray, where: pa.Array) -> np.ndarray:
+def whole_numbers(values: pa.ChunkedArray, where: pa.Array) -> np.ndarray:
     """int64[]; InputError naming the place of the first that is no whole number."""
     values = pc.utf8_trim_whitespace(values)
     good = pc.fill_null(pc.match_substring_regex(values, r"^\d{1,17}$"), False)
     if not pc.all(good).as_py():
-        at = int(pc.index(good, False).as_py())
-        raise InputError(f"{where[at].as_py()}: {values[at].as_py()!r} is not the number of a document")
-    found: np.ndarray = values.cast(pa.int64()).to_numpy()
-    return found
+        row = int(pc.index(good, False).as_py())
+        raise InputError(f"{where[row].as_py()}: {values[row].as_py()!r} is not the number of a document")
+    numbers: np.ndarray = values.cast(pa.int64()).to_numpy()
+    return numbers

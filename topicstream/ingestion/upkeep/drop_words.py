@@ -1,6 +1,6 @@
 """``topics edit --drop-words``: words leave a store that is there, without its raw input.
 
-Blocks and vocabulary are written anew as ``compact`` does it, the words that stay numbered as before, in their order.  What
+Blocks and vocabulary are rewritten as ``compact`` does it, the words that stay numbered as before, in their order.  What
 goes is listed with the words left out of the vocabulary, and stays out when new documents bring it again.
 """
 
@@ -15,15 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.arrow import pc
-from topicstream.corpus.manifest import file_entry
+from topicstream.corpus.axis_build import MEMORY
+from topicstream.corpus.manifest import StoreManifest, store_file
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sweep import settle
 from topicstream.errors import InputError, TopicsError
-from topicstream.files import durable
-from topicstream.ingestion.storing import commit
-from topicstream.ingestion.upkeep.compact import refuse_unfinished, write_anew
+from topicstream.files import durable, owned
+from topicstream.ingestion.upkeep.compact import refuse_unfinished
 from topicstream.ingestion.upkeep.rewrite import Rewrite
 from topicstream.progress import Progress, Told, listener
-from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words, stream_pruned, word_table, write_words
+from topicstream.relations import Relations
+from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words, stream_pruned, write_words
 
 
 def drop_words(
@@ -38,7 +40,7 @@ def drop_words(
     words    a file with a word a line (or a ``vocab.parquet``), or the words themselves, as the vocabulary has them
 
     Readers that hold the store open go on with what they opened.  To a model the store is another corpus then: one that was
-    trained before keeps its words; train anew to have topics without them.
+    trained before keeps its words; train again to have topics without them.
 
     Returns plain values: ``dropped`` (words that were there), ``not_found``, ``words`` (left), ``cells`` and ``tokens`` that
     went.  Raises StoreError, InputError (no word would be left), Busy, DoesNotFit,
@@ -48,7 +50,7 @@ def drop_words(
     path, progress = Path(corpus), listener(progress)
     Corpus.open(path).let_go()
     with durable.lock(path, "writing to", kind="corpus"):
-        base = Corpus.open(path).to_change()
+        base = Corpus.open(path)
         refuse_unfinished(path)
         base.let_go()  # the writer's lock keeps what it reads
         vocabulary = TokenVocabulary.load(base.file("vocab"))
@@ -67,62 +69,44 @@ def drop_words(
         }
         if dry_run or not there:
             return told
-        commit.sweep(path, base.manifest)
+        settle(path, base.manifest)
         before = base.manifest
         manifest = _rewrite(base, vocabulary, mask, there, progress)
-        commit.sweep(path, manifest)
-        commit.plain_names(path, manifest)
     for what in ("cells", "tokens"):
-        told[what] = sum(before["parts"][p][what] - manifest["parts"][p][what] for p in before["parts"])
+        told[what] = sum(getattr(before.parts[p], what) - getattr(manifest.parts[p], what) for p in before.parts)
     return told
 
 
 def _rewrite(
     base: Corpus, vocabulary: TokenVocabulary, mask: np.ndarray, words: set[str], progress: Progress
-) -> dict[str, Any]:
+) -> StoreManifest:
     """The store without the words (bool[W]), committed: its manifest."""
     old, store = base.manifest, base.path
-    generation = old["generation"] + 1
-    ids = np.where(mask, -1, np.cumsum(~mask) - 1).astype(np.int32)
-    work = Rewrite(base, old["parts"], base.removed(), progress, words=ids)
+    generation = old.generation + 1
+    work = Rewrite(base, base.removed(), words=np.flatnonzero(~mask))
     work.check_room()
-    keep = pa.array(~mask)
-    left = TokenVocabulary(vocabulary.words.filter(keep), vocabulary.counts[~mask], vocabulary.df[~mask])
-    gone = word_table(vocabulary.words.filter(pa.array(mask)), vocabulary.counts[mask], vocabulary.df[mask])
+    left, gone = (TokenVocabulary.of_table(vocabulary.table.filter(pa.array(rows))) for rows in (~mask, mask))
     names = {kind: f"{kind}-{generation:04d}.parquet" for kind in ("vocab", "pruned")}
     left.save(store / names["vocab"])
-    earlier = (pa.Table.from_batches([batch]) for batch in stream_pruned(base.file("pruned")))
-    write_words(store / names["pruned"], _merged(earlier, gone.sort_by("word")))
-    files = old["files"] | {kind: file_entry(store, name) for kind, name in names.items()}
-    dropped = sorted({*old["vocabulary"].get("dropped", []), *words})
+    with owned.scratch(store, "words") as folder, Relations(folder, MEMORY) as pruned:
+        pruned.insert("words", gone.table)
+        for batch in stream_pruned(base.file("pruned")):
+            pruned.insert("words", batch)
+        write_words(store / names["pruned"], pruned.stream("from words order by word"))
+    files = old.files | {kind: store_file(store, name) for kind, name in names.items()}
+    dropped = sorted({*old.vocabulary.get("dropped", []), *words})
     changes: dict[str, Any] = {
         "files": files,
         "same_as": [],
         "n_words": len(left),
-        "vocabulary": old["vocabulary"] | {"hash": left.hash, "dropped": dropped},
+        "vocabulary": old.vocabulary | {"hash": left.hash, "dropped": dropped},
         "summary": {
             "words": len(left),
-            "words_pruned": old["summary"]["words_pruned"] + len(words),
-            "tokens_pruned": old["summary"]["tokens_pruned"] + int(vocabulary.counts[mask].sum()),
+            "words_pruned": old.summary["words_pruned"] + len(words),
+            "tokens_pruned": old.summary["tokens_pruned"] + int(vocabulary.counts[mask].sum()),
         },
     }
-    return write_anew(base, work, progress, changes)
-
-
-def _merged(earlier: Iterable[pa.Table], more: pa.Table) -> Iterable[pa.Table]:
-    """Tables in the order of their words' bytes, with ``more`` (as sorted, and small) among them."""
-    at = 0
-    for table in earlier:
-        last = table["word"][-1].as_py().encode() if len(table) else b""
-        upto = at
-        while upto < len(more) and more["word"][upto].as_py().encode() <= last:
-            upto += 1
-        if upto > at:
-            table = pa.concat_tables([table, more.slice(at, upto - at)]).sort_by("word")
-        yield table
-        at = upto
-    if at < len(more):
-        yield more.slice(at)
+    return work.commit(progress, changes)
 
 
 def store_at(path: str | Path) -> bool:

@@ -1,295 +1,240 @@
-"""The blocks and the documents' table of a store written anew: small neighbours as one block, without the documents that
-are gone.
+"""A committed store rewritten: without some documents, without some words, small neighbouring blocks as one.
 
-Blocks go to folders of their own (``train-2`` beside ``train``); one that stays as it is becomes a second name of its
-chunk files.  Nothing that the present manifest names is touched, so readers go on.
+``compact``, ``forget`` and ``edit --drop-words`` are each one ``Rewrite``.  Blocks go to folders of their own (``train-2``
+beside ``train``); one that stays as it is becomes a second name of its chunk files.  Nothing that the present manifest names
+is touched, so readers go on.  Killed at any instant, the store is the old one or the new one, and the next command that writes
+to it removes what is left over.
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from topicstream.arrow import pc
-from topicstream.corpus.documents import ROWS_OF_PART, DocumentsWriter, next_part, read_documents, schema_of
-from topicstream.corpus.format import (
-    CELLS,
-    DOCS,
-    KINDS,
-    PARTS,
-    chunk_path,
-    drop_rows,
-    from_gaps,
+from topicstream.corpus.axis_build import MEMORY, Contents, blank_names, derive
+from topicstream.corpus.documents import PlacedDocuments, read_documents
+from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS, chunk_path, settle_arrays
+from topicstream.corpus.manifest import (
+    BlockEntry,
+    PartEntry,
+    StoreFile,
+    StoreManifest,
     part_folder,
-    part_summary,
+    part_of,
 )
-from topicstream.corpus.manifest import file_entry
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sweep import folder_number, settle
 from topicstream.corpus.writer import BlockWriter
-from topicstream.errors import DoesNotFit, StoreError
+from topicstream.errors import DoesNotFit, StoreError, TopicsError
 from topicstream.files import owned
-from topicstream.files.durable import sync_all, sync_file
-from topicstream.ingestion.upkeep.retired import number_of
+from topicstream.files.durable import sync_all, sync_folder
+from topicstream.ingestion.storing import commit
 from topicstream.machine import format_bytes
 from topicstream.progress import Progress
 
-
-def live(entry: dict[str, Any], what: str) -> Any:
-    """``docs``, ``cells`` or ``tokens`` of a block without the documents removed from it."""
-    return entry[what] - entry.get("removed", {}).get(what, 0)
+_LIST = pa.list_(pa.large_string())
 
 
-def grouped(blocks: list[dict[str, Any]]) -> list[list[int]]:
+def grouped(blocks: Sequence[BlockEntry]) -> list[list[int]]:
     """Neighbouring blocks that go into one: each group takes the next block as long as it has room.  Any two groups side by
     side are more than one block, so twice the least number of blocks is never passed, and a second time changes nothing."""
     groups: list[list[int]] = []
     cells = docs = 0
     for number, entry in enumerate(blocks):
-        more = live(entry, "cells"), live(entry, "docs")
-        if groups and cells + more[0] <= CELLS and docs + more[1] <= DOCS:
+        cells, docs = cells + entry.left.cells, docs + entry.left.docs
+        if groups and cells <= CELLS and docs <= DOCS:
             groups[-1].append(number)
-            cells, docs = cells + more[0], docs + more[1]
         else:
             groups.append([number])
-            cells, docs = more
+            cells, docs = entry.left.cells, entry.left.docs
     return groups
 
 
 class Rewrite:
-    """What a store will be.  parts: the manifest's entries with everything removed marked in the blocks; gone:
-    int64[n, 4] (document number, part, block, row) of all documents that are left out; words: int32[W], the new id of each
-    word, ascending, -1 for one that goes; None: all stay."""
+    """What a store will be.
+
+    Parameters
+    ----------
+    base
+        The store, under the writer's lock.
+    gone
+        int64[n, 4] as of ``Corpus.removed``: the documents left out.
+    parts
+        The parts of the manifest with all of these marked as removed (default: as they are).
+    words
+        int64[], ids of the words that stay, ascending (default: all).
+    """
 
     def __init__(
-        self,
-        base: Corpus,
-        parts: dict[str, Any],
-        gone: np.ndarray,
-        progress: Progress,
-        *,
-        words: np.ndarray | None = None,
+        self, base: Corpus, gone: np.ndarray, parts: Mapping[str, PartEntry] | None = None, words: np.ndarray | None = None
     ) -> None:
-        self._words = words
-        self._base, self._parts, self._gone, self._progress = base, parts, gone, progress
+        self._base, self._gone, self._words = base, gone, words
+        self._parts = parts or base.manifest.parts
         self._store = base.path
-        number = 1 + max(number_of(part_folder(parts[p], p)) for p in PARTS)
+        number = 1 + max(folder_number(part_folder(self._parts[p], p)) for p in PARTS)
         self._folders = {p: f"{p}-{number}" for p in PARTS}
-        self._groups = {p: grouped(parts[p]["blocks"]) for p in PARTS}
-        self._rows: dict[tuple[int, int], np.ndarray] = {}
-        order = np.lexsort((gone[:, 3], gone[:, 2], gone[:, 1]))
-        for row in np.split(gone[order], 1 + np.flatnonzero(np.any(np.diff(gone[order][:, 1:3], axis=0), axis=1))):
-            if len(row):
-                self._rows[int(row[0, 1]), int(row[0, 2])] = np.ascontiguousarray(row[:, 3])
+        self._groups = {p: grouped(self._parts[p].blocks) for p in PARTS}
+        self._touched = {(int(part), int(block)) for part, block in gone[:, 1:3]}
 
-    def _kept(self, part: str, group: list[int]) -> bool:
-        return self._words is None and len(group) == 1 and (PARTS.index(part), group[0]) not in self._rows
+    def _stays(self, part: str, group: list[int]) -> bool:
+        return self._words is None and len(group) == 1 and (PARTS.index(part), group[0]) not in self._touched
 
     @property
     def changes(self) -> bool:
-        """Whether any block or document is written anew."""
-        return (
-            bool(self._rows)
-            or self._words is not None
-            or not all(self._kept(p, g) for p in PARTS for g in self._groups[p])
-        )
+        """Whether any block or document is rewritten."""
+        return not all(self._stays(part, group) for part in PARTS for group in self._groups[part])
 
     @property
     def spare(self) -> int:
         """Blocks that there will be fewer."""
-        return sum(len(self._parts[p]["blocks"]) - len(self._groups[p]) for p in PARTS)
+        return sum(len(self._parts[p].blocks) - len(self._groups[p]) for p in PARTS)
 
     def check_room(self) -> None:
         """DoesNotFit where the disk has no room for the new files beside the old ones."""
-        need = sum((self._store / e["file"]).stat().st_size for e in self._base.manifest["docs"])
-        for part in PARTS:
-            blocks = self._parts[part]["blocks"]
-            for group in self._groups[part]:
-                if not self._kept(part, group):
-                    need += sum(size for b in group for k in KINDS for size, _ in blocks[b]["files"][k])
+        rewritten = [(p, b) for p in PARTS for group in self._groups[p] if not self._stays(p, group) for b in group]
+        chunks = [chunk for p, b in rewritten for kind in KINDS for chunk in self._parts[p].blocks[b].files[kind]]
+        need = sum(e.size for e in self._base.manifest.docs) + sum(size for size, _ in chunks)
         free = shutil.disk_usage(self._store).free
         if free < need + (need >> 3):
             raise DoesNotFit(
-                f"{self._store}: to write it anew takes {format_bytes(need)} on the disk, {format_bytes(free)} are free; "
+                f"{self._store}: rewriting it takes {format_bytes(need)} on the disk, {format_bytes(free)} are free; "
                 "make room and run the same command again"
             )
 
-    # -- blocks ------------------------------------------------------------------------------------------------------
-    def write_blocks(self) -> dict[str, Any]:
-        """Write both parts; their entries of the manifest."""
-        made: dict[str, Any] = {}
-        marker = np.zeros(self._base.n_words, np.uint8)
-        total = sum(len(g) for g in self._groups.values())
-        done = 0
-        for part in PARTS:
-            entries: list[dict[str, Any]] = []
-            linked: list[Path] = []
-            (self._store / self._folders[part]).mkdir(exist_ok=True)
-            for group in self._groups[part]:
-                row = entries[-1]["rows"][1] if entries else 0
-                if self._kept(part, group):
-                    entries.append(self._link(part, group[0], row, linked))
-                else:
-                    self._merge(part, group, row, entries, marker)
-                done += 1
-                self._progress.step("writing blocks", done, total, "piece")
-            sync_all([], sorted({p for path in linked for p in list(path.parents)[:4]}))
-            made[part] = part_summary(entries) | {"folder": self._folders[part]}
-        return made
+    def commit(
+        self, progress: Progress, changes: dict[str, Any] | None = None, forgotten: pa.Array | None = None
+    ) -> StoreManifest:
+        """Write blocks, documents and axes and commit them; what was written is removed when something goes wrong before.
 
-    def _link(self, part: str, number: int, row: int, linked: list[Path]) -> dict[str, Any]:
-        entry = self._parts[part]["blocks"][number]
-        old, new = part_folder(self._parts[part], part), self._folders[part]
-        rows = entry["rows"][1] - entry["rows"][0]
-        for kind in KINDS:
-            for r in range(rows):
-                source = chunk_path(self._store, old, kind, entry["rows"][0] + r)
-                target = chunk_path(self._store, new, kind, row + r)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    os.link(source, target)
-                except FileNotFoundError:
-                    what = f"block {number} of {part} ({kind})"
-                    raise StoreError(f"{source}: {what} is missing; restore the file or ingest again") from None
-                except OSError:  # a file system without links
-                    owned.copy_file(source, target)
-                    sync_file(target)
-                linked.append(target)
-        return {k: v for k, v in entry.items() if k != "changed"} | {"rows": [row, row + rows]}
+        Parameters
+        ----------
+        changes
+            Members that take the place of the old manifest's; of ``summary`` only the figures given.
+        forgotten
+            Ids of documents that are taken out of other documents' links; names that no document has any more are replaced
+            by something without meaning.
+        """
+        path = self._store
+        self.check_room()
+        try:
+            parts = {part: self._write_blocks(part, progress) for part in PARTS}
+            settle_arrays(path, {part_folder(e, p): e.rows for p, e in parts.items()}, weighted=self._base.weighted)
+            manifest = self._manifest(parts, self._write_documents(parts, forgotten, progress), changes or {})
+            axes = derive(Contents(path, manifest, self._gone[:0]), self._base.manifest.axes, MEMORY)
+            for name, entry in axes.items() if forgotten is not None else ():
+                if entry.names is not None:
+                    axes[name] = replace(entry, names=blank_names(path, entry.names.file))
+            manifest = replace(manifest, axes=axes, summary=manifest.summary | commit.axes_summary(axes))
+            sync_folder(path)
+            manifest.write(path)
+        except BaseException:  # behind the commit nothing of it goes: it is named now
+            with contextlib.suppress(OSError, TopicsError):
+                settle(path, Corpus.open(path, vectors=True).manifest)
+            raise
+        finally:
+            progress.close()
+        settle(path, manifest)
+        return manifest
 
-    def _merge(self, part: str, group: list[int], row: int, entries: list[dict[str, Any]], marker: np.ndarray) -> None:
+    def _manifest(self, parts: dict[str, PartEntry], docs: list[StoreFile], changes: dict[str, Any]) -> StoreManifest:
+        old = self._base.manifest
+        vocabulary = changes.get("vocabulary", old.vocabulary)
+        members: dict[str, Any] = {"same_as": [*(old.same_as or ()), old.fingerprint], "files": old.files, **changes}
+        members["files"] = {kind: file for kind, file in members["files"].items() if kind != "removed"}
+        return replace(
+            old,
+            **members
+            | {
+                "generation": old.generation + 1,
+                "compacted": old.generation + 1,
+                "fingerprint": commit.fingerprint(vocabulary["hash"], parts, None),
+                "parts": parts,
+                "docs": docs,
+                "summary": old.summary | commit.parts_summary(parts) | changes.get("summary", {}),
+            },
+        )
+
+    def _write_blocks(self, part: str, progress: Progress) -> PartEntry:
+        entries: list[BlockEntry] = []
+        linked: list[Path] = []
+        (self._store / self._folders[part]).mkdir(exist_ok=True)
+        for number, group in enumerate(self._groups[part]):
+            row = entries[-1].rows[1] if entries else 0
+            if self._stays(part, group):
+                entries.append(self._link(part, group[0], row, linked))
+            else:
+                self._merge(part, group, row, entries)
+            progress.step("writing blocks", number + 1, len(self._groups[part]), "piece")
+        sync_all(linked, sorted({p for path in linked for p in list(path.parents)[:4]}))
+        return part_of(entries, self._folders[part])
+
+    def _link(self, part: str, number: int, row: int, linked: list[Path]) -> BlockEntry:
+        entry = self._parts[part].blocks[number]
+        rows = entry.rows[1] - entry.rows[0]
+        for kind, r in ((kind, r) for kind in KINDS for r in range(rows)):
+            source = chunk_path(self._store, part_folder(self._parts[part], part), kind, entry.rows[0] + r)
+            target = chunk_path(self._store, self._folders[part], kind, row + r)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                owned.link_file(source, target)
+            except FileNotFoundError:
+                what = f"block {number} of {part} ({kind})"
+                raise StoreError(f"{source}: {what} is missing; restore the file or ingest again") from None
+            linked.append(target)
+        return replace(entry, rows=(row, row + rows), changed=None)
+
+    def _merge(self, part: str, group: list[int], row: int, entries: list[BlockEntry]) -> None:
         """One block of several, or of what is left of one; none where nothing is left."""
-        before = len(entries)
-        writer = BlockWriter(self._store, self._folders[part], row, self._base.weighted, entries.append, vectors=self._base.vectors > 0)
-        heldout = part == "heldout"
+        before, vectors = len(entries), self._base.vectors > 0
+        writer = BlockWriter(self._store, self._folders[part], row, self._base.weighted, entries.append, vectors=vectors)
+        gone = self._gone[self._gone[:, 1] == PARTS.index(part)]
         for number in group:
-            raw = self._base.decode(number, heldout)
-            gone = self._rows.get((int(heldout), number), np.zeros(0, np.int64))
-            left = drop_rows(raw.gaps, raw.counts, raw.lengths, gone) if len(gone) else len(raw.gaps)
-            ids = np.empty(left, np.int32)
-            if from_gaps(raw.gaps, raw.lengths, 0, len(raw.lengths), 0, ids, marker) != left:
-                raise StoreError(f"{self._store}: block {number}: a word id past the vocabulary; ingest again")
-            marker[ids] = 0
-            lengths = np.delete(raw.lengths, gone)
-            indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
-            counts = raw.counts[:left]
-            if self._words is not None:
-                ids = self._words[ids]
-                stay = ids >= 0
-                indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(stay, dtype=np.int64)))[indptr]
-                ids, counts = ids[stay], counts[stay]
-            writer.add(indptr, ids, counts)
+            raw = self._base.decode(number, part == "heldout")
+            left = np.delete(np.arange(len(raw.lengths)), gone[gone[:, 2] == number, 3])
+            cells = raw.matrix(self._base.n_words)[left]
             raw.close()
+            cells = cells if self._words is None else cells[:, self._words]
+            writer.add(cells.indptr.astype(np.int64), cells.indices, cells.data)
         writer.close()
-        docs = sum(live(self._parts[part]["blocks"][b], "docs") for b in group)
-        if sum(e["docs"] for e in entries[before:]) != docs or len(entries) - before != (docs > 0):
+        docs = sum(self._parts[part].blocks[b].left.docs for b in group)
+        if sum(e.docs for e in entries[before:]) != docs or len(entries) - before != (docs > 0):
             raise StoreError(
                 f"{self._store}: the blocks {group} of {part} do not hold what the manifest says; verify it"
             )
 
-    # -- documents ---------------------------------------------------------------------------------------------------
-    def write_documents(self, columns: dict[str, str], forgotten: pa.Array | None = None) -> list[dict[str, Any]]:
-        """Write the documents' table with the new places; the entries of its files.  Full files at its head in which
-        nothing changes stay.  forgotten: ids that are taken out of other documents' links too."""
-        moved = [self._moves(p) for p in range(2)]
-        old = self._base.manifest["docs"]
-        at = kept = 0
-        while (
-            kept < len(old) and forgotten is None and (n := self._unchanged(old[kept], at, moved)) >= ROWS_OF_PART // 2
-        ):
-            at, kept = at + n, kept + 1
-        writer = DocumentsWriter(self._store / "docs", schema_of(columns), next_part(old))
-        gone = np.sort(self._gone[:, 0])
-        part_column = pa.array(PARTS, pa.string())
-        for batch in read_documents(self._store, old[kept:]):
-            here = gone[np.searchsorted(gone, at) : np.searchsorted(gone, at + len(batch))] - at
-            part, block, row = _places(batch)
-            keep = np.delete(np.arange(len(batch)), here)
-            table = pa.Table.from_batches([batch]).take(keep)
-            new_block, new_row = _moved(moved, part[keep], block[keep], row[keep])
-            table = _replace(
-                table, "part", pa.DictionaryArray.from_arrays(pa.array(part[keep].astype(np.int8)), part_column)
-            )
-            table = _replace(_replace(table, "block", pa.array(new_block)), "row", pa.array(new_row))
+    def _write_documents(
+        self, parts: Mapping[str, PartEntry], forgotten: pa.Array | None, progress: Progress
+    ) -> list[StoreFile]:
+        """The documents' table with the places in the new parts, where they stand in the same order."""
+        manifest = self._base.manifest
+        writer, first = PlacedDocuments(self._store, manifest.columns, manifest.docs, parts), 0
+        for batch in read_documents(self._store, manifest.docs):
+            numbers = np.arange(first, first + len(batch))
+            table = pa.Table.from_batches([batch]).filter(pa.array(np.isin(numbers, self._gone[:, 0], invert=True)))
+            part = pc.equal(table["part"].cast(pa.string()), "heldout").to_numpy().astype(np.uint8)
             if forgotten is not None and "links" in table.column_names:
-                table = _replace(table, "links", without(table["links"], forgotten))
-            writer.add(table)
-            at += len(batch)
-            self._progress.step("writing documents", at, at, "piece")
-        writer.close()
-        return [*old[:kept], *(file_entry(self._store, f"docs/{path.name}") for path in writer.files)]
-
-    def _moves(self, part: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of each old block: the new one and the row that its first document left gets; the places gone (block and row as
-        one number, ascending) and how many of them lie before each block."""
-        blocks = self._parts[PARTS[part]]["blocks"]
-        block, first = np.zeros(len(blocks), np.int64), np.zeros(len(blocks), np.int64)
-        number = 0
-        for group in self._groups[PARTS[part]]:
-            docs = 0
-            for b in group:
-                block[b], first[b] = number, docs
-                docs += live(blocks[b], "docs")
-            number += docs > 0
-        mine = self._gone[self._gone[:, 1] == part]
-        places = np.sort(mine[:, 2] << 32 | mine[:, 3])
-        return block, first, places, np.searchsorted(places, np.arange(len(blocks)) << 32)
-
-    def _unchanged(self, entry: dict[str, Any], at: int, moved: list[Any]) -> int:
-        """Rows of a file of the table in which no document is gone or has moved; 0 where one has."""
-        rows = pq.read_metadata(self._store / entry["file"]).num_rows
-        if np.any((self._gone[:, 0] >= at) & (self._gone[:, 0] < at + rows)):
-            return 0
-        for batch in read_documents(self._store, [entry], ["part", "block", "row"]):
-            part, block, row = _places(batch)
-            new_block, new_row = _moved(moved, part, block, row)
-            if not (np.array_equal(block, new_block) and np.array_equal(row, new_row)):
-                return 0
-        return int(rows)
+                links = without(table["links"].combine_chunks(), forgotten)
+                table = table.set_column(table.column_names.index("links"), "links", links)
+            writer.place(table, part)
+            first += len(batch)
+            progress.step("writing documents", first, first, "piece")
+        return writer.finish()
 
 
-def _places(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """part (0 train, 1 heldout), block and row of the documents of a batch, int64 each."""
-    part = batch.column("part").cast(pa.string())
-    number = np.asarray(pc.index_in(part, value_set=pa.array(PARTS)).to_numpy(zero_copy_only=False), np.int64)
-    block, row = (np.asarray(batch.column(c).to_numpy(zero_copy_only=False), np.int64) for c in ("block", "row"))
-    return number, block, row
-
-
-def _moved(moved: list[Any], part: np.ndarray, block: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """New blocks and rows, int32, of documents that stay."""
-    new_block, new_row = np.empty(len(part), np.int32), np.empty(len(part), np.int32)
-    for p, (number, first, gone, before) in enumerate(moved):
-        mine = part == p
-        b, r = block[mine], row[mine]
-        new_block[mine] = number[b]
-        new_row[mine] = first[b] + r - (np.searchsorted(gone, b << 32 | r) - before[b])
-    return new_block, new_row
-
-
-def _replace(table: pa.Table, name: str, column: Any) -> pa.Table:
-    return table.set_column(table.column_names.index(name), name, column)
-
-
-def without(lists: pa.ChunkedArray, values: pa.Array) -> pa.Array:
+def without(lists: pa.Array, values: pa.Array) -> pa.Array:
     """Lists of strings without some of them; an empty list stays one, a null a null."""
-    column = pa.concat_arrays(
-        [c.cast(pa.list_(pa.large_string())) for c in lists.chunks] or [pa.array([], pa.list_(pa.large_string()))]
-    )
-    flat = column.flatten()
-    stay = pc.invert(pc.is_in(flat, value_set=values)).to_numpy(zero_copy_only=False)
-    if stay.all():
-        return column
-    lengths = np.asarray(
-        pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False), np.int64
-    )
-    edges = np.concatenate((np.zeros(1, np.int64), np.cumsum(stay)))[
-        np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-    ]
-    offsets = pa.array(edges.astype(np.int32), mask=np.append(column.is_null().to_numpy(zero_copy_only=False), False))
-    return pa.ListArray.from_arrays(offsets, flat.filter(pa.array(stay)))
+    lists = lists.cast(_LIST)
+    flat = lists.flatten()
+    stays = pc.invert(pc.is_in(flat, value_set=values)).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False))
+    offsets = np.concatenate(([0], np.cumsum(stays)))[np.concatenate(([0], ends))].astype(np.int32)
+    null = np.append(lists.is_null().to_numpy(zero_copy_only=False), False)
+    return pa.ListArray.from_arrays(pa.array(offsets, mask=null), flat.filter(pa.array(stays)))

@@ -20,7 +20,7 @@ function spark(value, known) {
 function ticks(bottom, top, n) {
   const raw = (top - bottom) / n, power = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 2.5, 5, 10].map(m => m * power).find(s => s >= raw * 0.999);
   const out = [];
-  for (let v = Math.ceil(bottom / step - 1e-9) * step; v <= top + step * 1e-6; v += step) out.push(v);
+  for (let v = Math.ceil(bottom / step - 1e-9) * step; v <= top + step * 1e-6; v += step) out.push(v || 0); // no -0
   return out;
 }
 // A curve with a band of two standard errors. names: labels of x; known(i): whether there is a value.
@@ -46,7 +46,7 @@ function curve({ names, value, error, known, format, low, title, say }) {
   for (const t of ticks(bottom, top, 3)) {
     root.append(svg("path", { class: "axis", d: `M${L} ${y(t)}H${W - R}` }), svg("text", { class: "s", x: L - 6, y: y(t) + 4, "text-anchor": "end" }, format(t)));
   }
-  const every = Math.ceil(n / 8);
+  const every = Math.ceil(n / Math.max(1, Math.min(8, Math.floor((W - L - R) / (7 * Math.max(...names.map(t => t.length)) + 10)))));
   for (let i = 0; i < n; i += every) root.append(svg("text", { class: "s", x: x(i), y: H - 6, "text-anchor": n > 1 && i === 0 ? "start" : x(i) > W - 40 ? "end" : "middle" }, names[i]));
   const line = (list, f) => list.map(i => `${x(i).toFixed(1)} ${y(f(i)).toFixed(1)}`).join("L");
   if (error && sure.length > 1) root.append(svg("path", { class: "band", d: "M" + line(sure, up) + "L" + line(sure.slice().reverse(), i => value[i] - 2 * error[i]) + "Z" }));

@@ -21,6 +21,12 @@ function topicPanel(k) {
     if (found.length) part("Topics in the same documents", chips(found), el("p", { class: "soft" }, `Correlation of shares over ${whole(D.linked)} documents.`));
   }
 }
+// A passage: its text, then the starts and ends of its marked words, in code points.
+function marked(passage) {
+  if (!passage) return null;
+  const [text, ...edges] = passage, points = [...text], ends = [0, ...edges, points.length];
+  return el("p", null, el("bdi", null, ends.slice(1).map((end, i) => i % 2 ? el("mark", null, points.slice(ends[i], end).join("")) : points.slice(ends[i], end).join(""))));
+}
 const chips = list => el("ul", { class: "chips" }, list.map(([j, v]) => el("li", null, fill(link(j), null, [el("span", { class: "soft" }, " " + v)]))));
 function wordList(k) {
   const body = el("tbody"), output = el("output");
@@ -40,8 +46,8 @@ function timeChart(k) {
   const { value, error } = column("over", k);
   const note = [];
   if (D.a.slope && D.a.slopeError[k] > 0) {
-    const z = strength(k);
-    note.push(`${Math.abs(z) < 2 ? "no clear trend" : z > 0 ? "rising" : "falling"}: ${(100 * D.a.slope[k]).toFixed(3)} ± ${(200 * D.a.slopeError[k]).toFixed(3)} percentage points a year`);
+    const z = strength(k), per = { day: [1 / 365.25, "day"], week: [7 / 365.25, "week"], month: [1 / 12, "month"] }[D.grain] || [1, "year"];
+    note.push(`${Math.abs(z) < 2 ? "no clear trend" : z > 0 ? "rising" : "falling"}: ${(100 * per[0] * D.a.slope[k]).toFixed(3)} ± ${(200 * per[0] * D.a.slopeError[k]).toFixed(3)} percentage points a ${per[1]}`);
   }
   return el("div", null, curve({
     names: D.periods, value, error, known: i => D.a.periodDocs[i] > 0, format: v => percent(v), title: `Share of topic ${D.ids[k]} over time`,
@@ -62,7 +68,7 @@ function typicalDocs(k) {
     const d = D.documents[D.a.typical[k * n + i]];
     if (!d) continue;
     const meta = d.meta || {}, about = [meta.date, ...Object.entries(meta).filter(([name]) => name !== "title" && name !== "date").map(([, v]) => v), d.source];
-    out.push(el("div", { class: "doc" }, el("b", null, bdi(meta.title || d.id)), el("div", { class: "soft" }, `${percent(D.a.typicalShare[k * n + i], 0)} · `, bdi([meta.title ? d.id : null, ...about].filter(Boolean).join(" · "))), d.text ? el("p", null, bdi(d.text)) : null));
+    out.push(el("div", { class: "doc" }, el("b", null, bdi(meta.title || d.id)), el("div", { class: "soft" }, `${percent(D.a.typicalShare[k * n + i], 0)} · `, bdi([meta.title ? d.id : null, ...about].filter(Boolean).join(" · "))), marked(D.passages[k][i])));
   }
   return out.length ? out : [el("p", { class: "soft" }, "None.")];
 }

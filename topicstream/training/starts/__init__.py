@@ -1,1 +1,1 @@
-"""Where a training starts, and its kernels."""
+"""Where a training starts: one file for each start (start.py has their interface), and their kernels."""

@@ -9,23 +9,35 @@ why and the whole corpus is started from the model instead.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import Engine, padded
+from topicstream.engines.base import Engine
 from topicstream.errors import StoreError
 from topicstream.files import owned
-from topicstream.files.durable import read_json, write_json
-from topicstream.model.store import StoredTable, read_manifest
+from topicstream.model.manifest import read_manifest
+from topicstream.model.store import StoredTable
 from topicstream.model.vocabulary import Vocabulary
+from topicstream.records import Count, Record, read_record, write_record
 from topicstream.tables.spec import WORDS
-from topicstream.training.state.checkpoint import State, checkpoints, read_checkpoint, read_state
-from topicstream.training.state.memory import check_memory
+from topicstream.training.state.checkpoint import State, checkpoints, read_checkpoint, read_listing
+from topicstream.training.state.record import RunRecord
+from topicstream.training.tables import RunTables
 
 CARRIED = "carried.json"
+
+
+class Carried(Record, frozen=True):
+    """``carried.json``: blocks of the grid that were taken over, of how many, from a run of so many passes."""
+
+    blocks: Count
+    of: Count
+    passes: Count
+
+
 GROWING = (WORDS, "authors", "labels")
 """Axes whose ids stay as they are when documents are appended: new rows follow behind."""
 
@@ -33,18 +45,16 @@ GROWING = (WORDS, "authors", "labels")
 def storage_of(run: Path, corpus: Corpus) -> int | None:
     """Storage blocks at the head of ``corpus`` that are the corpus that ``run`` was trained on, unchanged; None when there
     is no such head (documents were removed or replaced, or it is another corpus)."""
-    said = read_manifest(run).get("corpus")
-    was = {k: v for k, v in said.items() if v is not None} if isinstance(said, dict) else {}
+    was = read_manifest(run).corpus
     docs = cells = 0
     tokens = 0.0
-    for i, entry in enumerate(corpus.part()["blocks"]):
-        removed = entry.get("removed", {})
-        docs += entry["docs"]
-        cells += entry["cells"] - removed.get("cells", 0)
-        tokens += entry["tokens"] - removed.get("tokens", 0)
-        if docs >= was.get("docs", 0):
-            same = docs == was.get("docs") and cells == was.get("cells")
-            return i + 1 if same and abs(tokens - was.get("tokens", -1.0)) <= 1e-9 * max(tokens, 1.0) else None
+    for i, entry in enumerate(corpus.part().blocks):
+        docs += entry.docs
+        cells += entry.left.cells
+        tokens += entry.left.tokens
+        if docs >= (was.docs or 0):
+            same = docs == was.docs and cells == was.cells and was.tokens is not None
+            return i + 1 if same and abs(tokens - (was.tokens or 0.0)) <= 1e-9 * max(tokens, 1.0) else None
     return None
 
 
@@ -53,27 +63,25 @@ def check_carried(run: str | Path, corpus: Corpus, engine: Engine) -> str | None
     run = Path(run)
     if not (run / "finished.json").exists() or not checkpoints(run / "checkpoints"):
         return "the earlier run's checkpoint is not there"
-    record = read_json(run / "training.json")
-    if not isinstance(record, dict) or not isinstance(record.get("engine"), str):
-        raise StoreError(f"{run}/training.json: incomplete (no engine); the file is damaged, restore it or train again")
-    if record["engine"] != engine.name:
-        return f"the earlier run's engine was {record['engine']}"
-    if engine.start_from != "visit" or any(
+    record = RunRecord.read(run)
+    if record is None or record.engine != engine.name:
+        return f"the earlier run's engine was {record.engine if record else 'not recorded'}"
+    if engine.phases[0].start != "visit" or any(
         spec.layout != "dense" or spec.axis not in GROWING for spec in engine.tables.values()
     ):
         return f"{engine.name} cannot take over an earlier run's tables"
-    if (was := int(read_manifest(run)["topics"])) != engine.shape.topics:
+    if (was := read_manifest(run).topics) != engine.shape.topics:
         return f"the earlier run had {was:,} topics, there are {engine.shape.topics:,} now"
-    state = read_state(checkpoints(run / "checkpoints")[-1])
-    if state["rounds"] or state["facts"]["needs_start"]:
+    state = read_listing(checkpoints(run / "checkpoints")[-1])
+    if state.rounds or state.facts.needs_start:
         return "the earlier run stopped inside a pass"
-    if any(not (run / "work" / name).exists() for name in state["facts"]["memory"].values()):
+    if any(not (run / "work" / name).exists() for name in state.facts.memory.values()):
         return "the earlier run's block memory is not there"
-    if (read_manifest(run).get("corpus") or {}).get("generation", 1) < corpus.manifest.get("compacted", 0):
+    if (read_manifest(run).corpus.generation or 1) < corpus.manifest.compacted:
         return "the corpus was compacted since the earlier run"
     if storage_of(run, corpus) is None:
         return "documents of the earlier run were removed or replaced"
-    name = read_manifest(run)["files"]["vocab"]["name"]
+    name = read_manifest(run).files.vocab.name
     before, now = (Vocabulary.read(p).words for p in (run / name, corpus.file("vocab")))
     if len(before) > len(now) or not now.slice(0, len(before)).equals(before):
         return "the words of the earlier run have other ids now"
@@ -92,23 +100,22 @@ def _same_rows(run: Path, corpus: Corpus, table: str, axis: str) -> bool:
     return was.names is not None and corpus.axes[axis].names(0, was.n_rows).equals(was.names)
 
 
+def forget_carried(folder: Path) -> None:
+    """Forget what a run took over that begins again."""
+    owned.remove_file(folder / CARRIED, missing_ok=True)
+
+
 def first_new_block(folder: Path) -> int:
     """Blocks of the grid that a run took over from an earlier one; 0 when it took nothing over."""
     path = folder / CARRIED
-    if not path.exists():
-        return 0
-    found = read_json(path)
-    blocks = found.get("blocks") if isinstance(found, dict) else None
-    if not isinstance(blocks, int) or blocks < 0:
-        raise StoreError(f"{path}: does not say how many blocks were taken over; the file is damaged, restore it")
-    return blocks
+    return read_record(path, Carried).blocks if path.exists() else 0
 
 
-def carry_over(run: Path, folder: Path, engine: Engine, corpus: Corpus, grid: Grid, tables: dict[str, Any]) -> State:
+def carry_over(run: Path, folder: Path, engine: Engine, corpus: Corpus, grid: Grid, tables: RunTables) -> State:
     """Load the tables of ``run`` into ``tables`` (rows of new words stay empty), copy its block memory into
     ``folder/work/memory-000000.bin`` and note in ``folder`` how many blocks were taken over.
 
-    Returns the state from which the start of the new blocks goes on.  StoreError when something is damaged or does not
+    Returns the state from which the start of the new blocks continues.  StoreError when something is damaged or does not
     fit; nothing was noted then.
     """
     place = checkpoints(Path(run) / "checkpoints")[-1]
@@ -119,35 +126,28 @@ def carry_over(run: Path, folder: Path, engine: Engine, corpus: Corpus, grid: Gr
 
 
 def _carried(
-    run: Path, place: Path, was: State, folder: Path, engine: Engine, corpus: Corpus, grid: Grid, tables: dict[str, Any]
+    run: Path, place: Path, was: State, folder: Path, engine: Engine, corpus: Corpus, grid: Grid, tables: RunTables
 ) -> State:
     storage = storage_of(run, corpus)
     if storage is None:
         raise StoreError(f"{run}: the corpus has changed under it; start without its memory")
     blocks = int((grid.storage < storage).sum())
     manifest = read_manifest(run)
-    words = int(manifest["words"])
-    arrays = {k: v for k, v in was.arrays.items() if k.startswith("param.")}
-    for name, table in tables.items():
-        axis = engine.tables[name].axis
-        table.load_head(place / f"{name}.rows", words if axis == WORDS else StoredTable(run, manifest, name).n_rows)
-        table.totals[:] = was.arrays[f"totals.{name}"]
-        table.scale = float(was.facts["scales"].get(name, 1.0))
-        arrays[f"totals.{name}"] = table.totals.copy()
-        if table.width != padded(engine.shape.topics):
-            raise StoreError(f"{place}: table {name} is of another width; start without its memory")
+    words, specs = manifest.words, engine.tables
+    rows = {name: words if specs[name].axis == WORDS else StoredTable(run, manifest, name).n_rows for name in specs}
+    tables.load(place, was, rows)
+    arrays = {name: value for name, value in was.arrays.items() if name.startswith("param.")} | tables.arrays
     memory: dict[str, str] = {}
-    if engine.memory:
+    if engine.state:
         index = was.arrays["memory.old"]
         if len(index) != blocks:
             raise StoreError(f"{place}: holds the memory of {len(index)} blocks where the grid has {blocks}")
         grown = np.full((len(grid), *index.shape[1:]), -1, np.int64)
         grown[:blocks] = index
         memory = {"new": "memory-000000.bin"}
-        source = run / "work" / was.facts["memory"]["old"]
-        check_memory(source, index)
+        source = run / "work" / was.facts.memory["old"]
         owned.copy_file(source, folder / "work" / memory["new"])
         arrays["memory.new"] = grown
-    write_json(folder / CARRIED, {"blocks": blocks, "of": len(grid), "passes": was.passes})
-    facts = {**was.facts, "needs_start": True, "memory": memory, "perplexities": [], "pass_seconds": 0.0}
+    write_record(folder / CARRIED, Carried(blocks=blocks, of=len(grid), passes=was.passes))
+    facts = replace(was.facts, needs_start=True, memory=memory, perplexities=[], pass_seconds=0.0)
     return State(0, 0, arrays, facts)

@@ -1,5 +1,5 @@
-"""Where a run with seed words starts: its first topics from their words, so that numbers and names follow the file; and one with a
-background topic, the last."""
+"""Starts with seed words, whose topics begin from their words, so that numbers and names follow the file; and with a background
+topic, the last."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine, padded
 from topicstream.errors import UsageError
 from topicstream.kernels.constants import Constants
-from topicstream.model.seeds import read_seeds, resolve
+from topicstream.model.seeds import SeedEntry, read_seeds, resolve
 from topicstream.model.vocabulary import Vocabulary
-from topicstream.training.starts.initial import SHARE, Seeds
+from topicstream.training.starts.documents import SHARE
+from topicstream.training.starts.seeds import Seeds
+from topicstream.training.starts.start import Ground, Start
 
 
 def with_seeds(
     engine: Engine, given: Any, corpus: Corpus, n_w: np.ndarray
-) -> tuple[Engine, list[dict[str, Any]] | None, list[str]]:
+) -> tuple[Engine, list[SeedEntry] | None, list[str]]:
     """(the engine with seed words, what the model says of them, what is to be told); as it is where none are given.  n_w:
     float64[W], training tokens of each word."""
     if given is None:
         return engine, None, []
-    if not engine.takes_seeds:
+    if not engine.about.seed_words:
         raise UsageError(f"{engine.name} takes no --seed-words; `topics engines` lists the others")
     vocabulary, shape = Vocabulary.read(corpus.file("vocab")), engine.shape
-    named, axis = None, engine.topics_axis
+    named, axis = None, engine.about.topics_axis
     if axis:
         first = shape.topics - corpus.axes[axis].size
         named = {name: first + i for i, name in enumerate(corpus.axes[axis].names().to_pylist())}
@@ -35,7 +37,26 @@ def with_seeds(
     return type(engine)(replace(shape, seeds=constants), engine.options), entries, told
 
 
-class SeededStart:
+class SeededStart(Start):
+    """Another start, with the run's seed words and background topic.
+
+    learned: whether the other start's topics were learned, so that seed words take the one in which they are likeliest.
+    """
+
+    def __init__(self, inner: Start, learned: bool) -> None:
+        self._inner, self._learned = inner, learned
+        self.check, self.memory, self.has_seeds = inner.check, inner.memory, inner.has_seeds  # type: ignore[method-assign]
+
+    def seeds(self, ground: Ground) -> Seeds | None:
+        seeds, shape = self._inner.seeds(ground), ground.engine.shape
+        if seeds is not None and getattr(ground.engine.options, "background", None):
+            seeds = BackgroundSeeds(seeds, shape.topics, ground.n_w)
+        if seeds is None or shape.seeds is None:
+            return seeds
+        return SeededSeeds(seeds, shape.seeds, ground.n_w, self._learned)
+
+
+class SeededSeeds:
     """A seed table whose column k is, for a topic with seed words,
 
         totals_k (1/2 n_w/N + 1/2 its weight of w / all its weights)       instead of a document's words (``learned`` = False)
@@ -85,7 +106,7 @@ class SeededStart:
         return out
 
 
-class Background:
+class BackgroundSeeds:
     """Another start's seed table, but for the last topic: that is the corpus' mean, as heavy as it was."""
 
     def __init__(self, inner: Seeds, topics: int, n_w: np.ndarray) -> None:

@@ -1,20 +1,59 @@
-"""Some vectors of a store, for the start of an engine of vectors."""
+"""The start of an engine of vectors: its first parameters come from some points of the store."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import BlockShape, Engine
-from topicstream.training.starts.initial import draw_documents
+from topicstream.engines.base import BlockShape, Engine, workspace_bytes
+from topicstream.engines.vectors import VectorEngine
+from topicstream.memory import Array
+from topicstream.tables.table import Table
+from topicstream.training.plan import StartMemory
+from topicstream.training.starts.sample import draw_documents
+from topicstream.training.starts.seeds import Seeds
+from topicstream.training.starts.start import Ground, Start
 
 SAMPLE, EACH = 10_000, 50  # vectors at least (where there are as many), and for each component
 
 
+class VectorStart(Start):
+    """The engine's own."""
+
+    def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
+        points, n = min(engine.shape.docs, sample_points(engine.shape.topics)), engine.shape.words
+        scratch, _ = workspace_bytes(engine, BlockShape(points, points * n, 0, n))
+        return StartMemory(scratch + Array((4, points, n), np.float64).nbytes)
+
+    def has_seeds(self, engine: Engine) -> bool:
+        return False
+
+    def begin(self, ground: Ground, params: dict[str, np.ndarray]) -> None:
+        assert isinstance(ground.engine, VectorEngine)
+        sample = vector_sample(ground.corpus, ground.grid, ground.seed, ground.engine.shape.topics)
+        ground.engine.begin(sample, ground.seed, params)
+
+    def seeds(self, ground: Ground) -> Seeds | None:
+        return None
+
+    def fill(self, ground: Ground, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]) -> None:
+        assert isinstance(ground.engine, VectorEngine)
+        for name, table in tables.items():
+            rows = ground.engine.start_rows(name, params)
+            table.fill(lambda a, b, rows=rows: rows[a:b])  # type: ignore[misc]
+
+
+def sample_points(components: int) -> int:
+    """Points of a sample, at most."""
+    return max(SAMPLE, EACH * components)
+
+
 def vector_sample(corpus: Corpus, grid: Grid, seed: int, components: int) -> np.ndarray:
     """float64[S, n], in the order of the store; which, depends on the seed and their numbers alone."""
-    chosen = np.sort(draw_documents(corpus, max(SAMPLE, EACH * components), seed))
+    chosen = np.sort(draw_documents(corpus, sample_points(components), seed))
     owner = np.searchsorted(grid.first_doc, chosen, side="right") - 1
     out, at = np.empty((len(chosen), corpus.vectors)), 0
     for block in corpus.blocks(np.unique(owner), grid=grid, prefetch=1):
@@ -23,10 +62,3 @@ def vector_sample(corpus: Corpus, grid: Grid, seed: int, components: int) -> np.
         out[at : at + len(rows)] = block.counts[cells]
         at += len(rows)
     return out
-
-
-def sample_bytes(engine: Engine, threads: int) -> int:
-    """What the start of an engine of vectors takes, by threads."""
-    points = min(engine.shape.docs, max(SAMPLE, EACH * engine.shape.topics))
-    block = BlockShape(points, points * engine.shape.words, 0, engine.shape.words)
-    return engine.scratch_bytes(block) + 8 * points * 4 * engine.shape.words

@@ -1,8 +1,7 @@
 """Checkpoints: the whole state of a training run at the end of a pass, or between two rounds of one.
 
 ``checkpoints/P-R/`` (P passes done, R rounds of the next) holds ``state.json``, ``arrays.npz`` and one raw file a table.
-It is written beside and renamed, state last; only then are older checkpoints and their block memory removed.  Without
-fsync it survives a kill; the fsync that lets it survive a power cut is made as often as 5 % of the run's time allow.
+It is written beside, brought to the disk and renamed, state last; only then are older checkpoints removed.
 """
 
 from __future__ import annotations
@@ -12,23 +11,60 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import google_crc32c
 import numpy as np
+from msgspec import field
 
 from topicstream.errors import NotOurs, StoreError
 from topicstream.files import owned
-from topicstream.files.durable import read_json, sync_file, sync_folder, write_json
-from topicstream.files.ownership import claim
+from topicstream.files.durable import sync_file, sync_folder
+from topicstream.files.ownership import note
 from topicstream.files.plain import load_arrays, open_plain, refuse_special
+from topicstream.records import Count, Crc, Record, read_record, write_record
 
-SCHEMA = 1
 _NAME = re.compile(r"\d{6}-\d{6}")
 _OURS = re.compile(r"\d{6}-\d{6}|\.\d{6}-\d{6}\.(tmp|old)")
+RESTART = "Start over with --force"
+
+
+class Facts(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """Plain values of a run between two rounds.
+
+    needs_start: whether the start is not done;  scales: of BLEND tables;  perplexities: running ones of the latest passes;
+    heldout: held-out ones, each with its pass;  pass_seconds: spent on the pass under way;  memory: files of block memory in
+    the work folder, ``old`` (of the last pass) and ``new``;  memory_digest: of the old one's content.
+    """
+
+    needs_start: bool
+    scales: dict[str, float]
+    perplexities: list[float]
+    pass_seconds: float
+    memory: dict[str, str]
+    memory_digest: str
+    heldout: list[tuple[int, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if any(name != os.path.basename(name) or name in ("", ".", "..") or "\0" in name for name in self.memory.values()):
+            raise ValueError("memory: not names of files")
+
+
+class Listing(Record, frozen=True, kw_only=True):
+    """``state.json``: passes done, rounds done of the next one, size and crc32c of every other file, and ``Facts``."""
+
+    schema: Literal[1] = 1
+    passes: Count
+    rounds: Count
+    files: dict[str, tuple[Count, Crc]]
+    facts: Facts
+
+    def __post_init__(self) -> None:
+        if "arrays.npz" not in self.files or any("/" in name or "\0" in name for name in self.files):
+            raise ValueError("files: not those of a checkpoint")
 
 
 @dataclass
@@ -37,34 +73,36 @@ class State:
 
     passes   passes done (0: only the start); rounds: rounds done of the next one
     arrays   small named arrays: params, totals, statistics so far, memory indexes
-    facts    plain values (stopping history, memory file names, digests)
     """
 
     passes: int
     rounds: int
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray]
+    facts: Facts
 
     @property
     def name(self) -> str:
         """Folder name; sorts in the order of work done."""
-        return f"{self.passes:06d}-{self.rounds:06d}"
+        return place_name(self.passes, self.rounds)
 
     @property
     def params(self) -> dict[str, np.ndarray]:
         """The parameters by name."""
         return {k[6:]: v.copy() for k, v in self.arrays.items() if k.startswith("param.")}
 
-    def checked_params(self, path: Path, like: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """``params``; StoreError naming ``path`` where they are not those of ``like``, in other values."""
-        found = self.params
-        for name, wanted in like.items():
-            value = found.get(name)
-            if value is not None and name in ("alpha", "beta") and not ((value >= 0) & (value < np.inf)).all():
-                value = None
-            if value is None or value.shape != wanted.shape or np.isnan(value).any():
-                raise StoreError(f"{path}: parameter {name} is not what it must be; start anew with --force")
-        return found
+    def checked_params(self, path: Path, wanted: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """``params``; StoreError naming ``path`` where they are not of the names and shapes of ``wanted``, or not numbers."""
+        params = self.params
+        for name, value in wanted.items():
+            least = 0.0 if name in ("alpha", "beta") else -np.inf
+            if name not in params or params[name].shape != value.shape or not (params[name] >= least).all():
+                raise StoreError(f"{path}: parameter {name} is missing, of another shape or not a number. {RESTART}")
+        return params
+
+
+def place_name(passes: int, rounds: int = 0) -> str:
+    """Name of the folder of a checkpoint."""
+    return f"{passes:06d}-{rounds:06d}"
 
 
 def _crc(path: Path) -> int:
@@ -76,37 +114,34 @@ def _crc(path: Path) -> int:
 
 
 def write_checkpoint(
-    folder: Path, state: State, save_tables: Mapping[str, Callable[[Path], None]], durable: bool, also_sync: list[Path]
+    folder: Path, state: State, save_tables: Mapping[str, Callable[[Path], None]], memory: Sequence[Path]
 ) -> Path:
-    """Write one checkpoint under ``folder`` and return its place.  ``also_sync``: block memory files it refers to."""
-    claim(folder, "checkpoints")
+    """Write one durable checkpoint under ``folder`` and return its place.  memory: files of block state it refers to."""
     beside, final = folder / f".{state.name}.tmp", folder / state.name
-    owned.remove_within(beside, "checkpoints")
-    beside.mkdir()
+    owned.remove_within(beside)
+    beside.mkdir(parents=True)
     try:
-        files: dict[str, list[int]] = {}
+        files: dict[str, tuple[int, int]] = {}
         for name, save in save_tables.items():
+            note(beside / f"{name}.rows")
             save(beside / f"{name}.rows")
         buffer = io.BytesIO()
         np.savez(buffer, **state.arrays)  # type: ignore[arg-type]
         with owned.create(beside / "arrays.npz") as f:
             f.write(buffer.getbuffer())
         for path in sorted(beside.iterdir()):
-            files[path.name] = [path.stat().st_size, _crc(path)]
-            if durable:
-                sync_file(path)
-        value = {"schema": SCHEMA, "passes": state.passes, "rounds": state.rounds, "files": files, "facts": state.facts}
-        write_json(beside / "state.json", value, durable=durable)
-        if durable:
-            for path in also_sync:
-                sync_file(path)
+            files[path.name] = path.stat().st_size, _crc(path)
+            sync_file(path)
+        listing = Listing(passes=state.passes, rounds=state.rounds, files=files, facts=state.facts)
+        write_record(beside / "state.json", listing)
+        for path in memory:
+            sync_file(path)
         _discard(final)
         owned.move_folder(beside, final)
-        if durable:
-            sync_folder(folder)
+        sync_folder(folder)
     except BaseException:
         with contextlib.suppress(OSError, NotOurs):
-            owned.remove_within(beside, "checkpoints")
+            owned.remove_within(beside)
         raise
     return final
 
@@ -115,10 +150,10 @@ def _discard(path: Path) -> None:
     """Remove a checkpoint; hidden first, so that one half removed is never taken for whole."""
     if not path.name.startswith(".") and path.exists():
         hidden = path.with_name(f".{path.name}.old")
-        owned.remove_within(hidden, "checkpoints")
+        owned.remove_within(hidden)
         owned.move_folder(path, hidden)
         path = hidden
-    owned.remove_within(path, "checkpoints")
+    owned.remove_within(path)
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -136,63 +171,22 @@ def remove_before(folder: Path, keep: set[str]) -> None:
                 _discard(path)
 
 
-def _incomplete(value: dict[str, Any]) -> str | None:
-    """The member of a checkpoint's state that is missing or of another kind."""
-
-    def count(v: Any) -> bool:
-        return isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 1 << 62
-
-    files, facts = value.get("files"), value.get("facts")
-    if not (count(value.get("passes")) and count(value.get("rounds"))):
-        return "passes and rounds"
-    if not isinstance(files, dict) or "arrays.npz" not in files:
-        return "files"
-    for name, pair in files.items():
-        if "/" in name or "\0" in name or not (isinstance(pair, list) and len(pair) == 2 and all(map(count, pair))):
-            return f"file {name!r}"
-    kinds = {"needs_start": (bool,), "scales": (dict,), "perplexities": (list,), "pass_seconds": (int, float), "memory": (dict,),
-             "memory_digest": (str,)}  # fmt: skip
-    if not isinstance(facts, dict):
-        return "facts"
-    for name, kind in kinds.items():
-        if not isinstance(facts.get(name), kind):
-            return f"facts.{name}"
-    for name, inner in (("scales", (int, float)), ("memory", (str,))):
-        if not all(isinstance(v, inner) for v in facts[name].values()):
-            return f"facts.{name}"
-    if not all(
-        v == os.path.basename(v) and v not in ("", ".", "..") and "\0" not in v for v in facts["memory"].values()
-    ):
-        return "facts.memory"
-    return None if all(isinstance(v, (int, float)) for v in facts["perplexities"]) else "facts.perplexities"
-
-
-def read_state(path: Path) -> dict[str, Any]:
-    """What a checkpoint says of itself: passes, rounds, files, facts; StoreError where it is no such thing."""
-    value: dict[str, Any] = read_json(path / "state.json")
-    if not isinstance(value, dict):
-        raise StoreError(f"{path}/state.json: not the state of a run; start anew with --force")
-    if value.get("schema") != SCHEMA:
-        raise StoreError(
-            f"{path}: checkpoint of schema {value.get('schema')}, this version reads {SCHEMA}; start anew with --force"
-        )
-    problem = _incomplete(value)
-    if problem:
-        raise StoreError(f"{path}/state.json: incomplete ({problem}); start anew with --force")
-    return value
+def read_listing(path: Path) -> Listing:
+    """What a checkpoint says of itself; StoreError where it is no such thing."""
+    return read_record(path / "state.json", Listing, RESTART)
 
 
 def read_checkpoint(path: Path) -> State:
     """Verify every file's size and checksum and read state and arrays; StoreError naming what is damaged."""
-    value = read_state(path)
-    for name, (size, crc) in value["files"].items():
+    listing = read_listing(path)
+    for name, (size, crc) in listing.files.items():
         part = path / name
         refuse_special(part)
         if not part.exists() or part.stat().st_size != size or _crc(part) != crc:
             raise StoreError(
                 f"{part}: missing or does not match its checksum; remove {path} to go back to the checkpoint before it"
             )
-    return State(value["passes"], value["rounds"], load_arrays(path / "arrays.npz"), value["facts"])
+    return State(listing.passes, listing.rounds, load_arrays(path / "arrays.npz"), listing.facts)
 
 
 def content_hash(model: Path) -> str:
@@ -202,7 +196,7 @@ def content_hash(model: Path) -> str:
     if not found:
         raise StoreError(f"{model}: no checkpoint")
     state = read_checkpoint(found[-1])
-    h = hashlib.sha256(f"{state.passes} {state.rounds} {state.facts['memory_digest']}".encode())
+    h = hashlib.sha256(f"{state.passes} {state.rounds} {state.facts.memory_digest}".encode())
     for name in sorted(state.arrays):
         if not name.startswith("memory."):
             h.update(name.encode() + np.ascontiguousarray(state.arrays[name]).tobytes())

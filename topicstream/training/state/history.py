@@ -8,7 +8,7 @@ from typing import Any
 
 from topicstream.files import owned
 from topicstream.files.durable import read_sealed, sealed_line, write_bytes
-from topicstream.model.store import a_pass, as_named_now
+from topicstream.model.store import as_pass
 
 
 class History:
@@ -20,13 +20,14 @@ class History:
 
     def rewind(self, passes: int, needs_start: bool) -> list[str]:
         """Keep the lines of the first ``passes`` passes (and of the start, unless it is to be made again): what was
-        written after the checkpoint that a run goes on from is lost, and so is a line that a kill cut short.  Returns what to say of lines that are damaged (they are left out)."""
+        written after the checkpoint that a run resumes from is lost, and so is a line that a kill cut short.  Returns what to say of lines that are damaged (they are left out)."""
         records, damaged = read_sealed(self._path)
         kept = []
         for record in records:
-            if a_pass(record, self._path.parent)["pass"] <= passes and (record["pass"] > 0 or not needs_start):
+            named = as_pass(record, self._path.parent)
+            if named["pass"] <= passes and (named["pass"] > 0 or not needs_start):
                 kept.append(record)
-                self.last = as_named_now(record)
+                self.last = named
         write_bytes(self._path, "".join(map(sealed_line, kept)).encode(), durable=False)
         return damaged
 

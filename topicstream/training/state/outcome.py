@@ -2,56 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from topicstream.errors import StoreError, UsageError
 from topicstream.files import owned
-from topicstream.files.durable import read_json, write_json
+from topicstream.records import Count, Record, read_record, write_record
 from topicstream.training.stopping import Share, Stopping, tolerance
 
 NAME = "finished.json"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """passes: of the model; made: those behind the best one counted too; tol, tol_params: 0 where no change stopped it."""
+class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """How a run ended.
 
-    passes: int
+    passes: of the model;  made: where the model is that of the best pass, those behind it counted too;  tol, tol_params: 0
+    where no change stopped it.
+    """
+
+    passes: Count
     reason: str
-    made: int
-    tol: float = 0.0
+    tol: float | str = 0.0
+    made: Count = 0
     tol_params: float = 0.0
+
+    @classmethod
+    def of(cls, passes: int, reason: str, made: int, stopping: Stopping, tol_params: float) -> Outcome:
+        """The outcome of a run under ``stopping``; tol_params: 0 where moves of topics were not measured."""
+        tol = str(stopping.tol) if isinstance(stopping.tol, Share) else stopping.tol
+        return cls(passes=passes, reason=reason, tol=tol, made=made if made > passes else 0, tol_params=tol_params)
+
+    @property
+    def passes_made(self) -> int:
+        """Passes in all, those behind the best one too."""
+        return max(self.passes, self.made)
 
     @classmethod
     def read(cls, folder: Path) -> Outcome | None:
         """What the run in ``folder`` left when it ended; None: it has not."""
         path = folder / NAME
-        if not path.exists():
-            return None
-        value = read_json(path)
-        try:
-            passes, tol = int(value["passes"]), tolerance(value.get("tol", 0.0))
-            made, tol_params = max(passes, int(value.get("made", 0))), float(value.get("tol_params", 0.0))
-            return cls(passes, str(value["reason"]), made, tol, tol_params)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, UsageError) as e:
-            raise StoreError(f"{path}: not what a run leaves ({type(e).__name__}: {e}); start anew with --force") from None
+        return read_record(path, cls, "Start over with --force") if path.exists() else None
 
     def write(self, folder: Path) -> None:
         """Leave it."""
-        value: dict[str, Any] = {"passes": self.passes, "reason": self.reason}
-        value["tol"] = str(self.tol) if isinstance(self.tol, Share) else self.tol
-        value |= {"made": self.made} if self.made > self.passes else {}
-        value |= {"tol_params": self.tol_params} if self.tol_params else {}
-        write_json(folder / NAME, value)
+        write_record(folder / NAME, self)
 
     def covers(self, stopping: Stopping) -> bool:
         """Whether a run that converged so had converged under these tolerances too."""
-        same = type(stopping.tol) is type(self.tol) and stopping.tol >= self.tol > 0
+        tol = tolerance(self.tol)
+        same = isinstance(stopping.tol, Share) == isinstance(tol, Share) and stopping.tol >= tol > 0
         return same or stopping.tol_params >= self.tol_params > 0
 
 
 def unfinish(folder: Path) -> None:
-    """A finished run that goes on is finished no more."""
+    """A finished run that continues is finished no more."""
     owned.remove_file(folder / NAME, missing_ok=True)

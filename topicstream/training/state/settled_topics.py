@@ -10,65 +10,67 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from topicstream.errors import StoreError
 from topicstream.files import owned
-from topicstream.files.durable import read_json, write_json
-from topicstream.files.whole import read_all, write_all
+from topicstream.memory import Array
+from topicstream.records import Record, read_record, write_record
 from topicstream.tables.table import Table
 
 NONE = -2  # no pass: half of the file may be of one, half of another
 STEP = 1 << 18  # probabilities at a time
 
 
+class Moves(Record, frozen=True, kw_only=True, rename={"number": "pass"}):
+    """The pass whose topics the file has, and what passes moved, by their numbers."""
+
+    number: int
+    moved: dict[str, float]
+
+
 def settled_bytes(words: int, topics: int) -> int:
     """Of disk."""
-    return 4 * words * topics
+    return Array((words, topics), np.float32).nbytes
 
 
 class SettledTopics:
     """``moved`` at the end of every pass, the start's included."""
 
     def __init__(self, work: Path, words: int, topics: int) -> None:
-        self._rows, self._about = work / "topics-before.bin", work / "topics-before.json"
-        self._topics, self._size = topics, settled_bytes(words, topics)
-        self._at, self._moved = NONE, {}  # type: int, dict[str, float]
-        with contextlib.suppress(StoreError, OSError, KeyError, ValueError, TypeError):
-            if self._rows.stat().st_size == self._size:
-                about: Any = read_json(self._about)
-                self._at, self._moved = int(about["pass"]), {str(n): float(x) for n, x in about["moved"].items()}
+        self._rows, self._about, self._shape = work / "topics-before.bin", work / "topics-before.json", (words, topics)
+        self._moves = Moves(number=NONE, moved={})
+        if self._about.exists() and self._rows.exists() and self._rows.stat().st_size == settled_bytes(words, topics):
+            with contextlib.suppress(StoreError):  # cut short by a kill: the pass before is not known
+                self._moves = read_record(self._about, Moves)
 
     def resumed(self, number: int, table: Table, beta: float) -> None:
-        """A run goes on behind that pass."""
-        if self._at != number:
+        """A run continues behind that pass."""
+        if self._moves.number != number:
             self.moved(number, table, beta)
 
     def moved(self, number: int, table: Table, beta: float) -> float | None:
         """The largest change of any p(word | topic) since the pass before, None where that is not known; from now on the
         topics of this pass are the ones before."""
-        known = self._moved.get(str(number))
-        compare, largest = known is None and self._at == number - 1, 0.0
-        totals = np.maximum(table.totals[: self._topics] + table.n_rows * beta, 1e-300)
-        step = max(1, STEP // self._topics)
-        fd = owned.open_fd(self._rows)
-        try:
-            self._note(NONE)
+        known, (words, topics) = self._moves.moved.get(str(number)), self._shape
+        compare, largest = known is None and self._moves.number == number - 1, 0.0
+        totals = np.maximum(table.totals[:topics] + words * beta, 1e-300)
+        step = max(1, STEP // topics)
+        self._note(NONE)
+        with os.fdopen(owned.open_fd(self._rows), "r+b") as f:
             for first, rows in table.pieces():
                 for i in range(0, len(rows), step):
-                    p = ((rows[i : i + step, : self._topics] + beta) / totals).astype(np.float32)
-                    at = 4 * (first + i) * self._topics
+                    p = ((rows[i : i + step, :topics] + beta) / totals).astype(np.float32)
                     if compare:
-                        before = np.empty_like(p)
-                        read_all(fd, before, at, str(self._rows))
+                        before = np.fromfile(f, np.float32, p.size).reshape(p.shape)
                         largest = max(largest, float(np.abs(p - before).max()))
-                    write_all(fd, p, at)
-        finally:
-            os.close(fd)
+                        f.seek(4 * (first + i) * topics)
+                    p.tofile(f)
+                    f.flush()
         if compare:
-            self._moved[str(number)] = known = largest
+            known = largest
+            self._moves.moved[str(number)] = largest
         self._note(number)
         return known
 
@@ -78,5 +80,5 @@ class SettledTopics:
             owned.remove_file(path, missing_ok=True)
 
     def _note(self, number: int) -> None:
-        self._at = number
-        write_json(self._about, {"pass": number, "moved": self._moved}, durable=False)
+        self._moves = Moves(number=number, moved=self._moves.moved)
+        write_record(self._about, self._moves, durable=False)

@@ -1,0 +1,129 @@
+"""Every two options of a command together.
+
+Quick: on made documents, with several workers.  Slow: on real corpora where they are there, with 1, 2 and 4 workers, which must
+give the same bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Callable
+from itertools import chain, combinations, islice
+from pathlib import Path
+
+import pytest
+
+from tests.options import running
+from tests.options.values import REFUSED, Case, cases, lines
+from topicstream.cli.main import run
+
+DATA = Path(os.environ.get("TOPICS_DATA") or Path(__file__).resolve().parents[2].parent / "shared/data")
+DOCUMENTS, PIECES = 2000, 5
+
+
+Try = Callable[[Case], int]
+"""Runs a command with some options; its exit code."""
+
+
+def tried_together(command_lines: list[list[Case]], code_of: Try) -> None:
+    """Lines of several options; where one is refused, without each of two that do not go together, else two by two."""
+
+    def tried(line: list[Case]) -> bool:
+        return not code_of(tuple(chain(*line)))
+
+    for line in command_lines:
+        if not tried(line):
+            accepted = 0
+            for case in line:
+                accepted += tried([other for other in line if other is not case])
+                if accepted == 2:
+                    break
+            else:
+                for pair in combinations(line, 2):
+                    tried(list(pair))
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_ingest(here, part, capsys):
+    some = lines("ingest", REFUSED)[part::8]
+    tried_together(some, lambda case: running.ingested("folder", case, ("1", "4"), capsys))
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_train(here, part, capsys):
+    tried_together(lines("train")[part::4], lambda case: running.trained(case, ("1", "2"), capsys))
+
+
+@pytest.mark.parametrize("command", ["infer", "eval", "report", "show"])
+def test_reading_commands(here, command, capsys):
+    def code_of(case: Case) -> int:
+        if command == "infer":
+            return running.inferred("folder/0.jsonl", case, ("2",), capsys)
+        return running.read(command, case, capsys)
+
+    refused = [case for case in cases(command) if code_of(case)]
+    assert len(refused) <= len(cases(command)) // 3, refused
+    tried_together(lines(command, refused), code_of)
+
+
+@pytest.fixture(scope="module", params=["acl", "reuters21578", "20news"])
+def real(request, tmp_path_factory) -> Path:
+    """Documents of a real corpus in several files beside the made ones, a store and a model of them, and files for options."""
+    source = DATA / request.param / "docs.jsonl.gz"
+    if not source.exists():
+        pytest.skip(f"{source} is not there")
+    folder = tmp_path_factory.mktemp(request.param)
+    running.write_documents(folder)
+    with gzip.open(source, "rt", encoding="utf-8") as stream:
+        records = [json.loads(line) for line in islice(stream, DOCUMENTS)]
+    for number, record in enumerate(records):
+        several = {name: ";".join(v) if isinstance(v := record.get(name, ""), list) else str(v) for name in ("authors", "labels")}
+        record |= {
+            "id": f"r{number}", "key": f"k{number}", "title": record.get("title") or " ".join(record["text"].split()[:4]),
+            "year": str(record.get("date") or 1990 + number % 20)[:4], "group": ("red", "blue")[number % 2],
+            "authors": several["authors"] or "ann;bob", "labels": several["labels"] or "nature",
+        }  # fmt: skip
+    for piece in range(PIECES):
+        some = records[piece::PIECES]
+        (folder / "folder" / f"real-{piece}.jsonl").write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in some))
+    meta = ["--meta", "date=year", "--meta", "group", "--meta", "authors", "--meta", "labels"]
+    store, model = str(folder / "c.zarr"), str(folder / "trained")
+    assert run(["ingest", str(folder / "folder"), *meta, "--links", str(folder / "links.tsv"), "--out", store, "-q"]) == 0
+    assert run(["train", "--corpus", store, "--model", model, "-K", "6", "--passes", "4", "--algo", "sparse-bp", "-q"]) == 0
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["ingest", "train", "infer", "eval", "report", "show"])
+def test_on_real_documents(real, monkeypatch, command, capsys):
+    monkeypatch.chdir(real)
+    workers = ("1", "2", "4")
+
+    def code_of(case: Case) -> int:
+        if command == "ingest":
+            return running.ingested("folder", case, workers, capsys)
+        if command == "train":
+            return running.trained(case, workers, capsys)
+        if command == "infer":
+            return running.inferred("folder/real-0.jsonl", case, workers, capsys)
+        return running.read(command, case, capsys)
+
+    refused = [case for case in cases(command) if code_of(case)]
+    tried_together(lines(command, refused), code_of)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", ["atm", "llda", "rtm", "fdm", "mixture", "gs"])
+def test_models_of_other_kinds(prepared, tmp_path, monkeypatch, algo, capsys):
+    """Every option of the commands that read a model, on models with tables that ``sparse-bp`` lacks."""
+    monkeypatch.chdir(shutil.copytree(prepared, tmp_path / "copy"))
+    topics = [] if algo == "llda" else ["-K", "6"]
+    assert run(["train", "--corpus", "c.zarr", "--model", "trained", "--algo", algo, *topics, "--passes", "4", "--force", "-q"]) == 0
+    for case in cases("infer"):
+        running.inferred("folder/0.jsonl", case, ("1", "2"), capsys)
+    for command in ("eval", "report", "show"):
+        for case in cases(command):
+            running.read(command, case, capsys)

@@ -1,0 +1,30 @@
+"""``topics show --sizes``: the topics by their shares of the tokens, as bars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from topicstream.options import option
+from topicstream.reporting.view import ModelView, largest, look_at
+from topicstream.text import each
+
+
+@dataclass(frozen=True)
+class Sizes(ModelView):
+    """Sizes of topics."""
+
+    title: ClassVar[str] = "Sizes of topics (--sizes)"
+    sizes: bool = option(False, "the topics by their shares of the tokens, as bars; -n says how many")
+    width: int = option(40, "characters of the longest bar", min=1, show=True)
+
+    def result(self) -> dict[str, Any]:
+        shown = look_at(self.model, self.mem_limit)
+        shares = shown.model.shares
+        rows = [{**shown.entry(k), "share": float(shares[k])} for k in largest(shares, self.words)]
+        return {"topics": rows}
+
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        most = max(row["share"] for row in result["topics"])
+        bars = [{**row, "bar": "#" * round(self.width * row["share"] / most)} for row in result["topics"]]
+        return each("{topic:>4} {share:5.1p} %  {bar}[ {label}]", bars)

@@ -1,0 +1,179 @@
+"""Effects of covariates on topics: formulas, the regression against a plain one and against known effects, the command."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import topicstream
+from topicstream.cli.main import run
+from topicstream.errors import InputError, UsageError
+from topicstream.reporting.formula import Covariate, Design, Factor, as_number, parse_formula
+from topicstream.reporting.regression import Regression, independent
+
+
+def terms_of(formula: str) -> list[str]:
+    return [":".join(map(str, term)) for term in parse_formula(formula)]
+
+
+@pytest.mark.parametrize(
+    ("formula", "terms"),
+    [
+        ("party", ["party"]),
+        ("party + s(date, 4)", ["party", "s(date)"]),
+        ("a*b*c", ["a", "b", "c", "a:b", "a:c", "b:c", "a:b:c"]),
+        ("a:b + b + b", ["b", "a:b"]),
+    ],
+)
+def test_formulas(formula, terms):
+    assert terms_of(formula) == terms
+
+
+@pytest.mark.parametrize("formula", ["", "a +", "a - b", "s(a", "s(date, 1)", "__import__('os')", "a * b : c", "a b"])
+def test_what_is_no_formula_is_refused(formula):
+    with pytest.raises(UsageError, match="formula"):
+        parse_formula(formula)
+
+
+def test_dates_are_years():
+    assert as_number("1999-07-02") == pytest.approx(1999.5, abs=0.01)
+    assert as_number("2001") == 2001 and as_number("-3.5") == -3.5 and as_number("red") is None
+
+
+def covariate(column: str, values: list[str], df: int = 0) -> Covariate:
+    made = Covariate(column, df)
+    made.counts.update(values)
+    made.settle()
+    return made
+
+
+def test_a_design_has_a_column_a_value_but_the_most_frequent_one():
+    party = covariate("party", ["red", "blue", "blue", "green"])
+    design = Design(parse_formula("party"), {Factor("party"): party})
+    assert design.names == ["(intercept)", "party=green", "party=red"]
+    assert design.matrix({"party": ["red", "blue"]}, 2).tolist() == [[1, 0, 1], [1, 0, 0]]
+
+
+def test_a_curve_reproduces_a_cubic():
+    x = np.linspace(0, 10, 200)
+    factor = Factor("x", 6)
+    design = Design([(factor,)], {factor: covariate("x", [str(v) for v in x], 6)})
+    matrix = design.matrix({"x": x.tolist()}, len(x))
+    cubic = 0.1 * x**3 - x**2 + 2
+    fit, *_ = np.linalg.lstsq(matrix, cubic, rcond=None)
+    assert np.allclose(matrix @ fit, cubic)
+
+
+def test_it_is_the_plain_regression_where_nothing_is_uncertain():
+    rng = np.random.default_rng(0)
+    x = np.c_[np.ones(300), rng.normal(size=300), rng.integers(0, 2, 300)]
+    y = rng.dirichlet([1, 2, 3], 300)
+    with Regression(["1", "x", "g"], np.zeros(3), 0.0) as regression:
+        regression.add(x[:100], y[:100], np.full(100, 1e12))
+        regression.add(x[100:], y[100:], np.full(200, 1e12))
+        fitted = regression.fit()
+    inverse = np.linalg.inv(x.T @ x)
+    plain = inverse @ x.T @ y
+    assert np.allclose(fitted.estimates, plain, atol=1e-6)
+    for k in range(3):
+        squares = (y[:, k] - x @ plain[:, k]) ** 2
+        robust = inverse @ (x * squares[:, None]).T @ x @ inverse * 300 / 297  # HC1
+        assert np.allclose(fitted.covariances[k], robust, rtol=1e-4, atol=1e-12)
+
+
+@pytest.mark.parametrize(("tokens", "share_of_group"), [((10, 40), 0.5), ((80, 300), 0.5), ((30, 60), 0.15)])
+def test_intervals_cover_known_effects(tokens, share_of_group):
+    """95 % intervals hold the true difference of two groups in 92 to 98 % of simulated corpora, short documents too."""
+    rng = np.random.default_rng(4)
+    alpha, effect, covered, estimates, repetitions = np.full(5, 0.8), 0.2, 0, [], 1000
+    for _ in range(repetitions):
+        group = (rng.uniform(size=300) < share_of_group).astype(float)
+        mean = np.full((300, 5), 0.0)
+        mean[:, 0] = 0.15 + effect * group
+        mean[:, 1:] = (1 - mean[:, :1]) / 4
+        gamma = rng.gamma(5 * mean)
+        n = rng.integers(*tokens, 300)
+        counts = rng.multinomial(n, gamma / gamma.sum(1, keepdims=True))
+        shares = (alpha + counts) / (alpha.sum() + n)[:, None]
+        with Regression(["1", "g"], alpha, float(alpha.sum())) as regression:
+            regression.add(np.c_[np.ones(300), group], shares, n.astype(float))
+            fitted = regression.fit()
+        covered += abs(fitted.estimates[1, 0] - effect) < 1.96 * fitted.errors[1, 0]
+        estimates.append(fitted.estimates[1, 0])
+    assert 0.92 <= covered / repetitions <= 0.98
+    assert np.mean(estimates) == pytest.approx(effect, abs=0.004)
+
+
+def test_columns_that_others_determine_are_left_out():
+    x = np.random.default_rng(1).normal(size=(50, 3))
+    x = np.c_[x, x[:, 0] - x[:, 2], np.zeros(50)]
+    assert independent(x.T @ x).tolist() == [0, 1, 2]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A corpus in which red documents are of cats, more so from year to year, and a model of it."""
+    folder, rng = tmp_path_factory.mktemp("effects"), np.random.default_rng(2)
+    themes = [["cat", "fur", "paw", "tail", "claw"], ["ship", "sail", "deck", "sea", "tide"], ["star", "moon", "orbit", "sun", "comet"]]
+    with open(folder / "docs.jsonl", "w") as file:
+        for d in range(900):
+            red, year = d % 2, 2000 + d % 9
+            share = 0.2 + 0.05 * (year - 2000) * red
+            p = [share, (1 - share) / 2, (1 - share) / 2]
+            words = [str(rng.choice(themes[t])) for t in rng.choice(3, 60, p=rng.dirichlet(p))]
+            record = {"id": d, "text": " ".join(words), "date": f"{year}-03-01", "party": "red" if red else "blue"}
+            record |= {"labels": ["a", "b"], "odd": None if d < 890 else "x"}
+            file.write(json.dumps(record) + "\n")
+    topicstream.ingest(
+        folder / "docs.jsonl", folder / "corpus.zarr", meta=("party", "date", "labels", "odd"), min_df=1, max_df=1.0, heldout=0
+    )
+    topicstream.train(folder / "corpus.zarr", folder / "model", topics=3, algo="bp", passes=30, seed=1, progress=False)
+    return folder
+
+
+def test_effects_find_what_was_planted(place):
+    found = topicstream.effects("party * date", place / "model", place / "corpus.zarr")
+    assert found.documents == 900 and found.references == {"party": "blue", "date": "2004.16"}
+    table = found.table().to_pylist()
+    slopes = {row["topic"]: row for row in table if row["term"] == "party=red:date"}
+    cats = max(slopes, key=lambda k: slopes[k]["estimate"])
+    assert slopes[cats]["low"] < 0.05 < slopes[cats]["high"] and slopes[cats]["z"] > 5
+    red = [r for r in found.predictions.to_pylist() if r["topic"] == cats and r["group"] == "party=red"]
+    assert red[0]["share"] == pytest.approx(0.2, abs=0.05) and red[-1]["share"] == pytest.approx(0.6, abs=0.05)
+
+
+def test_the_command_prints_writes_and_draws(place, capsys, monkeypatch):
+    monkeypatch.chdir(place)
+    assert run(["effects", "party * s(date)", "--out", "e.tex", "--plot", "e.svg"]) == 0
+    said = capsys.readouterr().out
+    assert "party: measured from blue" in said and "party=red" in said and "*" in said
+    assert (place / "e.tex").read_text().startswith("% made by topicstream") and "toprule" in (place / "e.tex").read_text()
+    assert run(["effects", "party", "-k", "1", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [row["term"] for row in printed["coefficients"]] == ["(intercept)", "party=red"]
+    assert run(["effects", "party", "--out", "e.tex"]) == 1
+    assert run(["effects", "party", "--out", "e.md", "--force"]) == 0
+    assert "| topic | label | term |" in (place / "e.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("formula", "code", "said"),
+    [
+        ("colour", 3, "no column colour"),
+        ("labels", 3, "several values"),
+        ("s(party)", 3, "neither a number nor a date"),
+        ("odd", 3, "the value x"),
+        ("party +", 2, "expected a column"),
+    ],
+)
+def test_what_cannot_be_estimated_is_one_line(place, capsys, monkeypatch, formula, code, said):
+    monkeypatch.chdir(place)
+    assert run(["effects", formula]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_no_known_column_is_an_input_error(place):
+    with pytest.raises(InputError, match="no column"):
+        topicstream.effects("x", place / "model", place / "corpus.zarr")

@@ -1,0 +1,213 @@
+"""Matrices of counts and single cells: every form of the same matrix gives the same documents."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+import zarr
+
+import topicstream
+from topicstream.cli.main import run
+from topicstream.errors import InputError
+from topicstream.ingestion.opening.source import Input
+from topicstream.ingestion.parsing.documents import run_of
+from topicstream.ingestion.parsing.sparse import Named, ordered_batches
+from topicstream.ingestion.read_options import ReadOptions
+
+CELLS, FEATURES = 300, 400
+NAMES = [f"chr1:{100 * i}-{100 * i + 99}" for i in range(FEATURES)]
+BARCODES = [f"cell{i}" for i in range(CELLS)]
+
+
+def write_group(group, kind, matrix):
+    """A sparse matrix as AnnData writes it into HDF5 or Zarr."""
+    group.attrs["encoding-type"], group.attrs["shape"] = f"{kind}_matrix", matrix.shape
+    for name in ("data", "indices", "indptr"):
+        array = getattr(matrix, name)
+        if isinstance(group, h5py.Group):
+            group.create_dataset(name, data=array)
+        else:
+            group.create_array(name, data=array)
+
+
+def write_annotated(group, matrix, types):
+    """AnnData: X, two layers, names, a column of categories and one of numbers."""
+    write_group(group.create_group("X"), "csr", sp.csr_array(matrix))
+    layers = group.create_group("layers")
+    write_group(layers.create_group("csc"), "csc", sp.csc_array(matrix))
+    write_group(layers.create_group("logs"), "csr", sp.csr_array(matrix).log1p())
+    obs, var = group.create_group("obs"), group.create_group("var")
+    obs.attrs["_index"], var.attrs["_index"] = "_index", "_index"
+    kind = obs.create_group("cell_type")
+    arrays = [(obs, "_index", BARCODES), (var, "_index", NAMES), (kind, "categories", sorted(set(types)))]
+    for home, name, values in arrays:
+        if isinstance(home, h5py.Group):
+            home.create_dataset(name, data=np.array(values, dtype=h5py.string_dtype()))
+        else:
+            home.create_array(name, data=np.array(values, np.dtypes.StringDType()))
+    numbers = [
+        (kind, "codes", np.searchsorted(sorted(set(types)), types).astype(np.int8)),
+        (obs, "depth", matrix.sum(axis=1)),
+    ]
+    for home, name, values in numbers:
+        home.create_dataset(name, data=values) if isinstance(home, h5py.Group) else home.create_array(name, data=values)
+    if isinstance(group, h5py.Group):
+        layers.create_dataset("dense", data=matrix.toarray())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """One matrix of counts, in every form."""
+    folder, rng = tmp_path_factory.mktemp("matrices"), np.random.default_rng(0)
+    matrix = sp.csr_array(rng.poisson(rng.gamma(0.3, 1.0, (CELLS, FEATURES)) * 0.5)).astype(np.float32)
+    types = np.array([f"type{i % 3}" for i in range(CELLS)])
+    with h5py.File(folder / "cells.h5ad", "w") as file:
+        write_annotated(file, matrix, types)
+    write_annotated(zarr.open_group(str(folder / "cells.zarr"), mode="w"), matrix, types)
+    sp.save_npz(folder / "csr.npz", matrix)
+    sp.save_npz(folder / "csc.npz", sp.csc_array(matrix))
+    sp.save_npz(folder / "turned.npz", sp.csr_array(matrix.T))
+    (folder / "names.txt").write_text("\n".join(NAMES))
+    turned = sp.csc_array(matrix.T).astype(np.int64)
+    (folder / "tenx").mkdir()
+    with gzip.open(folder / "tenx" / "matrix.mtx.gz", "wb") as file:
+        scipy.io.mmwrite(file, turned.tocoo(), field="integer")
+    with gzip.open(folder / "tenx" / "barcodes.tsv.gz", "wt") as file:
+        file.write("\n".join(BARCODES) + "\n")
+    with gzip.open(folder / "tenx" / "features.tsv.gz", "wt") as file:
+        file.write("".join(f"id{i}\t{name}\tPeaks\n" for i, name in enumerate(NAMES)))
+    scipy.io.mmwrite(folder / "rows.mtx", sp.csr_array(turned).tocoo(), field="integer")
+    with h5py.File(folder / "tenx.h5", "w") as file:
+        inner = file.create_group("matrix")
+        for name in ("data", "indices", "indptr"):
+            inner[name] = getattr(turned, name)
+        inner["shape"], inner["barcodes"] = np.array(turned.shape), np.array(BARCODES, "S")
+        inner["features/id"] = np.array([f"id{i}" for i in range(FEATURES)], "S")
+        inner["features/name"] = np.array(NAMES, "S")
+    return folder, matrix
+
+
+def counts_of(store, names):
+    """Documents x features as a store has them, in the order of the matrix."""
+    corpus = topicstream.Corpus.open(store)
+    table = {name: i for i, name in enumerate(names)}
+    columns = [table[word] for word in corpus.words.to_pylist()]
+    found = np.zeros((len(corpus), len(names)))
+    found[:, columns] = corpus.to_scipy().toarray()
+    return found
+
+
+FORMS = {
+    "h5ad": ["cells.h5ad"],
+    "a layer by columns": ["cells.h5ad", "--layer", "csc"],
+    "a dense layer": ["cells.h5ad", "--layer", "dense"],
+    "zarr": ["cells.zarr"],
+    "csr": ["csr.npz", "--words", "names.txt"],
+    "csc": ["csc.npz", "--words", "names.txt"],
+    "turned": ["turned.npz", "--transpose", "--words", "names.txt"],
+    "10x folder": ["tenx"],
+    "10x hdf5": ["tenx.h5"],
+    "mtx by rows, turned": ["rows.mtx", "--transpose", "--words", "names.txt"],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_documents(place, form, tmp_path, monkeypatch, capsys):
+    folder, matrix = place
+    monkeypatch.chdir(folder)
+    assert run(["ingest", *FORMS[form], "--out", str(tmp_path / "c.zarr"), "--heldout", "0", "-q"]) == 0
+    np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
+    said = capsys.readouterr().out
+    assert "as documents" in said or "mtx" in form
+
+
+def test_metadata_binarized_counts_and_inference(place, tmp_path, monkeypatch, capsys):
+    folder, matrix = place
+    monkeypatch.chdir(folder)
+    store, model = str(tmp_path / "c.zarr"), str(tmp_path / "m")
+    line = ["ingest", "cells.h5ad", "--layer", "logs", "--binarize", "--meta", "cell_type,depth", "--out", store]
+    assert run([*line, "--heldout", "0", "-q"]) == 0
+    np.testing.assert_array_equal(counts_of(store, NAMES), matrix.toarray() > 0)
+    first = next(iter(topicstream.Corpus.open(store)))
+    assert first.id == "cell0" and first.metadata["cell_type"] == "type0"
+    assert run(["train", "--corpus", store, "--model", model, "-K", "3", "--passes", "3", "-q"]) == 0
+    capsys.readouterr()
+    assert run(["infer", "cells.h5ad", "--model", model, "--top", "1", "-q"]) == 0
+    answers = [json.loads(answer) for answer in capsys.readouterr().out.splitlines()]
+    assert (
+        len(answers) == CELLS and answers[0]["tokens"] == (matrix.toarray()[0] > 0).sum()
+    )  # layer and binarize are remembered
+
+
+def test_anndata_in_memory(place, tmp_path):
+    _, matrix = place
+
+    class AnnData:
+        X, obs_names, var_names = matrix, BARCODES, NAMES
+        obs = {"cell_type": [f"type{i % 3}" for i in range(CELLS)]}
+
+    topicstream.ingest(AnnData(), tmp_path / "c.zarr", meta=("cell_type",), heldout=0, progress=False)
+    np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
+    with pytest.raises(InputError, match="no column 'age'"):
+        topicstream.ingest(AnnData(), tmp_path / "d.zarr", meta=("age",), heldout=0, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (["tenx/matrix.mtx.gz"], 3, "give the folder tenx itself"),
+        (["cells.h5ad", "--layer", "logs"], 3, "--binarize"),
+        (["cells.h5ad", "--layer", "none"], 3, "it has csc, dense, logs"),
+        (["cells.h5ad", "--meta", "age"], 3, "it has cell_type, depth"),
+        (["csr.npz", "--words", "tenx/barcodes.tsv.gz"], 3, "300 words where csr.npz says 400"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(place, line, code, said, tmp_path, monkeypatch, capsys):
+    folder, _ = place
+    monkeypatch.chdir(folder)
+    assert run(["ingest", *line, "--out", str(tmp_path / "c.zarr"), "-q"]) == code
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("damage", ["cut", "pointers", "indices", "names"])
+def test_damaged_files_are_one_line(place, damage, tmp_path, capsys):
+    folder, _ = place
+    path = tmp_path / "bad.h5ad"
+    path.write_bytes((folder / "cells.h5ad").read_bytes())
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:3000])
+    else:
+        with h5py.File(path, "r+") as file:
+            if damage == "pointers":
+                file["X/indptr"][5] = 10**6
+            elif damage == "indices":
+                file["X/indices"][7] = 10**6
+            else:
+                del file["var/_index"]
+    assert run(["ingest", str(path), "--out", str(tmp_path / "c.zarr"), "-q"]) == 3
+    error = capsys.readouterr().err
+    assert "bad.h5ad" in error and error.count("\n") == 1
+
+
+def test_cells_are_sorted_out_of_core_in_many_ranges(tmp_path):
+    rng = np.random.default_rng(1)
+    matrix = sp.random_array((1000, 90), density=0.1, rng=rng, format="coo")
+    matrix.data[:] = rng.integers(1, 9, matrix.nnz)
+    order = rng.permutation(matrix.nnz)
+    parts = [
+        (matrix.row[p].astype(np.int64), matrix.col[p].astype(np.int64), matrix.data[p])
+        for p in np.array_split(order, 7)
+    ]
+    options = ReadOptions(piece_bytes=1 << 14, scratch=tmp_path)
+    runs = [run_of(b) for b in ordered_batches(Input("x", "x"), options, iter(parts), 1000, 90, matrix.nnz, Named())]
+    assert len(runs) > 20 and sum(map(len, runs)) == 1000
+    found = np.concatenate([sp.csr_array((r.counts, r.words, r.indptr), shape=(len(r), 90)).toarray() for r in runs])
+    np.testing.assert_array_equal(found, matrix.toarray())

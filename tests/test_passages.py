@@ -1,0 +1,126 @@
+"""Reading: passages of typical documents with the topic's words marked, and what a query finds."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import topicstream
+from topicstream.cli.main import run
+
+SUBJECTS = {"travel": ["airports", "luggage", "flights", "delayed", "passengers"], "music": ["violin", "orchestra", "concerts", "melody", "pianist"]}
+FILLER = "Nothing of note was ever said there. " * 60
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two subjects; the first 40 documents of travel are nearly the same; the words stand behind a long beginning."""
+    folder, rng = tmp_path_factory.mktemp("passages"), np.random.default_rng(1)
+    with (folder / "docs.jsonl").open("w") as file:
+        for i in range(240):
+            words = SUBJECTS["travel" if i < 120 else "music"]
+            said = " ".join(words * 4) if i < 40 else " ".join(rng.choice(words, 20))
+            own = " ".join("".join(rng.choice(list("bcdfgk"), 8)) for _ in range(20)) if i >= 40 else "x" * (1 + i % 3)
+            text = f"{FILLER}Here it is: {said} {own}." if i >= 40 else f"{said} {own}"
+            file.write(json.dumps({"id": f"d{i}", "title": f"T{i}", "text": text}) + "\n")
+    topicstream.ingest(folder / "docs.jsonl", folder / "corpus.zarr", stem="english", heldout=0, min_df=20, meta="title", progress=False)
+    topicstream.train(folder / "corpus.zarr", folder / "model", topics=2, passes=30, progress=False)
+    return folder
+
+
+def test_typical_documents_with_their_passages(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    assert run(["show", "--docs", "4", "--text", "--json"]) == 0
+    topics = json.loads(capsys.readouterr().out)["topics"]
+    travel = next(t for t in topics if "luggag" in [w["word"] for w in t["words"]])
+    documents = travel["documents"]
+    assert len(documents) == 4 and len({d["title"] for d in documents}) == 4
+    assert sum(int(d["id"][1:]) < 40 for d in documents) <= 1  # near-duplicates
+    for d in documents:
+        marked = {d["text"][a:b] for a, b in d["marks"]}
+        assert marked and marked <= set(SUBJECTS["travel"]), "stemmed words are marked as they are written"
+        assert len(d["text"]) < 500
+    assert run(["show", "--docs", "1", "--text"]) == 0
+    assert "*luggage*" in capsys.readouterr().out
+    model = topicstream.TopicModel.open("model")
+    table = model.typical_documents(travel["topic"], 4, text=True)
+    assert table.to_pylist() == documents
+    assert model.typical_documents(travel["topic"], 2).column_names == ["id", "share", "title"]
+
+
+def test_find_ranks_topics_and_documents(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    assert run(["show", "--find", "Orchestras and a pianist", "--docs", "3", "--text", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert sorted(result["words"]) == ["orchestra", "pianist"]
+    assert result["topics"][0]["p"] > 0.9 and "violin" in result["topics"][0]["words"]
+    assert len(result["documents"]) == 3
+    assert all(int(d["id"][1:]) >= 120 and "pianist" in d["text"] for d in result["documents"])
+    assert run(["show", "--find", "orchestra"]) == 0
+    assert "documents:" in capsys.readouterr().out
+
+
+def test_what_cannot_be_shown_is_said(folder, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(folder)
+    assert run(["show", "--text"]) == 2
+    assert "--docs" in capsys.readouterr().err
+    assert run(["show", "--find", "zebra"]) == 3
+    assert "none of these words" in capsys.readouterr().err
+    (folder / "docs.jsonl").rename(tmp_path / "docs.jsonl")
+    assert run(["show", "--docs", "1", "--text"]) == 3
+    assert "raw files" in capsys.readouterr().err
+    (tmp_path / "docs.jsonl").rename(folder / "docs.jsonl")
+
+
+def test_tables_for_papers(folder, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(folder)
+    assert run(["show", "--table", f"{tmp_path}/w.csv", "-n", "5", "--correlations", f"{tmp_path}/c.csv"]) == 0
+    rows = list(csv.DictReader((tmp_path / "w.csv").open()))
+    assert len(rows) == 2 * 4 * 5
+    model = topicstream.TopicModel.open("model")
+    p, words = model.topic_word.astype(float), model.words.to_pylist()
+    for row in rows:
+        k, w, value = int(row["topic"]), words.index(row["word"]), float(row["value"])
+        expected = {
+            "probability": p[k, w],
+            "lift": p[k, w] / (model.shares @ p)[w],
+            "score": p[k, w] * (np.log(p[k, w]) - np.log(p[:, w]).mean()),
+        }
+        if row["measure"] == "frex":
+            shares = p / p.sum(axis=0)
+            ranks = [(values[k] < values[k, w]).mean() + ((values[k] == values[k, w]).mean() + 1 / len(words)) / 2 for values in (shares, p)]
+            assert value == pytest.approx(2 / sum(1 / r for r in ranks))
+        else:
+            assert value == pytest.approx(expected[row["measure"]], rel=1e-5)
+    table = list(csv.DictReader((tmp_path / "c.csv").open()))
+    assert [float(row[row["topic"]]) for row in table] == pytest.approx([1, 1])
+    assert float(table[0][table[1]["topic"]]) < -0.9
+    assert run(["show", "--table", f"{tmp_path}/w.tex"]) == 0
+    assert "frex" in (tmp_path / "w.tex").read_text()
+    assert run(["show", "--table", f"{tmp_path}/w.tex"]) == 1
+    assert run(["show", "--table", f"{tmp_path}/w.docx"]) == 2
+
+
+def test_theta_with_a_column_for_each_topic(folder, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(folder)
+    for name in ("wide.csv", "wide.parquet"):
+        assert run(["show", "--theta", f"{tmp_path}/{name}", "--wide", "--with", "title"]) == 0
+    rows = list(csv.DictReader((tmp_path / "wide.csv").open()))
+    table = pq.read_table(tmp_path / "wide.parquet")
+    assert table.column_names == ["id", "title", "topic_0", "topic_1"] == list(rows[0])
+    assert rows[7]["title"] == "T7" and len(rows) == 240
+    for row, other in zip(rows, table.to_pylist(), strict=True):
+        assert float(row["topic_0"]) + float(row["topic_1"]) == pytest.approx(1)
+        assert float(row["topic_0"]) == pytest.approx(other["topic_0"]) and row["id"] == other["id"]
+    assert run(["show", "--theta", f"{tmp_path}/wide.jsonl", "--wide"]) == 2
+
+
+def test_topics_as_a_data_frame(folder):
+    pandas = pytest.importorskip("pandas")
+    frame = topicstream.TopicModel.open(folder / "model").to_pandas(3)
+    assert isinstance(frame, pandas.DataFrame) and list(frame.columns) == ["label", "share", "words", "p"]
+    assert len(frame) == 2 and len(frame.words[0]) == 3

@@ -1,0 +1,195 @@
+"""Raw input and side files from buckets and web servers, and datasets in partitions: as from disk."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import io
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from topicstream import Corpus, ingest
+from topicstream.cli.main import run as topics
+from topicstream.errors import InputError
+from topicstream.files import remote
+
+SECRET = "very-secret-key"
+TEXTS = [f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}" for n in range(300)]
+JSONL = "".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(TEXTS)).encode()
+Put = Callable[[str, bytes], str]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    pytest.importorskip("obstore", reason="the extra cloud is not installed")
+    server = pytest.importorskip("moto.server", reason="moto's server is not installed (extra dev)")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
+
+
+@pytest.fixture
+def put(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Put]:
+    boto3: Any = pytest.importorskip("boto3")
+    for name, value in {
+        "AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    remote._store.cache_clear()
+    client = boto3.client("s3", region_name="us-east-1")
+    client.create_bucket(Bucket="corpora")
+
+    def store(key: str, body: bytes) -> str:
+        client.put_object(Bucket="corpora", Key=key, Body=body)
+        return f"s3://corpora/{key}"
+
+    yield store
+    for page in client.list_objects_v2(Bucket="corpora").get("Contents", []):
+        client.delete_object(Bucket="corpora", Key=page["Key"])
+    remote._store.cache_clear()
+
+
+@dataclass
+class Result:
+    exit_code: int
+    output: str
+
+
+def run(*args: str | Path) -> Result:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = topics([str(a) for a in args])
+    return Result(code, out.getvalue() + err.getvalue())
+
+
+def test_an_object_gives_the_store_that_its_file_gives(put: Put, tmp_path: Path) -> None:
+    (tmp_path / "docs.jsonl").write_bytes(JSONL)
+    address = put("raw/docs.jsonl", JSONL)
+    here = ingest(tmp_path / "docs.jsonl", tmp_path / "here.zarr")
+    result = run("ingest", address, "--out", tmp_path / "there.zarr", "--json")
+    assert result.exit_code == 0, result.output
+    there = Corpus.open(tmp_path / "there.zarr")
+    assert there.fingerprint == Corpus.open(tmp_path / "here.zarr").fingerprint
+    assert there.n_docs + there.part(heldout=True).docs == here["documents"] == len(TEXTS)
+    again = run("ingest", address, "--out", tmp_path / "there.zarr")
+    assert "finished before" in again.output
+
+
+def test_parts_are_read_in_order_and_ahead(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "PART", 1000)
+    monkeypatch.setattr(remote, "HEAD", 300)
+    address = put("raw/docs.jsonl", JSONL)
+    with remote.open_remote(address) as file:
+        assert file.read() == JSONL
+        file.seek(2500)
+        assert file.read(700) == JSONL[2500:3200]
+
+
+def test_a_folder_of_a_bucket_in_partitions(put: Put, tmp_path: Path) -> None:
+    for year in (2020, 2021):
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table({"id": [f"{year}-{n}" for n in range(300)], "body": TEXTS}), sink)
+        put(f"dataset/year={year}/part-0.parquet", sink.getvalue().to_pybytes())
+    put("dataset/_SUCCESS", b" ")
+    options = ["--text-field", "body", "--meta", "year"]
+    result = run("ingest", "s3://corpora/dataset/", *options, "--out", tmp_path / "c.zarr", "--heldout", "0")
+    assert result.exit_code == 0, result.output
+    store = Corpus.open(tmp_path / "c.zarr")
+    assert store.n_docs == 600 and [store[0].metadata["year"], store[599].metadata["year"]] == ["2020", "2021"]
+
+
+def test_side_files_come_from_a_bucket(put: Put, tmp_path: Path) -> None:
+    docs = put("raw/docs.jsonl", JSONL)
+    lines = "id\tauthors\n" + "".join(f"{n}\twriter{n % 3}\n" for n in range(len(TEXTS)))
+    side = put("raw/authors.tsv", lines.encode())
+    result = run("ingest", docs, "--meta-file", side, "--out", tmp_path / "c.zarr")
+    assert result.exit_code == 0, result.output
+    assert Corpus.open(tmp_path / "c.zarr").axes["authors"].size == 3
+
+
+def test_what_fails_is_one_line_without_a_secret(put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run("ingest", "s3://corpora/none.jsonl", "--out", tmp_path / "c.zarr")
+    assert result.exit_code == 3 and "s3://corpora/none.jsonl: no such object" in result.output
+    assert result.output.count("\n") == 1 and SECRET not in result.output
+    result = run("ingest", "https://host/a.jsonl?X-Amz-Signature=very-secret-key", "--out", tmp_path / "c.zarr")
+    assert result.exit_code == 3 and "a query" in result.output and SECRET not in result.output
+    body = io.BytesIO()
+    np.savez(body, x=np.ones((3, 2)))
+    result = run("ingest", put("raw/x.npz", body.getvalue()), "--out", tmp_path / "c.zarr")
+    assert result.exit_code == 3 and "copy it first" in result.output
+    address = put("raw/docs.jsonl", JSONL)
+    file = remote.RemoteFile(address)
+    put("raw/docs.jsonl", JSONL + b" ")
+    with pytest.raises(InputError, match="changed while it was read"):
+        file.read(10)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr(remote, "TRIES", 1)
+    monkeypatch.setattr(remote, "RETRY", {"max_retries": 0})
+    remote._store.cache_clear()
+    with pytest.raises(InputError, match="cannot be read") as refused:
+        remote.object_at(address)
+    assert SECRET not in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_web_server(tmp_path: Path) -> None:
+    pytest.importorskip("obstore")
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "docs.jsonl").write_bytes(JSONL)
+    handler = functools.partial(_Ranges, directory=str(tmp_path / "raw"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/docs.jsonl"
+        result = run("ingest", address, "--out", tmp_path / "c.zarr")
+        server.shutdown()
+    assert result.exit_code == 0, result.output
+
+
+class _Ranges(http.server.SimpleHTTPRequestHandler):
+    def do_GET(self) -> None:
+        data = (Path(self.directory) / self.path.lstrip("/")).read_bytes()
+        first, last = self.headers["Range"].removeprefix("bytes=").split("-")
+        part = data[int(first) : int(last) + 1]
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{int(first) + len(part) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("given", ["dataset", "scanner", "reader"])
+def test_a_dataset_of_arrow_with_its_partitions(tmp_path: Path, given: str) -> None:
+    table = pa.table({"id": [str(n) for n in range(300)], "body": TEXTS, "year": [2020 + n % 2 for n in range(300)]})
+    ds.write_dataset(table, tmp_path / "d", format="arrow", partitioning=["year"], partitioning_flavor="hive")
+    dataset: Any = ds.dataset(tmp_path / "d", format="arrow", partitioning="hive")
+    documents = {"dataset": dataset, "scanner": dataset.scanner(), "reader": dataset.scanner().to_reader()}[given]
+    ingest(documents, tmp_path / "c.zarr", text_field="body", meta=["year"], heldout=0)
+    store = Corpus.open(tmp_path / "c.zarr")
+    assert store.n_docs == 300 and {store[0].metadata["year"], store[299].metadata["year"]} == {"2020", "2021"}
+
+
+def test_nothing_of_obstore_is_imported_without_an_address(tmp_path: Path) -> None:
+    (tmp_path / "docs.jsonl").write_bytes(JSONL)
+    code = (
+        "import sys, topicstream\n"
+        f"topicstream.ingest(__import__('pathlib').Path({str(tmp_path / 'docs.jsonl')!r}), {str(tmp_path / 'c.zarr')!r})\n"
+        "assert 'obstore' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,144 @@
+"""``infer`` and ``sweep`` on a Dask cluster: the same bytes as on one machine; what does not suit is refused in a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from topicstream.cli.main import run
+from topicstream.errors import DoesNotFit, UsageError
+from topicstream.memory import MemoryLimit
+from topicstream.parallel import scheduler
+from topicstream.parallel.scheduler import Cluster, Machine
+
+distributed = pytest.importorskip("distributed")
+
+WORDS = ["river", "water", "stone", "forest", "night", "music", "song", "piano", "market", "price", "bank", "trade"]
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """A store of 9,000 documents (two batches) and a model of it."""
+    folder = tmp_path_factory.mktemp("cluster")
+    draw = random.Random(1)
+    texts = (" ".join(draw.choices(WORDS[4 * (n % 3) : 4 * (n % 3) + 4] + WORDS[:2], k=8)) for n in range(9000))
+    (folder / "d.jsonl").write_text(
+        "".join(json.dumps({"id": f"d{n}", "text": text}) + "\n" for n, text in enumerate(texts))
+    )
+    assert run(["ingest", str(folder / "d.jsonl"), "--out", str(folder / "c.zarr"), "--heldout", "5%", "-q"]) == 0
+    command = [
+        "train",
+        "--corpus",
+        str(folder / "c.zarr"),
+        "--model",
+        str(folder / "m"),
+        "-K",
+        "3",
+        "--passes",
+        "3",
+        "-q",
+    ]
+    assert run(command) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """The address of a scheduler with two workers in processes of their own."""
+    options = {"processes": True, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "memory_limit": 0}
+    with distributed.LocalCluster(**options) as made:
+        yield made.scheduler_address
+
+
+def test_infer_writes_the_same_file(here, cluster, capsys):
+    command = ["infer", str(here / "c.zarr"), "--model", str(here / "m")]
+    for name in ("one.parquet", "one.csv"):
+        assert run([*command, "--out", str(here / name)]) == 0
+        other = here / name.replace("one", "two")
+        assert run([*command, "--out", str(other), "--scheduler", cluster]) == 0
+        assert other.read_bytes() == (here / name).read_bytes()
+    assert not [p for p in here.iterdir() if p.name.startswith(".topics-infer-")]
+    capsys.readouterr()
+
+
+def test_sweep_trains_the_same_models(here, cluster, tmp_path, capsys):
+    command = ["sweep", "--corpus", str(here / "c.zarr"), "-K", "2,3", "--seeds", "2", "--passes", "3", "--json"]
+    results = []
+    for name, extra in (("one", []), ("two", ["--scheduler", cluster])):
+        assert run([*command, "--out", str(tmp_path / name), *extra]) == 0
+        rows = json.loads(capsys.readouterr().out)["runs"]
+        results.append([{k: v for k, v in row.items() if k != "seconds"} for row in rows])
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "message"),
+    [
+        ("local:x", 2, "give a number of processes"),
+        ("tcp://127.0.0.1:9", 1, "no scheduler answers there"),
+        ("no.json", 3, "no such file"),
+    ],
+)
+def test_a_scheduler_that_is_none_is_refused(here, given, code, message, monkeypatch, capsys):
+    monkeypatch.setattr(scheduler, "PATIENCE", 1.0)
+    out = here / "refused.csv"
+    assert (
+        run(["infer", str(here / "c.zarr"), "--model", str(here / "m"), "--out", str(out), "--scheduler", given])
+        == code
+    )
+    assert message in capsys.readouterr().err and not out.exists()
+
+
+def test_documents_that_workers_cannot_read_are_refused(here, cluster, capsys):
+    command = ["infer", "--model", str(here / "m"), "--scheduler", cluster]
+    assert run([*command, str(here / "d.jsonl"), "--out", str(here / "x.csv")]) == 2
+    assert "run `topics ingest`" in capsys.readouterr().err
+    assert run([*command, str(here / "c.zarr")]) == 2
+    assert "give --out FILE" in capsys.readouterr().err
+
+
+def fake(**changed):
+    """A cluster of one worker that says this of itself."""
+    facts = {
+        "version": scheduler.__version__,
+        "arithmetic": scheduler.self_test(),
+        "threads": 1,
+        "allowed": 4 << 30,
+        "limit": 0,
+    }
+    machine = Machine(**{**facts, "missing": [], **changed})
+
+    class Client:
+        def wait_for_workers(self, count, timeout):
+            pass
+
+        def run(self, function, paths):
+            return {"tcp://10.0.0.1:1": machine}
+
+    return Cluster(Client())
+
+
+def test_a_worker_that_does_not_suit_is_refused():
+    with pytest.raises(UsageError, match=r"10\.0\.0\.1:1 has topicstream 0\.0\.9"):
+        fake(version="0.0.9")
+    with pytest.raises(UsageError, match="another instruction set"):
+        fake(arithmetic="0" * 16)
+    with pytest.raises(UsageError, match=r"cannot read /data/c\.zarr"):
+        fake(missing=["/data/c.zarr"])
+    with pytest.raises(DoesNotFit, match=r"Dask allows worker.*--memory-limit 1024MiB"):
+        fake(limit=512 << 20).memory(MemoryLimit.parse("1G"))
+    assert fake().memory(MemoryLimit.parse("1G")) == 1 << 30
+
+
+def test_dask_is_not_imported_without_a_scheduler(here):
+    code = (
+        "import sys; from topicstream.cli.main import run; "
+        f"run(['infer', {str(here / 'c.zarr')!r}, '--model', {str(here / 'm')!r}, '--out', {os.devnull!r}]); "
+        "assert not {'dask', 'distributed'} & {name.split('.')[0] for name in sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

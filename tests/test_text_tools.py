@@ -1,0 +1,107 @@
+"""Text as it is: addresses, mentions, entities, spelling variants, lemmas, words of unspaced scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+import topicstream
+from topicstream.cli.main import run
+from topicstream.errors import StoreError
+from topicstream.tokens.recipe import Recipe
+
+TEXTS = [
+    "Check https://t.co/abc and www.example.com/x @united_air lost my bags &amp; luggage",
+    "the children saw colours; seyn thun, mail me@here.org",
+]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [json.dumps({"id": f"{d}-{i}", "text": text}) + "\n" for i in range(40) for d, text in enumerate(TEXTS)]
+    Path("docs.jsonl").write_text("".join(lines))
+    return tmp_path
+
+
+def vocabulary(*options: str) -> set[str]:
+    line = ["ingest", "docs.jsonl", "--out", "c.zarr", "--min-df", "1", "--max-df", "1.0", "--heldout", "0", "--force", "-q"]
+    assert run([*line, *options]) == 0
+    return set(topicstream.Corpus.open("c.zarr").words.to_pylist())
+
+
+def test_addresses_mentions_and_entities_go(place):
+    plain = vocabulary()
+    assert {"https", "co", "www", "united", "amp"} <= plain
+    cleaned = vocabulary("--drop-urls", "--drop-mentions", "--html-entities")
+    assert not {"https", "co", "www", "abc", "example", "united", "air", "amp"} & cleaned
+    assert {"check", "lost", "bags", "luggage", "org"} <= cleaned
+
+
+def test_spelling_variants_count_as_one_and_may_be_stop_words(place, capsys):
+    Path("variants.tsv").write_text("thun\ttun\nseyn\tbe\n\ncolours\tcolors\n")
+    words = vocabulary("--replace", "variants.tsv")
+    assert {"tun", "colors"} <= words and not {"thun", "seyn", "be", "colours"} & words
+    Path("bad.tsv").write_text("one two three\n")
+    capsys.readouterr()
+    assert run(["ingest", "docs.jsonl", "--out", "d.zarr", "--replace", "bad.tsv"]) == 3
+    assert "bad.tsv:1: two words are needed" in capsys.readouterr().err
+
+
+@pytest.fixture
+def tools(monkeypatch):
+    """Packages that are not installed, as their users would have them."""
+    lemma = ModuleType("simplemma")
+    lemma.lemmatize = lambda word, lang: {"children": "Child", "bags": "bag"}.get(word, word)
+    jieba = ModuleType("jieba")
+    jieba.setLogLevel, jieba.lcut = (lambda level: None), (lambda text: text.replace("清华大学", " 清华大学 ").split(" "))
+    monkeypatch.setitem(sys.modules, "simplemma", lemma)
+    monkeypatch.setitem(sys.modules, "jieba", jieba)
+    return SimpleNamespace(lemma=lemma, jieba=jieba)
+
+
+def test_lemmas_are_counted_in_the_store_and_at_inference(place, tools, capsys):
+    assert {"child", "bag", "lost"} <= vocabulary("--lemmas", "simplemma:en")
+    assert topicstream.Corpus.open("c.zarr").manifest.tokenizer["lemmas"] == "simplemma:en"
+    assert run(["train", "-K", "2", "--passes", "2", "--corpus", "c.zarr", "-q"]) == 0
+    capsys.readouterr()
+    Path("new.jsonl").write_text('{"text": "children with bags"}\n')
+    assert run(["infer", "new.jsonl", "-q"]) == 0
+    assert json.loads(capsys.readouterr().out)["oov_rate"] == 0.0
+
+
+def test_words_of_unspaced_scripts_are_parted(place, tools):
+    Path("docs.jsonl").write_text("".join(f'{{"id": "{i}", "text": "我在清华大学"}}\n' for i in range(40)))
+    assert "清华大学" in vocabulary("--segmenter", "jieba") and "清华" in vocabulary()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--lemmas", "nothing:en"), "there are simplemma, spacy"),
+        (("--segmenter", "nothing"), "there are jieba, kiwi, pythainlp, sudachi"),
+        (("--segmenter", "kiwi"), "pip install kiwipiepy"),
+    ],
+)
+def test_a_tool_that_is_not_there_is_one_line(place, capsys, monkeypatch, options, said):
+    monkeypatch.setitem(sys.modules, "kiwipiepy", None)
+    assert run(["ingest", "docs.jsonl", "--out", "d.zarr", *options]) in (2, 3)
+    assert said in capsys.readouterr().err and not Path("d.zarr").exists()
+
+
+def test_recipes_of_older_stores_keep_their_hash():
+    recipe = Recipe()
+    assert not {"drop", "lemmas", "tools"} & set(recipe.to_json())
+    assert Recipe.from_json(recipe.to_json()) == recipe
+    assert Recipe(lemmas="simplemma:en", tools=("simplemma 2.0",)).hash() == Recipe(lemmas="simplemma:en").hash()
+    with pytest.raises(StoreError):
+        Recipe.from_json({**recipe.to_json(), "newer": 1})
+
+
+def test_elided_words_of_french_are_stop_words(place):
+    Path("docs.jsonl").write_text('{"id": "1", "text": "lorsqu\'il vient aujourd\'hui"}\n' * 1)
+    assert vocabulary("--stopwords", "french") == {"vient"}

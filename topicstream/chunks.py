@@ -1,0 +1,138 @@
+"""Zarr v3 arrays in chunk files: the chunks are written and read here, each with its size and checksum, the metadata by zarr.
+
+Codecs: little-endian bytes, Blosc (lz4, shuffle), crc32c.  Stock zarr opens such an array.  It reads a missing chunk as zeros,
+so a store or a model records the size and the crc32c of every chunk file, and ``read_chunk`` verifies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+from numcodecs import blosc
+
+from topicstream.errors import StoreError, one_line
+from topicstream.files import owned
+from topicstream.files.durable import sync_file
+from topicstream.files.ownership import note
+from topicstream.files.plain import open_plain
+
+blosc.use_threads = False  # our own threads encode and decode; those of Blosc would only compete with them
+
+
+def create_array(
+    folder: Path,
+    shape: tuple[int, int],
+    chunk: tuple[int, int],
+    dtype: str,
+    *,
+    level: int,
+    dimensions: tuple[str, str] | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the ``zarr.json`` of an array, in place of an older one; its chunks stay as they are.
+
+    Parameters
+    ----------
+    shape, chunk
+        Rows and columns of the array and of a chunk.
+    level
+        Of Blosc's compression, 0 to 9.
+    """
+    import zarr  # 0.1 s: only what writes needs it
+    from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec
+
+    note(folder / "zarr.json")
+    zarr.create_array(
+        str(folder),
+        shape=shape,
+        chunks=chunk,
+        dtype=dtype,
+        fill_value=0,
+        serializer=BytesCodec(endian="little"),
+        compressors=[BloscCodec(cname="lz4", clevel=level, shuffle="shuffle", typesize=4), Crc32cCodec()],
+        dimension_names=dimensions,
+        zarr_format=3,
+        attributes=dict(attributes or {}),
+    )
+
+
+def set_rows(folder: Path, shape: tuple[int, int], chunk: tuple[int, int], dtype: str, *, level: int) -> None:
+    """Write the ``zarr.json`` of an array (see ``create_array``), or the shape into the one that is there; durable."""
+    import zarr
+
+    if (folder / "zarr.json").exists():
+        zarr.open_array(str(folder), mode="r+").resize(shape)
+    else:
+        create_array(folder, shape, chunk, dtype, level=level)
+    sync_file(folder / "zarr.json")
+
+
+def create_group(folder: Path) -> None:
+    """Make a folder a Zarr group, if it is none."""
+    import zarr
+
+    note(folder / "zarr.json")
+    zarr.open_group(str(folder), mode="a", zarr_format=3)
+
+
+def array_problem(folder: Path, shape: tuple[int, int], chunk: tuple[int, int], dtype: str) -> str | None:
+    """What stock zarr reads otherwise than it was written, in a sentence; it may see more rows.  None: nothing."""
+    import zarr
+
+    try:
+        array = zarr.open_array(str(folder), mode="r")
+        same = array.shape[1:] == shape[1:] and array.chunks == chunk and array.dtype == np.dtype(dtype)
+        same = same and array.shape[0] >= shape[0]
+        if same and shape[0]:
+            array[shape[0] - 1]
+    except Exception as e:  # whatever zarr makes of a damaged file
+        return f"{folder}/zarr.json: stock zarr cannot read the array ({one_line(e)[:200]}); restore the file"
+    return None if same else f"{folder}/zarr.json: is not of the shape that was written; restore the file"
+
+
+def write_chunk(path: Path, values: np.ndarray, level: int) -> tuple[int, int]:
+    """Write a whole chunk (contiguous, 4-byte numbers): the file's size and crc32c, of all but its last four bytes."""
+    body = bytes(blosc.compress(values, b"lz4", level, blosc.SHUFFLE))
+    crc = int(google_crc32c.value(body))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with owned.create(path) as file:
+        file.write(body + crc.to_bytes(4, "little"))
+    return len(body) + 4, crc
+
+
+def read_chunk(path: Path, size: int, crc: int, out: np.ndarray, room: np.ndarray | None = None) -> None:
+    """Read, verify and decode a chunk file into ``out`` (contiguous, the whole chunk).
+
+    Parameters
+    ----------
+    size, crc
+        As ``write_chunk`` gave them.
+    room
+        Where to put the file's bytes if they fit: fresh memory costs more in page faults than the read.
+
+    Raises
+    ------
+    StoreError
+        Where the file is missing, or has another size, checksum or content.
+    """
+    space = np.empty(size + 1, np.uint8) if room is None or room.nbytes <= size else room.view(np.uint8)[: size + 1]
+    try:
+        with open(open_plain(path), "rb", buffering=0) as file:
+            length = file.readinto(space.data)
+    except FileNotFoundError:
+        raise StoreError(f"{path}: missing; restore the file") from None
+    if length != size:
+        raise StoreError(f"{path}: has another size than the {size} bytes that were written; restore the file")
+    body = space[: size - 4]
+    if google_crc32c.value(body) != crc or int.from_bytes(space[size - 4 : size], "little") != crc:
+        raise StoreError(f"{path}: does not match its checksum; restore the file")
+    try:
+        if int.from_bytes(body[4:8], "little") != out.nbytes:
+            raise ValueError("it holds another number of bytes")
+        blosc.decompress(body, out)
+    except (RuntimeError, ValueError) as e:
+        raise StoreError(f"{path}: cannot be decoded ({e}); restore the file") from None

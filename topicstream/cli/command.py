@@ -1,0 +1,174 @@
+"""What all commands share: -q, -v and --json, options that the line itself asks for, and one way to print a result."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import Field, dataclass
+from typing import Any
+
+import click
+
+from topicstream.cli.options import click_option, spelt_now
+from topicstream.cli.process import set_verbosity, verbosity
+from topicstream.errors import json_line
+from topicstream.options import checked, flags, ordered
+from topicstream.progress import Shown
+
+
+@contextmanager
+def showing() -> Iterator[Shown]:
+    """What a command tells on stderr while it runs, as -q and -v ask; a bar is gone before the result is printed."""
+    with closing(Shown(verbosity())) as progress:
+        yield progress
+
+
+def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        set_verbosity(-1)
+
+
+def _verbose(ctx: click.Context, param: click.Parameter, value: int) -> None:
+    if value:
+        set_verbosity(value)
+
+
+def _common_options() -> list[click.Parameter]:
+    return [
+        click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."),
+        click.Option(["-q", "--quiet"], is_flag=True, callback=_quiet, expose_value=False, is_eager=True, help="No progress on stderr."),
+        click.Option(
+            ["-v", "--verbose"], count=True, callback=_verbose, expose_value=False, is_eager=True,
+            help="More on stderr; -vv: tracebacks.",
+        ),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Section:
+    """Further options of a command: those of an engine, a method or a view.  option_of: makes one of a field."""
+
+    config: type
+    option_of: Callable[[Field[Any]], click.Option] = click_option
+
+
+def _help_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta["all options"] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
+class Command(click.Command):
+    """A command of ``topics``.
+
+    Parameters
+    ----------
+    asked_by
+        The sections of options, by their titles, that a line asks for which is not parsed yet; None: all that there are.
+    groups
+        Names of options by the title of their section, of a command with many: ``--help-all`` shows all sections, ``--help``
+        the options that no group names, which matter first.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        asked_by: Callable[[Sequence[str] | None], Mapping[str, Section]] = lambda line: {},
+        groups: Mapping[str, Sequence[str]] | None = None,
+        **about: Any,
+    ) -> None:
+        super().__init__(*args, **about)
+        self._asked_by, self._groups = asked_by, groups or {}
+        self.params += _common_options()
+        if groups:
+            text = f"Show all {len(self.params)} options."
+            self.params.append(
+                click.Option(
+                    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_help_all, help=text
+                )
+            )
+
+    def sections(self, ctx: click.Context) -> Mapping[str, Section]:
+        """Title -> options that this line asks for."""
+        if "sections" not in ctx.meta:
+            ctx.meta["sections"] = self._asked_by(ctx.meta.get("line"))
+        sections: Mapping[str, Section] = ctx.meta["sections"]
+        return sections
+
+    def asked(self, ctx: click.Context) -> dict[str, list[click.Option]]:
+        """Title -> options of the sections, without those that the command has by itself."""
+        if "asked" not in ctx.meta:
+            names = {param.name for param in self.params}
+            asked: dict[str, list[click.Option]] = {}
+            for title, section in self.sections(ctx).items():
+                fields = [f for f in ordered(section.config) if f.name not in names and f.metadata.get("cli", True)]
+                asked[title] = [section.option_of(field) for field in fields]
+                names |= {field.name for field in fields}
+            ctx.meta["asked"] = asked
+        options: dict[str, list[click.Option]] = ctx.meta["asked"]
+        return options
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), *(option for options in self.asked(ctx).values() for option in options)]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["line"] = tuple(args)
+        for section in self.sections(ctx).values():
+            args = spelt_now(args, section.config)
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        common, grouped = super().get_params(ctx), {name for names in self._groups.values() for name in names}
+        sections: dict[str, Sequence[click.Parameter]] = {"Options": [p for p in common if p.name not in grouped]}
+        if "all options" in ctx.meta:
+            sections |= {title: [p for p in common if p.name in names] for title, names in self._groups.items()}
+        for title, options in (sections | self.asked(ctx)).items():
+            records = [option.get_help_record(ctx) for option in options if isinstance(option, click.Option)]
+            if rows := [record for record in records if record is not None]:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def asked_values(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of the options that the line itself asked for, checked, out of those of a command."""
+    found: dict[str, Any] = {}
+    for section in ctx.meta["sections"].values():
+        names = [f.name for f in ordered(section.config) if f.name in values]
+        given = {name: value for name in names if (value := values.pop(name)) is not None}
+        found |= checked(section.config, given, "topics", lambda field: flags(field)[-1])
+    return found
+
+
+Printed = tuple[Any, list[str]] | None
+"""The result of a command, for JSON, and its lines for people; None where nothing is left to print."""
+
+
+def topics_command(
+    name: str, kind: type[Command] = Command, indent: int | None = 1, **about: Any
+) -> Callable[[Callable[..., Printed]], Command]:
+    """Make a command of a function of its options that returns what is to be printed.
+
+    Parameters
+    ----------
+    name
+        What the command is called.
+    kind
+        Its class.
+    indent
+        Of JSON; None: one line.
+    about
+        Anything else that ``Command`` takes.
+    """
+
+    def wrap(function: Callable[..., Printed]) -> Command:
+        @functools.wraps(function)
+        def call(*args: Any, as_json: bool, **values: Any) -> None:
+            if (printed := function(*args, **values)) is not None:
+                result, lines = printed
+                click.echo(json_line(result, indent) if as_json else "\n".join(lines), nl=as_json or bool(lines))
+
+        return click.command(name, cls=kind, **about)(call)
+
+    return wrap

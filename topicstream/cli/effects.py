@@ -1,0 +1,44 @@
+"""``topics effects``: shares of topics explained by covariates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.options import made, options_of
+from topicstream.reporting.covariates import EffectsConfig, effects
+from topicstream.reporting.covariates_text import lines, plot_effects, result_of
+from topicstream.reporting.figures import Figure
+from topicstream.reporting.paper_table import check_paper_table, write_paper_table
+
+
+@topics_command("effects")
+@click.argument("formula")
+@options_of(EffectsConfig)
+@click.option(
+    "--out", type=click.Path(dir_okay=False), metavar="FILE", help="coefficients as .csv, .parquet, .jsonl, .tex or .md"
+)
+@click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE", help="predicted shares as .svg, .png or .pdf")
+@click.option("--force", is_flag=True, help="replace the files that are written")
+def command(formula: str, out: str | None, plot: str | None, force: bool, **values: Any) -> Printed:
+    """Regress the shares of topics on covariates of the training documents.
+
+    FORMULA is a sum of columns of the store: 'party', 'party + s(date)', 'party * s(date)' (with the interaction); s() is a
+    smooth curve.  Estimates are differences in the share of a document; standard errors include the uncertainty of the
+    documents' topics.
+
+    \b
+        topics effects 'party * s(date)' --out effects.tex --plot effects.svg
+    """
+    if out is not None:
+        check_paper_table(out, "--out", force=force)
+    figure = Figure(plot, "--plot", force=force) if plot is not None else None
+    with showing() as progress:
+        fitted = effects(made(EffectsConfig, {"formula": formula, **values}, progress=progress))
+    if out is not None:
+        write_paper_table(fitted.table(), out, force=force, caption=f"Effects on the shares of topics: {formula}")
+    if figure is not None:
+        click.echo(f"{plot}: {plot_effects(fitted, figure)} topics", err=True)
+    return result_of(fitted), lines(fitted)

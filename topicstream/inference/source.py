@@ -1,0 +1,217 @@
+"""Where the documents of an inference come from: a corpus store, raw input of any format, or lines of standard input."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sample import learned_from, rest_of
+from topicstream.errors import InputError, StoreError, UsageError
+from topicstream.inference.config import PARTS, SAMPLED, InferConfig, as_names
+from topicstream.inference.documents import Documents, cut_cells, known, vector_documents
+from topicstream.inference.memory import InferencePlan
+from topicstream.ingestion.opening.memory import as_inputs
+from topicstream.ingestion.parsing.columns import LISTS
+from topicstream.ingestion.read_options import CUT, REMEMBERED, ReadOptions
+from topicstream.ingestion.spooling.tasks import Task, pieces
+from topicstream.model.topic_model import TopicModel
+from topicstream.model.vocabulary import Vocabulary
+from topicstream.parallel.order import in_order
+from topicstream.tokens.documents import TextRun
+from topicstream.tokens.recipe import Recipe
+from topicstream.tokens.tokenizer import Tokenizer
+from topicstream.tokens.vocabulary import TokenVocabulary
+
+LINE_FORMATS = ("jsonl", "lines")
+PIECE_BYTES = 1 << 20
+TEXT, TEXTS = pa.large_string(), pa.list_(pa.large_string())
+
+
+class DocumentSource(ABC):
+    """Documents for a model, in order, in blocks that the plan allows.
+
+    Attributes
+    ----------
+    columns
+        Arrow types of the metadata that they carry, by name.
+    integer_ids
+        Whether it is known beforehand that all ids are whole numbers.
+    total
+        How many documents there are; 0 where that is not known.
+    rejected
+        Records left out so far.
+    """
+
+    columns: dict[str, pa.DataType]
+    integer_ids = False
+    total = rejected = 0
+
+    def __init__(self, model: TopicModel, plan: InferencePlan) -> None:
+        self.model, self.plan = model, plan
+        self.numbers = model.n_words if model.manifest.vectors else 0
+        """Numbers of a vector; 0: the model is of words."""
+
+    @abstractmethod
+    def documents(self) -> Iterator[Documents]:
+        """All documents."""
+
+    def blocks(
+        self,
+        ids: pa.Array,
+        cells: tuple[np.ndarray, np.ndarray, np.ndarray],
+        index: np.ndarray,
+        columns: Mapping[str, pa.Array],
+        integer_ids: bool,
+    ) -> Iterator[Documents]:
+        """Documents cut into blocks; cells: (indptr, words of their own vocabulary, counts), index: the model's id of each."""
+        indptr, words, counts = cells
+        self.plan.check_document(indptr, self.model)
+        for first, last in cut_cells(indptr, self.plan.docs, self.plan.cells):
+            begin, end, some = indptr[first], indptr[last], slice(first, last)
+            own = indptr[first : last + 1] - begin
+            if self.numbers:
+                block = vector_documents(ids[some], own, counts[begin:end])
+            else:
+                block = known(ids[some], own, words[begin:end], counts[begin:end], index)
+            yield replace(block, columns={n: column[some] for n, column in columns.items()}, integer_ids=integer_ids)
+
+    def check_width(self, numbers: int, where: object) -> None:
+        """UsageError for vectors of another width than the model's, or for words where vectors are wanted."""
+        if numbers != self.numbers:
+            own = f"vectors of {self.numbers} numbers" if self.numbers else "words; models of --algo gmm are of vectors"
+            held = f"vectors of {numbers} numbers" if numbers else "no vectors"
+            raise UsageError(f"{where}: holds {held}, and the model is of {own}")
+
+
+class StoredDocuments(DocumentSource):
+    """Documents of a corpus store, in the order in which they were ingested.
+
+    batches: of the store's documents, the first that is wanted and the first behind that is not.
+    """
+
+    batches: tuple[int, int | None] = (0, None)
+
+    def __init__(self, model: TopicModel, plan: InferencePlan, corpus: Corpus, config: InferConfig) -> None:
+        super().__init__(model, plan)
+        self.check_width(corpus.vectors, corpus.path)
+        self.parts = config.of_parts()
+        if asked := set(self.parts) & set(SAMPLED):
+            view = rest_of if asked == {"rest"} else learned_from
+            corpus = view(corpus, model.manifest.sample) if len(asked) == 1 else corpus
+            self.parts = tuple(dict.fromkeys("train" if p in asked else p for p in self.parts))
+        self.corpus, self.columns = corpus, columns_within(corpus, as_names(config.with_columns))
+        self.integer_ids = corpus.manifest.ids == "integer"
+        self.total = sum(corpus.part(p == "heldout").docs for p in self.parts)
+
+    def documents(self) -> Iterator[Documents]:
+        index = np.zeros(0, np.int64)
+        if not self.numbers:
+            index = self.model.vocabulary.find(Vocabulary.read(self.corpus.file("vocab")).words)
+        for batch in self.corpus.documents(list(self.columns), parts=self.parts, batches=self.batches):
+            words, counts = batch.column("words"), batch.column("counts")
+            cells = words.offsets.to_numpy().astype(np.int64), words.values.to_numpy(), counts.values.to_numpy()
+            columns = {name: batch.column(name) for name in self.columns}
+            yield from self.blocks(batch.column("id"), cells, index, columns, self.integer_ids)
+
+
+class RawDocuments(DocumentSource):
+    """Documents of files or in memory, read as the model's corpus was."""
+
+    def __init__(self, model: TopicModel, plan: InferencePlan, inputs: Any, config: InferConfig) -> None:
+        super().__init__(model, plan)
+        names: Sequence[str] = as_names(config.with_columns)
+        if set(config.of_parts()) != set(PARTS):
+            raise UsageError("--part is of a corpus store, and these are raw documents")
+        meta = {"meta": {name: name for name in names}} if names else {}
+        options = ReadOptions(**{"piece_bytes": PIECE_BYTES, "room": plan.room, **meta, **config.given()})
+        if self.numbers:
+            remembered = tuple(name for name in CUT if name not in ("split", "min_tokens"))
+            options = replace(options.recall(model.manifest.reading, remembered), vectors=True)
+        elif isinstance(inputs, list):
+            options = options.recall(model.manifest.reading, REMEMBERED)
+        self.columns = {name: TEXTS if name in LISTS else TEXT for name in names}
+        self.inputs, self.options, self._lock = inputs, options, threading.Lock()
+        self._words = TokenVocabulary(model.words, model.vocabulary.counts, model.vocabulary.df)
+        self._words.lookup(model.words[:0])
+        recipe = model.manifest.tokenizer
+        self._tokenizer = None if recipe is None else Tokenizer(Recipe.from_json(recipe))
+        self._index: tuple[Any, np.ndarray] = (None, np.zeros(0, np.int64))
+
+    def documents(self) -> Iterator[Documents]:
+        for blocks in in_order(self.read, pieces(self.inputs, self.options), self.plan.threads):
+            yield from blocks
+
+    def read(self, task: Task) -> list[Documents]:
+        """The documents of one piece, in blocks; thread-safe.  InputError at a bad record."""
+        run, rejects = task.run()
+        with self._lock:
+            self.rejected += len(rejects)
+        if len(run):
+            self.check_width(0 if isinstance(run, TextRun) or not run.vectors else len(run.words) // len(run), task.name)
+        if isinstance(run, TextRun):
+            if self._tokenizer is None:
+                raise StoreError(
+                    f"{self.model.path}: the model does not say how its text was tokenised (it was trained on counts); "
+                    f"ingest {task.name} and name the store"
+                )
+            counted = self._tokenizer.count(run)
+            index = self._words.lookup(counted.types).astype(np.int64)
+            cells = counted.indptr, counted.words, counted.counts
+        else:
+            if self._index[0] is not task.words and not run.vectors:
+                self._index = (task.words, self.model.vocabulary.find(task.words))
+            index, cells = self._index[1], (run.indptr, run.words, run.counts)
+        none = pa.nulls(len(run), TEXT)
+        columns = {name: run.about.meta.get(name, none) for name in self.columns}
+        return list(self.blocks(run.about.ids, cells, index, columns, run.about.whole))
+
+
+class FollowedDocuments(RawDocuments):
+    """Documents of standard input, each as soon as its line is complete."""
+
+    def documents(self) -> Iterator[Documents]:
+        for task in pieces("-", self.options, eager=True):
+            if task.reader.name not in LINE_FORMATS:
+                formats = " and ".join(LINE_FORMATS)
+                raise InputError(f"stdin: --follow takes {formats} (--format), not {task.reader.name}")
+            yield from self.read(task)
+
+
+def columns_within(corpus: Corpus, names: Sequence[str]) -> dict[str, pa.DataType]:
+    """Arrow types of columns of a store's documents' table; UsageError where it has no such column."""
+    known_columns = {"source": "string", **corpus.manifest.columns}
+    for name in names:
+        if name not in known_columns or name in ("id", "part", "block", "row"):
+            has = ", ".join(sorted(set(known_columns) - {"id"}))
+            raise UsageError(f"--with {name}: {corpus.path} has no such column (it has {has}); ingest with --meta")
+    return {name: TEXTS if known_columns[name] == "list" else TEXT for name in names}
+
+
+def open_source(config: InferConfig, model: TopicModel, plan: InferencePlan) -> DocumentSource:
+    """The documents that a configuration names; InputError, UsageError."""
+    documents, vocabulary, ids = config.documents, config.vocabulary, config.ids
+    inputs = [documents] if isinstance(documents, Corpus) else as_inputs(documents, path=False, vocabulary=vocabulary, ids=ids)
+    files: list[Any] = inputs if isinstance(inputs, list) else []
+    if isinstance(inputs, list) and not inputs:
+        raise InputError("no documents: give texts, a store, or the Path of files")
+    if config.follow:
+        if [str(p) for p in files] != ["-"]:
+            raise UsageError("--follow reads standard input: give - and nothing else")
+        return FollowedDocuments(model, plan, inputs, config)
+    stores = [p for p in files if isinstance(p, Corpus) or (Path(p) / "manifest.json").exists()]
+    if not stores:
+        return RawDocuments(model, plan, inputs, config)
+    if len(files) > 1:
+        raise InputError(f"{stores[0]}: a corpus store goes alone")
+    if reading := sorted(config.given()):
+        raise InputError(f"{stores[0]}: is a corpus store; {reading[0]} is for raw documents")
+    corpus = stores[0] if isinstance(stores[0], Corpus) else Corpus.open(stores[0], vectors=True)
+    return StoredDocuments(model, plan, corpus, config)

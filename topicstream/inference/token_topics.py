@@ -1,0 +1,116 @@
+"""The topics of a corpus' tokens as the last checkpoint of a run has them: what Gibbs samplers keep of every block.
+
+A run's folder holds ``training.json``, ``checkpoints/PASSES-ROUNDS/`` (``state.json``, ``arrays.npz``) and in ``work`` the
+file of the blocks' state, which ``memory.old`` of the arrays indexes: offset, bytes and crc32c of each block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sample import learned_from
+from topicstream.errors import InputError, StoreError
+from topicstream.files.durable import file_problem
+from topicstream.files.plain import load_arrays
+from topicstream.records import Record, Share, read_record
+
+
+class _Layout(Record, frozen=True):
+    block_cells: int
+    block_docs: int
+
+
+class _Run(Record, frozen=True):
+    """What is read of ``training.json``."""
+
+    engine: str
+    corpus: str
+    layout: _Layout
+    sample: Share | None = None
+
+
+class _Facts(Record, frozen=True):
+    memory: dict[str, str]
+
+
+class _State(Record, frozen=True):
+    """What is read of a checkpoint's ``state.json``; rounds: of the next pass, done."""
+
+    rounds: int
+    files: dict[str, tuple[int, int]]
+    facts: _Facts
+
+
+def token_topics(folder: Path | None, corpus: Corpus, topics: int, what: str) -> Iterator[tuple[Block, np.ndarray]]:
+    """The training documents of a run with the topics of their tokens.
+
+    Parameters
+    ----------
+    folder
+        The model's folder, which holds the run; None for a model in memory.
+    topics
+        Number of topics of the model.
+    what
+        What needs them, as messages begin (``--method gibbs1``).
+
+    Returns
+    -------
+    Iterator of (block, topics of its tokens uint[tokens], cell after cell).
+
+    Raises
+    ------
+    InputError
+        Where there is no run, its engine keeps no topic a token, the corpus is another or the checkpoints are missing.
+    StoreError
+        Where its files are damaged.
+    """
+    path = folder / "training.json" if folder is not None else None
+    if folder is None or path is None or not path.is_file():
+        raise InputError(f"{what}: needs the folder of a training run (training.json)")
+    run = read_record(path, _Run)
+    if run.corpus != corpus.fingerprint:
+        raise InputError(f"{corpus.path}: is not the corpus that {folder} was trained on, or has changed since")
+    places = sorted(p for p in (folder / "checkpoints").glob("[0-9]*-[0-9]*") if p.is_dir())
+    if not places:
+        raise InputError(f"{folder}: has no checkpoint, which holds the topics of the tokens")
+    state = read_record(places[-1] / "state.json", _State)
+    learned = learned_from(corpus, run.sample)
+    grid = learned.grid(run.layout.block_cells, run.layout.block_docs)
+    index, memory = _index(places[-1], state), state.facts.memory.get("old", "")
+    if state.rounds or (index is not None and len(index) != len(grid)):
+        raise InputError(f"{folder}: stopped within a pass; let `topics train` finish it first")
+    kind = np.dtype("uint8" if topics <= 1 << 8 else "uint16" if topics <= 1 << 16 else "uint32")
+    if index is None or int(index[:, 0, 1].sum()) != int(learned.n_tokens) * kind.itemsize:
+        raise InputError(f"{what}: {run.engine} gives no token a topic of its own; train with sparselda or gs")
+    return _blocks(learned.blocks(grid=grid), folder / "work" / Path(memory).name, index[:, 0], kind, topics)
+
+
+def _index(checkpoint: Path, state: _State) -> np.ndarray | None:
+    """int64[blocks, arrays, 3]: where the state of each block lies in its file; None: the engine keeps none."""
+    size, crc = state.files["arrays.npz"]
+    if (problem := file_problem(checkpoint / "arrays.npz", size, crc, "train again")) is not None:
+        raise StoreError(problem)
+    return load_arrays(checkpoint / "arrays.npz").get("memory.old")
+
+
+def _blocks(
+    blocks: Iterator[Block], path: Path, index: np.ndarray, kind: np.dtype[Any], topics: int
+) -> Iterator[tuple[Block, np.ndarray]]:
+    with open(path, "rb") as memory:
+        for block in blocks:
+            offset, size, crc = (int(v) for v in index[block.index])
+            memory.seek(offset)
+            data = memory.read(size) if offset >= 0 else b""
+            z = np.frombuffer(data, kind)
+            if len(data) != size or google_crc32c.value(data) != crc or len(z) != int(block.counts.sum()):
+                raise StoreError(f"{path}: the memory of block {block.index} is damaged")
+            if len(z) and int(z.max()) >= topics:
+                raise StoreError(f"{path}: a topic past {topics - 1} in block {block.index}")
+            yield block, z

@@ -1,0 +1,284 @@
+"""What readers yield: Arrow record batches of documents, a row each.
+
+The first columns are ``id``, ``source`` and what the document holds: ``text``; or ``words`` (positions in the source's
+vocabulary, ascending) and ``counts``; or ``vector``.  All further columns are metadata by their names in the store.
+``as_documents`` makes a batch from columns as the input has them, and leaves out the rows that cannot be used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.arrow import pc
+from topicstream.errors import InputError
+from topicstream.ingestion.opening.source import Input
+from topicstream.ingestion.parsing.columns import LISTS, as_list, as_lists, without_empty
+from topicstream.ingestion.read_options import ReadOptions
+from topicstream.tokens.documents import CountRun, Provenance, TextRun
+
+Run = TextRun | CountRun
+TEXT, LIST = pa.large_string(), pa.list_(pa.large_string())
+_STRINGS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_null)
+NOTE = "not UTF-8, read as windows-1252 (--encoding says otherwise)"
+MOST_HIGH = 0.25
+"""Share of the bytes that are no ASCII: in Western text under a tenth; in Cyrillic, Greek or Chinese bytes the most."""
+_HIGH = re.compile(rb"[\x80-\xff]")
+_UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d\0]")
+
+
+# -- making batches ----------------------------------------------------------------------------------------------------
+def batch_of(ids: Any, sources: Any, content: Mapping[str, pa.Array], meta: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """A batch of documents.
+
+    Parameters
+    ----------
+    ids, sources
+        Strings (or, ids, whole numbers), one a document.
+    content
+        ``text``: strings, null in a row that withdraws the document of its id; or ``words``: lists of int32 and ``counts``:
+        lists of int64 or float32; or ``vector``: lists of float32 of one size.
+    meta
+        Metadata columns by name: strings, or lists of strings for authors, labels and links.
+    """
+    columns = [ids if isinstance(ids, pa.Array) else pa.array(ids, TEXT)]
+    columns += [sources if isinstance(sources, pa.Array) else pa.array(sources, TEXT), *content.values(), *meta.values()]
+    return pa.RecordBatch.from_arrays(columns, names=["id", "source", *content, *meta])
+
+
+def empty_batch(kind: str) -> pa.RecordBatch:
+    """No documents, of text or of counts."""
+    if kind == "text":
+        return batch_of([], [], {"text": pa.array([], TEXT)}, {})
+    content = {"words": pa.array([], pa.large_list(pa.int32())), "counts": pa.array([], pa.large_list(pa.int64()))}
+    return batch_of([], [], content, {})
+
+
+def positions(key: str, numbers: np.ndarray, mark: str = ":") -> pa.Array:
+    """``key:number`` for each number, large_string[D]."""
+    text = pc.cast(pa.array(numbers), TEXT)
+    return pc.binary_join_element_wise(pa.scalar(key, TEXT), text, pa.scalar(mark, TEXT))
+
+
+def as_documents(
+    source: Input,
+    options: ReadOptions,
+    columns: Mapping[str, pa.Array],
+    numbers: np.ndarray,
+    *,
+    mark: str = ":",
+) -> pa.RecordBatch:
+    """Rows of a table as documents of text: the fields that the options name, checked.
+
+    Parameters
+    ----------
+    source
+        Where the rows come from; bad rows are rejected there.
+    options
+        Which columns hold text, id and metadata.
+    columns
+        By their names in the input: strings, or bytes that should be UTF-8; ids may be whole numbers, and metadata are cast.
+    numbers
+        int64[R], line or record of each row.
+    mark
+        ":" where the numbers are lines, "#" where they are records.
+
+    Raises
+    ------
+    InputError
+        Where a column holds something else, or at the first bad row of an input read strictly.
+    """
+    id_name = options.id_column(columns)
+    texts = list(options.text_fields)
+    cast = dict(columns)
+    for name, array in columns.items():
+        option = "--text-field" if name in texts else "--id-field" if name == id_name else None
+        if (option and not (name == id_name and pa.types.is_integer(array.type))) or _is_one_of(array.type, _BINARY):
+            cast[name] = as_strings(array, source.name, name, option or "--meta")
+    cast, numbers = _valid(source, options, cast, id_name, numbers, mark)
+    ids = positions(source.key, numbers, mark) if id_name is None else cast[id_name]
+    text = [pc.fill_null(cast[name], "") for name in texts] or [pa.repeat("", len(numbers)).cast(TEXT)]
+    whole = text[0] if len(text) == 1 else pc.binary_join_element_wise(*text, pa.scalar("\n", TEXT))
+    meta = {
+        column: as_metadata(cast[name], column, f"{source.name}: column '{name}'", options.list_separator)
+        for column, name in options.meta.items()
+    }
+    return batch_of(ids, positions(source.key, numbers, mark), {"text": whole}, meta)
+
+
+def _valid(
+    source: Input, options: ReadOptions, columns: dict[str, pa.Array], id_name: str | None, numbers: np.ndarray, mark: str
+) -> tuple[dict[str, pa.Array], np.ndarray]:
+    """The columns as UTF-8 without the rows that are not, that have no id or are too long; those are rejected."""
+    bad: dict[int, str] = {}
+    if id_name is not None:
+        for row in np.flatnonzero(columns[id_name].is_null().to_numpy(zero_copy_only=False)).tolist():
+            bad[row] = f"field '{id_name}' is null, not an id"
+    for name in options.text_fields:
+        sizes = pc.fill_null(pc.binary_length(columns[name]), 0)
+        for row in np.flatnonzero(pc.greater(sizes, options.record_bytes).to_numpy(zero_copy_only=False)).tolist():
+            bad[row] = f"a record of more than {options.record_bytes >> 20} MiB; split it or raise the limit"
+    strings = [name for name, values in columns.items() if pa.types.is_large_string(values.type)]
+    broken = sorted(set().union(*(not_utf8(columns[name]) for name in strings)))
+    for row in broken:
+        values = [value for name in strings if (value := raw_value(columns[name], row)) is not None]
+        if options.encoding is None and western(b"\n".join(values)) is not None:
+            source.note(f"documents {NOTE}")
+        else:
+            bad.setdefault(row, next(filter(None, map(why_not_utf8, values))))
+    for row in sorted(bad):
+        line, file = (int(numbers[row]), None) if mark == ":" else (0, f"{source.name}#{numbers[row]}")
+        start = raw_value(columns[strings[0]], row) if strings else None
+        source.reject(line, bad[row], start or b"", file=file)
+    if bad:
+        kept = np.setdiff1d(np.arange(len(numbers)), list(bad))
+        columns, numbers = {name: values.take(pa.array(kept)) for name, values in columns.items()}, numbers[kept]
+    if broken:
+        for name in strings:
+            columns[name] = pa.array([_text(raw_value(columns[name], row)) for row in range(len(numbers))], TEXT)
+    return columns, numbers
+
+
+def raw_value(strings: pa.Array, row: int) -> bytes | None:
+    """One value of a column of strings, whether it is UTF-8 or not."""
+    value = strings[row].as_buffer()
+    return None if value is None else value.to_pybytes()
+
+
+def _text(value: bytes | None) -> str | None:
+    """Bytes that are UTF-8, or else windows-1252."""
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return value.decode("cp1252", "replace")  # type: ignore[union-attr]
+
+
+def why_not_utf8(value: bytes) -> str | None:
+    """What is wrong with bytes that are not UTF-8; None of those that are."""
+    try:
+        value.decode()
+        return None
+    except UnicodeDecodeError as e:
+        return f"not valid UTF-8 (byte 0x{value[e.start]:02x}); give --encoding, latin-1 perhaps"
+
+
+def not_utf8(strings: pa.Array) -> list[int]:
+    """The rows of a column of strings that are not valid UTF-8.  Empty, and quick, when all are."""
+    try:
+        strings.validate(full=True)
+        return []
+    except pa.ArrowInvalid:
+        values = (raw_value(strings, row) for row in range(len(strings)))
+        return [row for row, value in enumerate(values) if value is not None and why_not_utf8(value)]
+
+
+def as_strings(array: pa.Array, source: str, name: str, option: str) -> pa.Array:
+    """A column as large_string, not yet checked to be UTF-8; InputError when it holds no strings."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    kind = array.type
+    if _is_one_of(kind, _STRINGS):
+        return array.cast(TEXT)
+    if _is_one_of(kind, _BINARY):
+        array = array.cast(pa.large_binary())
+        return pa.LargeStringArray.from_buffers(len(array), *array.buffers()[1:], array.buffers()[0], -1, array.offset)
+    raise InputError(f"{source}: column '{name}' holds {kind}; choose another {option}")
+
+
+def _is_one_of(kind: pa.DataType, kinds: Sequence[Any]) -> bool:
+    return any(is_kind(kind) for is_kind in kinds)
+
+
+def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.Array:
+    """A column of the input as metadata ``column``: strings, or lists of strings; InputError naming ``where``."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    try:
+        if column not in LISTS:
+            array = array.cast(TEXT)
+        elif pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+            array = as_lists(array.cast(TEXT), None, separator)
+        elif array.type == LIST or array.type == pa.list_(pa.string()):
+            lengths = pc.fill_null(array.value_lengths(), 0).to_numpy().astype(np.int64)
+            array = without_empty(lengths, array.flatten().cast(TEXT))
+        else:
+            array = pa.array([as_list(value, column, separator) for value in array.to_pylist()], LIST)
+        array.validate(full=True)
+        return array
+    except (pa.ArrowException, ValueError):
+        raise InputError(f"{where} ({array.type}) cannot be read as {column}") from None
+
+
+# -- reading batches ---------------------------------------------------------------------------------------------------
+def run_of(batch: pa.RecordBatch) -> Run:
+    """A batch of documents as the tokenizer and the spool take it."""
+    if batch.schema.names[2] == "text":
+        text = batch.column(2)
+        deleted = batch["id"].filter(text.is_null()) if text.null_count else None
+        if deleted is not None:
+            batch = batch.filter(text.is_valid())
+        return TextRun(replace(_provenance(batch, 3), deleted=deleted), *buffers(batch.column(2)))
+    if batch.schema.names[2] == "vector":
+        vectors = batch.column(2)
+        width = vectors.type.list_size
+        indptr = np.arange(len(batch) + 1, dtype=np.int64) * width
+        words = np.tile(np.arange(width, dtype=np.int32), len(batch))
+        return CountRun(_provenance(batch, 3), indptr, words, vectors.flatten().to_numpy(), vectors=True)
+    words, counts = (column.flatten().to_numpy() for column in batch.columns[2:4])
+    indptr = np.concatenate(([0], np.cumsum(batch.column(2).value_lengths().to_numpy()))).astype(np.int64)
+    return CountRun(_provenance(batch, 4), indptr, words, counts)
+
+
+def _provenance(batch: pa.RecordBatch, first: int) -> Provenance:
+    ids = batch.column(0)
+    meta = dict(zip(batch.schema.names[first:], batch.columns[first:]))
+    return Provenance(ids.cast(TEXT), batch.column(1), meta, whole=pa.types.is_integer(ids.type))
+
+
+def buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """A large_string array -> uint8[B], int64[D+1] from 0."""
+    _, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64)
+    at = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+    text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return text[at[0] : at[-1]], at - at[0]
+
+
+def select_fields(names: Sequence[str], options: ReadOptions, where: str) -> list[str]:
+    """Those columns of an input that are read; InputError at one that is missing or there twice."""
+    wanted = [*options.text_fields, *options.meta.values()]
+    if (id_name := options.id_column(names)) is not None:
+        wanted.append(id_name)
+    wanted = list(dict.fromkeys(wanted))
+    for name in wanted:
+        if name not in names:
+            option = "--text-field" if name in options.text_fields else "--id-field and --meta"
+            raise InputError(f"{where}: no column '{name}'; choose one of {', '.join(names)[:300]} ({option})")
+        if list(names).count(name) > 1:
+            raise InputError(f"{where}: several columns are called '{name}'; rename them")
+    return wanted
+
+
+
+def western(data: bytes) -> bytes | None:
+    """Bytes that are not UTF-8 as UTF-8, taken for windows-1252, the encoding of old Western text and of Excel's CSV; None
+    where they look like another encoding, like damaged UTF-8 (more whole characters in it than broken ones), or like no text.
+
+    Where the user names no encoding this is decided record by record, so that what is UTF-8 stays what it is.
+    """
+    high = len(_HIGH.findall(data))
+    if not high or high > MOST_HIGH * len(data) or _UNDEFINED.search(data):
+        return None
+    decoded = data.decode("utf-8", "surrogateescape")
+    broken = sum("\udc80" <= c <= "\udcff" for c in decoded)
+    whole = sum(c > "\x7f" for c in decoded) - broken
+    return None if whole >= broken else data.decode("cp1252").encode()

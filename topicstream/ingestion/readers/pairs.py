@@ -1,0 +1,176 @@
+"""One document a line of ``number:count`` pairs: LDA-C and svmlight."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.errors import InputError
+from topicstream.ingestion.opening.source import HEAD_BYTES, Source
+from topicstream.ingestion.parsing.counts import MOST_COUNT, count_batch, matching, parsed_numbers
+from topicstream.ingestion.parsing.cut import lines_of
+from topicstream.ingestion.parsing.documents import LIST, positions
+from topicstream.ingestion.parsing.reader import Reader
+from topicstream.ingestion.parsing.vocabulary import numbered_words, words_for
+from topicstream.ingestion.read_options import ReadOptions
+
+PAIR = r"[0-9]{1,18}:[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
+NO_PAIRS = "not 'number:count' pairs, or not as many as the line says"
+_QID = re.compile(rb"\sqid:\S*")
+
+
+class PairLines(NamedTuple):
+    """Lines taken apart: bool[L], which hold a document; of those, the heads, numbers of pairs int64[D], and the pairs
+    float64[c, 2]; bool[L], which are neither that nor blank."""
+
+    good: np.ndarray
+    heads: list[bytes]
+    lengths: np.ndarray
+    cells: np.ndarray
+    bad: np.ndarray
+
+
+class PairReader(Reader):
+    """A reader of lines of pairs, each behind a head of its own: a number of pairs, or a label.
+
+    Attributes
+    ----------
+    first
+        The number of the first word where the user does not say it.
+    line
+        A regular expression (of RE2) of a line that holds a document; ``blank`` of one that holds none.
+    """
+
+    kind = "counts"
+    first: ClassVar[int]
+    line: ClassVar[str]
+    blank: ClassVar[str] = r"^\s*$"
+
+    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
+        """The vocabulary given or beside the file; else numbers up to the highest, for which the file is read once."""
+        listed = words_for(source, options, None)
+        if listed is not None:
+            return listed
+        if source.path is None:
+            raise InputError("standard input has no file of its words beside it; give it as --words")
+        first, highest = self._first(options), -1
+        with Source(source.name, source.path, encoding=options.encoding, strict=False) as again:
+            for _, lines in lines_of(again, options):
+                highest = max(highest, int(self._taken_apart(lines).cells[:, 0].max(initial=-1)))
+        return numbered_words(source, highest - first + 1, first, options)
+
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        assert source.words is not None
+        for numbers, lines in lines_of(source, options):
+            pairs = self._taken_apart(lines)
+            owner = np.repeat(np.arange(len(pairs.heads)), pairs.lengths)
+            words, counts = pairs.cells[:, 0] - self._first(options), pairs.cells[:, 1]
+            wrong = {
+                f"word number out of range ({len(source.words)} words)": (words < 0) | (words >= len(source.words)),
+                "a count that is negative or not finite": ~((counts >= 0) & (counts < MOST_COUNT)),
+            }
+            if not self.weights(options):
+                wrong["a weight that is no count; --weighted accepts it"] = (counts != np.floor(counts)) | (counts > 9e15)
+            places = np.flatnonzero(pairs.good)
+            reasons = dict.fromkeys(np.flatnonzero(pairs.bad).tolist(), NO_PAIRS)
+            for reason, cells in reversed(wrong.items()):
+                reasons.update(dict.fromkeys(places[owner[cells]].tolist(), reason))
+            reasons.update(dict.fromkeys(places[self.miscounted(pairs)].tolist(), NO_PAIRS))
+            for row in sorted(reasons):
+                source.reject(int(numbers[row]), reasons[row], lines[row])
+            good = ~np.isin(places, list(reasons))
+            kept = good[owner]
+            rows = (np.cumsum(good) - 1)[owner[kept]]
+            counts = counts[kept] if self.weights(options) else counts[kept].astype(np.int64)
+            ids = positions(source.key, numbers[places[good]])
+            meta = self.meta([head for head, use in zip(pairs.heads, good) if use])
+            yield count_batch(source, ids, ids, rows, words[kept].astype(np.int64), counts, meta)
+
+    def weights(self, options: ReadOptions) -> bool:
+        """Whether counts may be any number."""
+        return False
+
+    def miscounted(self, pairs: PairLines) -> np.ndarray:
+        """bool[D]: the documents whose head tells another number of pairs."""
+        return np.zeros(len(pairs.heads), np.bool_)
+
+    def meta(self, heads: list[bytes]) -> dict[str, pa.Array]:
+        """What the heads say of the documents."""
+        return {}
+
+    def _first(self, options: ReadOptions) -> int:
+        return self.first if options.first_id is None else options.first_id
+
+    def _taken_apart(self, lines: list[bytes]) -> PairLines:
+        good = matching(lines, self.line)
+        bad = ~good & ~matching(lines, self.blank)
+        heads, rests = [], []
+        for line, use in zip(lines, good):
+            if use:
+                head, _, rest = line.partition(b"#")[0].replace(b"\t", b" ").strip().partition(b" ")
+                heads.append(head)
+                rests.append(_QID.sub(b"", b" " + rest))
+        lengths = np.array([rest.count(b":") for rest in rests], np.int64)
+        cells = parsed_numbers([rest.replace(b":", b" ") for rest in rests], real=True).reshape(-1, 2)
+        return PairLines(good, heads, lengths, cells, bad)
+
+
+_LDAC = re.compile(rb"^(\d{1,9})((?: +\d+:\d+)*)\s*$")
+
+
+class LdaC(PairReader):
+    """``N word:count …`` with N pairs, words from 0."""
+
+    name = "ldac"
+    about = "LDA-C (N word:count …) with its vocabulary"
+    suffixes = (".ldac", ".lda-c")
+    first = 0
+    line = rf"^\s*[0-9]{{1,18}}(\s+{PAIR})*\s*$"
+
+    def resembles(self, head: bytes) -> bool:
+        lines = first_lines(head)
+        parts = [_LDAC.match(line) for line in lines]
+        return any(b":" in line for line in lines) and all(p and int(p[1]) == p[2].count(b":") for p in parts)
+
+    def miscounted(self, pairs: PairLines) -> np.ndarray:
+        return np.asarray(pairs.lengths != [int(head) for head in pairs.heads])
+
+
+def first_lines(head: bytes) -> list[bytes]:
+    """Up to 50 whole lines of the first bytes of a file that are not blank."""
+    lines = head.split(b"\n")
+    whole = lines[:-1] if len(head) >= HEAD_BYTES or not lines[-1].strip() else lines
+    return [line for line in whole[:50] if line.strip()]
+
+
+_SVMLIGHT = re.compile(rb"^[-+]?[\w.,+-]*(?: +(?:qid|\d+):[-+.\deE]+)+\s*(?:#.*)?$")
+
+
+class SvmLight(PairReader):
+    """``label word:weight … # comment``, words from 1 (``--first-id 0`` for files from 0)."""
+
+    name = "svmlight"
+    about = "svmlight / libsvm (label word:count …)"
+    suffixes = (".svm", ".svmlight", ".libsvm")
+    first = 1
+    line = rf"^\s*[^\s#]\S*(\s+(qid:\S*|{PAIR}))*\s*(#.*)?$"
+    blank = r"^\s*(#.*)?$"
+
+    def resembles(self, head: bytes) -> bool:
+        lines = first_lines(head)
+        return bool(lines) and lines[0][:1] != b"#" and all(_SVMLIGHT.match(x) for x in lines if x[:1] != b"#")
+
+    def weights(self, options: ReadOptions) -> bool:
+        return options.weighted
+
+    def meta(self, heads: list[bytes]) -> dict[str, pa.Array]:
+        labels = [[x for x in head.decode("utf-8", "replace").split(",") if x] for head in heads]
+        return {"labels": pa.array(labels, LIST)}
+
+
+LDAC = LdaC()
+SVMLIGHT = SvmLight()

@@ -1,0 +1,85 @@
+"""Single cells: folders as 10x Genomics writes them, ``matrix.mtx``, ``barcodes.tsv`` and ``features.tsv`` (or ``genes.tsv``,
+``peaks.bed``), each perhaps gzipped.  The matrix has a row a feature; documents are its columns, the cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from topicstream.ingestion.opening.names import CELLS, FEATURES, MATRIX, matrix_file
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing.cut import lines_of
+from topicstream.ingestion.parsing.documents import TEXT
+from topicstream.ingestion.parsing.reader import Reader
+from topicstream.ingestion.parsing.rejects import BadFile
+from topicstream.ingestion.parsing.sparse import Named, as_counts, ordered_batches
+from topicstream.ingestion.parsing.triples import cells_of
+from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.readers.h5ad import unique_names
+from topicstream.ingestion.readers.mtx import MatrixMarket
+
+
+class TenX(Reader):
+    name = "tenx"
+    kind = "counts"
+    about = "10x folder (matrix.mtx, barcodes.tsv, features.tsv); documents are the cells"
+
+    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
+        return cell_names(source, options) if options.transpose else feature_names(source, options)
+
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        cells, features = cell_names(source, options), feature_names(source, options)
+        path = _part(source, MATRIX)
+        with Source(str(path), path, key=source.key, strict=source.strict) as matrix:
+            header = MatrixMarket().header(matrix)
+            if (header.documents, header.words) != (len(features), len(cells)):
+                found = f"{header.documents:,} x {header.words:,} in {path.name}, {len(features):,} features and {len(cells):,} barcodes"
+                raise BadFile(source.name, 0, f"the files do not fit one another: {found}")
+            what, documents, words = ("features", features, cells) if options.transpose else ("cells", cells, features)
+            shape = f"{len(cells):,} cells x {len(features):,} features, {header.cells:,} values"
+            source.note(f"{what} as documents, of {shape}", len(documents))
+            parts = (
+                (rows, columns, as_counts(source, options, counts))
+                for rows, columns, counts in cells_of(matrix, options, header, transposed=not options.transpose)
+            )
+            sizes = len(documents), len(words), header.cells
+            yield from ordered_batches(source, options, parts, *sizes, Named(documents))
+            source.rejects.records += matrix.rejects.records
+            source.damage = matrix.damage
+
+
+def _part(source: Source, names: tuple[str, ...]) -> Path:
+    path = None if source.path is None else matrix_file(source.path, names)
+    if path is None:
+        raise BadFile(
+            source.name, 0, f"no file {names[0]} in the folder; a 10x folder has matrix.mtx, barcodes.tsv, features.tsv"
+        )
+    return path
+
+
+def _columns(path: Path, options: ReadOptions) -> list[list[str]]:
+    """The fields of each line of a table without a header."""
+    with Source(str(path), path) as source:
+        lines = [line for _, part in lines_of(source, options) for line in part]
+    return [line.decode("utf-8", "replace").rstrip("\r").split("\t") for line in lines]
+
+
+def cell_names(source: Source, options: ReadOptions) -> pa.Array:
+    """The barcodes."""
+    return pa.array([fields[0] for fields in _columns(_part(source, CELLS), options)], TEXT)
+
+
+def feature_names(source: Source, options: ReadOptions) -> pa.Array:
+    """Names of genes (with the id where a name occurs twice), or regions as chr:start-end."""
+    path = _part(source, FEATURES)
+    rows = _columns(path, options)
+    if path.name.startswith("peaks.bed"):
+        return pa.array([f"{row[0]}:{row[1]}-{row[2]}" for row in rows if len(row) > 2], TEXT)
+    ids = [row[0] for row in rows]
+    return unique_names(pa.array([row[1] if len(row) > 1 else row[0] for row in rows], TEXT), pa.array(ids, TEXT))
+
+
+READER = TenX()

@@ -1,0 +1,1 @@
+"""topicstream behind the interfaces of other packages, which need not be installed."""

@@ -1,0 +1,77 @@
+"""Memory by address: what ``kernels.simd`` does on arrays, for helpers that are called once a cell and for arrays that a
+kernel knows by their addresses alone.
+
+numba counts the references of every array that is passed to a function, atomically, even when the function is inlined: a
+helper of six arrays pays a hundred nanoseconds.  An address is an integer.  Whoever takes one keeps the array alive.
+
+``address_of(array)``   address of a C-contiguous array's first entry
+``load(p, i)``          16 floats from entry i on;  ``store(p, i, v)`` the reverse
+``float_at(p, i)``      one float32;  ``put_float(p, i, x)`` the reverse;  ``double_at``, ``put_double`` of float64;
+                        ``long_at``, ``put_long`` of int64;  ``int_at(p, i)`` one int32 and ``short_at(p, i)`` one uint16,
+                        as int64
+``fetch(p, i)``         ask for the cache line of float i, into the first cache;  ``fetch_far`` into the second
+``append(p, i, v, a, b)``   the lanes of v where a >= b to entry i and on, in order, then zeros (16 entries are written);
+                        returns how many there are
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topicstream.kernels import intrinsics as llvm
+from topicstream.kernels.intrinsics import ANY, F32, F64, I8, I16, I32, I64, INTS, VECTOR, Builder, Value, emit, vector
+
+_AT = ("int64", "int64")
+
+
+def _pointer(b: Any, p: Any, i: Any, kind: Any, unit: Any = F32) -> Any:
+    return b.bitcast(b.gep(b.inttoptr(p, unit.as_pointer()), [i]), kind.as_pointer())
+
+
+def _reader(result: Any, kind: Any, unit: Any, align: int, turn: Any = lambda b, x: x) -> Any:
+    def read(b: Builder, p: Value, i: Value) -> Value:
+        return turn(b, b.load(_pointer(b, p, i, kind, unit), align=align))
+
+    return emit(result, *_AT)(read)
+
+
+def _writer(given: Any, kind: Any, unit: Any, align: int) -> Any:
+    def write(b: Builder, p: Value, i: Value, x: Value) -> None:
+        b.store(x, _pointer(b, p, i, kind, unit), align=align)
+
+    return emit("void", *_AT, given)(write)
+
+
+load, store = _reader(vector, VECTOR, F32, 4), _writer(vector, VECTOR, F32, 4)
+float_at, put_float = _reader("float32", F32, F32, 4), _writer("float32", F32, F32, 4)
+double_at, put_double = _reader("float64", F64, F64, 8), _writer("float64", F64, F64, 8)
+long_at, put_long = _reader("int64", I64, I64, 8), _writer("int64", I64, I64, 8)
+int_at = _reader("int64", I32, I32, 4, lambda b, x: b.sext(x, I64))
+short_at = _reader("int64", I16, I16, 2, lambda b, x: b.zext(x, I64))
+
+
+@emit("int64", ANY)
+def address_of(b: Builder, data: Value) -> Value:
+    """array: C-contiguous -> int64."""
+    return b.ptrtoint(data, I64)
+
+
+@emit("void", *_AT)
+def fetch(b: Builder, p: Value, i: Value) -> None:
+    """Into the first cache."""
+    llvm.fetch(b, _pointer(b, p, i, I8), 3)
+
+
+@emit("void", *_AT)
+def fetch_far(b: Builder, p: Value, i: Value) -> None:
+    """Into the second cache."""
+    llvm.fetch(b, _pointer(b, p, i, I8), 2)
+
+
+@emit("int64", *_AT, vector, vector, vector)
+def append(b: Builder, p: Value, i: Value, v: Value, x: Value, y: Value) -> Value:
+    """v, x, y: vectors -> int64."""
+    kept = b.fcmp_ordered(">=", x, y)
+    packed = b.bitcast(llvm.compress(b, b.bitcast(v, INTS), kept), VECTOR)
+    b.store(packed, _pointer(b, p, i, VECTOR), align=4)
+    return llvm.count(b, kept)

@@ -1,0 +1,208 @@
+"""Memory of a command: the limit, parsed once, and the plan that keeps to it.
+
+A verb's configuration derives from ``MemoryOptions``, which declares ``--mem-limit`` for all verbs.  The verb passes
+``config.memory``, a ``MemoryLimit``, to whatever it calls, and plans before it starts.  Sizes come from the shapes of the
+arrays that the work will hold:
+
+>>> from topicstream.memory import Array, MemoryLimit, plan_memory, total_bytes
+>>> plan = plan_memory(
+...     "scoring",
+...     MemoryLimit.parse("512M"),
+...     workers=16,
+...     fixed={"table": Array((100_000, 100), "float32").nbytes},
+...     per_worker={"rows": total_bytes([Array((40_000, 100), "float32"), Array((40_000,), "int64")])},
+... )
+>>> plan.workers
+11
+>>> print(*plan.lines(), sep="\\n")
+memory plan: 510 MB of 512 MB for scoring, 11 workers
+  process 288 MB, table 38 MB, rows 171 MB
+
+What the interpreter and the libraries hold (``process``) and what the allocator loses are added here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from topicstream.errors import DoesNotFit
+from topicstream.machine import PROCESS_BYTES, format_bytes, memory_allowed, parse_bytes
+from topicstream.options import option
+
+FLOOR = 512 << 20
+"""The smallest limit that a user may state."""
+DEFAULT_SHARE = 0.7
+"""Share of the machine's (or cgroup's) memory that is the limit where the user states none."""
+SLACK = 1.06
+"""What fragmentation and the allocator add to all but the process itself."""
+
+
+class Array(NamedTuple):
+    """An array that the work will hold: its shape and NumPy dtype."""
+
+    shape: tuple[int, ...]
+    dtype: object
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its entries."""
+        import numpy as np  # a tenth of a second, which commands that only read options need not spend
+
+        size = np.dtype(self.dtype).itemsize  # type: ignore[call-overload]
+        for length in self.shape:
+            size *= int(length)
+        return int(size)
+
+
+def total_bytes(arrays: Iterable[Array]) -> int:
+    """Bytes of several arrays together."""
+    return sum(array.nbytes for array in arrays)
+
+
+@dataclass(frozen=True)
+class MemoryLimit:
+    """What the whole process may hold.
+
+    Attributes
+    ----------
+    bytes
+        The limit.
+    stated
+        Whether the user gave it; otherwise it is 70 % of the machine's or cgroup's memory.
+    """
+
+    bytes: int
+    stated: bool = True
+
+    @classmethod
+    def parse(cls, given: str | int | float | MemoryLimit | None) -> MemoryLimit:
+        """The limit that a user gave as ``--mem-limit``, or the default.
+
+        Parameters
+        ----------
+        given
+            ``"2G"``, ``"512M"``, a number of bytes, or None for the default; a ``MemoryLimit`` is returned as it is.
+
+        Raises
+        ------
+        UsageError
+            For what is not an amount of memory.
+        DoesNotFit
+            For less than 512 MB.
+        """
+        if isinstance(given, MemoryLimit):
+            return given
+        if given is None:
+            return cls(max(FLOOR, int(memory_allowed() * DEFAULT_SHARE)), stated=False)
+        limit = parse_bytes(given)
+        if limit < FLOOR:
+            raise DoesNotFit(
+                f"--mem-limit {format_bytes(limit)}: every command needs at least {FLOOR >> 20}M", least=FLOOR >> 20
+            )
+        return cls(limit)
+
+    def __str__(self) -> str:
+        return format_bytes(self.bytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions:
+    """Base of the configurations of all verbs that keep to a memory limit."""
+
+    mem_limit: str | int | None = option(
+        None,
+        "memory of the whole process, as 2G or 512M [default: 70 % of the machine's or the cgroup's]",
+        metavar="SIZE",
+        parse=parse_bytes,
+        last=True,
+    )
+
+    @property
+    def memory(self) -> MemoryLimit:
+        """The limit of this run; UsageError, DoesNotFit."""
+        return MemoryLimit.parse(self.mem_limit)
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """How a task keeps to its limit.
+
+    Attributes
+    ----------
+    task
+        What is planned, for messages: ``"scoring model"``.
+    limit
+        What it keeps to.
+    workers
+        Threads that work at once.
+    parts
+        Bytes by purpose, ``process`` (interpreter, libraries, kernels) first.
+    """
+
+    task: str
+    limit: MemoryLimit
+    workers: int
+    parts: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """Bytes that the process will hold at most."""
+        return PROCESS_BYTES + int((sum(self.parts.values()) - PROCESS_BYTES) * SLACK)
+
+    @property
+    def free(self) -> int:
+        """Bytes that may be held besides."""
+        return int((self.limit.bytes - self.total) / SLACK)
+
+    def lines(self) -> list[str]:
+        """The plan for people."""
+        parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in self.parts.items() if size >= 1 << 20)
+        workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
+        total = format_bytes(self.total)
+        return [f"memory plan: {total} of {self.limit} for {self.task}, {workers}", f"  {parts}"]
+
+
+def plan_memory(
+    task: str,
+    limit: MemoryLimit,
+    workers: int,
+    fixed: Mapping[str, int],
+    per_worker: Mapping[str, int],
+    advice: str = "raise --mem-limit",
+) -> MemoryPlan:
+    """Plan a task with as many workers as the limit allows.
+
+    Parameters
+    ----------
+    task
+        What is planned, for messages.
+    limit
+        What the whole process may hold.
+    workers
+        Threads wanted; the plan has at least 1 and at most these.
+    fixed
+        Bytes by purpose, whatever the number of workers.
+    per_worker
+        Bytes by purpose of each worker; a purpose may also stand in ``fixed``.
+    advice
+        What the user can do where it does not fit.
+
+    Raises
+    ------
+    DoesNotFit
+        Where one worker does not fit; the message and ``least`` (in MB) name the smallest limit that would do.
+    """
+    for number in range(max(1, workers), 0, -1):
+        parts = {"process": PROCESS_BYTES, **fixed}
+        parts |= {name: parts.get(name, 0) + size * number for name, size in per_worker.items()}
+        plan = MemoryPlan(task, limit, number, parts)
+        if plan.total <= limit.bytes:
+            return plan
+    least = max(FLOOR, plan.total)
+    megabytes = -(-least // (1 << 20))
+    raise DoesNotFit(
+        f"{task} does not fit {limit}: the smallest limit that would do is {megabytes}M; {advice}",
+        least=megabytes,
+    )

@@ -1,0 +1,208 @@
+"""A Dask cluster, as ``--scheduler`` names it: connected, checked, and given tasks.
+
+Tasks are long (seconds), write their results themselves and are made again where a worker is lost, so they may run twice.
+Dask is imported here and in ``topicstream.cluster``, and only once a scheduler is given.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from topicstream import __version__
+from topicstream.errors import DoesNotFit, InputError, TopicsError, UsageError
+from topicstream.kernels.self_test import self_test
+from topicstream.machine import default_threads, format_bytes, memory_allowed
+from topicstream.memory import DEFAULT_SHARE, FLOOR, MemoryLimit
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+PATIENCE = 10.0
+"""Seconds in which a scheduler must answer and a first worker be there."""
+
+
+class Machine(NamedTuple):
+    """What a worker says of itself.
+
+    Attributes
+    ----------
+    version, arithmetic
+        Of this package, and of its kernels (``self_test``).
+    threads
+        That Dask gives it.
+    allowed, limit
+        Bytes that its machine or cgroup allows, and that Dask allows it (0: no limit).
+    missing
+        Those of the paths asked for that it cannot read.
+    """
+
+    version: str
+    arithmetic: str
+    threads: int
+    allowed: int
+    limit: int
+    missing: list[str]
+
+
+def describe(paths: list[str], dask_worker: Any) -> Machine:
+    """What the worker that runs this is; Dask passes the worker."""
+    missing = [path for path in paths if not os.access(path, os.R_OK)]
+    limit = int(dask_worker.memory_manager.memory_limit or 0)
+    return Machine(__version__, self_test(), dask_worker.state.nthreads, memory_allowed(), limit, missing)
+
+
+class Cluster:
+    """Workers that have been asked what they are and found fit.
+
+    Attributes
+    ----------
+    client
+        ``distributed.Client``.
+    machines
+        Address of each worker -> what it said.
+    """
+
+    def __init__(self, client: Any, paths: Iterable[str | Path] = (), least: int = 1) -> None:
+        self.client = client
+        try:
+            client.wait_for_workers(max(least, 1), timeout=PATIENCE)
+        except TimeoutError:
+            raise TopicsError(
+                f"--scheduler {client.scheduler.address}: {len(self.addresses)} of {max(least, 1)} workers after "
+                f"{PATIENCE:g} s; start workers, then run the same command again"
+            ) from None
+        wanted = [str(Path(path).absolute()) for path in paths]
+        try:
+            self.machines: Mapping[str, Machine] = client.run(describe, wanted)
+        except (ImportError, AttributeError, TypeError) as e:
+            raise UsageError(
+                f"--scheduler: a worker cannot run topicstream {__version__} ({e}); install it there"
+            ) from None
+        for address, machine in self.machines.items():
+            self._check(address, machine)
+
+    @property
+    def addresses(self) -> list[str]:
+        """Of the workers that are there now."""
+        return list(self.client.scheduler_info(n_workers=-1)["workers"])
+
+    def _check(self, address: str, machine: Machine) -> None:
+        if machine.version != __version__:
+            raise UsageError(
+                f"--scheduler: worker {address} has topicstream {machine.version}, here is {__version__}; install the same"
+            )
+        if machine.arithmetic != self_test():
+            raise UsageError(
+                f"--scheduler: worker {address} has another instruction set than this machine, and would give other bits; "
+                "start the command and all workers on processors of one kind"
+            )
+        if machine.missing:
+            raise UsageError(
+                f"--scheduler: worker {address} cannot read {machine.missing[0]}; put it on a file system that all machines share"
+            )
+
+    def memory(self, limit: MemoryLimit) -> int:
+        """Bytes that each worker may hold: as stated, or a share of its machine; DoesNotFit where Dask allows it less."""
+        tightest = (
+            min((m.limit, address) for address, m in self.machines.items() if m.limit)
+            if any(m.limit for m in self.machines.values())
+            else (1 << 62, "")
+        )
+        if limit.stated:
+            if tightest[0] < limit.bytes:
+                raise DoesNotFit(
+                    f"--mem-limit {limit}: Dask allows worker {tightest[1]} {format_bytes(tightest[0])}; start workers with "
+                    f"--memory-limit {-(-limit.bytes >> 20)}MiB or more, or lower --mem-limit"  # Dask's GB is decimal
+                )
+            return limit.bytes
+        hosts = [address.rpartition(":")[0] for address in self.machines]
+        shares = [m.allowed // hosts.count(host) for host, m in zip(hosts, self.machines.values(), strict=True)]
+        return max(FLOOR, int(min(*shares, tightest[0]) * DEFAULT_SHARE))
+
+    def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """``work(item)`` of each item on some worker, in the order of the items, which is that of their urgency, too.
+
+        Raises
+        ------
+        TopicsError
+            What ``work`` raised, or that worker after worker died of an item.
+        """
+        from distributed import CancelledError, KilledWorker
+
+        futures = [self.client.submit(work, item, pure=False, priority=-i) for i, item in enumerate(items)]
+        try:
+            for future in futures:
+                yield future.result()
+        except KilledWorker as e:
+            raise TopicsError(
+                f"--scheduler: workers died one after the other ({e.last_worker.address}); see their logs"
+            ) from None
+        except CancelledError:
+            raise TopicsError(
+                "--scheduler: the scheduler is gone; start it again, then run the same command again"
+            ) from None
+        finally:
+            self.client.cancel(futures)
+
+
+@contextmanager
+def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) -> Iterator[Cluster]:
+    """The cluster that ``--scheduler`` names.
+
+    Parameters
+    ----------
+    scheduler
+        An address, the path of a scheduler's file, ``local:N``, or a ``distributed.Client``.
+    paths
+        What every worker must be able to read.
+    least
+        Workers that must be there.
+
+    Raises
+    ------
+    UsageError
+        Where Dask is not installed, or the workers do not suit.
+    TopicsError
+        Where the scheduler does not answer.
+    """
+    try:
+        from distributed import Client, LocalCluster  # optional, and a third of a second
+    except ImportError:
+        raise UsageError("--scheduler needs Dask: pip install 'topicstream[dask]'") from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what it says of lost connections, we say ourselves
+    with ExitStack() as stack:
+        if isinstance(scheduler, Client):
+            client = scheduler
+        elif str(scheduler).startswith("local:"):
+            here = LocalCluster(processes=True, memory_limit=0, dashboard_address=None, **_local(str(scheduler)))
+            client = stack.enter_context(Client(stack.enter_context(here)))
+        else:
+            kind = "scheduler_file" if str(scheduler).endswith(".json") else "address"
+            if kind == "scheduler_file" and not Path(scheduler).is_file():  # Dask waits for it without end
+                raise InputError(f"--scheduler {scheduler}: no such file; give the one that dask-scheduler wrote")
+            try:
+                client = stack.enter_context(Client(**{kind: str(scheduler)}, timeout=PATIENCE))
+            except (OSError, ValueError) as e:
+                reason = str(e).splitlines()[0] if str(e) else type(e).__name__
+                raise TopicsError(
+                    f"--scheduler {scheduler}: no scheduler answers there ({reason}); check the address, or start one"
+                ) from None
+        yield Cluster(client, paths, least)
+
+
+def _local(scheduler: str) -> dict[str, int]:
+    count = scheduler.removeprefix("local:")
+    if not count.isdigit() or not 1 <= int(count) <= 1024:
+        raise UsageError(f"--scheduler {scheduler}: give a number of processes, such as local:2")
+    return {"n_workers": int(count), "threads_per_worker": max(1, default_threads() // int(count))}
+
+
+def threads_of_worker(given: int | None) -> int:
+    """Threads of a task: as given, or those that Dask gives the worker that runs it."""
+    from distributed import get_worker
+
+    return given or int(get_worker().state.nthreads)

@@ -1,0 +1,99 @@
+"""Tables larger than memory, sorted, joined and counted by SQL: DuckDB within a memory limit, its overflow in a folder.
+
+Every result that is stored is ordered by a complete key, so it does not depend on DuckDB's threads or on what it spills.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+
+from topicstream.errors import DoesNotFit
+from topicstream.files.ownership import note
+from topicstream.machine import default_threads
+
+LEAST_MEMORY = 64 << 20
+"""Bytes with which DuckDB 2.0 sorts and groups tens of millions of rows in one thread; a hash join of a million needs twice
+as much."""
+MEMORY_OF_A_THREAD = 64 << 20
+ROWS = 1 << 16
+"""Rows of a batch of a result."""
+OVERFLOW = "duckdb_temp"
+
+
+class Relations:
+    """Tables by name, as a context.
+
+    Parameters
+    ----------
+    folder
+        Of ours; what does not fit memory goes into ``duckdb_temp`` below it.
+    memory
+        Bytes that tables, sorts and joins may take together (at least LEAST_MEMORY).
+    """
+
+    def __init__(self, folder: Path, memory: int) -> None:
+        import duckdb  # 35 ms, and only large or related input needs it
+
+        memory, overflow = max(memory, LEAST_MEMORY), str(folder / OVERFLOW)
+        overflow.encode()  # UnicodeEncodeError here: DuckDB crashes on a name that is not UTF-8
+        self._errors = (duckdb.Error, pa.ArrowException, MemoryError)
+        self._folder = folder
+        note(f"{folder / OVERFLOW}/")
+        self._created: set[str] = set()
+        self._connection = duckdb.connect(
+            ":memory:",
+            config={
+                "memory_limit": f"{memory >> 10}KiB",
+                "threads": max(1, min(default_threads(), memory // MEMORY_OF_A_THREAD - 1)),
+                "temp_directory": overflow,
+                "preserve_insertion_order": False,
+                "arrow_large_buffer_size": True,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+            },
+        )
+        self._connection.execute("set enable_progress_bar = false")  # else a program of `python -c` shows one
+
+    def insert(self, name: str, rows: pa.Table | pa.RecordBatch) -> None:
+        """Append rows to a table; the first ones create it."""
+        self._connection.register("arriving", rows)
+        self.execute(f"insert into {name} from arriving" if name in self._created else f"create table {name} as from arriving")
+        self._created.add(name)
+
+    def execute(self, sql: str) -> None:
+        """Run a statement.  DoesNotFit where memory or the disk is too small for it."""
+        with self._fitting():
+            self._connection.execute(sql)
+
+    def number(self, sql: str) -> int:
+        """The only value of a query."""
+        with self._fitting():
+            [(value,)] = self._connection.execute(sql).fetchall()
+        return int(value)
+
+    def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """The result of a query, in its order, a batch at a time."""
+        with self._fitting():
+            yield from self._connection.cursor().sql(sql).to_arrow_reader(ROWS)
+
+    @contextlib.contextmanager
+    def _fitting(self) -> Iterator[None]:
+        try:
+            yield
+        except self._errors as e:
+            raise DoesNotFit(f"{self._folder}: {str(e).splitlines()[0]}; raise --mem-limit or make room on the disk") from e
+
+    def close(self) -> None:
+        """Give back memory and files."""
+        self._connection.close()  # removes its folder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

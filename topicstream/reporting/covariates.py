@@ -1,0 +1,262 @@
+"""``effects``: shares of topics explained by covariates of the documents, as a table, a plot and a library function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError
+from topicstream.evaluation.belonging import strangers
+from topicstream.evaluation.keys import documents
+from topicstream.evaluation.memory import open_within
+from topicstream.evaluation.shares import document_shares
+from topicstream.memory import MemoryOptions
+from topicstream.model.edits import View, seen, view_of
+from topicstream.model.topic_model import TopicModel
+from topicstream.options import configured, option
+from topicstream.progress import Told, listener
+from topicstream.reporting.formula import Covariate, Design, Factor, Term, as_number, parse_formula
+from topicstream.reporting.labels import propose
+from topicstream.reporting.metadata import Metadata, columns_of
+from topicstream.reporting.regression import Coefficients, Regression
+
+AVERAGED = 2_000
+"""Documents whose other covariates a prediction is averaged over, the first that have all of them, evenly spaced."""
+POINTS = 40
+"""Points of a predicted curve."""
+
+
+@dataclass(frozen=True)
+class EffectsConfig(MemoryOptions):
+    """What ``effects`` is asked."""
+
+    formula: str = option("", "covariates, as 'party * s(date)'", cli=False)
+    model: str | Path | TopicModel = option(
+        "model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True
+    )
+    corpus: str | Path | Corpus = option("corpus.zarr", "corpus store ($TOPICS_CORPUS)", env="TOPICS_CORPUS", show=True)
+    _: KW_ONLY
+    topics: Sequence[int] | None = option(
+        None, "only this topic (may be given again)", flags=("-k", "--topic"), multiple=True
+    )
+    threads: int | None = option(None, "threads [default: all]; the result does not depend on them", min=1)
+    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Effects of covariates on the shares of topics.
+
+    Attributes
+    ----------
+    formula
+        As it was given.
+    documents, left_out
+        Training documents in the regression, and those without a known word or without a value of a covariate.
+    topics, labels
+        Stable numbers int64[K] of the topics, and their labels.
+    coefficients
+        The fitted regression.
+    references
+        column -> what its effects are measured from: the most frequent category, or the mean of numbers.
+    categories
+        Columns that entered as categories.
+    predictions
+        A row per topic and value: predicted shares, averaged over the other covariates of the documents.  Columns: variable,
+        value, group (of an interaction, else null), topic, share, se.
+    """
+
+    formula: str
+    documents: int
+    left_out: int
+    topics: np.ndarray
+    labels: list[str]
+    coefficients: Coefficients
+    references: dict[str, str]
+    categories: frozenset[str]
+    predictions: pa.Table
+
+    def table(self) -> pa.Table:
+        """The coefficients: topic, label, term, estimate, se, z, low, high (95 % interval), in shares of a document."""
+        names, k = self.coefficients.names, len(self.topics)
+        estimate, error = self.coefficients.estimates.T.ravel(), self.coefficients.errors.T.ravel()
+        return pa.table(
+            {
+                "topic": np.repeat(self.topics, len(names)),
+                "label": pa.array([label for label in self.labels for _ in names], pa.string()),
+                "term": pa.array(names * k, pa.string()),
+                "estimate": estimate,
+                "se": error,
+                "z": np.divide(estimate, error, out=np.zeros_like(error), where=error > 0),
+                "low": estimate - 1.96 * error,
+                "high": estimate + 1.96 * error,
+            }
+        )
+
+
+@configured(EffectsConfig)
+def effects(config: EffectsConfig) -> Effects:
+    """Regress the shares of topics in the training documents on covariates of the documents.
+
+    Estimates are differences in the share of a document (0.02: two percentage points); standard errors include the
+    uncertainty of the documents' topics (see ``topicstream.reporting.regression`` for the method and its sources).
+
+    Raises
+    ------
+    InputError
+        Where a column is missing, has too many values, or covariates determine one another.
+
+    Examples
+    --------
+    ``topicstream.effects("party * s(date)", "model", "corpus.zarr").table().to_pandas()``
+    """
+    terms = parse_formula(config.formula)
+    model, threads = open_within(config.model, config.mem_limit, config.threads)
+    corpus = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
+    strangers(model, corpus)
+    factors = list(dict.fromkeys(factor for term in terms for factor in term))
+    design, sample = _survey(corpus, terms, factors)
+    view = view_of(model)
+    chosen = list(range(len(view))) if config.topics is None else [view.column_of(k) for k in config.topics]
+    alpha = view.columns(np.asarray(model.alpha, np.float64)[None])[0]
+    tell = listener(config.progress)
+    left_out = 0
+    with Regression(design.names, alpha[chosen], float(alpha.sum())) as regression:
+        for rows, shares, tokens, missing in _documents(model, corpus, view, design, threads):
+            left_out += missing
+            if len(rows):
+                regression.add(rows, shares[:, chosen], tokens)
+            tell.step("reading topics and covariates", regression.documents + left_out, corpus.n_docs, "documents")
+        coefficients = regression.fit()
+    proposals = propose(seen(model, view))
+    labels = [view.labels.get(view.ids[j], proposals[j]) for j in chosen]
+    numbers = view.numbers[np.array(chosen)]
+    references = {
+        c.column: c.levels[0] if c.levels else f"{c.mean:.6g}" for c in design.covariates.values() if not c.df
+    }
+    categories = frozenset(c.column for c in design.covariates.values() if c.levels)
+    table = _predictions(design, coefficients, sample, numbers)
+    return Effects(
+        config.formula, coefficients.documents, left_out, numbers, labels, coefficients, references, categories, table
+    )
+
+
+def _survey(corpus: Corpus, terms: list[Term], factors: list[Factor]) -> tuple[Design, dict[str, list[str]]]:
+    """The design of the training documents' values, and the values of documents that predictions are averaged over."""
+    kinds = columns_of(corpus)
+    for factor in factors:
+        if factor.column not in kinds:
+            there = ", ".join(kinds) or "none"
+            raise InputError(
+                f"{corpus.path}: no column {factor.column} (it has {there}); ingest with --meta {factor.column}=FIELD"
+            )
+        if kinds[factor.column] == "list":
+            raise InputError(
+                f"column {factor.column}: a document may have several values; effects take columns of single values"
+            )
+    columns = list(dict.fromkeys(factor.column for factor in factors))
+    covariates = {factor: Covariate(factor.column, factor.df) for factor in factors}
+    sample: dict[str, list[str]] = {column: [] for column in columns}
+    spacing = max(1, corpus.n_docs // AVERAGED)
+    for numbers, batch in documents(corpus, False, columns):
+        values = {column: batch.column(column).to_pylist() for column in columns}
+        for covariate in covariates.values():
+            covariate.counts.update(v for v in values[covariate.column] if v is not None)
+        for i in np.flatnonzero(numbers % spacing == 0).tolist():
+            row = [values[column][i] for column in columns]
+            if None not in row:
+                for column, value in zip(columns, row):
+                    sample[column].append(value)
+    for covariate in covariates.values():
+        covariate.settle()
+    return Design(terms, covariates), sample
+
+
+def _documents(
+    model: TopicModel, corpus: Corpus, view: View, design: Design, threads: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, int]]:
+    """(design rows, shares, tokens, documents left out) block by block."""
+    columns = list(dict.fromkeys(c.column for c in design.covariates.values()))
+    metadata = Metadata(corpus, columns)
+    for first, theta, tokens in document_shares(model, corpus, threads=threads):
+        rows, listed = metadata.of(first, len(theta))
+        usable = listed & (tokens > 0)
+        for column in columns:
+            usable &= ~rows[column].is_null().to_numpy(zero_copy_only=False)
+        kept = np.flatnonzero(usable)
+        values = {column: rows[column].take(pa.array(kept)).to_pylist() for column in columns}
+        yield design.matrix(values, len(kept)), view.shares(theta[kept]), tokens[kept], len(theta) - len(kept)
+
+
+def _predictions(design: Design, fitted: Coefficients, sample: dict[str, list[str]], topics: np.ndarray) -> pa.Table:
+    """Predicted shares at the values of each variable, and of a curve for each value of a category that it interacts with."""
+    rows: dict[str, list[Any]] = {name: [] for name in ("variable", "value", "group", "topic", "share", "se")}
+    count = len(next(iter(sample.values()), []))
+    ranges = _ranges(design, sample)
+
+    def add(fixed: dict[str, str | float], variable: str, value: str, group: str | None) -> None:
+        averaged = _averaged(design, sample, fixed)
+        number = len(next(iter(averaged.values())))
+        values: dict[str, Sequence[str | float]] = {**averaged, **{column: [v] * number for column, v in fixed.items()}}
+        mean = design.matrix(values, number).mean(axis=0, keepdims=True)
+        share, error = fitted.predict(mean)
+        rows["variable"] += [variable] * len(topics)
+        rows["value"] += [value] * len(topics)
+        rows["group"] += [group] * len(topics)
+        rows["topic"] += topics.tolist()
+        rows["share"] += share[0].tolist()
+        rows["se"] += error[0].tolist()
+
+    for covariate in {c.column: c for c in design.covariates.values()}.values() if count else ():
+        partners = _partners(design, covariate.column)
+        for level in covariate.levels:
+            add({covariate.column: level}, covariate.column, level, None)
+        if covariate.levels:
+            continue
+        for x in [] if partners else np.linspace(covariate.low, covariate.high, POINTS).tolist():
+            add({covariate.column: x}, covariate.column, f"{x:.6g}", None)
+        for other, level in ((partner, value) for partner in partners for value in partner.levels):
+            low, high = ranges[
+                covariate.column, other.column, level
+            ]  # a curve says nothing where its group has no documents
+            for x in np.linspace(low, high, POINTS).tolist() if low <= high else ():
+                fixed = {covariate.column: x, other.column: level}
+                add(fixed, covariate.column, f"{x:.6g}", f"{other.column}={level}")
+    return pa.table(rows)
+
+
+def _ranges(design: Design, sample: dict[str, list[str]]) -> dict[tuple[str, str, str], tuple[float, float]]:
+    """(column of numbers, column of categories, value) -> least and largest number of the documents with that value."""
+    ranges = {}
+    for covariate in design.covariates.values():
+        for other in [] if covariate.levels else _partners(design, covariate.column):
+            for level in other.levels:
+                pairs = zip(sample[covariate.column], sample[other.column])
+                numbers = [as_number(x) for x, value in pairs if value == level]
+                here = [x for x in numbers if x is not None]
+                ranges[covariate.column, other.column, level] = (min(here), max(here)) if here else (np.inf, -np.inf)
+    return ranges
+
+
+def _averaged(design: Design, sample: dict[str, list[str]], fixed: dict[str, str | float]) -> dict[str, list[str]]:
+    """The documents over whose other covariates a prediction is averaged: where a category interacts, those of its value, so
+    that it is not predicted for times or groups that it never had; else all."""
+    number = len(next(iter(sample.values())))
+    kept = set(range(number))
+    for factor, covariate in design.covariates.items():
+        value = fixed.get(factor.column)
+        if covariate.levels and value is not None and any(len(t) > 1 and factor in t for t in design.terms):
+            kept &= {i for i in kept if sample[factor.column][i] == value}
+    return {c: [v for i, v in enumerate(values) if i in kept] for c, values in sample.items()} if kept else sample
+
+
+def _partners(design: Design, column: str) -> list[Covariate]:
+    """Categories that a column of numbers interacts with."""
+    pairs = [term for term in design.terms if len(term) == 2 and column in {factor.column for factor in term}]
+    return [design.covariates[f] for term in pairs for f in term if f.column != column and design.covariates[f].levels]

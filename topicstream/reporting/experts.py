@@ -1,0 +1,182 @@
+"""Who knows about a text: by the documents that authors wrote, or by their topics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError
+from topicstream.evaluation.belonging import strangers
+from topicstream.evaluation.keys import corpus_vocabulary, match_words
+from topicstream.inference.answers import Answers
+from topicstream.inference.config import InferConfig
+from topicstream.model.top import Best
+from topicstream.model.topic_model import TopicModel
+from topicstream.options import option
+from topicstream.reporting.authors import AXIS, author_names, author_table, evidence, mixtures
+from topicstream.reporting.view import ModelView
+from topicstream.text import each, render
+
+SHARPNESS = 4.0
+"""Power of a document's cosine: one document that is very like the text says more than many that are a little like it
+(docs/decisions/authors.md)."""
+NEAR = 1 << 22
+"""Numbers of the authors x words of a text that are in memory at a time."""
+
+
+def experts(
+    model: str | Path | TopicModel,
+    documents: Any,
+    *,
+    corpus: str | Path | Corpus | None = None,
+    n: int = 10,
+    mem_limit: str | int | None = None,
+    **reading: Any,
+) -> dict[str, Any]:
+    """Who knows about a text: the n authors whose training documents are most like it, or whose topics make it most likely.
+
+    Documents tell experts far better than topics do (docs/decisions/authors.md), so topics are for where there is no store.
+
+    Parameters
+    ----------
+    documents
+        As ``infer`` takes them; all of them together are the text.
+    corpus
+        A store with authors: they rank by the documents that they wrote (``document_votes``).  None: by
+        p(w|a) = sum_k theta_a[k] p(w|k), of a model of ``--algo atm``.
+
+    Returns
+    -------
+    dict
+        ``by`` (``documents`` or ``topics``), tokens, oov_rate and ``experts``: author, and either likeness (the fourth root of
+        the votes, 1 where one document is all) and documents, or perplexity of the text and tokens.
+
+    Raises
+    ------
+    InputError
+        No word is known, or the store has no authors.
+    """
+    opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
+    ids, x, about = _words_of(opened, documents, mem_limit, reading)
+    if corpus is None:
+        return {"by": "topics", **about, "experts": _by_topics(opened, ids, x, n)}
+    store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+    strangers(opened, store)
+    return {"by": "documents", **about, "experts": _by_documents(opened, store, ids, x, n)}
+
+
+def _words_of(
+    model: TopicModel, documents: Any, mem_limit: str | int | None, reading: dict[str, Any]
+) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
+    """(the model's ids of a text's words int64[U], how often each float64[U], tokens and oov_rate)."""
+    run = Answers(InferConfig(model=model, documents=documents, threads=1, mem_limit=mem_limit, edits=False, **reading))
+    counts, tokens, unknown = Counter[int](), 0.0, 0.0
+    for some in run.source.documents():
+        tokens, unknown = tokens + float(some.tokens.sum()), unknown + float(some.unknown.sum())
+        ids, place = np.unique(some.words, return_inverse=True)
+        counts.update(dict(zip(ids.tolist(), np.bincount(place, some.counts, len(ids)).tolist(), strict=True)))
+    if not counts:
+        raise InputError("the text has no word that the model knows")
+    known = sorted(counts)
+    about = {"tokens": tokens, "oov_rate": unknown / tokens if tokens else 0.0}
+    return np.array(known, np.int64), np.array([counts[w] for w in known]), about
+
+
+def _by_topics(model: TopicModel, ids: np.ndarray, x: np.ndarray, n: int) -> list[dict[str, Any]]:
+    shown, table = author_table(model)
+    p = shown.trained.probabilities(ids).T  # [K, words]
+    best, tokens, prior = Best(min(n, table.n_rows), 1), np.zeros(table.n_rows), evidence(table)
+    step = max(1, NEAR // max(len(ids), 1))
+    for first, rows in table.spans():
+        tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
+        for a in range(0, len(rows), step):
+            loglik = np.log(np.maximum(mixtures(rows[a : a + step], prior) @ p, 1e-300)) @ x
+            best.add(first + a, np.where(sums[a : a + step] < 0.5, -np.inf, loglik)[:, None])
+    there = best.scores[:, 0] > -1e300
+    rows, scores = best.ids[there, 0], best.scores[there, 0]
+    return [
+        {"author": name, "perplexity": float(np.exp(-score / x.sum())), "tokens": float(tokens[row])}
+        for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
+    ]
+
+
+def _by_documents(model: TopicModel, store: Corpus, ids: np.ndarray, x: np.ndarray, n: int) -> list[dict[str, Any]]:
+    index = match_words(model.vocabulary, store)
+    counts = np.zeros(model.n_words + 1)  # the last one is of words that the model does not know
+    counts[ids] = x
+    text = counts[: store.n_words] if index is None else counts[index]
+    votes, documents = document_votes(store, text)
+    best = Best(min(n, len(votes)), 1)
+    best.add(0, votes[:, None])
+    rows = best.ids[best.scores[:, 0] > 0, 0].tolist()
+    names = store.axes[AXIS].names().take(rows).to_pylist()
+    return [
+        {"author": name, "likeness": float(votes[a] ** (1 / SHARPNESS)), "documents": int(documents[a])}
+        for name, a in zip(names, rows, strict=True)
+    ]
+
+
+def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What the training documents say for each author: (votes float64[A], documents of each int64[A]), streamed.
+
+    A document gives every author of its own the fourth power of its cosine with the text, both weighed by
+    log(1 + count) log(D / df).  InputError: the store has no authors.
+
+    text: float64[W], how often it has each word of the store.
+    """
+    if AXIS not in store.axes:
+        raise InputError(f"{store.path}: has no authors; ingest with --meta authors=FIELD")
+    df = corpus_vocabulary(store).df[: store.n_words]
+    rarity = np.log(store.n_docs / np.clip(df, 1, max(store.n_docs, 1)))
+    asked = np.log1p(text) * rarity
+    asked /= max(float(np.sqrt(asked @ asked)), 1e-300)
+    authors = store.axes[AXIS].size
+    votes, documents = np.zeros(authors), np.zeros(authors, np.int64)
+    for block in store.blocks(axes=[AXIS]):
+        weights = np.log1p(block.counts.astype(np.float64)) * rarity[block.vocab][block.words]
+        owner = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
+        dots = np.bincount(owner, weights * asked[block.vocab][block.words], block.n_docs)
+        norms = np.sqrt(np.bincount(owner, weights * weights, block.n_docs))
+        rows = block.rows(AXIS)
+        who, document = rows.ids[rows.local], np.repeat(np.arange(block.n_docs), np.diff(rows.indptr))
+        votes += np.bincount(who, (dots / np.maximum(norms, 1e-300))[document] ** SHARPNESS, authors)
+        documents += np.bincount(who, minlength=authors)
+    return votes, documents
+
+
+@dataclass(frozen=True)
+class ExpertsView(ModelView):
+    """Who knows about a text."""
+
+    title: ClassVar[str] = "Who knows about a text (--experts)"
+    experts: str | None = option(
+        None,
+        "the authors who know about a text, by the documents of the corpus; where that is not there, by the topics of a "
+        "model of --algo atm, which rank worse; -n says how many",
+        metavar="FILE",
+    )
+
+    def result(self) -> dict[str, Any]:
+        there = not isinstance(self.corpus, str) or self.corpus != "corpus.zarr" or Path(self.corpus).exists()
+        text = Path(str(self.experts))
+        return experts(self.model, text, corpus=self.corpus if there else None, n=self.words, mem_limit=self.mem_limit)
+
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        head = "{tokens:,.0f} tokens, {oov_rate:.1p} % of them unknown; "
+        if result["by"] == "topics":
+            rows = each("{perplexity:>9.1f}  {author}  ({tokens:,.0f} tokens)", result["experts"])
+            return (
+                render(
+                    head + "no corpus store, so perplexity of the text by the topics of authors, a weak guide", result
+                )
+                + rows
+            )
+        rows = each("{likeness:>7.3f}  {author}  ({documents:,} documents)", result["experts"])
+        return render(head + "likeness of the authors' documents", result) + (
+            rows or ["no author's documents have any of its words"]
+        )

@@ -1,0 +1,81 @@
+"""Figures by matplotlib (extra ``plot``): where they go, checked before any work, and the same bytes for the same figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from topicstream.errors import TopicsError, UsageError
+from topicstream.files.outputs import check_output, written
+
+METADATA: dict[str, Any] = {
+    ".svg": {"Creator": "topicstream", "Date": None},
+    ".png": {"Software": "topicstream"},
+    ".pdf": {"Creator": "topicstream", "CreationDate": None},
+}
+
+
+class Figure:
+    """A figure and its place.
+
+    Parameters
+    ----------
+    path
+        Where it goes: ``.svg``, ``.png`` or ``.pdf``.
+    option
+        What names the place, for messages.
+    force
+        Replace a figure of ours that is there.
+
+    Raises
+    ------
+    UsageError, TopicsError, NotOurs
+        Where nothing can be written there, or matplotlib is missing.
+    """
+
+    def __init__(self, path: str | Path, option: str, *, force: bool) -> None:
+        self.path, self._option, self._force = Path(path), option, force
+        if self.path.suffix not in METADATA:
+            raise UsageError(f"{option} {path}: the name must end in {', '.join(METADATA)}")
+        if not self.path.parent.is_dir():
+            raise UsageError(f"{option} {path}: no such folder {self.path.parent}")
+        check_output(self.path, option, force=force)
+        try:
+            import matplotlib
+        except ImportError:
+            raise TopicsError(f"{option} needs matplotlib: pip install 'topicstream[plot]'") from None
+        matplotlib.use("Agg")
+        matplotlib.rcParams.update({"svg.hashsalt": "topics", "svg.fonttype": "none", "font.size": 8})
+        self._figure: Any = None
+
+    def panels(self, number: int, across: int, size: tuple[float, float] = (4, 2.4)) -> list[Any]:
+        """Axes of so many panels, in rows of ``across``; size: of one, in inches."""
+        from matplotlib import pyplot
+
+        across = min(across, number)
+        down = -(-number // across)
+        self._figure, axes = pyplot.subplots(down, across, figsize=(size[0] * across, size[1] * down), squeeze=False)
+        for axis in axes.flat:
+            axis.spines[["top", "right"]].set_visible(False)
+        for axis in axes.flat[number:]:
+            axis.set_axis_off()
+        return list(axes.flat[:number])
+
+    @staticmethod
+    def text(text: str) -> str:
+        """Text of others, in which a dollar sign begins no formula."""
+        return text.replace("$", r"\$")
+
+    def titled(self, axis: Any, title: str) -> None:
+        """Put a title above a panel."""
+        axis.set_title(self.text(title), loc="left", fontsize=8)
+
+    def save(self, label: str = "") -> None:
+        """Write the figure, with a label of its vertical axes."""
+        from matplotlib import pyplot
+
+        self._figure.supylabel(label, fontsize=8)
+        self._figure.tight_layout()
+        with written(self.path, force=self._force, option=self._option) as file:
+            self._figure.savefig(file, format=self.path.suffix[1:], dpi=120, metadata=METADATA[self.path.suffix])
+        pyplot.close(self._figure)

@@ -1,0 +1,144 @@
+"""Topics and documents for a query: by the words themselves and by what the documents' topics make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.corpus.block import Block
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError
+from topicstream.evaluation.completion import known_block
+from topicstream.evaluation.keys import match_words
+from topicstream.evaluation.memory import block_cells, block_docs
+from topicstream.inference.method import TopicRows
+from topicstream.inference.methods import make_method, method_of
+from topicstream.model.topic_model import TopicModel
+from topicstream.options import option
+from topicstream.parallel.order import in_order
+from topicstream.reporting.config import columns
+from topicstream.reporting.doc_topics import best_documents
+from topicstream.reporting.metadata import kept_columns, open_corpus
+from topicstream.reporting.passages import DocumentTexts, candidates, distinct
+from topicstream.reporting.show import marked_lines
+from topicstream.reporting.similar import described_documents, document_lines
+from topicstream.reporting.view import ModelView, largest, look_at
+from topicstream.text import each, render
+from topicstream.tokens.documents import Provenance, TextRun
+from topicstream.tokens.recipe import Recipe
+from topicstream.tokens.tokenizer import Tokenizer
+
+SMOOTHING = 1000.0
+"""Pseudo-tokens of the corpus' word distribution in a document (Dirichlet smoothing; Zhai & Lafferty 2004)."""
+BY_WORDS = 0.7
+"""Weight of a document's own words beside its topics (Wei & Croft 2006)."""
+
+
+def query_words(model: TopicModel, query: str) -> np.ndarray:
+    """Ids of the words of a query, as the model's documents were tokenised; InputError where the model knows none."""
+    recipe = Recipe.from_json(model.manifest.tokenizer) if model.manifest.tokenizer else Recipe()
+    text = np.frombuffer(query.encode(), np.uint8)
+    unnamed = pa.nulls(1, pa.large_string())
+    words = (
+        Tokenizer(recipe).count(TextRun(Provenance(unnamed, unnamed), text, np.array([0, len(text)], np.int64))).types
+    )
+    ids = model.vocabulary.find(words)
+    if not (ids >= 0).any():
+        raise InputError(f"--find {query!r}: the model has none of these words")
+    return ids[ids >= 0]
+
+
+def query_scores(
+    model: TopicModel, corpus: Corpus, words: np.ndarray, heldout: bool, threads: int
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Mean log-likelihood of the words in each document, streamed: (first document, float64[D]).
+
+    A word's probability is .7 times its frequency in the document, with Dirichlet smoothing, plus .3 times its probability
+    under the document's topics (Wei & Croft, SIGIR 2006).
+    """
+    index, method, table = (
+        match_words(model.vocabulary, corpus),
+        make_method(method_of(model), TopicRows(model)),
+        model.probabilities(words),
+    )
+    overall = table @ model.shares
+
+    def visit(block: Block) -> tuple[int, np.ndarray]:
+        docs = known_block(block, index)
+        owner = np.repeat(np.arange(len(docs)), np.diff(docs.indptr))
+        total = np.zeros(len(docs))
+        by_topics = method.shares(docs) @ table.T
+        for i, word in enumerate(words.tolist()):
+            hits = docs.words == word
+            counts = np.bincount(owner[hits], docs.counts[hits], len(docs))
+            by_words = (counts + SMOOTHING * overall[i]) / (docs.tokens + SMOOTHING)
+            total += np.log(BY_WORDS * by_words + (1 - BY_WORDS) * by_topics[:, i] + 1e-300)
+        return block.first_doc, total / len(words)
+
+    grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), heldout=heldout)
+    yield from in_order(visit, corpus.blocks(grid=grid, heldout=heldout), threads)
+
+
+@dataclass(frozen=True)
+class FindView(ModelView):
+    """Topics and documents for a query."""
+
+    title: ClassVar[str] = "Topics and documents for some words (--find)"
+    find: str | None = option(
+        None, "topics and documents for these words, best first; --docs says how many", metavar="TEXT"
+    )
+
+    def result(self) -> dict[str, Any]:
+        """``query``, ``words`` of it that the model knows, ``topics`` (p: that all of these words are of the topic, by its
+        size and p(w|k)) and ``documents`` (score: mean log-likelihood of the words)."""
+        shown = look_at(self.model, self.mem_limit, self.threads)
+        store = open_corpus(shown.trained, self.corpus)
+        kept = kept_columns(store, None if self.with_columns is None else columns(self.with_columns))
+        words, n = query_words(shown.trained, str(self.find)), self.docs or 5
+        scores = np.log(shown.model.probabilities(words) + 1e-300).sum(axis=0) + np.log(shown.model.shares + 1e-300)
+        p = np.exp(scores - scores.max())
+        p /= p.sum()
+        first = shown.first_words(self.words)
+        ranked = best_documents(
+            store, candidates(n) if self.text else n,
+            lambda heldout: query_scores(shown.trained, store, words, heldout, shown.threads), set(), self.progress,
+        )  # fmt: skip
+        names = shown.trained.vocabulary.texts(words)
+        described = described_documents(ranked, "score", store, kept)
+        if self.text:
+            described = self._with_passages(store, ranked, described, names)
+        return {
+            "query": self.find,
+            "words": names,
+            "topics": [{**shown.entry(k), "p": float(p[k]), "words": first[k]} for k in largest(p, 5)],
+            "documents": described[:n],
+        }
+
+    def _with_passages(
+        self, store: Corpus, ranked: list[tuple[float, bool, int]], described: list[dict[str, Any]], words: list[str]
+    ) -> list[dict[str, Any]]:
+        """The documents with the passages that have most of the words, near-duplicates left out."""
+        parts = {
+            part: DocumentTexts(store, [d for _, h, d in ranked if h == part], heldout=part) for part in (False, True)
+        }
+        if all(texts.missing for texts in parts.values()):
+            raise InputError(f"--text: {parts[False].missing}")
+        for (_, heldout, number), entry in zip(ranked, described, strict=True):
+            if (passage := parts[heldout].passage(number, words)) is not None:
+                entry |= {"text": passage.text, "marks": passage.marks}
+        return [described[i] for i in distinct([parts[h].words(d) for _, h, d in ranked])]
+
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        out = [
+            *render("words: {words}", result),
+            "topics: how likely all of the words are of it",
+            *each("{topic:>5} {p:6.1p} %  [{label}: ]{words: }", result["topics"]),
+        ]
+        out.append("documents: mean log-likelihood of the words, by their own words and their topics")
+        for document in result["documents"]:
+            out += [*document_lines([document], "score", width), *marked_lines(document, " " * 9, width)]
+        return out

@@ -1,0 +1,202 @@
+"""Formulas of covariates, ``party * s(date)``, and the columns of numbers that they stand for.
+
+A formula is a sum of terms; a term is a product of variables:
+
+    a + b        the effects of both
+    a : b        their interaction
+    a * b        a + b + a:b
+    s(x), s(x, 5)    a smooth curve over x: a cubic B-spline with 10 (or 5) degrees of freedom, as stm's ``s()``
+
+Columns of numbers and dates enter as numbers (a date as years, 1999.41) from their mean on, all others as categories: one
+column for each value but the most frequent one, which the others are compared with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import combinations, product
+
+import numpy as np
+from scipy.interpolate import BSpline
+
+from topicstream.errors import InputError, UsageError
+from topicstream.reporting import periods
+
+MOST_LEVELS = 50
+MOST_COLUMNS = 200
+KNOT_SAMPLE = 100_000
+"""Values of a smooth variable from which knots are placed."""
+SMOOTH_DF = 10
+DEGREE = 3
+_FACTOR = re.compile(r"\s*(?:s\(\s*(?P<smooth>[\w.-]+)\s*(?:,\s*(?P<df>\d+)\s*)?\)|(?P<name>[\w.-]+))\s*")
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A variable of a term: its column; df: degrees of freedom of its curve, 0 where it enters as it is."""
+
+    column: str
+    df: int = 0
+
+    def __str__(self) -> str:
+        return self.column if not self.df else f"s({self.column})"
+
+
+Term = tuple[Factor, ...]
+
+
+def parse_formula(text: str) -> list[Term]:
+    """The terms of a formula, each once, main effects before interactions.
+
+    Raises
+    ------
+    UsageError
+        Where the text is no formula.
+
+    Examples
+    --------
+    >>> [":".join(map(str, term)) for term in parse_formula("party * s(date) + age")]
+    ['party', 's(date)', 'age', 'party:s(date)']
+    """
+    terms: dict[Term, None] = {}
+    for summand in text.split("+"):
+        factors, crossed, position = [], set(), 0
+        while True:
+            match = _FACTOR.match(summand, position)
+            if match is None:
+                raise UsageError(
+                    f"formula {text!r}: expected a column or s(column) at {summand[position:].strip()[:40]!r}; "
+                    "write for example 'party * s(date)'"
+                )
+            df = int(match["df"] or SMOOTH_DF) if match["smooth"] else 0
+            if df and df < DEGREE:
+                raise UsageError(
+                    f"formula {text!r}: s({match['smooth']}, {df}): a cubic curve has at least {DEGREE} degrees of freedom"
+                )
+            factors.append(Factor(match["smooth"] or match["name"], df))
+            position = match.end()
+            if position == len(summand):
+                break
+            if summand[position] not in "*:":
+                raise UsageError(f"formula {text!r}: expected +, * or : at {summand[position:][:40]!r}")
+            crossed.add(summand[position])
+            position += 1
+        if len(crossed) > 1:
+            raise UsageError(f"formula {text!r}: write * and : in terms of their own")
+        sizes = range(1, len(factors) + 1) if "*" in crossed else [len(factors)]
+        terms |= {term: None for size in sizes for term in combinations(factors, size)}
+    return sorted(terms, key=len)
+
+
+def as_number(text: str) -> float | None:
+    """A number, or a date as years (1999.41); None for other text."""
+    try:
+        return float(text)
+    except ValueError:
+        day = periods.parse(text)
+    if day is None:
+        return None
+    year, month, of_month = day
+    begin = date(year, month or 1, of_month or 1)
+    return year + (begin - date(year, 1, 1)).days / 365.25
+
+
+@dataclass
+class Covariate:
+    """A column of the documents' metadata, as far as it has been read.
+
+    levels   values of a column of categories, the reference first; empty: a column of numbers
+    low, high, mean, knots   range and mean of a column of numbers, and the interior knots of its curve
+    """
+
+    column: str
+    df: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    levels: list[str] = field(default_factory=list)
+    low: float = 0.0
+    high: float = 0.0
+    mean: float = 0.0
+    knots: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def settle(self) -> None:
+        """Decide from the values counted whether it is a number, and place knots.  InputError."""
+        numbers = {value: as_number(value) for value in self.counts}
+        if not self.counts:
+            raise InputError(f"column {self.column}: no document has a value")
+        if all(number is not None for number in numbers.values()):
+            values = np.array(list(numbers.values()), np.float64)
+            weights = np.array([self.counts[value] for value in numbers])
+            self.low, self.high = float(values.min()), float(values.max())
+            self.mean = float(np.average(values, weights=weights))
+            if self.low == self.high:
+                raise InputError(
+                    f"column {self.column}: all documents have the value {next(iter(numbers))}; leave it out"
+                )
+            if self.df:
+                self.df = max(1, min(self.df, len(values) - 1))
+                quantiles = np.linspace(0, 1, max(0, self.df - DEGREE) + 2)[1:-1]
+                order = np.argsort(values)
+                shares = np.cumsum(weights[order]) / weights.sum()
+                self.knots = np.unique(values[order][np.searchsorted(shares, quantiles)])
+                self.knots = self.knots[(self.knots > self.low) & (self.knots < self.high)]
+            return
+        if self.df:
+            text = next(value for value, number in numbers.items() if number is None)
+            raise InputError(f"s({self.column}): {text[:40]!r} is neither a number nor a date; leave out s()")
+        self.levels = [value for value, _ in sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))]
+        if len(self.levels) > MOST_LEVELS:
+            raise InputError(
+                f"column {self.column}: {len(self.levels)} different values, at most {MOST_LEVELS} can be compared; group them"
+            )
+        if len(self.levels) == 1:
+            raise InputError(f"column {self.column}: all documents have the value {self.levels[0]}; leave it out")
+
+    def names(self) -> list[str]:
+        """What its columns of numbers are called."""
+        if self.levels:
+            return [f"{self.column}={level}" for level in self.levels[1:]]
+        return [f"s({self.column}).{i + 1}" for i in range(len(self.knots) + DEGREE)] if self.df else [self.column]
+
+    def matrix(self, values: Sequence[str | float]) -> np.ndarray:
+        """float64[D, columns] of the values (text, or numbers of a column of numbers), all known."""
+        if self.levels:
+            codes = np.array([self.levels.index(str(value)) for value in values], np.int64)
+            return np.eye(len(self.levels))[codes][:, 1:]
+        x = np.array([value if isinstance(value, float) else as_number(str(value)) for value in values], np.float64)
+        if not self.df:
+            return (x - self.mean)[:, None]  # so that other terms are effects at the mean, not in the year 0
+        ends = np.repeat(self.low, DEGREE + 1), np.repeat(self.high, DEGREE + 1)
+        spline = BSpline.design_matrix(
+            np.clip(x, self.low, self.high), np.concatenate((ends[0], self.knots, ends[1])), DEGREE
+        )
+        return np.asarray(spline.toarray()[:, 1:])
+
+
+class Design:
+    """The matrix of a formula: an intercept, then the columns of each term."""
+
+    def __init__(self, terms: Sequence[Term], covariates: Mapping[Factor, Covariate]) -> None:
+        self.terms, self.covariates = list(terms), dict(covariates)
+        self.names = ["(intercept)"]
+        for term in self.terms:
+            parts = product(*(self.covariates[factor].names() for factor in term))
+            self.names += [":".join(part) for part in parts]
+        if len(self.names) > MOST_COLUMNS:
+            raise InputError(
+                f"the formula has {len(self.names)} coefficients, at most {MOST_COLUMNS} can be estimated; drop a term"
+            )
+
+    def matrix(self, values: Mapping[str, Sequence[str | float]], rows: int) -> np.ndarray:
+        """float64[rows, coefficients] of the values by column."""
+        made = {factor: covariate.matrix(values[factor.column]) for factor, covariate in self.covariates.items()}
+        columns = [np.ones((rows, 1))]
+        for term in self.terms:
+            block = np.ones((rows, 1))
+            for factor in term:
+                block = (block[:, :, None] * made[factor][:, None, :]).reshape(rows, -1)
+            columns.append(block)
+        return np.concatenate(columns, axis=1)

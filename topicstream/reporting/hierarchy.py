@@ -1,0 +1,83 @@
+"""Topics joined step by step: their merge hierarchy, or the groups that it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from topicstream.errors import UsageError
+from topicstream.model.topic_model import TopicModel
+from topicstream.options import option
+from topicstream.reporting import geometry
+from topicstream.reporting.view import ModelView, look_at
+from topicstream.text import wrapped
+
+
+def hierarchy(
+    model: str | Path | TopicModel, *, reduce_to: int | None = None, mem_limit: str | int | None = None
+) -> dict[str, Any]:
+    """The topics' merge hierarchy (Ward's linkage of Hellinger distances) or, with ``reduce_to``, the clusters it leaves.
+
+    Returns ``topics`` (ids as they lie under the tree), ``labels``, ``merges`` (left, right, height; numbers from the count
+    of topics on are earlier merges), and ``clusters``: lists of ids, what ``topics edit --merge`` takes.
+    """
+    shown = look_at(model, mem_limit)
+    ids = shown.view.ids
+    if reduce_to is not None and not 1 <= reduce_to <= len(ids):
+        raise UsageError(f"--reduce-to {reduce_to}: give a number in 1..{len(ids)}")
+    tree = geometry.tree(geometry.gram(shown.model), shown.model.sizes)
+    merges = zip(tree.left.tolist(), tree.right.tolist(), tree.height.tolist(), strict=True)
+    out: dict[str, Any] = {
+        "topics": [ids[k] for k in tree.order.tolist()],
+        "labels": dict(zip(map(str, ids), shown.names, strict=True)),
+        "merges": [{"left": left, "right": right, "height": height} for left, right, height in merges],
+        "ids": ids,
+    }
+    if reduce_to is not None:
+        size = dict(zip(ids, shown.model.sizes.tolist(), strict=True))
+        clusters = [sorted((ids[k] for k in c), key=lambda i: (-size[i], i)) for c in tree.cut(reduce_to)]
+        out["clusters"] = sorted(clusters, key=lambda c: (-sum(size[i] for i in c), c[0]))
+    return out
+
+
+def tree_lines(result: dict[str, Any]) -> list[str]:
+    """The tree for a terminal, the root on top."""
+    ids, merges = result["ids"], result["merges"]
+    out: list[str] = []
+    stack = [(len(ids) + len(merges) - 1, "", "")]
+    while stack:
+        node, head, below = stack.pop()
+        if node < len(ids):
+            out.append(f"{head}{ids[node]} {result['labels'][str(ids[node])]}")
+            continue
+        step = merges[node - len(ids)]
+        out.append(f"{head}┐ {step['height']:.2f}")
+        stack.append((step["right"], below + "└─", below + "  "))
+        stack.append((step["left"], below + "├─", below + "│ "))
+    return out
+
+
+def cluster_lines(result: dict[str, Any], width: int | None) -> list[str]:
+    """The clusters, each as ``topics edit --merge`` takes it, with the names of its first topics."""
+    out = []
+    for cluster in result["clusters"]:
+        names = "; ".join(result["labels"][str(i)] for i in cluster[:4])
+        head = f"{','.join(map(str, cluster)):24} "
+        out += wrapped(head, names, width) if len(head) == 25 else [head + names]  # longer lists of numbers run over
+    return out
+
+
+@dataclass(frozen=True)
+class TreeView(ModelView):
+    """How topics join."""
+
+    title: ClassVar[str] = "How topics join (--tree, --reduce-to)"
+    tree: bool = option(False, "the topics' hierarchy, step by step")
+    reduce_to: int | None = option(None, "the N groups of topics that the tree leaves", min=1, metavar="N")
+
+    def result(self) -> dict[str, Any]:
+        return hierarchy(self.model, reduce_to=self.reduce_to, mem_limit=self.mem_limit)
+
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        return tree_lines(result) if self.reduce_to is None else cluster_lines(result, width)

@@ -1,0 +1,96 @@
+"""Tables for papers: ``.tex`` (booktabs) and ``.md`` beside ``.csv``, ``.parquet`` and ``.jsonl``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from topicstream.errors import UsageError, one_line
+from topicstream.evaluation.table_file import SUFFIXES, check_table_file, write_table
+from topicstream.files.outputs import check_output, written
+
+TEXT_SUFFIXES = (".tex", ".md")
+MADE = "made by topicstream"
+_TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
+    c: f"\\{c}" for c in "&%$#_{}"
+}
+_MARKDOWN = re.compile(r"[\\|*_`<>\[\]]")
+
+
+def check_paper_table(path: str | Path, option: str, *, force: bool = False) -> Path:
+    """UsageError for another suffix or a missing folder, TopicsError where the file exists."""
+    place = Path(path)
+    if place.suffix not in TEXT_SUFFIXES:
+        if place.suffix not in SUFFIXES:
+            raise UsageError(f"{option} {path}: the name must end in {', '.join((*SUFFIXES, *TEXT_SUFFIXES))}")
+        return check_table_file(path, option, force=force)
+    if not place.parent.is_dir():
+        raise UsageError(f"{option} {path}: no such folder {place.parent}")
+    check_output(place, option, force=force)
+    return place
+
+
+def write_paper_table(
+    table: pa.Table, path: str | Path, *, option: str = "--out", force: bool = False, caption: str = ""
+) -> None:
+    """Write a table by the suffix of the file.
+
+    Parameters
+    ----------
+    table
+        Text and numbers; ``.tex`` and ``.md`` show numbers with four significant digits.
+    path
+        ``.csv``, ``.parquet``, ``.jsonl``, ``.tex`` or ``.md``.
+    caption
+        Of the table, in ``.tex`` and ``.md``.
+    """
+    place = check_paper_table(path, option, force=force)
+    if place.suffix not in TEXT_SUFFIXES:
+        write_table(table, place, option=option, force=force)
+        return
+    rows = [[cell(value) for value in row.values()] for row in table.to_pylist()]
+    numeric = [pa.types.is_floating(f.type) or pa.types.is_integer(f.type) for f in table.schema]
+    lines = (tex_lines if place.suffix == ".tex" else markdown_lines)(table.schema.names, rows, numeric, caption)
+    with written(place, force=force, option=option) as out:
+        out.write(("\n".join(lines) + "\n").encode())
+
+
+def cell(value: Any) -> str:
+    """A value as text: numbers with four significant digits, null as nothing."""
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else one_line(value)
+
+
+def tex_lines(names: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], caption: str) -> list[str]:
+    """A ``table`` with booktabs' rules; everything that TeX would interpret is escaped."""
+
+    def line(values: Sequence[str]) -> str:
+        return " & ".join("".join(_TEX.get(c, c) for c in value) for value in values) + r" \\"
+
+    lines = [f"% {MADE}; needs \\usepackage{{booktabs}}", r"\begin{table}", r"\centering"]
+    lines += [r"\caption{" + "".join(_TEX.get(c, c) for c in caption) + "}"] if caption else []
+    lines += [r"\begin{tabular}{" + "".join("r" if right else "l" for right in numeric) + "}", r"\toprule"]
+    lines += [line(names), r"\midrule", *map(line, rows), r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    return lines
+
+
+def markdown_lines(
+    names: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], caption: str
+) -> list[str]:
+    """A pipe table; characters with a meaning in Markdown are escaped."""
+
+    def line(values: Sequence[str]) -> str:
+        return "| " + " | ".join(_MARKDOWN.sub(lambda m: "\\" + m[0], value) for value in values) + " |"
+
+    head = [f"<!-- {MADE} -->", *([f"**{caption}**", ""] if caption else [])]
+    return [
+        *head,
+        line(names),
+        "|" + "|".join(" ---: " if right else " --- " for right in numeric) + "|",
+        *map(line, rows),
+    ]

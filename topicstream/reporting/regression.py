@@ -1,0 +1,179 @@
+"""What covariates explain of the shares of topics: a regression with the uncertainty of the documents' topics in it.
+
+Each topic's shares are regressed on the covariates by weighted least squares (Roberts, Stewart & Tingley 2019, stm's
+``estimateEffect``, with three changes):
+
+- A document's share m is pulled to the prior's mean, by the factor n / (a + n) with n its tokens and a the sum of alpha.  The
+  regression uses what the words alone say, ((a + n) m - alpha) / n, which is unbiased, so effects in short documents are not too
+  small; its weight is n / (a + n).
+- The variance of a coefficient is the sandwich estimate (White 1980, HC1), so groups may differ in their spread, plus the
+  variance between draws of the documents' topics from their posterior (the method of composition, Tanner 1996), which for a
+  Dirichlet has a closed form: A X'W diag(v) WX A with A = (X'WX)^-1 and v the posterior variance.  No draws are made.
+- Documents are read once; their shares wait in a scratch file for the residuals.
+
+docs/decisions/effects.md has the coverage of the intervals in simulations.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from topicstream.errors import InputError
+
+SINGULAR = 1e-9
+"""Share of a column's sum of squares that those before it leave unexplained, below which it is left out."""
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """A fitted regression of every topic.
+
+    Attributes
+    ----------
+    columns
+        Names of the columns of the design.
+    used
+        int64[P], the columns with a coefficient; the others are determined by those before them.
+    estimates
+        float64[P, K].
+    covariances
+        float64[K, P, P].
+    documents
+        Documents that it was fitted to.
+    """
+
+    columns: list[str]
+    used: np.ndarray
+    estimates: np.ndarray
+    covariances: np.ndarray
+    documents: int
+
+    @property
+    def names(self) -> list[str]:
+        """Of the coefficients, P."""
+        return [self.columns[i] for i in self.used]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Columns without a coefficient."""
+        return [name for i, name in enumerate(self.columns) if i not in self.used]
+
+    @property
+    def errors(self) -> np.ndarray:
+        """Standard errors float64[P, K]."""
+        variances = np.diagonal(self.covariances, axis1=1, axis2=2).T
+        return np.asarray(np.sqrt(np.maximum(0.0, variances)))
+
+    def predict(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Shares and their standard errors, float64[R, K], at the rows of a design float64[R, columns]."""
+        design = design[:, self.used]
+        variances = np.einsum("rp,kpq,rq->rk", design, self.covariances, design)
+        return design @ self.estimates, np.sqrt(np.maximum(0.0, variances))
+
+
+def words_alone(shares: np.ndarray, tokens: np.ndarray, alpha: np.ndarray, alpha_sum: float) -> np.ndarray:
+    """Shares without the pull of the prior, float64[D, K]; they may lie a little outside of 0 to 1.
+
+    Parameters
+    ----------
+    shares
+        float[D, K], means of p(k|d).
+    tokens
+        float64[D], known tokens of each document, above 0.
+    alpha, alpha_sum
+        float64[K], the prior of these topics; the sum over all topics of the model.
+    """
+    unshrunk: np.ndarray = (alpha_sum + tokens)[:, None] * shares - alpha
+    return np.asarray(unshrunk / tokens[:, None])
+
+
+def independent(products: np.ndarray) -> np.ndarray:
+    """Columns of a matrix X, given X'X float64[P, P], that those before them do not determine: int64[n], ascending."""
+    used: list[int] = []
+    for column in range(len(products)):
+        size = products[column, column]
+        explained = 0.0
+        if used:
+            across = products[used, column]
+            explained = float(across @ np.linalg.solve(products[np.ix_(used, used)], across))
+        if size > 0 and size - explained > SINGULAR * size:
+            used.append(column)
+    return np.array(used, np.int64)
+
+
+class Regression:
+    """Weighted least squares over a stream of documents.
+
+    Parameters
+    ----------
+    names
+        Of the coefficients: columns of the design.
+    alpha, alpha_sum
+        float64[K], the prior of the topics; the sum over all topics of the model, which may have more.
+    """
+
+    def __init__(self, names: Sequence[str], alpha: np.ndarray, alpha_sum: float) -> None:
+        p, k = len(names), len(alpha)
+        self._names, self._alpha, self._alpha_sum = list(names), np.asarray(alpha, np.float64), alpha_sum
+        self.documents = 0
+        self._xx, self._xy = np.zeros((p, p)), np.zeros((p, k))
+        self._between = np.zeros((k, p, p))
+        self._waiting = tempfile.TemporaryFile()  # noqa: SIM115  closed with the regression
+        self._sizes: list[int] = []
+
+    def add(self, design: np.ndarray, shares: np.ndarray, tokens: np.ndarray) -> None:
+        """Documents: rows of the design float64[D, P], their shares float[D, K] and tokens float64[D], above 0."""
+        y = words_alone(shares, tokens, self._alpha, self._alpha_sum)
+        weights = tokens / (self._alpha_sum + tokens)
+        weighted = design * weights[:, None]
+        self._xx += weighted.T @ design
+        self._xy += weighted.T @ y
+        inside = np.clip(y, 0.0, 1.0)
+        variances = inside * (1.0 - inside) / (tokens + 1.0)[:, None]
+        self._between += np.einsum("dp,dk,dq->kpq", weighted, variances, weighted, optimize=True)
+        self.documents += len(y)
+        self._sizes.append(len(y))
+        self._waiting.write(np.concatenate((weights[:, None], design, y), axis=1).astype(np.float32).tobytes())
+
+    def fit(self) -> Coefficients:
+        """The coefficients.  A column that those before it determine is left out, as R's ``lm`` does; InputError where there
+        are too few documents."""
+        p = len(self._xy)
+        if self.documents <= p:
+            raise InputError(
+                f"{self.documents} documents have all covariates, too few for {p} coefficients; drop a term"
+            )
+        used = independent(self._xx)
+        xx, xy = self._xx[np.ix_(used, used)], self._xy[used]
+        scale = np.sqrt(np.diagonal(xx))
+        inverse = np.linalg.inv(xx / scale[:, None] / scale) / scale[:, None] / scale
+        estimates = inverse @ xy
+        middle = self._between[:, used][:, :, used]
+        correction = self.documents / (self.documents - p)
+        for weights, every, y in self._stored():
+            design = every[:, used]
+            residuals = (weights[:, None] * (y - design @ estimates)) ** 2
+            middle += correction * np.einsum("dp,dk,dq->kpq", design, residuals, design, optimize=True)
+        return Coefficients(self._names, used, estimates, inverse @ middle @ inverse, self.documents)
+
+    def _stored(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        p, k = self._xy.shape
+        self._waiting.seek(0)
+        for size in self._sizes:
+            data = self._waiting.read(4 * size * (1 + p + k))
+            rows = np.frombuffer(data, np.float32).reshape(size, 1 + p + k).astype(np.float64)
+            yield rows[:, 0], rows[:, 1 : 1 + p], rows[:, 1 + p :]
+
+    def close(self) -> None:
+        """Remove the scratch file."""
+        self._waiting.close()
+
+    def __enter__(self) -> Regression:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,97 @@
+"""What a view of ``topics show`` is, and what it looks at: a model as its edits show it, and the documents it was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from topicstream.evaluation.memory import open_within
+from topicstream.model.edits import View, seen, view_of
+from topicstream.model.top import top_words
+from topicstream.model.topic_model import TopicModel
+from topicstream.options import option
+from topicstream.progress import Told
+from topicstream.reporting.config import ShowConfig
+from topicstream.reporting.labels import propose
+
+
+@dataclass(frozen=True)
+class ModelView(ShowConfig):
+    """One way to look at a model: further options of ``topics show``, and what they show.
+
+    A subclass is a frozen dataclass whose fields are its options.  It is registered by the option that asks for it, in
+    ``topicstream.plugins`` or as an entry point in ``topicstream.views``.
+    """
+
+    title: ClassVar[str] = ""
+    """Of its section in the help."""
+    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
+
+    def result(self) -> Any:
+        """What is shown, as plain values for JSON; None where nothing is to be printed."""
+        raise NotImplementedError
+
+    def lines(self, result: Any, width: int | None) -> list[str]:
+        """The result for people, in lines of ``width`` columns (None: of any length)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ShownModel:
+    """A model that is looked at.
+
+    Attributes
+    ----------
+    trained
+        The model as it was trained.
+    view
+        Its topics as ``topics edit`` left them.
+    model
+        The model as its view shows it.
+    threads
+        How many may work.
+    """
+
+    trained: TopicModel
+    view: View
+    model: TopicModel
+    threads: int
+
+    @cached_property
+    def names(self) -> list[str]:
+        """A name of each topic: its label, or its own words."""
+        proposals = propose(self.model)
+        return [self.view.labels.get(number, proposals[k]) for k, number in enumerate(self.view.ids)]
+
+    def columns(self, topics: Sequence[int] | None) -> list[int]:
+        """Positions of topics by their numbers; of all where none are given."""
+        return list(range(len(self.view))) if topics is None else [self.view.column_of(k) for k in topics]
+
+    def first_words(self, n: int, relevance: float = 1.0) -> list[list[str]]:
+        """The n most probable (or relevant, see ``top_words``) words of each topic."""
+        ids, _ = top_words(self.model, n, relevance)
+        return [self.model.vocabulary.texts(column) for column in ids.T]
+
+    def entry(self, column: int) -> dict[str, Any]:
+        """A topic by its number, and its label, where it has one."""
+        number = self.view.ids[column]
+        label = {"label": self.view.labels[number]} if number in self.view.labels else {}
+        return {"topic": number, **label}
+
+
+def look_at(model: str | Path | TopicModel, mem_limit: str | int | None = None, threads: int | None = 1) -> ShownModel:
+    """Open a model as its edits show it; DoesNotFit, StoreError."""
+    trained, workers = open_within(model, mem_limit, threads)
+    view = view_of(trained)
+    return ShownModel(trained, view, seen(trained, view), workers)
+
+
+def largest(values: np.ndarray, n: int) -> list[int]:
+    """Positions of the n largest values, the first of equal ones first."""
+    positions: list[int] = np.argsort(-values, kind="stable")[:n].tolist()
+    return positions

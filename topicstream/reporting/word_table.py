@@ -1,0 +1,111 @@
+"""Tables for papers: the words of topics by four measures, and how topics go together in documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from scipy.stats import rankdata
+
+from topicstream.model.topic_model import TopicModel
+from topicstream.options import option
+from topicstream.reporting.gather import Survey, correlations, gather_report
+from topicstream.reporting.metadata import open_corpus
+from topicstream.reporting.paper_table import TEXT_SUFFIXES, check_paper_table, write_paper_table
+from topicstream.reporting.view import ModelView, ShownModel, look_at
+
+MEASURES = ("probability", "frex", "lift", "score")
+
+
+def word_measures(model: TopicModel) -> dict[str, np.ndarray]:
+    """Measures of each word in each topic, float[K, W] (in memory), larger for words that say more of the topic.
+
+    ``probability``: p(w|k).  ``frex``: harmonic mean of the ranks of p(w|k) and of p(w|k) / sum of p(w|j) (Bischof & Airoldi,
+    ICML 2012, equal weights, as stm).  ``lift``: p(w|k) / p(w) (Taddy 2012).  ``score``: p(w|k) (log p(w|k) - mean of
+    log p(w|j)) (as R's lda).
+    """
+    p = np.maximum(model.topic_word.astype(np.float64), 1e-300)
+    logarithm = np.log(p)
+    exclusivity, frequency = (rankdata(value, axis=1) / p.shape[1] for value in (p / p.sum(axis=0), p))
+    return {
+        "probability": p,
+        "frex": 2 / (1 / exclusivity + 1 / frequency),
+        "lift": p / (model.shares @ p),
+        "score": p * (logarithm - logarithm.mean(axis=0)),
+    }
+
+
+def word_table(shown: ShownModel, topics: list[int], n: int) -> pa.Table:
+    """The first n words of topics by each measure: topic, label, share, measure, rank, word, value."""
+    rows = []
+    measures = word_measures(shown.model)
+    for k in topics:
+        about = {"topic": shown.view.ids[k], "label": shown.names[k], "share": float(shown.model.shares[k])}
+        for measure in MEASURES:
+            values = measures[measure][k]
+            best = np.argsort(-values, kind="stable")[:n]
+            words = shown.model.vocabulary.texts(best)
+            rows += [
+                {**about, "measure": measure, "rank": rank, "word": word, "value": float(value)}
+                for rank, (word, value) in enumerate(zip(words, values[best], strict=True), 1)
+            ]
+    return pa.Table.from_pylist(rows)
+
+
+def for_print(table: pa.Table) -> pa.Table:
+    """A row for each topic and measure, with its words in one cell."""
+    groups = table.group_by(["topic", "share", "measure"], use_threads=False).aggregate([("word", "list")])
+    words = [", ".join(listed) for listed in groups["word_list"].to_pylist()]
+    shares = [f"{100 * share:.1f} %" for share in groups["share"].to_pylist()]
+    return pa.table({"topic": groups["topic"], "share": shares, "measure": groups["measure"], "words": words})
+
+
+@dataclass(frozen=True)
+class TableView(ModelView):
+    """Tables for papers."""
+
+    title: ClassVar[str] = "Tables for papers (--table, --correlations)"
+    table: str | None = option(
+        None,
+        "write the first words of the topics by probability, FREX, lift and score, as .csv, .tex, .md, .parquet or .jsonl",
+        path="file",
+        metavar="FILE",
+    )
+    correlations: str | None = option(
+        None, "write the correlations of the topics' shares in the training documents, as --table", path="file", metavar="FILE"
+    )
+    force: bool = option(False, "replace the file that is written")
+
+    def result(self) -> dict[str, Any]:
+        """The files that were written."""
+        files = {name: path for name in ("table", "correlations") if (path := getattr(self, name)) is not None}
+        for name, path in files.items():
+            check_paper_table(path, f"--{name}", force=self.force)
+        shown = look_at(self.model, self.mem_limit, self.threads)
+        topics = shown.columns(self.topics)
+        if self.topics is None and not shown.view.ordered:
+            topics = np.argsort(-shown.model.sizes, kind="stable").tolist()
+        if self.table is not None:
+            words = word_table(shown, topics, self.words)
+            if self.table.endswith(TEXT_SUFFIXES):
+                words = for_print(words)
+            caption = f"First {self.words} words of the topics"
+            write_paper_table(words, self.table, option="--table", force=self.force, caption=caption)
+        if self.correlations is not None:
+            store = open_corpus(shown.trained, self.corpus)
+            sums = gather_report(
+                shown.trained, shown.view, store, Survey(None, []), docs=0, threads=shown.threads, progress=self.progress
+            )
+            matrix = correlations(sums)[np.ix_(topics, topics)]
+            ids = [shown.view.ids[k] for k in topics]
+            columns = {"topic": pa.array(ids), "label": pa.array([shown.names[k] for k in topics])}
+            columns |= {str(topic): pa.array(column) for topic, column in zip(ids, matrix.T, strict=True)}
+            caption = "Correlations of the topics' shares"
+            write_paper_table(pa.table(columns), self.correlations, option="--correlations", force=self.force, caption=caption)
+        return {**files, "topics": len(topics)}
+
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        """A line a file."""
+        return [f"{result[name]}: {result['topics']:,} topics" for name in ("table", "correlations") if name in result]

@@ -1,0 +1,92 @@
+"""What the folder of ``topics retrain`` remembers: ``state.json`` between cycles, ``journal.json`` of the cycle at work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from topicstream.model.identity import TopicIds
+from topicstream.records import Count, Record, read_record
+
+STATE, JOURNAL = "state.json", "journal.json"
+Decision = Literal["nothing", "update", "full"]
+
+
+class RawFile(Record):
+    """A raw file that was read."""
+
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+class Refused(Record):
+    """The corpus (its fingerprint) whose model the gate refused, and why."""
+
+    corpus: str | None = ""
+    why: list[str] = []
+
+
+class RetrainState(Record):
+    """``state.json``: raw files by their path below ``raw``, the last version, ISO dates of the last trainings."""
+
+    schema: int = 1
+    files: dict[str, RawFile] = {}
+    version: Count = 0
+    last_trained: str | None = None
+    last_tried: str | None = None
+    refused: Refused | None = None
+
+
+class Group(Record):
+    """A folder of ``incoming`` and the rule for documents whose ids are known.
+
+    base, docs_before: fingerprint and documents of the corpus before the ingest, once that has begun; added: documents, once
+    it is finished.
+    """
+
+    name: Literal["new", "changed"]
+    rule: str
+    base: str | None = None
+    docs_before: Count | None = None
+    added: Count | None = None
+
+    def __post_init__(self) -> None:
+        if self.docs_before is None and (self.base, self.added) != (None, None):
+            raise ValueError("has no docs_before")
+
+
+class CycleJournal(Record, kw_only=True):
+    """``journal.json``: the step that a cycle is at, and what the steps need.
+
+    base: the version that is published, None without one; version: the number of the next; settings: digest of those that
+    the training began with; ids: of the new model's topics, once the gate has passed it.
+    """
+
+    schema: int = 1
+    stage: Literal["append", "train", "gate", "publish", "end"]
+    began: str
+    decision: Decision
+    files: dict[str, RawFile]
+    groups: list[Group]
+    base: Count | None
+    version: Count
+    summary: dict[str, Any]
+    settings: str | None = None
+    ids: TopicIds | None = None
+
+    def __post_init__(self) -> None:
+        if self.stage == "publish" and self.ids is None:
+            raise ValueError("has no ids")
+
+
+def read_retrain_state(folder: Path) -> RetrainState:
+    """What the last cycle left; StoreError where the file does not say what one needs."""
+    path = folder / STATE
+    return read_record(path, RetrainState, "Restore it, or remove it to ingest all files again") if path.exists() else RetrainState()
+
+
+def read_journal(folder: Path) -> CycleJournal | None:
+    """The cycle at work, None without one; StoreError where the file does not say what one needs."""
+    path = folder / JOURNAL
+    return read_record(path, CycleJournal, "Remove it, and the next run looks at all files again") if path.exists() else None

@@ -1,0 +1,123 @@
+"""The start ``best``: several short trainings on a sample of documents, and the topics of the one that explains it best.
+
+Topics end in a local optimum of the seeds' making: of ten planted topics one is now and then held twice while two others
+share one, and no number of passes over the corpus mends it (half of all seeds, on corpora of make_corpus.py).  On a
+sample a whole training costs little, and its perplexity tells the good seeds from the bad.  Each try runs in one thread,
+so any number of threads gives the same bits.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
+from topicstream.engines.base import BlockShape, Engine, Shape, padded
+from topicstream.memory import Array, total_bytes
+from topicstream.training.plan import StartMemory
+from topicstream.training.starts.documents import SHARE as SEED_SHARE
+from topicstream.training.starts.documents import document_seeds, far_apart, mean_of
+from topicstream.training.starts.sample import Sample, draw_documents, sample_size
+from topicstream.training.starts.seeds import Seeds
+from topicstream.training.starts.short_training import short_training
+from topicstream.training.starts.start import Ground, Start
+
+TRIES = 8
+SWEEPS = 30
+NEXT = 1_000_003  # from the seed of one try to that of the next
+ALPHA, BETA = 0.1, 0.01
+SHARE = 0.9  # of a seed topic that was learned on the sample; the rest, and all of a word not in it, is the corpus mean
+MOST_TOPICS, LEAST_CELLS, MOST_BYTES = 64, 20_000_000, 80 << 20
+"""``best`` is the default where it costs little: up to so many topics, from so many cells on (the passes it saves make up for
+it) or where documents are long enough for the engine, and when one thread's tries fit beside the rest in the smallest limits
+(a start decides the result, so it may not depend on the limit)."""
+
+
+def pays(shape: Shape, long: float = np.inf) -> bool:
+    """Whether the tries cost little beside the passes to come, or documents have ``long`` tokens, from which on the engine ends
+    better for them."""
+    worth = shape.cells >= LEAST_CELLS or shape.tokens >= long * shape.docs
+    return worth and shape.topics <= MOST_TOPICS and sum(tries_memory(shape)) <= MOST_BYTES
+
+
+def cells_of_sample(shape: Shape) -> int:
+    """Cells of the sample, about half as many again as in the mean."""
+    return int(sample_size(shape.docs, shape.cells) * shape.cells / max(shape.docs, 1) * 1.5)
+
+
+def tries_memory(shape: Shape) -> StartMemory:
+    """What the tries hold: the sample and the best topics yet; each thread those that it trains, twice, and shares."""
+    width, cells = padded(shape.topics), cells_of_sample(shape)
+    sample = Array((4, cells), np.float64).nbytes
+    topics = Array((2, min(shape.words, cells), width), np.float32)
+    one = total_bytes([topics, Array((sample_size(shape.docs, shape.cells), width), np.float32)])
+    return StartMemory(sample + one, one)
+
+
+class BestStart(Start):
+    """The best of eight tries; as ``kmeans`` where the documents are too few to learn from."""
+
+    def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
+        return tries_memory(engine.shape)
+
+    def seeds(self, ground: Ground) -> Seeds | None:
+        topics, threads = ground.engine.shape.topics, ground.workers.threads
+        return best_seeds(ground.corpus, ground.grid, topics, ground.seed, ground.n_w, threads)
+
+
+def best_seeds(corpus: Corpus, grid: Grid, topics: int, seed: int, n_w: np.ndarray, threads: int) -> Seeds:
+    """The seed table of ``best``."""
+    sample = Sample.read(corpus, grid, draw_documents(corpus, sample_size(corpus.n_docs, corpus.n_cells), seed))
+    if len(far_apart(sample, mean_of(n_w), topics, seed)) < topics:
+        return document_seeds(corpus, grid, topics, seed, n_w, far=True)
+    return best_of(sample, n_w, topics, seed, threads)
+
+
+class LearnedSeeds:
+    """Topics learned on a sample.  rows(ids)[u, k] = N_k ((1 - share) n_w/N + share p(w|k)); N_k as the sample has them."""
+
+    def __init__(self, words: np.ndarray, phi: np.ndarray, totals: np.ndarray, n_w: np.ndarray) -> None:
+        tokens = float(n_w.sum())
+        self._words, self._phi, self._mean = words, phi, n_w / tokens
+        self.totals = totals / totals.sum() * tokens
+        self._scale = np.where(totals > 0, self.totals / np.maximum(totals, 1e-300), 0.0)
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """float32[U, padded(K)]: see the class."""
+        place = np.searchsorted(self._words, ids)
+        place[place == len(self._words)] = 0
+        out = ((1 - SHARE) * self._mean[ids][:, None] * self.totals).astype(np.float32)
+        seen = np.flatnonzero(self._words[place] == ids)
+        out[seen] += (SHARE * self._phi[place[seen]] * self._scale).astype(np.float32)
+        return np.asarray(out)
+
+
+def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: int) -> LearnedSeeds:
+    """Train TRIES times on the sample, from seeds drawn far apart, and keep the topics of the lowest perplexity.
+    The sample has ``topics`` documents that differ, or more."""
+    words, local = np.unique(sample.words, return_inverse=True)
+    local = local.astype(np.int32)
+    mean, width = mean_of(n_w), padded(topics)
+
+    def one(number: int) -> tuple[float, np.ndarray, np.ndarray]:
+        centres = far_apart(sample, mean, topics, seed + number * NEXT)
+        scale = float(sample.lengths.sum()) / topics
+        phi = np.zeros((len(words), width), np.float32)
+        phi[:, :topics] = ((1 - SEED_SHARE) * scale * mean[words])[:, None]
+        for k in range(topics):
+            cells = sample.cells(int(centres[k]))
+            counts = sample.counts[cells]
+            phi[local[cells], k] += (SEED_SHARE * scale * counts / counts.sum()).astype(np.float32)
+        totals = phi.sum(axis=0, dtype=np.float64)
+        theta = np.empty((len(sample), width), np.float32)
+        perplexity = short_training(
+            sample.indptr, local, sample.counts, phi, np.empty_like(phi), totals, theta,
+            np.empty(width, np.float32), ALPHA, BETA, SWEEPS,
+        )  # fmt: skip
+        return float(perplexity), phi, totals
+
+    with ThreadPoolExecutor(max(1, min(threads, TRIES)), thread_name_prefix="try") as pool:
+        _, phi, totals = min(pool.map(one, range(TRIES)), key=lambda tried: tried[0])
+    return LearnedSeeds(words, phi, totals, n_w)

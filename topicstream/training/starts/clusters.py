@@ -1,0 +1,72 @@
+"""The start ``kmeans`` of a mixture of documents with several ``tries``: each draws far documents and is trained in short on a
+sample of documents; the clusters that predict the sample best are kept (Hughes & Sudderth 2016 take the best of several
+starts)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.engines.base import BlockShape, Engine, padded
+from topicstream.kernels.cluster_scores import log_sums
+from topicstream.kernels.linear import products, spread
+from topicstream.memory import Array, total_bytes
+from topicstream.training.plan import StartMemory
+from topicstream.training.starts.best import NEXT, LearnedSeeds, cells_of_sample
+from topicstream.training.starts.documents import DocumentSeeds, document_seeds, far_apart, mean_of
+from topicstream.training.starts.sample import Sample, draw_documents, sample_size
+from topicstream.training.starts.seeds import Seeds
+from topicstream.training.starts.start import Ground, Start
+
+SWEEPS = 12
+BETA = 0.1
+
+
+class ClusterStart(Start):
+    """The best of several tries; that of one ``kmeans`` where documents are too few to learn from."""
+
+    def __init__(self, tries: int) -> None:
+        self._tries = tries
+
+    def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
+        shape, cells = engine.shape, cells_of_sample(engine.shape)
+        words = min(shape.words, cells)
+        sample = Array((6, cells), np.float64), Array((sample_size(shape.docs, shape.cells), 4, shape.topics), np.float32)
+        return StartMemory(total_bytes([*sample, Array((4, words, padded(shape.topics)), np.float64)]))
+
+    def seeds(self, ground: Ground) -> Seeds | None:
+        corpus, seed, topics, n_w = ground.corpus, ground.seed, ground.engine.shape.topics, ground.n_w
+        size = sample_size(corpus.n_docs, corpus.n_cells)
+        sample = Sample.read(corpus, ground.grid, draw_documents(corpus, size, seed))
+        words, local = np.unique(sample.words, return_inverse=True)
+        local, counts = local.astype(np.int64).reshape(-1), sample.counts.astype(np.float32)
+        best, phi = -np.inf, np.zeros((len(words), topics), np.float32)
+        for number in range(self._tries):
+            centres = far_apart(sample, mean_of(n_w), topics, seed + number * NEXT)
+            if len(centres) < topics:
+                return document_seeds(corpus, ground.grid, topics, seed, n_w, far=True)
+            first = DocumentSeeds(sample, centres, n_w, seed).rows(words.astype(np.int32))[:, :topics]
+            fit, learned = _short(sample.indptr, local, counts, first)
+            if fit > best:
+                best, phi = fit, learned
+        rows = np.zeros((len(words), padded(topics)), np.float32)
+        rows[:, :topics] = phi
+        return LearnedSeeds(words, rows, rows.sum(axis=0, dtype=np.float64), n_w)
+
+
+def _short(indptr: np.ndarray, rows: np.ndarray, counts: np.ndarray, phi: np.ndarray) -> tuple[float, np.ndarray]:
+    """(log-likelihood, words of clusters float32[U, K]) after some sweeps of EM from phi: float32[U, K]."""
+    docs, topics = len(indptr) - 1, phi.shape[1]
+    sums, sizes = np.empty((len(phi) + 1, topics)), np.full(topics, docs / topics)
+    scores, fit, shares = np.empty((docs, topics), np.float32), np.empty(docs), np.empty((docs, topics), np.float32)
+    base = np.ascontiguousarray(phi)
+    for _ in range(SWEEPS):
+        norms = np.log(base.sum(axis=0, dtype=np.float64) + len(phi) * BETA).astype(np.float32)
+        first = np.log((sizes + 1.0) / (docs + topics)).astype(np.float32)
+        products(indptr, rows, counts, np.log(base + np.float32(BETA)) - norms, first, scores)
+        log_sums(scores, fit, shares)
+        sums[:] = 0.0
+        spread(indptr, rows, counts, shares, 0, topics, sums)
+        for d in range(0, docs, 4096):
+            sizes = shares[d : d + 4096].sum(axis=0, dtype=np.float64) + (sizes if d else 0.0)
+        base[:] = sums[:-1]
+    return float(fit.sum()), base

@@ -1,0 +1,122 @@
+"""The starts ``documents`` and ``kmeans``: topics made of documents.
+
+A seed topic is a mixture: ``1 - SHARE`` of the corpus mean, ``SHARE`` of the words of its document.  So every word has a
+chance in every topic and the topics differ from the first cell on (a random topic for each cell leaves all topics equal to
+within noise, and the first passes go into leaving that point).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
+from topicstream.engines.base import padded
+from topicstream.training.starts.sample import DRAW, Sample, draw_documents, uniform_draws
+from topicstream.training.starts.seeding import fill_rows
+from topicstream.training.starts.seeds import Seeds, id_ranges
+from topicstream.training.starts.start import Ground, Start
+
+SHARE = 0.5  # of a seed topic that is its document's words; the rest is the corpus mean
+SAMPLE = 2000  # documents among which kmeans chooses
+FEW_TOKENS = 20  # tokens a document, in the mean, below which the mean's part of the seed topics is split at random
+FREQUENT = 4096  # words whose split counts in the column sums
+
+
+class DocumentStart(Start):
+    """As many documents as topics.  far: drawn far from each other (``kmeans``), else at random (``documents``)."""
+
+    def __init__(self, far: bool = False) -> None:
+        self._far = far
+
+    def seeds(self, ground: Ground) -> Seeds | None:
+        topics = ground.engine.shape.topics
+        return document_seeds(ground.corpus, ground.grid, topics, ground.seed, ground.n_w, self._far)
+
+
+def document_seeds(
+    corpus: Corpus, grid: Grid, topics: int, seed: int, n_w: np.ndarray, far: bool = False
+) -> DocumentSeeds:
+    """The seed table of documents; far: see ``DocumentStart``.  Fewer documents than topics are used again."""
+    sample = Sample.read(corpus, grid, draw_documents(corpus, max(SAMPLE, 2 * topics) if far else topics, seed))
+    centres = far_apart(sample, mean_of(n_w), topics, seed) if far else np.arange(min(topics, len(sample)))
+    split = float(n_w.sum()) < FEW_TOKENS * corpus.part().docs
+    return DocumentSeeds(sample, np.resize(centres, topics), n_w, seed, split)
+
+
+def mean_of(n_w: np.ndarray) -> np.ndarray:
+    """Shares of the words in the corpus, above 0, float64[W]."""
+    return np.asarray(np.maximum(n_w / n_w.sum(), 1e-300))
+
+
+def far_apart(sample: Sample, mean: np.ndarray, topics: int, seed: int) -> np.ndarray:
+    """Bregman k-means++ (Hughes & Sudderth 2016): ``topics`` documents of the sample, each drawn with probability
+    proportional to its divergence from the nearest one drawn before (int64; fewer when none is left apart from them)."""
+    ground, distance = np.log((1 - SHARE) * mean), np.empty(len(sample))
+    nearest = np.full(len(sample), np.inf)
+    chosen: list[int] = []
+    draws = np.empty(topics)
+    uniform_draws(seed, DRAW - 1, np.arange(topics), draws)
+    for t in range(topics):
+        weights = np.cumsum(np.ones(len(sample)) if t == 0 else nearest)
+        if weights[-1] <= 0:
+            break
+        pick = min(int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(sample) - 1)
+        chosen.append(pick)
+        sample.divergences(mean, ground, SHARE, pick, distance)
+        np.minimum(nearest, distance, out=nearest)
+        nearest[pick] = 0.0
+    return np.array(chosen, np.int64)
+
+
+class DocumentSeeds:
+    """Seed topics from documents.  Column sums are all N / K, or nearly.
+
+    rows(ids)[u, k] = N/K ((1 - SHARE) n_w/N + SHARE p(w | document of topic k))
+
+    Parameters
+    ----------
+    centres
+        int64[K], the document of each topic in the sample.
+    split
+        Whether the first part of a word is split over the topics by a flat Dirichlet instead of evenly.  Most documents of a
+        few words share none with any seed document: to them all topics would be equal, and stay so.
+    """
+
+    def __init__(self, sample: Sample, centres: np.ndarray, n_w: np.ndarray, seed: int, split: bool = False) -> None:
+        topics, tokens = len(centres), float(n_w.sum())
+        self._mean, self._topics, self._scale = n_w / tokens, topics, tokens / topics
+        self._seed, self._split = seed, DRAW - 1 if split else 0
+        used: set[int] = set()
+        words, topic, value = [], [], []
+        for t, d in enumerate(centres.tolist()):
+            w, x = sample.words[sample.cells(d)], sample.counts[sample.cells(d)] / sample.lengths[d]
+            if d in used:  # the same words at random weights, or the topics stay equal for good
+                draws = np.empty(len(w))
+                uniform_draws(seed, DRAW - 2 - t, w, draws)
+                x = x * (draws + 0.05)
+            used.add(d)
+            words.append(w)
+            topic.append(np.full(len(w), t, np.int32))
+            value.append((x / x.sum()).astype(np.float32))
+        every = np.concatenate(words)
+        order = np.argsort(every, kind="stable")
+        self._topic, self._value = np.concatenate(topic)[order], np.concatenate(value)[order]
+        self._ptr = np.append(0, np.cumsum(np.bincount(every, minlength=len(n_w)))).astype(np.int64)
+        self.totals = np.zeros(padded(topics))
+        self.totals[:topics] = self._scale
+        if split:  # the frequent words' shares differ from topic to topic; those of the others come to the same
+            frequent = np.argsort(-n_w, kind="stable")[:FREQUENT].astype(np.int32)
+            for split_by, sign in ((0, -1.0), (self._split, 1.0)):
+                for some in id_ranges(len(frequent), max(1, 2**20 // topics)):
+                    self.totals += sign * self._rows(frequent[some], split_by).sum(axis=0, dtype=np.float64)
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """float32[U, padded(K)]: see the class."""
+        return self._rows(ids, self._split)
+
+    def _rows(self, ids: np.ndarray, split_by: int) -> np.ndarray:
+        out = np.empty((len(ids), padded(self._topics)), np.float32)
+        cells = (self._ptr, self._topic, self._value)
+        fill_rows(ids, *cells, self._mean, SHARE, self._scale, self._topics, self._seed, split_by, out)
+        return out

@@ -1,0 +1,46 @@
+"""The start ``random``: a random topic for each cell or token, which the engine draws; or random topics, where it needs some."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.engines.base import Engine, padded
+from topicstream.training.starts.sample import DRAW, uniform_draws
+from topicstream.training.starts.seeds import Seeds, id_ranges
+from topicstream.training.starts.start import Ground, Start
+
+
+class RandomStart(Start):
+    """Random topics."""
+
+    def has_seeds(self, engine: Engine) -> bool:
+        return engine.about.random_seeds
+
+    def seeds(self, ground: Ground) -> Seeds | None:
+        if not ground.engine.about.random_seeds:
+            return None
+        return RandomSeeds(ground.n_w, ground.engine.shape.topics, ground.seed)
+
+
+class RandomSeeds:
+    """The tokens of each word split over the topics by a flat Dirichlet.  A row depends on the seed and the word alone.
+
+    rows(ids)[u, k] = n_w e[w, k] / sum_k e[w, k],  e ~ Exp(1)
+    """
+
+    def __init__(self, n_w: np.ndarray, topics: int, seed: int) -> None:
+        self._n_w, self._topics, self._seed = n_w, topics, seed
+        self.totals = np.zeros(padded(topics))
+        for ids in id_ranges(len(n_w)):
+            self.totals += self.rows(ids).sum(axis=0, dtype=np.float64)
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """float32[U, padded(K)]: see the class."""
+        words = np.asarray(ids, np.int64)
+        draws = np.empty(len(words) * self._topics)
+        uniform_draws(self._seed, DRAW - 1, (words[:, None] * self._topics + np.arange(self._topics)).ravel(), draws)
+        split = 1e-6 - np.log1p(-draws.reshape(len(words), self._topics))
+        split *= (self._n_w[words] / split.sum(axis=1))[:, None]
+        out = np.zeros((len(words), padded(self._topics)), np.float32)
+        out[:, : self._topics] = split
+        return out

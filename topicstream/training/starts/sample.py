@@ -1,0 +1,96 @@
+"""Documents drawn at random from the training part, and their cells: what starts learn from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
+from topicstream.kernels.arrays import Array, Doubles
+from topicstream.kernels.jit import kernel
+from topicstream.kernels.rng import bits, stream, uniform
+from topicstream.training.starts.seeding import divergences, own_entropies
+
+FEW_WORDS = 10  # documents with fewer distinct words are drawn only when there are not enough others
+DRAW = 2**32 - 1  # pass number under which starts draw
+DOCUMENTS, CELLS = 10_000, 1_000_000  # of a sample that topics are learned on, at most
+
+
+@kernel
+def uniform_draws(seed: int, draw: int, numbers: Array, out: Doubles) -> None:
+    """out[i] = a uniform number of (seed, draw, numbers[i])."""
+    for i in range(len(numbers)):
+        out[i] = uniform(bits(stream(seed, draw, numbers[i])))
+
+
+@kernel
+def _draw_keys(seed: int, draw: int, first: int, lengths: Array, short: int, keys: Doubles) -> None:
+    """A random key for every document of a storage block; no words: -1, too few: behind all others."""
+    for d in range(len(lengths)):
+        if lengths[d] == 0:
+            keys[d] = -1.0
+        else:
+            keys[d] = uniform(bits(stream(seed, draw, first + d))) + (1.0 if lengths[d] < short else 0.0)
+
+
+def draw_documents(corpus: Corpus, n: int, seed: int, draw: int = DRAW) -> np.ndarray:
+    """Numbers of at most ``n`` distinct training documents in the order of their random keys, int64."""
+    best_keys, best = np.zeros(0), np.zeros(0, np.int64)
+    first, removed = 0, corpus.removed()
+    for storage in range(len(corpus.part().blocks)):
+        lengths = corpus.lengths(storage)
+        lengths[removed[(removed[:, 1] == 0) & (removed[:, 2] == storage), 3]] = 0  # these keep their row, without words
+        keys = np.empty(len(lengths))
+        _draw_keys(seed, draw, first, lengths, FEW_WORDS, keys)
+        there = np.flatnonzero(keys >= 0)
+        if len(there) > n:
+            there = there[np.argpartition(keys[there], n)[:n]]
+        best_keys, best = np.append(best_keys, keys[there]), np.append(best, first + there)
+        order = np.argsort(best_keys, kind="stable")[:n]
+        best_keys, best = best_keys[order], best[order]
+        first += len(lengths)
+    return best
+
+
+def sample_size(docs: int, cells: int) -> int:
+    """Documents of a sample that topics are learned on."""
+    return max(1, min(DOCUMENTS, docs, int(CELLS * docs / max(cells, 1))))
+
+
+class Sample:
+    """Cells of chosen documents: indptr int64[n+1], words int32 (global), counts float64, lengths float64[n]."""
+
+    def __init__(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> None:
+        self.indptr, self.words, self.counts = indptr, words, counts
+        self.lengths = np.add.reduceat(counts, indptr[:-1])
+        self._entropies = np.empty(len(self.lengths))
+        own_entropies(self.indptr, self.counts, self.lengths, self._entropies)
+
+    @classmethod
+    def read(cls, corpus: Corpus, grid: Grid, chosen: np.ndarray) -> Sample:
+        """The documents of these numbers, in this order."""
+        place = np.argsort(chosen, kind="stable")
+        wanted = chosen[place]
+        owner = np.searchsorted(grid.first_doc, wanted, side="right") - 1
+        parts: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(0, np.int32), np.zeros(0))] * len(chosen)
+        for block in corpus.blocks(np.unique(owner), grid=grid, prefetch=1):
+            for i in np.flatnonzero(owner == block.index):
+                row = int(wanted[i]) - block.first_doc
+                cells = slice(int(block.indptr[row]), int(block.indptr[row + 1]))
+                parts[int(place[i])] = block.vocab[block.words[cells]], block.counts[cells].astype(np.float64)
+        parts = [part for part in parts if len(part[0])]  # words that weigh nothing may have been all of a document
+        indptr = np.append(0, np.cumsum([len(words) for words, _ in parts])).astype(np.int64)
+        words = np.concatenate([words for words, _ in parts]).astype(np.int32)
+        return cls(indptr, words, np.concatenate([counts for _, counts in parts]))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def divergences(self, mean: np.ndarray, ground: np.ndarray, share: float, centre: int, out: np.ndarray) -> None:
+        """Divergence of every document from the seed topic of document ``centre``; ground: log((1 - share) mean)."""
+        cells = (self.indptr, self.words, self.counts, self.lengths, self._entropies)
+        divergences(*cells, mean, ground, share, centre, out)
+
+    def cells(self, d: int) -> slice:
+        """Where document d's cells lie."""
+        return slice(int(self.indptr[d]), int(self.indptr[d + 1]))

@@ -1,0 +1,80 @@
+"""The interface of a start: where the topics of a run begin.
+
+A start that has seed topics gives a seed table, whose rows are made when they are asked for; the first visit of every
+block begins from them.  Draws depend on the seed and on document and word numbers only, so not on blocks, threads or memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
+from topicstream.engines.base import BlockShape, Engine
+from topicstream.errors import TopicsError
+from topicstream.parallel.rounds import Workers
+from topicstream.tables.table import Table
+from topicstream.training.executor import MakeExecutor, RunRecipe
+from topicstream.training.plan import StartMemory
+from topicstream.training.starts.seeds import Seeds
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a start may look at.
+
+    Attributes
+    ----------
+    grid
+        Any grid of the corpus' training part: it decides what is read, not what comes out.
+    n_w
+        float64[W], training tokens of each word.
+    free
+        Bytes that may be held besides.
+    recipe, executor
+        Of the run: for a start that visits blocks itself.
+    """
+
+    engine: Engine
+    corpus: Corpus
+    grid: Grid
+    seed: int
+    n_w: np.ndarray
+    workers: Workers
+    free: int
+    say: Callable[[str], None]
+    recipe: RunRecipe
+    executor: MakeExecutor
+
+
+class Start:
+    """A way to begin; subclasses give ``seeds``."""
+
+    def check(self, engine: Engine) -> None:
+        """UsageError or InputError where an engine cannot start so, before anything is planned."""
+
+    def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
+        """What is held while seed topics are made; block: the largest of everything over the blocks."""
+        return StartMemory()
+
+    def has_seeds(self, engine: Engine) -> bool:
+        """Whether there is a seed table."""
+        return True
+
+    def begin(self, ground: Ground, params: dict[str, np.ndarray]) -> None:
+        """Before pass 0: may change params."""
+
+    def seeds(self, ground: Ground) -> Seeds | None:
+        """The seed table; None: the engine draws topics itself."""
+        raise NotImplementedError(f"{type(self).__name__}.seeds")
+
+    def fill(self, ground: Ground, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]) -> None:
+        """The tables of an engine that begins with the seed table itself, scaled to the corpus."""
+        seeds = self.seeds(ground)
+        if seeds is None:
+            raise TopicsError(f"{ground.engine.name} needs seed topics; choose another --start")
+        scale = np.float32(float(ground.corpus.n_tokens) / float(np.sum(seeds.totals)))
+        tables["phi"].fill(lambda a, b: seeds.rows(np.arange(a, b, dtype=np.int32)) * scale)

@@ -1,0 +1,102 @@
+"""The start ``warm``: the topics of a fitted model, matched word by word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topicstream.engines.base import BlockShape, Engine, padded
+from topicstream.errors import InputError
+from topicstream.memory import Array, total_bytes
+from topicstream.model.manifest import read_manifest
+from topicstream.model.topic_model import TopicModel
+from topicstream.model.vocabulary import Vocabulary
+from topicstream.training.plan import StartMemory
+from topicstream.training.starts.seeds import Seeds, id_ranges
+from topicstream.training.starts.start import Ground, Start
+
+STEP = 512  # words of a model that are turned into probabilities at a time
+MODEL_WORD = np.dtype("V110")  # a word of the model: its text, its counts, the table that finds it
+READING = 16 << 20  # what is read of the model's table at a time
+
+
+class WarmStart(Start):
+    """The topics of the model in a folder.
+
+    share: the part of each topic that is the model's; the rest is the corpus mean, as in seeds made of documents: topics
+    fitted closely to old documents then take new ones more freely.
+    """
+
+    def __init__(self, model: str | Path, share: float = 1.0) -> None:
+        self._model, self._share = Path(model), share
+
+    def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
+        words = read_manifest(self._model).words
+        found = Array((2, engine.shape.words), np.int64), Array((3, STEP, engine.shape.topics), np.float64)
+        return StartMemory(total_bytes([Array((words,), MODEL_WORD), *found]) + READING)
+
+    def seeds(self, ground: Ground) -> Seeds | None:
+        corpus, axis = ground.corpus, ground.engine.about.topics_axis
+        words = Vocabulary.read(corpus.file("vocab")).words
+        names = corpus.axes[axis].names() if axis else None
+        model = TopicModel.open(self._model, memory_limit=max(0, ground.free))
+        return ModelSeeds(model, words, ground.n_w, ground.engine.shape.topics, self._share, names)
+
+
+class ModelSeeds:
+    """The topics of a fitted model over the words of this corpus; a word the model does not know has the corpus mean.
+
+    unknown: the share of the corpus' tokens that the model does not know;  names: of the last topics, where they have names:
+    each begins as the model's topic of that name, a new one as the mean.
+    """
+
+    def __init__(
+        self, model: Any, words: Any, n_w: np.ndarray, topics: int, share: float = 1.0, names: Any = None
+    ) -> None:
+        self._columns = np.arange(topics) if names is None else same_topics(model, topics, names)
+        if names is None and model.n_topics != topics:
+            raise InputError(
+                f"the model to start from has {model.n_topics} topics, not {topics}; use -K {model.n_topics}"
+            )
+        self._new = self._columns < 0
+        self._model, self._topics, self._part = model, topics, share
+        self._ids = model.vocabulary.find(words)
+        tokens = float(n_w.sum())
+        self._mean = n_w / max(tokens, 1.0)
+        missing = self._ids < 0
+        self.unknown = float(n_w[missing].sum() / max(tokens, 1.0))
+        if self.unknown >= 1.0:
+            raise InputError("the model to start from knows no word of this corpus; start without --warm")
+        self.totals = np.zeros(padded(topics))
+        for ids in id_ranges(len(n_w)):
+            self.totals += self.rows(ids).sum(0, dtype=np.float64)
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """float32[U, padded(K)]: p(w|k) of the model (mixed with the mean) times a million."""
+        out = np.zeros((len(ids), padded(self._topics)), np.float32)
+        theirs = self._ids[ids]
+        known = theirs >= 0
+        here = np.flatnonzero(known)
+        for at in range(0, len(here), STEP):  # the probabilities are float64
+            some = here[at : at + STEP]
+            out[some, : self._topics] = 1e6 * self._part * self._model.probabilities(theirs[some])[:, self._columns]
+            mean = self._mean[ids[some]]
+            if self._new.any():
+                out[some[:, None], np.flatnonzero(self._new)] = (1e6 * self._part * mean).astype(np.float32)[:, None]
+            if self._part < 1.0:
+                out[some, : self._topics] += (1e6 * (1 - self._part) * mean).astype(np.float32)[:, None]
+        out[~known, : self._topics] = (1e6 * self._mean[ids[~known]]).astype(np.float32)[:, None]
+        return out
+
+
+def same_topics(model: Any, topics: int, names: Any) -> np.ndarray:
+    """int64[topics], the model's topic that each of ours begins as, -1 none: the last ones by their names, those before
+    them, which all documents share, by their numbers."""
+    free = model.n_topics - len(model.manifest.label_docs or [])
+    by_name = {name: int(k) for k, name in model.manifest.labels.items() if int(k) >= free}
+    if not by_name:
+        raise InputError("the model to start from has no topics of labels; start without --warm")
+    first = [k if k < free else -1 for k in range(topics - len(names))]
+    return np.array([*first, *(by_name.get(name, -1) for name in names.to_pylist())], np.int64)

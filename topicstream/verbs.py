@@ -1,0 +1,169 @@
+"""``topicstream.TopicModel``: a trained model with its verbs, the words that people see and other packages' formats.
+
+The model itself, ``topicstream.model.topic_model.TopicModel``, is data: everything below this module takes and returns that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.model import topic_model as data
+from topicstream.model.edits import view_of
+from topicstream.model.top import topic_table
+
+SHOWN_TOPICS = 200
+
+
+class TopicModel(data.TopicModel):
+    __doc__ = data.TopicModel.__doc__
+
+    # Methods import what they call: a model that is only looked at does not load inference (0.5 s).
+
+    def infer(self, documents: Any, **options: Any) -> Any:
+        """Topics of documents as a ``pyarrow.Table``, or written to the file ``out``: ``topicstream.infer``."""
+        from topicstream.inference.infer import infer
+
+        return infer(self, documents, **options)
+
+    def theta(self, documents: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Stream the topics of documents as record batches (id, topics, shares, tokens, oov_rate, flag).
+
+        Parameters
+        ----------
+        documents
+            A ``Corpus``, paths, or documents in memory.
+        options
+            Those of ``topicstream.infer`` (top, method, ...).
+        """
+        from topicstream.inference.infer import answers
+
+        batches: Iterator[pa.RecordBatch] = answers(self, documents, **options)
+        return batches
+
+    def transform(self, documents: Any, **options: Any) -> np.ndarray:
+        """p(k|d) of documents, float32[D, K], rows sum to 1; a document without a known word gets the prior's mean."""
+        batches = self.theta(documents, edits=False, **options)
+        shares = [batch.column("shares").values.to_numpy().reshape(-1, self.n_topics) for batch in batches]
+        return np.concatenate(shares) if shares else np.zeros((0, self.n_topics), np.float32)
+
+    def export(self, out: str | Path, format: str | None = None, **options: Any) -> dict[str, Any]:
+        """Write in another program's format: ``topicstream.export_model``."""
+        from topicstream.exchange.exchanging import export_model
+
+        summary: dict[str, Any] = export_model(self, out, format=format, **options)
+        return summary
+
+    def to_gensim(self) -> Any:
+        """A ``gensim.models.LdaModel`` with the same topics and priors."""
+        from topicstream.exchange.objects import to_gensim
+
+        return to_gensim(self)
+
+    def to_sklearn(self) -> Any:
+        """A scikit-learn ``LatentDirichletAllocation`` with the same topics and priors."""
+        from topicstream.exchange.objects import to_sklearn
+
+        return to_sklearn(self)
+
+    @classmethod
+    def from_gensim(cls, model: Any) -> Self:
+        """A gensim ``LdaModel`` as a model in memory."""
+        from topicstream.exchange.objects import from_gensim
+
+        return cls._adopt(from_gensim(model))
+
+    @classmethod
+    def from_tomotopy(cls, model: Any) -> Self:
+        """A tomotopy ``LDAModel`` as a model in memory."""
+        from topicstream.exchange.objects import from_tomotopy
+
+        return cls._adopt(from_tomotopy(model))
+
+    @classmethod
+    def from_sklearn(cls, model: Any, words: Any = None) -> Self:
+        """A fitted scikit-learn ``LatentDirichletAllocation`` as a model in memory; words: names of its columns."""
+        from topicstream.exchange.objects import from_sklearn
+
+        return cls._adopt(from_sklearn(model, words))
+
+    @classmethod
+    def _adopt(cls, model: data.TopicModel) -> Self:
+        """A model in memory, with the verbs."""
+        return cls(model.vocabulary, model.totals, model.alpha, model.beta, phi=model.phi, manifest=model.manifest)
+
+    @property
+    def labels(self) -> dict[int, str]:
+        """Topic (by column) -> its name: that of its label or its seed words, or what ``topics edit --label`` gave it."""
+        view = view_of(self)
+        return {m[0]: view.labels[i] for i, m in zip(view.ids, view.members, strict=True) if i in view.labels}
+
+    def top_words(self, n: int = 10, relevance: float = 1.0) -> pa.Table:
+        """First words of every topic, a row a topic: topic int32, share double, words list<string>, p list<double>.
+
+        relevance: lambda of Sievert & Shirley (2014); 1 orders by p(w|k), less prefers words that mark the topic.
+        """
+        return topic_table(self, n, relevance)
+
+    def to_pandas(self, n: int = 10, relevance: float = 1.0) -> Any:
+        """The topics as a ``pandas.DataFrame`` (needs pandas), a row a topic by its column: label, share, words, p."""
+        table = self.top_words(n, relevance)
+        labels = pa.array([self.labels.get(k, "") for k in range(self.n_topics)])
+        return table.add_column(1, "label", labels).to_pandas().set_index("topic")
+
+    def typical_documents(
+        self, topic: int, n: int = 5, *, corpus: Any = "corpus.zarr", text: bool = False, **options: Any
+    ) -> pa.Table:
+        """The training documents with the largest share of a topic, best first.
+
+        Parameters
+        ----------
+        topic
+            Its number, as ``topics show`` prints it.
+        n
+            How many.
+        corpus
+            The store that the model was trained on.
+        text
+            Also their passages with most of the topic's words, near-duplicates skipped.
+        options
+            Those of ``topicstream.show`` (with_columns, threads, ...).
+
+        Returns
+        -------
+        pyarrow.Table
+            id, share, the metadata; with ``text`` also text and marks, the (start, end) of the topic's words in it.
+        """
+        from topicstream.reporting.show import show
+
+        shown = show(self, corpus, topics=[topic], docs=n, text=text, **options)
+        return pa.Table.from_pylist(shown["topics"][0]["documents"])
+
+    def history_table(self) -> pa.Table:
+        """``history`` as a table: a row a pass, a column a figure."""
+        records = self.history
+        plain = [{k: v for k, v in r.items() if isinstance(v, (int, float, str, type(None)))} for r in records]
+        names = dict.fromkeys(k for r in plain for k in r)
+        columns = {name: [r.get(name) for r in plain] for name in names}
+        for name, values in columns.items():
+            if any(isinstance(v, float) for v in values):
+                columns[name] = [float(v) if isinstance(v, int) else v for v in values]
+        return pa.table(columns)
+
+    def _repr_html_(self) -> str:
+        """The topics as a table, the largest first."""
+        words, shares, labels = self.top_words(10)["words"], self.shares, self.labels
+        order = np.argsort(-shares, kind="stable")[:SHOWN_TOPICS]
+        rows = "".join(
+            f"<tr><td>{k}</td><td>{100 * shares[k]:.1f} %</td><td style='text-align:left'>"
+            f"{f'<b>{escape(labels[k])}</b> ' if k in labels else ''}{escape(' '.join(words[k].as_py()))}</td></tr>"
+            for k in order.tolist()
+        )
+        more = f"<p>and {self.n_topics - len(order)} more</p>" if len(order) < self.n_topics else ""
+        head = "<tr><th>topic</th><th>share</th><th style='text-align:left'>words</th></tr>"
+        return f"<p>{escape(repr(self))}</p><table><thead>{head}</thead><tbody>{rows}</tbody></table>{more}"
