@@ -11,12 +11,11 @@ import pytest
 
 import topicstream
 
-pytestmark = pytest.mark.slow
-
 PAGE = Path(__file__).parents[1] / "docs" / "library.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
 
 
+@pytest.mark.slow
 def test_the_library_page_runs(tmp_path, monkeypatch):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     monkeypatch.chdir(tmp_path)

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from topicstream import __version__
 from topicstream.errors import UsageError
 
-PROCESS_BYTES = 288 << 20
+PROCESS_BYTES = 304 << 20
 """What a process holds before it holds data: the interpreter, its libraries (numba and LLVM, SciPy, Arrow, zarr) and the
 kernels of a command, loaded from the cache."""
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -79,16 +79,6 @@ def memory_allowed() -> int:
     """Bytes this process tree may use: the machine's memory or the tightest cgroup limit."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([total, *_cgroup_limits()])
-
-
-def memory_limit(given: str | int | None) -> int:
-    """Bytes of a ``mem_limit``: as given, or the default."""
-    return parse_bytes(given) if given is not None else default_memory_limit()
-
-
-def default_memory_limit() -> int:
-    """70 % of what the machine or the cgroup allows."""
-    return int(memory_allowed() * 0.7)
 
 
 def default_threads() -> int:

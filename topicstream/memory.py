@@ -13,10 +13,10 @@ arrays that the work will hold:
 ...     per_worker={"rows": total_bytes([Array((40_000, 100), "float32"), Array((40_000,), "int64")])},
 ... )
 >>> plan.workers
-11
+10
 >>> print(*plan.lines(), sep="\\n")
-memory plan: 510 MB of 512 MB for scoring, 11 workers
-  process 288 MB, table 38 MB, rows 171 MB
+memory plan: 509 MB of 512 MB for scoring, 10 workers
+  process 304 MB, table 38 MB, rows 156 MB
 
 What the interpreter and the libraries hold (``process``) and what the allocator loses are added here and nowhere else.
 """

@@ -17,7 +17,8 @@ from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, InputError, one_line
 from topicstream.files.outputs import written
-from topicstream.machine import format_bytes, memory_limit
+from topicstream.machine import format_bytes
+from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import as_words
 
@@ -129,7 +130,7 @@ def summed(
     Raises DoesNotFit where memory cannot hold the table twice, InputError for a negative topic or word.
     """
     words, topics = size
-    needed, room = 8 * words * topics, memory_limit(None)
+    needed, room = 8 * words * topics, MemoryLimit.parse(None).bytes
     if needed > room:
         raise DoesNotFit(
             f"{path}: {topics} topics of {words} words take {format_bytes(needed)}; there are {format_bytes(room)}"
