@@ -3,7 +3,7 @@
 # make bounds  the tests again with every index of a kernel checked (ten minutes more: all kernels are compiled anew)
 # make lint    ruff and mypy
 # make docs    build the documentation into build/docs, without a warning
-# make package  build wheel and sdist, install the wheel into an environment of its own and run it
+# make package  build wheel and sdist twice (the same bytes), install the wheel into an environment of its own and run it
 # make peers   install the programs we compare with into an environment of their own
 
 PYTHON ?= python3
@@ -45,9 +45,11 @@ docs: setup
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 
 package: setup
-	rm -rf build/dist build/clean
+	rm -rf build/dist build/again build/clean
 	$(BIN)/python -m pip install --quiet build
 	$(BIN)/python -m build --outdir build/dist . > build/package.log || { cat build/package.log; exit 1; }
+	$(BIN)/python -m build --outdir build/again . > build/package.log || { cat build/package.log; exit 1; }
+	cd build/dist && sha256sum * > ../sums && cd ../again && sha256sum --check --quiet ../sums
 	$(PYTHON) -m venv build/clean
 	build/clean/bin/python -m pip install --quiet build/dist/*.whl
 	printf '{"text": "a wheel is installed"}\n{"text": "and a wheel is tried"}\n' > build/clean/two.jsonl

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from topicstream.training.loop import train
     from topicstream.verbs import TopicModel
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PUBLIC = {  # name -> module that has it
     "Corpus": "topicstream.corpus.reader",
