@@ -142,5 +142,5 @@ def test_methods_that_hold_all_documents_are_refused_beforehand(tmp_path, capsys
     monkeypatch.setattr("topicstream.memory.PROCESS_BYTES", 480 << 20)  # as if the documents were many
     assert run([*line, "--mem-limit", "512M"]) == 5
     said = capsys.readouterr().err
-    assert "samples all documents together" in said and not (tmp_path / "a.jsonl").exists()
+    assert "reads all documents before it answers" in said and not (tmp_path / "a.jsonl").exists()
     assert run([*line, "--mem-limit", re.search(r"(\d+)M would do", said)[1] + "M"]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 import sys
@@ -163,3 +164,102 @@ def test_a_scorer_of_another_package(installed, place, capsys):
     for wrong in ("nothing", "heldout"):
         with pytest.raises(UsageError, match=f"--score {wrong}: no package has such a scorer"):
             topicstream.evaluate("model", score=wrong)
+
+
+def warc_record(kind: str, content: str, block: bytes, number: int) -> bytes:
+    head = f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Record-ID: <urn:page:{number}>\r\nWARC-Date: 2020-01-0{number % 9 + 1}T00:00:00Z\r\n"
+    head += f"WARC-Target-URI: http://example.org/{number}\r\nContent-Type: {content}\r\nContent-Length: {len(block)}\r\n\r\n"
+    return head.encode() + block + b"\r\n\r\n"
+
+
+def web_archive() -> list[bytes]:
+    """Records: a page as it was sent (in chunks, latin-1, with a script), one packed, a text, a picture, a missing page, a request."""
+    html = "<html><style>p {}</style><p>sea1 sea2 caf\xe9<script>sky9</script> &amp; sea3</p></html>".encode("latin-1")
+    chunks = b"%x\r\n" % 20 + html[:20] + b"\r\n" + b"%x\r\n" % len(html[20:]) + html[20:] + b"\r\n0\r\n\r\n"
+    sent = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=latin-1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks
+    packed = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"sky1 sky2 sky3")
+    missing = b"HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\nfarm"
+    picture = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n\r\n\x89PNG\0WARC/1.0\r\n"
+    http = "application/http; msgtype=response"
+    return [
+        warc_record("warcinfo", "application/warc-fields", b"software: x\r\n", 0),
+        warc_record("request", "application/http; msgtype=request", b"GET / HTTP/1.1\r\n\r\n", 1),
+        warc_record("response", http, sent, 2),
+        warc_record("response", http, packed, 3),
+        warc_record("response", http, missing, 4),
+        warc_record("response", http, picture, 5),
+        warc_record("conversion", "text/plain", "farm1 farm2 farm3 \u00fc".encode(), 6),
+    ]
+
+
+@pytest.mark.parametrize("name", ["pages.warc", "pages.warc.gz", "archive"])
+def test_a_reader_of_web_archives(installed, place, capsys, name):
+    packed = name.endswith(".gz")
+    Path(name).write_bytes(b"".join(gzip.compress(r) if packed else r for r in web_archive()))
+    fields = ("--meta", "url=WARC-Target-URI", "--meta", "date=WARC-Date", "--id-field", "WARC-Record-ID")
+    told = command(capsys, "ingest", name, "--out", "web.zarr", "--min-df", "1", "--max-df", "1.0", "--heldout", "0", *fields, "--json")
+    assert json.loads(told)["documents"] == 3
+    corpus = topicstream.Corpus.open("web.zarr")
+    assert sorted(corpus.word_table("word")["word"].to_pylist()) == sorted(
+        ["caf\xe9", *(f"{subject}{i}" for subject in ("sea", "sky", "farm") for i in (1, 2, 3))]
+    )
+    listed = [row for batch in corpus.documents() for row in batch.to_pylist()]
+    assert [row["id"] for row in listed] == ["<urn:page:2>", "<urn:page:3>", "<urn:page:6>"]
+    assert listed[0]["source"] == f"{name}#3" and listed[2]["url"] == "http://example.org/6"
+    assert listed[1]["date"].startswith("2020-01-04")
+    topicstream.train("web.zarr", "web", topics=2, passes=2, progress=False)
+    answers = [json.loads(line) for line in command(capsys, "infer", name, "--model", "web", "--format", "warc").splitlines()]
+    assert [answer["flag"] for answer in answers] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    "harm, reason",
+    [
+        (lambda whole: whole[:-10], "ends in the middle of record 7"),
+        (lambda whole: whole.replace(b"Content-Length: 13\r\n", b""), "record 1 has no Content-Length"),
+        (lambda whole: whole[:-40], "ends in the middle of record 7"),
+        (lambda whole: b"x" + whole, "record 1 does not begin with WARC/"),
+        (lambda whole: whole.replace(b"HTTP/1.1 200 OK", b"HXXX/1.1 200 OK", 1), "#3: no HTTP message"),
+    ],
+)
+def test_damaged_web_archives_are_named_with_the_record(installed, place, capsys, harm, reason):
+    Path("pages.warc").write_bytes(harm(b"".join(web_archive())))
+    line = ["ingest", "pages.warc", "--format", "warc", "--out", "web.zarr", "--min-df", "1", "--heldout", "0", "-q"]
+    assert run(line) == 3
+    assert reason in capsys.readouterr().err
+
+
+def test_a_method_with_options_of_its_own_that_reads_a_field_of_all_documents(installed, place, capsys):
+    lines = Path("text.para").read_text().split("\n\n")
+    records = [json.dumps({"id": str(d), "text": text, "forum": f"f{d // 30}"}) + "\n" for d, text in enumerate(lines)]
+    Path("docs.jsonl").write_text("".join(records))
+    fields = ("--meta", "forum=forum", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
+    command(capsys, "ingest", "docs.jsonl", "--id-field", "id", *fields)
+    command(capsys, "train", "-K", "3", "--passes", "20")
+
+    def answers(*options: str, documents: str = "corpus.zarr") -> np.ndarray:
+        told = command(capsys, "infer", documents, "--method", "pooled", *options).splitlines()
+        rows = [json.loads(line) for line in told]
+        assert {row["forum"] for row in rows} == {"f0", "f1", "f2"}
+        return np.array([row["shares"] for row in rows])
+
+    own, group = answers("--group-by", "forum", "--pull", "0"), answers("--group-by", "forum", "--pull", "100%")
+    assert all(np.ptp(group[30 * f : 30 * f + 30], axis=0).max() == 0 for f in range(3))
+    assert np.allclose(own.max(axis=1), own.max(axis=1).max(), atol=0.1) and group.max() < 0.6
+    assert np.allclose(answers("--group-by=forum", "--pull=.25"), 0.75 * own + 0.25 * group, atol=1e-5)
+    assert np.allclose(answers("--group-by", "forum", documents="docs.jsonl"), (own + group) / 2, atol=1e-5)
+    assert not np.allclose(answers("--group-by", "forum", "--pull", "1", "--group-words", "presence"), group, atol=1e-7)
+    table = topicstream.infer("model", Path("docs.jsonl"), method="pooled", group_by="forum", pull=0.25, with_columns="forum")
+    assert np.allclose(table["shares"].to_pylist(), 0.75 * own + 0.25 * group, atol=1e-5)
+    assert "--group-words [counts|presence]" in command(capsys, "infer", "--method", "pooled", "--help")
+    for wrong, code, reason in (
+        ((), 2, "--method pooled: say whose values make the groups, --group-by FIELD"),
+        (("--group-by", "forum", "--pull", "2"), 2, "--pull"),
+        (("--group-by", "forum", "--group-words", "all"), 2, "'all' is not one of 'counts', 'presence'"),
+        (("--group-by", "subject"), 2, "--with subject: corpus.zarr has no such column"),
+        (("--power", "3"), 2, "--power goes with: Options of --method sharp"),
+    ):
+        assert run(["infer", "corpus.zarr", "--method", "pooled", *wrong, "-q"]) == code
+        assert reason in capsys.readouterr().err
+    assert run(["infer", "-", "--follow", "--method", "pooled", "--group-by", "forum"]) == 2
+    assert "--follow: --method pooled with these options needs all documents before it answers" in capsys.readouterr().err

@@ -75,7 +75,7 @@ class Answers:
         if self.plan.load:
             self.method.load()
         if config.follow and self.method.needs_all:
-            raise UsageError("--follow: joint sampling needs all documents before it answers; leave --joint out")
+            raise UsageError(f"--follow: --method {name} with these options needs all documents before it answers")
         columns = dict.fromkeys([*as_names(config.with_columns), *self.method.columns])
         self.source = open_source(replace(config, with_columns=list(columns)), model, self.plan)
         self.view = view_of(model) if config.edits and not self.method.on_vectors else None

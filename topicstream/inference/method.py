@@ -145,5 +145,5 @@ class Method(ABC):
             else:
                 held.clear()
         if self.room is not None:
-            self.room.ask(fixed, f"--method {self.name}, which samples all documents together,")
+            self.room.ask(fixed, f"--method {self.name}, which reads all documents before it answers,")
         return held
