@@ -222,7 +222,7 @@ def test_follow_refuses_what_it_cannot_do(made, tmp_path, capsys):
     for args, said in (
         ((folder / "d.jsonl", "--follow"), "reads standard input"),
         (("-", "--follow", "-o", tmp_path / "t.jsonl"), "standard output"),
-        (("-", "--follow", "--method", "gibbs", "--joint"), "leave --joint out"),
+        (("-", "--follow", "--method", "gibbs", "--joint"), "--method gibbs with these options needs all documents"),
     ):
         assert topics(folder, *args) == 2
         assert said in capsys.readouterr().err
