@@ -177,6 +177,22 @@ def test_identical_rows_leave_the_weights_sound():
     assert np.allclose(c @ rows, best @ rows[:4])
 
 
+def test_a_word_of_many_anchors_lies_at_the_minimum():
+    """Anchors enter one by one and some leave again: at the end no weight can be moved to a better anchor."""
+    rng = np.random.default_rng(5)
+    rows = rng.dirichlet(np.full(900, 0.05), 150)
+    gram = rows @ rows.T
+    target = 0.8 * rng.dirichlet(np.full(150, 0.4), 20) @ rows + 0.2 * rng.dirichlet(np.full(900, 0.05), 20)
+    c = np.empty((20, 150))
+    assert simplex_weights(gram, target @ rows.T, np.full(20, -1), c) == 0
+    assert (c > 0).sum(1).min() > 40 and c.min() >= 0 and np.allclose(c.sum(1), 1)
+    gradient = c @ gram - target @ rows.T
+    level = (c * gradient).sum(1, keepdims=True)
+    scale = np.diag(gram).mean()
+    assert (gradient - level).min() > -1e-9 * scale
+    assert np.abs((gradient - level)[c > 0]).max() < 1e-9 * scale
+
+
 def test_alpha_of_exact_moments():
     alpha = np.array([0.2, 0.5, 0.1])
     total = alpha.sum()

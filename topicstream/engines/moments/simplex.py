@@ -9,6 +9,8 @@ chapter 23) reaches the minimum itself in about as many steps as there are such 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from topicstream.kernels.arrays import Bools, Doubles, Floats, Longs
@@ -18,52 +20,64 @@ TOLERANCE = 1e-11  # of a gradient, beside the mean square of an anchor's row
 SINGULAR = 1e-10  # of a pivot, beside the diagonal: a row that lies in the span of the others
 
 
+class Workspace(NamedTuple):
+    """What the problem of one word is solved in.
+
+    support  int64[K + 1]: the anchors whose weights are above zero;  upper  float64[K + 1, K + 1]: U of U^T U = G over them;
+    u, v  float64[K + 1]: U^-T b and U^-T 1;  x, y  the solutions;  row  float64[K + 1], gradient  float64[K];
+    barred  bool[K]: anchors that cannot enter
+    """
+
+    support: Longs
+    upper: Doubles
+    u: Doubles
+    v: Doubles
+    x: Doubles
+    y: Doubles
+    row: Doubles
+    gradient: Doubles
+    barred: Bools
+
+
 @kernel
-def _factor(gram: Doubles, support: Longs, n: int, factor: Doubles) -> int:
-    """Cholesky of G over the support; the first row that lies in the span of those before, or -1."""
-    for i in range(n):
+def _factor(gram: Doubles, b: Doubles, known: int, n: int, work: Workspace) -> int:
+    """Columns ``known`` to n - 1 of the Cholesky factor and entries of u and v, those before standing (a new anchor adds one
+    column: a word of s anchors costs s^3, not s^4).  Returns the first column that lies in the span of those before, or n."""
+    support, upper, u, v, row = work.support, work.upper, work.u, work.v, work.row
+    for i in range(known, n):
         for j in range(i + 1):
-            s = gram[support[i], support[j]]
-            for m in range(j):
-                s -= factor[i, m] * factor[j, m]
-            if i == j:
-                if s <= SINGULAR * gram[support[i], support[i]]:
-                    return i
-                factor[i, i] = np.sqrt(s)
-            else:
-                factor[i, j] = s / factor[j, j]
-    return -1
-
-
-@kernel
-def _solve(factor: Doubles, n: int, x: Doubles) -> None:
-    """x <- (L L^T)^-1 x."""
-    for i in range(n):
-        s = x[i]
+            row[j] = gram[support[i], support[j]]
+        s, t = b[support[i]], 1.0
         for m in range(i):
-            s -= factor[i, m] * x[m]
-        x[i] = s / factor[i, i]
-    for i in range(n - 1, -1, -1):
-        s = x[i]
-        for m in range(i + 1, n):
-            s -= factor[m, i] * x[m]
-        x[i] = s / factor[i, i]
+            part = row[m] / upper[m, m]
+            upper[m, i] = part
+            for j in range(m + 1, i + 1):
+                row[j] -= part * upper[m, j]
+            s -= part * u[m]
+            t -= part * v[m]
+        if row[i] <= SINGULAR * gram[support[i], support[i]]:
+            return i
+        upper[i, i] = np.sqrt(row[i])
+        u[i], v[i] = s / upper[i, i], t / upper[i, i]
+    return n
 
 
 @kernel
-def _word(
-    gram: Doubles,
-    b: Doubles,
-    scale: float,
-    c: Doubles,
-    support: Longs,
-    factor: Doubles,
-    u: Doubles,
-    v: Doubles,
-    gradient: Doubles,
-    barred: Bools,
-) -> bool:
+def _solve(n: int, work: Workspace) -> None:
+    """x = U^-1 u, y = U^-1 v."""
+    upper, u, v, x, y = work.upper, work.u, work.v, work.x, work.y
+    for i in range(n - 1, -1, -1):
+        s, t = u[i], v[i]
+        for m in range(i + 1, n):
+            s -= upper[i, m] * x[m]
+            t -= upper[i, m] * y[m]
+        x[i], y[i] = s / upper[i, i], t / upper[i, i]
+
+
+@kernel
+def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) -> bool:
     """One word's weights; whether they were found."""
+    support, x, y, gradient, barred = work.support, work.x, work.y, work.gradient, work.barred
     k_all = len(gram)
     c[:] = 0.0
     barred[:] = False
@@ -73,12 +87,13 @@ def _word(
             best = k
     c[best], n = 1.0, 1
     support[0] = best
+    known = 0  # columns of the factor that stand: an anchor that leaves takes those behind it
     for _ in range(20 * k_all + 20):
         gradient[:] = -b
         for i in range(n):
-            x, row = c[support[i]], gram[support[i]]
+            share, row = c[support[i]], gram[support[i]]
             for k in range(k_all):
-                gradient[k] += x * row[k]
+                gradient[k] += share * row[k]
         level = 0.0
         for i in range(n):
             level += c[support[i]] * gradient[support[i]]
@@ -91,8 +106,8 @@ def _word(
         support[n] = new
         n += 1
         while True:
-            bad = _factor(gram, support, n, factor)
-            if bad >= 0:  # the same point as a mixture of the others: nothing is gained by it
+            bad = known = _factor(gram, b, known, n, work)
+            if bad < n:  # the same point as a mixture of the others: nothing is gained by it
                 gone = support[bad]
                 if c[gone] > 0.0:
                     gone, bad = new, n - 1
@@ -103,29 +118,27 @@ def _word(
                 if gone == new:
                     break
                 continue
-            for i in range(n):
-                u[i], v[i] = b[support[i]], 1.0
-            _solve(factor, n, u)
-            _solve(factor, n, v)
+            _solve(n, work)
             over, ones = -1.0, 0.0
             for i in range(n):
-                over += u[i]
-                ones += v[i]
+                over += x[i]
+                ones += y[i]
             step, first = 1.0, -1
             for i in range(n):
-                u[i] -= over / ones * v[i]
-                if u[i] <= 0.0:
+                x[i] -= over / ones * y[i]
+                if x[i] <= 0.0:
                     now = c[support[i]]
-                    share = now / (now - u[i]) if now > u[i] else 0.0
+                    share = now / (now - x[i]) if now > x[i] else 0.0
                     if share < step or first < 0:
                         step, first = share, i
             for i in range(n):
-                c[support[i]] += step * (u[i] - c[support[i]])
+                c[support[i]] += step * (x[i] - c[support[i]])
             if first < 0:
                 break
             kept = 0
             for i in range(n):
                 if i == first or c[support[i]] <= 0.0:
+                    known = min(known, kept)
                     c[support[i]] = 0.0
                     if support[i] == new and step == 0.0:
                         barred[new] = True  # it would leave at once: as far as rounding lets it
@@ -146,8 +159,17 @@ def simplex_weights(gram: Doubles, rhs: Doubles, anchor: Longs, c: Doubles) -> i
     Returns how many words' weights were not found: rounding led in a circle (they are near the minimum).
     """
     k_all = len(gram)
-    support, factor = np.empty(k_all + 1, np.int64), np.empty((k_all + 1, k_all + 1))
-    u, v, gradient, barred = np.empty(k_all + 1), np.empty(k_all + 1), np.empty(k_all), np.zeros(k_all, np.bool_)
+    work = Workspace(
+        np.empty(k_all + 1, np.int64),
+        np.empty((k_all + 1, k_all + 1)),
+        np.empty(k_all + 1),
+        np.empty(k_all + 1),
+        np.empty(k_all + 1),
+        np.empty(k_all + 1),
+        np.empty(k_all + 1),
+        np.empty(k_all),
+        np.zeros(k_all, np.bool_),
+    )
     scale, unfinished = 0.0, 0
     for k in range(k_all):
         scale += gram[k, k] / k_all
@@ -157,7 +179,7 @@ def simplex_weights(gram: Doubles, rhs: Doubles, anchor: Longs, c: Doubles) -> i
             if anchor[w] >= 0:
                 c[w, anchor[w]] = 1.0
             continue
-        if not _word(gram, rhs[w], scale, c[w], support, factor, u, v, gradient, barred):
+        if not _word(gram, rhs[w], scale, c[w], work):
             unfinished += 1
         total = 0.0
         for k in range(k_all):
