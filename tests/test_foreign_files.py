@@ -339,14 +339,33 @@ def test_force_replaces_what_we_wrote(place, out):
         assert run([*OUTPUTS[out].split(), f"{inside}/{out}", *force, "-q"]) in (2, 3)
 
 
-@pytest.mark.parametrize("name", ["s.zarr", "m"])
-def test_what_the_first_release_made_is_grown_but_not_replaced(place, capsys, name):
+def first_release() -> None:
+    """Stores and models as version 0.1 left them: without marks, or with marks that list nothing."""
     for mark in Path().rglob(MARK):
         mark.unlink()
+    Path("m", MARK).write_text('{"made_by": "topicstream", "kind": "model", "id": "1"}\n')
+    Path("m/topics", MARK).write_text('{"made_by": "topicstream", "kind": "topics", "id": "2"}\n')
+
+
+REPLACED = {"s.zarr": f"{INGEST} s.zarr --force", "m": f"{TRAIN} m --force"}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_what_the_first_release_made_is_grown_and_replaced(place, name):
+    first_release()
     assert run([*f"{TRAIN} m --passes 3".split(), "-q"]) == 0
     grown()
+    assert run([*REPLACED[name].split(), "-q"]) == 0
+    assert not list(not_ours(Path(name)))
+
+
+@pytest.mark.parametrize("name", REPLACED)
+@pytest.mark.parametrize("mine", ["notes.txt", "thesis/", "docs/part-mine.parquet", "train/words/c/mine", "mine->../in.jsonl"])
+def test_what_others_put_into_a_folder_of_the_first_release_stays(place, capsys, name, mine):
+    first_release()
+    put(f"{name}/{mine}")
     before = tree()
-    command = f"{INGEST} s.zarr --force" if name == "s.zarr" else f"{TRAIN} m --force"
     capsys.readouterr()
-    assert run([*command.split(), "-q"]) == 3
-    assert "version 0.1" in capsys.readouterr().err and tree() == before
+    assert run([*REPLACED[name].split(), "-q"]) == 3
+    said = capsys.readouterr().err
+    assert ("is not ours" in said or "a link" in said) and tree() == before

@@ -129,6 +129,16 @@ def test_every_kind_of_old_model_is_shown_and_scored_as_it_was(every, kind, caps
     same_numbers(scored, then["eval"], 1e-4)
 
 
+@pytest.mark.parametrize("name", ["grown.zarr", "models/full"])
+def test_what_0_1_made_is_replaced_with_force(every, name, tmp_path):
+    old, docs = shutil.copytree(every[0] / name, tmp_path / "old"), every[0] / "docs.jsonl"
+    command = f"ingest {docs} --out" if name.endswith("zarr") else f"train --corpus {every[0] / 'docs.zarr'} --algo bp -K 3 --passes 1 --model"
+    (old / "notes.txt").write_text("mine")
+    assert run([*command.split(), str(old), "--force", "-q"]) == 3
+    (old / "notes.txt").unlink()
+    assert run([*command.split(), str(old), "--force", "-q"]) == 0
+
+
 def test_every_old_store_opens_whole(every):
     folder, _ = every
     for name in ("docs", "grown", "weights", "vectors"):

@@ -10,8 +10,7 @@ A path is noted before it is made, so a kill leaves no file of ours that the inv
 somebody else's: no command removes or replaces it, whatever ``--force`` says.
 
 Version 0.1 kept no inventories, and first no marks either; its marks have a ``made_by``.  A folder of its gets a mark of ours
-when it is first written to, with all that lies in it as the inventory and ``0.1`` as ``of``.  As files of others may be among
-them, such a folder is never removed or replaced as a whole.
+when it is first written to, with the files of the names that 0.1 gave as the inventory.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ import msgspec
 from topicstream.errors import NotOurs, StoreError, UsageError
 
 MARK, LOCK = ".topicstream", ".lock"
-RELEASED = "0.1"
 Where = str | os.PathLike[str]
 Kind = Literal["corpus", "model", "version", "ingest", "retrain", "runs", "versions", "incoming", "sweep", "export"]
 KINDS: dict[str, str] = {
@@ -45,6 +43,13 @@ KINDS: dict[str, str] = {
     "export": "an export",
 }
 """Each kind of folder in words."""
+_RELEASED = re.compile(
+    r"(manifest|training|finished|carried|classifier|topics|state|journal|sweep)\.json|(history|edits|copies)\.jsonl|\.inputs\.json"
+    r"|(docs/part|vocab|pruned|removed|rejects|axes/[a-z]+|names-[a-z]+)(-\d+)?\.(parquet|npy|jsonl)"
+    r"|work/(vocab\.parquet|memory-\d+\.bin)|checkpoints/\d+-\d+/(state\.json|arrays\.npz|[a-z]+\.rows)"
+    r"|((train|heldout|axes|topics|classifier|table-[a-z]+)(-\d+)?(/[a-z]+(-\d+)?)*/)?(zarr\.json|c/\d+/\d+)"
+)
+"""Files of version 0.1, by their places in a folder of its."""
 # the mark, the lock, what is renamed when it is complete; the last form is zarr's
 _ALWAYS = re.compile(r"\.topicstream|\.lock|\..+\.[0-9a-f]{16}\.tmp|(?:zarr|\d+)\.[0-9a-f]{32}\.partial")
 
@@ -145,9 +150,9 @@ def not_ours(folder: Where) -> Iterator[Path]:
             if path.is_symlink() or not path.is_dir():
                 if path.is_symlink() or not path.is_file() or not (entry in entries or _ALWAYS.fullmatch(path.name)):
                     yield path
-            elif (path / MARK).exists() and (entry in entries or _ALWAYS.fullmatch(path.name)):
+            elif (marked := mark_of(path) is not None) and (entry in entries or _ALWAYS.fullmatch(path.name)):
                 yield from not_ours(path)
-            elif entry in folders and not (path / MARK).exists():
+            elif entry in folders and not marked:
                 stack += [path] if entry + b"/" not in entries else []
             elif any(files for _, _, files in os.walk(path)):
                 yield path
@@ -155,9 +160,6 @@ def not_ours(folder: Where) -> Iterator[Path]:
 
 def refuse_strangers(folder: Where) -> None:
     """Before a folder of ours is removed or replaced as a whole: NotOurs naming the first thing in it that is not ours."""
-    mark = mark_of(folder)
-    if mark is not None and (mark.made_by or mark.of == RELEASED):
-        raise NotOurs(f"{folder}: was made by version 0.1, which kept no list of its files; move it away and run this again")
     for path in not_ours(folder):
         raise NotOurs(f"{path}: is not ours, and {folder} is to be replaced; move it out and run this again")
 
@@ -229,9 +231,10 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
             note(path)
         if mark is not None:
             os.unlink(path / MARK)
-        mark = Mark(kind, secrets.token_hex(8), RELEASED if released else of)
+        places = (p.relative_to(path).as_posix() for p in sorted(path.rglob("*")) if released and p.is_file())
+        mark = Mark(kind, secrets.token_hex(8), of)
         with suppress(FileExistsError):  # of another process, which was faster
-            _write(path / MARK, mark, [_entry(p, path) + b"/" * p.is_dir() for p in there if released])
+            _write(path / MARK, mark, [place.encode() for place in places if _RELEASED.fullmatch(place)])
         mark = mark_of(path)
     if mark is None:
         raise NotOurs(f"{path / MARK}: cannot be read; move {path} away, or name another folder")
