@@ -42,6 +42,7 @@ lint: setup
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	rm -rf docs/api build/docs  # pages of names that are gone
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 
 package: setup

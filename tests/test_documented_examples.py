@@ -27,7 +27,7 @@ def test_the_library_page_runs(tmp_path, monkeypatch):
 def test_every_public_name_is_documented(name):
     thing = getattr(topicstream, name)
     assert inspect.getdoc(thing)
-    assert re.search(rf"auto(function|class):: topicstream\.{name}$", PAGE.read_text(), re.M)
+    assert re.search(rf"^   {name}$", (PAGE.parent / "api.rst").read_text(), re.M)
     assert any(f"topicstream.{name}" in block for block in BLOCKS)
     if inspect.isclass(thing):
         public = [n for n, m in vars(thing).items() if not n.startswith("_") and callable(getattr(m, "fget", m))]

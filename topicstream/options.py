@@ -323,8 +323,8 @@ def listed(config: type) -> str:
     lines = []
     for f in ordered(config):
         if text := f.metadata.get("help"):
-            default = "" if f.default in (None, dataclasses.MISSING) else f" = {f.default!r}"
-            lines.append(f"{f.name}: {f.type}{default}\n" + textwrap.indent(textwrap.fill(text, 110), "    "))
+            default = "" if f.default in (None, dataclasses.MISSING) else f", default {f.default!r}"
+            lines.append(f"{f.name} : {f.type}{default}\n" + textwrap.indent(textwrap.fill(text, 110), "    "))
     return "Parameters\n----------\n" + "\n".join(lines)
 
 

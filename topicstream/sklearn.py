@@ -63,32 +63,56 @@ def _as_value_errors() -> Iterator[None]:
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Topics of a document-word matrix, learnt by any engine of topicstream, streamed from disk.
 
+    ``X`` is an array or sparse matrix [documents, words] of counts or non-negative weights, or the path of a store (or an
+    open ``Corpus``), which may be bigger than memory.
+
     Parameters
     ----------
-    n_components : int, number of topics K
-    algorithm : str, an engine (``topics engines`` lists them) or ``auto``
-    doc_topic_prior, topic_word_prior : float or None, alpha per topic and beta per word; None: the engine's own, or learnt
-    max_iter, tol : passes at most, and the change of running perplexity that ends them ("0.1%": over ten passes); None: the engine's
-        (60 to 80 passes at K = 100; ``max_iter=10``, what LatentDirichletAllocation makes, takes a fifth of the time and ends 4 to 6 %
-        higher in held-out perplexity, 20 a third of it and 3 % higher)
-    method : str, how ``transform`` finds topics: ``bp``, ``vb`` or ``gibbs``
-    total_samples : documents in all, for ``partial_fit``
-    options : dict of the engine's own options
-    mem_limit : str or int, memory of the process while training, like ``"2G"``
-    n_jobs : threads, None: all processors; the result does not depend on it
-    random_state : int, RandomState or None; None is 0: the same data give the same topics
-    verbose : 0 says nothing, 1 tells of every pass on stderr
+    n_components : int
+        Number of topics K.
+    algorithm : str
+        An engine (``topics engines`` lists them) or ``auto``.
+    doc_topic_prior, topic_word_prior : float or None
+        Alpha of each topic and beta of each word; None: the engine's own, or learnt.
+    max_iter, tol : int, float or str
+        Most passes, and the change of running perplexity that ends them ("0.1%": over ten passes); None: the engine's own (60 to
+        80 passes at K = 100; ``max_iter=10``, what LatentDirichletAllocation makes, takes a fifth of the time and ends 4 to 6 %
+        higher in held-out perplexity, 20 a third of it and 3 % higher).
+    method : str
+        How ``transform`` finds topics: ``bp``, ``vb`` or ``gibbs``.
+    total_samples : int
+        Documents in all, for ``partial_fit``.
+    options : dict
+        The engine's own options.
+    mem_limit : str or int
+        Memory of the process while training, as ``"2G"``.
+    n_jobs : int or None
+        Threads; None: all processors.  The result does not depend on it.
+    random_state : int, RandomState or None
+        None is 0: the same data give the same topics.
+    verbose : int
+        0: silent; 1: a line on stderr for every pass.
 
     Attributes
     ----------
-    components_ : float32[K, n_features], counts with the prior, as in ``LatentDirichletAllocation``; rows divided by
-        their sums are p(word | topic)
-    doc_topic_prior_ : float64[K];  topic_word_prior_ : float
-    n_iter_ : passes made;  bound_ : perplexity of the training documents after the last one (nan after partial_fit)
-    vocabulary_ : the words, after ``fit`` on a store
+    components_ : float32[K, n_features]
+        Counts with the prior, as in ``LatentDirichletAllocation``; rows divided by their sums are p(word | topic).
+    doc_topic_prior_, topic_word_prior_ : float64[K], float
+        Alpha and beta as they were used.
+    n_iter_ : int
+        Passes made.
+    bound_ : float
+        Perplexity of the training documents after the last pass (nan after ``partial_fit``).
+    vocabulary_ : Vocabulary
+        The words, after ``fit`` on a store.
 
-    ``X`` is an array or sparse matrix [documents, words] of counts or non-negative weights, or the path of a store (or an
-    open ``Corpus``), which may be bigger than memory.
+    Examples
+    --------
+    >>> from sklearn.feature_extraction.text import CountVectorizer
+    >>> from topicstream.sklearn import TopicModel
+    >>> counts = CountVectorizer().fit_transform(["ships and sails", "bread and butter"] * 20)
+    >>> TopicModel(n_components=2, max_iter=5).fit_transform(counts).shape
+    (40, 2)
     """
 
     def __init__(

@@ -36,10 +36,18 @@ from topicstream.parallel.order import pooled
 
 
 class Corpus(Views):
-    """A corpus store, opened for reading.  Readers never block and never write.  A sequence of its documents (views.py).
+    """A corpus store, opened for reading: a sequence of its documents, and its blocks.
 
-    ``Corpus.open(path)`` reads the manifest only.  Counts of documents, cells and tokens are those of the training part
-    unless ``heldout`` is asked for.
+    ``Corpus.open`` reads the manifest only.  Readers never block a writer and never write.  Counts of documents, cells and
+    tokens are those of the training part unless ``heldout`` is asked for.
+
+    Examples
+    --------
+    >>> corpus = topicstream.Corpus.open("corpus.zarr")
+    >>> len(corpus), corpus.n_docs
+    (400, 360)
+    >>> corpus[0].id
+    'doc-0'
     """
 
     def __init__(self, path: Path, manifest: StoreManifest) -> None:

@@ -84,12 +84,12 @@ class Views(Sequence["Document"]):
 
     @cached_property
     def words(self) -> pa.LargeStringArray:
-        """The vocabulary in id order, ``pyarrow.LargeStringArray``[W]."""
+        """The vocabulary in id order: a ``pyarrow.LargeStringArray`` of length W."""
         return self.word_table("word")["word"].cast(pa.large_string()).combine_chunks()
 
     @property
     def ids(self) -> pa.LargeStringArray:
-        """The ids of all documents, ``pyarrow.LargeStringArray``[len(self)]."""
+        """The ids of all documents: a ``pyarrow.LargeStringArray`` of ``len(self)``."""
         columns = [batch.column("id") for batch, *_ in self.placed(["id"])]
         return pa.concat_arrays([pa.array([], pa.large_string()), *columns])
 

@@ -48,13 +48,25 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
 
     Returns
     -------
-    Plain values: for each of ``heldout``, ``whole``, ``authors``, ``authors_known``, ``training``, ``coherence``,
-    ``diversity``, ``labels``, ``pairs``, ``links`` a dict whose ``measured`` says in words what was measured.  Perplexity is
-    exp(nats_per_token).
+    dict
+        For each of ``heldout``, ``whole``, ``authors``, ``authors_known``, ``training``, ``coherence``, ``diversity``, ``labels``,
+        ``pairs``, ``links`` that was scored, a dict whose ``measured`` says in words what was measured.  Perplexity is
+        exp(nats_per_token).
 
     Raises
     ------
-    StoreError (damaged model or store), InputError (nothing to score), DoesNotFit.
+    StoreError
+        For a missing or damaged model or store.
+    InputError
+        Where there is nothing to score.
+    DoesNotFit
+        Where the memory limit is too small.
+
+    Examples
+    --------
+    >>> scores = topicstream.evaluate("model", "corpus.zarr", heldout=True, coherent=True)
+    >>> scores["heldout"]["perplexity"] < 40, "npmi" in scores["coherence"]
+    (True, True)
     """
     split, reading = parse_split(config.split), {k: v for k in READING if (v := getattr(config, k)) is not None}
     if reading and config.elsewhere is None:

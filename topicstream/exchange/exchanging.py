@@ -36,11 +36,31 @@ HELD_BYTES = 128 << 20
 
 @configured(ExportConfig)
 def export_model(config: ExportConfig) -> dict[str, Any]:
-    """Write a model, its documents' topics, or its corpus in another program's format; returns the summary.
+    """Write a model, its documents' topics, or its corpus in another program's format.
 
-    The formats stand in ``topicstream.exchange.formats.FORMATS`` (``topics export --help`` lists them). Merged and dropped
-    topics are written as they are shown, in that order, with their labels where the format has room.  The table is read from
-    disk in parts, documents are streamed.  Raises InputError, StoreError; TopicsError when ``out`` exists and not ``force``.
+    ``topics export --help`` lists the formats (``topicstream.exchange.formats.FORMATS``).  Merged and dropped topics are written as
+    they are shown, in that order, with their labels where the format has room.  The table is read from disk in parts, and
+    documents are streamed.
+
+    Returns
+    -------
+    dict
+        format, out, topics, words, bytes, seconds.
+
+    Raises
+    ------
+    InputError
+        For an unknown format, or one that needs a corpus where none is given.
+    StoreError
+        For a missing or damaged model or store.
+    TopicsError
+        Where ``out`` exists, without ``force``.
+
+    Examples
+    --------
+    >>> summary = topicstream.export_model("model", "phi.parquet")
+    >>> summary["topics"]
+    4
     """
     if config.out is None:
         raise UsageError("--out: say where to write")
@@ -103,12 +123,28 @@ def _as_shown(model: TopicModel, view: View) -> TopicModel:
 
 @configured(ImportConfig)
 def import_model(config: ImportConfig) -> dict[str, Any]:
-    """Read another program's model into the folder ``model``, where it is shown, scored, compared, inferred with and
-    started from (``train --start warm --warm``) like one of ours; returns the summary.
+    """Read another program's model into the folder ``model``.
 
-    Without a tokenizer (and where the file does not say) text is parted into words by the default rules, without stop words.
+    It is shown, scored, compared, inferred with and started from (``train --start warm --warm``) like one of ours.  Without a
+    tokenizer (and where the file does not say) text is split into words by the default rules, without stop words.
 
-    Raises InputError (one line: file, what is wrong), TopicsError when ``model`` exists and not ``force``.
+    Returns
+    -------
+    dict
+        format, model, topics, words, notes, seconds.
+
+    Raises
+    ------
+    InputError
+        Naming the file and what is wrong with it.
+    TopicsError
+        Where ``model`` exists, without ``force``.
+
+    Examples
+    --------
+    >>> _ = topicstream.export_model("model", "mallet", format="mallet")
+    >>> topicstream.import_model("mallet", "imported", tokenizer="corpus.zarr")["topics"]
+    4
     """
     source, folder, began = Path(config.path), Path(config.model), time.perf_counter()
     kind = find_format(config.format, source, "in")

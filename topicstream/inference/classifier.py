@@ -44,14 +44,32 @@ PIECE = 1 << 12
 
 @configured(ClassifierConfig)
 def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
-    """Learn the classifier of a stored model and store it there; ``infer(..., method="maxent")`` uses it.
+    """Train the classifier of a stored model and store it there; ``infer(..., method="maxent")`` uses it.
 
-    Where ``mem_limit`` has no room for all ``documents``, fewer are learned from, evenly spaced.
+    Where ``mem_limit`` has no room for all ``documents``, it learns from fewer, evenly spaced.
 
-    Returns plain values: features, documents, passes, converged, loss (nats a document, penalty included), divergence (KL from theta
-    on the documents set aside), temperature, variance, seconds.
+    Returns
+    -------
+    dict
+        features, documents, passes, converged, loss (nats a document, penalty included), divergence (KL from theta on the documents
+        set aside), temperature, variance, seconds.
 
-    Raises InputError (a model in memory; no document with a known word), DoesNotFit, StoreError, Busy.
+    Raises
+    ------
+    InputError
+        For a model in memory, and where no document has a known word.
+    DoesNotFit
+        Where the memory limit is too small.
+    StoreError
+        For a missing or damaged model or store.
+    Busy
+        While another command writes to the model.
+
+    Examples
+    --------
+    >>> _ = topicstream.train_classifier("model", "corpus.zarr", passes=20, progress=False)
+    >>> topicstream.infer("model", ["the captain of the crew"], method="maxent", top=1).num_rows
+    1
     """
     begin, tell = time.perf_counter(), listener(config.progress)
     model = config.model

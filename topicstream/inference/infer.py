@@ -21,21 +21,35 @@ from topicstream.options import openly_configured
 
 @openly_configured(InferConfig)
 def infer(config: InferConfig) -> Any:
-    """Topics of documents, in input order: a ``pyarrow.Table`` (id, topics, shares, tokens, oov_rate, flag), or with
-    ``out`` a file and the summary as a dict.
+    """Find the topics of documents, in input order.
 
-    Text is tokenised as the model's corpus was.  The answers do not depend on threads.  Where topics are labels, ``names``
-    stands beside ``topics``.  A document without a token, or without one that the model knows, gets the prior's mean and
-    the flag ``empty`` or ``unknown``.  ``topicstream.inference.infer.answers`` streams record batches instead.
+    Text is tokenised as the model's corpus was.  The answers do not depend on threads.  A document without a token, or without one
+    that the model knows, gets the prior's mean and the flag ``empty`` or ``unknown``.  ``topicstream.inference.infer.answers``
+    streams record batches instead.
 
     Returns
     -------
-    The answers as a table where ``out`` is None.  Else the summary: documents, empty, unknown, tokens, oov_tokens, oov_rate,
-    rejected, seconds, documents_per_second, method, topics, model, out.
+    pyarrow.Table or dict
+        Without ``out``, a table: id, topics, shares, tokens, oov_rate, flag; where topics are labels, also names.  With ``out``, the
+        summary of what was written there: documents, empty, unknown, tokens, oov_tokens, oov_rate, rejected, seconds,
+        documents_per_second, method, topics, model, out.
 
     Raises
     ------
-    InputError, StoreError, DoesNotFit; TopicsError when ``out`` exists and not ``force``.
+    InputError
+        For documents that cannot be read.
+    StoreError
+        For a missing or damaged model.
+    DoesNotFit
+        Where the memory limit is too small.
+    TopicsError
+        Where ``out`` exists, without ``force``.
+
+    Examples
+    --------
+    >>> answers = topicstream.infer("model", ["the captain of the crew", "a comet and a planet"], top=1)
+    >>> answers.column_names[:3], answers["tokens"].to_pylist()
+    (['id', 'topics', 'shares'], [2.0, 2.0])
     """
     begin, out = time.perf_counter(), config.out
     path = Path(out) if isinstance(out, str | Path) else None

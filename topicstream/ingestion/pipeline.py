@@ -37,17 +37,35 @@ from topicstream.tokens.tokenizer import Tokenizer
 
 @configured(IngestConfig)
 def ingest(config: IngestConfig) -> dict[str, Any]:
-    """Read raw text or counts of any size into the corpus store ``out``; the summary as a dict.
+    """Read raw text or counts of any size into the corpus store ``out``.
 
-    Options are those of the command line with underscores (``min_df=5, heldout="1%", stopwords="none"``).  Fields and
-    columns of documents in memory are named as in files (``text_field``, ``id_field``, ``meta``).
+    Options are those of the command line with underscores (``min_df=5, heldout="1%", stopwords="none"``).  Fields and columns of
+    documents in memory are named as in files (``text_field``, ``id_field``, ``meta``).  The store is the same, byte for byte, for
+    any number of workers and however often the ingest was killed and run again.
 
-    The store is the same, byte for byte, for any number of workers and however often the ingest was killed and run again.
-    Run again when it is finished, with the same input and settings, it only returns the summary, with ``finished_before``
-    in it.
+    Returns
+    -------
+    dict
+        documents, documents_training, documents_heldout, cells, tokens, words, rejected, dropped_duplicates, seconds, ...
+        ``finished_before`` is there where the same ingest had finished already, so that nothing was done.
 
-    Raises InputError (bad input or options), Busy (another writer), DoesNotFit, TopicsError (``out`` exists, and is of
-    another ingest).
+    Raises
+    ------
+    InputError
+        For bad input or options, naming file and record.
+    Busy
+        While another command writes to the store.
+    DoesNotFit
+        Where memory or disk has no room.
+    TopicsError
+        Where ``out`` is the store of another ingest, without ``force``.
+
+    Examples
+    --------
+    >>> texts = ["ships and sails", "sails and harbours", "bread and butter", "butter and flour"]
+    >>> summary = topicstream.ingest(texts, out="small.zarr", min_df=1, heldout=0, progress=False)
+    >>> summary["documents"]
+    4
     """
     options = config.options or IngestOptions.made(config)
     names = as_inputs(config.documents, path=True, vocabulary=config.vocabulary, ids=config.ids)

@@ -253,13 +253,35 @@ def _checked(log: Sequence[Edit], given: Mapping[str, Any], ids: Sequence[int]) 
 
 
 def edit(model: str | Path, edits: Sequence[dict[str, Any]] = (), *, undo: int = 0) -> View:
-    """Append edits to a model's log, all or none, and return the view.
+    """Append edits to a model's log, all or none, and return the edited view.
 
-    edits  dicts: {"edit": "label", "topic": 3, "label": "..."}, {"edit": "merge", "topics": [1, 18]},
-           {"edit": "drop", "topics": [0]}, {"edit": "order", "topics": [5, 2]}
-    undo   take back so many of the last edits first
+    Parameters
+    ----------
+    model
+        Folder of the model.
+    edits
+        Any of ``{"edit": "label", "topic": 3, "label": "..."}``, ``{"edit": "merge", "topics": [1, 18]}``,
+        ``{"edit": "drop", "topics": [0]}`` and ``{"edit": "order", "topics": [5, 2]}``.
+    undo
+        Number of the last edits to take back first.
 
-    Raises InputError (an edit that cannot be done), StoreError, Busy.
+    Returns
+    -------
+    View
+        The topics after all edits.
+
+    Raises
+    ------
+    InputError
+        For an edit that cannot be done; none is written then.
+    Busy
+        While another command writes to the model.
+
+    Examples
+    --------
+    >>> view = topicstream.edit("model", [{"edit": "label", "topic": 0, "label": "pets"}, {"edit": "merge", "topics": [1, 2]}])
+    >>> view.labels, len(view)
+    ({0: 'pets'}, 3)
     """
     folder = _folder(model)
     if not edits and not undo:

@@ -27,16 +27,32 @@ VALUES = 1 << 20
 class TopicModel:
     """K topics over W words.
 
-    phi         unnormalised topic-word counts without the prior, float32[W, K], or None when rows stay on disk
-    totals      float64[K], column sums of phi
-    sizes       float64[K], tokens of the topics: totals, without the pseudo-counts of seed words
-    weights     what cells weigh, where the model was trained on weighted ones, or None
-    seeds       pseudo-counts of seed words, which phi, totals, ``rows`` and ``spans`` have in them, or None
-    alpha       float64[K], document-topic prior per topic;  beta: float, topic-word prior per word
-    vocabulary  words, counts, document frequencies
-    manifest    where the model comes from: ``topicstream.model.manifest``
-
     p(w|k) = (phi[w, k] + beta) / (totals[k] + W beta).
+
+    Attributes
+    ----------
+    phi
+        Unnormalised topic-word counts without the prior, float32[W, K], or None where rows stay on disk.
+    totals
+        float64[K], column sums of phi.
+    sizes
+        float64[K], tokens of the topics: totals without the pseudo-counts of seed words.
+    weights
+        What cells weigh, where the model was trained on weighted ones, or None.
+    seeds
+        Pseudo-counts of seed words, which phi, totals, ``rows`` and ``spans`` include, or None.
+    alpha, beta
+        Document-topic prior of each topic, float64[K]; topic-word prior of each word, float.
+    vocabulary
+        Words, counts, document frequencies.
+    manifest
+        Where the model comes from: ``topicstream.model.manifest``.
+
+    Examples
+    --------
+    >>> model = topicstream.TopicModel.open("model")
+    >>> model.n_topics, model.transform(["the captain of the crew"]).shape
+    (4, (1, 4))
     """
 
     def __init__(
@@ -129,7 +145,7 @@ class TopicModel:
 
     @property
     def words(self) -> Any:
-        """``pyarrow.LargeStringArray``[W]."""
+        """All words, a ``pyarrow.LargeStringArray`` of length W."""
         return self.vocabulary.words
 
     def table(self, name: str) -> StoredTable:

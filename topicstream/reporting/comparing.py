@@ -48,14 +48,33 @@ def chosen(text: str) -> list[str]:
 
 @configured(MethodsConfig)
 def compare_methods(config: MethodsConfig) -> dict[str, Any]:
-    """Find the topics of the same documents by each method, on one thread: a dict with ``documents``, ``tokens``,
-    ``reference``, ``methods`` (a record each: name, told, cosine, divergence and f1 at 0.8 against the reference, seconds,
-    documents_per_second, perplexity by document completion), ``ceiling`` (the reference with another seed, the same
-    record), ``envelope`` (by ``cosine`` and by ``f1``: the methods that are nearer than all faster ones, the fastest first) and
-    ``left_out`` (name -> why).
+    """Find the topics of the same documents by each inference method, on one thread, and compare answers and time.
 
-    Seconds are those of the answers alone (the least of five where they take little): documents are in memory, kernels
-    are loaded.  Raises InputError, StoreError, DoesNotFit.
+    Seconds are those of the answers alone (the least of five where they take little): documents are in memory and kernels are
+    loaded.
+
+    Returns
+    -------
+    dict
+        ``documents``, ``tokens``, ``reference``; ``methods``: a dict each with name, told, cosine, divergence and f1 at 0.8 against
+        the reference, seconds, documents_per_second, and perplexity by document completion; ``ceiling``: the reference with
+        another seed, in the same form; ``envelope``: by ``cosine`` and by ``f1``, the methods that are nearer than all faster ones,
+        the fastest first; ``left_out``: name -> why.
+
+    Raises
+    ------
+    InputError
+        Without documents to compare on.
+    StoreError
+        For a missing or damaged model or store.
+    DoesNotFit
+        Where the memory limit is too small.
+
+    Examples
+    --------
+    >>> compared = topicstream.compare_methods("model", "corpus.zarr", methods="bp,vb", reference="bp", progress=False)
+    >>> sorted(method["name"] for method in compared["methods"])
+    ['bp', 'vb']
     """
     names, tell = chosen(config.methods), listener(config.progress)
     reference, _ = find_variant(config.reference, "--reference")

@@ -107,6 +107,11 @@ def effects(config: EffectsConfig) -> Effects:
     Estimates are differences in the share of a document (0.02: two percentage points); standard errors include the
     uncertainty of the documents' topics (see ``topicstream.reporting.regression`` for the method and its sources).
 
+    Returns
+    -------
+    Effects
+        Coefficients, predictions, and what they were estimated from; ``table()`` makes a table of the coefficients.
+
     Raises
     ------
     InputError
@@ -114,7 +119,9 @@ def effects(config: EffectsConfig) -> Effects:
 
     Examples
     --------
-    ``topicstream.effects("party * s(date)", "model", "corpus.zarr").table().to_pandas()``
+    >>> effects = topicstream.effects("s(date)", "model", "corpus.zarr", progress=False)
+    >>> effects.documents, effects.table().column_names[:4]
+    (360, ['topic', 'label', 'term', 'estimate'])
     """
     terms = parse_formula(config.formula)
     model, threads = open_within(config.model, config.mem_limit, config.threads)

@@ -54,11 +54,29 @@ class _Period:
 
 @configured(DriftConfig)
 def drift(config: DriftConfig) -> dict[str, Any]:
-    """How a model fits documents, period by period: a dict with ``periods`` (a record each: period, documents, seen,
-    unknown_tokens, cosine, f1, perplexity), ``retrain`` (the first period whose share of seen words lies below ``seen``,
-    or None), ``method``, ``reference``, ``threshold`` and ``note``.
+    """How a model fits documents, period by period.
 
-    Raises InputError (no documents, no dates), StoreError, DoesNotFit.
+    Returns
+    -------
+    dict
+        ``periods``: a dict each with period, documents, seen (share of tokens that the model knows), unknown_tokens, cosine, f1 and
+        perplexity; ``retrain``: the first period whose ``seen`` lies below the threshold, or None; ``method``, ``reference``,
+        ``threshold`` and ``note``.
+
+    Raises
+    ------
+    InputError
+        Without documents or dates.
+    StoreError
+        For a missing or damaged model or store.
+    DoesNotFit
+        Where the memory limit is too small.
+
+    Examples
+    --------
+    >>> fit = topicstream.drift("model", "corpus.zarr", by="date", reference="bp", method="vb", progress=False)
+    >>> fit["retrain"] is None
+    True
     """
     opened, _ = opened_to_compare(config.model, config.memory)
     name = config.method or ("maxent" if opened.path and (opened.path / RECORD).exists() else "bp")

@@ -47,17 +47,31 @@ class Page:
 
 @configured(ReportConfig)
 def report(config: ReportConfig) -> dict[str, Any]:
-    """Write the report and return what it holds: out, bytes, topics, documents, periods, columns, notes.
+    """Write one HTML file that shows a model, offline.
 
-    corpus  None: only what the model itself holds
-    docs    typical documents a topic; None: 5, 3 where there are more than 300 topics
-    text    True: their texts' beginnings from the raw files; False: none; None: where the files have at most 2 GB
-    by      columns to compare; None: all that gather documents
-    period  day, week, month, quarter, year, decade, century; None: by the dates
-    scores  coherence and held-out perplexity, which read the corpus again
+    Topics of the documents are streamed once; memory does not grow with the corpus.  Edits of the model are honoured; perplexity is
+    that of the trained table.
 
-    The documents' topics are streamed once; memory does not grow with the corpus.  Edits (``topics edit``) are honoured;
-    perplexity is the trained table's.  Raises InputError, StoreError, DoesNotFit; TopicsError where ``out`` exists.
+    Returns
+    -------
+    dict
+        out, bytes, topics, documents, periods, columns, notes.
+
+    Raises
+    ------
+    InputError
+        For a column that the corpus does not have.
+    StoreError
+        For a missing or damaged model or store.
+    DoesNotFit
+        Where the memory limit is too small.
+    TopicsError
+        Where ``out`` exists, without ``force``.
+
+    Examples
+    --------
+    >>> topicstream.report("model", "corpus.zarr", out="report.html", progress=False)["topics"]
+    4
     """
     corpus, path = config.corpus if config.documents else None, Path(config.out)
     if path.suffix.lower() not in (".html", ".htm"):

@@ -22,17 +22,29 @@ OWN = ("id", "share", "text", "marks")
 
 @configured(ShowConfig)
 def show(config: ShowConfig) -> dict[str, Any]:
-    """First words, sizes and (``docs`` > 0) most typical documents of topics, as plain values.
+    """First words, sizes and (with ``docs``) most typical documents of topics, as plain values.
 
-    docs       training documents of ``corpus`` with the largest share of the topic, theta folded in on all their words
-    text       their passages with most of the topic's words, near-duplicates skipped: ``text`` and ``marks``, (start, end) of
-               those words
-    with_columns  metadata of those documents; None: their title, where the store has one
-    topics     only these (their numbers); else all, in the order that ``topics edit --order`` gave, or the largest first
+    Typical documents are training documents of ``corpus`` with the largest share of the topic; shares come from all their words.
+    Edits of the model are honoured.  Without ``topics``, the order is that of ``topics edit --order``, or the largest first.
 
-    Edits are honoured.  Of a model of clusters ``share`` is of the documents, and each has a ``size``.  Returns ``topics``: a
-    list of topic, label (where it has one), share (of all tokens), tokens, words [{word, p}], anchors [word] where topics have
-    anchor words, documents [{id, share, ...}].
+    Returns
+    -------
+    dict
+        ``topics``: a list of dicts with topic, label (where it has one), share of all tokens, tokens, words [{word, p}],
+        anchors [word] (where it has anchor words) and documents [{id, share, ...}].  With ``text``, a document has ``text``
+        (the passages with most of the topic's words; near-duplicates are skipped) and ``marks``, the (start, end) of those
+        words.  Of a model of clusters, ``share`` is of the documents, and each topic has a ``size``.
+
+    Raises
+    ------
+    UsageError
+        For ``text`` without ``docs``, and for an unknown topic.
+
+    Examples
+    --------
+    >>> shown = topicstream.show("model", "corpus.zarr", words=5, docs=2)
+    >>> len(shown["topics"]), len(shown["topics"][0]["words"]), len(shown["topics"][0]["documents"])
+    (4, 5, 2)
     """
     if config.text and not config.docs:
         raise UsageError("--text goes with --docs N or --find TEXT")

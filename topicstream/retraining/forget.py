@@ -67,18 +67,45 @@ def forget(
 ) -> dict[str, Any]:
     """Remove documents for good, by id, from a corpus store and from the state of models that were trained on it.
 
-    models   folders of models and runs.  A store that lies in the folder of a retrain takes that folder's versions, runs and
-             state with it
+    Block state and checkpoints of the runs go, so their next training or update starts every block.  The store is compacted on the
+    way.  Called again, it finishes what was left; an id that is not there is no error.
 
-    The runs' block state and checkpoints go, so their next training or update starts every block; the store is compacted on
-    the way.  Called again it finishes what was left, and an id that is not there is no error.
+    Parameters
+    ----------
+    ids
+        The ids, or a file with an id a line.
+    corpus
+        The store.  One that lies in the folder of a retrain takes that folder's versions, runs and state with it.
+    models
+        Folders of models and runs.
+    progress
+        False: silent.
 
-    Returns plain values: ``documents``, ``rows`` (of the table: a replaced one has several), ``cells``, ``not_found`` (ids), ``runs`` (folders whose state went),
-    ``words_left`` (words that only they had and that stay: those of a vocabulary given as a file), ``left`` (file and
-    what: tables that a reader holds, rows that are still there), ``waiting`` (a reader holds old files: call again when it has
-    ended), ``elsewhere`` (sentences: what this cannot reach).
-    Raises InputError (a model of another corpus, too), StoreError, Busy, DoesNotFit, TopicsError (an unfinished ingest or
-    cycle).
+    Returns
+    -------
+    dict
+        ``documents``, ``rows`` (of the table: a replaced document has several), ``cells``, ``not_found`` (ids), ``runs`` (folders whose
+        state went), ``words_left`` (words that only these documents had and that stay, of a vocabulary given as a file), ``left``
+        (file and what: tables that a reader holds, rows that are still there), ``waiting`` (a reader holds old files: call again
+        when it has ended), ``elsewhere`` (sentences: what this cannot reach).
+
+    Raises
+    ------
+    InputError
+        For a model of another corpus.
+    StoreError
+        For a damaged store or model.
+    Busy
+        While another command writes to one of them.
+    DoesNotFit
+        Where memory or disk has no room.
+    TopicsError
+        While an ingest or a retrain cycle is unfinished.
+
+    Examples
+    --------
+    >>> topicstream.forget(["doc-7", "doc-x"], "corpus.zarr", models=["model"], progress=False)["not_found"]
+    ['doc-x']
     """
     wanted = sorted({ids} if isinstance(ids, str) else set(ids))
     if not wanted or not all(isinstance(i, str) and i for i in wanted):

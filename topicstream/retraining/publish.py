@@ -96,9 +96,34 @@ def prune(folder: Path, keep: int) -> list[int]:
 
 
 def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = False) -> tuple[int | None, int]:
-    """Let ``current`` be the version before the present one, or version ``to``: (version before, version now).
+    """Publish the version before the present one, or version ``to``, again.
 
-    The versions themselves stay.  Raises TopicsError when there is no such version, Busy while a retrain runs.
+    Parameters
+    ----------
+    folder
+        The folder of a retrain.
+    to
+        Number of the version; None: the one before the present.
+    wait
+        Wait while a retrain runs, instead of raising Busy.
+
+    Returns
+    -------
+    tuple of int
+        Version before, version now.  The versions themselves stay.
+
+    Raises
+    ------
+    TopicsError
+        Where there is no such version.
+    Busy
+        While a retrain runs.
+
+    Examples
+    --------
+    >>> topicstream.rollback(".")
+    Traceback (most recent call last):
+    topicstream.errors.TopicsError: ...
     """
     folder = Path(folder)
     if not published_versions(folder):

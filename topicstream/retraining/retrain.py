@@ -55,12 +55,31 @@ class RetrainConfig(MemoryOptions):
 
 @configured(RetrainConfig)
 def retrain(config: RetrainConfig) -> dict[str, Any]:
-    """One cycle; the summary as plain values.
+    """Run one cycle: ingest new files, update the model, judge it, publish it.
 
-    The conditions (``if_new_docs``, ``if_drift``, ``at_least_every``) stand in the place of the config's [when].
+    The conditions (``if_new_docs``, ``if_drift``, ``at_least_every``) replace those of the configuration's [when].
 
-    The summary's ``refused`` lists why the gate refused the new model (the command exits 6 then); empty otherwise.
-    Raises InputError (a raw file that cannot be read), Busy, DoesNotFit, Interrupted, TopicsError.
+    Returns
+    -------
+    dict
+        The summary of the cycle.  ``refused`` lists why the gate refused the new model; it is empty where the model was published.
+
+    Raises
+    ------
+    InputError
+        For a raw file that cannot be read.
+    Busy
+        While another cycle runs.
+    DoesNotFit
+        Where memory or disk has no room.
+    Interrupted
+        After a signal; the same call resumes.
+
+    Examples
+    --------
+    Write a commented configuration to begin with:
+
+    >>> _ = topicstream.retrain("retrain.toml", init=True)
     """
     if config.init:
         return {"config": str(config.config), "raw": str(write_template(Path(str(config.config))))}

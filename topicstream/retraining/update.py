@@ -178,15 +178,33 @@ def not_carried(store: Corpus, manifest: ModelManifest, earlier: str | Path | No
 def update(config: UpdateConfig) -> Updated:
     """Bring ``model`` up to a corpus that has been appended to (``topics ingest --append --grow-vocab``).
 
-    The new model is trained in ``MODEL.update`` beside the old one and changes places with it in one rename when it is
-    done; with ``out`` it stays there and the old one is left as it is.  Killed, the same call resumes.  Engine,
-    options, seed and number of topics are the model's.
-
-    force  forgets an unfinished update (with ``out``: the run there; a model of ours stays until the new one is done).
-
+    The new model is trained in ``MODEL.update`` beside the old one, and one rename exchanges them at the end; with ``out`` it stays
+    there, and the old one is left as it is.  Killed, the same call resumes.  Engine, options, seed and number of topics are the
+    model's.  ``force`` forgets an unfinished update (with ``out``: the run there; a model of ours stays until the new one is done).
     What others have put into the model's folder moves to the new one.
 
-    Raises TopicsError (a published model, an engine without a warm start), Busy, DoesNotFit, Interrupted.
+    Returns
+    -------
+    Updated
+        model (the folder), how (block state carried over or begun from the topics) and why, passes, reason, and last: the record
+        of the last pass.
+
+    Raises
+    ------
+    TopicsError
+        For a published model, and for an engine without a warm start.
+    Busy
+        While another command writes to the model.
+    DoesNotFit
+        Where memory or disk has no room.
+    Interrupted
+        After a signal; the same call resumes.
+
+    Examples
+    --------
+    >>> more = [{"id": "new-1", "text": "cats and kittens chase mice"}, {"id": "new-2", "text": "the crew sails to the harbour"}]
+    >>> _ = topicstream.ingest(more, out="corpus.zarr", append=True, grow_vocab=True, progress=False)
+    >>> _ = topicstream.update("corpus.zarr", "model", passes=2, progress=False)
     """
     with recorded(config.metrics, "update", model=config.model) as tell:
         old = Path(config.model)

@@ -140,18 +140,33 @@ class Scores:
 
 @configured(SweepConfig)
 def sweep(config: SweepConfig) -> dict[str, Any]:
-    """Train every combination into ``out/runs/``, score it, and write ``out/sweep.parquet``, a row a run.
+    """Train every combination of topics, seeds and options into ``out/runs/``, score it, and write ``out/sweep.parquet``, a row a run.
 
-    Killed, the same call resumes: finished runs are not made again.  Returns ``runs`` (plain rows: topics, seed, algo,
-    options, passes, seconds, perplexity_choosing, perplexity_reported, npmi, diversity, stability), ``chosen`` (a row, with
-    the reported perplexity of its setting) and ``why``.
+    Killed, the same call resumes: finished runs are not made again.  Perplexity is document completion on held-out documents, one
+    half of them for choosing, the other for reporting.  Stability is the mean over pairs of seeds of 1 - l1 / 2 between matched
+    topics: 1 for the same topics, 0 for no word in common.
 
-    perplexity   document completion on the documents set aside, one half of them for choosing, the other for reporting
-    measures     with ``measures`` also arun_2010, cao_juan_2009, mimno_2011 (``topicstream.evaluation.topic_number``)
-    stability    mean over pairs of seeds of 1 - l1 / 2 between matched topics: 1 the same topics, 0 no word in common
+    Returns
+    -------
+    dict
+        ``runs``: dicts with topics, seed, algo, options, passes, seconds, perplexity_choosing, perplexity_reported, npmi, diversity,
+        stability, and with ``measures`` also arun_2010, cao_juan_2009 and mimno_2011 (``topicstream.evaluation.topic_number``);
+        ``chosen``: one of them, with the reported perplexity of its setting; ``why``.
 
-    Raises InputError without held-out documents, TopicsError where ``out`` is a sweep of another corpus, NotOurs where it
-    is another's.
+    Raises
+    ------
+    InputError
+        Without held-out documents.
+    TopicsError
+        Where ``out`` is a sweep of another corpus.
+    NotOurs
+        Where ``out`` is not a sweep.
+
+    Examples
+    --------
+    >>> swept = topicstream.sweep("corpus.zarr", "sweep", topics=[2, 4], seeds=1, passes=10, progress=False)
+    >>> len(swept["runs"])
+    2
     """
     store, folder, words = Corpus.open(config.corpus), Path(config.out), config.seed_words
     if store.part(True).docs < 4:

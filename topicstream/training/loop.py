@@ -49,15 +49,33 @@ class Trained:
 
 @configured(TrainConfig)
 def train(config: TrainConfig) -> Trained:
-    """Train ``topics`` topics (100 by default; those of ``llda`` follow from the labels) on a corpus store with engine
-    ``algo`` (``auto`` chooses and says why) and store them in the folder ``model``.
+    """Train a topic model on a corpus store.
 
-    Called again with the same arguments it carries on where an interrupted run stopped, does nothing when the run is
-    finished, and continues it when ``passes`` is higher.  ``force`` starts over.  ``mem_limit`` is a promise about the whole
-    process.
+    Called again with the same arguments, it resumes an interrupted run, does nothing when the run is finished, and continues it when
+    ``passes`` is higher; ``force`` starts over.  ``mem_limit`` bounds the whole process.  The result does not depend on ``threads``.
 
-    Raises DoesNotFit when memory or disk cannot hold it, Busy when another process trains this model, Interrupted after
-    a signal (a checkpoint has been written), TopicsError when options or corpus differ from those of the run to resume.
+    Returns
+    -------
+    Trained
+        model (the folder), topics, passes, reason (why they ended), and last: the record of the last pass with its perplexity
+        and the peak memory.
+
+    Raises
+    ------
+    DoesNotFit
+        Where memory or disk cannot hold the run; the message names the smallest limit that would do.
+    Busy
+        While another process trains this model.
+    Interrupted
+        After a signal; a checkpoint has been written.
+    TopicsError
+        Where options or corpus differ from those of the run to resume.
+
+    Examples
+    --------
+    >>> done = topicstream.train("corpus.zarr", "sixth", topics=6, passes=5, progress=False)
+    >>> topicstream.TopicModel.open("sixth").n_topics
+    6
     """
     if config.metrics is None:
         return _trained(config)

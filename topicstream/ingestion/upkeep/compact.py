@@ -19,17 +19,41 @@ from topicstream.progress import Told, listener
 
 
 def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> dict[str, Any]:
-    """Merge small neighbouring storage blocks of a corpus store and purge the cells, rows and table entries of documents
-    that were withdrawn or replaced.
+    """Merge small neighbouring storage blocks and purge documents that were withdrawn or replaced.
 
-    Readers that hold the store open go on with what they opened.  Documents, vocabulary and held-out split stay as they
-    are; models keep their topics, but their block state does not fit the new blocks: the next update starts every block
-    from the model.
+    Documents, vocabulary and held-out split stay as they are.  Readers that hold the store open go on with what they opened.
+    Models keep their topics, but their block state does not fit the new blocks: the next update starts every block from the
+    model.
 
-    Returns plain values: ``compacted`` (False: there was nothing to do), ``blocks``, ``bytes`` and ``files`` (of the
-    documents' table) before and after, ``documents_purged``, ``cells_purged``, ``waiting`` (old files that readers still
-    hold; the next command that writes to the store removes them).  Raises StoreError, Busy (another writer), DoesNotFit
-    (no room on the disk), TopicsError (an unfinished ingest).
+    Parameters
+    ----------
+    store
+        The store.
+    progress
+        False: silent; a callable or a ``Progress``: what is told while it runs goes there.
+
+    Returns
+    -------
+    dict
+        ``compacted`` (False: there was nothing to do), ``blocks``, ``bytes`` and ``files`` (of the documents' table) before and
+        after, ``documents_purged``, ``cells_purged``, and ``waiting``: old files that readers still hold, which the next
+        command that writes to the store removes.
+
+    Raises
+    ------
+    StoreError
+        For a damaged store.
+    Busy
+        While another command writes to it.
+    DoesNotFit
+        Where the disk has no room for the new blocks.
+    TopicsError
+        While an ingest into it is unfinished.
+
+    Examples
+    --------
+    >>> topicstream.compact("corpus.zarr", progress=False)["compacted"]
+    False
     """
     path, progress = Path(store), listener(progress)
     Corpus.open(path, vectors=True).let_go()

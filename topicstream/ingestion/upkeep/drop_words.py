@@ -35,16 +35,44 @@ def drop_words(
     dry_run: bool = False,
     progress: Told = None,
 ) -> dict[str, Any]:
-    """Take words out of a corpus store: out of its vocabulary and of all documents, for good.
+    """Remove words from a corpus store for good: from its vocabulary and from all documents.
 
-    words    a file with a word a line (or a ``vocab.parquet``), or the words themselves, as the vocabulary has them
+    Readers that hold the store open go on with what they opened.  To a model, the store is another corpus afterwards: train again
+    to have topics without the words.
 
-    Readers that hold the store open go on with what they opened.  To a model the store is another corpus then: one that was
-    trained before keeps its words; train again to have topics without them.
+    Parameters
+    ----------
+    words
+        The words as the vocabulary has them, or a file with a word a line (or a ``vocab.parquet``).
+    corpus
+        The store.
+    dry_run
+        Only say what would go.
+    progress
+        False: silent.
 
-    Returns plain values: ``dropped`` (words that were there), ``not_found``, ``words`` (left), ``cells`` and ``tokens`` that
-    went.  Raises StoreError, InputError (no word would be left), Busy, DoesNotFit,
-    TopicsError (an unfinished ingest).
+    Returns
+    -------
+    dict
+        ``dropped`` (words that were there), ``not_found`` (a number), ``words`` (left), ``cells`` and ``tokens`` that went.
+
+    Raises
+    ------
+    InputError
+        Where no word would be left.
+    StoreError
+        For a damaged store.
+    Busy
+        While another command writes to it.
+    DoesNotFit
+        Where memory or disk has no room.
+    TopicsError
+        While an ingest into it is unfinished.
+
+    Examples
+    --------
+    >>> topicstream.drop_words(["salt", "pepper"], "corpus.zarr", progress=False)["not_found"]
+    1
     """
     wanted = read_drop_words(words) if isinstance(words, (str, os.PathLike)) else set(words)
     path, progress = Path(corpus), listener(progress)
