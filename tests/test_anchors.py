@@ -17,7 +17,7 @@ from topicstream.engines.moments import cooccurrence as co
 from topicstream.engines.moments import picking
 from topicstream.engines.moments.anchors import PROJECTION, AnchorOptions, Anchors, apart_of, dirichlet_of
 from topicstream.engines.moments.simplex import simplex_weights
-from topicstream.errors import DoesNotFit, InputError, TopicsError, UsageError
+from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
@@ -291,39 +291,6 @@ def test_the_mean_topic_is_judged_and_whole_documents_are_scored(tmp_path):
     assert len(found["umass_by_topic"]) == 6
     with pytest.raises(InputError, match="set aside"):
         evaluate(tmp_path / "m", path, whole=True, progress=False)
-
-
-def test_recover_kl_is_the_least_divergence_of_whole_rows(tmp_path):
-    _, path = planted(tmp_path / "c.zarr", 0)
-    hashes = []
-    for threads, where in ((1, "memory"), (3, "disk")):
-        folder = tmp_path / f"m{threads}"
-        model, _ = run(path, folder, 6, options={"recover": "kl"}, threads=threads, tables=where, block_cells=3000)
-        hashes.append(content_hash(folder))
-    assert hashes[0] == hashes[1]
-    x = dense(path)
-    m, n = weighed(x), int((x.sum(1) >= least_tokens(x)).sum())
-    np.testing.assert_allclose(table_of(folder, "matrix", 150, np.float32) / n, m, atol=1e-9, rtol=1e-5)
-    anchors = shown_param(model, "anchors").astype(int)
-    q = m / np.maximum(m.sum(1, keepdims=True), 1e-300)
-    c = model.rows(np.arange(150)).astype(float)
-    c /= np.maximum(c.sum(1, keepdims=True), 1e-300)
-    for w in np.flatnonzero(m.sum(1) > 0)[::7]:
-        if w in anchors:
-            assert c[w].max() == pytest.approx(1)
-            continue
-        there = (q[anchors].sum(0) > 0) & (q[w] > 0)
-        p = c[w] @ q[anchors]
-        slope = (q[w, there] / q[w, there].sum() / p[there]) @ q[anchors][:, there].T
-        assert slope.max() <= 1 + 1e-4  # no other mixture is nearer: the divergence is convex
-        assert (c[w] * slope).sum() == pytest.approx(1, abs=1e-4)
-
-
-def test_recover_kl_is_refused_where_its_rows_do_not_fit(tmp_path, monkeypatch):
-    monkeypatch.setattr("topicstream.memory.FLOOR", 1)
-    _, path = planted(tmp_path / "c.zarr", 0)
-    with pytest.raises(DoesNotFit, match="smallest limit that would do"):
-        run(path, tmp_path / "m", 6, options={"recover": "kl"}, mem_limit="20M")
 
 
 def test_the_matrix_is_unbiased_whatever_the_lengths():

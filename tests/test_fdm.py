@@ -1,11 +1,8 @@
-"""The full dependence mixture: EM and Adam against the paper's equations, symmetry, monotone, planted topics."""
+"""The full dependence mixture: EM against the paper's equations, symmetry, monotone, planted topics."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-import types
 
 import numpy as np
 import pytest
@@ -14,13 +11,12 @@ from scipy.optimize import linear_sum_assignment
 
 from tests.planted import draw, store
 from tests.reference.dense_anchors import cooccurrence
-from tests.reference.fdm import batch_loss, em_step
+from tests.reference.fdm import em_step
 from tests.test_anchors import dense
 from topicstream import ingest
 from topicstream.cli.main import topics
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.moments.adam import Arrays, Mixture
-from topicstream.errors import InputError, TopicsError
+from topicstream.errors import InputError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.evaluation.pair_entropy import pair_entropy, second_moment
 from topicstream.memory import MemoryLimit
@@ -85,106 +81,27 @@ def test_a_is_symmetric_and_the_cross_entropy_never_rises(planted, tmp_path):
         assert (np.diff(found) <= 1e-6).all() and found[-1] < found[0] - 0.2
 
 
-@pytest.mark.parametrize("solver", ["em", "adam"])
-def test_planted_topics_are_found_from_anchors(solver, planted, tmp_path):
+def test_planted_topics_are_found_from_anchors(planted, tmp_path):
     found = []
     for seed in range(2):
-        model, _ = run(planted[1], tmp_path / f"m{seed}", seed=seed, passes=5, options={"solver": solver})
+        model, _ = run(planted[1], tmp_path / f"m{seed}", seed=seed, passes=5)
         found.append(distance(model, planted[0]))
     assert np.max(found) < 0.5, found
 
 
-@pytest.mark.parametrize("solver", ["em", "adam"])
-def test_topics_from_documents(solver, planted, tmp_path):
+def test_topics_from_documents(planted, tmp_path):
     found = []
     for seed in range(4):  # a start may merge two topics
-        model, _ = run(
-            planted[1],
-            tmp_path / f"m{seed}",
-            seed=seed,
-            passes=60 if solver == "em" else 6,
-            start="random",
-            options={"solver": solver},
-        )
+        model, _ = run(planted[1], tmp_path / f"m{seed}", seed=seed, passes=60, start="random")
         found.append(distance(model, planted[0]).mean())
         if found[-1] < 0.4:
             break
     assert min(found) < 0.4, found
 
 
-def test_the_gradient_is_that_of_the_loss():
-    rng = np.random.default_rng(0)
-    words, topics, batch = 30, 4, 64
-    u, v = rng.integers(0, words, batch), rng.integers(0, words, batch)
-    z, b = rng.normal(size=(words, topics)), rng.normal(size=(topics, topics))
-    names = ("logits", "pair_logits")
-    values = {"logits": z, "pair_logits": b}
-    values |= {f"{n}_{m}": np.zeros_like(values[n]) for n in names for m in ("first", "second")}
-    mixture = Mixture(Arrays("cpu"), values, 0)
-    assert float(mixture.step(u, v, 0.0)) == pytest.approx(batch_loss(z, b, u, v))
-    for name, at in (("logits", z), ("pair_logits", b)):
-        got = mixture.values[f"{name}_first"] / 0.1
-        for i, j in rng.integers(0, [len(at), topics], (10, 2)):
-            step = np.zeros_like(at)
-            step[i, j] = 1e-6
-            ends = [batch_loss(*((z + s * step, b) if name == "logits" else (z, b + s * step)), u, v) for s in (1, -1)]
-            assert got[i, j] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-7)
-
-
 def test_more_topics_than_the_rank(planted, tmp_path):
     model, _ = run(planted[1], tmp_path / "m", topics=20, passes=5, start="random")
     assert np.isfinite(model.totals).all() and np.isfinite(model.alpha).all()
-
-
-def test_em_is_not_for_a_gpu(planted, tmp_path):
-    with pytest.raises(TopicsError, match="--device gpu goes with --solver adam"):
-        run(planted[1], tmp_path / "m", options={"device": "gpu"})
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("torch") is not None or importlib.util.find_spec("cupy") is not None, reason="may have one"
-)
-def test_a_gpu_that_is_not_there_is_told(planted, tmp_path):
-    with pytest.raises(TopicsError, match="needs a CUDA device and PyTorch or CuPy"):
-        run(planted[1], tmp_path / "m", options={"solver": "adam", "device": "gpu"})
-
-
-class _Cupy(types.ModuleType):
-    """NumPy under CuPy's name: one device, arrays that come back by ``get``."""
-
-    cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDeviceCount=lambda: 1))
-
-    def __getattr__(self, name):
-        return getattr(np, name)
-
-
-def test_the_code_of_the_gpu_finds_what_the_processor_finds(planted, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setitem(sys.modules, "cupy", _Cupy("cupy"))
-    models = [
-        run(planted[1], tmp_path / device, passes=2, options={"solver": "adam", "device": device})[0]
-        for device in ("cpu", "gpu")
-    ]
-    for one, two in zip(*map(parts, models), strict=True):
-        np.testing.assert_array_equal(one, two)
-
-
-def test_pytorch_steps_as_numpy_does(monkeypatch):
-    torch = pytest.importorskip("torch")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.Tensor, "to", lambda self, device: self)  # its own arithmetic, on the processor
-    rng = np.random.default_rng(0)
-    values = {n: rng.normal(size=s).astype(np.float32) for n, s in (("logits", (90, 6)), ("pair_logits", (6, 6)))}
-    values |= {f"{n}_{m}": np.zeros_like(values[n]) for n in list(values) for m in ("first", "second")}
-    both = [Mixture(Arrays(device), values, 0) for device in ("cpu", "gpu")]
-    assert both[1].arrays.torch
-    for _ in range(30):
-        u, v, weights = rng.integers(0, 90, 64), rng.integers(0, 90, 64), rng.random(64)
-        losses = [float(mixture.step(u, v, 0.01, weights)) for mixture in both]
-        assert losses[1] == pytest.approx(losses[0], abs=1e-4)
-    for name in values:
-        one, two = (m.arrays.get(m.values[name]) for m in both)
-        np.testing.assert_allclose(two, one, atol=1e-4)
 
 
 def test_eval_scores_pairs_of_any_model(tmp_path, monkeypatch):

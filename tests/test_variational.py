@@ -1,6 +1,5 @@
 """The local steps against NumPy twins, bounds against their definition, selection against sort."""
 
-import itertools
 
 import numpy as np
 import pytest
@@ -153,32 +152,6 @@ def test_restarts_never_lower_a_document_s_bound(kind, options):
         assert after["bound"][0] >= before - 1e-9 * abs(before)
         tried, accepted = tried + after["tried"][0], accepted + after["accepted"][0]
     assert 0 < accepted <= tried
-
-
-@pytest.mark.parametrize("most", [K, 4])
-def test_a_warm_visit_goes_on_where_the_last_one_stopped(most):
-    block, phi = corpus(5), table(7)
-    given = {"sparsity": most, "restarts": 0, "inner_tol": 0.0, "leave": 0.0, "local_start": "warm"}
-    engine = make(Memoized, inner_max=4, **given)
-    counts, none = np.zeros(block.n_docs * K, np.float32), np.zeros(0, np.float32)
-    nothing = {"ptr": np.zeros(block.n_words + 1, np.int32), "topic": none.astype(np.uint16), "value": none}
-    nothing |= {"counts": counts, "statistic": np.zeros(block.n_words * K, np.float32)}
-    first = visit(engine, block, phi, nothing)
-    left = {name: array.copy() for name, array in first.state.items()}
-    n = left["counts"].reshape(block.n_docs, K)
-    tokens = [block.counts[a:b].sum() for a, b in itertools.pairwise(block.indptr)]
-    np.testing.assert_allclose(n.sum(1), tokens, rtol=1e-5)
-    second = visit(engine, block, phi, left)
-    whole = visit(
-        make(Memoized, inner_max=8 if most == K else 7, **given), block, phi, nothing
-    )  # sparse: its first is the start
-    if most == K:  # sparse: other visits of the loop choose a word's topics again
-        total = dense_delta(first, phi.shape[1])[:, :K] + dense_delta(second, phi.shape[1])[:, :K]
-        np.testing.assert_allclose(total, dense_delta(whole, phi.shape[1])[:, :K], atol=1e-3)
-    assert second.stats["bound"][0] == pytest.approx(whole.stats["bound"][0], rel=1e-5 if most == K else 2e-3)
-    assert second.stats["bound"][0] >= first.stats["bound"][0]
-    cold = visit(make(Memoized, **given | {"local_start": "cold", "inner_max": 4}), block, phi, nothing)
-    assert cold.stats["bound"][0] == first.stats["bound"][0]
 
 
 @settings(max_examples=200, deadline=None)

@@ -2,7 +2,6 @@
 
     python scripts/benchmarks/bench_moments.py synthetic --work WORK        T = 20, V = 250, 50,000 documents of 30 tokens (published test)
     python scripts/benchmarks/bench_moments.py tables --work WORK --corpus acl.zarr       Fisher, Kozdoba & Mannor, Tables 2 and 3 (Table 1: bench_recovery.py)
-    python scripts/benchmarks/bench_moments.py solvers --work WORK --corpus acl.zarr      em against adam, held-out pairs, processor time
     python scripts/benchmarks/bench_moments.py size --work WORK --corpus big.zarr -K 100  anchors on a corpus of make_corpus.py
     python scripts/benchmarks/bench_moments.py dense --work WORK --corpus kos.zarr -K 20   anchors beside the dense matrix's
     python scripts/benchmarks/bench_moments.py growth --work WORK           anchors' error against the number of documents
@@ -27,7 +26,6 @@ from scipy.sparse import csr_matrix, diags, vstack
 
 import topicstream
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.pair_entropy import pair_entropy
 from topicstream.model.topic_model import TopicModel
 
 
@@ -115,13 +113,6 @@ def synthetic(args: argparse.Namespace) -> None:
         ("anchors --min-docs 500", "anchors", {"min_docs": 500}, {}),
         ("fdm (defaults)", "fdm", {}, {}),
         ("fdm --start documents", "fdm", {}, {"start": "documents", "passes": 200, "tol": 0}),
-        ("fdm --solver adam", "fdm", {"solver": "adam"}, {"passes": args.adam[-1]}),
-        (
-            "fdm --solver adam --start documents",
-            "fdm",
-            {"solver": "adam"},
-            {"passes": args.adam[-1], "start": "documents"},
-        ),
         ("sparse-bp", "sparse-bp", {"alpha": 0.05}, {}),
     ]:
         model = args.work / "model"
@@ -140,7 +131,7 @@ def tables(args: argparse.Namespace) -> None:
         ("sparselda", "sparselda", {}, {"passes": args.passes}),
         ("sparse-bp", "sparse-bp", {}, {}),
         ("anchors", "anchors", {}, {}),
-        ("fdm (em)", "fdm", {}, {"passes": args.em[-1]}),
+        ("fdm", "fdm", {}, {"passes": args.em}),
     ]:
         model = args.work / "model"
         seconds, _ = train(args.corpus, model, algo, args.topics, {"beta": beta, **options}, seed=args.seed, **given)
@@ -156,7 +147,7 @@ def tables(args: argparse.Namespace) -> None:
         print(f"| {name} | {' | '.join(f'{x:.3f}' for x in told)} | {seconds:.0f} |", flush=True)
     assert mean is not None
     print(f"| the mean topic | | | {mean['umass_mean_topic']:.3f} | {mean['npmi_mean_topic']:.3f} | |")
-    ours = found["fdm (em)"]
+    ours = found["fdm"]
     empirical = Corpus.open(args.corpus).word_counts()
     empirical /= empirical.sum()
     spread = {f"fdm to {name}": matched(ours, p) for name, p in found.items() if p is not ours}
@@ -165,28 +156,6 @@ def tables(args: argparse.Namespace) -> None:
     print("\n| distance up to | " + " | ".join(f"{edge:.1f}" for edge in edges[1:]) + " | mean |\n" + "|---" * (len(edges) + 1) + "|")
     for name, distances in spread.items():
         print(f"| {name} | " + " | ".join(map(str, np.histogram(distances, edges)[0])) + f" | {distances.mean():.2f} |")
-
-
-def solvers(args: argparse.Namespace) -> None:
-    """Held-out cross-entropy against processor seconds: each run is gone on with, to ever more passes."""
-    print(
-        "| solver | start | passes | cross-entropy of held-out pairs, with beta | without | processor s |\n|---|---|---|---|---|---|"
-    )
-    for solver, start, passes in [
-        ("em", "documents", args.em), ("em", "anchors", args.em), ("adam", "documents", args.adam), ("adam", "anchors", args.adam)
-    ]:  # fmt: skip
-        if f"{solver}-{start}" not in (args.only or [f"{solver}-{start}"]):
-            continue
-        model, spent = args.work / f"{solver}-{start}", 0.0
-        for i, n in enumerate(passes):
-            more = {"start": start, "passes": n, "tol": 0, "force": i == 0, "seed": args.seed}
-            options = {"solver": solver}
-            seconds, last = train(args.corpus, model, "fdm", args.topics, options, **more)
-            spent += seconds
-            found = [pair_entropy(model, args.corpus, smooth=smooth)["cross_entropy"] for smooth in (True, False)]
-            print(
-                f"| {solver} | {start} | {last['passes']} | {found[0]:.4f} | {found[1]:.4f} | {spent:.0f} |", flush=True
-            )
 
 
 def size(args: argparse.Namespace) -> None:
@@ -263,16 +232,14 @@ def dense(args: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["synthetic", "solvers", "size", "dense", "growth", "tables"])
+    parser.add_argument("what", choices=["synthetic", "size", "dense", "growth", "tables"])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--corpus", type=Path)
     parser.add_argument("-K", "--topics", type=int, default=100)
     parser.add_argument("--passes", type=int, default=200, help="of sparselda")
-    parser.add_argument("--em", type=int, nargs="+", default=[20], help="passes of em")
-    parser.add_argument("--adam", type=int, nargs="+", default=[100], help="passes of adam, 500 steps each")
-    parser.add_argument("--only", nargs="+", metavar="SOLVER-START", help="of `solvers`, e.g. em-documents")
+    parser.add_argument("--em", type=int, default=20, help="passes of fdm")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
-    made = {f.__name__: f for f in (synthetic, solvers, size, dense, growth, tables)}
+    made = {f.__name__: f for f in (synthetic, size, dense, growth, tables)}
     made[given.what](given)

@@ -31,7 +31,6 @@ def rows(k: int, words: int, args: argparse.Namespace) -> dict[str, tuple[str, d
     still = {"alpha": 1 / k, "beta": 1 / words, "learn_priors": False}
     ten = still | {"alpha": 10 / k}
     n, beta = {"passes": args.passes}, {"beta": 1 / words}
-    adam = {"solver": "adam", "batch": args.batch} | beta
     em = {"passes": args.em, "tol": 0}
     return {
         "sparselda": ("sparselda", still, n),
@@ -46,8 +45,6 @@ def rows(k: int, words: int, args: argparse.Namespace) -> dict[str, tuple[str, d
         **{f"anchors, {least} documents": ("anchors", beta | {"min_docs": least}, {}) for least in (25, 50, 100, 200)},
         "fdm": ("fdm", beta, em),
         "fdm, from documents": ("fdm", beta, em | {"start": "documents"}),
-        "fdm, adam": ("fdm", adam, {"passes": args.adam, "tol": 0}),
-        "fdm, adam, from documents": ("fdm", adam, {"passes": args.adam, "tol": 0, "start": "documents"}),
     }
 
 
@@ -136,8 +133,6 @@ if __name__ == "__main__":
     parser.add_argument("--truth", type=int, default=100, help="passes of the truth")
     parser.add_argument("--passes", type=int, default=200, help="of sparselda")
     parser.add_argument("--em", type=int, default=10, help="passes of em")
-    parser.add_argument("--adam", type=int, default=4, help="passes of adam, 500 steps each")
-    parser.add_argument("--batch", type=int, default=4096, help="adam: pairs of a step")
     parser.add_argument("--runs", type=int, default=1, help="seeds 0, 1, ... on the same documents")
     parser.add_argument("--rows", nargs="*", default=[], metavar="NAME", help="what to run, e.g. 'sparselda, from anchors'")
     main(parser.parse_args())

@@ -13,11 +13,3 @@ def em_step(m: np.ndarray, mu: np.ndarray, a: np.ndarray) -> tuple[np.ndarray, n
     together = a * (mu @ r @ mu.T)
     topics = mu * (a @ mu @ r)
     return topics / topics.sum(1, keepdims=True), together / together.sum(), entropy
-
-
-def batch_loss(logits: np.ndarray, pair_logits: np.ndarray, u: np.ndarray, v: np.ndarray) -> float:
-    """Mean -log p(u, v) of a batch; logits [W, T], pair_logits [T, T]."""
-    mu = np.exp(logits) / np.exp(logits).sum(0)
-    a = np.exp(pair_logits + pair_logits.T)
-    a /= a.sum()
-    return float(-np.log(np.einsum("bt,ts,bs->b", mu[u], a, mu[v])).mean())

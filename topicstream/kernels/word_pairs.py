@@ -131,31 +131,6 @@ def expect(
 
 
 @kernel
-def draw_pairs(indptr: Longs, words: Ints, counts: Ints, vocab: Ints, seed: int, first_doc: int, drawn: Floats) -> None:
-    """drawn float32[D, 2 q]: q pairs of different tokens of each document, as global word ids; -1 where it has fewer than two
-    tokens."""
-    for d in range(len(indptr) - 1):
-        first, n, tokens = indptr[d], indptr[d + 1] - indptr[d], 0
-        ends = np.empty(n, np.int64)
-        for c in range(n):
-            tokens += counts[first + c]
-            ends[c] = tokens
-        drawn[d, :] = np.float32(-1.0)
-        if tokens < 2:
-            continue
-        state = rng.stream(seed, 0, first_doc + d)
-        for j in range(drawn.shape[1] // 2):
-            state = rng.step(state)
-            one = rng.below(rng.bits(state), tokens)
-            state = rng.step(state)
-            two = rng.below(rng.bits(state), tokens - 1)
-            if two >= one:
-                two += 1
-            drawn[d, 2 * j] = vocab[words[first + np.searchsorted(ends, one, side="right")]]
-            drawn[d, 2 * j + 1] = vocab[words[first + np.searchsorted(ends, two, side="right")]]
-
-
-@kernel
 def add_stripe(indptr: Longs, words: Ints, counts: Ints, vocab: Ints, first: int, m: Doubles) -> None:
     """m float64[rows, W] += rows first.. of the sum of the documents' pairs of words, each document's summing to one."""
     for d in range(len(indptr) - 1):

@@ -9,8 +9,7 @@
                  end: every word's convex weights on the anchors' rows, from G_kj = B[s_k, j] / (p(s_k) p(s_j)) and
                  b_k = B[w, k] / (p(w) p(s_k)), which are the exact products of rows of M; then p(w|k) ~ p(w) c_wk
 
-All is kept as sums over documents; the mean cancels.  ``--recover kl`` weighs words by divergence, which needs the rows
-themselves: pass 4 then adds up M, W x W numbers in RAM or on disk.
+All is kept as sums over documents; the mean cancels.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from topicstream.engines.base import (
     PassEnd,
     Phase,
     Priors,
+    Scratch,
     Shape,
     SparseDelta,
     TableSpec,
@@ -41,12 +41,12 @@ from topicstream.engines.base import (
 )
 from topicstream.engines.moments import cooccurrence as co
 from topicstream.engines.moments import picking
-from topicstream.engines.moments.simplex import kl_weights, simplex_weights
+from topicstream.engines.moments.simplex import simplex_weights
 from topicstream.errors import InputError, TopicsError
 from topicstream.tables.table import Table
 
 PROJECTION = 1000
-SOLVED, ROWS = 512, 32  # words whose problems are solved at a time; with whole rows
+SOLVED = 512  # words whose problems are solved at a time
 ALPHA_BOUNDS = 0.01, 10.0  # a topic
 
 
@@ -54,15 +54,12 @@ ALPHA_BOUNDS = 0.01, 10.0  # a topic
 class AnchorOptions(Options):
     """Options of ``anchors``."""
 
+    withdrawn = ("recover",)
+
     min_docs: int | None = option(
         None, "documents that an anchor word is in at least (default: their number over K, at most 5 % of them)", min=1
     )
     min_tokens: int = option(20, "documents of fewer tokens have no part in the co-occurrences", min=2, was=2)
-    recover: str = option(
-        "l2",
-        "weights of a word by squared distance or by divergence (kl: takes words x words numbers)",
-        choices=("l2", "kl"),
-    )
 
 
 class Anchors(Engine):
@@ -89,17 +86,11 @@ class Anchors(Engine):
     @property
     def tables(self) -> Mapping[str, TableSpec]:
         k = self.shape.topics
-        kl = self.options.recover == "kl"
-        rows = (
-            {"matrix": TableSpec(columns=self.shape.words, delta="sparse")}
-            if kl
-            else {"products": TableSpec(dtype="float64")}
-        )
         return {
             "counted": TableSpec(columns=3, dtype="float64"),  # p(w), documents, number as a candidate (-1: none)
             "projected": TableSpec(rows=self.most_candidates, columns=PROJECTION, delta="sparse"),
             "columns": TableSpec(columns=k + 1, dtype="float64"),  # and p(w)
-            **rows,
+            "products": TableSpec(dtype="float64"),
             "phi": TableSpec(delta="sparse"),  # written by the end of the last phase alone
         }
 
@@ -109,9 +100,7 @@ class Anchors(Engine):
             Phase("count", 1, reads=(), writes=("counted",), start="empty"),
             Phase("project", 1, reads=("counted",), writes=("projected",)),
             Phase("columns", 1, reads=(), writes=("columns",)),
-            Phase("matrix", 1, reads=(), writes=("matrix",))
-            if self.options.recover == "kl"
-            else Phase("products", 1, reads=("columns",), writes=("products",)),
+            Phase("products", 1, reads=("columns",), writes=("products",)),
         )
 
     @property
@@ -131,14 +120,12 @@ class Anchors(Engine):
     @property
     def layout(self) -> Layout:
         """Small enough that a round's rows take half a gigabyte at most, whatever the corpus."""
-        cells = max(min(self.shape.cells // 64, 1 << (13 if self.options.recover == "kl" else 17)), 1 << 12)
-        return replace(super().layout, block_cells=cells)
+        return replace(super().layout, block_cells=max(min(self.shape.cells // 64, 1 << 17), 1 << 12))
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         """Everything here is a temporary of NumPy or SciPy: the phases have no buffers of their own."""
         k, docs, words, cells = self.shape.topics, block.docs, block.words, block.cells
-        kl, candidates = self.options.recover == "kl", min(words, self.most_candidates)
-        entries = min(cells * (block.longest or words), words**2) if kl else 0
+        candidates = min(words, self.most_candidates)
         return {
             # copies of the counts by document and by word, with their indices
             "counts": Buffer((6, cells), "float64"),
@@ -146,14 +133,13 @@ class Anchors(Engine):
             "signs": Buffer((words, 2 * PROJECTION // co.SIGNS), "float64"),
             # a document's row times the signs, or the anchors' columns; the product before it enters the delta
             "sums of documents": Buffer((docs, max(8 * PROJECTION, 8 * k)), "uint8"),
-            "product": Buffer(max(12 * PROJECTION * candidates, 16 * words * k, 16 * entries), "uint8"),
+            "product": Buffer(max(12 * PROJECTION * candidates, 16 * words * k), "uint8"),
             # of the one thread that picks
             "picks": Buffer((k + 4, PROJECTION), "float64"),
             "candidates": Buffer((6, self.shape.words), "float64"),
             "ends": Buffer(self.most_candidates + 1, "int64", keep=True),
             "column": Buffer((candidates, PROJECTION), "uint16", keep=True),
             "x": Buffer((candidates, PROJECTION), "float32", keep=True),
-            "matrix": Buffer((entries, 2), "float32", keep=True),
         }
 
     # -- visits ----------------------------------------------------------------------------------------------------
@@ -181,12 +167,6 @@ class Anchors(Engine):
             delta = out.delta["columns"]
             delta[:], delta[:, k] = 0.0, pairs.sums
             delta[:, :k] = pairs.times(anchors, every)
-        elif visit.key.phase == "matrix":
-            m = pairs.matrix()
-            m.eliminate_zeros()
-            out.delta["matrix"] = SparseDelta(
-                m.indptr.astype(np.int64), block.vocab[m.indices], m.data.astype(np.float32)
-            )
         else:
             delta, columns = out.delta["products"], rows["columns"].base[rows["columns"].index, :k]
             delta[:] = 0.0
@@ -205,7 +185,7 @@ class Anchors(Engine):
             self._number(end.tables["counted"])
         elif end.phase.name == "project":
             self._pick(end)
-        elif end.phase.name in ("products", "matrix"):
+        elif end.phase.name == "products":
             self._recover(end)
 
     @property
@@ -253,30 +233,21 @@ class Anchors(Engine):
         anchors = params["anchors"]
         ours = _rows(tables["columns"], anchors, k + 1)
         mass = ours[:, k].copy()
-        kl = self.options.recover == "kl"
-        if kl:
-            whole = _rows(tables["matrix"], anchors, self.shape.words).T.astype(np.float64) / mass
-        else:
-            gram = _rows(tables["products"], anchors, k) / np.outer(mass, mass)
-            gram = (gram + gram.T) / 2
+        gram = _rows(tables["products"], anchors, k) / np.outer(mass, mass)
+        gram = (gram + gram.T) / 2
         scale = self.shape.tokens / tables["columns"].totals[k]
         unfinished: list[int] = []
 
         def solved(first: int, stop: int) -> np.ndarray:
             made = np.zeros((stop - first, phi.width), np.float32)
-            step = ROWS if kl else SOLVED
-            for at in range(first, stop, step):
-                ids = np.arange(at, min(at + step, stop))
+            for at in range(first, stop, SOLVED):
+                ids = np.arange(at, min(at + SOLVED, stop))
                 p = _rows(tables["columns"], ids, k + 1)[:, k]
                 c = np.empty((len(ids), k))
                 topic = topic_of_anchor(anchors, ids).astype(np.int64)
-                if kl:
-                    left = kl_weights(whole, _rows(tables["matrix"], ids, self.shape.words), p, topic, c)
-                else:
-                    rhs = np.full((len(ids), k), np.nan)
-                    np.divide(_rows(tables["products"], ids, k), np.outer(p, mass), out=rhs, where=(p > 0)[:, None])
-                    left = simplex_weights(gram, rhs, topic, c)
-                if left:
+                rhs = np.full((len(ids), k), np.nan)
+                np.divide(_rows(tables["products"], ids, k), np.outer(p, mass), out=rhs, where=(p > 0)[:, None])
+                if left := simplex_weights(gram, rhs, topic, c):
                     unfinished.append(int(left))
                 made[at - first : at - first + len(ids), :k] = c * (scale * p)[:, None]
             return made
@@ -303,8 +274,6 @@ def topic_of_anchor(anchors: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 def _rows(table: Table, ids: np.ndarray, columns: int) -> np.ndarray:
     """Rows of these words (any order) in the table's own precision, [n, columns]."""
-    from topicstream.tables.spec import Scratch
-
     order = np.argsort(ids, kind="stable")
     got = table.gather(np.asarray(ids, np.int32)[order], Scratch())
     out = np.empty((len(ids), columns), got.base.dtype)

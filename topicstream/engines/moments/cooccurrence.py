@@ -9,7 +9,6 @@ documents.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,16 +38,10 @@ class Pairs(NamedTuple):
 
     def times(self, x: Any, rows: np.ndarray) -> Any:
         """Rows of the block's part of M X, [len(rows), columns], dense; x: [U, columns], dense or sparse."""
-        return self._times(x, rows, lambda product: product.toarray() if sparse.issparse(product) else product)
-
-    def matrix(self) -> Any:
-        """The block's part of M itself, [U, U] sparse."""
-        words = self.counts.shape[1]
-        return self._times(sparse.eye_array(words, format="csr"), np.arange(words), lambda product: product).tocsr()
-
-    def _times(self, x: Any, rows: np.ndarray, form: Callable[[Any], Any]) -> Any:
         weighed = sparse.diags_array(self.weight).astype(x.dtype) @ self.counts.astype(x.dtype)
-        by_document = form(weighed @ x)
+        by_document = weighed @ x
+        if sparse.issparse(by_document):
+            by_document = by_document.toarray()
         product = self.counts.T.tocsr()[rows].astype(x.dtype) @ by_document
         return product - sparse.diags_array(self.excess[rows]).astype(x.dtype) @ x[rows]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topicstream.kernels.arrays import Bools, Doubles, Floats, Longs
+from topicstream.kernels.arrays import Bools, Doubles, Longs
 from topicstream.kernels.jit import kernel
 
 TOLERANCE = 1e-11  # of a gradient, beside the mean square of an anchor's row
@@ -185,59 +185,4 @@ def simplex_weights(gram: Doubles, rhs: Doubles, anchor: Longs, c: Doubles) -> i
         for k in range(k_all):
             total += c[w, k]
         c[w] /= total
-    return unfinished
-
-
-KL_STEPS, KL_GAP = 1000, 1e-6
-
-
-@kernel
-def kl_weights(anchors: Doubles, rows: Floats, sums: Doubles, anchor: Longs, c: Doubles) -> int:
-    """Convex weights that minimise KL(q || sum_k c_k q_k), q = rows[w] / sums[w], by the multiplicative update of mixture
-    weights (EM; it never raises the divergence), from the uniform point.
-
-    anchors float64[W, K]: the anchors' rows as columns; rows float32[n, >= W]; sums float64[n] (0: c = 0); anchor int64[n] as
-    above; c float64[n, K].  Returns how many words were not within KL_GAP of the minimum after KL_STEPS.
-    """
-    words, k_all = anchors.shape
-    there, q = np.empty(words, np.int64), np.empty(words)
-    ratio, unfinished = np.empty(k_all), 0
-    for w in range(len(rows)):
-        if anchor[w] >= 0 or not sums[w] > 0.0:
-            c[w] = 0.0
-            if anchor[w] >= 0:
-                c[w, anchor[w]] = 1.0
-            continue
-        n, mass = 0, 0.0
-        for v in range(words):
-            if rows[w, v] > 0.0:
-                some = 0.0
-                for k in range(k_all):
-                    some += anchors[v, k]
-                if some > 0.0:  # a word that stands with no anchor tells nothing of the weights
-                    there[n], q[n] = v, rows[w, v]
-                    mass += q[n]
-                    n += 1
-        now, done = c[w], False
-        now[:] = 1.0 / k_all
-        for _ in range(KL_STEPS):
-            ratio[:] = 0.0
-            for i in range(n):
-                column = anchors[there[i]]
-                p = 0.0
-                for k in range(k_all):
-                    p += now[k] * column[k]
-                share = q[i] / (mass * max(p, 1e-300))
-                for k in range(k_all):
-                    ratio[k] += share * column[k]
-            if n == 0 or ratio.max() <= 1.0 + KL_GAP:  # bounds how far the divergence lies above its minimum
-                done = True
-                break
-            total = 0.0
-            for k in range(k_all):
-                now[k] *= ratio[k]
-                total += now[k]
-            now /= total
-        if not done:
-            unfinished += 1
     return unfinished

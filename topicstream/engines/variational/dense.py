@@ -202,21 +202,8 @@ def smallest_active(n: Doubles, topics: int, tried: Bytes) -> int:
 
 
 @kernel
-def take_up(held: Floats, d: int, n: Doubles) -> bool:
-    """n = the document's own row of ``held``, where it has one."""
-    mass = 0.0
-    for k in range(held.shape[1] if len(held) > 0 else 0):
-        mass += held[d, k]
-    if not mass > 0.0:
-        return False
-    for k in range(held.shape[1]):
-        n[k] = held[d, k]
-    return True
-
-
-@kernel
 def dense_step(
-    of: Words, effort: Effort, delta: Floats, reports: Doubles, own: Floats, lanes: Floats, x: Floats, z_of: Floats, held: Floats
+    of: Words, effort: Effort, delta: Floats, reports: Doubles, own: Floats, lanes: Floats, x: Floats, z_of: Floats
 ) -> None:
     """Visit every document of a block.
 
@@ -224,7 +211,6 @@ def dense_step(
     reports                 float64[D, 6]: bound, log-likelihood, inner iterations, 1 if capped, restarts tried, accepted
     own, lanes, x, z_of     buffers, aligned to 64 bytes: float32[(longest document + 8) * P], [3, P], [longest + 32],
                             [2, longest + 16]
-    held                    float32[D, K]: N_dk where a document begins (all zero: cold), and where it ends; empty: all cold
     """
     src, (indptr, words, counts), e, log_scale, alpha = of  # apart: a function that takes a tuple counts all its references
     tol, most_inner, restarts, restart_inner = effort
@@ -245,8 +231,6 @@ def dense_step(
             t_trial[k] = 0.0
             used[k], tried[k] = 0.0, 0
         used[0] = -1.0
-        if take_up(held, d, used):
-            prior_weights(used, alpha, topics, t)
         inner, hard, change = 0, 0, np.inf
         while True:
             change, hard = _inner(src, first, cells, words, x, own, width, t, z, acc, used, n, alpha, work)
@@ -284,9 +268,6 @@ def dense_step(
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
                 t, t_trial, z, z_trial = t_trial, t, z_trial, z
         reports[d, BOUND], reports[d, LOGLIK], reports[d, INNER] = bound, fit, inner
-        if len(held) > 0:
-            for k in range(topics):
-                held[d, k] = n[k]
         _write(first, cells, words, x, own, t, z, delta)
         if hard > 0:
             for i in range(first, last):

@@ -44,7 +44,6 @@ START_INNER = 3  # inner iterations of the first assignment to seed topics
 # vb and mvi keep to their seeds: of ``best`` held-out perplexity is 2 to 13 % lower with 20 topics, but on titles and subject
 # lines, where a sample's topics are poor, up to twice as high (docs/decisions/defaults.md)
 LONG_ENOUGH = 20.0
-COLD = np.empty((0, 0), np.float32)  # no document resumes from its last state
 
 
 @dataclass(frozen=True)
@@ -111,13 +110,10 @@ class Variational(Engine):
             "of topics": Buffer((8, width), "float64"),
         }
 
-    def dense_visit(
-        self, visit: Visit, out: Out, delta: np.ndarray, starting: bool = False, held: np.ndarray = COLD
-    ) -> None:
+    def dense_visit(self, visit: Visit, out: Out, delta: np.ndarray, starting: bool = False) -> None:
         """Word weights, the dense local step and its statistics; ``delta`` [U, P] becomes the block's expected counts.
 
         ``starting``: rows are seed topics, taken as a point estimate; a few inner iterations without restarts.
-        ``held``: float32[D, K], where documents begin and, afterwards, where they ended.
         """
         block = visit.block
         of = self.weigh(visit, out, starting)
@@ -125,7 +121,7 @@ class Variational(Engine):
         reports[:] = 0.0
         delta[:] = 0.0
         buffers = out.array("document").reshape(-1), out.array("lanes"), out.array("document's counts"), out.array("normalisers")
-        dense.dense_step(of, self.effort(starting), delta, reports, *buffers, held)
+        dense.dense_step(of, self.effort(starting), delta, reports, *buffers)
         self.report(block, reports, out)
         if self.tracks_bound:
             out.stats["local_bound"][0] = out.stats["bound"][0] - bounds.data_term(of.src, of.e, of.log_scale, delta)

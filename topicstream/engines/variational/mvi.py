@@ -1,7 +1,8 @@
 """Memoized sparse-L variational inference (Hughes & Sudderth 2016, section 3.4; memoized after their paper of 2013).
 
 Each block keeps its statistics; a visit puts new ones in their place, S += S_new - S_old, and the topics follow at the end
-of the round.  Documents are started cold at each visit; ``--local-start warm`` keeps their counts, too.
+of the round.  Documents are started cold at each visit: from where their last visit left them they are caught in poor
+optima (Hughes & Sudderth, Fig. 5).
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ from topicstream.engines.base import (
     SparseDelta,
     TableSpec,
     Visit,
-    option,
 )
 from topicstream.engines.variational import statistics
-from topicstream.engines.variational.family import COLD, LONG_ENOUGH
+from topicstream.engines.variational.family import LONG_ENOUGH
 from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
 
 
@@ -32,16 +32,7 @@ from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
 class MemoizedOptions(SparsityOptions):
     """Options of ``mvi``."""
 
-    withdrawn = ("verify_bound",)
-
-    local_start: str = option(
-        "cold",
-        "where a document begins at each visit: from the prior, or (warm) where its last visit left it, which keeps documents x topics "
-        "numbers on disk and is easily caught in a poor optimum (Hughes & Sudderth, Fig. 5)",
-        choices=("cold", "warm"),
-        was="cold",
-        advanced=True,
-    )
+    withdrawn = ("verify_bound", "local_start")
 
 
 class Memoized(Sparse):
@@ -65,12 +56,9 @@ class Memoized(Sparse):
     @property
     def state(self) -> Mapping[str, ArraySpec]:
         topics = self.shape.topics
-        warm = {"counts": ArraySpec("block", "float32", limit=lambda b: b.docs * topics)}
-        held = warm if self.options.local_start == "warm" else {}
         if self.dense:
-            return {**held, "statistic": ArraySpec("block", "float32", limit=lambda b: b.words * topics)}
+            return {"statistic": ArraySpec("block", "float32", limit=lambda b: b.words * topics)}
         return {
-            **held,
             "ptr": ArraySpec("block", "int32", limit=lambda b: b.words + 1, ends=True),
             "topic": ArraySpec(
                 "block", "uint16", limit=lambda b: self._most_entries(b) + 1, below=topics
@@ -97,21 +85,17 @@ class Memoized(Sparse):
 
     def process(self, visit: Visit, out: Out) -> None:
         """A visit; no state means the first one."""
-        block, state, topics, starting, held = visit.block, visit.state, self.shape.topics, not visit.state, COLD
-        if "counts" in out.state:
-            flat = out.state["counts"] = out.state["counts"][: block.n_docs * topics]
-            flat[:] = 0.0 if starting else state["counts"]
-            held = flat.reshape(block.n_docs, topics)
+        block, state, topics, starting = visit.block, visit.state, self.shape.topics, not visit.state
         if self.dense:
             delta = out.delta["phi"]
-            self.dense_visit(visit, out, delta, starting, held)
+            self.dense_visit(visit, out, delta, starting)
             kept = out.state["statistic"][: block.n_words * topics]
             kept.reshape(block.n_words, topics)[:] = delta[:, :topics]
             out.state["statistic"] = kept
             if not starting:
                 delta[:, :topics] -= state["statistic"].reshape(block.n_words, topics)
             return
-        src, cell_topic, cell_value = self.sparse_visit(visit, out, starting, held)
+        src, cell_topic, cell_value = self.sparse_visit(visit, out, starting)
         start, order = self.cells_by_word(block, out)
         ptr, topic, value = (out.state[name] for name in ("ptr", "topic", "value"))
         ptr = ptr[: block.n_words + 1]

@@ -33,7 +33,6 @@ from topicstream.engines.variational.dense import (
     count_terms,
     log_fit,
     smallest_active,
-    take_up,
 )
 from topicstream.engines.variational.statistics import FULL_LISTS
 from topicstream.engines.variational.weights import LEAST_Z, log_weights
@@ -251,9 +250,9 @@ class Buffers(NamedTuple):
 
 @kernel
 def sparse_step(
-    of: Words, effort: Effort, lists: Lists, reports: Doubles, cell_topic: Shorts, cell_value: Floats, buffers: Buffers, held: Floats
+    of: Words, effort: Effort, lists: Lists, reports: Doubles, cell_topic: Shorts, cell_value: Floats, buffers: Buffers
 ) -> None:
-    """Visit every document of a block; reports and held as in ``dense.dense_step``.
+    """Visit every document of a block; reports as in ``dense.dense_step``.
 
     cell_topic, cell_value   uint16 and float32 [nnz * L + 16]: topics of each cell and x_w r_wk (0 ends the list)
     """
@@ -284,10 +283,9 @@ def sparse_step(
         words_, z_, kept_, t_ = pointers.address_of(words) + 4 * first, pointers.address_of(z), pointers.address_of(kept), pointers.address_of(t)
         n_, used_ = pointers.address_of(n), pointers.address_of(used)
         take_counts(counts, first, cells, x)
-        if not take_up(held, d, n):
-            _first(first, cells, words, x, most, best_topic, best_value, parts, n)
-            if faint > -np.inf:
-                _leave_small(n, topics)
+        _first(first, cells, words, x, most, best_topic, best_value, parts, n)
+        if faint > -np.inf:
+            _leave_small(n, topics)
         count, inner, hard, change = topics, 1, 0, np.inf
         for k in range(topics):
             active[k], columns[k], tried[k] = k, alpha[k], 0
@@ -401,10 +399,6 @@ def sparse_step(
                 z, z_trial, kept, kept_trial, t, t_trial = z_trial, z, kept_trial, kept, t_trial, t
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
         reports[d, BOUND], reports[d, LOGLIK], reports[d, INNER] = bound, fit, inner
-        if len(held) > 0:
-            held[d, :] = np.float32(0.0)
-            for a in range(count):
-                held[d, active[a]] = n[a]
         width = -(-count // 16) * 16
         for tile in range(-(-cells // 16)):
             tiles.shares(count, kept, t, x, z, tile, acc)  # acc is free now

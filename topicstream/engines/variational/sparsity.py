@@ -11,7 +11,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.engines.base import BlockShape, Buffer, Out, Shape, Visit, option, padded
 from topicstream.engines.variational import choice, dense, sparse, statistics
-from topicstream.engines.variational.family import COLD, Variational, VariationalOptions
+from topicstream.engines.variational.family import Variational, VariationalOptions
 from topicstream.engines.variational.weights import WeightSource
 from topicstream.errors import TopicsError
 
@@ -77,7 +77,7 @@ class Sparse(Variational):
         }
 
     def sparse_visit(
-        self, visit: Visit, out: Out, starting: bool = False, held: np.ndarray = COLD
+        self, visit: Visit, out: Out, starting: bool = False
     ) -> tuple[WeightSource, np.ndarray, np.ndarray]:
         """The L-sparse local step; returns the weights' source, the cells' topics and values, flat."""
         o: Any = self.options
@@ -90,7 +90,7 @@ class Sparse(Variational):
         names = "document", "kept", "lanes", "sums by lane", "document's counts", "normalisers"
         cell_topic, cell_value = out.array("cell topics"), out.array("cell values")
         buffers = sparse.Buffers(*map(out.array, names))
-        sparse.sparse_step(of, self.effort(starting), lists, reports, cell_topic, cell_value, buffers, held)
+        sparse.sparse_step(of, self.effort(starting), lists, reports, cell_topic, cell_value, buffers)
         self.report(visit.block, reports, out)
         return of.src, cell_topic, cell_value
 
