@@ -95,7 +95,7 @@ def rise(arena: Array, at: int, p: int, m: int) -> int:
 @kernel
 def sort_by_count(entries: Array, a: int, b: int, m: int) -> None:
     """entries[a:b] into descending order of count, equal counts staying as they stood: insertion, for rows nearly in
-    order; a row that is far from it goes through a heap first (then equal counts stand in descending topics)."""
+    order; one that is far from it is sorted as a whole (then equal counts stand in descending topics)."""
     budget = 16 * (b - a) + 64
     for i in range(a + 1, b):
         e = entries[i]
@@ -107,30 +107,7 @@ def sort_by_count(entries: Array, a: int, b: int, m: int) -> None:
         entries[j + 1] = e
         budget -= i - j
         if budget < 0:
-            _heap_sort(entries, a, b)
+            row = entries[a:b]
+            row.sort()
+            entries[a:b] = row[::-1].copy()
             return
-
-
-@kernel
-def _heap_sort(entries: Array, a: int, b: int) -> None:
-    """entries[a:b] descending by the whole entry: a heap with the least on top."""
-    n = b - a
-    for first in range(n // 2 - 1, -1, -1):
-        _sift(entries, a, first, n)
-    for last in range(n - 1, 0, -1):
-        entries[a], entries[a + last] = entries[a + last], entries[a]
-        _sift(entries, a, 0, last)
-
-
-@kernel
-def _sift(entries: Array, a: int, i: int, n: int) -> None:
-    while True:
-        child = 2 * i + 1
-        if child >= n:
-            return
-        if child + 1 < n and entries[a + child + 1] < entries[a + child]:
-            child += 1
-        if entries[a + i] <= entries[a + child]:
-            return
-        entries[a + i], entries[a + child] = entries[a + child], entries[a + i]
-        i = child

@@ -120,11 +120,10 @@ def expand_packed(ptr: Longs, entries: Array, rows: Longs, m: int, out: Array) -
 
 
 @kernel
-def sum_packed(ptr: Longs, entries: Array, m: int, n_w: Doubles, sums: Doubles, small: Longs, worst: Doubles) -> int:
+def sum_packed(ptr: Longs, entries: Array, m: int, n_w: Doubles, sums: Doubles, small: Longs, worst: Doubles) -> None:
     """Sums of a range of rows: sums float64[>=K] += counts by topic; small: int64[S] histogram of counts below S;
-    worst: float64[3] (largest |row sum / n_w - 1| where n_w, float64[rows], is given).  Returns entries of count >= S."""
+    worst: float64[3] (largest |row sum / n_w - 1| where n_w, float64[rows], is given)."""
     mask = (np.int64(1) << m) - 1
-    large = 0
     for row in range(len(ptr) - 1):
         total = np.int64(0)
         for i in range(ptr[row], ptr[row + 1]):
@@ -134,19 +133,5 @@ def sum_packed(ptr: Longs, entries: Array, m: int, n_w: Doubles, sums: Doubles, 
             total += c
             if c < len(small):
                 small[c] += 1
-            else:
-                large += 1
         if len(n_w) > 0:
             worst[0] = max(worst[0], abs(total - n_w[row]) / max(n_w[row], 1.0))
-    return large
-
-
-@kernel
-def large_counts(entries: Array, m: int, least: int, out: Longs) -> None:
-    """Counts of at least ``least``, in order -> out."""
-    n = 0
-    for i in range(len(entries)):
-        c = np.int64(entries[i]) >> m
-        if c >= least:
-            out[n] = c
-            n += 1

@@ -17,7 +17,7 @@ import numpy as np
 from topicstream.errors import TopicsError
 from topicstream.kernels.constants import Constants
 from topicstream.kernels.packed import entry_bytes
-from topicstream.kernels.packed_table import expand_packed, large_counts, merge_packed, sum_packed
+from topicstream.kernels.packed_table import expand_packed, merge_packed, sum_packed
 from topicstream.memory import Array
 from topicstream.tables.packed_file import PackedFile, write_file
 from topicstream.tables.rounds import Round, RoundSpace, SparseRound
@@ -193,9 +193,8 @@ class PackedTable(Table):
             nonlocal largest
             numbers, ptr, entries = held.take(i)
             own, off, small = np.zeros(self.width), np.zeros(3), np.zeros(SMALL, np.int64)
-            many = sum_packed(ptr, entries, held.bits, self._row_mass[numbers], own, small, off)
-            high = np.empty(many, np.int64)
-            large_counts(entries, held.bits, SMALL, high)
+            sum_packed(ptr, entries, held.bits, self._row_mass[numbers], own, small, off)
+            high = (entries[entries >= SMALL << held.bits] >> held.bits).astype(np.int64)
             found, most = np.unique(high, return_counts=True), int(entries.max(initial=0)) >> held.bits
             with self._lock:
                 np.add(sums, own, out=sums)
@@ -312,13 +311,13 @@ class PackedTable(Table):
 
     def load(self, path: Path, rows: int | None = None) -> None:
         """See ``Table``; no samples are taken over from a table of other rows, and rows behind its own are empty."""
-        file = PackedFile(path, self.n_rows if rows is None else rows, self.columns)
+        words = self.n_rows if rows is None else rows
+        file = PackedFile(path, words, self.columns)
         self.clear()
         if file.samples and rows is None:
             self.samples, self._sums = file.samples, self._new_sums()
         for which, table in enumerate([self._counts] if self._sums is None else [self._counts, self._sums]):
-            last = file.edges[-1]
-            for a, b in pairwise(np.unique(np.append(file.edges, table.edges[table.edges < last])).tolist()):
+            for a, b in pairwise(np.unique(np.minimum(table.edges, words)).tolist()):
                 table.put(file.rows(which, a, b))
 
     @property
