@@ -26,7 +26,6 @@ from topicstream.inference.method import TopicRows
 from topicstream.inference.methods.bp import BP
 from topicstream.inference.softmax import BATCH, Examples, best_temperature, fit_softmax, label_divergence
 from topicstream.inference.source import open_source
-from topicstream.kernels.linear import even
 from topicstream.machine import default_threads
 from topicstream.memory import Array, MemoryLimit, plan_memory
 from topicstream.model.classifier import save_classifier
@@ -144,9 +143,7 @@ def _labelled(
 
     def label(docs: Documents) -> tuple[Documents, np.ndarray]:
         theta = method.shares(docs)
-        x = np.sqrt(docs.counts) if root else docs.counts.copy()
-        even(docs.indptr, x, length, root)
-        return replace(docs, counts=x), theta
+        return replace(docs, counts=docs.evened(length, root)), theta
 
     labelled = list(in_order(label, chosen(), plan.threads))
     if not labelled:

@@ -49,6 +49,13 @@ class Documents:
         cells = np.diff(self.indptr)
         return np.where(cells > 0, 0, np.where(self.tokens > 0, UNKNOWN, EMPTY)).astype(np.uint8)
 
+    def evened(self, length: float, root: bool) -> np.ndarray:
+        """The counts of each document as those of one ``length`` long (0: as they are), float32[nnz]; ``root``: square roots."""
+        owner, x = np.repeat(np.arange(len(self)), np.diff(self.indptr)), np.sqrt(self.counts) if root else self.counts
+        mass = np.bincount(owner, self.counts, len(self))
+        scale = np.divide(length or mass, mass, out=np.ones(len(self)), where=mass > 0)
+        return np.asarray(x * (np.sqrt(scale) if root else scale).astype(np.float32)[owner])
+
     def take(self, which: np.ndarray) -> Documents:
         """Some of the documents, in the order of ``which``, int64[n]."""
         indptr, cells = ragged_rows(self.indptr, which)

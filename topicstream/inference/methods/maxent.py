@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows, Variant
-from topicstream.kernels.linear import logits
 from topicstream.model.classifier import Classifier
 from topicstream.options import option
 
@@ -51,9 +51,8 @@ class MaxEnt(Method):
     def shares(self, docs: Documents) -> np.ndarray:
         has, root = self.classifier, self.classifier.features == "root"
         cells, weights = has.of(docs.words)
-        z = np.empty((len(docs), len(has.bias)), np.float32)
-        x = np.sqrt(docs.counts) if root else docs.counts
-        logits(docs.indptr, cells, x, weights, has.bias, has.length, root, self.temperature, z)
+        x = csr_array((docs.evened(has.length, root), cells, docs.indptr), shape=(len(docs), len(weights)))
+        z = (x @ weights + has.bias) / np.float32(self.temperature)
         z -= z.max(axis=1, keepdims=True)
         np.exp(z, out=z)
         z /= z.sum(axis=1, keepdims=True)

@@ -5,10 +5,10 @@ starts)."""
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from topicstream.engines.base import BlockShape, Engine, padded
 from topicstream.kernels.cluster_scores import log_sums
-from topicstream.kernels.linear import products, spread
 from topicstream.memory import Array, total_bytes
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.best import NEXT, LearnedSeeds, cells_of_sample
@@ -56,17 +56,14 @@ class ClusterStart(Start):
 def _short(indptr: np.ndarray, rows: np.ndarray, counts: np.ndarray, phi: np.ndarray) -> tuple[float, np.ndarray]:
     """(log-likelihood, words of clusters float32[U, K]) after some sweeps of EM from phi: float32[U, K]."""
     docs, topics = len(indptr) - 1, phi.shape[1]
-    sums, sizes = np.empty((len(phi) + 1, topics)), np.full(topics, docs / topics)
-    scores, fit, shares = np.empty((docs, topics), np.float32), np.empty(docs), np.empty((docs, topics), np.float32)
+    cells, sizes = csr_array((counts, rows, indptr), shape=(docs, len(phi))), np.full(topics, docs / topics)
+    fit, shares = np.empty(docs), np.empty((docs, topics), np.float32)
     base = np.ascontiguousarray(phi)
     for _ in range(SWEEPS):
         norms = np.log(base.sum(axis=0, dtype=np.float64) + len(phi) * BETA).astype(np.float32)
         first = np.log((sizes + 1.0) / (docs + topics)).astype(np.float32)
-        products(indptr, rows, counts, np.log(base + np.float32(BETA)) - norms, first, scores)
-        log_sums(scores, fit, shares)
-        sums[:] = 0.0
-        spread(indptr, rows, counts, shares, 0, topics, sums)
+        log_sums(cells @ (np.log(base + np.float32(BETA)) - norms) + first, fit, shares)
         for d in range(0, docs, 4096):
             sizes = shares[d : d + 4096].sum(axis=0, dtype=np.float64) + (sizes if d else 0.0)
-        base[:] = sums[:-1]
+        base[:] = cells.T @ shares.astype(np.float64)
     return float(fit.sum()), base
