@@ -13,7 +13,6 @@ multiple of 16 numbers; padding stays zero.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from functools import cached_property
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from topicstream.corpus.block import Block
+from topicstream.engines.about import TOPICS, About, Objective, Priors
 from topicstream.engines.shapes import ArraySpec, BlockShape, Buffer, Shape
 from topicstream.options import option
 from topicstream.tables.spec import (
@@ -39,12 +39,10 @@ if TYPE_CHECKING:
     from topicstream.tables.table import Table
 
 __all__ = [
-    "LANES", "About", "ArraySpec", "BlockShape", "Buffer", "Engine", "Key", "Layout", "Objective", "Options", "Out", "PackedRows",
-    "PassEnd", "Phase", "Priors", "Rows", "Rule", "Scratch", "Shape", "SparseDelta", "TableSpec", "Visit", "learns_priors",
-    "new_stats", "option", "option_fields", "padded", "passes_needed", "phase_of", "workspace_bytes",
+    "LANES", "TOPICS", "About", "ArraySpec", "BlockShape", "Buffer", "Engine", "Key", "Layout", "Objective", "Options", "Out",
+    "PackedRows", "PassEnd", "Phase", "Priors", "Rows", "Rule", "Scratch", "Shape", "SparseDelta", "TableSpec", "Visit",
+    "learns_priors", "new_stats", "option", "option_fields", "padded", "passes_needed", "phase_of", "workspace_bytes",
 ]  # fmt: skip
-
-TOPICS = 100  # the default number of topics
 
 
 class Key(NamedTuple):
@@ -187,24 +185,6 @@ class PassEnd:
     say: Callable[[str], object]
 
 
-class Objective(NamedTuple):
-    """What a pass reports and what stops a run: the statistic ``total`` divided by the statistic ``weight``.
-
-    ``perplexity`` is exp(-total / weight), anything else total / weight.
-    """
-
-    name: str = "perplexity"
-    total: str = "loglik"
-    weight: str = "tokens"
-
-    def value(self, stats: Mapping[str, np.ndarray]) -> float | None:
-        """None where the pass has no such statistics."""
-        if self.total not in stats or self.weight not in stats or not stats[self.weight][0] > 0:
-            return None
-        mean = stats[self.total][0] / float(stats[self.weight][0])
-        return float(np.exp(-mean)) if self.name == "perplexity" else float(mean)
-
-
 @dataclass(frozen=True)
 class Layout:
     """How a pass is cut: most cells and documents of a block, and blocks of a round.
@@ -216,85 +196,6 @@ class Layout:
     block_cells: int
     block_docs: int
     round_blocks: int
-
-
-class Priors(NamedTuple):
-    """Default priors: alpha of each topic, or of all topics ``together``; beta of each word."""
-
-    alpha: float = 0.1
-    beta: float = 0.01
-    together: bool = False
-
-    def alpha_of(self, topics: int) -> float:
-        """alpha of one of so many topics."""
-        return self.alpha / topics if self.together else self.alpha
-
-    @property
-    def texts(self) -> tuple[str, str]:
-        """alpha and beta as help shows them."""
-        return f"{self.alpha:g}/K" if self.together else f"{self.alpha:g}", f"{self.beta:g}"
-
-
-def as_asked(axes: Mapping[str, int], options: Any, asked: int | None) -> int:
-    """The number of topics of an engine that takes any."""
-    return TOPICS if asked is None else asked
-
-
-@dataclass(frozen=True)
-class About:
-    """Facts about an algorithm that commands, reports and starts need before one is configured.
-
-    Attributes
-    ----------
-    priors
-        Default priors.
-    starts
-        Starts that it can make, the default first: ``random`` (a random topic for each cell or token), ``documents``,
-        ``kmeans``, ``best``, ``anchors``, ``warm``.
-    documents_from
-        Number of topics from which on it starts from ``documents`` by default.
-    best_from
-        Tokens of a mean document from which on ``best`` replaces ``documents`` as the default where topics are few.
-    random_seeds
-        Whether its ``random`` start takes random topics as a seed table; otherwise ``start`` draws topics itself.
-    real_cells, seed_words, vectors
-        Whether it takes real-valued cells; seed words beside ``phi``; a store of vectors (and nothing else).
-    axes
-        Axes that it reads beside words and documents: ``authors``, ``labels``, ``links``.
-    topics_axis
-        Axis whose ids have a topic each, the last ones of the model, which bear their names.
-    topics
-        (ids of each axis, options, topics asked for or None) -> number of topics.
-    stored_tables, stored_params
-        Tables that a model stores (``phi`` holds the topics), and params, of one or two dimensions, beside alpha and beta.
-    objective
-        What a pass reports and what stops a run.
-    passes, tol
-        Default stopping rule: most passes, and the change of the objective below which a run stops (0: never).
-    alpha_bounds
-        Least and largest alpha of a topic where alpha comes from moments; a run that ends there warns.
-    completion
-        Whether held-out documents are judged by completion; otherwise as whole points.
-    """
-
-    priors: Priors = field(default_factory=Priors)
-    starts: tuple[str, ...] = ("documents", "random", "kmeans", "best", "anchors", "warm")
-    documents_from: float = math.inf
-    best_from: float = math.inf
-    random_seeds: bool = False
-    real_cells: bool = True
-    seed_words: bool = True
-    vectors: bool = False
-    axes: tuple[str, ...] = ()
-    topics_axis: str = ""
-    topics: Callable[[Mapping[str, int], Any, int | None], int] = as_asked
-    stored_tables: tuple[str, ...] = ("phi",)
-    stored_params: tuple[str, ...] = ()
-    objective: Objective = field(default_factory=Objective)
-    passes: int = 200
-    tol: float | str = "0.1%"
-    alpha_bounds: tuple[float, float] | None = None
-    completion: bool = True
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,111 @@
+"""Facts about an algorithm that commands, reports and starts need before one is configured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["TOPICS", "About", "Objective", "Priors"]
+
+TOPICS = 100  # the default number of topics
+
+
+class Objective(NamedTuple):
+    """What a pass reports and what stops a run: the statistic ``total`` divided by the statistic ``weight``.
+
+    ``perplexity`` is exp(-total / weight), anything else total / weight.
+    """
+
+    name: str = "perplexity"
+    total: str = "loglik"
+    weight: str = "tokens"
+
+    def value(self, stats: Mapping[str, np.ndarray]) -> float | None:
+        """None where the pass has no such statistics."""
+        if self.total not in stats or self.weight not in stats or not stats[self.weight][0] > 0:
+            return None
+        mean = stats[self.total][0] / float(stats[self.weight][0])
+        return float(np.exp(-mean)) if self.name == "perplexity" else float(mean)
+
+
+class Priors(NamedTuple):
+    """Default priors: alpha of each topic, or of all topics ``together``; beta of each word."""
+
+    alpha: float = 0.1
+    beta: float = 0.01
+    together: bool = False
+
+    def alpha_of(self, topics: int) -> float:
+        """alpha of one of so many topics."""
+        return self.alpha / topics if self.together else self.alpha
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """alpha and beta as help shows them."""
+        return f"{self.alpha:g}/K" if self.together else f"{self.alpha:g}", f"{self.beta:g}"
+
+
+def as_asked(axes: Mapping[str, int], options: Any, asked: int | None) -> int:
+    """The number of topics of an engine that takes any."""
+    return TOPICS if asked is None else asked
+
+
+@dataclass(frozen=True)
+class About:
+    """The facts of one algorithm.
+
+    Attributes
+    ----------
+    priors
+        Default priors.
+    starts
+        Starts that it can make, the default first: ``random`` (a random topic for each cell or token), ``documents``,
+        ``kmeans``, ``best``, ``anchors``, ``warm``.
+    documents_from
+        Number of topics from which on it starts from ``documents`` by default.
+    best_from
+        Tokens of a mean document from which on ``best`` replaces ``documents`` as the default where topics are few.
+    random_seeds
+        Whether its ``random`` start takes random topics as a seed table; otherwise ``start`` draws topics itself.
+    real_cells, seed_words, vectors
+        Whether it takes real-valued cells; seed words beside ``phi``; a store of vectors (and nothing else).
+    axes
+        Axes that it reads beside words and documents: ``authors``, ``labels``, ``links``.
+    topics_axis
+        Axis whose ids have a topic each, the last ones of the model, which bear their names.
+    topics
+        (ids of each axis, options, topics asked for or None) -> number of topics.
+    stored_tables, stored_params
+        Tables that a model stores (``phi`` holds the topics), and params, of one or two dimensions, beside alpha and beta.
+    objective
+        What a pass reports and what stops a run.
+    passes, tol
+        Default stopping rule: most passes, and the change of the objective below which a run stops (0: never).
+    alpha_bounds
+        Least and largest alpha of a topic where alpha comes from moments; a run that ends there warns.
+    completion
+        Whether held-out documents are judged by completion; otherwise as whole points.
+    """
+
+    priors: Priors = field(default_factory=Priors)
+    starts: tuple[str, ...] = ("documents", "random", "kmeans", "best", "anchors", "warm")
+    documents_from: float = math.inf
+    best_from: float = math.inf
+    random_seeds: bool = False
+    real_cells: bool = True
+    seed_words: bool = True
+    vectors: bool = False
+    axes: tuple[str, ...] = ()
+    topics_axis: str = ""
+    topics: Callable[[Mapping[str, int], Any, int | None], int] = as_asked
+    stored_tables: tuple[str, ...] = ("phi",)
+    stored_params: tuple[str, ...] = ()
+    objective: Objective = field(default_factory=Objective)
+    passes: int = 200
+    tol: float | str = "0.1%"
+    alpha_bounds: tuple[float, float] | None = None
+    completion: bool = True
