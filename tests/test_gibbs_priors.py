@@ -12,10 +12,11 @@ from topicstream.kernels.count_priors import (
     bin_values,
     close_document,
     count_bin,
-    learn_alpha,
-    learn_beta,
+    length_counts,
+    topic_counts,
     words_loglik,
 )
+from topicstream.kernels.dirichlet_fit import Histogram, fit_alpha, fit_beta, rise
 from topicstream.kernels.jit import kernel
 
 
@@ -74,18 +75,18 @@ def test_alpha_that_made_the_documents_is_learned():
     topic_bins, lengths = np.zeros(5 * BINS), np.zeros(2 * BINS)
     for _ in range(6000):
         close(rng.multinomial(rng.integers(20, 300), rng.dirichlet(truth)), truth, topic_bins, lengths)
-    alpha = np.full(5, 1.0)
+    alpha, documents = np.full(5, 1.0), (topic_counts(topic_bins, 5), length_counts(lengths))
     for _ in range(8):
-        alpha = learn_alpha(alpha, topic_bins, lengths, 1e-5, 100.0)
+        alpha = fit_alpha(alpha, *documents, rise, 1e-5, 100.0)
     np.testing.assert_allclose(alpha, truth, rtol=0.1)
-    assert (learn_alpha(np.full(5, 1.0), topic_bins, lengths, 0.3, 0.9) <= 0.9).all()
+    assert (fit_alpha(np.full(5, 1.0), *documents, rise, 0.3, 0.9) <= 0.9).all()
 
 
 def test_beta_that_made_the_topics_is_learned():
     rng = np.random.default_rng(2)
     n_wt = np.stack([rng.multinomial(20000, rng.dirichlet(np.full(800, 0.05))) for _ in range(6)], 1)
     values, times = np.unique(n_wt[n_wt > 0], return_counts=True)
-    beta = 0.5
+    beta, rows = 0.5, Histogram(times.astype(float), values.astype(float))
     for _ in range(10):
-        beta = learn_beta(beta, values.astype(float), times.astype(float), n_wt.sum(0).astype(float), 800, 1e-5, 100.0)
+        beta = fit_beta(beta, rows, 1.0, n_wt.sum(0).astype(float), 800, rise, 1e-5, 100.0)
     assert beta == pytest.approx(0.05, rel=0.1)

@@ -213,7 +213,14 @@ def test_learned_priors_find_the_planted_ones():
     rng = np.random.default_rng(3)
     docs, topics = 3000, 6
     alpha = np.array([1.5, 0.8, 0.4, 0.2, 0.1, 0.1])
-    from topicstream.engines.message.priors import BINS, bin_values, count_documents, fit_alpha, fit_beta
+    from topicstream.engines.message.priors import BINS, bin_values, count_documents, document_counts, pull_of, risen
+    from topicstream.kernels.dirichlet_fit import Histogram, fit_beta
+    from topicstream.kernels.dirichlet_fit import fit_alpha as fit
+
+    def fit_alpha(start, topic_bins, length_bins, low, high, pull=0.0, mean=0.0):
+        of_topics, of_lengths = document_counts(topic_bins, length_bins, topics)
+        return fit(start, of_topics, of_lengths, risen, low, high, pull_of(of_lengths, pull, mean))
+
 
     lengths = rng.integers(40, 200, docs)
     theta = np.array([rng.multinomial(n, rng.dirichlet(alpha)) for n in lengths])
@@ -249,7 +256,7 @@ def test_learned_priors_find_the_planted_ones():
         bins[np.abs(np.log(values / v)).argmin()] += 1
     b = 0.05
     for _ in range(20):
-        b = fit_beta(b, bins, float(words), phi.sum(0).astype(float), words, 1e-4, 1.0)
+        b = fit_beta(b, Histogram(bins, values), 1.0, phi.sum(0).astype(float), words, risen, 1e-4, 1.0)
     assert b == pytest.approx(beta, rel=0.15)
 
 

@@ -1,9 +1,4 @@
-"""Dirichlet priors of whole counts: their likelihood and their learning, from histograms summed document by document.
-
-Minka (Estimating a Dirichlet distribution, 2000, eq. 55), the fixed point for the Dirichlet-multinomial:
-
-    alpha_k <- alpha_k * sum_d [psi(n_dk + alpha_k) - psi(alpha_k)] / sum_d [psi(n_d + A) - psi(A)],     A = sum alpha
-    beta    <- beta * sum_w,k [psi(n_wk + beta) - psi(beta)] / (W sum_k [psi(n_k + W beta) - psi(W beta)])
+"""Dirichlet priors of whole counts: their likelihood, and the histograms that they are fitted to (dirichlet_fit.py).
 
 The word-topic counts come as an exact histogram (the packed table's).  Document counts below 16 have a bin each; above,
 bins are a quarter octave wide and a count of topics stands at the bin's middle, a document's length at the mean length
@@ -20,12 +15,12 @@ import math
 import numpy as np
 
 from topicstream.kernels.arrays import Doubles, Int, Longs
-from topicstream.kernels.digamma import log_gamma, psi
+from topicstream.kernels.digamma import log_gamma
+from topicstream.kernels.dirichlet_fit import Histogram
 from topicstream.kernels.jit import kernel
 
 EXACT = 16
 BINS = EXACT + 4 * 20
-_STEPS = 20
 
 
 @kernel(inline="always")
@@ -86,41 +81,14 @@ def words_loglik(beta: float, counts: np.ndarray, times: np.ndarray, n_k: np.nda
     return float(rows + (log_gamma(mass) - log_gamma(mass + n_k)).sum())
 
 
-def learn_alpha(alpha: np.ndarray, topic_bins: np.ndarray, lengths: np.ndarray, low: float, high: float) -> np.ndarray:
-    """alpha float64[K] after at most 20 fixed-point steps, held within [low, high]."""
-    counts = topic_bins.reshape(len(alpha), BINS)
-    used = np.flatnonzero(counts.sum(0))
-    values, counts = bin_values()[used], counts[:, used]
+def topic_counts(bins: np.ndarray, topics: int) -> Histogram:
+    """Documents by n_dk, of ``topic_bins``."""
+    times = bins.reshape(topics, BINS)
+    used = np.flatnonzero(times.sum(0))
+    return Histogram(times[:, used], bin_values()[used])
+
+
+def length_counts(lengths: np.ndarray) -> Histogram:
+    """Documents by n_d, of ``lengths``: the mean length in each bin."""
     held = np.flatnonzero(lengths[:BINS])
-    docs, mean = lengths[held], lengths[BINS + held] / lengths[held]
-    alpha = alpha.copy()
-    for _ in range(_STEPS):
-        total = np.array([alpha.sum()])
-        below = float(docs @ (psi(mean + total) - psi(total)))
-        if below <= 0:
-            break
-        above = (counts * (psi(values[None, :] + alpha[:, None]) - psi(alpha)[:, None])).sum(1)
-        new = np.clip(alpha * above / below, low, high)
-        done = bool(np.abs(new - alpha).max() <= 1e-4 * alpha.max())
-        alpha = new
-        if done:
-            break
-    return alpha
-
-
-def learn_beta(
-    beta: float, counts: np.ndarray, times: np.ndarray, n_k: np.ndarray, words: int, low: float, high: float
-) -> float:
-    """beta after at most 20 fixed-point steps, held within [low, high]."""
-    for _ in range(_STEPS):
-        above = float(times @ (psi(counts + beta) - psi(np.array([beta]))))
-        mass = np.array([words * beta])
-        below = words * float((psi(n_k + mass) - psi(mass)).sum())
-        if below <= 0:
-            break
-        new = float(np.clip(beta * above / below, low, high))
-        done = abs(new - beta) <= 1e-4 * beta
-        beta = new
-        if done:
-            break
-    return beta
+    return Histogram(lengths[held], lengths[BINS + held] / lengths[held])

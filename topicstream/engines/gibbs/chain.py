@@ -30,7 +30,8 @@ from topicstream.engines.base import (
 from topicstream.engines.gibbs.draws import draw_topics, seeded_topics
 from topicstream.engines.gibbs.moves import count_assigned, count_moved, count_moves
 from topicstream.errors import InputError, TopicsError, UsageError
-from topicstream.kernels.count_priors import BINS, learn_alpha, learn_beta, words_loglik
+from topicstream.kernels.count_priors import BINS, length_counts, topic_counts, words_loglik
+from topicstream.kernels.dirichlet_fit import Histogram, fit_alpha, fit_beta, rise
 from topicstream.kernels.packed import entry_bytes
 
 # with so many topics 200 passes do not bring the random start to the perplexity of seed documents (docs/decisions/defaults.md)
@@ -213,8 +214,9 @@ class Chain(Engine):
         passes = int(params["passes"][0])
         if o.learn_priors and passes > o.learn_after and (passes - o.learn_after) % o.learn_every == 0:
             bounds = o.prior_low, o.prior_high
-            params["alpha"][:] = learn_alpha(params["alpha"], stats["topic_bins"], stats["lengths"], *bounds)
-            params["beta"][0] = learn_beta(beta, counts, times, n_k, self.shape.words, *bounds)
+            documents = topic_counts(stats["topic_bins"], k), length_counts(stats["lengths"])
+            params["alpha"][:] = fit_alpha(params["alpha"], *documents, rise, *bounds)
+            params["beta"][0] = fit_beta(beta, Histogram(times, counts), 1.0, n_k, self.shape.words, rise, *bounds)
             held = int(np.isin([*params["alpha"], *params["beta"]], bounds).sum())
             found["priors_held"] = float(held)
             if held and not self._warned:

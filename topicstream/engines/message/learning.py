@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from topicstream.engines.base import BlockShape, Buffer, Engine, Out, PassEnd, Visit, option
-from topicstream.engines.message.priors import BINS, count_documents, count_words, fit_alpha, fit_beta
+from topicstream.engines.message.priors import (
+    BINS,
+    bin_values,
+    count_documents,
+    count_words,
+    document_counts,
+    pull_of,
+    risen,
+)
+from topicstream.kernels.dirichlet_fit import Histogram, fit_alpha, fit_beta
 
 REACH = 10.0
 MOST = 30.0  # that alpha is pulled to, over all topics
@@ -70,10 +79,13 @@ class Learning(Engine):
         a, b = float(first["alpha"][0]), float(first["beta"][0])
         low, high = (np.full(topics, bound) for bound in bounds(a, reach))
         low[topics - fixed :] = high[topics - fixed :] = first["alpha"][topics - fixed :]
-        bins = stats["topic_bins"], stats["length_bins"]
-        params["alpha"][:] = fit_alpha(params["alpha"], *bins, low, high, pull, min(a, MOST / topics))
+        of_topics, of_lengths = document_counts(stats["topic_bins"], stats["length_bins"], topics)
+        held_to = pull_of(of_lengths, pull, min(a, MOST / topics))
+        params["alpha"][:] = fit_alpha(params["alpha"], of_topics, of_lengths, risen, low, high, held_to)
         sampled, lam, beta = float(stats["sampled"][0]), end.totals["phi"][:topics], float(params["beta"][0])
-        params["beta"][0] = fit_beta(beta, stats["row_bins"], sampled, lam, self.shape.words, *bounds(b, reach))
+        if sampled > 0:
+            rows, words = Histogram(stats["row_bins"], bin_values()), self.shape.words
+            params["beta"][0] = fit_beta(beta, rows, words / sampled, lam, words, risen, *bounds(b, reach))
         n = held(params["alpha"][: topics - fixed], a, reach) + held(params["beta"], b, reach)
         if n and not self._warned:
             self._warned = True

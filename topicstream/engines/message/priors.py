@@ -1,11 +1,6 @@
 """Learning Dirichlet priors from histograms that are summed block by block.
 
-Minka (Estimating a Dirichlet distribution, 2000), the fixed point for the Dirichlet-multinomial:
-
-    alpha_k <- alpha_k * sum_d [psi(n_dk + alpha_k) - psi(alpha_k)] / sum_d [psi(n_d + A) - psi(A)],     A = sum alpha
-    beta    <- beta * sum_k,w [psi(phi_wk + beta) - psi(beta)] / (W sum_k [psi(lam_k + W beta) - psi(W beta)])
-
-n and phi there are whole counts; messages give their means.  The brackets are concave, the steeper the smaller the
+The fixed point (kernels/dirichlet_fit.py) is for whole counts n_dk and phi_wk; messages give their means.  The brackets are concave, the steeper the smaller the
 prior, so a mean must not be put in their place: a tenth of a token with prior 0.01 gives 91 where one token in one
 of ten cases gives 10, and the priors grow without end.  ``risen`` takes their expectation instead.
 
@@ -23,6 +18,7 @@ import numpy as np
 
 from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.kernels.digamma import psi
+from topicstream.kernels.dirichlet_fit import Histogram, Pull
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits
 
@@ -121,57 +117,16 @@ def risen(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return np.asarray(rise)
 
 
-def fit_alpha(
-    alpha: np.ndarray,
-    topic_bins: np.ndarray,
-    length_bins: np.ndarray,
-    low: float | np.ndarray,
-    high: float | np.ndarray,
-    pull: float = 0.0,
-    mean: float = 0.0,
-) -> np.ndarray:
-    """alpha: float64[K] -> its value after up to 20 fixed-point steps, each entry held within [low, high].
-
-    pull: of a gamma prior on every alpha_k, with this ``mean``: its rate is ``pull`` a document, so the maximum of the
-    posterior adds pull * D * mean above and pull * D below.  Short documents say little of alpha each: of those that ask
-    for less than ``mean`` the rate falls with the square of their mean length below SAYS_LITTLE tokens.
-    """
-    counts, values = topic_bins.reshape(len(alpha), BINS), bin_values()
-    used = np.flatnonzero(counts.sum(0))
-    docs = length_bins.sum()
-    alpha, rate = alpha.copy(), pull * docs
-    least = rate * min(1.0, (length_bins @ values / max(docs, 1.0) / SAYS_LITTLE) ** 2)
-    for _ in range(20):
-        total = alpha.sum()
-        below = length_bins @ risen(values, np.array([total]))
-        if below <= 0:
-            break
-        above = (counts[:, used] * risen(values[used], alpha[:, None])).sum(1)
-        own = alpha * above
-        held = np.where(own < below * mean, least, rate)
-        new = np.clip((own + held * mean) / (below + held), low, high)
-        done = np.abs(new - alpha).max() <= 1e-4 * alpha.max()
-        alpha = new
-        if done:
-            break
-    return alpha
+def document_counts(topic_bins: np.ndarray, length_bins: np.ndarray, topics: int) -> tuple[Histogram, Histogram]:
+    """Documents by n_dk and by n_d."""
+    times, values = topic_bins.reshape(topics, BINS), bin_values()
+    used = np.flatnonzero(times.sum(0))
+    return Histogram(times[:, used], values[used]), Histogram(length_bins, values)
 
 
-def fit_beta(
-    beta: float, row_bins: np.ndarray, sampled: float, lam: np.ndarray, words: int, low: float, high: float
-) -> float:
-    """beta after up to 20 fixed-point steps, held within [low, high].  lam: float64[K] column sums of phi."""
-    if sampled <= 0:
-        return beta
-    values = bin_values()
-    for _ in range(20):
-        above = row_bins @ risen(values, np.array([beta])) * (words / sampled)
-        below = words * (psi(lam + words * beta) - psi(np.array([words * beta]))).sum()
-        if below <= 0:
-            break
-        new = float(np.clip(beta * above / below, low, high))
-        done = abs(new - beta) <= 1e-4 * beta
-        beta = new
-        if done:
-            break
-    return beta
+def pull_of(lengths: Histogram, strength: float, mean: float) -> Pull:
+    """A pull of ``strength`` a document.  Short documents say little of alpha each: of those that ask for less than ``mean``
+    the rate falls with the square of their mean length below SAYS_LITTLE tokens."""
+    docs = lengths.times.sum()
+    rate = strength * docs
+    return Pull(mean, rate, rate * min(1.0, (lengths.times @ lengths.values / max(docs, 1.0) / SAYS_LITTLE) ** 2))
