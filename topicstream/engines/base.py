@@ -14,7 +14,7 @@ multiple of 16 numbers; padding stays zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, Field, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -235,6 +235,7 @@ class Engine:
     cites: ClassVar[str] = ""
     Options: ClassVar[type[Options]] = Options
     about: ClassVar[About] = About()
+    options: Any
 
     def __init__(self, shape: Shape, options: Any) -> None:
         self.shape, self.options = shape, options
@@ -311,7 +312,7 @@ class Engine:
         """
         return 1.0, 1.0
 
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         """After each pass; what it returns goes into the history (plain numbers by name)."""
         return {}
 
@@ -345,6 +346,6 @@ def passes_needed(phases: Sequence[Phase]) -> int | None:
     return None if phases[-1].passes is None else sum(phase.passes or 0 for phase in phases)
 
 
-def option_fields(options: type[Options]) -> dict[str, Any]:
+def option_fields(options: type[Options]) -> dict[str, Field[Any]]:
     """name -> dataclass field of every option of an engine, defaults first declared first."""
     return {f.name: f for f in options.__dataclass_fields__.values() if f.default is not MISSING}

@@ -7,7 +7,6 @@ them: nothing is taken out of them, no rescaling or blending wears them off, and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -83,15 +82,8 @@ class Constants:
         whole = np.full(len(used), width)
         return own - _rise(sums + most, whole + most) + _rise(sums, whole)
 
-    def entries_of(self, pieces: Iterable[tuple[int, np.ndarray]]) -> np.ndarray:
-        """Our entries of a table that comes in pieces (first row, rows [n, >= columns]), float64[n]."""
-        found = np.zeros(len(self.weight))
-        for first, rows in pieces:
-            self.take(first, rows, found)
-        return found
-
     def take(self, first: int, rows: np.ndarray, found: np.ndarray) -> None:
-        """What ``entries_of`` does with one piece."""
+        """Put our entries of rows ``first``, ``first + 1``, ... of a table, [n, >= columns], into ``found``, float64[n]."""
         a, b = np.searchsorted(self.ids, (first, first + len(rows)))
         mine = slice(int(self.ptr[a]), int(self.ptr[b]))
         found[mine] = rows[self.words[mine] - first, self.topic[mine]]

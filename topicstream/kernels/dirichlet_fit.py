@@ -41,7 +41,7 @@ FREE = Pull()
 
 def rise(values: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """psi(values + prior) - psi(prior)."""
-    return psi(values + prior) - psi(prior)
+    return np.asarray(psi(values + prior) - psi(prior))
 
 
 def fit_alpha(

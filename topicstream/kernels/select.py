@@ -6,7 +6,7 @@ the first ones stay, so exactly min(most, number of positive weights) remain.
 
 For at most 16, in two steps over vectors of 16 lanes.  The largest of every lane (or the two largest) are ``most`` entries
 or more, so the ``most``-th of them, by a sorting network, is no more than the border; what reaches it, a dozen entries as a
-rule, is written side by side, and the ``most``-th of these is the border.  Beyond 16, quickselect with the median of three.
+rule, is written side by side, and the ``most``-th of these is the border.  Beyond 16, NumPy's partition.
 """
 
 from __future__ import annotations
@@ -129,33 +129,6 @@ def tied(work: int, n: int, top: Any, most: int, border: float) -> bool:
 
 
 @kernel
-def nth_largest(x: Floats, n: int, rank: int) -> float:
-    """The ``rank``-th largest (1 is the largest) of x[0 .. n), which is reordered: quickselect, median of three."""
-    low, high, want = 0, n - 1, rank - 1
-    while low < high:
-        middle = (low + high) // 2
-        a, b, c = x[low], x[middle], x[high]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i, j = low, high
-        while i <= j:
-            while x[i] > pivot:
-                i += 1
-            while x[j] < pivot:
-                j -= 1
-            if i <= j:
-                x[i], x[j] = x[j], x[i]
-                i += 1
-                j -= 1
-        if want <= j:
-            high = j
-        elif want >= i:
-            low = i
-        else:
-            break
-    return x[want]  # type: ignore[no-any-return]
-
-
-@kernel
 def keep_above(p: Floats, o: int, width: int, most: int, border: float) -> Float:
     """Keep what is above the border and the first of those on it, ``most`` in all; returns the sum."""
     above = 0
@@ -177,7 +150,7 @@ def keep_above(p: Floats, o: int, width: int, most: int, border: float) -> Float
 
 
 @kernel
-def keep_by_quickselect(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
+def keep_by_partition(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
     """``keep_top`` for any number."""
     n = 0
     for k in range(width):
@@ -186,7 +159,7 @@ def keep_by_quickselect(p: Floats, o: int, width: int, most: int, work: Floats) 
             n += 1
         else:
             p[o + k] = 0
-    border = nth_largest(work, n, most) if n > most else SMALLEST
+    border = np.partition(work[:n], n - most)[n - most] if n > most else SMALLEST
     return keep_above(p, o, width, most, border)  # type: ignore[no-any-return]
 
 
@@ -194,7 +167,7 @@ def keep_by_quickselect(p: Floats, o: int, width: int, most: int, work: Floats) 
 def keep_top(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
     """See the module's head.  p: flat float32 array; o: first entry; width: a multiple of 16; work: float32[width + 16]."""
     if most > NETWORK_MOST:
-        return keep_by_quickselect(p, o, width, most, work)  # type: ignore[no-any-return]
+        return keep_by_partition(p, o, width, most, work)  # type: ignore[no-any-return]
     here, there = pointers.address_of(p) + 4 * o, pointers.address_of(work)
     n = reaching(here, width, low_border(here, width, most), there)
     top = best_of(there, n)

@@ -46,17 +46,18 @@ class Course:
         self.running, self.measured = [], []
 
     def measure(
-        self, number: int, tables: Mapping[str, Table], params: Mapping[str, np.ndarray], own: dict[str, Any]
+        self, number: int, tables: Mapping[str, Table], params: Mapping[str, np.ndarray], own: dict[str, object]
     ) -> tuple[float | None, float | None]:
         """What the documents set aside say after this pass: their perplexity, and what is lowest for the best pass (None: there
         are none).  More than that goes into ``own``, for the record of the pass."""
         if self._engine.about.completion:
             perplexity = low = self._documents.perplexity(tables["phi"], params["alpha"], float(params["beta"][0]))
         else:
-            own |= self._points.score(tables, params)
-            perplexity = low = own.pop("heldout_perplexity", None)
-            if perplexity is None and "heldout" in own:
-                low = -own["heldout"]["nats a point"]
+            nats, perplexity = self._points.score(tables, params) or (None, None)
+            low = perplexity
+            if nats is not None:
+                own["heldout"] = {"nats a point": nats}
+                low = perplexity or -nats
         if low is not None and passes_needed(self._engine.phases) is None:
             self.measured.append((number, low))
         return perplexity, low

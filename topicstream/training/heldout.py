@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -57,10 +56,10 @@ class HeldOutPoints:
         self._engine, self._threads = engine, threads
         self._corpus = corpus if corpus.weights is None else Corpus.open(corpus.path)
 
-    def score(self, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """For the record of a pass: nats a point, and of documents their perplexity; nothing where none is set aside."""
+    def score(self, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]) -> tuple[float, float | None] | None:
+        """(nats a point, of documents their perplexity); None where none is set aside."""
         if self._corpus.part(heldout=True).docs == 0:
-            return {}
+            return None
         visit = self._of_vectors(params) if self._engine.about.vectors else self._of_documents(tables["phi"], params)
         topics, fit, docs, tokens = self._engine.shape.topics, 0.0, 0, 0.0
         cells = POINTS * self._corpus.vectors if self._engine.about.vectors else block_cells(topics)
@@ -69,9 +68,8 @@ class HeldOutPoints:
         for logs, of_block in in_order(visit, blocks, self._threads):
             fit, docs, tokens = fit + float(logs.sum()), docs + len(logs), tokens + of_block
         if not docs:
-            return {}
-        found: dict[str, Any] = {"heldout": {"nats a point": fit / docs}}
-        return found if self._engine.about.vectors else {**found, "heldout_perplexity": float(np.exp(-fit / tokens))}
+            return None
+        return fit / docs, None if self._engine.about.vectors else float(np.exp(-fit / tokens))
 
     def _of_vectors(self, params: Mapping[str, np.ndarray]) -> Callable[[Block], tuple[np.ndarray, float]]:
         n, k = self._corpus.vectors, self._engine.shape.topics

@@ -9,6 +9,7 @@ import numpy as np
 
 from topicstream.engines.base import Engine
 from topicstream.errors import TopicsError
+from topicstream.tables.table import Table
 
 ROW_TOLERANCE = 1e-5
 TOTAL_TOLERANCE = 1e-9
@@ -59,7 +60,7 @@ def _problem(mass: str, totals: np.ndarray, worst: np.ndarray, tokens: float, to
     return ""
 
 
-def worth_a_warning(engine: Engine, tables: Mapping[str, Any], params: Mapping[str, np.ndarray]) -> list[str]:
+def worth_a_warning(engine: Engine, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]) -> list[str]:
     """What a user should hear of the topics of a run that has ended: empty and identical ones."""
     if engine.about.topics_axis:  # a name without documents has a topic all the same
         return []

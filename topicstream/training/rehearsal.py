@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from topicstream.progress import Progress, Shown, listener
 from topicstream.training.config import TrainConfig
@@ -45,7 +44,7 @@ def beside(config: TrainConfig) -> Iterator[TrainConfig]:
         yield replace(config, model=Path(place) / "model", force=False, resume=False, progress=quiet)
 
 
-def rehearse(session: Session) -> dict[str, Any]:
+def rehearse(session: Session) -> dict[str, float]:
     """Train for a few seconds: ``memory_bytes``, ``disk_bytes`` (of the plan), ``passes`` (at most), ``start_seconds``,
     ``pass_seconds`` and ``expected_seconds`` of the whole run.  The first passes are slower than the later ones."""
     began, blocks, stopping = time.monotonic(), max(1, len(session.run.grid)), session.run.stopping

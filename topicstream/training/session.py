@@ -235,7 +235,7 @@ class Session:
             if number in self.engine.tables[name].samples:
                 table.take_sample()
         end = self._pass_end(number, phase, stats)
-        figures = self.engine.end_pass(end)
+        figures: dict[str, object] = dict(self.engine.end_pass(end))
         objective = self.engine.about.objective
         value = objective.value(self.stats)
         if value is not None:

@@ -27,7 +27,7 @@ from topicstream.training.starts.carry import check_carried
 from topicstream.training.starts.choosing import default_start, start_named
 from topicstream.training.starts.seeded import with_seeds
 from topicstream.training.starts.start import Start
-from topicstream.training.state.record import RunRecord, begun_from, left_open, settings_of
+from topicstream.training.state.record import RECORDED, RunRecord, begun_from, left_open
 from topicstream.training.stopping import CELLS, LONG, Stopping, tolerance
 from topicstream.training.threads import executor_of
 from topicstream.training.weights import TrainingWeights
@@ -95,9 +95,8 @@ def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> Training
     own = engine.layout
     layout = Layout(config.block_cells or own.block_cells, own.block_docs, config.round_blocks or own.round_blocks)
     warm = None if config.warm is None else str(Path(config.warm).resolve())
-    settings = settings_of(
-        config, topics=engine.shape.topics, start=name, warm=warm, seed_words=seed_words, sample=sample_of(config)
-    )
+    resolved = {"topics": engine.shape.topics, "start": name, "warm": warm, "seed_words": seed_words, "sample": sample_of(config)}
+    settings = {name: getattr(config, name) for name in RECORDED} | resolved
     record = RunRecord(
         engine=engine.name,
         cites=engine.cites,

@@ -45,7 +45,7 @@ CELLS, LONG = 20_000_000, 100
 SPAN = 10  # passes: engines that look at a topic outside a document's own every few passes move in steps
 
 
-def tolerance(text: Any) -> Any:
+def tolerance(text: float | str) -> float:
     """``0.1%`` -> Share(0.001); ``0.5`` -> 0.5; a number as it is; UsageError."""
     if not isinstance(text, str):
         return text
@@ -93,7 +93,7 @@ class Signals:
     def __init__(self) -> None:
         self.asked = 0
 
-    def _handle(self, signum: int, frame: Any) -> None:
+    def _handle(self, signum: int, frame: object) -> None:
         if self.asked:
             signal.signal(signum, signal.SIG_DFL)
             signal.raise_signal(signum)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class Chain(Engine):
     )
     _warned = False  # of priors at a bound
 
-    def __init__(self, shape: Shape, options: Any) -> None:
+    def __init__(self, shape: Shape, options: GibbsOptions) -> None:
         super().__init__(shape, options)
         if shape.weighted:
             raise InputError(
@@ -185,7 +185,7 @@ class Chain(Engine):
         seeded = int(self.shape.seeds.weight.max()) if self.shape.seeds is not None else 0
         return entry_bytes((block.heaviest or int(self.shape.tokens)) + block.tokens + seeded, self.shape.topics)
 
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         o, k, params, stats = self.options, self.shape.topics, end.params, end.stats
         n_k, counts, times = end.totals["phi"][:k], stats["phi.counts"], stats["phi.times"]
         tokens = float(stats["tokens"][0])

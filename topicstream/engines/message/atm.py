@@ -212,7 +212,7 @@ class AuthorTopicModel(Engine):
         if not (sound and bool((pairs >= 0).all()) and bool((pairs < limit).all())):
             raise StoreError(f"the memory of block {block.index} holds what cannot be; start over with --force")
 
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         n = int(end.stats["unnamed"][0])
         if end.key.pass_number == 1 and n:
             what = "each has a private one" if self.options.no_author == "own" else "they are left out"

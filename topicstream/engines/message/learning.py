@@ -66,10 +66,10 @@ class Learning(Engine):
         rows, weight = (out.stats["row_bins"], out.stats["sampled"]), out.array("weight")
         count_words(block.words, block.counts, block.vocab, phi.base, phi.counts, topics, weight, *rows)
 
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         return self.learn(end)
 
-    def learn(self, end: PassEnd, pull: float = 0.0, fixed: int = 0) -> dict[str, Any]:
+    def learn(self, end: PassEnd, pull: float = 0.0, fixed: int = 0) -> dict[str, float]:
         """Move alpha (per topic, but of the ``fixed`` last ones) and beta in place; returns what goes into the history.
         Nothing happens when priors are not learned, or when no document has been counted."""
         params, stats, reach = end.params, end.stats, self.options.prior_reach

@@ -304,7 +304,7 @@ class LabeledBeliefPropagation(Engine):
         lam = visit.totals["phi"] + self.shape.words * float(visit.params["beta"][0])
         self._sweep(VISIT, visit, visit.rows["phi"], lam, out)
 
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         n = int(end.stats["unlabelled"][0])
         if end.key.pass_number == 1 and self.options.no_label == "skip" and n:
             end.say(f"warning: {n:,} documents without labels are left out")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
+from topicstream.kernels.arrays import Array, Doubles, Floats, Int, Ints, Longs
 from topicstream.kernels.digamma import psi
 from topicstream.kernels.dirichlet_fit import Histogram, Pull
 from topicstream.kernels.jit import kernel
@@ -37,9 +37,9 @@ def bin_values() -> np.ndarray:
 
 
 @kernel(inline="always")
-def bin_of(value: float) -> Any:
+def bin_of(value: float) -> Int:
     """float32 > 0 -> its bin; negative when below the lowest."""
-    return min((np.int64(np.float32(value).view(np.int32)) >> _SHIFT) - _FIRST, BINS - 1)
+    return min((np.int64(np.float32(value).view(np.int32)) >> _SHIFT) - _FIRST, BINS - 1)  # type: ignore[return-value]
 
 
 @kernel

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -126,7 +125,7 @@ class RelationalTopicModel(DenseMessages):
         self._write(thetas, out)
         self.count_for_priors(visit, thetas, out)
 
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         """eta from the pass's links."""
         found, params, stats = super().end_pass(end), end.params, end.stats
         found["linked"] = float(stats["linked"][0] / max(stats["tokens"][0], 1e-300))

@@ -38,7 +38,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -241,7 +240,7 @@ class SparseBeliefPropagation(Learning):
         if visit.key.pass_number > self.options.learn_after:
             self.count_for_priors(visit, theta, out, topics)
 
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         return self.learn(end, self.options.prior_pull, fixed=int(self.options.background > 0))
 
     def _looks(self, block: Block, pass_number: int) -> np.ndarray:

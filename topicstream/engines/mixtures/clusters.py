@@ -172,7 +172,7 @@ class ClusterEngine(Engine):
         priors=Priors(10.0, 0.1, together=True), seed_words=False, stored_params=("sizes",), completion=False
     )
 
-    def __init__(self, shape: Shape, options: Any) -> None:
+    def __init__(self, shape: Shape, options: ClusterOptions) -> None:
         super().__init__(shape, options)
         if shape.topics >= 1 << 16:
             raise TopicsError(f"{self.name} numbers clusters with 16 bits: at most 65535, not {shape.topics}")
@@ -270,9 +270,9 @@ class ClusterEngine(Engine):
         delta[1, :topics] = sizes - delta[0, :topics]
         return count, which, by
 
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         end.params["sizes"][:] = np.maximum(end.totals["sizes"][: self.shape.topics], 0.0)
-        record: dict[str, Any] = {"empty": int((end.params["sizes"] < 0.5).sum())}
+        record: dict[str, float] = {"empty": int((end.params["sizes"] < 0.5).sum())}
         return record | {"rho": self._rho(end.params)} if self.stochastic else record
 
     def bound_of(self, end: PassEnd, data: float) -> dict[str, float]:

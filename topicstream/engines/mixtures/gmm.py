@@ -265,7 +265,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         """Statistics of points in hard groups."""
         return grouped(points, group, self.shape.topics, self.diagonal)
 
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         """Means and covariances of the model (of the posterior its mean), and the bound of a memoized pass."""
         record, k, params = super().end_pass(end), self.shape.topics, end.params
         rows = {name: np.concatenate([rows.copy() for _, rows in t.pieces()]) for name, t in end.tables.items()}

@@ -165,7 +165,7 @@ class DocumentMixture(ClusterEngine):
         n = words_of_clusters(cells, topics, *changed, ptr, topic, value)
         out.delta["phi"] = SparseDelta(ptr, topic[:n], value[:n])
 
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         """With the evidence lower bound of a memoized pass; the multinomial coefficients of the documents are left out."""
         record = super().end_pass(end)
         if self.stochastic:

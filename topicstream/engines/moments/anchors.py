@@ -78,7 +78,7 @@ class Anchors(Engine):
         alpha_bounds=ALPHA_BOUNDS,
     )
 
-    def __init__(self, shape: Shape, options: Any) -> None:
+    def __init__(self, shape: Shape, options: AnchorOptions) -> None:
         super().__init__(shape, options)
         if options.learn_priors:
             raise TopicsError("anchors takes its priors from the moments; leave --learn-priors out")
@@ -173,7 +173,7 @@ class Anchors(Engine):
             delta[:, :k] = pairs.times(columns, every)
 
     # -- ends of passes and phases ---------------------------------------------------------------------------------
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         docs = float(end.stats["docs"][0])
         end.params["docs"][0] = docs
         if not docs > 0:

@@ -67,7 +67,7 @@ class FullDependenceMixture(Engine):
         alpha_bounds=ALPHA_BOUNDS,
     )
 
-    def __init__(self, shape: Shape, options: Any) -> None:
+    def __init__(self, shape: Shape, options: MixtureOptions) -> None:
         super().__init__(shape, options)
         if options.learn_priors:
             raise TopicsError("fdm takes its priors from the moments; leave --learn-priors out")
@@ -157,7 +157,7 @@ class FullDependenceMixture(Engine):
         out.stats["same"][0] = np.trace(whole)
 
     # -- ends and steps --------------------------------------------------------------------------------------------
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         stats, params = end.stats, end.params
         if self.options.alpha is None:
             sizes = end.totals["pairs"][: self.shape.topics] / end.totals["pairs"].sum()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from topicstream.engines.variational.weights import WeightSource
 from topicstream.kernels.arrays import Array, Doubles, Floats
 from topicstream.kernels.digamma import digamma, lgamma, log, log_gamma
 from topicstream.kernels.jit import fast_kernel, kernel
 
 
 @kernel
-def _beyond_float32(src: Any, u: int, row: Floats, stat: Floats) -> float:
+def _beyond_float32(src: WeightSource, u: int, row: Floats, stat: Floats) -> float:
     """The part of ``data_term`` where a weight is too small for float32."""
     total, i = 0.0, src.row_of[u]
     for k in range(src.topics):
@@ -31,7 +30,7 @@ def _logs(e: Floats, u: int, work: Doubles) -> None:
 
 
 @fast_kernel
-def data_term(src: Any, e: Floats, log_scale: Doubles, stat: Floats) -> float:
+def data_term(src: WeightSource, e: Floats, log_scale: Doubles, stat: Floats) -> float:
     """sum_uk stat[u, k] E[log phi_uk] in float64; stat: expected counts [U, P] of a block; e, log_scale: its weights."""
     total, work = 0.0, np.empty(e.shape[1])
     for u in range(len(log_scale)):

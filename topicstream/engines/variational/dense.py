@@ -20,11 +20,11 @@ logarithms, in float64 (``_hard_cell``).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from topicstream.engines.variational.weights import LEAST_Z, log_weights
+from topicstream.engines.variational.weights import LEAST_Z, WeightSource, log_weights
 from topicstream.kernels import simd
 from topicstream.kernels.arrays import Array, Bytes, Cells, Doubles, Floats, Ints
 from topicstream.kernels.digamma import digamma, exp, exp_digamma, lgamma, log
@@ -47,7 +47,7 @@ def prior_weights(n: Doubles, alpha: Doubles, topics: int, t: Floats) -> None:
 
 
 @kernel
-def _hard_cell(src: Any, u: int, n_used: Doubles, alpha: Doubles, work: Doubles) -> float:
+def _hard_cell(src: WeightSource, u: int, n_used: Doubles, alpha: Doubles, work: Doubles) -> float:
     """work[k] = r_k of one cell by way of logarithms; returns log sum_k exp(E[log phi_k]) t_k.
 
     n_used: the N_dk from which t was made; a negative first entry says that t was 1 throughout.
@@ -75,7 +75,7 @@ class Words(NamedTuple):
     alpha     float64[P], padding 0
     """
 
-    src: Any
+    src: WeightSource
     cells: Cells
     e: Floats
     log_scale: Doubles
@@ -94,7 +94,7 @@ class Effort(NamedTuple):
 
 @kernel
 def _inner(
-    src: Any,
+    src: WeightSource,
     first: int,
     cells: int,
     words: Ints,
@@ -157,7 +157,7 @@ def log_fit(first: int, words: Ints, counts: Array, log_scale: Doubles, z: Float
 
 @kernel
 def _bound(
-    src: Any,
+    src: WeightSource,
     first: int,
     last: int,
     words: Ints,

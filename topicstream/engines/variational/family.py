@@ -71,7 +71,7 @@ class Variational(Engine):
     )
     tracks_bound: ClassVar[bool] = False  # after a pass the table is the sum of the documents' statistics
 
-    def __init__(self, shape: Shape, options: Any) -> None:
+    def __init__(self, shape: Shape, options: VariationalOptions) -> None:
         super().__init__(shape, options)
         if options.learn_priors:
             raise TopicsError(
@@ -155,11 +155,11 @@ class Variational(Engine):
         out.stats["tokens"][0] = block.tokens
         out.stats["docs"][0] = np.count_nonzero(np.diff(block.indptr))
 
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         """What documents took, and the bound where it is tracked."""
         stats = end.stats
         docs, tokens = max(float(stats["docs"][0]), 1.0), max(float(stats["tokens"][0]), 1.0)
-        record: dict[str, Any] = {
+        record: dict[str, float] = {
             "doc_bound_per_token": float(stats["bound"][0]) / tokens,
             "inner_per_document": float(stats["inner"][0]) / docs,
             "capped_share": float(stats["capped"][0]) / docs,

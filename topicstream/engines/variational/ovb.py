@@ -57,7 +57,7 @@ class Stochastic(Variational):
         params["step"][0] += 1.0
         return rho, self.shape.docs / max(docs, 1)
 
-    def end_pass(self, end: PassEnd) -> dict[str, Any]:
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
         return {**super().end_pass(end), "rho": self._rho(end.params)}
 
 

@@ -14,7 +14,7 @@ bound is no better.  Digamma is taken over active topics only.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from topicstream.engines.variational.dense import (
     smallest_active,
 )
 from topicstream.engines.variational.statistics import FULL_LISTS
-from topicstream.engines.variational.weights import LEAST_Z, log_weights
+from topicstream.engines.variational.weights import LEAST_Z, WeightSource, log_weights
 from topicstream.kernels import pointers
 from topicstream.kernels.arrays import Doubles, Floats, Ints, Longs, Shorts
 from topicstream.kernels.digamma import digamma, exp, exp_digamma
@@ -50,7 +50,7 @@ ALWAYS, EVERY = 5, 10  # selections: inner iterations 1 .. ALWAYS, then every EV
 
 @kernel
 def _hard_top(
-    src: Any,
+    src: WeightSource,
     u: int,
     active: Shorts,
     width: int,
@@ -168,7 +168,7 @@ def _change(n: int, used: int, count: int) -> float:
 
 @kernel
 def _mend(
-    src: Any,
+    src: WeightSource,
     first: int,
     cells: int,
     words: Ints,
@@ -196,7 +196,7 @@ def _mend(
 
 @kernel
 def _bound(
-    src: Any,
+    src: WeightSource,
     first: int,
     cells: int,
     words: Ints,

@@ -40,7 +40,7 @@ class Sparse(Variational):
 
     Options: ClassVar[Any] = SparsityOptions
 
-    def __init__(self, shape: Shape, options: Any) -> None:
+    def __init__(self, shape: Shape, options: SparsityOptions) -> None:
         super().__init__(shape, options)
         if shape.topics >= 1 << 16:
             raise TopicsError(f"{self.name} numbers topics with 16 bits: at most 65535, not {shape.topics}")

@@ -6,10 +6,9 @@ topic[ptr[u] .. ptr[u+1]), each once, in the order of first use.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from topicstream.engines.variational.weights import WeightSource
 from topicstream.kernels import pointers, simd
 from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs, Shorts
 from topicstream.kernels.digamma import digamma, log
@@ -155,7 +154,7 @@ def change(
 
 
 @kernel
-def sparse_data_term(src: Any, ptr: Ints, topic: Shorts, value: Floats) -> float:
+def sparse_data_term(src: WeightSource, ptr: Ints, topic: Shorts, value: Floats) -> float:
     """sum_uk stat[u, k] E[log phi_uk] over a statistic's entries, float64."""
     total = 0.0
     for u in range(len(ptr) - 1):

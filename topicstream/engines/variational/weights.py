@@ -13,7 +13,7 @@ where a document has nothing else.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def topic_terms(totals: Doubles, width: float, topics: int, point: bool, term: D
 
 
 @kernel
-def log_weights(src: Any, u: int, out: Doubles) -> None:
+def log_weights(src: WeightSource, u: int, out: Doubles) -> None:
     """out[k] = E[log phi_k] of local word u in float64."""
     i = src.row_of[u]
     for k in range(src.topics):
@@ -67,7 +67,7 @@ def log_weights(src: Any, u: int, out: Doubles) -> None:
 
 
 @kernel
-def _row_in_logarithms(src: Any, u: int, work: Doubles, e: Floats) -> float:
+def _row_in_logarithms(src: WeightSource, u: int, work: Doubles, e: Floats) -> float:
     """The same row of e by way of logarithms; returns its log_scale."""
     log_weights(src, u, work)
     most, total = -np.inf, 0.0
@@ -81,7 +81,7 @@ def _row_in_logarithms(src: Any, u: int, work: Doubles, e: Floats) -> float:
 
 
 @fast_kernel
-def word_weights(src: Any, factor: Floats, least: float, work: Doubles, e: Floats, log_scale: Doubles) -> None:
+def word_weights(src: WeightSource, factor: Floats, least: float, work: Doubles, e: Floats, log_scale: Doubles) -> None:
     """Fill e: float32[U, P] and log_scale: float64[U].  factor: float32[P] and least of ``topic_terms``; work: float64[P]."""
     one, s, b = np.float32(1.0), np.float32(src.scale), np.float32(src.beta)
     base, width = src.base, e.shape[1]

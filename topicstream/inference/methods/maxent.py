@@ -57,4 +57,4 @@ class MaxEnt(Method):
         np.exp(z, out=z)
         z /= z.sum(axis=1, keepdims=True)
         z[np.diff(docs.indptr) == 0] = self.rows.prior
-        return z
+        return np.asarray(z)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.engines.base import BlockShape, Engine, padded
 from topicstream.errors import InputError
@@ -53,7 +53,7 @@ class ModelSeeds:
     """
 
     def __init__(
-        self, model: Any, words: Any, n_w: np.ndarray, topics: int, share: float = 1.0, names: Any = None
+        self, model: TopicModel, words: pa.Array, n_w: np.ndarray, topics: int, share: float = 1.0, names: pa.Array | None = None
     ) -> None:
         self._columns = np.arange(topics) if names is None else same_topics(model, topics, names)
         if names is None and model.n_topics != topics:
@@ -91,7 +91,7 @@ class ModelSeeds:
         return out
 
 
-def same_topics(model: Any, topics: int, names: Any) -> np.ndarray:
+def same_topics(model: TopicModel, topics: int, names: pa.Array) -> np.ndarray:
     """int64[topics], the model's topic that each of ours begins as, -1 none: the last ones by their names, those before
     them, which all documents share, by their numbers."""
     free = model.n_topics - len(model.manifest.label_docs or [])

@@ -54,11 +54,6 @@ class RunRecord(Record, frozen=True, kw_only=True):
         write_record(folder / NAME, self)
 
 
-def settings_of(config: TrainConfig, **resolved: Any) -> dict[str, Any]:
-    """The settings that the result depends on, some as they were resolved."""
-    return {name: getattr(config, name) for name in RECORDED} | resolved
-
-
 def left_open(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Options that the corpus or other options decide and that ``given`` does not name, as the run in the folder has them,
     if it is one of ``algo`` (``auto``: any): it continues with what was decided when it began."""
