@@ -194,13 +194,13 @@ def test_learned_priors_do_not_take_means_for_counts():
 
 
 def test_the_rise_of_a_mean_is_that_of_the_whole_numbers_beside_it():
-    from topicstream.engines.message.priors import psi, risen
+    from topicstream.engines.message.priors import expected_rise, psi
 
     whole, prior = np.arange(1.0, 9.0), np.array([[0.01], [0.5], [3.0]])
     rise = psi(whole + prior) - psi(prior)
-    np.testing.assert_allclose(risen(whole, prior), rise, rtol=1e-12)
-    np.testing.assert_allclose(risen(whole[:-1] + 0.25, prior), 0.75 * rise[:, :-1] + 0.25 * rise[:, 1:], rtol=1e-6)
-    np.testing.assert_allclose(risen(np.array([0.2]), prior), 0.2 / prior, rtol=1e-9)
+    np.testing.assert_allclose(expected_rise(whole, prior), rise, rtol=1e-12)
+    np.testing.assert_allclose(expected_rise(whole[:-1] + 0.25, prior), 0.75 * rise[:, :-1] + 0.25 * rise[:, 1:], rtol=1e-6)
+    np.testing.assert_allclose(expected_rise(np.array([0.2]), prior), 0.2 / prior, rtol=1e-9)
 
 
 @pytest.mark.parametrize("topics", [5, 20, 40, 100])

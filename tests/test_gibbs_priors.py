@@ -16,7 +16,7 @@ from topicstream.kernels.count_priors import (
     topic_counts,
     words_loglik,
 )
-from topicstream.kernels.dirichlet_fit import Histogram, fit_alpha, fit_beta, rise
+from topicstream.kernels.dirichlet_fit import Histogram, digamma_rise, fit_alpha, fit_beta
 from topicstream.kernels.jit import kernel
 
 
@@ -77,9 +77,9 @@ def test_alpha_that_made_the_documents_is_learned():
         close(rng.multinomial(rng.integers(20, 300), rng.dirichlet(truth)), truth, topic_bins, lengths)
     alpha, documents = np.full(5, 1.0), (topic_counts(topic_bins, 5), length_counts(lengths))
     for _ in range(8):
-        alpha = fit_alpha(alpha, *documents, rise, 1e-5, 100.0)
+        alpha = fit_alpha(alpha, *documents, digamma_rise, 1e-5, 100.0)
     np.testing.assert_allclose(alpha, truth, rtol=0.1)
-    assert (fit_alpha(np.full(5, 1.0), *documents, rise, 0.3, 0.9) <= 0.9).all()
+    assert (fit_alpha(np.full(5, 1.0), *documents, digamma_rise, 0.3, 0.9) <= 0.9).all()
 
 
 def test_beta_that_made_the_topics_is_learned():
@@ -88,5 +88,5 @@ def test_beta_that_made_the_topics_is_learned():
     values, times = np.unique(n_wt[n_wt > 0], return_counts=True)
     beta, rows = 0.5, Histogram(times.astype(float), values.astype(float))
     for _ in range(10):
-        beta = fit_beta(beta, rows, 1.0, n_wt.sum(0).astype(float), 800, rise, 1e-5, 100.0)
+        beta = fit_beta(beta, rows, 1.0, n_wt.sum(0).astype(float), 800, digamma_rise, 1e-5, 100.0)
     assert beta == pytest.approx(0.05, rel=0.1)

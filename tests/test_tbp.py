@@ -213,13 +213,20 @@ def test_learned_priors_find_the_planted_ones():
     rng = np.random.default_rng(3)
     docs, topics = 3000, 6
     alpha = np.array([1.5, 0.8, 0.4, 0.2, 0.1, 0.1])
-    from topicstream.engines.message.priors import BINS, bin_values, count_documents, document_counts, pull_of, risen
+    from topicstream.engines.message.priors import (
+        BINS,
+        bin_values,
+        count_documents,
+        document_counts,
+        expected_rise,
+        pull_of,
+    )
     from topicstream.kernels.dirichlet_fit import Histogram, fit_beta
     from topicstream.kernels.dirichlet_fit import fit_alpha as fit
 
     def fit_alpha(start, topic_bins, length_bins, low, high, pull=0.0, mean=0.0):
         of_topics, of_lengths = document_counts(topic_bins, length_bins, topics)
-        return fit(start, of_topics, of_lengths, risen, low, high, pull_of(of_lengths, pull, mean))
+        return fit(start, of_topics, of_lengths, expected_rise, low, high, pull_of(of_lengths, pull, mean))
 
 
     lengths = rng.integers(40, 200, docs)
@@ -256,7 +263,7 @@ def test_learned_priors_find_the_planted_ones():
         bins[np.abs(np.log(values / v)).argmin()] += 1
     b = 0.05
     for _ in range(20):
-        b = fit_beta(b, Histogram(bins, values), 1.0, phi.sum(0).astype(float), words, risen, 1e-4, 1.0)
+        b = fit_beta(b, Histogram(bins, values), 1.0, phi.sum(0).astype(float), words, expected_rise, 1e-4, 1.0)
     assert b == pytest.approx(beta, rel=0.15)
 
 

@@ -4,7 +4,7 @@ distribution, 2000, eq. 55).
     alpha_k <- alpha_k * sum_d [psi(n_dk + alpha_k) - psi(alpha_k)] / sum_d [psi(n_d + A) - psi(A)],     A = sum alpha
     beta    <- beta * sum_w,k [psi(n_wk + beta) - psi(beta)] / (W sum_k [psi(n_k + W beta) - psi(W beta)])
 
-The brackets are a function ``rise(values, prior)``: exact for whole counts (here), an expectation for the means that
+The brackets are a function of values and prior: exact for whole counts (here), an expectation for the means that
 messages give (engines/message/priors.py).
 """
 
@@ -39,7 +39,7 @@ class Pull(NamedTuple):
 FREE = Pull()
 
 
-def rise(values: np.ndarray, prior: np.ndarray) -> np.ndarray:
+def digamma_rise(values: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """psi(values + prior) - psi(prior)."""
     return np.asarray(psi(values + prior) - psi(prior))
 

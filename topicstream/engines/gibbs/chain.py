@@ -31,7 +31,7 @@ from topicstream.engines.gibbs.draws import draw_topics, seeded_topics
 from topicstream.engines.gibbs.moves import count_assigned, count_moved, count_moves
 from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.kernels.count_priors import BINS, length_counts, topic_counts, words_loglik
-from topicstream.kernels.dirichlet_fit import Histogram, fit_alpha, fit_beta, rise
+from topicstream.kernels.dirichlet_fit import Histogram, digamma_rise, fit_alpha, fit_beta
 from topicstream.kernels.packed import entry_bytes
 
 # with so many topics 200 passes do not bring the random start to the perplexity of seed documents (docs/decisions/defaults.md)
@@ -215,8 +215,8 @@ class Chain(Engine):
         if o.learn_priors and passes > o.learn_after and (passes - o.learn_after) % o.learn_every == 0:
             bounds = o.prior_low, o.prior_high
             documents = topic_counts(stats["topic_bins"], k), length_counts(stats["lengths"])
-            params["alpha"][:] = fit_alpha(params["alpha"], *documents, rise, *bounds)
-            params["beta"][0] = fit_beta(beta, Histogram(times, counts), 1.0, n_k, self.shape.words, rise, *bounds)
+            params["alpha"][:] = fit_alpha(params["alpha"], *documents, digamma_rise, *bounds)
+            params["beta"][0] = fit_beta(beta, Histogram(times, counts), 1.0, n_k, self.shape.words, digamma_rise, *bounds)
             held = int(np.isin([*params["alpha"], *params["beta"]], bounds).sum())
             found["priors_held"] = float(held)
             if held and not self._warned:

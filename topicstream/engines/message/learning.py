@@ -14,8 +14,8 @@ from topicstream.engines.message.priors import (
     count_documents,
     count_words,
     document_counts,
+    expected_rise,
     pull_of,
-    risen,
 )
 from topicstream.kernels.dirichlet_fit import Histogram, fit_alpha, fit_beta
 
@@ -81,11 +81,11 @@ class Learning(Engine):
         low[topics - fixed :] = high[topics - fixed :] = first["alpha"][topics - fixed :]
         of_topics, of_lengths = document_counts(stats["topic_bins"], stats["length_bins"], topics)
         held_to = pull_of(of_lengths, pull, min(a, MOST / topics))
-        params["alpha"][:] = fit_alpha(params["alpha"], of_topics, of_lengths, risen, low, high, held_to)
+        params["alpha"][:] = fit_alpha(params["alpha"], of_topics, of_lengths, expected_rise, low, high, held_to)
         sampled, lam, beta = float(stats["sampled"][0]), end.totals["phi"][:topics], float(params["beta"][0])
         if sampled > 0:
             rows, words = Histogram(stats["row_bins"], bin_values()), self.shape.words
-            params["beta"][0] = fit_beta(beta, rows, words / sampled, lam, words, risen, *bounds(b, reach))
+            params["beta"][0] = fit_beta(beta, rows, words / sampled, lam, words, expected_rise, *bounds(b, reach))
         n = held(params["alpha"][: topics - fixed], a, reach) + held(params["beta"], b, reach)
         if n and not self._warned:
             self._warned = True

@@ -2,7 +2,7 @@
 
 The fixed point (kernels/dirichlet_fit.py) is for whole counts n_dk and phi_wk; messages give their means.  The brackets are concave, the steeper the smaller the
 prior, so a mean must not be put in their place: a tenth of a token with prior 0.01 gives 91 where one token in one
-of ten cases gives 10, and the priors grow without end.  ``risen`` takes their expectation instead.
+of ten cases gives 10, and the priors grow without end.  ``expected_rise`` takes their expectation instead.
 
 What is approximate: counts enter through bins a quarter octave wide (four a doubling), each standing for its middle, so
 a count is off by at most 12 %, half of it up and half down; counts below 2^-16 are left out (they add less than
@@ -103,7 +103,7 @@ def count_words(
                     row_bins[b] += share
 
 
-def risen(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
+def expected_rise(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """E[psi(n + prior) - psi(prior)] over whole numbers n whose means are ``counts`` (float64[n]); prior: float64[..., 1],
     the result [..., n].
 
