@@ -71,7 +71,7 @@ def test_topics_go_into_a_copy_of_the_anndata_file(planted, trained, tmp_path, c
     known = ~np.isnan(shares[:, 0])
     assert np.allclose(shares[known].sum(1), 1, atol=1e-5)
     assert np.isnan(topics[7]).all() and (~np.isnan(topics[:, 0])).sum() == model.n_words  # no cell has the others
-    np.testing.assert_allclose(topics[int(model.words[3].as_py()[1:])], probabilities(model)[:, 3], rtol=1e-4)
+    np.testing.assert_allclose(topics[int(model.words[3][1:])], probabilities(model)[:, 3], rtol=1e-4)
     types = planted[1]
     found = np.array(
         [[np.sum((types == t) & known & (shares.argmax(1) == k)) for k in range(TYPES)] for t in range(TYPES)]
@@ -95,7 +95,7 @@ def test_an_anndata_file_of_its_own_holds_the_names(trained, tmp_path):
     model, corpus = TopicModel.open(trained / "m"), Corpus.open(trained / "a.zarr")
     with h5py.File(tmp_path / "own.h5ad") as data:
         assert data.attrs["encoding-type"] == "anndata"
-        assert data["var/_index"].asstr()[:].tolist() == model.words.to_pylist()
+        assert data["var/_index"].asstr()[:].tolist() == model.words
         assert len(data["obs/_index"]) == len(data["obsm/X_topic"]) == len(corpus)
 
 
@@ -113,7 +113,7 @@ def test_the_files_of_pycistopic(trained, tmp_path):
     model = TopicModel.open(trained / "m")
     assert len(counts) == TYPES and counts.type.list_size == model.n_words
     regions = (tmp_path / "out" / "region_names.txt").read_text().split()
-    assert regions == model.words.to_pylist()
+    assert regions == model.words
 
 
 def test_pycistopic_trains_through_its_interface(planted, tmp_path):

@@ -223,7 +223,7 @@ def test_exports_and_coherence_are_as_edited(home):
         topicstream.import_model(home / place, home / f"{name}.model", format=name)
         back = TopicModel.open(home / f"{name}.model")
         assert back.n_topics == 2 and (name != "parquet" or back.labels == {1: "sea and sky"})
-        order = [back.words.to_pylist().index(w) for w in TopicModel.open(model).words.to_pylist()]
+        order = [back.words.index(w) for w in TopicModel.open(model).words]
         shares = back.rows(np.array(order))
         assert np.allclose(shares / shares.sum(axis=0), wanted / wanted.sum(axis=0), atol=1e-5), name
     topicstream.export_model(model, home / "t.parquet", edits=False)

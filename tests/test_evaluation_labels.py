@@ -188,7 +188,7 @@ def test_an_update_gives_new_labels_topics_and_old_ones_keep_theirs(trained, tmp
     after = TopicModel.open(model)
     assert done.how == "warm" and "4 topics" in done.why
     assert after.labels == {**before, 4: "wool"}
-    words = after.words.to_pylist()
+    words = after.words
     top = after.probabilities(np.arange(len(words)))
     for k, name in after.labels.items():
         assert words[int(top[:, k].argmax())].startswith(name)

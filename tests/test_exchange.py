@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +69,7 @@ def test_a_model_comes_back_as_it_went(made, tmp_path, name):
     more = {"alpha": model.alpha} if name in ("ldac-beta", "pyldavis") else {}
     topicstream.import_model(tmp_path / OUT[name], tmp_path / "model", format=name, **more)
     back = TopicModel.open(tmp_path / "model")
-    assert back.words.to_pylist() == model.words.to_pylist() if name != "pyldavis" else back.n_words == model.n_words
+    assert back.words == model.words if name != "pyldavis" else back.n_words == model.n_words
     assert perplexity(back, corpus) == pytest.approx(perplexity(model, corpus), rel=1e-6)
     found = topicstream.compare(model, back)
     assert [m["a"] for m in found["matched"]] == [m["b"] for m in found["matched"]]
@@ -332,7 +333,7 @@ def test_gensim_both_ways(made):
     assert perplexity(back, corpus) == pytest.approx(perplexity(ours, corpus), rel=1e-6)
     lda = ours.to_gensim()
     lda.iterations, lda.gamma_threshold = 1000, 1e-6
-    number = {w: i for i, w in enumerate(ours.words.to_pylist())}
+    number = {w: i for i, w in enumerate(ours.words)}
     chunk = [sorted((number[w], t.count(w)) for w in set(t) if w in number) for t in texts[:50]]
     gamma = lda.inference(chunk)[0]
     theta = ours.transform([" ".join(t) for t in texts[:50]], method="vb", options={"tol": 1e-6, "inner": 1000})
@@ -377,7 +378,7 @@ def test_pyldavis_itself_and_ours(made, tmp_path):
         model.topic_word.astype(float),
         theta,
         counts.sum(axis=1),
-        model.words.to_pylist(),
+        model.words,
         counts.sum(axis=0),
         R=WORDS,
         n_jobs=1,
@@ -392,3 +393,18 @@ def test_pyldavis_itself_and_ours(made, tmp_path):
     theirs = json.loads((tmp_path / "p.json").read_text())
     assert set(ours) == set(theirs) and set(ours["tinfo"]) == set(theirs["tinfo"])
     assert set(ours["mdsDat"]) == set(theirs["mdsDat"]) and set(ours["token.table"]) == set(theirs["token.table"])
+
+
+def test_a_gensim_model_reads_text_by_the_tokenizer_that_is_named():
+    words = ["lost", "the", "luggage", "late"]
+    state = SimpleNamespace(get_lambda=lambda: np.array([[9.0, 1, 9, 0.1], [0.1, 1, 0.1, 9]]) + 0.1)
+    theirs = SimpleNamespace(state=state, eta=np.full(4, 0.1), alpha=np.full(2, 0.1), id2word=dict(enumerate(words)))
+    text = ["The LOST luggage"]
+    by_default = TopicModel.from_gensim(theirs).transform(text)
+    assert by_default[0, 0] > 0.9
+    np.testing.assert_allclose(by_default, TopicModel.from_gensim(theirs).transform([["the", "lost", "luggage"]]), atol=1e-6)
+    options = {"lowercase": False, "stopwords": ["The"]}
+    known = TopicModel.from_gensim(theirs, tokenizer=options).infer(text)
+    assert known["tokens"].to_pylist() == [2.0] and known["oov_rate"].to_pylist() == [0.5]
+    with pytest.raises(InputError, match="lower"):
+        TopicModel.from_gensim(theirs, tokenizer={"lower": False})

@@ -53,7 +53,7 @@ def saved(tmp_path, phi, small_chunks):
 def test_round_trip(saved, phi):
     model = TopicModel.open(saved)
     assert (model.phi == phi).all()
-    assert model.words.to_pylist() == NAMES
+    assert model.words == NAMES
     assert (model.alpha == np.linspace(0.1, 0.5, K)).all() and model.beta == 0.02
     assert (model.totals == phi.sum(axis=0, dtype=np.float64)).all() or np.allclose(
         model.totals, phi.sum(axis=0, dtype=np.float64), rtol=1e-14

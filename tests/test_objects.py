@@ -11,6 +11,7 @@ from tests.ingest_tools import cells_by_id
 from tests.test_memory_inputs import ALL, WORDS, counts, texts
 from topicstream import TopicModel
 from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError
 from topicstream.progress import Shown as Progress
 
 
@@ -90,7 +91,7 @@ def test_a_model_shows_its_words(made):
     assert p.shape == (5, 8) and np.allclose(p.sum(axis=1), 1, atol=1e-5)
     plain = model.top_words(2)
     best = np.argmax(p, axis=1)
-    assert [w[0] for w in plain["words"].to_pylist()] == [model.words[int(i)].as_py() for i in best]
+    assert [w[0] for w in plain["words"].to_pylist()] == [model.words[int(i)] for i in best]
     assert np.allclose([v[0] for v in plain["p"].to_pylist()], p.max(axis=1))
     assert np.isclose(sum(table["share"].to_pylist()), 1)
     assert len(model.history_table()) == len(model.history) > 0
@@ -115,3 +116,19 @@ def test_a_model_answers(made):
     assert max(len(t) for b in batches for t in b.column("topics").to_pylist()) == 2
     whole = model.transform(Corpus.open(folder / "c.zarr"))
     assert whole.shape == (300, 5)
+
+
+def test_words_are_strings_and_documents_may_be_lists_of_words(made, tmp_path):
+    folder, _ = made
+    model = TopicModel.open(folder / "model")
+    number = {word: i for i, word in enumerate(model.vocabulary)}
+    assert model.words[0] == model.vocabulary[0] and number[model.words[3]] == 3 and set(model.words) <= set(WORDS)
+    lists = [list(model.words[:3]) * 5, ["unknown"], []]
+    shares = model.transform(lists)
+    np.testing.assert_allclose(shares[0], model.transform([" ".join(lists[0])])[0], atol=1e-6)
+    np.testing.assert_allclose(shares[1:], np.tile(model.alpha / model.alpha.sum(), (2, 1)), atol=1e-6)
+    topicstream.ingest([["lost", "bag", "bag"], ["late", "bag"]], tmp_path / "c.zarr", heldout=0, progress=False)
+    corpus = Corpus.open(tmp_path / "c.zarr")
+    assert {d.id: dict(zip(d.words, d.counts.tolist())) for d in corpus} == {"0": {"lost": 1, "bag": 2}, "1": {"late": 1, "bag": 1}}
+    with pytest.raises(InputError, match="nothing but strings"):
+        model.transform([["lost", 3]])

@@ -13,6 +13,7 @@ import topicstream
 from tests.report_store import made, planted_model
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
+from topicstream.dates import parse
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
 from topicstream.evaluation.shares import document_shares
@@ -229,7 +230,7 @@ def test_the_tree_in_words(stored, capsys):
     ],
 )
 def test_dates(text, wanted):
-    assert periods.parse(text) == wanted
+    assert parse(text) == wanted
 
 
 def test_the_grain_suits_the_dates():

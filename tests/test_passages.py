@@ -82,7 +82,7 @@ def test_tables_for_papers(folder, monkeypatch, capsys, tmp_path):
     rows = list(csv.DictReader((tmp_path / "w.csv").open()))
     assert len(rows) == 2 * 4 * 5
     model = topicstream.TopicModel.open("model")
-    p, words = model.topic_word.astype(float), model.words.to_pylist()
+    p, words = model.topic_word.astype(float), model.words
     for row in rows:
         k, w, value = int(row["topic"]), words.index(row["word"]), float(row["value"])
         expected = {

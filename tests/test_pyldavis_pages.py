@@ -46,7 +46,7 @@ def test_topics_of_pyldavis_keep_their_numbers(tmp_path, encoding):
         (tmp_path / "p.json").write_text(json.dumps(PAGE, indent=indent), encoding=encoding)
         topicstream.import_model(tmp_path / "p.json", tmp_path / "m", force=True)
         model = TopicModel.open(tmp_path / "m")
-        assert model.words.to_pylist() == ["a", "b", "c", 'q"\\,]']
+        assert model.words == ["a", "b", "c", 'q"\\,]']
         assert model.phi.T.tolist() == [[0, 3, 0, 0], [0, 0, 2, 0], [5, 0, 0, 1]]
 
 

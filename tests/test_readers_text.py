@@ -166,16 +166,17 @@ def test_several_text_fields_are_joined(tmp_path: Path) -> None:
     rows=st.lists(st.tuples(any_text, any_text, any_text), max_size=8),
     size=st.integers(1, 200),
     delimiter=st.sampled_from([",", "\t", ";"]),
+    quote=st.sampled_from(["\"", "'", "|"]),
 )
 def test_csv_gives_back_what_was_written(
-    tmp_path: Path, rows: list[tuple[str, str, str]], size: int, delimiter: str
+    tmp_path: Path, rows: list[tuple[str, str, str]], size: int, delimiter: str, quote: str
 ) -> None:
     sheet = io.StringIO(newline="")
-    out = csv.writer(sheet, delimiter=delimiter, quoting=csv.QUOTE_ALL)
+    out = csv.writer(sheet, delimiter=delimiter, quotechar=quote, quoting=csv.QUOTE_ALL)
     out.writerow(["id", "other", "text"])
     out.writerows(rows)
     path = write(tmp_path / "a.csv", sheet.getvalue())
-    got = Read(path, piece_bytes=size, delimiter=delimiter, meta={"note": "other"})
+    got = Read(path, piece_bytes=size, delimiter=delimiter, quotechar=quote, meta={"note": "other"})
     assert list(zip(got.ids, got.meta.get("note", []), got.texts)) == rows
 
 

@@ -91,3 +91,9 @@ def test_bad_input_is_a_value_error(matrix):
         TopicModel(2, algorithm="lda").fit(matrix)
     with pytest.raises(ValueError, match="no corpus store here"):
         TopicModel(2).fit("nowhere.zarr")
+
+
+@pytest.mark.parametrize("given", [["a text", "another"], np.array(["a text", "another"])])
+def test_texts_are_told_what_to_put_before(given):
+    with pytest.raises(ValueError, match=r"put CountVectorizer before it, as in make_pipeline\(CountVectorizer\(\), TopicModel\(7"):
+        TopicModel(7).fit(given)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "topicstream"
-GROUND = {"arrow", "errors", "metrics", "options", "plugins", "progress", "machine", "memory", "files", "records", "chunks", "relations", "text", "topicstream"}
+GROUND = {"arrow", "dates", "errors", "metrics", "options", "plugins", "progress", "machine", "memory", "files", "records", "chunks", "relations", "text", "topicstream"}
 # room -> rooms it may import (beside itself and the ground)
 ALLOWED = {
     "files": set(),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from topicstream import Corpus, ingest
 from topicstream.cli.main import run
 
+ENWIKI = Path("/work/shared/data/enwiki/docs.jsonl.gz")
 PARAGRAPHS = [f"paragraph{i} of the book has words{i}" for i in range(12)]
 
 
@@ -42,3 +46,23 @@ def test_a_number_is_no_pattern(book, capsys):
     said = capsys.readouterr().err
     assert "1000 words" in said and "says 1000" in said
     assert not list(book.glob("corpus.zarr*"))
+
+
+@pytest.mark.parametrize(("words", "lengths"), [(1000, [1000, 1000, 1400]), (3000, [3400]), (700, [700] * 4 + [600])])
+def test_a_novel_is_cut_by_words(tmp_path, words, lengths):
+    (tmp_path / "novels").mkdir()
+    (tmp_path / "novels" / "novel.txt").write_text(" ".join(f"wort{i % 97:02}\n" * (i % 50 == 0) or f"wort{i % 97:02}" for i in range(3400)))
+    ingest(tmp_path / "novels", tmp_path / "c.zarr", split=f"{words} words", min_df=1, max_df=1.0, heldout=0, progress=False)
+    corpus = Corpus.open(tmp_path / "c.zarr")
+    assert [int(d.counts.sum()) for d in corpus] == lengths
+    assert [d.id for d in corpus] == [f"novel.txt#{i + 1}" for i in range(len(lengths))]
+
+
+@pytest.mark.skipif(not ENWIKI.exists(), reason="the corpus is not there")
+def test_real_articles_are_cut_by_words(tmp_path):
+    with gzip.open(ENWIKI, "rt") as file:
+        (tmp_path / "wiki.jsonl").write_text("".join(islice(file, 200)))
+    texts = [json.loads(line)["text"] for line in (tmp_path / "wiki.jsonl").open()]
+    ingest(tmp_path / "wiki.jsonl", tmp_path / "c.zarr", split="500 words", heldout=0, progress=False)
+    wanted = sum(max(1, (len(text.encode().split()) + 250) // 500) for text in texts)
+    assert Corpus.open(tmp_path / "c.zarr").n_docs == wanted > 600

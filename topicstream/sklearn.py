@@ -164,6 +164,11 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return {k: v for k, v in super().__getstate__().items() if k != "_model"}
 
     def _checked(self, X: Any, whom: str, *, reset: bool) -> Any:
+        if isinstance(next(iter(X), None) if isinstance(X, (list, tuple)) or getattr(X, "ndim", 2) == 1 else None, str):
+            raise ValueError(
+                f"{whom} takes counts, and these are texts: put CountVectorizer before it, as in "
+                f"make_pipeline(CountVectorizer(), TopicModel({self.n_components}))"
+            )
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
         check_non_negative(X, whom)
         return X
@@ -185,7 +190,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             if isinstance(X, (str, os.PathLike, Corpus)):
                 corpus = X if isinstance(X, Corpus) else Corpus.open(Path(X))
                 trained = self._train(corpus, Path(folder))
-                words = trained.words
+                words = trained.vocabulary.words
                 self.vocabulary_ = np.array(words.to_pylist(), object)
                 self.n_features_in_ = len(words)
                 if hasattr(self, "feature_names_in_"):
@@ -197,7 +202,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             if hasattr(self, "vocabulary_"):
                 del self.vocabulary_
             trained = self._train(_store(X, Path(folder) / "corpus.zarr", self.mem_limit), Path(folder))
-            columns = np.array(trained.words.to_pylist(), np.int64)
+            columns = np.array(trained.vocabulary.words.to_pylist(), np.int64)
             phi = np.zeros((X.shape[1], trained.n_topics), np.float32)  # words without a count are no words of a store
             phi[columns] = trained.phi
             self.components_ = self._with_prior(phi)

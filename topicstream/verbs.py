@@ -72,11 +72,11 @@ class TopicModel(data.TopicModel):
         return to_sklearn(self)
 
     @classmethod
-    def from_gensim(cls, model: Any) -> Self:
-        """A gensim ``LdaModel`` as a model in memory."""
+    def from_gensim(cls, model: Any, tokenizer: Any = None) -> Self:
+        """A gensim ``LdaModel`` as a model in memory; tokenizer: how raw text becomes its words (``exchange.objects``)."""
         from topicstream.exchange.objects import from_gensim
 
-        return cls._adopt(from_gensim(model))
+        return cls._adopt(from_gensim(model, tokenizer))
 
     @classmethod
     def from_tomotopy(cls, model: Any) -> Self:

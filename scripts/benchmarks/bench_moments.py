@@ -51,7 +51,7 @@ def probabilities(model: TopicModel, words: int = 0) -> np.ndarray:
     if not words:
         return p
     found = np.zeros((len(p), words), p.dtype)
-    found[:, [int(str(name)[1:]) for name in model.words.to_pylist()]] = p
+    found[:, [int(str(name)[1:]) for name in model.words]] = p
     return found
 
 

@@ -57,7 +57,7 @@ def main() -> None:
             lambda m, place: through_file(m, corpus, "mallet-state", place, "x.gz"),
         )
     ways["to_gensim, from_gensim"] = model, lambda m, _: TopicModel.from_gensim(m.to_gensim())
-    ways["to_sklearn, from_sklearn"] = model, lambda m, _: TopicModel.from_sklearn(m.to_sklearn(), m.words.to_pylist())
+    ways["to_sklearn, from_sklearn"] = model, lambda m, _: TopicModel.from_sklearn(m.to_sklearn(), m.words)
     print(
         f"{corpus!r}\n{model!r}\n\n| format | perplexity before | after | relative difference | seconds |\n|---|---|---|---|---|"
     )

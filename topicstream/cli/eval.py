@@ -31,6 +31,7 @@ CLUSTERS = """clusters and labels   NMI {nmi:.4f}, ARI {ari:.4f}, purity {purity
 """
 COHERENCE = """[{with_npmi:?}coherence (NPMI)      {npmi:.4f}]
 [{with_umass:?}coherence (UMass)     {umass:.4f}]
+[{with_c_v:?}coherence (c_v)       {c_v:.4f}]
   {measured}
 [  the mean topic (the words in the most documents): {mean_topic}]
 [  {unknown} of these words are not in the corpus]
@@ -120,9 +121,9 @@ def _score(name: str, template: str, score: dict[str, Any]) -> list[str]:
                 "{title:22}infinite: the model gives a word there no probability (its beta is 0)",
             )
     if template is COHERENCE:
-        means = [(title, score.get(f"{key}_mean_topic")) for title, key in (("NPMI", "npmi"), ("UMass", "umass"))]
+        means = [(title, score.get(f"{key}_mean_topic")) for title, key in (("NPMI", "npmi"), ("UMass", "umass"), ("c_v", "c_v"))]
         about["mean_topic"] = [f"{title} {value:.4f}" for title, value in means if value is not None]
-        about |= {"with_npmi": "npmi" in score, "with_umass": "umass" in score}
+        about |= {f"with_{key}": key in score for key in ("npmi", "umass", "c_v")}
     return render(template, about)
 
 

@@ -25,7 +25,8 @@ CORPUS = """{path}: corpus, generation {generation}, fingerprint {fingerprint:.1
 [  {none_or_removed}]
   words     {words:,}[ of {summary.words_before:,} before pruning]
   cells     {cells:,} in {train.blocks} + {aside.blocks} blocks, {bytes:size}, {bytes_a_cell:.2f} bytes a cell[{weighted:?}, weighted]
-  tokens    {tokens:,}"""
+  tokens    {tokens:,}
+  columns   {columns}"""
 AXIS = "  {name:<9} {size:,}, {entries:,} in training documents, {longest:,} at most in one"
 WORDS = """  distinct words a document, 1 to {lengths.longest:,} by powers of two: |{histogram}|
   tokens in the most frequent words: {curve}
@@ -98,6 +99,7 @@ def lines(f: dict[str, Any], verified: bool) -> list[str]:
         "aside": aside,
         "heldout_asked": (f["heldout"] or {}).get("asked", "?"),
         "none_or_removed": f"{empty:,} without a word, {removed:,} removed" if empty or removed else "",
+        "columns": [f"{name} (list)" if kind == "list" else name for name, kind in f["columns"].items()],
         "cells": cells,
         "bytes": size,
         "bytes_a_cell": size / max(cells, 1),

@@ -11,6 +11,7 @@ import click
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.links import links_text
 from topicstream.cli.options import given, made, options_of
+from topicstream.dates import READABLE
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.spooling.reading import Stop
@@ -25,6 +26,8 @@ SUMMARY = """{out}: {documents:,} documents, {documents_heldout:,} of them held 
 [  {told}]
   words: {words_before:,} before pruning, {words:,} kept (min-df {pruning.min_df}, max-df {max_df})
   {cells:,} cells, {tokens:,} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a cell
+[  {columns}]
+[  left out: {fields_left_out} (--meta NAME,NAME keeps them)]
 [  {axis_sizes}]
 [  links: {links_told}]
 [{tokenizer:?}  tokenizer: stop words {tokenizer.stopwords}, min length {tokenizer_length}, numbers {numbers}; discarded {discarded} % of the characters]
@@ -44,7 +47,7 @@ COUNTED = {
 
 GROUPS = {
     "Input": (
-        "id_field", "encoding", "delimiter", "header", "list_separator", "weighted", "first_id", "words", "meta_files",
+        "id_field", "encoding", "delimiter", "quotechar", "header", "list_separator", "weighted", "first_id", "words", "meta_files",
         "links", "key", "vector_field", "patches", "stride", "min_tokens", "transpose", "layer", "binarize",
     ),
     "Text": (
@@ -89,6 +92,18 @@ def command(paths: tuple[str, ...], **values: Any) -> Printed:
     return summary, lines(summary)
 
 
+def columns_told(s: dict[str, Any]) -> str:
+    """The columns of metadata, how far they are filled, and how many dates were read."""
+    every, out = s["documents_added"], []
+    for name, filled in s.get("columns", {}).items():
+        share = "" if filled == every else f" ({filled:,})" if filled else " (in no document)"
+        if name == "date" and filled:
+            read, unread = s["dates"]["read"], s["dates"]["unread"]
+            share = f" ({read:,} of {filled:,} read" + (f"; not {unread[:40]!r}: give {READABLE})" if unread else ")")
+        out.append(name + share)
+    return f"columns: {', '.join(out)}" if out else ""
+
+
 def lines(s: dict[str, Any]) -> list[str]:
     """The summary for people."""
     if s.get("finished_before"):
@@ -101,6 +116,7 @@ def lines(s: dict[str, Any]) -> list[str]:
     chosen = tokenizer.get("stopwords", "english")
     about = {
         **s,
+        "columns": columns_told(s),
         "told": [f"{n:,} {what}" for what, n in counts.items() if n],
         "max_df": "off" if s["pruning"]["max_df"] is None else f"{s['pruning']['max_df']:,}",
         "axis_sizes": [f"{size:,} {name}" for name, size in (s.get("axes") or {}).items()],

@@ -66,6 +66,7 @@ def figures(corpus: Corpus, top: int = 20) -> dict[str, Any]:
             {"name": a.name, "size": a.size, "entries": a.entries, "longest": a.longest, **a.figures}
             for a in corpus.axes.values()
         ],
+        "columns": manifest.columns,
         "parts": parts,
         "heldout": plain(manifest.heldout),
         "vocabulary": manifest.vocabulary,

@@ -93,7 +93,7 @@ class _Test:
         self.model, self.corpus, self.split = model, corpus, split
         self.named = corpus.axes[AXIS].size
         self.grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), True, axes=(AXIS,))
-        self._keys, self._word_keys = document_keys(corpus, True), hash_strings(model.words)
+        self._keys, self._word_keys = document_keys(corpus, True), hash_strings(model.vocabulary.words)
         self._index = match_words(model.vocabulary, corpus)
         self._kept: list[_Piece] | None = None
 

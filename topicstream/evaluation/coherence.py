@@ -1,4 +1,4 @@
-"""How well the top words of topics belong together: UMass and NPMI coherence; how much topics differ: diversity."""
+"""How well the top words of topics belong together: UMass, NPMI and c_v coherence; how much topics differ: diversity."""
 
 from __future__ import annotations
 
@@ -19,30 +19,34 @@ from topicstream.options import option
 
 TOP = 10
 TOP_DIVERSITY = 25
+MEASURES = ("umass", "npmi", "c_v")
 
 
 @dataclass(frozen=True)
 class Coherence:
-    """umass, npmi: means over topics; by_topic: for every topic (None: no pair could be judged); top: words a topic; docs:
+    """umass, npmi, c_v: means over topics; by_topic: for every topic (None: no pair could be judged); top: words a topic; docs:
     documents counted; unknown: top words that the corpus does not have; mean_topic: of the words that are in the most
     documents (Fisher, Kozdoba & Mannor's mean empirical topic), which says how little a high value may mean."""
 
     umass: float
     npmi: float
+    c_v: float
     top: int
     docs: int
     unknown: int
     umass_by_topic: list[float | None]
     npmi_by_topic: list[float | None]
+    c_v_by_topic: list[float | None]
     umass_mean_topic: float | None
     npmi_mean_topic: float | None
+    c_v_mean_topic: float | None
 
     @property
     def measured(self) -> str:
         """In words."""
         return (
             f"mean over topics and over pairs of the {self.top} most probable words, by the {self.docs} training "
-            "documents in which both stand: UMass log((C(u,v)+1)/C(v)), v the more probable; NPMI in -1..1"
+            "documents in which both stand: UMass log((C(u,v)+1)/C(v)), v the more probable; NPMI in -1..1; c_v in 0..1, of whole documents for its windows of 110 words"
         )
 
 
@@ -69,6 +73,23 @@ def npmi(pairs: np.ndarray, docs: int) -> np.ndarray:
     return _mean(np.where((a > 0) & (b > 0), value, np.nan))
 
 
+def c_v(pairs: np.ndarray, docs: int) -> np.ndarray:
+    """float64[K], C_V of Roeder, Both & Hinneburg (WSDM 2015) by documents in the place of windows of 110 words, which are the
+    same where documents are that short: mean over words of the cosine of their NPMI with all words and its sum over words.
+
+    As gensim computes it, 1e-12 stands for a share of no documents; words of no document are left out.
+    """
+    share = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
+    both, there = pairs / max(docs, 1) + 1e-12, share > 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        vectors = np.log(both / (share[:, :, None] * share[:, None, :])) / -np.log(both)
+    vectors = np.where(there[:, :, None] & there[:, None, :], vectors, 0.0)
+    total = vectors.sum(axis=1, keepdims=True)
+    norms = np.linalg.norm(vectors, axis=2) * np.linalg.norm(total, axis=2)
+    with np.errstate(invalid="ignore"):
+        return _mean(np.where(there, (vectors * total).sum(axis=2) / norms, np.nan))
+
+
 def _mean(values: np.ndarray) -> np.ndarray:
     count = np.sum(~np.isnan(values), axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -76,26 +97,29 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 
 def coherence(model: TopicModel, corpus: Corpus, *, top: int = TOP, threads: int = 1) -> Coherence:
-    """UMass and NPMI of a model, counted on the training part of an open ``Corpus``."""
+    """UMass, NPMI and c_v of a model (an imported one, too), counted on the training part of an open ``Corpus``, its own or another."""
     ids, _ = top_words(model, top)
     vocabulary = corpus_vocabulary(corpus)
-    found = vocabulary.find(model.words.take(ids.ravel()))
+    found = vocabulary.find(model.vocabulary.words.take(ids.ravel()))
     tops = np.where(found < corpus.n_words, found, -1).reshape(ids.shape).T
     mean = np.full((1, len(ids)), -1, tops.dtype)
     common = np.argsort(-vocabulary.df[: corpus.n_words], kind="stable")[: len(ids)]
     mean[0, : len(common)] = common
     pairs, docs = cooccurrence(corpus, np.ascontiguousarray(np.vstack([tops, mean])), threads)
-    by_umass, by_npmi = umass(pairs), npmi(pairs, docs)
+    by_umass, by_npmi, by_cv = umass(pairs), npmi(pairs, docs), c_v(pairs, docs)
     return Coherence(
         umass=_overall(by_umass[:-1]),
         npmi=_overall(by_npmi[:-1]),
+        c_v=_overall(by_cv[:-1]),
         top=len(ids),
         docs=docs,
         unknown=int((tops < 0).sum()),
         umass_by_topic=_plain(by_umass[:-1]),
         npmi_by_topic=_plain(by_npmi[:-1]),
+        c_v_by_topic=_plain(by_cv[:-1]),
         umass_mean_topic=_plain(by_umass[-1:])[0],
         npmi_mean_topic=_plain(by_npmi[-1:])[0],
+        c_v_mean_topic=_plain(by_cv[-1:])[0],
     )
 
 
@@ -115,9 +139,9 @@ def diversity(model: TopicModel, top: int = TOP_DIVERSITY) -> float:
 
 # -- the scorers -----------------------------------------------------------------------------------------------------
 def which_coherence(value: Any) -> Any:
-    """``--coherence`` without a value: both."""
-    if value not in ("", True, False, "umass", "npmi"):
-        raise UsageError(f"{value}: either umass or npmi, or nothing for both")
+    """``--coherence`` without a value: all of them."""
+    if value not in ("", True, False, *MEASURES):
+        raise UsageError(f"{value}: one of {', '.join(MEASURES)}, or nothing for all")
     return True if value == "" else value
 
 
@@ -127,9 +151,9 @@ class CoherenceOptions:
 
     coherent: bool | str = option(
         False,
-        "UMass and NPMI coherence of the topics' first words, or one of them",
+        "UMass, NPMI and c_v coherence of the topics' first words, or one of them, in the documents of --corpus",
         flags=("--coherence",),
-        metavar="[umass|npmi]",
+        metavar="[umass|npmi|c_v]",
         is_flag=False,
         flag_value="",
         parse=which_coherence,
@@ -149,8 +173,8 @@ class DiversityOptions:
 def _coherence_scores(run: Scoring, options: CoherenceOptions) -> dict[str, Any]:
     words = coherence(seen(run.model, view_of(run.model)), run.corpus, top=options.top, threads=run.threads)
     scores = as_result(words)
-    other = {"umass": "npmi", "npmi": "umass"}.get(str(options.coherent), " ")
-    return {"coherence": {name: value for name, value in scores.items() if other not in name}}
+    others = [name for name in MEASURES if options.coherent in MEASURES and name != options.coherent]
+    return {"coherence": {name: value for name, value in scores.items() if not name.startswith(tuple(others))}}
 
 
 def _diversity_scores(run: Scoring, options: DiversityOptions) -> dict[str, Any]:

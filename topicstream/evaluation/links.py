@@ -304,7 +304,7 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
     """
     check_model(model, corpus)
     index, rows, keys = match_words(model.vocabulary, corpus), TopicRows(model), document_keys(corpus, True)
-    word_keys, width, table = hash_strings(model.words), len(rows.inverse), model.table("theta")
+    word_keys, width, table = hash_strings(model.vocabulary.words), len(rows.inverse), model.table("theta")
     xi = float(model.table("xi").gather(np.arange(1))[0, 0])
     weight = min(xi, 0.999) / (1 - min(xi, 0.999))
     grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), heldout=True, axes=["links"])

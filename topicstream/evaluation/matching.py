@@ -45,7 +45,7 @@ def l1_distances(a: TopicModel, b: TopicModel, progress: Callable[[int, int], No
     """float64[KA, KB]: sum over all words of |p(w|i) - p(w|j)|, 0 (same) to 2 (no word in common); words are matched by
     text, a word that a model does not know has probability 0 in it.  Streams both tables."""
     distances = np.zeros((a.n_topics, b.n_topics), np.float64)
-    ids = b.vocabulary.find(a.words)
+    ids = b.vocabulary.find(a.vocabulary.words)
     for start, rows in a.spans():
         of_b = ids[start : start + len(rows)]
         _add_distances(_probabilities(rows, a), _of_words(b, of_b), distances)
@@ -128,7 +128,7 @@ def compare(config: CompareConfig) -> dict[str, Any]:
         ]
         for m, pairs in ((0, rows), (1, columns))
     ]
-    common = int((two.vocabulary.find(one.words) >= 0).sum())
+    common = int((two.vocabulary.find(one.vocabulary.words) >= 0).sum())
     return {
         "a": str(one.path or "in memory"),
         "b": str(two.path or "in memory"),

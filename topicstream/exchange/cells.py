@@ -79,7 +79,7 @@ def write_h5ad(job: Export) -> dict[str, Any]:
     except ImportError:
         raise TopicsError("--format h5ad needs h5py: pip install 'topicstream[h5]'") from None
     names, shares = cell_topics(job)
-    features, topics = job.model.words, feature_topics(job)
+    features, topics = job.model.vocabulary.words, feature_topics(job)
     with written(job.path, force=job.force, inputs=() if job.into is None else (job.into,)) as file:
         if job.into is None:
             with h5py.File(file.name, "w") as data:
@@ -164,7 +164,7 @@ def write_pycistopic(job: Export) -> dict[str, Any]:
     """A folder of files that begin with ``topics.K_topics``."""
     names, shares = cell_topics(job)
     write_word_list(job.path / CELLS, names, force=job.force)
-    write_word_list(job.path / REGIONS, job.model.words, force=job.force)
+    write_word_list(job.path / REGIONS, job.model.vocabulary.words, force=job.force)
     counts = table_of(job.model).T
     return write_bundle(str(job.path / PREFIX), shares, counts, job.model, job.corpus, force=job.force)
 

@@ -31,7 +31,7 @@ LEAST = -100.0
 def write(job: Export) -> dict[str, Any]:
     """A folder.  LDA-C has one alpha for all topics: the mean."""
     model, alpha = job.model, float(job.model.alpha.mean())
-    fit_for_text(model.words, "", "--format ldac-beta")
+    fit_for_text(model.vocabulary.words, "", "--format ldac-beta")
     phi = table_of(model)
     with written(job.path / BETA, force=job.force) as file, np.errstate(divide="ignore"):
         for column, norm in zip(phi.T, np.log(model.norms), strict=True):
@@ -39,7 +39,7 @@ def write(job: Export) -> dict[str, Any]:
             file.write(text_lines(join_lists([0, len(logs)], pa.array(logs), " ")))
     with written(job.path / OTHER, force=job.force) as file:
         file.write(f"num_topics {model.n_topics}\nnum_terms {model.n_words}\nalpha {alpha!r}\n".encode())
-    write_word_list(job.path / WORDS, model.words, force=job.force)
+    write_word_list(job.path / WORDS, model.vocabulary.words, force=job.force)
     return {"topics": model.n_topics, "words": model.n_words, "alpha": alpha}
 
 

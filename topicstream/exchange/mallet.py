@@ -38,12 +38,12 @@ COLUMNS = {"topic": pa.int64(), "word": pa.large_string(), "weight": pa.float64(
 def write(job: Export) -> dict[str, Any]:
     """A folder; ``words``: so many a topic in the keys."""
     model = job.model
-    fit_for_text(model.words, "\\t", "--format mallet")
+    fit_for_text(model.vocabulary.words, "\\t", "--format mallet")
     phi = table_of(model)
     with written(job.path / WEIGHTS, force=job.force) as file:
         for topic in range(model.n_topics):
             weights = phi[:, topic].astype(np.float64) + model.beta
-            file.write(text_lines(pa.scalar(topic), model.words, pa.array(weights)))
+            file.write(text_lines(pa.scalar(topic), model.vocabulary.words, pa.array(weights)))
     top = topic_table(model, job.words or 20)["words"]
     with written(job.path / KEYS, force=job.force) as file:
         for topic in range(model.n_topics):

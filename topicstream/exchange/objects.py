@@ -5,23 +5,41 @@ Their files are pickles or dumps of C++ objects, which run or crash on whatever 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from topicstream.errors import InputError
+from topicstream.errors import InputError, StoreError
 from topicstream.model.topic_model import TopicModel
+from topicstream.tokens.recipe import Recipe
 
 
 def _imported(format: str, phi: Any, words: Any, alpha: Any, beta: float, **counts: Any) -> TopicModel:
     """A model in memory that says where it comes from."""
     origin = {"engine": "imported", "cites": f"imported from {format}", "options": {}}
     named = {"scikit-learn": "sklearn"}.get(format, format)
+    origin["tokenizer"] = counts.pop("tokenizer", None)
     return TopicModel.from_arrays(phi, [str(w) for w in words], alpha, beta, **counts, **origin, imported={"format": named})
 
 
-def from_gensim(model: Any) -> TopicModel:
-    """An ``LdaModel`` (or ``LdaMulticore``): its posterior lambda without eta; eta that differs by word keeps its least."""
+def from_gensim(model: Any, tokenizer: Mapping[str, Any] | TopicModel | None = None) -> TopicModel:
+    """An ``LdaModel`` (or ``LdaMulticore``): its posterior lambda without eta; eta that differs by word keeps its least.
+
+    Parameters
+    ----------
+    tokenizer
+        How raw text becomes its words: the options of ``ingest`` (``{"min_length": 3, "stopwords": ["the"]}``), or a model
+        whose tokenizer it has.  None: by the default rules, without stop words; documents may also be lists of words.
+    """
+    if isinstance(tokenizer, TopicModel):
+        recipe = tokenizer.manifest.tokenizer
+    else:
+        plain = {"stopwords": (), "stopwords_from": "none", "min_length": 1}
+        try:
+            recipe = Recipe.from_json({**plain, **(tokenizer or {})}).to_json()
+        except StoreError as e:
+            raise InputError(f"tokenizer: {e}") from None
     try:
         posterior = np.asarray(model.state.get_lambda(), np.float64)
         eta = float(np.min(np.asarray(model.eta, np.float64)))
@@ -30,7 +48,7 @@ def from_gensim(model: Any) -> TopicModel:
     except (AttributeError, KeyError, TypeError, IndexError) as e:
         raise InputError(f"not a gensim LdaModel with its dictionary ({type(e).__name__}: {e})") from None
     phi = np.maximum(posterior - eta, 0.0).T
-    return _imported("gensim", phi, words, alpha, eta)
+    return _imported("gensim", phi, words, alpha, eta, tokenizer=recipe)
 
 
 def to_gensim(model: TopicModel) -> Any:
@@ -40,7 +58,7 @@ def to_gensim(model: TopicModel) -> Any:
         from gensim.models import LdaModel
     except ImportError:
         raise ImportError("to_gensim() needs gensim: pip install gensim") from None
-    words = dict(enumerate(model.words.to_pylist()))
+    words = dict(enumerate(model.words))
     beta = model.beta if model.beta > 0 else 1e-12
     made = LdaModel(
         id2word=words, num_topics=model.n_topics, alpha=np.maximum(model.alpha, 1e-12), eta=beta, dtype=np.float32

@@ -68,7 +68,7 @@ def write(job: Export) -> dict[str, Any]:
             rows = slice(start, min(start + step, model.n_words))
             numbers = [pa.array(v[rows], pa.int64()) for v in (vocabulary.counts, vocabulary.df)]
             turned = np.ascontiguousarray(model.rows(np.arange(rows.start, rows.stop)).T)
-            writer.write_table(pa.table([model.words[rows], *numbers, *map(pa.array, turned)], schema=schema))
+            writer.write_table(pa.table([model.vocabulary.words[rows], *numbers, *map(pa.array, turned)], schema=schema))
     return {"topics": model.n_topics, "words": model.n_words}
 
 
@@ -139,7 +139,7 @@ def write_long(job: Export) -> dict[str, Any]:
             there = rows > 0
             there[~there.any(axis=1), 0] = True
             w, k = np.nonzero(there)
-            counts, words = rows[w, k], model.words.slice(start, len(rows)).take(pa.array(w))
+            counts, words = rows[w, k], model.vocabulary.words.slice(start, len(rows)).take(pa.array(w))
             p = (counts.astype(np.float64) + model.beta) / norms[k]
             table = pa.table([pa.array(k.astype(np.int32)), words, pa.array(counts), pa.array(p)], schema=schema)
             writer.write_table(table, row_group_size=ROWS)

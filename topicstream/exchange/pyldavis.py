@@ -84,7 +84,7 @@ def _term_table(
     lifts = np.log(p) - np.log(np.maximum(marginal[word], 1e-300) / float(marginal.sum()))
     whole, ranks = np.floor(marginal[salient]), np.arange(len(salient), 0, -1.0)
     return {
-        "Term": model.words.take(pa.array(np.concatenate((salient, word)))).to_pylist(),
+        "Term": model.vocabulary.words.take(pa.array(np.concatenate((salient, word)))).to_pylist(),
         "Freq": np.concatenate([whole, p * sizes[topic]]),
         "Total": np.concatenate([whole, marginal[word]]),
         "Category": ["Default"] * len(salient) + [f"Topic{k + 1}" for k in topic.tolist()],
@@ -95,7 +95,7 @@ def _term_table(
 
 def _token_table(model: TopicModel, sizes: np.ndarray, marginal: np.ndarray, shown: np.ndarray) -> dict[str, Any]:
     """The shares of the shown words over the topics, word by word in the order of their texts."""
-    texts = model.words.take(pa.array(shown)).to_pylist()
+    texts = model.vocabulary.words.take(pa.array(shown)).to_pylist()
     order = np.array(sorted(range(len(shown)), key=texts.__getitem__))
     expected = model.probabilities(shown[order]) * sizes
     which, topic = np.nonzero(expected >= 0.5)

@@ -49,7 +49,7 @@ def library() -> Any:
 def write(job: Export) -> dict[str, Any]:
     """A folder, that the hub takes as it is."""
     model, card = job.model, job.path / CARD
-    offsets, text = string_buffers(model.words)
+    offsets, text = string_buffers(model.vocabulary.words)
     tensors = {
         "phi": table_of(model),
         "alpha": model.alpha,

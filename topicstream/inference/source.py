@@ -139,8 +139,8 @@ class RawDocuments(DocumentSource):
             options = options.recall(model.manifest.reading, REMEMBERED)
         self.columns = {name: TEXTS if name in LISTS else TEXT for name in names}
         self.inputs, self.options, self._lock = inputs, options, threading.Lock()
-        self._words = TokenVocabulary(model.words, model.vocabulary.counts, model.vocabulary.df)
-        self._words.lookup(model.words[:0])
+        self._words = TokenVocabulary(model.vocabulary.words, model.vocabulary.counts, model.vocabulary.df)
+        self._words.lookup(model.vocabulary.words[:0])
         recipe = model.manifest.tokenizer
         self._tokenizer = None if recipe is None else Tokenizer(Recipe.from_json(recipe))
         self._index: tuple[Any, np.ndarray] = (None, np.zeros(0, np.int64))
@@ -159,7 +159,7 @@ class RawDocuments(DocumentSource):
         if isinstance(run, TextRun):
             if self._tokenizer is None:
                 raise StoreError(
-                    f"{self.model.path}: the model does not say how its text was tokenised (it was trained on counts); "
+                    f"{self.model.path}: the model does not say how its text was tokenised (it was trained on counts); give lists of words, or "
                     f"ingest {task.name} and name the store"
                 )
             counted = self._tokenizer.count(run)

@@ -11,7 +11,7 @@ from topicstream.errors import DoesNotFit, InputError
 from topicstream.machine import format_bytes
 from topicstream.options import option
 
-REMEMBERED = ("text_field", "id_field", "delimiter", "header", "list_separator", "binarize", "transpose", "layer")
+REMEMBERED = ("text_field", "id_field", "delimiter", "quotechar", "header", "list_separator", "binarize", "transpose", "layer")
 """Of ``ReadOptions``: how the fields of an input are called and parted."""
 CUT = ("split", "min_tokens", "patches", "stride", "vector_field")
 """Of ``ReadOptions``: how an ingest makes documents of the records; what is inferred is inferred whole."""
@@ -93,6 +93,7 @@ class ReadOptions:
     )
     encoding: str | None = option(None, "Encoding of the text (default: UTF-8, or what the byte order mark says).")
     delimiter: str | None = option(None, "Delimiter of CSV.")
+    quotechar: str | None = option(None, "Quote of CSV (default: \").")
     header: bool | None = option(
         None,
         "Whether CSV begins with the names of its columns; without, they are 1, 2, 3, ... (default: told from the file).",
@@ -136,8 +137,8 @@ class ReadOptions:
     split: str | None = option(
         None,
         "Cut documents into parts that become documents (id#1, id#2, ...): paragraph (at blank lines), section (at"
-        " headings), or a pattern of what stands between parts; whole documents are held out.",
-        metavar="paragraph|section|REGEX",
+        " headings), '1000 words', or a pattern of what stands between parts; whole documents are held out.",
+        metavar="paragraph|section|'N words'|REGEX",
         cli=("ingest",),
     )
     min_tokens: int = option(0, "Leave out documents of fewer words.", min=0, metavar="N", cli=("ingest",))

@@ -98,7 +98,7 @@ class LDATopicstream:
             job = Export(TopicModel.open(model), Corpus.open(store), store, force=True)
             cells, shares = cell_topics(job)
             shares = _in_order(cells, shares, cell_names)
-            counts = _in_order(job.model.words, table_of(job.model), region_names).T
+            counts = _in_order(job.model.vocabulary.words, table_of(job.model), region_names).T
             write_bundle(output_prefix, shares, counts, job.model, job.corpus, force=True)
 
 

@@ -72,7 +72,7 @@ def topic_table(model: TopicModel, n: int = 10, relevance: float = 1.0) -> pa.Ta
     flat = ids.T.ravel()
     p = model.pair_probabilities(flat, np.repeat(np.arange(model.n_topics), len(ids)))
     offsets = pa.array(np.arange(model.n_topics + 1, dtype=np.int32) * len(ids))
-    words = pa.ListArray.from_arrays(offsets, model.words.take(pa.array(flat)).cast(pa.string()))
+    words = pa.ListArray.from_arrays(offsets, model.vocabulary.words.take(pa.array(flat)).cast(pa.string()))
     topics = pa.array(np.arange(model.n_topics, dtype=np.int32))
     columns = [topics, pa.array(model.shares), words, pa.ListArray.from_arrays(offsets, pa.array(p))]
     return pa.table(columns, names=["topic", "share", "words", "p"])

@@ -143,10 +143,10 @@ class TopicModel:
         """Topics of the table, K."""
         return len(self.alpha)
 
-    @property
-    def words(self) -> Any:
-        """All words, a ``pyarrow.LargeStringArray`` of length W."""
-        return self.vocabulary.words
+    @cached_property
+    def words(self) -> list[str]:
+        """The W words, by id; ``vocabulary.words`` has them as an Arrow array."""
+        return list(self.vocabulary)
 
     def table(self, name: str) -> StoredTable:
         """A table that the engine stored beside the topics (``authors``, ...); StoreError: this model has no such table."""

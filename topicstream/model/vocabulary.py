@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -89,6 +89,14 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def __iter__(self) -> Iterator[str]:
+        """The words as Python strings."""
+        yield from self.words.to_pylist()
+
+    def __getitem__(self, word_id: int) -> str:
+        text: str = self.words[word_id].as_py()
+        return text
 
     @cached_property
     def sha256(self) -> str:

@@ -226,7 +226,7 @@ def joined(blocks: Sequence[Documents]) -> Documents:
 def parts_of(docs: Documents, model: TopicModel, split: float) -> tuple[Documents, Documents]:
     """The observed and the scored cells of documents, split by word type as ``evaluate`` does it; a document without a cell
     on one of the two sides is empty on both."""
-    seen, rest, scored = split_documents(docs, hash_strings(docs.ids), hash_strings(model.words), split)
+    seen, rest, scored = split_documents(docs, hash_strings(docs.ids), hash_strings(model.vocabulary.words), split)
     if not scored.any():
         raise InputError("no document could be scored: each needs two known words or more")
     return seen, rest

@@ -20,6 +20,7 @@ import numpy as np
 from topicstream import machine
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
+from topicstream.dates import parse
 from topicstream.errors import InputError
 from topicstream.evaluation.likeness import cosine, f1
 from topicstream.evaluation.other_corpus import other_corpus
@@ -177,7 +178,7 @@ def _periods(
     if found is None or len(found[1]) > MOST_PERIODS:
         raise InputError(f"--by {config.by}: the dates make too many periods; give a longer --period")
     grain, numbers = found
-    of_text = {text: grain.of(periods.parse(text)) for text in texts if text}
+    of_text = {text: grain.of(parse(text)) for text in texts if text}
     place = {text: number - numbers[0] for text, number in of_text.items() if number is not None}
     sizes = [0] * len(numbers)
     for text, number in place.items():

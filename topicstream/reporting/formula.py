@@ -23,8 +23,8 @@ from itertools import combinations, product
 import numpy as np
 from scipy.interpolate import BSpline
 
+from topicstream.dates import parse
 from topicstream.errors import InputError, UsageError
-from topicstream.reporting import periods
 
 MOST_LEVELS = 50
 MOST_COLUMNS = 200
@@ -97,7 +97,7 @@ def as_number(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        day = periods.parse(text)
+        day = parse(text)
     if day is None:
         return None
     year, month, of_month = day

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
+from topicstream.dates import Day, parse
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
 from topicstream.evaluation.shares import document_shares
@@ -70,7 +71,7 @@ class Time:
 
     def code(self, text: str) -> int:
         """The place of a date's period; -1 of none."""
-        number = self.grain.of(periods.parse(text))
+        number = self.grain.of(parse(text))
         return -1 if number is None or number not in self.numbers else number - self.numbers[0]
 
 
@@ -115,7 +116,7 @@ def survey(
     names = [name for name in (there if by is None else by) if name != DATE]
     wanted = [*names, *([DATE] if DATE in there else [])]
     counts: dict[str, Counter[str]] = {name: Counter() for name in names}
-    filled, forgotten, days = Counter[str](), Counter[str](), Counter[periods.Day]()
+    filled, forgotten, days = Counter[str](), Counter[str](), Counter[Day]()
     for _, batch in documents(corpus, False, wanted) if wanted else ():
         for name in wanted:
             column = batch.column(name)

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
-from functools import lru_cache
 
-Day = tuple[int, int, int]  # year, month (0: not said), day (0: not said)
+from topicstream.dates import Day, parse
+
 MOST = 80
 LONGEST = 10_000
 """Periods at most of a grain that was asked for."""
-_DATE = re.compile(r"(\d{4})(?:[-/. ](\d{1,2}|[a-z]{3})[a-z]*(?:[-/. ](\d{1,2})(?:[t ]\d.*)?)?)?|(\d{4})(\d{2})(\d{2})")
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-
-
-@lru_cache(maxsize=1 << 16)
-def parse(text: str) -> Day | None:
-    """A date: ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, an ISO time, PubMed's ``1999 May 31``; None for what is
-    none of these."""
-    match = _DATE.fullmatch(text.strip().lower())
-    if match is None:
-        return None
-    year, month, day = (match[i] or match[i + 3] or "0" for i in (1, 2, 3))
-    try:
-        numbers = int(year), int(month) if month.isdecimal() else 1 + _MONTHS.index(month), int(day)
-        date(numbers[0], numbers[1] or 1, numbers[2] or 1)
-    except ValueError:
-        return None
-    return numbers
 
 
 def _ordinal(d: Day) -> int:

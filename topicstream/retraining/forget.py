@@ -138,7 +138,7 @@ def trained_on(model: Path, store: str | Path) -> bool:
         return True
     corpus, opened = Corpus.open(store, vectors=True), TopicModel.open(model, memory_limit=-1, vectors=True)
     corpus.let_go()
-    there = Vocabulary.read(corpus.file("vocab")).find(opened.words)
+    there = Vocabulary.read(corpus.file("vocab")).find(opened.vocabulary.words)
     there = there[there >= 0]
     return bool(2 * len(there) >= opened.n_words and (np.diff(there) > 0).all())
 

@@ -130,6 +130,8 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
         raise InputError(f"documents: an array of shape {shape}; vectors, and counts, are the rows of two dimensions")
     if not (is_matrix(documents) or hasattr(documents, "__iter__") or hasattr(documents, "__arrow_c_stream__")):
         raise InputError(f"documents: cannot be {type(documents).__name__}; give texts, dicts, a table or a matrix")
+    if isinstance(documents, (list, tuple)) and isinstance(documents[0], (list, tuple)):
+        return counted_tokens(documents, ids)
     if path and isinstance(documents, (list, tuple)) and 0 < len(documents) <= 1000:
         names = [d for d in documents if isinstance(d, str) and len(d) < 1024 and "\0" not in d]
         if len(names) == len(documents) and all(d == "-" or os.path.exists(d) for d in names):
@@ -137,6 +139,20 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
                 f"documents: {names[0]!r} is a file, and a str in a list a document: give Path({names[0]!r})"
             )
     return InMemory(documents, vocabulary, ids)
+
+
+def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMemory:
+    """Lists of words, as gensim and tomotopy take documents, as a matrix of counts."""
+    try:
+        tokens = [pa.array(document, TEXT) for document in documents]
+    except (pa.ArrowException, TypeError):
+        raise InputError("documents: lists of words hold nothing but strings") from None
+    words = pa.concat_arrays([pa.array([], TEXT), *tokens]).dictionary_encode()
+    indptr = np.concatenate(([0], np.cumsum([len(document) for document in tokens])))
+    shape = len(tokens), len(words.dictionary)
+    counts = sp.csr_array((np.ones(len(words), np.int64), words.indices.to_numpy(), indptr), shape)
+    counts.sum_duplicates()
+    return InMemory(counts, words.dictionary.to_pylist(), ids)
 
 
 def is_matrix(documents: Any) -> bool:
@@ -181,7 +197,7 @@ class MemoryReader(Reader):
 
 def _rows(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Texts, dicts, tables and data frames."""
-    tables = _tables(given.documents, options)
+    tables = _tables(given.documents, source, options)
     if tables is None:
         yield from _objects(given, source, options)
         return
@@ -232,20 +248,20 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, (tuple, set, frozenset, np.ndarray)) else value
 
 
-def _tables(documents: Any, options: ReadOptions) -> Iterable[pa.Table] | None:
+def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.Table] | None:
     """A table or a frame as Arrow tables of the columns that are read, some rows at a time; None for anything else."""
     if isinstance(documents, (pa.Array, pa.ChunkedArray)):
         documents = pa.table({options.text_fields[0]: documents})
     if isinstance(documents, pa.RecordBatch):
         documents = pa.Table.from_batches([documents])
     if isinstance(documents, pa.Table):
-        return [documents.select(select_fields(documents.column_names, options, "documents"))]
+        return [documents.select(select_fields(documents.column_names, options, source))]
     if hasattr(documents, "scanner"):  # pyarrow.dataset: of its columns, partitions included, those that are read
-        documents = documents.scanner(columns=select_fields(documents.schema.names, options, "documents"), batch_size=ROWS)
+        documents = documents.scanner(columns=select_fields(documents.schema.names, options, source), batch_size=ROWS)
     if hasattr(documents, "to_reader"):
         documents = documents.to_reader()
     if hasattr(documents, "with_format") and hasattr(documents, "column_names") and hasattr(documents, "__len__"):
-        names = select_fields(documents.column_names, options, "documents")  # Hugging Face: memory-mapped, cut as it is
+        names = select_fields(documents.column_names, options, source)  # Hugging Face: memory-mapped, cut as it is
         arrow = documents.with_format("arrow")
         return (arrow[first : first + ROWS].select(names) for first in range(0, len(documents), ROWS))
     if not hasattr(documents, "__arrow_c_stream__") or hasattr(documents, "to_list"):
@@ -253,11 +269,11 @@ def _tables(documents: Any, options: ReadOptions) -> Iterable[pa.Table] | None:
             raise InputError("documents: a lazy frame; give .collect() of it")
         return None
     if hasattr(documents, "columns") and hasattr(documents, "__len__"):  # a data frame: some rows are converted at a time
-        names = select_fields([str(name) for name in documents.columns], options, "documents")
+        names = select_fields([str(name) for name in documents.columns], options, source)
         parts = (documents[names][first : first + ROWS] for first in range(0, len(documents), ROWS))
         return (pa.RecordBatchReader.from_stream(part).read_all().select(names) for part in parts)
     stream = pa.RecordBatchReader.from_stream(documents)
-    names = select_fields(stream.schema.names, options, "documents")
+    names = select_fields(stream.schema.names, options, source)
     return (pa.Table.from_batches([batch.select(names)]) for batch in stream)
 
 

@@ -9,6 +9,7 @@ import lzma
 import os
 import sys
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from topicstream.errors import InputError, UsageError
 from topicstream.files.remote import address_of, object_at, open_remote
-from topicstream.ingestion.parsing.rejects import SHOWN_BYTES, BadFile, Reject, Rejects
+from topicstream.ingestion.parsing.rejects import LEFT_OUT, SHOWN_BYTES, BadFile, Reject, Rejects
 
 try:  # the extra ``gzip``: inflates three times as fast as zlib
     from isal import igzip as gzip
@@ -149,6 +150,11 @@ class Input:
         """Count what is odd but not bad, for the summary."""
         if times:
             self.rejects.notes[text] += times
+
+    def leave_out(self, fields: Iterable[str]) -> None:
+        """Note fields that the input has and no option asks for."""
+        for name in fields:
+            self.note(LEFT_OUT + printable(name))
 
     def taken(self) -> Rejects:
         """The rejects so far, which are then no longer here."""

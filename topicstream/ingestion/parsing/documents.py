@@ -253,8 +253,8 @@ def buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return text[at[0] : at[-1]], at - at[0]
 
 
-def select_fields(names: Sequence[str], options: ReadOptions, where: str) -> list[str]:
-    """Those columns of an input that are read; InputError at one that is missing or there twice."""
+def select_fields(names: Sequence[str], options: ReadOptions, source: Input, line: str = "") -> list[str]:
+    """Those columns of an input that are read, the rest noted; InputError at one that is missing or there twice."""
     wanted = [*options.text_fields, *options.meta.values()]
     if (id_name := options.id_column(names)) is not None:
         wanted.append(id_name)
@@ -262,11 +262,11 @@ def select_fields(names: Sequence[str], options: ReadOptions, where: str) -> lis
     for name in wanted:
         if name not in names:
             option = "--text-field" if name in options.text_fields else "--id-field and --meta"
-            raise InputError(f"{where}: no column '{name}'; choose one of {', '.join(names)[:300]} ({option})")
+            raise InputError(f"{source.name}{line}: no column '{name}'; choose one of {', '.join(names)[:300]} ({option})")
         if list(names).count(name) > 1:
-            raise InputError(f"{where}: several columns are called '{name}'; rename them")
+            raise InputError(f"{source.name}{line}: several columns are called '{name}'; rename them")
+    source.leave_out(set(names) - set(wanted))
     return wanted
-
 
 
 def western(data: bytes) -> bytes | None:

@@ -10,6 +10,7 @@ from topicstream.errors import InputError, one_line
 
 SHOWN_BYTES = 200
 """How much of a bad record is listed."""
+LEFT_OUT = "field left out: "
 
 
 class BadFile(InputError):
@@ -48,7 +49,8 @@ class Reject:
 class Rejects:
     """The bad records of some input.
 
-    ``notes`` counts what is odd but not bad (``records without abstract``), for the summary.
+    ``notes`` counts what is odd but not bad (``records without abstract``), for the summary; a note that begins with ``LEFT_OUT``
+    names a field that no option asked for.
     """
 
     records: list[Reject] = field(default_factory=list)

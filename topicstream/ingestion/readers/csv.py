@@ -30,10 +30,11 @@ csv.field_size_limit(64 << 20)  # of the process; the default is 128 kB, less th
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """Names of the columns, the delimiter, which columns hold text, and how many lines precede the first record."""
+    """Names of the columns, the delimiter and the quote, which columns hold text, and how many lines precede the first record."""
 
     names: tuple[str, ...]
     delimiter: str
+    quote: str
     text: tuple[str, ...]
     lines: int
 
@@ -48,7 +49,7 @@ class Csv(Reader):
         if list(layout.text) != options.text_fields:
             options = replace(options, text_field=layout.text[0])
         try:
-            wanted = select_fields(layout.names, options, f"{source.name}:1")
+            wanted = select_fields(layout.names, options, source, ":1")
         except InputError as e:
             hint = options.header is None and "no column 'text'" in str(e)
             raise InputError(f"{e}; --no-header where the first line is a document" if hint else str(e)) from None
@@ -94,7 +95,7 @@ def records(source: Source, options: ReadOptions, layout: CsvLayout) -> Iterator
             for line, text in zip(numbers.tolist(), part):  # noqa: B007
                 yield text.decode("utf-8", "surrogateescape") + "\n"
 
-    rows = csv.reader(lines(), delimiter=layout.delimiter, strict=True)
+    rows = csv.reader(lines(), delimiter=layout.delimiter, quotechar=layout.quote, strict=True)
     while True:
         first = line + 1
         try:
@@ -118,8 +119,8 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
         head = western(head) or head
     lines = head.decode("utf-8", "surrogateescape").split("\n")
     blank = next(i for i, line in enumerate(lines) if line.strip())
-    delimiter = _delimiter(source, options, lines[blank])
-    rows = csv.reader((line + "\n" for line in lines[blank:]), delimiter=delimiter, strict=True)
+    delimiter, quote = _delimiter(source, options, lines[blank]), _one_character(options.quotechar or '"', "--quotechar")
+    rows = csv.reader((line + "\n" for line in lines[blank:]), delimiter=delimiter, quotechar=quote, strict=True)
     try:
         first = tuple(name.strip() for name in next(rows))
         "".join(first).encode()
@@ -134,12 +135,12 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
         named = True
     examples = [] if named else _examples(rows, len(first))
     if named or (named is None and not _is_data(first, examples, options)):
-        return CsvLayout(first, delimiter, text, end)
+        return CsvLayout(first, delimiter, quote, text, end)
     if text == ("text",):  # the user did not say which: the longest
         sizes = [sum(len(row[c]) for row in [first, *examples]) for c in range(len(first))]
         text = (str(1 + sizes.index(max(sizes))),)
         source.note(f"CSV files without a header, column {text[0]} taken for the text (--text-field, --header)")
-    return CsvLayout(tuple(str(c + 1) for c in range(len(first))), delimiter, text, 0)
+    return CsvLayout(tuple(str(c + 1) for c in range(len(first))), delimiter, quote, text, 0)
 
 
 def _examples(rows: Iterable[list[str]], width: int) -> list[list[str]]:
@@ -157,9 +158,12 @@ def _delimiter(source: Source, options: ReadOptions, first: str) -> str:
     chosen = options.delimiter
     if chosen is None:
         return "\t" if plain_suffix(source.name) in (".tsv", ".tab") else max(",\t;|", key=first.count)
-    chosen = DELIMITERS.get(chosen, chosen)
-    if len(chosen.encode()) != 1 or chosen in '"\n\r':
-        raise UsageError(f"--delimiter {chosen!r}: one ASCII character is needed, or tab")
+    return _one_character(DELIMITERS.get(chosen, chosen), "--delimiter", ", or tab")
+
+
+def _one_character(chosen: str, option: str, other: str = "") -> str:
+    if len(chosen.encode()) != 1 or chosen in "\n\r" or (option == "--delimiter" and chosen == '"'):
+        raise UsageError(f"{option} {chosen!r}: one ASCII character is needed{other}")
     return chosen
 
 

@@ -79,6 +79,7 @@ class Objects:
         self.numbers: list[int] = []
         self.rows: list[tuple[str, str | int | None, list[Any]]] = []
         self.size = 0
+        self.fields: set[str] = set()
 
     def add(self, number: int, record: Mapping[str, Any]) -> None:
         """Take the fields that the options name from a record at line ``number``.  Raises WrongField with the reason."""
@@ -97,10 +98,13 @@ class Objects:
         ]
         self.rows.append((text, own, meta))
         self.numbers.append(number)
+        self.fields.update(record)
         self.size += len(text) + 64
 
     def batch(self) -> pa.RecordBatch:
         """The documents."""
+        options = self.options
+        self.source.leave_out(self.fields - {*options.text_fields, *options.meta.values(), options.id_field or "id"})
         source = positions(self.source.key, np.array(self.numbers, np.int64), self.mark)
         ids = [own for _, own, _ in self.rows]
         if ids and all(isinstance(own, int) and own in _INT64 for own in ids):
@@ -109,6 +113,6 @@ class Objects:
             named = pc.coalesce(pa.array([None if own is None else str(own) for own in ids], TEXT), source)
         meta = {
             column: pa.array([row[i] for _, _, row in self.rows], LIST if column in LISTS else TEXT)
-            for i, column in enumerate(self.options.meta)
+            for i, column in enumerate(options.meta)
         }
         return batch_of(named, source, {"text": pa.array([text for text, _, _ in self.rows], TEXT)}, meta)

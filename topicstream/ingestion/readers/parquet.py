@@ -36,7 +36,7 @@ class Parquet(Reader):
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         with tempfile.TemporaryFile() as spare, open_parquet(source, spare) as file:
-            names = select_fields(file.schema_arrow.names, options, source.name)
+            names = select_fields(file.schema_arrow.names, options, source)
             for first, rows in row_batches(source, file, names, options):
                 numbers = np.arange(first + 1, first + 1 + len(rows), dtype=np.int64)
                 yield as_documents(source, options, dict(zip(rows.schema.names, rows.columns)), numbers, mark="#")

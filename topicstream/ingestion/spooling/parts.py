@@ -27,18 +27,24 @@ NAMED = {
 }
 
 
-def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str]:
-    """What ``--split`` says as a pattern of what lies between parts.  UsageError."""
+_LENGTH = re.compile(r"(\d+) words?")
+_WORD = re.compile(rb"\S+")
+
+
+def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
+    """What ``--split`` says: a pattern of what lies between parts, or their words.  UsageError."""
     if not split:
-        raise UsageError("--split: give paragraph, section or a regular expression; it is empty")
+        raise UsageError("--split: give paragraph, section, '1000 words' or a regular expression; it is empty")
+    if (length := _LENGTH.fullmatch(split.strip())) and int(length[1]):
+        return int(length[1])
     if split in NAMED:
         return NAMED[split]
     if split.strip().isdecimal():
         raise UsageError(
-            f"--split {split}: cuts at a pattern, not by length; to cut wherever the text says {split}, write "
-            f"'\\b{split}\\b'; for parts of {split} words, cut the files beforehand"
+            f"--split {split}: for parts of that length write '{split.strip()} words', to cut wherever the text says {split} "
+            f"write '\\b{split.strip()}\\b'"
         )
-    return as_pattern(split, f"--split {split[:80]!r}: give paragraph, section or a regular expression")
+    return as_pattern(split, f"--split {split[:80]!r}: give paragraph, section, '1000 words' or a regular expression")
 
 
 def in_parts(run: Run, options: ReadOptions, notes: Counter[str]) -> Run:
@@ -68,8 +74,11 @@ def in_parts(run: Run, options: ReadOptions, notes: Counter[str]) -> Run:
     return replace(run, about=_about(run.about, np.array(owner, np.int64)), text=text, offsets=offsets)
 
 
-def _between(raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str]) -> Iterator[tuple[int, int]]:
+def _between(raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int) -> Iterator[tuple[int, int]]:
     """Where a document is cut, in bytes."""
+    if isinstance(pattern, int):
+        yield from _by_length(raw, pattern)
+        return
     if isinstance(pattern.pattern, bytes):
         yield from (m.span() for m in pattern.finditer(raw))
         return
@@ -78,6 +87,18 @@ def _between(raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str]) -> Iterat
         begin = byte + len(text[at : m.start()].encode())
         at, byte = m.end(), begin + len(m.group().encode())
         yield begin, byte
+
+
+def _by_length(raw: bytes, words: int) -> Iterator[tuple[int, int]]:
+    """The gaps between runs of so many words; a rest of less than half of them stays with the run before."""
+    gap, end = None, 0
+    for n, word in enumerate(_WORD.finditer(raw)):
+        if n and n % words == 0:
+            gap = end, word.start()
+        if gap is not None and n % words >= (words - 1) // 2:
+            yield gap
+            gap = None
+        end = word.end()
 
 
 def _about(about: Provenance, owner: np.ndarray) -> Provenance:

@@ -7,12 +7,16 @@ the store (higher rows, new parts, files of the new generation) and replaces the
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from topicstream.arrow import pc
 from topicstream.corpus.documents import PlacedDocuments
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.manifest import (
@@ -22,6 +26,7 @@ from topicstream.corpus.manifest import (
     StoreFile,
     part_of,
 )
+from topicstream.dates import parse
 from topicstream.files import owned
 from topicstream.files.durable import exchange_folders, sync_folder
 from topicstream.files.ownership import claim, refuse_strangers
@@ -42,15 +47,51 @@ def fingerprint(vocabulary_hash: str, parts: Mapping[str, PartEntry], removed: S
     return digest.hexdigest()
 
 
+@dataclass
+class ColumnCounts:
+    """How many of the new documents have a value in each column of metadata, and what their dates are.
+
+    Attributes
+    ----------
+    filled
+        Documents with a value, by column.
+    dates, unread
+        Dates that were read, and the first value of the column ``date`` that is none.
+    """
+
+    filled: Counter[str] = field(default_factory=Counter)
+    dates: int = 0
+    unread: str | None = None
+
+    def add(self, table: pa.Table) -> None:
+        """Count some documents."""
+        for name in table.column_names:
+            column = table[name]
+            empty = (pc.equal(pc.list_value_length(column), 0) if pa.types.is_list(column.type) else pc.equal(column, ""))
+            self.filled[name] += len(column) - column.null_count - (pc.sum(empty).as_py() or 0)
+        for pair in table["date"].value_counts().to_pylist() if "date" in table.column_names else ():
+            if pair["values"] and parse(pair["values"]) is not None:
+                self.dates += pair["counts"]
+            elif pair["values"]:
+                self.unread = self.unread or pair["values"]
+
+    def summary(self, columns: Mapping[str, str]) -> dict[str, Any]:
+        """Of the columns of the store."""
+        dates = {"read": self.dates, "unread": self.unread} if "date" in columns else None
+        return {"columns": {name: self.filled[name] for name in columns if name not in ("id", "source")}, "dates": dates}
+
+
 def write_documents(
-    journal: Journal, decision: Decision, writer: PlacedDocuments, progress: Progress
+    journal: Journal, decision: Decision, writer: PlacedDocuments, counts: ColumnCounts, progress: Progress
 ) -> list[StoreFile]:
     """Write the documents' table of this ingest; the manifest's entries of its files."""
     for i in range(len(journal.docs)):
         kind = decision.classes[i]
         kept = np.flatnonzero(kind != DROPPED)
         table = piece_metadata(journal.docs.read(i))
-        writer.place(table if len(kept) == len(kind) else table.take(kept), kind[kept])
+        table = table if len(kept) == len(kind) else table.take(kept)
+        counts.add(table)
+        writer.place(table, kind[kept])
         progress.step("writing documents", i + 1, len(journal.docs), "piece")
     return writer.finish()
 

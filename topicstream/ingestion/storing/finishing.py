@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -33,6 +34,7 @@ from topicstream.files.durable import sync_file
 from topicstream.files.ownership import claim
 from topicstream.files.plain import refuse_links
 from topicstream.ingestion.opening import inputs_record
+from topicstream.ingestion.parsing.rejects import LEFT_OUT
 from topicstream.ingestion.plan import IngestPlan
 from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.ingestion.spooling.journal import Journal
@@ -47,6 +49,16 @@ from topicstream.records import plain
 from topicstream.tokens.language import unfit
 from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words, stream_pruned
 from topicstream.tokens.word_counts import ChosenWords, WordCounts, WordLimits, ask_for_words
+
+MOST_FIELDS = 100
+"""Fields without a column that the summary names."""
+
+
+def told(notes: Counter[str]) -> dict[str, Any]:
+    """Notes for the summary, and the names of the fields that were left out."""
+    fields = sorted(note.removeprefix(LEFT_OUT) for note in notes if note.startswith(LEFT_OUT))
+    others = sorted((note, n) for note, n in notes.items() if not note.startswith(LEFT_OUT))
+    return {"notes": dict(others), "fields_left_out": fields[:MOST_FIELDS]}
 
 
 class Finishing:
@@ -125,7 +137,7 @@ class Finishing:
     def _nothing_new(self, decision: Decision) -> dict[str, Any]:
         assert self.old is not None
         dropped = {f"dropped_{k}": v for k, v in decision.dropped.items()}
-        rejected = {"rejected": self.journal.totals["rejected"], "notes": dict(sorted(self.journal.notes.items()))}
+        rejected = {"rejected": self.journal.totals["rejected"], **told(self.journal.notes)}
         return self._end(self.old.summary | dropped | rejected | {"documents_added": 0})
 
     def _folder(self) -> Path:
@@ -228,7 +240,8 @@ class Finishing:
         parts = commit.summarise_parts(self.removal.apply(self.old_parts, self.generation), blocks.entries)
         old_docs = old.docs if old is not None else []
         writer = PlacedDocuments(store, columns, old_docs, parts, self._first_blocks())
-        docs = commit.write_documents(self.journal, decision, writer, self.progress)
+        counts = commit.ColumnCounts()
+        docs = commit.write_documents(self.journal, decision, writer, counts, self.progress)
         settle_arrays(store, {part_folder(entry, p): entry.rows for p, entry in parts.items()}, weighted=self.weighted)
         saving.result()
         files = self._files(store)
@@ -252,7 +265,7 @@ class Finishing:
             docs=[*old_docs, *docs],
             columns=cast("Any", columns),
             sources=Sources(count=len(state.sources), first=state.sources[:100]),
-            summary=self._summary(decision, found, parts, blocks, pruning),
+            summary=self._summary(decision, found, parts, blocks, pruning) | counts.summary(columns),
             reading=(old.reading if old is not None else self.options.read.remembered()) or None,
             ids="integer" if integer else None,
             vectors=self.vectors,
@@ -304,7 +317,7 @@ class Finishing:
             "characters": characters,
             "discarded_share": round(totals["discarded"] / characters, 6) if characters else None,
             "unspaced_share": round(totals["unspaced"] / characters, 6) if characters else None,
-            "notes": dict(sorted(self.journal.notes.items())),
+            **told(self.journal.notes),
             "pruning": pruning,
             "heldout_asked": self.old.heldout.asked if self.old is not None else self.options.heldout.asked,
             "tokenizer": shown if self.journal.state.text else None,

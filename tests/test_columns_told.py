@@ -1,0 +1,59 @@
+"""What an ingest says of the fields of its input: kept, left out, filled, and how many dates it read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import topicstream
+from topicstream.cli.main import run
+
+ACL = Path("/work/shared/data/acl/docs.jsonl.gz")
+TWEETS = """tweet_id,text,created,airline,name
+1,the plane was late and my luggage lost,42059.4832,United,ann
+2,the crew was kind and the flight on time,16.02.2015,,bob
+3,lost luggage again at the airport gate,2015-02-16 23:36:05,Delta,cid
+4,the flight was late again and nobody helped,2/24/15,Delta,dan
+"""
+
+
+@pytest.fixture
+def tweets(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tweets.csv").write_text(TWEETS)
+    return tmp_path
+
+
+def test_dates_of_spreadsheets_and_what_is_no_date(tweets, capsys):
+    assert run(["ingest", "tweets.csv", "--meta", "date=created,airline"]) == 0
+    said = capsys.readouterr().out
+    assert "columns: date (3 of 4 read; not '2/24/15': give 1999, 1999-05, 1999-05-31, 31.05.1999), airline (3)" in said
+    assert "left out: name, tweet_id (--meta NAME,NAME keeps them)" in said
+    assert run(["info"]) == 0
+    assert "columns   airline, date, id, source" in capsys.readouterr().out
+
+
+def test_a_column_that_no_document_has(tmp_path):
+    rows = [{"id": "a", "text": "the late flight"}, {"id": "b", "text": "a lost bag", "who": ["ann"]}]
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    summary = topicstream.ingest(tmp_path / "d.jsonl", tmp_path / "c.zarr", meta="published,labels=who", progress=False)
+    assert summary["columns"] == {"labels": 1, "published": 0} and summary["fields_left_out"] == []
+    table = topicstream.ingest(rows, tmp_path / "m.zarr", progress=False)
+    assert table["fields_left_out"] == ["who"] and table["columns"] == {}
+
+
+@pytest.mark.skipif(not ACL.exists(), reason="the corpus is not there")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_dates_of_real_abstracts(tmp_path, workers):
+    with gzip.open(ACL, "rt") as file:
+        (tmp_path / "acl.jsonl").write_text("".join(islice(file, 3000)))
+    summary = topicstream.ingest(
+        tmp_path / "acl.jsonl", tmp_path / "c.zarr", meta="date,authors", workers=workers, progress=False
+    )
+    documents = summary["columns"]["date"]
+    assert summary["dates"] == {"read": documents, "unread": None} and 2900 < documents <= 3000
+    assert {"title", "venue"} & set(summary["fields_left_out"])

@@ -1,0 +1,41 @@
+"""Dates as people write them and as spreadsheets store them."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, timedelta
+from functools import lru_cache
+
+Day = tuple[int, int, int]  # year, month (0: not said), day (0: not said)
+READABLE = "1999, 1999-05, 1999-05-31, 31.05.1999"
+_DATE = re.compile(
+    r"(?P<year>\d{4})(?:[-/. ](?P<month>\d{1,2}|[a-z]{3})[a-z]*(?:[-/. ](?P<day>\d{1,2})(?:[t ]\d.*)?)?)?"
+    r"|(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})"
+    r"|(?P<dd>\d{1,2})\. ?(?P<mm>\d{1,2})\. ?(?P<yyyy>\d{4})(?:,? \d.*)?"
+    r"|(?P<serial>\d{5})(?:\.\d*)?"
+)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_SPREADSHEET = date(1899, 12, 30)
+"""Day 0 of Excel and its kin (for dates from March 1900 on: they count 29 February 1900, which never was)."""
+
+
+@lru_cache(maxsize=1 << 16)
+def parse(text: str) -> Day | None:
+    """A date: ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, ``31.5.1999``, an ISO time, PubMed's ``1999 May 31``, the
+    days of a spreadsheet (``42059.48``); None for what is none of these."""
+    match = _DATE.fullmatch(text.strip().lower())
+    if match is None:
+        return None
+    if match["serial"]:
+        day = _SPREADSHEET + timedelta(int(match["serial"]))
+        return day.year, day.month, day.day
+    year, month, day_of_month = (
+        next((text for name in names if (text := match[name])), "0")
+        for names in (("year", "y", "yyyy"), ("month", "m", "mm"), ("day", "d", "dd"))
+    )
+    try:
+        numbers = int(year), int(month) if month.isdecimal() else 1 + _MONTHS.index(month), int(day_of_month)
+        date(numbers[0], numbers[1] or 1, numbers[2] or 1)
+    except ValueError:
+        return None
+    return numbers
