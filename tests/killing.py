@@ -7,10 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests import ROOT
 
 # One process forks a child a run, so that a run costs its work and not the imports.  The child counts what it does to
 # the disk and kills itself at a chosen count, before or after the call; it reports its count and what it gave at the end.

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import DATA
 from topicstream.ingestion.parsing.rejects import Reject
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.tasks import pieces
 from topicstream.tokens.documents import CountRun, TextRun
 
-DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real corpora are not here")
 
 

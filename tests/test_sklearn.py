@@ -17,8 +17,8 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import topicstream  # noqa: E402
+from tests.ingestion.test_memory_inputs import ALL, texts  # noqa: E402
 from tests.small_store import planted  # noqa: E402
-from tests.test_memory_inputs import ALL, texts  # noqa: E402
 from topicstream.sklearn import TopicModel  # noqa: E402
 
 

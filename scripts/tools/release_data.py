@@ -2,7 +2,7 @@
 
     PYTHONPATH=CHECKOUT python scripts/tools/release_data.py OUT.tar.xz
 
-Run once with the code of the release (tests/data/every-0.1.tar.xz was made with d0842f5).  tests/test_formats.py opens every
+Run once with the code of the release (tests/data/every-0.1.tar.xz was made with d0842f5).  tests/corpus/test_formats.py opens every
 store and every model with the present code and compares.
 """
 

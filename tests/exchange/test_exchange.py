@@ -1,0 +1,410 @@
+"""Models out and in again: the same model under the one evaluator; files as other programs write them; damaged files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import topicstream
+from tests.ingestion.test_memory_inputs import ALL
+from topicstream import TopicModel
+from topicstream.cli.main import run
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError, NotOurs, TopicsError
+from topicstream.exchange.formats import FORMATS
+from topicstream.progress import Shown as Progress
+
+WORDS, TOPICS = 60, 5
+
+
+def corpus_texts(n=400):
+    rng = np.random.default_rng(4)
+    phi = rng.dirichlet(np.full(WORDS, 0.1), TOPICS)
+    theta = rng.dirichlet(np.full(TOPICS, 0.3), n)
+    return [
+        " ".join(f"w{chr(97 + w // 10)}{chr(97 + w % 10)}" for w in rng.choice(WORDS, 30, p=t @ phi)) for t in theta
+    ]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exchange")
+    topicstream.ingest(corpus_texts(), folder / "c.zarr", **{**ALL, "heldout": "20%"})
+    for algo in ("sparse-bp", "sparselda"):
+        given = {"topics": TOPICS, "passes": 15, "tol": 0, "progress": Progress(-1)}
+        topicstream.train(folder / "c.zarr", folder / algo, algo=algo, **given)
+    return folder
+
+
+def perplexity(model, corpus):
+    return topicstream.evaluate(model, corpus, heldout=True)["heldout"]["perplexity"]
+
+
+OUT = {
+    "parquet": "x.parquet",
+    "parquet-long": "x.parquet",
+    "safetensors": "x",
+    "pyldavis": "x.json",
+    "mallet": "x",
+    "mallet-state": "x.gz",
+    "ldac-beta": "x",
+}
+
+
+@pytest.mark.parametrize("name", OUT)
+def test_a_model_comes_back_as_it_went(made, tmp_path, name):
+    corpus, algo = Corpus.open(made / "c.zarr"), "sparselda" if name == "mallet-state" else "sparse-bp"
+    model = TopicModel.open(made / algo)
+    options = {"words": WORDS} if name == "pyldavis" else {}
+    summary = topicstream.export_model(model, tmp_path / OUT[name], format=name, corpus=corpus, **options)
+    assert summary["bytes"] > 0
+    # what the format does not hold, the caller says: LDA-C one alpha, pyLDAvis no prior
+    more = {"alpha": model.alpha} if name in ("ldac-beta", "pyldavis") else {}
+    topicstream.import_model(tmp_path / OUT[name], tmp_path / "model", format=name, **more)
+    back = TopicModel.open(tmp_path / "model")
+    assert back.words == model.words if name != "pyldavis" else back.n_words == model.n_words
+    assert perplexity(back, corpus) == pytest.approx(perplexity(model, corpus), rel=1e-6)
+    found = topicstream.compare(model, back)
+    assert [m["a"] for m in found["matched"]] == [m["b"] for m in found["matched"]]
+    assert found["mean_distance"] < 1e-5
+    shown = topicstream.show(back, corpus, words=3)["topics"]
+    assert {t["topic"] for t in shown} == set(range(TOPICS))
+    theta = back.transform(["waa wab wac", "wbb"])
+    assert theta.shape == (2, TOPICS)
+    assert TopicModel.open(tmp_path / "model").manifest.imported["format"] == name
+
+
+def test_an_imported_model_is_a_start(made, tmp_path):
+    topicstream.export_model(made / "sparse-bp", tmp_path / "x", format="mallet")
+    topicstream.import_model(tmp_path / "x", tmp_path / "model")
+    run_ = topicstream.train(
+        made / "c.zarr", tmp_path / "next", algo="sparse-bp", topics=TOPICS, passes=2, warm=tmp_path / "model",
+        start="warm", progress=Progress(-1),
+    )  # fmt: skip
+    found = topicstream.compare(tmp_path / "model", run_.model)
+    assert [m["a"] for m in found["matched"]] == [m["b"] for m in found["matched"]]
+
+
+@pytest.mark.parametrize("name", ["ldac", "uci", "mtx"])
+def test_a_corpus_comes_back_as_it_went(made, tmp_path, name):
+    summary = topicstream.export_model(None, tmp_path / "x", format=name, corpus=made / "c.zarr")
+    assert summary["documents"] == 400
+    file = next(p for p in (tmp_path / "x").iterdir() if p.name not in ("vocab.txt", ".topicstream"))
+    topicstream.ingest(file, tmp_path / "d.zarr", **ALL)
+    one, two = Corpus.open(made / "c.zarr"), Corpus.open(tmp_path / "d.zarr")
+    assert len(one) == len(two)
+    for a, b in zip(one, two):
+        assert dict(zip(a.words, a.counts.tolist())) == dict(zip(b.words, b.counts.tolist()))
+
+
+@pytest.mark.parametrize("top", [None, 2])
+def test_topics_of_documents(made, tmp_path, top):
+    given = {"corpus": made / "c.zarr", "top": top}
+    topicstream.export_model(made / "sparse-bp", tmp_path / "d.txt", format="mallet-doc-topics", **given)
+    topicstream.export_model(made / "sparse-bp", tmp_path / "t.parquet", format="parquet-theta", **given)
+    first = (tmp_path / "d.txt").read_text().splitlines()[0]
+    assert first.startswith("#doc") == (top is not None)
+    topicstream.import_model(tmp_path / "d.txt", tmp_path / "back.parquet", format="mallet-doc-topics")
+    one, two = pq.read_table(tmp_path / "t.parquet"), pq.read_table(tmp_path / "back.parquet")
+    assert len(one) == 400 and one["id"].equals(two["id"]) and one["topics"].equals(two["topics"])
+    assert one["shares"].equals(two["shares"])
+
+
+def test_topics_of_documents_of_a_model_of_labels(tmp_path):
+    lines = [{"id": f"d{i}", "text": "wa wb wc " * 3, "labels": [f"l{i % 2}"]} for i in range(20)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    given = {"meta": {"labels": "labels"}, "min_df": 1, "max_df": 1.0, "heldout": 0}
+    topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c.zarr", **given)
+    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", algo="llda", passes=2, threads=1, progress=False)
+    for name in ("parquet-theta", "mallet-doc-topics"):
+        topicstream.export_model(tmp_path / "m", tmp_path / name, format=name, corpus=tmp_path / "c.zarr")
+    table = pq.read_table(tmp_path / "parquet-theta")
+    assert table["names"].to_pylist()[0] == [f"l{k}" for k in table["topics"].to_pylist()[0]]
+    assert len((tmp_path / "mallet-doc-topics").read_text().splitlines()) == 20
+
+
+def test_the_state_holds_every_token(made, tmp_path):
+    corpus = Corpus.open(made / "c.zarr")
+    summary = topicstream.export_model(made / "sparselda", tmp_path / "x.gz", corpus=corpus)
+    lines = gzip.decompress((tmp_path / "x.gz").read_bytes()).decode().splitlines()
+    assert lines[0] == "#doc source pos typeindex type topic" and lines[1].startswith("#alpha : ")
+    assert len(lines) == 3 + corpus.n_tokens == 3 + summary["tokens"]
+    model, words = TopicModel.open(made / "sparselda"), corpus.words.to_pylist()
+    counts = np.zeros((len(words), TOPICS))
+    docs = {}
+    for line in lines[3:]:
+        doc, _, pos, number, word, topic = line.split(" ")
+        assert words[int(number)] == word
+        docs.setdefault(doc, []).append(int(pos))
+        counts[int(number), int(topic)] += 1
+    assert np.array_equal(counts, model.phi)
+    assert all(p == list(range(len(p))) for p in docs.values())
+    with pytest.raises(InputError, match="gives no token a topic"):
+        topicstream.export_model(made / "sparse-bp", tmp_path / "y.gz", corpus=corpus)
+
+
+def test_files_as_mallet_writes_them(tmp_path):
+    """By hand, from MALLET's formats: words go by their alphabet, weights hold beta."""
+    (tmp_path / "w.txt").write_text("0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n1\tdog\t2.01\n")
+    (tmp_path / "topic-keys.txt").write_text("0\t0.5\tcat \n1\t0.25\tdog cat \n")
+    summary = topicstream.import_model(tmp_path / "w.txt", tmp_path / "m", format="mallet")
+    model = TopicModel.open(tmp_path / "m")
+    assert np.allclose(model.phi, [[3, 0], [0, 2]]) and model.alpha.tolist() == [0.5, 0.25]
+    assert model.beta == pytest.approx(0.01) and "beta 0.01" in " ".join(summary["notes"])
+    state = "#doc source pos typeindex type topic\n#alpha : 0.5 0.25 \n#beta : 0.01\n"
+    state += "0 NA 0 0 cat 0\n0 NA 1 0 cat 0\n0 NA 2 1 dog 1\n1 a.txt 0 1 dog 1\n1 a.txt 1 0 cat 0\n"
+    (tmp_path / "s.gz").write_bytes(gzip.compress(state.encode()))
+    topicstream.import_model(tmp_path / "s.gz", tmp_path / "n")
+    model = TopicModel.open(tmp_path / "n")
+    assert np.array_equal(model.phi, [[3, 0], [0, 2]]) and model.alpha.tolist() == [0.5, 0.25]
+    (tmp_path / "old.txt").write_text("#doc name topic proportion ...\n0 file:/a 1 0.75 0 0.25 \n1 file:/b 0 1.0 \n")
+    topicstream.import_model(tmp_path / "old.txt", tmp_path / "t.parquet", format="mallet-doc-topics")
+    assert pq.read_table(tmp_path / "t.parquet").to_pylist() == [
+        {"id": "file:/a", "topics": [1, 0], "shares": [0.75, 0.25]},
+        {"id": "file:/b", "topics": [0], "shares": [1.0]},
+    ]
+    (tmp_path / "new.txt").write_text("0\tfile:/a\t0.75\t0.25\n1\tfile:/b\t0.5\t0.5\n")
+    topicstream.import_model(tmp_path / "new.txt", tmp_path / "u.jsonl", format="mallet-doc-topics")
+    assert json.loads((tmp_path / "u.jsonl").read_text().splitlines()[0])["shares"] == [0.75, 0.25]
+
+
+def test_files_as_ldac_writes_them(tmp_path):
+    (tmp_path / "final.beta").write_text("  -0.6931471806 -0.6931471806 -100.0000000000\n -100 -100 0.0\n")
+    (tmp_path / "final.other").write_text("num_topics 2\nnum_terms 3\nalpha 0.7\n")
+    (tmp_path / "vocab.txt").write_text("a\nb\nc\n")
+    topicstream.import_model(tmp_path, tmp_path / "m")
+    model = TopicModel.open(tmp_path / "m")
+    assert np.allclose(model.topic_word, [[0.5, 0.5, 0], [0, 0, 1]], atol=1e-6) and model.alpha.tolist() == [0.7, 0.7]
+
+
+GOOD = "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n1\tdog\t2.01\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("mallet", "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n", "1 words where 2"),
+        ("mallet", "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat", "[Ee]xpected 3 columns"),
+        ("mallet", GOOD.replace("2.01", "nan"), "negative or not finite"),
+        ("mallet", GOOD.replace("2.01", "-1"), "negative or not finite"),
+        ("mallet", GOOD.replace("2.01", "two"), "two"),
+        ("mallet", GOOD.replace("1\tdog", "1\tcow"), "unknown word 'cow'"),
+        ("mallet", GOOD.replace("1\tdog", "1\tcat"), "a word twice"),
+        ("mallet", GOOD.replace("1\t", "3\t"), "topic 1 has 0 words where 2 are wanted"),
+        ("mallet", "", "Empty"),
+        ("mallet-state", "#alpha : x\n", "prior that is no number"),
+        ("mallet-state", "0 NA 0 0 cat 0\n0 NA 1 0 dog 0\n", "two words"),
+        ("mallet-state", "0 NA 0 0 cat -1\n", "negative number"),
+        ("mallet-state", "0 NA 0 0 cat\n", "[Ee]xpected 6 columns"),
+        ("mallet-state", "#alpha : 0.1 0.1 0.1\n0 NA 0 0 cat 7\n", "give one number or 8"),
+        ("mallet-doc-topics", "0\ta\t0.5\t0.5\n1\tb\t1.0\n", "1 topics where the lines before have 2"),
+        ("mallet-doc-topics", "0\ta\tnan\t0.5\n", "not finite"),
+        ("mallet-doc-topics", "0\ta\tx\n", "not 'number, name, proportions'"),
+        ("mallet-doc-topics", "", "holds no document"),
+        ("safetensors", "short", "not a whole safetensors file"),
+        ("pyldavis", "{}", "not the JSON of pyLDAvis"),
+        pytest.param("pyldavis", "[" * 100_000, "not the JSON of pyLDAvis", id="a deep one"),
+        ("parquet", "PAR1", "not a whole Parquet file"),
+        ("ldac-beta", "-1 -2\n", "give --words"),
+    ],
+)
+def test_bad_files_are_one_clear_line(tmp_path, name, content, match):
+    (tmp_path / "bad").write_text(content)
+    target = tmp_path / ("t.parquet" if name == "mallet-doc-topics" else "m")
+    with pytest.raises(InputError, match=match) as told:
+        topicstream.import_model(tmp_path / "bad", target, format=name)
+    assert "\n" not in str(told.value) and len(str(told.value)) < 500
+    assert [p.name for p in tmp_path.iterdir()] == ["bad"]
+
+
+def test_damaged_tensors_and_tables(made, tmp_path):
+    real = pytest.importorskip("safetensors.numpy")
+    topicstream.export_model(made / "sparse-bp", tmp_path / "x", format="safetensors")
+    whole = (tmp_path / "x" / "model.safetensors").read_bytes()
+    (tmp_path / "cut.safetensors").write_bytes(whole[:-9])
+    with pytest.raises(InputError, match="not a whole safetensors file"):
+        topicstream.import_model(tmp_path / "cut.safetensors", tmp_path / "m")
+    tensors = real.load(whole)
+    for change, match in (
+        ({"phi": tensors["phi"].astype(np.int32)}, "give float32 or float64"),
+        ({"phi": tensors["phi"][:-1]}, "are named"),
+        ({"phi": -tensors["phi"]}, "negative or not finite"),
+        ({"alpha": np.ones(TOPICS + 1)}, "alpha: give one number"),
+        ({"word_offsets": tensors["word_offsets"] * 0.5}, "the words are damaged"),
+    ):
+        (tmp_path / "bad.safetensors").write_bytes(real.save({**tensors, **change}))
+        with pytest.raises(InputError, match=match):
+            topicstream.import_model(tmp_path / "bad.safetensors", tmp_path / "m")
+        shutil.rmtree(tmp_path / "m", ignore_errors=True)
+    table = pa.table({"word": ["a", "b"], "topic_0": [1.0, float("nan")]})
+    pq.write_table(table, tmp_path / "nan.parquet")
+    with pytest.raises(InputError, match="not finite"):
+        topicstream.import_model(tmp_path / "nan.parquet", tmp_path / "m")
+    pq.write_table(pa.table({"word": ["a", "a"], "topic_0": [1.0, 2.0]}), tmp_path / "twice.parquet")
+    with pytest.raises(InputError, match="'a' stands twice"):
+        topicstream.import_model(tmp_path / "twice.parquet", tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_safetensors_opens_with_the_real_library(made, tmp_path):
+    real = pytest.importorskip("safetensors.numpy")
+    topicstream.export_model(made / "sparse-bp", tmp_path / "x", format="safetensors")
+    tensors = real.load_file(tmp_path / "x" / "model.safetensors")
+    assert np.array_equal(tensors["phi"], TopicModel.open(made / "sparse-bp").phi)
+    assert (tmp_path / "x" / "README.md").read_text().startswith("---\nlibrary_name: topicstream")
+
+
+def test_what_is_not_offered_is_refused_with_the_reason(made, tmp_path):
+    for name in ("m.pkl", "m.gensim", "m.bin", "m.mallet", "m.onnx"):
+        (tmp_path / name).write_bytes(b"x")
+        with pytest.raises(InputError, match=r"pickle|C\+\+|Java|operator"):
+            topicstream.import_model(tmp_path / name, tmp_path / "m")
+        with pytest.raises(InputError):
+            topicstream.export_model(made / "sparse-bp", tmp_path / f"out-{name}")
+    with pytest.raises(InputError, match="cannot be told from the name"):
+        topicstream.export_model(made / "sparse-bp", tmp_path / "x.txt")
+    with pytest.raises(InputError, match="goes the other way only"):
+        topicstream.import_model(tmp_path / "m.bin", tmp_path / "m", format="uci")
+    with pytest.raises(InputError, match="takes no option 'top'"):
+        topicstream.export_model(made / "sparse-bp", tmp_path / "x.parquet", top=3)
+
+
+def test_nothing_is_overwritten_unasked(made, tmp_path):
+    (tmp_path / "x.parquet").write_text("mine")
+    with pytest.raises(TopicsError, match="--force"):
+        topicstream.export_model(made / "sparse-bp", tmp_path / "x.parquet")
+    with pytest.raises(NotOurs):
+        topicstream.export_model(made / "sparse-bp", tmp_path / "x.parquet", force=True)
+    assert (tmp_path / "x.parquet").read_text() == "mine"
+    (tmp_path / "x.parquet").unlink()
+    for _ in range(2):
+        topicstream.export_model(made / "sparse-bp", tmp_path / "x.parquet", force=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine").write_text("x")
+    with pytest.raises(TopicsError, match="no model"):
+        topicstream.import_model(tmp_path / "x.parquet", tmp_path / "other", force=True)
+
+
+def test_the_commands(made, tmp_path, capsys):
+    assert run(["export", "--model", str(made / "sparse-bp"), "--out", str(tmp_path / "x.parquet")]) == 0
+    assert "5 topics" in capsys.readouterr().out
+    assert run(["import", str(tmp_path / "x.parquet"), "--model", str(tmp_path / "m"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["topics"] == TOPICS
+    assert run(["info", str(tmp_path / "m"), "--verify"]) == 0
+    assert run(["import", str(tmp_path / "nowhere.parquet"), "--model", str(tmp_path / "n")]) == 3
+    assert "no such file" in capsys.readouterr().err
+    for command, way in (("export", "out"), ("import", "in")):
+        assert run([command, "--help"]) == 0
+        text = capsys.readouterr().out
+        assert all(f.name in text for f in FORMATS.values() if way in f.ways.split())
+
+
+# -- live: where the other program is installed -----------------------------------------------------------------------
+def bags():
+    texts = [t.split() for t in corpus_texts()]
+    words = sorted({w for t in texts for w in t})
+    number = {w: i for i, w in enumerate(words)}
+    counts = np.zeros((len(texts), len(words)), int)
+    for d, text in enumerate(texts):
+        for w in text:
+            counts[d, number[w]] += 1
+    return texts, words, counts
+
+
+def test_gensim_both_ways(made):
+    gensim = pytest.importorskip("gensim")
+    texts, _, _ = bags()
+    dictionary = gensim.corpora.Dictionary(texts)
+    bow = [dictionary.doc2bow(t) for t in texts]
+    theirs = gensim.models.LdaModel(bow, TOPICS, dictionary, passes=5, random_state=0, alpha="asymmetric")
+    model = TopicModel.from_gensim(theirs)
+    assert np.allclose(model.topic_word, theirs.get_topics(), atol=1e-6)
+    assert model.vocabulary.texts(range(3)) == [dictionary[i] for i in range(3)]
+    ours = TopicModel.open(made / "sparse-bp")
+    back = TopicModel.from_gensim(ours.to_gensim())
+    corpus = Corpus.open(made / "c.zarr")
+    assert perplexity(back, corpus) == pytest.approx(perplexity(ours, corpus), rel=1e-6)
+    lda = ours.to_gensim()
+    lda.iterations, lda.gamma_threshold = 1000, 1e-6
+    number = {w: i for i, w in enumerate(ours.words)}
+    chunk = [sorted((number[w], t.count(w)) for w in set(t) if w in number) for t in texts[:50]]
+    gamma = lda.inference(chunk)[0]
+    theta = ours.transform([" ".join(t) for t in texts[:50]], method="vb", options={"tol": 1e-6, "inner": 1000})
+    assert np.abs(gamma / gamma.sum(axis=1, keepdims=True) - theta).max() < 2e-3
+
+
+def test_tomotopy(made):
+    tp = pytest.importorskip("tomotopy")
+    texts, _, _ = bags()
+    for weight in (tp.TermWeight.ONE, tp.TermWeight.IDF):
+        theirs = tp.LDAModel(k=TOPICS, seed=1, tw=weight)
+        for text in texts:
+            theirs.add_doc(text)
+        theirs.train(50, workers=1)
+        model = TopicModel.from_tomotopy(theirs)
+        wanted = np.array([theirs.get_topic_word_dist(k) for k in range(TOPICS)])
+        assert np.abs(model.topic_word - wanted).max() < 1e-5
+        assert np.allclose(model.alpha, theirs.alpha)
+
+
+def test_scikit_learn_both_ways(made):
+    decomposition = pytest.importorskip("sklearn.decomposition")
+    _, words, counts = bags()
+    theirs = decomposition.LatentDirichletAllocation(TOPICS, random_state=0, max_iter=5).fit(counts)
+    with pytest.raises(InputError, match="does not know its words"):
+        TopicModel.from_sklearn(theirs)
+    model = TopicModel.from_sklearn(theirs, words)
+    p = theirs.components_ / theirs.components_.sum(axis=1, keepdims=True)
+    assert np.abs(model.topic_word - p).max() < 1e-6
+    made_ = model.to_sklearn()
+    assert np.abs(made_.transform(counts) - theirs.transform(counts)).max() < 1e-4
+    made_.partial_fit(counts)
+    assert made_.get_feature_names_out().shape == (TOPICS,)
+
+
+def test_pyldavis_itself_and_ours(made, tmp_path):
+    pyldavis = pytest.importorskip("pyLDAvis")
+    model, corpus = TopicModel.open(made / "sparse-bp"), Corpus.open(made / "c.zarr")
+    theta = model.transform(corpus)
+    counts = corpus.to_scipy().toarray()
+    page = pyldavis.prepare(
+        model.topic_word.astype(float),
+        theta,
+        counts.sum(axis=1),
+        model.words,
+        counts.sum(axis=0),
+        R=WORDS,
+        n_jobs=1,
+    )
+    (tmp_path / "p.json").write_text(page.to_json())
+    topicstream.import_model(tmp_path / "p.json", tmp_path / "m", alpha=model.alpha[0])
+    back = TopicModel.open(tmp_path / "m")
+    order = model.vocabulary.find(back.words)
+    assert np.abs(back.topic_word - model.topic_word[:, order]).max() < 1e-5
+    topicstream.export_model(model, tmp_path / "ours.json", words=WORDS)
+    ours = json.loads((tmp_path / "ours.json").read_text())
+    theirs = json.loads((tmp_path / "p.json").read_text())
+    assert set(ours) == set(theirs) and set(ours["tinfo"]) == set(theirs["tinfo"])
+    assert set(ours["mdsDat"]) == set(theirs["mdsDat"]) and set(ours["token.table"]) == set(theirs["token.table"])
+
+
+def test_a_gensim_model_reads_text_by_the_tokenizer_that_is_named():
+    words = ["lost", "the", "luggage", "late"]
+    state = SimpleNamespace(get_lambda=lambda: np.array([[9.0, 1, 9, 0.1], [0.1, 1, 0.1, 9]]) + 0.1)
+    theirs = SimpleNamespace(state=state, eta=np.full(4, 0.1), alpha=np.full(2, 0.1), id2word=dict(enumerate(words)))
+    text = ["The LOST luggage"]
+    by_default = TopicModel.from_gensim(theirs).transform(text)
+    assert by_default[0, 0] > 0.9
+    np.testing.assert_allclose(by_default, TopicModel.from_gensim(theirs).transform([["the", "lost", "luggage"]]), atol=1e-6)
+    options = {"lowercase": False, "stopwords": ["The"]}
+    known = TopicModel.from_gensim(theirs, tokenizer=options).infer(text)
+    assert known["tokens"].to_pylist() == [2.0] and known["oov_rate"].to_pylist() == [0.5]
+    with pytest.raises(InputError, match="lower"):
+        TopicModel.from_gensim(theirs, tokenizer={"lower": False})

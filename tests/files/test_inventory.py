@@ -1,0 +1,158 @@
+"""The mark of a folder and its inventory (topicstream/files)."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+from topicstream.errors import NotOurs, UsageError
+from topicstream.files import owned, ownership
+from topicstream.files.durable import lock, write_json
+from topicstream.files.outputs import is_ours
+
+PACKAGE = ROOT / "topicstream"
+
+
+@pytest.fixture
+def model(tmp_path) -> Path:
+    ownership.claim(tmp_path / "m", "model")
+    (tmp_path / "m" / "topics" / "c").mkdir(parents=True)
+    for name in ("history.jsonl", "topics/zarr.json", "topics/c/0"):
+        with owned.create(tmp_path / "m" / name) as f:
+            f.write(b"ours")
+    return tmp_path / "m"
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "topics/c/1", "topics-2/zarr.json", ".history.jsonl.7.tmp", "a\nb"])
+def test_what_the_inventory_lacks_stops_the_removal_and_stays(model, name):
+    path = model / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    with pytest.raises(NotOurs, match="is not ours"):
+        owned.remove(model, "model")
+    with pytest.raises(NotOurs):
+        owned.remove_file(path)
+    with pytest.raises(NotOurs):
+        owned.create(path)
+    with pytest.raises(NotOurs):
+        write_json(path, {})
+    owned.remove_within(model / "topics")
+    owned.remove_within(path.parent if path.parent != model else model / "topics")
+    assert path.read_text() == "mine" and (model / "history.jsonl").exists()
+
+
+def test_links_are_not_followed_and_not_ours(model, tmp_path):
+    (tmp_path / "victim").write_text("mine")
+    for name in ("training.json", "history.jsonl"):
+        (model / name).unlink(missing_ok=True)
+        os.symlink(tmp_path / "victim", model / name)
+        for write in (owned.create, owned.append, owned.remove_file):
+            with pytest.raises(NotOurs):
+                write(model / name)
+    assert (tmp_path / "victim").read_text() == "mine"
+
+
+def test_what_is_ours_goes_with_its_empty_folders_and_what_a_kill_left(model):
+    (model / "empty" / "deeper").mkdir(parents=True)
+    (model / ".manifest.json.0123456789abcdef.tmp").write_text("half")
+    with lock(model, "testing", kind="model"):
+        owned.sweep(model)
+    assert not list(model.glob(".*.tmp"))
+    owned.remove(model, "model")
+    assert not model.exists()
+
+
+def test_a_folder_within_one_of_ours_goes_only_where_we_made_it(tmp_path):
+    ownership.claim(tmp_path / "runs", "runs")
+    ownership.claim(tmp_path / "runs" / "0001", "model")
+    owned.reserve(tmp_path / "runs" / "0001" / "history.jsonl")
+    ownership.claim(tmp_path / "theirs", "model")
+    os.rename(tmp_path / "theirs", tmp_path / "runs" / "moved")  # by somebody, into our folder
+    with pytest.raises(NotOurs, match="moved"):
+        owned.remove(tmp_path / "runs", "runs")
+    os.rename(tmp_path / "runs" / "moved", tmp_path / "theirs")
+    owned.remove(tmp_path / "runs", "runs")
+    assert not (tmp_path / "runs").exists() and (tmp_path / "theirs").exists()
+
+
+def test_scratch_folders_are_ours_whatever_a_library_puts_there(model):
+    with pytest.raises(ZeroDivisionError), owned.scratch(model, "work") as folder:
+        (folder / "spill").mkdir()
+        (folder / "spill" / "0.block").write_bytes(b"by a library")
+        assert not list(ownership.not_ours(model))
+        1 / 0  # noqa: B018
+    assert not folder.exists()
+
+
+def test_moved_folders_take_their_entries_along(model):
+    owned.move_folder(model / "topics", model / "topics-2")
+    assert not list(ownership.not_ours(model))
+    owned.remove_within(model / "topics-2")
+    assert not (model / "topics-2").exists()
+
+
+def test_a_sealed_inventory_is_sorted_and_lists_what_is_there(tmp_path):
+    marks = []
+    for order in (("b", "a", "gone"), ("gone", "a", "b", "a")):
+        folder = tmp_path / order[0]
+        ownership.claim(folder, "corpus")
+        for name in order:
+            owned.reserve(folder / name)
+        owned.remove_file(folder / "gone")
+        ownership.seal(folder, "0123")
+        marks.append((folder / ownership.MARK).read_bytes())
+    assert marks[0] == marks[1] == b'{"kind":"corpus","id":"0123"}\na\nb\n'
+
+
+def test_folders_are_told_apart(tmp_path, model):
+    with pytest.raises(NotOurs, match="is a model, not a corpus store"):
+        ownership.claim(model, "corpus")
+    with pytest.raises(NotOurs, match="is not a corpus store of ours"):
+        owned.remove(model, "corpus")
+    (model / ownership.MARK).write_text("half a ma")
+    with pytest.raises(NotOurs):
+        ownership.claim(model, "model")
+    with pytest.raises(UsageError):
+        ownership.check_place("/", "--out")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "ours"),
+    [
+        ("a.csv", "id,topic,share\nd0,1,0.5\n", True),
+        ("a.csv", '"question","word_1","word_2"\n', True),
+        ("a.csv", "id,topic,note\n", False),
+        ("a.jsonl", '{"id": "d", "topics": [1], "shares": [1.0], "year": 3}\n', True),
+        ("a.jsonl", '{"id": "d", "text": "topics"}\n', False),
+        ("a.html", '<html><head><meta name="generator" content="topicstream"></head>', True),
+        ("a.html", "<html>topicstream</html>", False),
+        ("empty", "", True),
+    ],
+)  # fmt: skip
+def test_files_that_users_name_say_who_wrote_them(tmp_path, name, text, ours):
+    (tmp_path / name).write_text(text)
+    assert is_ours(tmp_path / name) == ours
+
+
+def test_nothing_else_in_the_package_removes_or_replaces():
+    """Calls that remove or rename a file by its name, or write over it, anywhere but in files/."""
+    forbidden = {
+        "os": {"remove", "unlink", "rmdir", "removedirs", "rename", "renames", "replace", "truncate", "link", "symlink"},
+        "shutil": {"rmtree", "move", "copy", "copy2", "copyfile", "copytree"},
+    }
+    of_paths = {"unlink", "rmdir", "rename", "touch", "write_bytes", "write_text"}
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if name.startswith("files/") or name == "kernels/jit.py":  # compiled kernels: names of its own in a cache folder
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                module, attribute = ast.unparse(node.func.value), node.func.attr
+                if attribute in forbidden.get(module, of_paths if module not in ("owned", "durable") else ()):
+                    wrong.append(f"{name}:{node.lineno}: {ast.unparse(node)[:80]}")
+    assert wrong == []

@@ -1,0 +1,40 @@
+"""The recipes of packaging/ ask for what pyproject.toml asks for, and every place names one version."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import topicstream
+from tests import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OF_CONDA = {"duckdb": "python-duckdb"}
+"""Packages that conda-forge names otherwise than PyPI."""
+
+
+def test_one_version_everywhere():
+    recipe = (ROOT / "packaging/conda/meta.yaml").read_text()
+    assert PROJECT["version"] == topicstream.__version__
+    assert f'{{% set version = "{topicstream.__version__}" %}}' in recipe
+    assert f"\nversion: {topicstream.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {topicstream.__version__} (" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_conda_recipe_asks_for_our_dependencies():
+    recipe = (ROOT / "packaging/conda/meta.yaml").read_text()
+    asked = set(re.findall(r"^    - (\S+ >=\S+)$", recipe.partition("  run:")[2].partition("\ntest:")[0], re.M))
+    wanted = {f"python {PROJECT['requires-python']}"}
+    for requirement in PROJECT["dependencies"]:
+        name, least = requirement.split(">=")
+        wanted.add(f"{OF_CONDA.get(name, name)} >={least}")
+    assert asked == wanted
+    assert f"topics = {PROJECT['scripts']['topics']}" in recipe
+
+
+def test_the_container_installs_extras_that_exist():
+    lines = (ROOT / "packaging/Containerfile").read_text()
+    extras = re.search(r"/build\[(.*?)\]", lines)[1].split(",")
+    assert set(extras) <= set(PROJECT["optional-dependencies"])
+    for copied in re.findall(r"^COPY (.+) /build", lines, re.M):
+        assert all((ROOT / name).exists() for name in copied.split())

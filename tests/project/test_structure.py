@@ -1,0 +1,248 @@
+"""The house: which room may import which, read from the code's own imports; and that nothing dangerous is imported."""
+
+from __future__ import annotations
+
+import ast
+import re
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+
+PACKAGE = ROOT / "topicstream"
+GROUND = {"arrow", "dates", "errors", "metrics", "options", "plugins", "progress", "machine", "memory", "files", "records", "chunks", "relations", "text", "topicstream"}
+# room -> rooms it may import (beside itself and the ground)
+ALLOWED = {
+    "files": set(),
+    "kernels": set(),
+    "parallel": {"kernels"},
+    "corpus": {"kernels", "parallel"},
+    "model": {"kernels"},
+    "tokens": {"kernels"},
+    "ingestion": {"tokens", "corpus", "kernels", "parallel"},
+    "tables": {"kernels"},
+    "engines": {"kernels", "corpus.block", "tables.spec", "tables.table"},
+    "evaluation": {"model", "corpus", "tokens", "ingestion", "kernels", "parallel", "inference"},
+    "inference": {
+        "model",
+        "corpus",
+        "tokens",
+        "ingestion",
+        "kernels",
+        "parallel",
+    },
+    "reporting": {"model", "corpus", "tokens", "ingestion", "evaluation", "inference", "kernels", "parallel"},
+    "training": {"engines", "corpus", "model", "evaluation", "parallel", "kernels", "tables"},
+    "integrations": {"exchange", "ingestion", "training", "corpus", "model"},
+    "exchange": {
+        "model",
+        "corpus",
+        "inference",
+        "evaluation.belonging",
+        "evaluation.topic_number",
+        "ingestion.parsing.vocabulary",
+        "tokens.recipe",
+        "reporting.geometry",
+    },
+    "selection": {"training", "corpus", "model", "evaluation", "reporting", "parallel"},
+    "retraining": {
+        "training",
+        "engines",
+        "ingestion",
+        "tokens",
+        "corpus",
+        "model",
+        "evaluation",
+        "inference",
+        "reporting",
+        "parallel",
+    },
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Modules of the package that a file imports, without the leading ``topicstream.``."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "topicstream":
+            rest = node.module.split(".")[1:]
+            found |= {".".join(rest)} if rest else {a.name for a in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {a.name.removeprefix("topicstream.") for a in node.names if a.name.split(".")[0] == "topicstream"}
+    return found
+
+
+@pytest.mark.parametrize("room", sorted(ALLOWED))
+def test_imports_follow_the_arrows(room):
+    wrong = []
+    for path in (PACKAGE / room).rglob("*.py"):
+        for module in imports(path):
+            top = module.split(".")[0]
+            if top in GROUND or top == room or module == "__version__":
+                continue
+            if not any(module == a or module.startswith(a + ".") for a in ALLOWED[room]):
+                wrong.append(f"{path.relative_to(PACKAGE)} imports {module}")
+    assert not wrong
+
+
+def test_every_room_is_in_the_table():
+    rooms = {p.name for p in PACKAGE.iterdir() if p.is_dir() and (p / "__init__.py").exists()}
+    assert rooms - {"cli"} == set(ALLOWED)
+
+
+def test_nothing_imports_the_command_line():
+    for path in PACKAGE.rglob("*.py"):
+        if "cli" not in path.relative_to(PACKAGE).parts and path.name != "__main__.py":
+            assert not {m for m in imports(path) if m.split(".")[0] == "cli"}, path
+
+
+def test_only_kernels_jit_touches_numba():
+    for path in PACKAGE.rglob("*.py"):
+        if path.relative_to(PACKAGE).parts[0] in ("kernels",):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "numba":
+                assert {a.name for a in node.names} <= {"literal_unroll"}, path
+
+
+def test_no_pickle_no_eval():
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                dangerous = {a.name.split(".")[0] for a in node.names} & {"pickle", "marshal", "shelve"}
+                assert not dangerous or path == PACKAGE / "kernels" / "jit.py", path  # numba's own cache files
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec"), path
+
+
+def test_no_fast_loop_sums_and_stores():
+    """Why: kernels/jit.py, fast_kernel.  Innermost loops of fast kernels that store into an array and add to a scalar."""
+    found, seen = set(), 0
+    for path in PACKAGE.rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            if not any("fast_kernel" in ast.unparse(d) for d in function.decorator_list):
+                continue
+            seen += 1
+            for loop in ast.walk(function):
+                if not isinstance(loop, ast.For | ast.While):
+                    continue
+                inside = [node for statement in loop.body for node in ast.walk(statement)]
+                if any(isinstance(node, ast.For | ast.While) for node in inside):
+                    continue
+                targets = [t for node in inside if isinstance(node, ast.Assign) for t in node.targets]
+                added = [node for node in inside if isinstance(node, ast.AugAssign)]
+                stores = any(isinstance(t, ast.Subscript) for t in [*targets, *(node.target for node in added)])
+                sums = any(isinstance(n.target, ast.Name) and not isinstance(n.value, ast.Constant) for n in added)
+                if stores and sums:
+                    found.add((path.name, function.name))
+    assert seen > 10
+    assert not found
+
+
+def test_papers_are_cited_by_author_and_year():
+    """No number of a paper that only this project's founders know."""
+    numbered = re.compile(r"\bpapers? 00\d\b|\b00\d \([A-Z]")
+    assert [str(p) for p in PACKAGE.rglob("*.py") if numbered.search(p.read_text())] == []
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_of(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def imported(node: ast.AST, when_called: bool) -> set[str]:
+    """Full names of our modules that a file imports when it is loaded, or also when its functions are called."""
+    found: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not when_called:
+            continue
+        if isinstance(child, ast.ImportFrom) and child.module is not None:
+            names = [f"{child.module}.{a.name}" for a in child.names]
+            found |= {n if n in MODULES else child.module for n in names} & set(MODULES)
+        elif isinstance(child, ast.Import):
+            found |= {a.name for a in child.names} & set(MODULES)
+        found |= imported(child, when_called)
+    return found - {"topicstream"}
+
+
+def graph(when_called: bool) -> dict[str, set[str]]:
+    return {name: imported(ast.parse(path.read_text()), when_called) - {name} for name, path in MODULES.items()}
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    order = list(TopologicalSorter(graph(when_called=False)).static_order())  # CycleError names the circle
+    assert order.index("topicstream.training.plan") < order.index("topicstream.training.loop")  # who is imported comes first
+    TopologicalSorter(graph(when_called=True)).prepare()
+
+
+def test_rooms_form_no_circle():
+    rooms: dict[str, set[str]] = {}
+    for name, found in graph(when_called=False).items():
+        room = name.split(".")[1:2]
+        rooms.setdefault("".join(room), set()).update(n.split(".")[1] for n in found if n.split(".")[1:2] != room)
+    order = list(TopologicalSorter({k: v for k, v in rooms.items() if k}).static_order())
+    assert order.index("files") < order.index("corpus") < order.index("training") < order.index("cli")
+
+
+def public(kind: type[ast.stmt]) -> dict[str, list[str]]:
+    """Public top-level names of that kind -> the modules that define them."""
+    found: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, kind) and not node.name.startswith("_"):  # type: ignore[attr-defined]
+                found.setdefault(node.name, []).append(module)  # type: ignore[attr-defined]
+    return found
+
+
+# a model as data, with its verbs for users (verbs.py), and the estimator that stands beside scikit-learn's
+SAME_CLASS = {"TopicModel"}
+
+
+def test_no_two_public_classes_share_a_name():
+    """Except named tuples of arguments of one engine's kernels: they stay in their file."""
+    classes = {name: [m for m in where if ".engines." not in m] for name, where in public(ast.ClassDef).items()}
+    assert {name for name, where in classes.items() if len(where) > 1} <= SAME_CLASS
+
+
+def test_a_function_imported_by_its_name_is_the_only_one_of_it():
+    """Whoever reads a call finds one function, wherever it was imported.  ``lines``: what a view says to people."""
+    taken: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    if alias.asname is None:
+                        taken.setdefault(alias.name, set()).add(str(node.module).removeprefix("topicstream."))
+    doubles = {}
+    for name, modules in public(ast.FunctionDef).items():
+        if len(found := taken.get(name, set()) & {m.removeprefix("topicstream.") for m in modules}) > 1:
+            doubles[name] = found
+    assert set(doubles) <= {"lines"}, doubles
+
+
+def test_parts_of_arrow_are_imported_where_they_are_used():
+    """``pa.compute`` is there only once somebody has imported it: in a test's process, not in a user's."""
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pa":
+                name = f"pyarrow.{node.attr}"
+                if node.attr in ("compute", "csv", "parquet", "json", "dataset", "fs") and name not in imported:
+                    wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno}: {name}")
+    assert wrong == []
+
+
+def test_the_headlines_are_one_page_without_a_section_twice():
+    lines = (PACKAGE.parent / "scripts" / "BENCHMARKS.md").read_text().splitlines()
+    titles = [line for line in lines if line.startswith("#")]
+    assert len(lines) <= 200 and len(titles) == len(set(titles))

@@ -1,0 +1,247 @@
+"""Shares over time and by group with their standard errors; likeness of documents; the topics' tree."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import topicstream
+from tests import DATA
+from tests.report_store import made, planted_model
+from topicstream.cli.main import run
+from topicstream.corpus.reader import Corpus
+from topicstream.dates import parse
+from topicstream.errors import InputError
+from topicstream.evaluation.keys import documents
+from topicstream.evaluation.shares import document_shares
+from topicstream.model.topic_model import TopicModel
+from topicstream.reporting import periods
+from topicstream.reporting.doc_topics import shares
+from topicstream.reporting.effects import Groups
+from topicstream.reporting.hierarchy import hierarchy
+from topicstream.reporting.over_time import over_time
+from topicstream.reporting.similar import similar
+
+ACL = DATA / "acl" / "docs.jsonl.gz"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("over")
+    corpus, rows = made(folder, 300)
+    model = planted_model(corpus, folder / "model")
+    names = {}
+    for numbers, batch in documents(corpus, False, ["id"]):
+        names.update(zip(numbers.tolist(), batch.column("id").to_pylist(), strict=True))
+    by_id = {r["id"]: r for r in rows}
+    return folder, corpus, model, [by_id[names[d]] for d in range(corpus.n_docs)]
+
+
+def drawn(theta, concentration, design, draws, rng):
+    """Roberts et al.'s method of composition: coefficients and pooled standard errors over draws of theta."""
+    inverse = np.linalg.inv(design.T @ design)
+    free = len(design) - design.shape[1]
+    betas, within = [], []
+    for _ in range(draws):
+        gammas = rng.gamma(np.maximum(theta * concentration[:, None], 1e-12))
+        y = gammas / gammas.sum(axis=1, keepdims=True)
+        b = inverse @ design.T @ y
+        sigma2 = ((y - design @ b) ** 2).sum(axis=0) / free
+        betas.append(b)
+        within.append(np.diag(inverse)[:, None] * sigma2)
+    return np.mean(betas, axis=0), np.sqrt(np.mean(within, axis=0) + np.var(betas, axis=0, ddof=1))
+
+
+def sums(theta, concentration, codes, groups):
+    by = Groups(groups, theta.shape[1])
+    for first in range(0, len(theta), 70):  # in pieces, as a stream comes
+        piece = slice(first, first + 70)
+        docs = np.arange(len(codes[piece]))
+        by.add(docs, codes[piece], theta[piece], theta[piece] ** 2, concentration[piece])
+    return by
+
+
+def test_standard_errors_are_those_of_many_draws():
+    rng = np.random.default_rng(4)
+    docs, topics, groups = 400, 5, 4
+    theta = rng.dirichlet(np.full(topics, 0.4), docs)
+    concentration = rng.uniform(5, 40, docs)
+    codes, at = rng.integers(0, groups, docs), rng.uniform(0, 10, groups)
+    x = at[codes]
+    by = sums(theta, concentration, codes, groups)
+    share, error = by.shares()
+    b, se = drawn(theta, concentration, np.eye(groups)[codes], 3000, rng)
+    assert np.allclose(share, b, atol=0.003) and np.allclose(error, se, rtol=0.06)
+    slope, slope_error = by.slope(at)
+    b, se = drawn(theta, concentration, np.stack([np.ones(docs), x], 1), 3000, rng)
+    assert np.allclose(slope, b[1], atol=0.001) and np.allclose(slope_error, se[1], rtol=0.06)
+
+
+@pytest.mark.skipif(not ACL.exists(), reason="needs ../shared/data/acl")
+def test_standard_errors_on_acl_are_those_of_25_draws(tmp_path):
+    import gzip
+
+    with gzip.open(ACL, "rt") as lines:
+        rows = [json.loads(next(lines)) for _ in range(6000)][::3]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c", meta={"date": "date"})
+    topicstream.train(tmp_path / "c", tmp_path / "m", topics=10, passes=10, algo="atbp")
+    corpus, model = Corpus.open(tmp_path / "c"), TopicModel.open(tmp_path / "m")
+    table = over_time(model, corpus, period="decade")
+    parts = list(document_shares(model, corpus))
+    theta = np.concatenate([p[1] for p in parts]).astype(np.float64)
+    concentration = np.concatenate([p[2] for p in parts]) + model.alpha.sum()
+    decade = np.empty(corpus.n_docs, object)
+    for numbers, batch in documents(corpus, False, ["date"]):
+        decade[numbers] = [f"{d[:3]}0s" for d in batch.column("date").to_pylist()]
+    names = sorted(set(decade))
+    b, se = drawn(
+        theta, concentration, np.stack([decade == n for n in names], 1).astype(float), 25, np.random.default_rng(0)
+    )
+    assert list(dict.fromkeys(table["period"].to_pylist())) == names
+    share = np.array(table["share"]).reshape(len(names), 10)
+    error = np.array(table["se"]).reshape(len(names), 10)
+    # 25 draws know their own variance to about 30 %, but most of it is the mean within a draw
+    assert np.abs(share - b).max() < 5 * error.max()
+    assert np.median(np.abs(error / se - 1)) < 0.05 and np.abs(error / se - 1).max() < 0.5
+
+
+def test_over_time_and_by(stored):
+    folder, corpus, model, rows = stored
+    theta = np.concatenate([t for _, t in shares(model, corpus)]).astype(np.float64)
+    table = over_time(folder / "model", corpus, by="party", period="year")
+    assert set(table["group"].to_pylist()) == {"red", "blue"}
+    for row in table.to_pylist()[::7]:
+        mine = [r["date"][:4] == row["period"] and r["party"] == row["group"] for r in rows]
+        assert row["documents"] == sum(mine) and row["share"] == pytest.approx(
+            theta[mine, row["topic"]].mean(), abs=1e-5
+        )
+    table = over_time(folder / "model", corpus, time=False, by="labels", topics=[3])
+    share = dict(zip(table["group"].to_pylist(), table["share"].to_pylist(), strict=True))
+    assert share["kitchen"] > 2 * share["all"] and set(table["topic"].to_pylist()) == {3}
+    with pytest.raises(InputError, match="no such column"):
+        over_time(folder / "model", corpus, by="venue")
+
+
+def test_the_command_and_its_plot(stored, tmp_path, capsys):
+    folder, _, _, _ = stored
+    args = ["show", "--model", str(folder / "model"), "--corpus", str(folder / "corpus.zarr")]
+    assert run([*args, "--over-time"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 5 and "rising" in next(line for line in said if "ships" in line) and max(map(len, said)) <= 80
+    out, plot = tmp_path / "t.parquet", tmp_path / "p.svg"
+    assert run([*args, "--over-time", "--by", "party", "--out", str(out), "--plot", str(plot)]) == 0
+    assert pq.read_table(out).num_rows == 40 and plot.read_text().startswith("<?xml")
+    first = plot.read_bytes()
+    assert run([*args, "--over-time", "--by", "party", "--plot", str(plot)]) == 1
+    assert run([*args, "--over-time", "--by", "party", "--plot", str(plot), "--force"]) == 0
+    assert plot.read_bytes() == first
+    plot.write_text("<svg>mine</svg>")
+    assert run([*args, "--over-time", "--plot", str(plot), "--force"]) != 0 and "mine" in plot.read_text()
+    (tmp_path / "mine.csv").write_text("a,b\n")
+    assert run([*args, "--over-time", "--out", str(tmp_path / "mine.csv"), "--force"]) != 0
+    assert (tmp_path / "mine.csv").read_text() == "a,b\n"
+    assert run([*args, "--plot", str(plot)]) == 2 and run([*args, "--over-time", "--tree"]) == 2
+    assert run([*args, "--by", "party", "--json"]) == 0
+    assert {r["group"] for r in json.loads(capsys.readouterr().out)} == {"red", "blue"}
+
+
+def test_what_cannot_be_shown_is_said_before_the_documents_are_read(stored, tmp_path, monkeypatch, capsys):
+    folder, corpus, _, rows = stored
+    base = ["show", "--model", str(folder / "model"), "--corpus", str(corpus.path)]
+    assert run([*base, "--by", "date"]) == 2 and "--over-time" in capsys.readouterr().err
+    bare = tmp_path / "bare.zarr"
+    topicstream.ingest(
+        [{"text": r["text"], "mood": None, "date": "1999"} for r in rows],
+        out=bare,
+        meta=["mood", "date"],
+        min_df=1,
+        progress=False,
+    )
+    empty = ["show", "--model", str(folder / "model"), "--corpus", str(bare), "--by", "mood"]
+    for more in ([], ["--over-time", "--plot", str(tmp_path / "a.svg")]):
+        assert run([*empty, *more]) == 3 and "no document has a value of mood" in capsys.readouterr().err
+    assert not list(tmp_path.glob("a.*"))
+    monkeypatch.setattr("topicstream.reporting.over_time.gather_report", None)
+    for option, name in (("--out", "x.txt"), ("--plot", "x.txt"), ("--out", "none/x.csv"), ("--plot", "none/x.svg")):
+        assert run([*base, "--over-time", option, str(tmp_path / name)]) == 2
+    assert run(["show", str(folder / "model")]) == 2 and "--model and --corpus say where" in capsys.readouterr().err
+
+
+def test_no_dates_say_what_to_do(tmp_path):
+    corpus, _ = made(tmp_path, 100, meta=False)
+    model = planted_model(corpus)
+    with pytest.raises(InputError, match="--meta date=FIELD"):
+        over_time(model, corpus)
+
+
+def test_similar_documents(stored):
+    folder, corpus, model, _ = stored
+    theta = np.concatenate([t for _, t in shares(model, corpus)]).astype(np.float64)
+    held = np.concatenate([t for _, t in shares(model, corpus, heldout=True)]).astype(np.float64)
+    ids = {}
+    for heldout in (False, True):
+        for numbers, batch in documents(corpus, heldout, ["id"]):
+            ids.update({(heldout, int(d)): i for d, i in zip(numbers, batch.column("id").to_pylist(), strict=True)})
+    found = similar(folder / "model", corpus, ids[False, 5], n=8)
+    every = [
+        (-np.sqrt(t) @ np.sqrt(theta[5]), h, d)
+        for h, part in ((False, theta), (True, held))
+        for d, t in enumerate(part)
+    ]
+    wanted = [(h, d) for _, h, d in sorted(every) if (h, d) != (False, 5)][:8]
+    likeness = [d["likeness"] for d in found["similar"]]
+    assert likeness == sorted(likeness, reverse=True)
+    assert np.allclose(
+        likeness, [min(1, np.sqrt(theta[5]) @ np.sqrt((held if h else theta)[d])) for h, d in wanted], atol=1e-5
+    )
+    assert len({d["id"] for d in found["similar"]} & {ids[w] for w in wanted}) >= 4 and "title" in found["similar"][0]
+    with pytest.raises(InputError, match="no document"):
+        similar(folder / "model", corpus, "nobody")
+
+
+def test_the_tree_in_words(stored, capsys):
+    folder, _, _, _ = stored
+    result = hierarchy(folder / "model", reduce_to=2)
+    assert sorted(i for c in result["clusters"] for i in c) == [0, 1, 2, 3] and len(result["clusters"]) == 2
+    args = ["show", "--model", str(folder / "model")]
+    assert run([*args, "--tree"]) == 0 and len(capsys.readouterr().out.splitlines()) == 7
+    assert run([*args, "--reduce-to", "9"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("1999", (1999, 0, 0)),
+        ("1999-05", (1999, 5, 0)),
+        ("1999-05-31", (1999, 5, 31)),
+        ("19990531", (1999, 5, 31)),
+        ("1999-05-31T10:00:00Z", (1999, 5, 31)),
+        ("1999 May 31", (1999, 5, 31)),
+        ("1999 May", (1999, 5, 0)),
+        ("1999-02-30", None),
+        ("1999-13", None),
+        ("May 1999", None),
+        ("", None),
+        ("0000", None),
+    ],
+)
+def test_dates(text, wanted):
+    assert parse(text) == wanted
+
+
+def test_the_grain_suits_the_dates():
+    from collections import Counter
+
+    years = Counter({(y, 0, 0): 100 for y in range(1950, 2020)})
+    grain, numbers = periods.choose(years)
+    assert grain.key == "year" and len(numbers) == 70
+    days = Counter({(2020, m, d): 30 for m in (1, 2, 3) for d in range(1, 29)})
+    assert periods.choose(days)[0].key == "week"
+    assert periods.choose(Counter({(2020, 1, d): 30 for d in range(1, 29)}))[0].key == "day"
+    assert [periods.GRAINS["quarter"].name(n) for n in (8080, 8081)] == ["2020 Q1", "2020 Q2"]
+    assert periods.GRAINS["month"].name(periods.GRAINS["month"].number((2020, 12, 3))) == "2020-12"
+    assert periods.choose(Counter()) is None
