@@ -14,11 +14,8 @@ import numpy as np
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.ingestion.pipeline import ingest
-from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting.payload import TYPES
-from topicstream.tokens.recipe import Recipe
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -64,10 +61,7 @@ def made(folder: Path, docs: int = 600, meta: bool = True, **options: Any) -> tu
     raw = folder / "docs.jsonl"
     raw.write_text("".join(json.dumps(r) + "\n" for r in rows))
     kept = {n: n for n in ("title", "date", "labels", "party")} if meta else {}
-    settings = IngestOptions(
-        read=ReadOptions(meta=kept), recipe=Recipe(stopwords=()), min_df=1, heldout=Heldout.of("10%"), **options
-    )
-    ingest([raw], folder / "corpus.zarr", options=settings)
+    ingest([raw], folder / "corpus.zarr", meta=kept, stopwords=(), min_df=1, heldout="10%", **options)
     return Corpus.open(folder / "corpus.zarr"), rows
 
 

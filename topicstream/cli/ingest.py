@@ -14,7 +14,7 @@ from topicstream.cli.options import given, made, options_of
 from topicstream.dates import READABLE
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.pipeline import ingest
-from topicstream.ingestion.spooling.reading import Stop
+from topicstream.ingestion.spooling.journal import Stop
 from topicstream.text import render
 from topicstream.tokens.stopwords import read_stopwords
 

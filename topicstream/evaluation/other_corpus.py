@@ -40,7 +40,6 @@ def other_corpus(path: str | Path, model: TopicModel, meta: Mapping[str, str], m
         raise UsageError(f"--heldout {path}: of vectors, a store is scored; ingest the file")
     from topicstream.ingestion.pipeline import ingest
     from topicstream.ingestion.read_options import ReadOptions
-    from topicstream.ingestion.settings import Heldout, IngestOptions
     from topicstream.tokens.recipe import Recipe
 
     recipe = model.manifest.tokenizer
@@ -53,6 +52,6 @@ def other_corpus(path: str | Path, model: TopicModel, meta: Mapping[str, str], m
         read = ReadOptions(**reading).recall(model.manifest.reading)
         if meta:
             read = replace(read, meta=meta)
-        options = IngestOptions(recipe=Recipe.from_json(recipe), min_df=1, max_df=1.0, heldout=Heldout.of(0), read=read, mem_limit=mem_limit)
-        ingest([Path(path)], out, options=options)
+        words = Recipe.from_json(recipe)
+        ingest([Path(path)], out, recipe=words, min_df=1, max_df=1.0, heldout=0, mem_limit=mem_limit, **read.given())
         yield Corpus.open(out)

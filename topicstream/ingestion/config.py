@@ -13,8 +13,8 @@ from topicstream.options import option, share_or_number
 from topicstream.progress import Told
 
 if TYPE_CHECKING:
-    from topicstream.ingestion.settings import Heldout, IngestOptions
-    from topicstream.ingestion.spooling.reading import Stop
+    from topicstream.ingestion.spooling.journal import Stop
+    from topicstream.tokens.recipe import Recipe
 
 Place = str | os.PathLike[str]
 
@@ -106,7 +106,7 @@ class IngestConfig(ReadOptions, MemoryOptions):
         None, "Leave out these words: a file with a word a line.", path=True, metavar="FILE"
     )
     vocab: Place | None = option(None, "Fix the vocabulary: a file with a word a line, or vocab.parquet.", path=True)
-    heldout: str | float | Heldout | None = option(
+    heldout: str | float | None = option(
         None, "Set aside: 1% or 0.01, a number of documents, FIELD=VALUE, 0 (default: 1 %, at least 50, at most 10 %)."
     )
     heldout_by: str | None = option(
@@ -127,6 +127,6 @@ class IngestConfig(ReadOptions, MemoryOptions):
         None, "of a matrix: its words, or a dict word -> column", cli=False
     )
     ids: Sequence[Any] | None = option(None, "of a matrix: the ids of its documents", cli=False)
-    options: IngestOptions | None = option(None, "all of these in one, as they are stored", cli=False)
+    recipe: Recipe | None = option(None, "the tokenizer of a store or a model, instead of one of these options", cli=False)
     progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
     stop: Stop | None = option(None, "a signal handler that ends the ingest after a commit", cli=False)

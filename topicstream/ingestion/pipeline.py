@@ -21,8 +21,8 @@ from topicstream.ingestion.opening.memory import KEY, InMemory, as_inputs, numbe
 from topicstream.ingestion.plan import plan_ingest
 from topicstream.ingestion.read_options import CUT, REMEMBERED
 from topicstream.ingestion.settings import IngestOptions
-from topicstream.ingestion.spooling.journal import IngestState, Journal, clear, read_state
-from topicstream.ingestion.spooling.reading import Reading, Stop
+from topicstream.ingestion.spooling.journal import Journal, Stop, clear, read_state
+from topicstream.ingestion.spooling.reading import Reading
 from topicstream.ingestion.spooling.tasks import parse_all
 from topicstream.ingestion.storing.finishing import Finishing
 from topicstream.kernels.jit import notify_compiling
@@ -67,7 +67,7 @@ def ingest(config: IngestConfig) -> dict[str, Any]:
     >>> summary["documents"]
     4
     """
-    options = config.options or IngestOptions.made(config)
+    options = IngestOptions.made(config)
     names = as_inputs(config.documents, path=True, vocabulary=config.vocabulary, ids=config.ids)
     if isinstance(names, list):
         for name in names:
@@ -88,20 +88,20 @@ class _Ingest:
         if os.path.ismount(out):  # the store is made beside it and renamed
             raise UsageError(f"--out {out}: is the root of a disk or a mount, which no store can replace; name a folder in it")
         self.names, self.out, self.progress, self.stop = names, out, progress, stop
-        self.plan = plan_ingest(options.mem_limit, options.workers)
+        self.plan = plan_ingest(options.given.mem_limit, options.given.workers)
         self.wip = out.with_name(out.name + ".wip")
         self.base: Corpus | None = None
-        if (out / "manifest.json").exists() and not options.force:
-            self.base = Corpus.open(out, vectors=True) if options.append else None
+        if (out / "manifest.json").exists() and not options.given.force:
+            self.base = Corpus.open(out, vectors=True) if options.given.append else None
         self.options = self._as_of_base(options)
         Tokenizer(self.options.recipe)  # what it lacks is reported before anything is made
 
     def _as_of_base(self, options: IngestOptions) -> IngestOptions:
         """An append uses the tokenizer and the threshold of the store, and the fields of its input."""
         if self.base is None:
-            return dataclasses.replace(options, append=False, grow_vocab=False) if options.append else options
+            return dataclasses.replace(options, given=dataclasses.replace(options.given, append=False, grow_vocab=False))
         names = REMEMBERED + CUT if isinstance(self.names, list) else CUT
-        options = dataclasses.replace(options, read=options.read.recall(self.base.manifest.reading, names))
+        options = dataclasses.replace(options, given=options.given.recall(self.base.manifest.reading, names))
         stored = self.base.manifest.tokenizer
         if stored is None:
             return options
@@ -117,7 +117,7 @@ class _Ingest:
         notify_compiling(self.progress.say)
         if self.out.exists() and not self.out.is_dir():
             raise NotOurs(f"{self.out}: is a file; choose another --out")
-        self.options.side.open(self.options.read)  # what they lack is reported before anything is read
+        self.options.side.open(self.options.given)  # what they lack is reported before anything is read
         self._refuse_what_is_not_ours()
         self.progress.step("reading", unit="B")
         with ExitStack() as stack:
@@ -126,20 +126,18 @@ class _Ingest:
                 claim(self.out, "corpus")
                 stack.enter_context(durable.lock(self.out, "writing to", kind="corpus"))
                 self.base = Corpus.open(self.out, vectors=True)
-            if (done := self._finished_before()) is not None:
-                return done
             record = inputs_record.describe([] if isinstance(self.names, InMemory) else self.names, self.options)
-            if (done := self._is_there(record)) is not None:
+            if (done := self._made_before(record)) is not None:
                 return done
             self._refuse_overwrite()
             if self.base is None and self.options.recipe.phrase_threshold is not None:
                 self.options = dataclasses.replace(self.options, recipe=self._with_phrases())
             if isinstance(self.names, InMemory) and self.base is not None:
                 self.names = numbered_from(self.names, sum(p.docs for p in self.base.manifest.parts.values()))
-            journal = Journal(self.wip, self._key(), force=self.options.force or self._left_in_memory())
+            journal = Journal(self.wip, self._key(), force=self.options.given.force or self._left_in_memory())
             state = journal.state
-            if state.inputs is None:
-                state.inputs, state.record = _stamps(self.names), record
+            if not state.record:
+                state.record = record
                 state.places = [] if isinstance(self.names, InMemory) else input_places(self.names)
             try:
                 return self._run(journal)
@@ -152,12 +150,12 @@ class _Ingest:
 
     def _left_in_memory(self) -> bool:
         """Whether the unfinished ingest that is here had its documents in memory: nobody can carry it on."""
-        state = None if self.options.force else read_state(self.wip)
+        state = None if self.options.given.force else read_state(self.wip)
         return state is not None and any(p.startswith(KEY) for p in state.key.get("paths", []))
 
     def _with_phrases(self) -> Recipe:
         """The recipe with the phrases of a reading of its own; the same on a resume, as it is learnt from the same text."""
-        recipe, read = self.options.recipe, self.options.read
+        recipe, read = self.options.recipe, self.options.given
         if recipe.phrases or recipe.phrase_threshold is None:
             return recipe
         if isinstance(self.names, InMemory):
@@ -173,52 +171,35 @@ class _Ingest:
                 texts, recipe, folder, memory_bytes=self.plan.relations, threshold=recipe.phrase_threshold
             )
 
-    def _finished_before(self) -> dict[str, Any] | None:
-        """The summary of this very ingest, where it was killed between its commit and the removal of the working folder.
-        What another one left that was killed there is cleared away."""
-        if self.options.force or not (self.out / "manifest.json").exists():
+    def _made_before(self, record: dict[str, Any]) -> dict[str, Any] | None:
+        """The summary of the store at ``out`` where this very ingest made it: one that was killed between its commit and the
+        removal of the working folder, or a script that runs an ingest once more than it had to.  What another ingest left
+        that was killed there is cleared away."""
+        if self.options.given.force or not (self.out / "manifest.json").exists():
             return None
-        state = read_state(self.wip)
+        store, state = Corpus.open(self.out, vectors=True), read_state(self.wip)
         done = None if state is None else state.committed
-        if state is None or done is None or done["fingerprint"] != Corpus.open(self.out, vectors=True).fingerprint:
-            return None
-        settle(self.out, Corpus.open(self.out, vectors=True).manifest)
-        if not self._is_this(state):
-            clear(self.wip)
-            return None
-        self.progress.say(f"{self.out}: was finished already")
-        owned.remove(self.wip, "ingest")
-        found: dict[str, Any] | None = done["summary"]
-        return found
-
-    def _is_there(self, record: dict[str, Any]) -> dict[str, Any] | None:
-        """The summary of the store at ``out`` where an ingest of the same inputs with the same settings made it: a script
-        that runs an ingest once more than it had to gets that message, not a failure."""
-        if self.base is not None or self.options.force or not (self.out / "manifest.json").exists():
-            return None
-        store = Corpus.open(self.out, vectors=True)
-        if not inputs_record.is_this(self.out, store.fingerprint, record):
-            return None
-        if not (self.wip / "state.json").exists():  # the lock alone
+        if state is not None and done is not None and done.fingerprint == store.fingerprint:
+            settle(self.out, store.manifest)
+            if state.record != record or isinstance(self.names, InMemory):
+                clear(self.wip)
+                return None
+            self.progress.say(f"{self.out}: was finished already")
             owned.remove(self.wip, "ingest")
-        read = sum(e["stamp"][1] for e in record["inputs"])
-        found: dict[str, Any] | None = store.manifest.summary | {
+            return done.summary
+        if self.base is not None or not inputs_record.is_this(self.out, store.fingerprint, record):
+            return None
+        if state is None:  # the lock alone
+            owned.remove(self.wip, "ingest")
+        return store.manifest.summary | {
             "out": str(self.out),
             "finished_before": True,
             "seconds": 0.0,
-            "input_bytes": read,
+            "input_bytes": sum(e["stamp"][1] for e in record["inputs"]),
             "megabytes_per_second": 0.0,
             "peak_rss_bytes": peak_bytes(),
             "workers": self.plan.workers,
         }
-        return found
-
-    def _is_this(self, state: IngestState) -> bool:
-        """Whether the state is of an ingest of the same input with the same options; the store that it appended
-        to has changed since, and phrases are not yet learnt."""
-        aside = {"append to"} | ({"tokenizer"} if self.options.recipe.phrase_threshold is not None else set())
-        asked = [{k: v for k, v in key.items() if k not in aside} for key in (state.key, self._key())]
-        return asked[0] == asked[1] and state.inputs == _stamps(self.names)
 
     def _refuse_what_is_not_ours(self) -> None:
         """A folder at ``out`` that is no store, or one that this version cannot read, is never replaced."""
@@ -228,21 +209,14 @@ class _Ingest:
     def _refuse_overwrite(self) -> None:
         if self.base is not None or not self.out.exists() or not any(self.out.iterdir()):
             return
-        if not self.options.force:
+        if not self.options.given.force:
             raise TopicsError(f"{self.out}: exists; --append adds to it, --force replaces it")
         refuse_strangers(self.out)
 
     def _key(self) -> dict[str, Any]:
         """What decides the sequence and the content of the pieces."""
-        read = {
-            k: v
-            for k, v in dataclasses.asdict(self.options.read).items()
-            if k not in ("on_error", "piece_bytes", "room", "scratch", "vocab_file")
-        }
-        read["meta"] = dict(read["meta"])
-        words = read.pop("words")
-        read = {k: v for k, v in read.items() if k not in CUT or v}
-        read["vocab"] = None if words is None else str(words)
+        read = self.options.given.spelt()
+        del read["on_error"]
         return {
             "paths": [self.names.key]
             if isinstance(self.names, InMemory)
@@ -254,21 +228,15 @@ class _Ingest:
         }
 
     def _run(self, journal: Journal) -> dict[str, Any]:
-        state = journal.state
-        piece = state.piece_bytes = state.piece_bytes or min(self.plan.piece_bytes, self.options.read.piece_bytes)
-        options = dataclasses.replace(
-            self.options,
-            read=dataclasses.replace(
-                self.options.read, piece_bytes=piece, room=self.plan.room, scratch=journal.folder
-            ),
+        state, given = journal.state, self.options.given
+        state.piece_bytes = state.piece_bytes or min(self.plan.piece_bytes, given.piece_bytes)
+        given = dataclasses.replace(
+            given, piece_bytes=state.piece_bytes, room=self.plan.room, scratch=journal.folder
         )
         if journal.resumed and state.pieces:
             self.progress.say(f"{self.wip}: carrying on after {state.pieces} pieces")
         if not state.done:
-            Reading(journal, options, self.progress, self.stop).run(self.names, Tokenizer(options.recipe), self.plan.workers)
+            tokenizer = Tokenizer(self.options.recipe)
+            Reading(journal, given, self.progress, self.stop).run(self.names, tokenizer, self.plan.workers)
+        options = dataclasses.replace(self.options, given=given)
         return Finishing(self.out, self.base, self.plan, self.progress, journal, options).run()
-
-
-def _stamps(names: list[str] | InMemory) -> list[Any]:
-    """What tells each input from a changed one."""
-    return [] if isinstance(names, InMemory) else [inputs_record.stamp(n) for n in names]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from topicstream.errors import DoesNotFit, InputError
 from topicstream.machine import format_bytes
@@ -179,11 +179,19 @@ class ReadOptions:
             return self.id_field
         return "id" if "id" in names else None
 
+    def spelt(self) -> dict[str, Any]:
+        """All that decides what is read, as plain values."""
+        aside = ("piece_bytes", "room", "scratch", "vocab_file")
+        read = {f.name: getattr(self, f.name) for f in fields(ReadOptions) if f.name not in aside}
+        words = read.pop("words")
+        read |= {"vocab": words and str(words), "meta": dict(self.meta)}  # as it was called when the first were written
+        return {k: v for k, v in read.items() if k not in CUT or v}
+
     def remembered(self) -> dict[str, Any]:
         """What a store and its models keep, so that more of the same input is read the same way: plain values."""
         return {k: v for k, v in self.given().items() if k in REMEMBERED + CUT}
 
-    def recall(self, kept: Any, names: tuple[str, ...] = REMEMBERED) -> ReadOptions:
+    def recall(self, kept: Any, names: tuple[str, ...] = REMEMBERED) -> Self:
         """These options with those of ``remembered`` where nothing was given.  kept: of a manifest, checked here."""
         if not isinstance(kept, dict):
             return self

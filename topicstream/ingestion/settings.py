@@ -5,17 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.manifest import HeldoutRule
 from topicstream.errors import UsageError
 from topicstream.ingestion.config import IngestConfig
-from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.parts import DOCUMENT, pattern_of
 from topicstream.ingestion.storing.side_files import SideOptions
-from topicstream.options import checked
+from topicstream.options import checked, share_or_number
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.stopwords import read_stopwords
 from topicstream.tokens.tools import replacements, versions_of
@@ -103,40 +102,23 @@ class Heldout:
 
 @dataclass(frozen=True)
 class IngestOptions:
-    """All options of an ingest; None means the default, which may depend on the input.
+    """What was asked of an ingest, made out.
 
-    min_df       fewest training documents of a word: a number or a share (0.01, 1%).  Default for text 5 (a word of four documents teaches no topic and
-                 such words are most of the raw types), but never more than 1 % of the documents; for counts 1: they
-                 were pruned by whoever made them
-    max_df       words in more of the training documents are left out: a share (0.5, 50%) or a number.  Default for text
-                 50 % from 100 documents on (what stands in every second document parts no subjects); for counts: off
-    min_count, max_vocab   fewest occurrences; most words (the most frequent ones)
-    vocab        fix the vocabulary: a file with a word a line, or a vocab.parquet
-    drop_top     so many of the most frequent words that pass the other rules are left out
-    drop_words   a file with a word a line (or vocab.parquet): words left out of the vocabulary, as they would stand there
-    on_duplicate default: replace for PubMed (updates), else skip
+    Attributes
+    ----------
+    given
+        The options as they were given, which say how the input is read, too.
+    recipe, tokenizer_given
+        How text becomes words, and whether any option says so.
+    heldout, side
+        What is set aside, and the files beside the documents.
     """
 
-    read: ReadOptions = field(default_factory=ReadOptions)
-    recipe: Recipe = field(default_factory=Recipe)
-    min_df: float | int | None = None
-    max_df: float | int | None = None
-    min_count: int = 1
-    max_vocab: int | None = None
-    vocab: str | None = None
-    drop_words: str | None = None
-    drop_top: int = 0
-    heldout: Heldout = field(default_factory=lambda: Heldout.of(None))
-    side: SideOptions = field(default_factory=SideOptions)
-    append: bool = False
-    grow_vocab: bool = False
-    on_duplicate: str | None = None
-    force: bool = False
-    mem_limit: str | int | None = None
-    workers: int | None = None
-    checkpoint_bytes: int = 512 << 20
-    checkpoint_seconds: float = 30.0
-    tokenizer_given: bool = False
+    given: IngestConfig
+    recipe: Recipe
+    tokenizer_given: bool
+    heldout: Heldout
+    side: SideOptions
 
     @classmethod
     def of(cls, **given: Any) -> IngestOptions:
@@ -146,32 +128,9 @@ class IngestOptions:
     @classmethod
     def made(cls, config: IngestConfig) -> IngestOptions:
         """From a config; InputError for a bad value."""
-
-        def of(kind: Any, *but: str) -> dict[str, Any]:
-            every = kind.__struct_fields__ if kind is Recipe else [f.name for f in dataclasses.fields(kind)]
-            names = [name for name in every if name not in but and hasattr(config, name)]
-            return {name: value for name in names if (value := getattr(config, name)) is not None}
-
-        recipe, rest = of(Recipe), of(cls, "options")
-        if isinstance(config.stopwords, (str, Path)):
-            recipe["stopwords_from"], recipe["stopwords"] = read_stopwords(str(config.stopwords))
-        elif config.stopwords is not None:
-            recipe.setdefault("stopwords_from", "list")
-        if dropped := [kind for kind in ("urls", "mentions") if getattr(config, f"drop_{kind}")]:
-            recipe["drop"] = dropped
-        if config.replace is not None:
-            recipe["replace"] = replacements(config.replace)
-        if tools := [t.partition(":")[0] for t in (config.lemmas, config.segmenter) if t] + ["snowballstemmer"] * bool(config.stem):
-            recipe["tools"] = versions_of(tools)
-        if config.segmenter is not None:
-            recipe.setdefault("unspaced", "runs")  # words are parted by blanks then
-        if not isinstance(config.heldout, Heldout):
-            whole = DOCUMENT if config.split is not None and "=" not in str(config.heldout) else None
-            rest["heldout"] = Heldout.of(config.heldout, config.heldout_by or whole)
-        for name in {"keep", "stopwords", "phrases", "drop"} & set(recipe):
-            recipe[name] = tuple(recipe[name])
-        for name in {"vocab", "drop_words"} & set(rest):
-            rest[name] = os.fspath(rest[name])
+        recipe = _recipe_options(config)
+        whole = DOCUMENT if config.split is not None and "=" not in str(config.heldout) else None
+        heldout = Heldout.of(config.heldout, config.heldout_by or whole)
         if config.grow_vocab and not config.append:
             raise UsageError("--grow-vocab goes with --append: a new store makes its vocabulary anyway")
         if config.split is not None:
@@ -185,25 +144,54 @@ class IngestOptions:
                 "--drop-top goes with a new store that makes its own vocabulary; the words it leaves out stay out of every append"
             )
         return cls(
-            read=ReadOptions(**of(ReadOptions), vocab_file=rest.get("vocab")),
-            side=SideOptions(_paths(config.meta_files), _paths(config.links), config.key),
-            recipe=Recipe(**recipe),
+            given=dataclasses.replace(config, vocab_file=None if config.vocab is None else os.fspath(config.vocab)),
+            recipe=config.recipe or Recipe(**recipe),
             tokenizer_given=bool(recipe),
-            **rest,
+            heldout=heldout,
+            side=SideOptions(_paths(config.meta_files), _paths(config.links), config.key),
         )
 
     def limits(self, documents: int, text: bool) -> WordLimits:
-        """Which words are kept of so many training documents."""
-        least: float = max(1, min(5, documents // 100)) if text else 1
-        if self.min_df is not None:
-            least = self.min_df
-        most = 0.5 if self.max_df is None and text and documents >= 100 else self.max_df
+        """Which words are kept of so many training documents.
+
+        Of text words of 5 documents at least by default (one of four teaches no topic, and such words are most of the raw types),
+        but never of more than 1 % of the documents; and of half of the documents at most, from 100 documents on (what stands in
+        every second one parts no subjects).  Counts were pruned by whoever made them.
+        """
+        given = self.given
+        least, most = share_or_number(given.min_df), share_or_number(given.max_df)
+        if least is None:
+            least = max(1, min(5, documents // 100)) if text else 1
+        if most is None and text and documents >= 100:
+            most = 0.5
         return WordLimits(
             min_df=max(1, math.ceil(least * documents - 1e-9)) if isinstance(least, float) else least,
             max_df=math.floor(most * documents) if isinstance(most, float) else most,
-            min_count=self.min_count,
-            max_vocab=self.max_vocab,
+            min_count=given.min_count,
+            max_vocab=given.max_vocab,
         )
+
+
+def _recipe_options(config: IngestConfig) -> dict[str, Any]:
+    """What a config says of the tokenizer, as ``Recipe`` has it."""
+    recipe = {
+        name: value
+        for name in Recipe.__struct_fields__
+        if name not in ("drop", "tools", "replace") and (value := getattr(config, name)) is not None
+    }
+    if isinstance(config.stopwords, (str, Path)):
+        recipe["stopwords_from"], recipe["stopwords"] = read_stopwords(str(config.stopwords))
+    elif config.stopwords is not None:
+        recipe.setdefault("stopwords_from", "list")
+    if dropped := tuple(kind for kind in ("urls", "mentions") if getattr(config, f"drop_{kind}")):
+        recipe["drop"] = dropped
+    if config.replace is not None:
+        recipe["replace"] = replacements(config.replace)
+    if tools := [t.partition(":")[0] for t in (config.lemmas, config.segmenter) if t] + ["snowballstemmer"] * bool(config.stem):
+        recipe["tools"] = versions_of(tools)
+    if config.segmenter is not None:
+        recipe.setdefault("unspaced", "runs")  # words are parted by blanks then
+    return recipe | {name: tuple(recipe[name]) for name in ("keep", "stopwords", "phrases") if name in recipe}
 
 
 def _paths(value: Any) -> tuple[str, ...]:

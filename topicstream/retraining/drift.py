@@ -11,7 +11,7 @@ usage           Jensen-Shannon distance (square root of the divergence in bits: 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from topicstream.evaluation.completion import score_model
 from topicstream.files import owned
 from topicstream.files.parquet import batches
 from topicstream.ingestion.pipeline import ingest
-from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.progress import Progress
@@ -72,11 +71,9 @@ def drift_of(config: Config, model: TopicModel, scan: Scan, threads: int, log: P
 
 def stage(paths: Sequence[Path], place: Path, corpus: Corpus, given: Mapping[str, Any]) -> Corpus:
     """Documents as a store of their own: the corpus' tokenizer, every word kept, none set aside; given: options of ingest."""
-    base = IngestOptions.of(**{k: v for k, v in given.items() if k not in CHOOSING})
     stored = corpus.manifest.tokenizer
-    recipe = base.recipe if stored is None else Recipe.from_json(stored)
-    options = replace(base, recipe=recipe, min_df=1, max_df=1.0, heldout=Heldout.of(0), force=True)
-    ingest(paths, place, options=options)
+    whole = {"recipe": stored and Recipe.from_json(stored), "min_df": 1, "max_df": 1.0, "heldout": 0, "force": True}
+    ingest(paths, place, **{k: v for k, v in given.items() if k not in CHOOSING} | whole)
     return Corpus.open(place)
 
 

@@ -6,7 +6,6 @@ no fingerprint, no manifest and no checksum knows of it, and a store without it 
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import math
@@ -19,10 +18,11 @@ from topicstream.errors import StoreError
 from topicstream.files import durable
 from topicstream.files.remote import address_of, object_at
 from topicstream.ingestion.opening.source import printable
-from topicstream.ingestion.read_options import CUT
 from topicstream.ingestion.settings import IngestOptions
 
 NAME = ".inputs.json"
+CHOOSING = ("min_df", "max_df", "min_count", "max_vocab", "vocab", "drop_words", "drop_top", "grow_vocab", "on_duplicate")
+"""Options that decide what is stored of what was read."""
 
 
 def stamp(name: str, most: float = math.inf) -> list[Any] | None:
@@ -53,19 +53,13 @@ def describe(names: list[str], options: IngestOptions) -> dict[str, Any]:
 
     ``names``: as given, [] for documents in memory; ``options``: before phrases were learnt.
     """
-    settings = {
-        f.name: getattr(options, f.name)
-        for f in dataclasses.fields(options)
-        if f.name not in ("append", "force", "mem_limit", "workers", "checkpoint_bytes", "checkpoint_seconds")
-        and f.name not in ("recipe", "read", "side", "tokenizer_given")
-    }
-    read = {k: v for k, v in dataclasses.asdict(options.read).items() if k not in ("piece_bytes", "room", "vocab_file")}
-    read = {k: v for k, v in read.items() if k not in CUT or v}  # absent when the first records were written
-    read["vocab"] = read.pop("words")  # as it was called when the first records were written
-    settings["read"] = read | {"meta": sorted(dict(read["meta"]).items())}
+    given = options.given
+    settings = {name: getattr(given, name) for name in CHOOSING} | {"heldout": options.heldout}
+    read = given.spelt()
+    settings["read"] = read | {"meta": sorted(read["meta"].items()), "scratch": None}
     settings["tokenizer"] = [options.recipe.hash(), options.recipe.phrase_threshold]
     settings["side"] = [options.side.key, *options.side.stamps()] if options.side else None
-    files = [os.fspath(f) for f in (options.vocab, options.read.words, options.drop_words) if f is not None]
+    files = [os.fspath(f) for f in (given.vocab, given.words, given.drop_words) if f is not None]
     settings["files"] = [[os.path.abspath(f), stamp(f)] for f in files]
     text = json.dumps(settings, sort_keys=True, default=str)
     inputs = [

@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import InputError, Interrupted, StoreError
 from topicstream.files import owned
 from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.records import Count, Crc, read_record, write_record
@@ -31,6 +31,32 @@ from topicstream.records import Count, Crc, read_record, write_record
 JOURNAL = 3
 SPOOLS = ("cells", "types", "docs")
 ADVICE = "Use --force to start afresh"
+
+
+class Committed(msgspec.Struct):
+    """The new store, whole."""
+
+    fingerprint: str
+    summary: dict[str, Any]
+
+
+class Stop:
+    """A signal handler: while reading, the first signal is kept until the next commit; any other stops at once (what
+    is committed is safe, the rest is done again)."""
+
+    def __init__(self) -> None:
+        self.signum = 0
+        self.deferring = False
+
+    def __call__(self, signum: int, frame: object = None) -> None:
+        if self.signum or not self.deferring:
+            raise self.error(signum)
+        self.signum = signum
+
+    @staticmethod
+    def error(signum: int) -> Interrupted:
+        """What is raised."""
+        return Interrupted("stopped; the same command again carries on where this one was", signum)
 
 
 class IngestState(msgspec.Struct, kw_only=True):
@@ -48,8 +74,8 @@ class IngestState(msgspec.Struct, kw_only=True):
         Numbers of each vector, 0: documents; None: nothing was read.
     whole_ids
         Whether all ids are whole numbers.
-    inputs, record, places
-        Stamps of the inputs, the record of the ingest (opening/inputs_record.py), what paths lose when they are stored.
+    record, places
+        The record of the ingest (opening/inputs_record.py), what paths lose when they are stored.
     committed
         Fingerprint and summary of the new store, once it is whole.
     """
@@ -73,10 +99,9 @@ class IngestState(msgspec.Struct, kw_only=True):
     piece_bytes: int | None = None
     seconds: float = 0.0
     done: bool = False
-    inputs: list[Any] | None = None
     record: dict[str, Any] = {}
     places: list[str] = []
-    committed: dict[str, Any] | None = None
+    committed: Committed | None = None
 
 
 def read_state(folder: Path) -> IngestState | None:
@@ -162,8 +187,8 @@ class Journal:
         """Say that the new store is whole, before it is put in place."""
         state = self.state
         if not self.durable:  # what was spooled is not safe
-            state = IngestState(key=state.key, inputs=state.inputs, record=state.record, places=state.places)
-        self._write(msgspec.structs.replace(state, committed={"fingerprint": fingerprint, "summary": summary}))
+            state = IngestState(key=state.key, record=state.record, places=state.places)
+        self._write(msgspec.structs.replace(state, committed=Committed(fingerprint, summary)))
 
     def close(self) -> None:
         """Close the files."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import google_crc32c
 
-from topicstream.errors import InputError, Interrupted
-from topicstream.ingestion.settings import IngestOptions
-from topicstream.ingestion.spooling.journal import Journal
+from topicstream.errors import InputError
+from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.spooling.journal import Journal, Stop
 from topicstream.ingestion.spooling.prepare import Prepared, batch_crc, prepare_piece
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.parallel.order import pooled
@@ -24,25 +24,6 @@ AN_INSTANT = 2.0
 """Seconds."""
 
 
-class Stop:
-    """A signal handler: while reading, the first signal is kept until the next commit; any other stops at once (what
-    is committed is safe, the rest is done again)."""
-
-    def __init__(self) -> None:
-        self.signum = 0
-        self.deferring = False
-
-    def __call__(self, signum: int, frame: object = None) -> None:
-        if self.signum or not self.deferring:
-            raise self.error(signum)
-        self.signum = signum
-
-    @staticmethod
-    def error(signum: int) -> Interrupted:
-        """What is raised."""
-        return Interrupted("stopped; the same command again carries on where this one was", signum)
-
-
 def chain(crc: int, piece: int) -> int:
     """The checksum of a sequence of pieces, one more piece appended."""
     return int(google_crc32c.extend(crc, piece.to_bytes(4, "little")))
@@ -51,7 +32,7 @@ def chain(crc: int, piece: int) -> int:
 class Reading:
     """Takes prepared pieces in order into the journal's spools."""
 
-    def __init__(self, journal: Journal, options: IngestOptions, progress: Progress, stop: Stop) -> None:
+    def __init__(self, journal: Journal, options: IngestConfig, progress: Progress, stop: Stop) -> None:
         self.stop, self.journal, self.options, self.progress = stop, journal, options, progress
         self._last = time.monotonic()
         self._error: Exception | None = None
@@ -60,7 +41,7 @@ class Reading:
 
     def run(self, paths: Any, tokenizer: Tokenizer, workers: int) -> None:
         """Read to the end, committing on the way; afterwards ``state.done``."""
-        state, most = self.journal.state, 2 * self.options.read.piece_bytes
+        state, most = self.journal.state, 2 * self.options.piece_bytes
         began, before = time.monotonic(), state.seconds
         pool, prepare = ThreadPoolExecutor(workers, thread_name_prefix="prepare"), partial(prepare_piece, tokenizer=tokenizer)
         self.stop.deferring = True
@@ -84,7 +65,7 @@ class Reading:
         An error of the input is kept, to be raised when the tasks before it are done.
         """
         before = 0
-        tasks = pieces(paths, self.options.read)
+        tasks = pieces(paths, self.options)
         for task in islice(tasks, committed):
             before = chain(before, batch_crc(task.batch))
         if before != crc:

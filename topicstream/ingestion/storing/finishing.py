@@ -97,7 +97,7 @@ class Finishing:
             raise InputError(f"{self.out}: holds {there}, the input {here}; ingest it into another store")
         self._join_side_files()
         heldout = self.options.heldout if self.old is None else Heldout.stored(self.old.heldout)
-        rule = self.options.on_duplicate or ("replace" if state.pubmed else "skip")
+        rule = self.options.given.on_duplicate or ("replace" if state.pubmed else "skip")
         self.progress.step("deciding which documents count")
         decision = decide(self.journal, self.base, rule, heldout, self.plan.relations, self.removal.numbers)
         self.removal.take(decision.replaced)
@@ -128,7 +128,7 @@ class Finishing:
         self.progress.step("joining the side files")
         before, state = self.journal.docs, self.journal.state
         self.journal.docs, columns, notes = join_side_files(
-            before, self.journal.folder, self.options.side, self.options.read, state.places, self.plan.relations
+            before, self.journal.folder, self.options.side, self.options.given, state.places, self.plan.relations
         )
         before.close()
         state.columns |= columns
@@ -162,11 +162,11 @@ class Finishing:
         if self.base is not None:
             fixed = TokenVocabulary.load(self.base.file("vocab"))
             self.removal.subtract(fixed)
-        elif self.options.vocab is not None:
-            fixed = TokenVocabulary.read(self.options.vocab, lambda n: ask_for_words(n, self.plan.words))
+        elif self.options.given.vocab is not None:
+            fixed = TokenVocabulary.read(self.options.given.vocab, lambda n: ask_for_words(n, self.plan.words))
         dropped = set(self.old.vocabulary.get("dropped", []) if self.old is not None else [])
-        if self.options.drop_words is not None:
-            dropped |= read_drop_words(self.options.drop_words)
+        if self.options.given.drop_words is not None:
+            dropped |= read_drop_words(self.options.given.drop_words)
         documents = decision.documents(TRAIN) + self.removal.training
         # of vectors every coordinate stays
         limits = WordLimits(min_count=0) if self.vectors else self.options.limits(documents, self.journal.state.text)
@@ -180,9 +180,9 @@ class Finishing:
                 limits,
                 documents=documents,
                 fixed=fixed,
-                grow=self.options.grow_vocab,
+                grow=self.options.given.grow_vocab,
                 dropped=dropped,
-                drop_top=self.options.drop_top,
+                drop_top=self.options.given.drop_top,
                 room=self.plan.words,
             )
             counts.save_pruned(store / self._name("pruned"))
@@ -195,19 +195,19 @@ class Finishing:
             **plain(limits),
             **({"dropped": sorted(dropped)} if dropped else {}),
             "training_documents": documents,
-            "fixed": self.options.vocab and os.path.basename(self.options.vocab),
+            "fixed": self.options.given.vocab and os.path.basename(self.options.given.vocab),
         }
 
     def _why_nothing(self, documents: int) -> str:
         """Why no word of the vocabulary occurs."""
-        read = self.options.read
+        read = self.options.given
         if not documents:
             return f"{self.out}: no training documents were read; nothing was stored"
-        if self.journal.state.text or self.options.vocab is None:
+        if self.journal.state.text or self.options.given.vocab is None:
             return f"{self.out}: none of the words of --vocab occurs in the documents; nothing was stored"
         which = "their words are only numbers" if read.words is None else f"their words are those of {read.words}"
         return (
-            f"{self.out}: none of the words of --vocab {self.options.vocab} occurs in these counts ({which}); nothing was "
+            f"{self.out}: none of the words of --vocab {self.options.given.vocab} occurs in these counts ({which}); nothing was "
             "stored.  The file that names the words of a bag-of-words file, a line for each, is given as --words"
         )
 
@@ -266,10 +266,10 @@ class Finishing:
             columns=cast("Any", columns),
             sources=Sources(count=len(state.sources), first=state.sources[:100]),
             summary=self._summary(decision, found, parts, blocks, pruning) | counts.summary(columns),
-            reading=(old.reading if old is not None else self.options.read.remembered()) or None,
+            reading=(old.reading if old is not None else self.options.given.remembered()) or None,
             ids="integer" if integer else None,
             vectors=self.vectors,
-            patches=(self.options.read.patches or (old.patches if old is not None else None)) if self.vectors else None,
+            patches=(self.options.given.patches or (old.patches if old is not None else None)) if self.vectors else None,
             compacted=old.compacted if old is not None else 0,
         )
         return self._with_axes(store, manifest)

@@ -132,7 +132,7 @@ class SideFile:
             yield from self._with_names(source, wanted) if self.names is None else self._without(source, wanted, self.names)
 
     def _with_names(self, source: Source, wanted: dict[str, str]) -> Iterator[tuple[pa.Array, pa.Table]]:
-        kept = {f.name: getattr(self.read, f.name) for f in fields(self.read)}
+        kept = {f.name: getattr(self.read, f.name) for f in fields(ReadOptions)}
         kept |= {"meta": wanted, "on_error": "fail", "id_field": self.key, "format": None, "header": True}
         options = _NoText(**kept | ({"delimiter": "tab"} if self.form == "tsv" else {}))
         reader = reader_named("csv" if self.form == "tsv" else self.form)
