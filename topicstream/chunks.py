@@ -104,22 +104,20 @@ def write_chunk(path: Path, values: np.ndarray, level: int) -> tuple[int, int]:
     return len(body) + 4, crc
 
 
-def read_chunk(path: Path, size: int, crc: int, out: np.ndarray, room: np.ndarray | None = None) -> None:
+def read_chunk(path: Path, size: int, crc: int, out: np.ndarray) -> None:
     """Read, verify and decode a chunk file into ``out`` (contiguous, the whole chunk).
 
     Parameters
     ----------
     size, crc
         As ``write_chunk`` gave them.
-    room
-        Where to put the file's bytes if they fit: fresh memory costs more in page faults than the read.
 
     Raises
     ------
     StoreError
         Where the file is missing, or has another size, checksum or content.
     """
-    space = np.empty(size + 1, np.uint8) if room is None or room.nbytes <= size else room.view(np.uint8)[: size + 1]
+    space = np.empty(size + 1, np.uint8)
     try:
         with open(open_plain(path), "rb", buffering=0) as file:
             length = file.readinto(space.data)

@@ -14,7 +14,8 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.small_store import commit
+from tests.small_store import commit, planted
+from tests.small_store import store as small_store
 from topicstream.corpus import writer as writer_module
 from topicstream.corpus.format import (
     CELLS,
@@ -184,3 +185,19 @@ def test_a_store_of_shuffled_bits_is_as_good(tmp_path, monkeypatch):
     assert not list(metadata_problems(old.path, False, rows))
     for a, b in zip(old.blocks(), new.blocks(), strict=True):
         assert (a.words == b.words).all() and (a.counts == b.counts).all() and (a.indptr == b.indptr).all()
+
+
+def test_blocks_that_are_kept_keep_their_values(tmp_path):
+    counts, _ = planted(3, 90, 40, 4)
+    corpus = small_store(tmp_path / "c.zarr", counts, counts[:0], blocks=6)
+    for prefetch in (0, 2):
+        kept = list(corpus.blocks(grid=corpus.grid(cells=200), prefetch=prefetch))
+        again = list(corpus.blocks(grid=corpus.grid(cells=200), prefetch=prefetch))
+        dense = np.zeros_like(counts)
+        for blocks in (kept, again):
+            dense[:] = 0
+            for block in blocks:
+                for d in range(len(block.indptr) - 1):
+                    cells = slice(block.indptr[d], block.indptr[d + 1])
+                    dense[block.first_doc + d, block.vocab[block.words[cells]]] = block.counts[cells]
+            np.testing.assert_array_equal(dense, counts)

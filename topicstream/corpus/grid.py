@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 
 from topicstream.corpus.block import AxisRows, AxisShape, Block
 from topicstream.corpus.cells import cut_lengths, to_local
-from topicstream.corpus.format import CELLS
 
 
 @dataclass(frozen=True)
@@ -58,51 +57,15 @@ class Grid:
         return np.concatenate([rng.permutation(group) for group in by_storage]) if by_storage else np.arange(0)
 
 
-class Buffers:
-    """Arrays of CELLS 4-byte values, lent out and given back: a fresh array of 4 MB costs as much in page faults as decoding
-    into it does.
-
-    Whoever takes one says when it is free again (``give_back``), after the last view of it; one that is never given back
-    costs its memory and nothing else.  Safe from several threads.
-    """
-
-    def __init__(self) -> None:
-        self._free: list[np.ndarray] = []
-        self._lock = threading.Lock()
-
-    def take(self, rows: int, dtype: Any) -> np.ndarray:
-        """An array of rows * CELLS values (uint32, int32 or float32), whatever is in it."""
-        if rows != 1:
-            return np.empty(rows * CELLS, dtype)
-        with self._lock:
-            buffer = self._free.pop() if self._free else None
-        return (np.empty(CELLS, np.uint32) if buffer is None else buffer).view(dtype)
-
-    def give_back(self, array: np.ndarray) -> None:
-        """``array``, as ``take`` gave it, is used no more."""
-        if len(array) == CELLS:
-            with self._lock:
-                self._free.append(array.view(np.uint32))
-
-    def release(self) -> None:
-        """Keep nothing for later; what is lent out stays with its users."""
-        with self._lock:
-            self._free.clear()
-
-
+@dataclass
 class Decoded:
     """One storage block: words int32[cells] (global ids, ascending within a document), counts[cells], lengths uint32[docs];
-    axes: name -> (indptr int64[docs + 1], ids int32[entries]).
+    axes: name -> (indptr int64[docs + 1], ids int32[entries])."""
 
-    words and counts are lent by ``buffers``: ``close`` gives them back, when nothing looks at them any more.
-    """
-
-    def __init__(
-        self, words: np.ndarray, counts: np.ndarray, lengths: np.ndarray, lent: tuple[np.ndarray, ...], buffers: Buffers
-    ) -> None:
-        self.words, self.counts, self.lengths = words, counts, lengths
-        self.axes: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        self._lent, self._buffers = lent, buffers
+    words: np.ndarray
+    counts: np.ndarray
+    lengths: np.ndarray
+    axes: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     @property
     def indptr(self) -> np.ndarray:
@@ -120,14 +83,6 @@ class Decoded:
         cells = np.repeat(stays, self.lengths)
         self.words, self.counts = self.words[cells], self.counts[cells]
         self.lengths[rows] = 0
-
-    def close(self) -> None:
-        """Give the buffers back, once."""
-        lent, self._lent = self._lent, ()
-        if lent:
-            self.words = self.counts = np.zeros(0, np.int32)
-        for array in lent:
-            self._buffers.give_back(array)
 
 
 def cut_axis(raw: Decoded, name: str, first: int, last: int) -> AxisRows:
@@ -173,7 +128,7 @@ class Cutter:
 def cut_grid(
     blocks: Iterable[Decoded], n_words: int, cells: int, docs: int, *, heldout: bool, axes: Sequence[str]
 ) -> Grid:
-    """See ``Corpus.grid``.  blocks: the storage blocks of the part, in order, with the axes; each is closed."""
+    """See ``Corpus.grid``.  blocks: the storage blocks of the part, in order, with the axes."""
     cutter, columns, tokens = Cutter(n_words), list[np.ndarray](), list[float]()
     first_doc, widest, longest = 0, 1, 0
     shapes = {name: AxisShape(0, 0, 0) for name in axes}
@@ -193,7 +148,6 @@ def cut_grid(
                 shapes[name] = shapes[name].or_larger(_axis_shape(raw, name, edges[i], edges[i + 1], words))
         first_doc += len(raw.lengths)
         longest = max(longest, int(raw.lengths.max(initial=0)))
-        raw.close()
     storages, row_start, row_stop, cell_start, cell_counts, first_docs = np.concatenate(
         [np.zeros((6, 0), np.int64), *columns], axis=1
     )

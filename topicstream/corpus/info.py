@@ -116,7 +116,7 @@ def _problems(corpus: Corpus, report: Callable[[int, int], None] | None) -> Iter
         for axis in (None, *manifest.axes):  # the axes that there are: none is made for this
             try:
                 if axis is None:
-                    corpus.decode(block, heldout).close()
+                    corpus.decode(block, heldout)
                 elif block < len(manifest.axes[axis].parts[PARTS[heldout]].blocks):
                     corpus.lists(axis, block, heldout)
             except StoreError as e:

@@ -25,7 +25,7 @@ from topicstream.corpus.block import Block
 from topicstream.corpus.cells import from_gaps
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS, chunk_path, width_of
-from topicstream.corpus.grid import Buffers, Cutter, Decoded, Grid, cut_grid
+from topicstream.corpus.grid import Cutter, Decoded, Grid, cut_grid
 from topicstream.corpus.lease import Lease
 from topicstream.corpus.manifest import AxisEntry, BlockEntry, PartEntry, StoreFile, StoreManifest, part_folder
 from topicstream.corpus.views import Views
@@ -57,7 +57,6 @@ class Corpus(Views):
         self.sample: dict[str, Any] | None = None  # of a view of some of the documents (sample.py)
         self.weights: Any = None  # what turns the counts of its blocks into weights (model/weighting.py)
         self._verified: set[str] = set()
-        self._buffers = Buffers()
         self._gone: dict[tuple[int, int], np.ndarray] | None = None
         self._axes: dict[str, AxisEntry] | None = None
         self._lock = threading.RLock()
@@ -160,7 +159,6 @@ class Corpus(Views):
         for storage in range(len(self.part().blocks)):
             raw = self.decode(storage)
             counts += np.bincount(raw.words, weights=raw.counts, minlength=self.n_words)
-            raw.close()
         return counts
 
     def document_counts(self) -> np.ndarray:
@@ -246,17 +244,17 @@ class Corpus(Views):
     def _folder(self, heldout: bool) -> str:
         return part_folder(self.part(heldout), PARTS[heldout])
 
-    def _read(self, heldout: bool, entry: BlockEntry, kind: str, out: np.ndarray, room: np.ndarray | None = None) -> None:
+    def _read(self, heldout: bool, entry: BlockEntry, kind: str, out: np.ndarray) -> None:
         width = width_of(kind)
         for r, (size, crc) in enumerate(entry.files[kind]):
             path = chunk_path(self.path, self._folder(heldout), kind, entry.rows[0] + r)
-            read_chunk(path, size, crc, out[r * width : (r + 1) * width], room)
+            read_chunk(path, size, crc, out[r * width : (r + 1) * width])
 
-    def lengths(self, storage: int, heldout: bool = False, room: np.ndarray | None = None) -> np.ndarray:
+    def lengths(self, storage: int, heldout: bool = False) -> np.ndarray:
         """Cells on disk of each document of one storage block (removed ones included), uint32[docs]."""
         entry = self.part(heldout).blocks[storage]
         out = np.empty(DOCS * (entry.rows[1] - entry.rows[0]), np.uint32)
-        self._read(heldout, entry, "lengths", out, room)
+        self._read(heldout, entry, "lengths", out)
         lengths = out[: entry.docs]
         if int(lengths.sum(dtype=np.int64)) != entry.cells:
             raise StoreError(f"{self.path}: block {storage}: documents and cells disagree with the manifest; ingest again")
@@ -284,18 +282,16 @@ class Corpus(Views):
     def _decode(self, storage: int, heldout: bool, axes: Sequence[str]) -> Decoded:
         entry = self.part(heldout).blocks[storage]
         rows, n = entry.rows[1] - entry.rows[0], entry.cells
-        gaps = self._buffers.take(rows, np.uint32)
-        counts = self._buffers.take(rows, np.float32 if self.weighted else np.int32)
-        room = self._buffers.take(1, np.uint32)
-        self._read(heldout, entry, "words", gaps, room)
-        self._read(heldout, entry, "counts", counts, room)
-        lengths = self.lengths(storage, heldout, room)
-        self._buffers.give_back(room)
+        gaps = np.empty(rows * CELLS, np.uint32)
+        counts = np.empty(rows * CELLS, np.float32 if self.weighted else np.int32)
+        self._read(heldout, entry, "words", gaps)
+        self._read(heldout, entry, "counts", counts)
+        lengths = self.lengths(storage, heldout)
         where = f"{self.path}: block {storage}{' of heldout' * heldout}"
         if (document := from_gaps(gaps[:n], lengths, self.n_words)) >= 0:
             raise StoreError(f"{where}, document {document}: word ids past the vocabulary or out of order; ingest again")
         self._check_counts(counts[:n], lengths, float(entry.tokens), where)
-        decoded = Decoded(gaps[:n].view(np.int32), counts[:n], lengths, (gaps, counts), self._buffers)
+        decoded = Decoded(gaps[:n].view(np.int32), counts[:n], lengths)
         if len(gone := self._rows_gone(heldout, storage)):
             decoded.drop(gone)
         for name in axes:
@@ -313,10 +309,6 @@ class Corpus(Views):
         total = counts.sum(dtype=np.float64 if self.weighted else np.int64)
         if not (counts.min(initial=1) > 0 and np.isclose(total, tokens, rtol=1e-9 * self.weighted, atol=0.0)):
             raise StoreError(f"{where}: counts that are not above 0 or do not add up to the manifest's; ingest again")
-
-    def release(self) -> None:
-        """Give back the memory that is kept for the next blocks."""
-        self._buffers.release()
 
     def grid(self, cells: int = CELLS, docs: int = DOCS, heldout: bool = False, axes: Sequence[str] = ()) -> Grid:
         """Cut the part into blocks of at most ``cells`` cells and ``docs`` documents (a longer document is a block alone).
@@ -349,4 +341,3 @@ class Corpus(Views):
             for group, raw in zip(groups, pooled(pool, decode, storages, prefetch)):
                 for number in group:
                     yield cutter.block(grid, int(number), raw)
-                raw.close()

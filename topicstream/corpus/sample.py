@@ -53,7 +53,6 @@ class SampledCorpus(Corpus):
         self._df += np.bincount(raw.words, minlength=self.n_words)
         tokens = raw.counts.sum(dtype=np.float64 if self.weighted else np.int64).item()
         counted = BlockEntry(rows=entry.rows, docs=len(raw.lengths), cells=len(raw.words), tokens=tokens, files=entry.files)
-        raw.close()
         return counted
 
     def _of(self, storage: int) -> np.ndarray:
@@ -68,8 +67,8 @@ class SampledCorpus(Corpus):
             raw.lengths = raw.lengths[kept]
         return raw
 
-    def lengths(self, storage: int, heldout: bool = False, room: np.ndarray | None = None) -> np.ndarray:
-        found = self.whole.lengths(storage, heldout, room)
+    def lengths(self, storage: int, heldout: bool = False) -> np.ndarray:
+        found = self.whole.lengths(storage, heldout)
         return found if heldout else found[self._of(storage)]
 
     def removed(self) -> np.ndarray:
@@ -82,9 +81,6 @@ class SampledCorpus(Corpus):
 
     def document_counts(self) -> np.ndarray:
         return self._df.copy()
-
-    def release(self) -> None:
-        self.whole.release()
 
     # -- what readers of documents see -------------------------------------------------------------------------------
     def within(self, part: np.ndarray, block: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

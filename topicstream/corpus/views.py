@@ -178,8 +178,7 @@ class Views(Sequence["Document"]):
                 if p not in held or held[p][0] != storage:
                     held.pop(p, None)
                     raw = self.decode(storage, bool(p))
-                    held[p] = storage, raw.matrix(self.n_words).copy()
-                    raw.close()
+                    held[p] = storage, raw.matrix(self.n_words)
                 if row[here].max() >= held[p][1].shape[0]:
                     raise StoreError(f"{self.path}/docs: a document lies past its block; ingest again")
                 pieces.append(held[p][1][row[here]])

@@ -47,7 +47,6 @@ def _words_of(corpus: Corpus, part: int, block: int, gone: np.ndarray) -> np.nda
     raw.drop(gone)
     words = np.zeros(corpus.n_words, np.bool_)
     words[raw.words] = True
-    raw.close()
     return words
 
 

@@ -76,8 +76,7 @@ class StorageAhead:
         with self._lock:
             self._left[run] -= 1
             if self._left[run] == 0:
-                if (past := self._futures.pop(run, None)) is not None:
-                    past.result().close()  # all its blocks have been cut out, and own what they took
+                self._futures.pop(run, None)  # all its blocks have been cut out, and own what they took
                 while self._lowest < len(self._storage) and self._left[self._lowest] == 0:
                     self._lowest += 1
                 self._ask()

@@ -109,7 +109,6 @@ def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> Training
     stopping = stopping_of(config, engine, progress)
     grid = corpus.grid(layout.block_cells, layout.block_docs, axes=engine.about.axes)
     block = block_of(engine, grid, n_w)
-    corpus.release()
     executor = executor_of(config.executor)
     return TrainingRun(folder, record, engine, corpus, grid, block, n_w, start, stopping, executor, progress, carry)
 

@@ -67,7 +67,6 @@ class Removal:
             raw = self._base.decode(block, heldout=bool(part))
             rows = self._new[(self._new[:, 1] == part) & (self._new[:, 2] == block), 3]
             lost = raw.matrix(len(vocabulary))[rows]
-            raw.close()
             tokens = lost.data.sum(dtype=np.float64 if self._base.weighted else np.int64).item()
             self._changes[part, block] = Removed(
                 docs=len(rows), cells=lost.nnz, tokens=len(rows) if self._base.vectors else tokens

@@ -200,7 +200,6 @@ class Rewrite:
             raw = self._base.decode(number, part == "heldout")
             left = np.delete(np.arange(len(raw.lengths)), gone[gone[:, 2] == number, 3])
             cells = raw.matrix(self._base.n_words)[left]
-            raw.close()
             cells = cells if self._words is None else cells[:, self._words]
             writer.add(cells.indptr.astype(np.int64), cells.indices, cells.data)
         writer.close()
