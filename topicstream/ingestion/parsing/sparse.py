@@ -41,8 +41,6 @@ class Compressed:
         Arrays [cells] that can be sliced: position across the lines, and value.
     lines, across
         Number of lines that it is compressed along, and of positions across.
-    dense
-        Whether every entry is held, zeros too.
     """
 
     pointers: np.ndarray
@@ -50,7 +48,6 @@ class Compressed:
     values: Any
     lines: int
     across: int
-    dense: bool = False
 
     @property
     def cells(self) -> int:
@@ -72,12 +69,28 @@ class Compressed:
             last = max(first + 1, int(np.searchsorted(self.pointers, limit, "right")) - 1)
             a, b = int(self.pointers[first]), int(self.pointers[last])
             line = np.repeat(np.arange(first, last), np.diff(self.pointers[first : last + 1]))
-            position, value = np.asarray(self.indices[a:b], np.int64), np.asarray(self.values[a:b])
-            if self.dense:
-                filled = value != 0
-                line, position, value = line[filled], position[filled], value[filled]
-            yield line, position, value
+            yield line, np.asarray(self.indices[a:b], np.int64), np.asarray(self.values[a:b])
             first = last
+
+
+class Dense:
+    """A matrix that holds every entry, as one that is compressed along its rows.  values: an array [lines, across] that can be
+    sliced."""
+
+    def __init__(self, values: Any) -> None:
+        self.values, (self.lines, self.across) = values, values.shape
+        self.cells = self.lines * self.across
+
+    def check(self, name: str) -> None:
+        """All is where it has to be."""
+
+    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """As of ``Compressed``: the entries that are not 0."""
+        step = max(1, READ_CELLS // max(self.across, 1))
+        for first in range(0, self.lines, step):
+            entries = np.asarray(self.values[first : first + step])
+            line, position = np.nonzero(entries)
+            yield line + first, position, entries[line, position]
 
 
 @dataclass(frozen=True)
@@ -98,7 +111,7 @@ class Named:
 
 
 def matrix_batches(
-    source: Input, options: ReadOptions, matrix: Compressed, by_line: bool, named: Named
+    source: Input, options: ReadOptions, matrix: Compressed | Dense, by_line: bool, named: Named
 ) -> Iterator[pa.RecordBatch]:
     """The documents of a matrix.
 

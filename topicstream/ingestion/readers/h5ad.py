@@ -19,40 +19,11 @@ from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.documents import TEXT, as_metadata
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.parsing.sparse import Compressed, Named, matrix_batches
+from topicstream.ingestion.parsing.sparse import Compressed, Dense, Named, matrix_batches
 from topicstream.ingestion.read_options import ReadOptions
 
 DAMAGE = (OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError)
 """What h5py and zarr raise of files that are not as they should be."""
-
-
-class DenseMatrix:
-    """A dense matrix read as if it were compressed along its rows: every entry is a cell."""
-
-    def __init__(self, array: Any) -> None:
-        self.array, (self.rows, self.columns) = array, array.shape
-
-    def compressed(self) -> Compressed:
-        """The matrix in compressed form; its entries are read row by row."""
-        pointers = np.arange(self.rows + 1, dtype=np.int64) * self.columns
-        return Compressed(pointers, _Entries(self, False), _Entries(self, True), self.rows, self.columns, True)
-
-
-class _Entries:
-    """The positions or the values of a dense matrix's entries, one after the other."""
-
-    def __init__(self, matrix: DenseMatrix, values: bool) -> None:
-        self._matrix, self._values = matrix, values
-
-    @property
-    def shape(self) -> tuple[int]:
-        return (int(self._matrix.rows * self._matrix.columns),)
-
-    def __getitem__(self, part: slice) -> np.ndarray:
-        width = self._matrix.columns
-        if not self._values:
-            return np.asarray(np.arange(part.start, part.stop) % width)
-        return np.asarray(self._matrix.array[part.start // width : part.stop // width]).ravel()
 
 
 class Annotated:
@@ -61,7 +32,7 @@ class Annotated:
     Attributes
     ----------
     matrix
-        In compressed form.
+        In compressed form, or dense.
     by_line
         Whether the matrix's lines are cells.
     cells, features
@@ -94,10 +65,10 @@ class Annotated:
         if (len(lines), len(across)) != (self.matrix.lines, self.matrix.across):
             raise BadFile(name, 0, "the names do not fit the matrix; the file is damaged")
 
-    def _matrix_of(self, held: Any) -> tuple[Compressed, bool]:
+    def _matrix_of(self, held: Any) -> tuple[Compressed | Dense, bool]:
         kind = held.attrs.get("encoding-type") or held.attrs.get("h5sparse_format") or "array"
         if hasattr(held, "shape"):
-            return DenseMatrix(held).compressed(), True
+            return Dense(held), True
         shape = held.attrs.get("shape")
         rows, columns = (int(n) for n in (shape if shape is not None else held.attrs["h5sparse_shape"]))
         by_line = str(kind).startswith("csr")
