@@ -31,6 +31,7 @@ HELP = {
     "heldout_perplexity": "perplexity of the documents set aside, where it was measured",
     "new_files": "raw files that were new",
     "changed_files": "raw files that had changed",
+    "files_set_aside": "raw files that failed three runs and are left out until they change",
     "documents_added": "documents taken into the corpus",
     "version": "version of the model that is published",
     "refused": "1 where the gate refused the new model",

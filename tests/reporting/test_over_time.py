@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -119,6 +120,10 @@ def test_over_time_and_by(stored):
         assert row["documents"] == sum(mine) and row["share"] == pytest.approx(
             theta[mine, row["topic"]].mean(), abs=1e-5
         )
+    most = max(table["documents"].to_pylist())
+    for least in (most, most + 1):
+        larger = over_time(folder / "model", corpus, by="party", period="year", min_docs=least)
+        assert larger.to_pylist() == [r for r in table.to_pylist() if r["documents"] >= least]
     table = over_time(folder / "model", corpus, time=False, by="labels", topics=[3])
     share = dict(zip(table["group"].to_pylist(), table["share"].to_pylist(), strict=True))
     assert share["kitchen"] > 2 * share["all"] and set(table["topic"].to_pylist()) == {3}
@@ -234,8 +239,6 @@ def test_dates(text, wanted):
 
 
 def test_the_grain_suits_the_dates():
-    from collections import Counter
-
     years = Counter({(y, 0, 0): 100 for y in range(1950, 2020)})
     grain, numbers = periods.choose(years)
     assert grain.key == "year" and len(numbers) == 70

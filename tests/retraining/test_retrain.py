@@ -268,8 +268,44 @@ def test_rollback_and_forward(home, capsys):
     assert TopicModel.open(home / "current").content_hash() == two
     topicstream.rollback(home)
     write(home / "raw" / "c.jsonl", made(30, seed=6, prefix="g"))
-    after = cycle(home / "retrain.toml")
+    for _ in range(2):
+        held = cycle(home / "retrain.toml")
+        assert (held["decision"], held["current"], held["held"]) == ("nothing", 1, 1) and "--release" in held["why"][0]
+    after = cycle(home / "retrain.toml", release=True)
     assert after["published"] == 3 and after["training"] == "warm"  # version 1's own run is gone
+
+
+def test_a_rollback_holds_until_new_documents_where_the_config_says_so(home):
+    config = home / "retrain.toml"
+    config.write_text(config.read_text().replace("[when]\n", '[when]\nafter_rollback = "new_docs"\n'))
+    write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
+    assert cycle(config)["published"] == 2
+    topicstream.rollback(home)
+    assert cycle(config)["decision"] == "nothing" and publish.current(home) == 1
+    write(home / "raw" / "c.jsonl", made(30, seed=6, prefix="g"))
+    assert cycle(config)["published"] == 3 and publish.current(home) == 3
+    assert cycle(config)["why"] == ["nothing is new"]
+
+
+def test_a_file_that_fails_three_nights_is_set_aside(home):
+    bad, config, metrics = home / "raw" / "bad.jsonl", home / "retrain.toml", home.parent / "retrain.prom"
+    write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
+    bad.write_text("garbage {\n")
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"raw/bad\.jsonl:1"):
+            cycle(config, metrics=metrics)
+        assert "files_set_aside" not in metrics.read_text() and publish.current(home) == 1
+    third = cycle(config, metrics=metrics)
+    assert (third["published"], third["documents_added"], list(third["set_aside"])) == (2, 30, ["bad.jsonl"])
+    assert "topicstream_files_set_aside{" in metrics.read_text() and metrics.read_text().split("files_set_aside{")[1].split()[1] == "1"
+    log = io.StringIO()
+    assert topicstream.retrain(config, stream=log)["decision"] == "nothing"
+    assert "raw/bad.jsonl:1" in log.getvalue() and "set aside until it changes" in log.getvalue()
+    with pytest.raises(InputError, match=r"raw/bad\.jsonl:1"):
+        cycle(config, release=True)
+    write(bad, made(20, seed=3, prefix="f"))
+    mended = cycle(config)
+    assert (mended["documents_added"], mended["set_aside"]) == (20, {})
 
 
 def test_only_so_many_versions_are_kept(home):

@@ -36,6 +36,7 @@ def over_time(
     by: str | None = None,
     period: str | None = None,
     groups: int = 24,
+    min_docs: int = 1,
     topics: Sequence[int] | None = None,
     threads: int | None = None,
     mem_limit: str | int | None = None,
@@ -45,6 +46,7 @@ def over_time(
 
     time    by periods of the column ``date``;  period: day, week, month, quarter, year, decade, century; None: by the dates
     by      by the values of this column, the ``groups`` most frequent ones (a document of several counts in each)
+    min_docs  documents of a period and group at least; those of fewer are left out
     topics  only these (stable numbers); None: all, in the view's order
 
     Columns: period string, group string (null where not asked for), topic int32, label string, documents int64, share
@@ -69,7 +71,7 @@ def over_time(
     names: list[str | None] = [*found.time.values] if found.time is not None else [None]
     groups_of = sums.by_over[by] if time and by is not None else sums.by[by or DATE]
     share, error = groups_of.shares()
-    filled = np.flatnonzero(groups_of.docs > 0)
+    filled = np.flatnonzero(groups_of.docs >= max(1, min_docs))
     cell, column = np.repeat(filled, len(chosen)), np.tile(np.array(chosen, np.int64), len(filled))
 
     def text(listed: Sequence[str | None], places: np.ndarray) -> pa.Array:
@@ -102,6 +104,7 @@ class OverTimeView(ModelView):
     )
     by: str | None = option(None, "by the values of a column; with --over-time by both", metavar="COLUMN")
     period: str | None = option(None, "length of a period [default: by the dates]", choices=tuple(GRAINS))
+    min_docs: int = option(1, "leave out groups, and periods of groups, of fewer documents", min=1, metavar="N")
     out: str | None = option(None, "write the table, as .parquet, .csv or .jsonl", path="file", metavar="FILE")
     plot: str | None = option(None, "draw curves, as .svg, .png or .pdf", path="file", metavar="FILE")
     force: bool = option(False, "replace the file that is written")
@@ -111,7 +114,7 @@ class OverTimeView(ModelView):
         """The shares."""
         return over_time(
             self.model, self.corpus, time=self.over_time, by=self.by, period=self.period, topics=self.topics,
-            threads=self.threads, mem_limit=self.mem_limit, progress=self.progress,
+            min_docs=self.min_docs, threads=self.threads, mem_limit=self.mem_limit, progress=self.progress,
         )  # fmt: skip
 
     def result(self) -> list[dict[str, Any]]:
@@ -123,7 +126,9 @@ class OverTimeView(ModelView):
             write_table(table, self.out, force=self.force)
             tell.say(f"{self.out}: {len(table):,} rows")
         if figure is not None:
-            tell.say(f"{self.plot}: {plot(table, figure)} topics")
+            drawn, topics = plot(table, figure), len(set(table["topic"].to_pylist()))
+            which = f"the {drawn} of {topics} topics whose shares differ most" if drawn < topics else f"{drawn} topics"
+            tell.say(f"{self.plot}: {which}")
         rows: list[dict[str, Any]] = table.to_pylist()
         return rows
 
@@ -172,10 +177,11 @@ def curves(rows: list[dict[str, Any]], width: int) -> list[str]:
 
 
 def plot(table: pa.Table, figure: Figure) -> int:
-    """Curves with bands of two standard errors, a panel a topic, a colour a group; returns the topics drawn (twelve at most:
+    """Curves with bands of two standard errors, a panel a topic, a colour a group, without cells of few documents; returns the topics drawn (twelve at most:
     those whose shares differ most)."""
     frame = {name: np.array(column) for name, column in table.to_pydict().items()}
     topic, share, se, group, period = (frame[name] for name in ("topic", "share", "se", "group", "period"))
+    told = frame["documents"] >= min(10, float(np.median(frame["documents"])))  # of a few documents little is known
     drawn = list(dict.fromkeys(topic.tolist()))
     if len(drawn) > PLOTTED:  # how much a topic's shares differ beyond their own errors
         spread = {k: float(np.std(share[topic == k]) - np.mean(se[topic == k])) for k in drawn}
@@ -191,7 +197,7 @@ def plot(table: pa.Table, figure: Figure) -> int:
             axis.set_yticks(range(len(rows)), [figure.text(shortened(group[i], 18)) for i in rows], fontsize=6)
             continue
         for name in dict.fromkeys(group.tolist()):
-            rows = np.flatnonzero(mine & (group == name))
+            rows = np.flatnonzero(mine & told & (group == name))
             place = np.array([periods.index(p) for p in period[rows]])
             rows, place = rows[np.argsort(place)], np.sort(place)
             label = None if name is None else figure.text(shortened(name, 24))

@@ -61,6 +61,7 @@ seed = 0
 [when]                    # a run acts when one of these holds; flags of the command line take their place
 new_docs = true           # new documents: an update
 drift = true              # new documents that have drifted: a full training
+after_rollback = "hold"   # after `topics rollback`: "hold" until `topics retrain --release`, "new_docs" until there are new files
 # at_least_every = "30d"  # so long after the last training: a full training, new documents or not
 
 [drift]                   # any one of these is drift
@@ -128,6 +129,7 @@ class When:
     new_docs: bool = True
     drift: bool = True
     at_least_every: float | None = option(None, "seconds between full trainings at most", parse=seconds)
+    after_rollback: str = option("hold", "what ends a rollback's hold", choices=("hold", "new_docs"))
 
 
 @dataclass(frozen=True)

@@ -45,11 +45,12 @@ from topicstream.retraining.align import align
 from topicstream.retraining.config import Config
 from topicstream.retraining.drift import drift_of, in_raw_names, verdict
 from topicstream.retraining.gate import ask_room, judge, open_models
-from topicstream.retraining.raw_files import Scan, remove_copies, scan_raw
+from topicstream.retraining.raw_files import SET_ASIDE, Scan, remove_copies, scan_raw
 from topicstream.retraining.state import (
     JOURNAL,
     STATE,
     CycleJournal,
+    Failing,
     Group,
     Refused,
     RetrainState,
@@ -83,11 +84,23 @@ class Cycle:
         self.config, self.folder, self.log = config, config.folder, log
         self.wip = config.corpus.with_name("corpus.zarr.wip")
         self.threads = config.train.threads or machine.default_threads()
+        self.scan = Scan()
         self.state = RetrainState()
         self.began = time.monotonic()
 
-    def run(self, full: bool, dry: bool) -> dict[str, Any]:
-        """Finish the cycle at work, or make a new one; its summary as plain values."""
+    def run(self, full: bool, dry: bool, release: bool = False) -> dict[str, Any]:
+        """Finish the cycle at work, or make a new one; its summary as plain values.
+
+        A raw file that cannot be taken in ends the run; the third time it is set aside, and the run goes on without it.
+        """
+        while True:
+            try:
+                return self._run(full, dry, release)
+            except InputError as e:
+                if not self._count_failure(str(e)):
+                    raise
+
+    def _run(self, full: bool, dry: bool, release: bool) -> dict[str, Any]:
         owned.sweep(self.folder)  # of a run that was killed while it wrote
         for name, kind in FOLDERS.items():
             if os.path.lexists(self.folder / name):
@@ -100,6 +113,8 @@ class Cycle:
                 f"{self.config.corpus}: no corpus store is there, though {len(self.state.files)} raw files were taken into "
                 f"it; restore it (manifest.json is written last), or remove {self.folder}/state.json to ingest all again"
             )
+        if release and not dry and (self.state.held is not None or self.state.failing):
+            self._remember(held=None, failing={})
         if (journal := read_journal(self.folder)) is not None:
             self.journal = journal
             self.log.say(f"resuming at stage {journal.stage} of the cycle begun {journal.began}")
@@ -116,6 +131,11 @@ class Cycle:
     def _begin(self, full: bool, dry: bool) -> dict[str, Any] | None:
         """Scan, measure, decide, and begin a journal; the summary when there is nothing to do."""
         scan = self._scan()
+        if self.state.held is not None and not (scan.any and self.config.when.after_rollback == "new_docs"):
+            held = f"version {self.state.held} is held since the rollback to it; `topics retrain --release` ends that"
+            self.log.say(f"decision: nothing: {held}")
+            remove_copies(self.folder / "incoming")
+            return {"why": [held], "held": self.state.held, "dry_run": dry}
         present = publish.current(self.folder)
         model = None if present is None else read_manifest(publish.version_path(self.folder, present))
         figures = None
@@ -156,12 +176,27 @@ class Cycle:
 
     def _scan(self) -> Scan:
         raw, known = self.config.raw, self.state.files
-        scan = scan_raw(self.config, known)
+        scan = scan_raw(self.config, known, self.state.failing)
         counts = f"{len(scan.new)} new, {len(scan.changed)} changed, {len(scan.deleted)} deleted files, {len(known)} known"
         self.log.say(f"{raw}: {counts}")
         for name in scan.unsettled:
             self.log.say(f"warning: {raw / name} is being written to; it waits for the next run")
+        for name in scan.set_aside:
+            self.log.say(f"warning: {self.state.failing[name].why}: set aside until it changes; --release tries it again")
+        self.scan = scan
         return scan
+
+    def _count_failure(self, why: str) -> bool:
+        """Whether the raw file that an error begins with has now failed so often that it is set aside."""
+        files = {name: f for name, f in (self.scan.new | self.scan.changed).items() if why.startswith(f"{self.config.raw / name}:")}
+        for name, file in files.items():
+            before = self.state.failing.get(name)
+            again = before is not None and (before.size, before.mtime_ns) == (file.size, file.mtime_ns)
+            times = before.times + 1 if before is not None and again else 1
+            failing = Failing(size=file.size, mtime_ns=file.mtime_ns, times=times, why=why)
+            self._remember(failing={**self.state.failing, name: failing})
+            return times >= SET_ASIDE
+        return False
 
     # -- steps -----------------------------------------------------------------------------------------------------------
     def _append(self) -> None:
@@ -171,7 +206,8 @@ class Cycle:
                 self._add_group(index, group)
         remove_wip(self.wip)  # what a run left that was killed while it removed it
         journal = self.journal
-        self._remember(files=self.state.files | journal.files, version=journal.version)
+        failing = {name: failed for name, failed in self.state.failing.items() if name not in journal.files}
+        self._remember(files=self.state.files | journal.files, version=journal.version, failing=failing)
         remove_copies(self.folder / "incoming")
         added = sum(group.added or 0 for group in journal.groups)
         self._record(documents_added=added)
@@ -295,7 +331,7 @@ class Cycle:
         if (before := publish.current(self.folder)) is not None and before != number:
             edits.carry(publish.version_path(self.folder, before), place)
         publish.point_to(self.folder, number)
-        self._remember(last_trained=_date(), version=number, refused=None)
+        self._remember(last_trained=_date(), version=number, refused=None, held=None)
         publish.prune(self.folder, self.config.publish.keep)
         changes = {name: getattr(ids, name) for name in ("kept", "born", "died", "split", "merged")}
         self.log.say(f"published {place}; topics: " + ", ".join(f"{len(these)} {name}" for name, these in changes.items()))
@@ -357,6 +393,8 @@ class Cycle:
                 "decision": "nothing",
                 "published": None,
                 "documents_added": 0,
+                "files_set_aside": len(self.scan.set_aside),
+                "set_aside": {name: self.state.failing[name].why for name in self.scan.set_aside},
                 **told,
                 "refused": (told.get("gate") or {}).get("refused", []),
                 "current": number,

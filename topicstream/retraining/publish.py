@@ -10,6 +10,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from topicstream.errors import NotOurs, TopicsError
 from topicstream.files import owned
 from topicstream.files.durable import lock, sync_file, sync_folder
@@ -19,6 +21,7 @@ from topicstream.model.identity import IDS, TopicIds
 from topicstream.model.manifest import read_manifest
 from topicstream.model.store import files_of
 from topicstream.records import write_record
+from topicstream.retraining.state import STATE, read_retrain_state
 
 CURRENT = "current"
 
@@ -110,7 +113,8 @@ def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = Fa
     Returns
     -------
     tuple of int
-        Version before, version now.  The versions themselves stay.
+        Version before, version now.  The versions themselves stay, and ``topics retrain`` leaves an earlier one in its place until
+        it is told ``--release`` (or, by [when] after_rollback, until there are new files).
 
     Raises
     ------
@@ -141,5 +145,6 @@ def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = Fa
         if to not in present:
             raise TopicsError(f"{folder}: no version {to}; there are {', '.join(map(str, present))}")
         read_manifest(version_path(folder, to))
+        write_record(folder / STATE, replace(read_retrain_state(folder), held=None if to == present[-1] else to))
         point_to(folder, to)
     return before, to

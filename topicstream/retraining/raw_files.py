@@ -23,12 +23,14 @@ from topicstream.files import owned
 from topicstream.files.ownership import claim
 from topicstream.ingestion.opening.names import is_about, is_mark
 from topicstream.retraining.config import Config
-from topicstream.retraining.state import RawFile
+from topicstream.retraining.state import Failing, RawFile
 
 COPIES, MEASURED = "copies.jsonl", "measured.zarr"
 """Within the folder of the copies: the list of them, and the store that drift is measured on."""
 UNFINISHED = (".tmp", ".part")
 TRIES = 3
+SET_ASIDE = 3
+"""Runs that a file may fail before it is left out until it changes."""
 
 
 @dataclass
@@ -36,7 +38,7 @@ class Scan:
     """The raw files beside those that are known, by their path below ``raw``.
 
     new, changed: copied to the snapshot; touched: the same content under another mtime; deleted: known, but no longer there;
-    unsettled: changed while they were copied.
+    unsettled: changed while they were copied; set_aside: failed too often, and are as they were then.
     """
 
     new: dict[str, RawFile] = field(default_factory=dict)
@@ -44,6 +46,7 @@ class Scan:
     touched: dict[str, RawFile] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
     unsettled: list[str] = field(default_factory=list)
+    set_aside: list[str] = field(default_factory=list)
 
     @property
     def any(self) -> bool:
@@ -121,7 +124,7 @@ def remove_copies(snapshot: Path) -> None:
     owned.remove(snapshot, "incoming")
 
 
-def scan_raw(config: Config, known: Mapping[str, RawFile]) -> Scan:
+def scan_raw(config: Config, known: Mapping[str, RawFile], failing: Mapping[str, Failing]) -> Scan:
     """Compare the raw files with the known ones, and copy those to be read to ``incoming/new`` and ``incoming/changed``
     (emptied first).  InputError where a file cannot be read."""
     snapshot = config.folder / "incoming"
@@ -132,8 +135,11 @@ def scan_raw(config: Config, known: Mapping[str, RawFile]) -> Scan:
         for below in raw_files(config.raw, config.patterns):
             old, source = known.get(below), config.raw / below
             target = snapshot / ("new" if old is None else "changed") / below
+            failed = failing.get(below)
             try:
-                if old is None or (config.changed != "ignore" and _stat(source) != (old.size, old.mtime_ns)):
+                if failed and failed.times >= SET_ASIDE and _stat(source) == (failed.size, failed.mtime_ns):
+                    found.set_aside.append(below)
+                elif old is None or (config.changed != "ignore" and _stat(source) != (old.size, old.mtime_ns)):
                     copies.write(json.dumps(target.relative_to(snapshot).as_posix()).encode() + b"\n")
                     copies.flush()  # listed before it is made: a kill leaves no copy that the list does not name
                     _sort_in(found, below, old, copy_settled(source, target), target)

@@ -34,6 +34,7 @@ class RetrainConfig(MemoryOptions):
         None, "train in full when the last is so old (30d)", metavar="TIME", parse=seconds
     )
     full: bool = option(False, "train in full, whatever holds")
+    release: bool = option(False, "end the hold of a rollback, and try files again that were set aside")
     dry_run: bool = option(False, "say what would be done and why; change nothing")
     max_time: str | float | None = option(None, "of training (90s, 30m, 2h)", metavar="TIME", parse=seconds)
     metrics: str | Path | None = option(
@@ -47,7 +48,7 @@ class RetrainConfig(MemoryOptions):
         """Those of the file, with the ones that are given here in their place."""
         settings = self.config if isinstance(self.config, Config) else load_config(self.config)
         if self.if_new_docs or self.if_drift or self.at_least_every is not None:
-            settings = replace(settings, when=When(self.if_new_docs, self.if_drift, seconds(self.at_least_every)))
+            settings = replace(settings, when=When(self.if_new_docs, self.if_drift, seconds(self.at_least_every), settings.when.after_rollback))
         given = {"max_time": seconds(self.max_time), "mem_limit": self.mem_limit and parse_bytes(self.mem_limit)}
         given = {name: value for name, value in given.items() if value is not None}
         return replace(settings, train=replace(settings.train, **given))
@@ -92,7 +93,7 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
                 lock(settings.folder, "retraining", kind="retrain", wait=config.wait),
                 closing(Shown(-config.quiet, config.stream, stamped=True)) as log,
             ):
-                summary = Cycle(settings, log).run(config.full, config.dry_run)
+                summary = Cycle(settings, log).run(config.full, config.dry_run, config.release)
         except OSError as e:
             if e.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise

@@ -27,8 +27,18 @@ class Refused(Record):
     why: list[str] = []
 
 
+class Failing(Record):
+    """A raw file that could not be taken in: its size and mtime then, how many runs it has failed, and why the last."""
+
+    size: int
+    mtime_ns: int
+    times: Count
+    why: str
+
+
 class RetrainState(Record):
-    """``state.json``: raw files by their path below ``raw``, the last version, ISO dates of the last trainings."""
+    """``state.json``: raw files by their path below ``raw``, the last version, ISO dates of the last trainings; the version that
+    a rollback holds; files that failed."""
 
     schema: int = 1
     files: dict[str, RawFile] = {}
@@ -36,6 +46,8 @@ class RetrainState(Record):
     last_trained: str | None = None
     last_tried: str | None = None
     refused: Refused | None = None
+    held: Count | None = None
+    failing: dict[str, Failing] = {}
 
 
 class Group(Record):
