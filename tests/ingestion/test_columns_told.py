@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import topicstream
+from tests import DATA
 from topicstream.cli.main import run
 
-ACL = Path("/work/shared/data/acl/docs.jsonl.gz")
+ACL = DATA / "acl" / "docs.jsonl.gz"
 TWEETS = """tweet_id,text,created,airline,name
 1,the plane was late and my luggage lost,42059.4832,United,ann
 2,the crew was kind and the flight on time,16.02.2015,,bob

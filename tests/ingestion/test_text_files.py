@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import DATA
 from topicstream import Corpus, ingest
 from topicstream.cli.main import run
 
-ENWIKI = Path("/work/shared/data/enwiki/docs.jsonl.gz")
+ENWIKI = DATA / "enwiki" / "docs.jsonl.gz"
 PARAGRAPHS = [f"paragraph{i} of the book has words{i}" for i in range(12)]
 
 

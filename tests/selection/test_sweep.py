@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
 import sys
+from itertools import islice
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 import topicstream
-from tests import retrain_tools
+from tests import DATA, retrain_tools
 from topicstream.cli.main import run
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.files.durable import read_json, write_json
 from topicstream.files.ownership import mark_of
 from topicstream.selection import sweep as work
-from topicstream.selection.sweep import Run, Scores, choose, grid, sweep
+from topicstream.selection.judging import Estimate, HalfScores, Run, Scores, choose, of_seeds, with_ties
+from topicstream.selection.picture import lines
+from topicstream.selection.stability import SeedAgreement
+from topicstream.selection.sweep import grid, sweep
 
+REUTERS = DATA / "reuters21578" / "docs.jsonl.gz"
 pytestmark = pytest.mark.slow
 
 
@@ -62,7 +68,8 @@ def test_both_halves_make_the_whole(corpus, tmp_path):
     model = topicstream.TopicModel.open(tmp_path / "s" / "runs" / "atbp-k3-s5")
     whole = topicstream.evaluate(model, corpus, heldout=True)["heldout"]["perplexity"]
     low, high = sorted((row["perplexity_choosing"], row["perplexity_reported"]))
-    assert low < whole < high and row["stability"] is None
+    assert row["stability"] is None and result["consensus"] is None
+    assert whole / low > 0.9 and whole / high < 1.1  # those set aside at ingest are a part of those that judge
 
 
 def test_fewer_topics_within_an_error_are_taken():
@@ -92,8 +99,7 @@ def test_grid_and_refusals(corpus, tmp_path):
         grid([5], 10**11, ["vb"], {})
     retrain_tools.write(tmp_path / "a.jsonl", retrain_tools.made(60, seed=1))
     topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c", stopwords="none", heldout=0, min_df=2)
-    with pytest.raises(InputError, match="set aside"):
-        sweep(tmp_path / "c", tmp_path / "s", topics=[2])
+    assert len(sweep(tmp_path / "c", tmp_path / "s", topics=[2], seeds=1, passes=2)["runs"]) == 1  # the rest judges
 
 
 def test_the_command(corpus, tmp_path, capsys):
@@ -151,3 +157,79 @@ def test_seed_words_go_into_every_training(corpus, tmp_path):
     assert model.labels[0] == "first"
     with pytest.raises(TopicsError, match="with another --seed-words"):
         sweep(corpus, tmp_path / "s", topics=[3], seeds=1, algo=["atbp"], passes=2)
+
+
+def test_seeds_are_matched_and_what_they_have_in_common_is_a_model(corpus, tmp_path):
+    result = sweep(corpus, tmp_path / "s", topics=[4, 7], seeds=4, algo=["atbp"], passes=25)
+    four, seven = result["settings"]
+    assert four["stability"]["value"] > 0.9 > seven["stability"]["value"] and four["stability"]["tie"] and not seven["stability"]["tie"]
+    assert four["perplexity"]["error"] > 0 and all(seven[name]["error"] > 0 for name in ("perplexity", "npmi", "exclusivity", "stability"))
+    assert result["chosen"]["topics"] == 4 and result["consensus"]["stable"] == 4
+    model = topicstream.TopicModel.open(tmp_path / "s" / "consensus")
+    assert model.n_topics == 4 and np.allclose(model.topic_word.sum(axis=1), 1, atol=1e-4)
+    runs = [topicstream.TopicModel.open(tmp_path / "s" / "runs" / f"atbp-k4-s{s}") for s in range(4)]
+    for k in range(4):  # each topic of the consensus is near one of every seed
+        assert all(np.abs(model.topic_word[k] - run.topic_word).sum(axis=1).min() < 0.3 for run in runs)
+    table = pq.read_table(tmp_path / "s" / "topics.parquet").to_pylist()
+    assert [row["seeds"] for row in table] == [4] * 4 and all(row["low"] <= row["stability"] <= row["high"] for row in table)
+    again = sweep(corpus, tmp_path / "s", topics=[4, 7], seeds=4, algo=["atbp"], passes=25)
+    assert again == result
+    shown = lines(result)
+    assert "≈" in shown[1] and "±" in shown[1] and "4 of 4 topics" in shown[-1]
+
+
+def test_agreement_by_hand():
+    between = np.array([[1, 0.8, 0.6], [0.8, 1, 0.7], [0.6, 0.7, 1.0]])
+    likeness = np.array([[0.9, 0.7], [1, 1], [0.5, 0.9]])
+    found = SeedAgreement(between, 1, np.zeros((3, 2), np.int64), likeness)
+    assert found.mean == pytest.approx(0.7)
+    without = np.array([0.7, 0.6, 0.8])  # the pair that is left without each
+    assert found.error == pytest.approx(np.sqrt(2 / 3 * ((without - 0.7) ** 2).sum()))
+    mean, low, high = found.by_topic()
+    half = 12.706 * np.std([0.9, 0.5], ddof=1) / np.sqrt(2)
+    np.testing.assert_allclose((mean, low, high), ([0.7, 0.8], [0, 0], [min(1, 0.7 + half), 1]), atol=1e-3)
+
+
+def test_errors_are_those_of_many_drawings():
+    """Documents, seeds and what differs by both vary; the standard errors say how much figures and differences do."""
+    rng, n, seeds = np.random.default_rng(1), 80, 4
+    keys, tokens = np.arange(2 * n, dtype=np.uint64), np.full(2 * n, 10.0)
+    runs = [Run(k, s, "a") for k in (10, 20) for s in range(seeds)]
+    ten, twenty = ("a", 10, ()), ("a", 20, ())
+    found = []
+    for _ in range(400):
+        shared, own = rng.normal(-70, 5, 2 * n), {k: rng.normal(0, 1.0, 2 * n) for k in (10, 20)}
+        scores = {r: Scores(keys, shared + own[r.topics] + rng.normal(0, 0.3) + rng.normal(0, 2.0, 2 * n), tokens) for r in runs}
+        d = HalfScores(runs, scores, scores[runs[0]].choosing)
+        estimate = d.perplexity(ten, True)
+        found.append((d.nats(ten) - d.nats(twenty), d.error(ten, twenty), estimate.value, estimate.error))
+    difference, error, value, own_error = np.array(found).T
+    assert np.sqrt(np.mean(error**2)) == pytest.approx(difference.std(), rel=0.15)
+    assert np.sqrt(np.mean(own_error**2)) == pytest.approx(value.std(), rel=0.15)
+
+
+def test_ties():
+    rng, tokens = np.random.default_rng(1), np.full(800, 10.0)
+    keys, base = np.arange(800, dtype=np.uint64), rng.normal(-70, 5, 800)
+    runs = [Run(k, s, "a") for k in (10, 20, 40) for s in range(5)]
+    level = {10: -0.5, 20: -0.02, 40: 0.0}
+    scores = {r: Scores(keys, base + level[r.topics] + rng.normal(0, 1.0, 800), tokens) for r in runs}
+    _, near = HalfScores(runs, scores, scores[runs[0]].choosing).tied()
+    assert {s[1] for s in near} == {20, 40}
+    assert of_seeds([1.0, 2.0, 3.0]) == Estimate(2.0, pytest.approx(1 / np.sqrt(3)))
+    told = with_ties({("a", 1, ()): Estimate(1.0, 0.1), ("a", 2, ()): Estimate(1.25, 0.1), ("a", 3, ()): Estimate(0.5, 0.1)})
+    assert [e.tie for e in told.values()] == [True, True, False]
+
+
+@pytest.mark.skipif(not REUTERS.exists(), reason="the corpus is not there")
+def test_twenty_thousand_tokens_judge_a_real_corpus(tmp_path):
+    with gzip.open(REUTERS, "rt") as file:
+        (tmp_path / "r.jsonl").write_text("".join(islice(file, 9000)))
+    topicstream.ingest(tmp_path / "r.jsonl", tmp_path / "c.zarr", progress=False)
+    store = topicstream.Corpus.open(tmp_path / "c.zarr")
+    assert store.part(True).tokens < 20_000
+    result = sweep(tmp_path / "c.zarr", tmp_path / "s", topics=[5, 10], seeds=2, passes=5)
+    tokens = sum(read_json(tmp_path / "s" / "results" / "auto-k5-s0.json")["tokens"])
+    assert 18_000 < tokens < 25_000 and "of the training documents" in result["why"]
+    sample = topicstream.TopicModel.open(tmp_path / "s" / "runs" / "auto-k5-s0").manifest.sample
+    assert 0.8 <= sample < 1

@@ -11,7 +11,8 @@ from topicstream.cli.options import made, options_of
 from topicstream.cli.process import verbosity
 from topicstream.reporting.figures import Figure
 from topicstream.selection.config import SweepConfig
-from topicstream.selection.sweep import lines, plot_sweep, sweep
+from topicstream.selection.picture import lines, plot_sweep
+from topicstream.selection.sweep import sweep
 
 
 @topics_command("sweep")

@@ -131,6 +131,17 @@ def _plain(values: np.ndarray) -> list[float | None]:
     return [None if np.isnan(v) else float(v) for v in values]
 
 
+def exclusivity(model: TopicModel, top: int = TOP) -> np.ndarray:
+    """How much the ``top`` most probable words of each topic are its own, float64[K] in 0..1: mean of p(w|k) / sum over j of
+    p(w|j) (the exclusivity of Bischof & Airoldi, ICML 2012)."""
+    ids, _ = top_words(model, top)
+    out = np.empty(model.n_topics)
+    for k in range(model.n_topics):
+        p = model.probabilities(ids[:, k])
+        out[k] = np.mean(p[:, k] / np.maximum(p.sum(axis=1), 1e-300))
+    return out
+
+
 def diversity(model: TopicModel, top: int = TOP_DIVERSITY) -> float:
     """Share of distinct words among the ``top`` most probable words of all topics, 0..1 (Dieng et al. 2020)."""
     ids, _ = top_words(model, top)

@@ -18,11 +18,12 @@ def score_documents(
     model: TopicModel,
     corpus: Corpus,
     *,
+    part: str = "heldout",
     split: float | None = 0.8,
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Score, pa.Table]:
-    """Score the documents set aside, together and one by one.
+    """Score the documents set aside (or of another part), together and one by one.
 
     Returns
     -------
@@ -36,11 +37,11 @@ def score_documents(
         logliks.append(loglik)
         tokens.append(scored)
 
-    score = score_model(model, corpus, split=split, threads=threads, progress=progress, each=each)
+    score = score_model(model, corpus, split=split, threads=threads, parts=(part,), progress=progress, each=each)
     loglik, scored = np.concatenate(logliks), np.concatenate(tokens)
     names = [str(d) for d in range(len(loglik))]
     listed = np.zeros(len(loglik), bool)
-    for numbers, batch in documents(corpus, True, ["id"]):
+    for numbers, batch in documents(corpus, part == "heldout", ["id"]):
         listed[numbers] = True
         for number, name in zip(numbers.tolist(), batch.column("id").to_pylist(), strict=True):
             names[number] = name

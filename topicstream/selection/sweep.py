@@ -1,6 +1,7 @@
 """``topicstream.sweep``: train over numbers of topics, seeds, engines and options; score each; say which suits, and why.
 
-Every training is chosen by one half of the held-out documents and reported on the other: the best of many is the lucky
+Where the documents set aside have fewer than 20,000 tokens to score, every training leaves out the same share of the training
+documents, which are scored as well.  Every training is chosen by one half of the held-out documents and reported on the other: the best of many is the lucky
 one too, and its own score would flatter it.  The halves are by the documents' ids, the same for every run.
 """
 
@@ -9,11 +10,10 @@ from __future__ import annotations
 import hashlib
 import io
 import itertools
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,54 +21,40 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy.optimize import linear_sum_assignment
 
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sample import rest_of
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError
-from topicstream.evaluation.coherence import coherence, diversity
+from topicstream.evaluation.coherence import coherence, diversity, exclusivity
 from topicstream.evaluation.keys import hash_strings
-from topicstream.evaluation.matching import l1_distances
-from topicstream.evaluation.memory import open_all_within, open_within
+from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.per_document import score_documents
 from topicstream.evaluation.topic_number import MEASURES, topic_number_measures
 from topicstream.files import owned
 from topicstream.files.durable import lock, write_bytes
 from topicstream.files.ownership import check_place
 from topicstream.model.seeds import read_seeds
+from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.parallel.scheduler import connected, threads_of_worker
 from topicstream.progress import listener
 from topicstream.records import Count, Record, read_record, write_record
-from topicstream.reporting.figures import Figure
 from topicstream.selection.config import SweepConfig, names, numbers, values
+from topicstream.selection.judging import Run, Scores, Setting, choose, judge_settings
+from topicstream.selection.stability import SeedAgreement, agreement, topic_rows, write_consensus
 from topicstream.text import render
 from topicstream.training.loop import train
+from topicstream.training.setup import engine_facts
 
 MOST_RUNS = 100_000
+SPLIT = 0.8
+SCORED = 20_000
+"""Tokens that decide between settings, where the corpus has them."""
+MOST_ASIDE = 0.2
+"""Of the training documents, the share that is set aside as well where too few are."""
 RECORD = "sweep.json"
-TABLE = "sweep.parquet"
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training.  options: sorted pairs."""
-
-    topics: int
-    seed: int
-    algo: str
-    options: tuple[tuple[str, Any], ...] = ()
-
-    @property
-    def setting(self) -> tuple[str, int, tuple[tuple[str, Any], ...]]:
-        """What seeds share."""
-        return self.algo, self.topics, self.options
-
-    @property
-    def name(self) -> str:
-        """Of its folder."""
-        tail = hashlib.sha256(json.dumps(self.options).encode()).hexdigest()[:8] if self.options else ""
-        return "-".join(p for p in (self.algo, f"k{self.topics}", f"s{self.seed}", tail) if p)
+TABLE, TOPICS = "sweep.parquet", "topics.parquet"
 
 
 def grid(
@@ -97,6 +83,7 @@ class Settings(Record, kw_only=True):
     passes: int | None = None
     tol: float | str | None = None
     seed_words: str | None = msgspec.field(default=None, name="seed-words")
+    sample: Finite | None = None
     measures: bool = False
     kind: str = "sweep"
 
@@ -112,6 +99,8 @@ class Result(Record, kw_only=True):
     diversity: Finite
     loglik: list[Finite]
     tokens: list[Finite]
+    npmi_by_topic: list[Finite | None] = []
+    exclusivity_by_topic: list[Finite] = []
     keys: list[Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")]]
     measures: dict[str, Finite] = {}
 
@@ -120,38 +109,23 @@ class Result(Record, kw_only=True):
             raise ValueError("keys, loglik and tokens are not of one length")
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Documents set aside: keys of their ids uint64[D], log-likelihoods and tokens float64[D]."""
-
-    keys: np.ndarray
-    loglik: np.ndarray
-    tokens: np.ndarray
-
-    @cached_property
-    def choosing(self) -> np.ndarray:
-        """bool[D]: the half by which a setting is chosen."""
-        return np.asarray((self.keys & np.uint64(1)) == 0)
-
-    def perplexity(self, half: np.ndarray) -> float:
-        """Of a half of the documents."""
-        return float(np.exp(-self.loglik[half].sum() / max(float(self.tokens[half].sum()), 1e-300)))
-
-
 @configured(SweepConfig)
 def sweep(config: SweepConfig) -> dict[str, Any]:
     """Train every combination of topics, seeds and options into ``out/runs/``, score it, and write ``out/sweep.parquet``, a row a run.
 
     Killed, the same call resumes: finished runs are not made again.  Perplexity is document completion on held-out documents, one
     half of them for choosing, the other for reporting.  Stability is the mean over pairs of seeds of 1 - l1 / 2 between matched
-    topics: 1 for the same topics, 0 for no word in common.
+    topics: 1 for the same topics, 0 for no word in common.  Of several seeds of the chosen setting, ``out/consensus`` is a model of
+    what they have in common, and ``out/topics.parquet`` says how stable each of its topics is.
 
     Returns
     -------
     dict
         ``runs``: dicts with topics, seed, algo, options, passes, seconds, perplexity_choosing, perplexity_reported, npmi, diversity,
         stability, and with ``measures`` also arun_2010, cao_juan_2009 and mimno_2011 (``topicstream.evaluation.topic_number``);
-        ``chosen``: one of them, with the reported perplexity of its setting; ``why``.
+        ``settings``: dicts with algo, topics, options, seeds, and of perplexity, npmi, exclusivity, diversity and stability a dict of
+        value, error (standard error; None: not known) and tie (within two standard errors of the best); ``chosen``: one of the runs,
+        with the reported perplexity of its setting; ``why``; ``consensus``: dict, None of one seed.
 
     Raises
     ------
@@ -169,14 +143,15 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     2
     """
     store, folder, words = Corpus.open(config.corpus), Path(config.out), config.seed_words
-    if store.part(True).docs < 4:
-        raise InputError(f"{config.corpus}: no documents were set aside to choose by; ingest again with --heldout 5%")
     runs = grid(numbers(config.topics), config.seeds, names(config.algo), values(config.options or {}))
+    sample = learned_share(store, runs)
+    if sample is None and store.part(True).docs < 4:
+        raise InputError(f"{config.corpus}: no documents were set aside to choose by; ingest again with --heldout 5%")
     check_place(folder, "--out", [config.corpus])
     seeds = None if words is None else hashlib.sha256(repr(read_seeds(words)).encode()).hexdigest()[:16]
     with lock(folder, "sweeping into", kind="sweep"):
         alike = {name: getattr(config, name) for name in ("passes", "tol", "measures")}
-        _begin(folder, Settings(fingerprint=store.fingerprint, seed_words=seeds, **alike))
+        _begin(folder, Settings(fingerprint=store.fingerprint, seed_words=seeds, sample=sample, **alike))
         scores, rows = {}, []
         if config.scheduler is not None:
             _train_on_workers([run for run in runs if not (folder / "results" / f"{run.name}.json").exists()], config)
@@ -193,15 +168,92 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
             if config.said is not None:
                 config.said(*render("{position}/{runs} {name}: perplexity {perplexity_choosing:.1f}, NPMI {npmi:.3f}",
                                     {**row, "position": position, "runs": len(runs), "name": run.name}))  # fmt: skip
-        for run, row in zip(runs, rows, strict=True):
-            row["stability"] = _stability([r.name for r in runs if r.setting == run.setting], folder, config.mem_limit)
+        found = _agreements(runs, rows, folder, config)
         chosen, why = choose(runs, scores, rows)
-        names_of_columns = list(dict.fromkeys(n for row in rows for n in row))
-        table = pa.table({n: pa.array([row.get(n) for row in rows]) for n in names_of_columns})
-        file = io.BytesIO()
-        pq.write_table(table, file)
-        write_bytes(folder / TABLE, file.getvalue())
-    return {"out": str(folder), "runs": rows, "chosen": chosen, "why": why}
+        if sample is not None:
+            why += f"; every training learned from {sample:.0%} of the training documents, and was judged by the others as well"
+        names_of_columns = list(dict.fromkeys(n for row in rows for n in row if not n.endswith("_by_topic")))
+        _write(folder / TABLE, pa.table({n: pa.array([row.get(n) for row in rows]) for n in names_of_columns}))
+        taken = next(run.setting for run, row in zip(runs, rows, strict=True) if row["seed"] == chosen["seed"] and _is_of(run, chosen))
+        consensus = _consensus(taken, runs, found, store, sample, config) if taken in found else None
+    return {
+        "out": str(folder),
+        "runs": [{name: value for name, value in row.items() if not name.endswith("_by_topic")} for row in rows],
+        "settings": _settings(runs, scores, rows),
+        "options": sorted({name for run in runs for name, _ in run.options}),
+        "chosen": {name: value for name, value in chosen.items() if not name.endswith("_by_topic")},
+        "why": why,
+        "consensus": consensus,
+    }
+
+
+def learned_share(store: Corpus, runs: Sequence[Run]) -> float | None:
+    """The share of the training documents that every run learns from; None: all, because enough are set aside, or because it was
+    asked which, or because an engine reads what cannot be sampled."""
+    rule, engines = store.manifest.heldout, {run.algo for run in runs} - {"auto"}
+    if rule.where or rule.by or store.vectors or any(engine_facts(algo).axes for algo in engines):
+        return None
+    missing = SCORED / (1 - SPLIT) - store.part(True).tokens
+    return None if missing <= 0 else round(1 - min(MOST_ASIDE, missing / max(store.part().tokens, 1)), 3)
+
+
+def _agreements(
+    runs: Sequence[Run], rows: Sequence[dict[str, Any]], folder: Path, config: SweepConfig
+) -> dict[Setting, SeedAgreement]:
+    """How the seeds of each setting agree, which goes into the rows; of settings of several seeds."""
+    found = {}
+    for setting in dict.fromkeys(run.setting for run in runs):
+        places = [folder / "runs" / run.name for run in runs if run.setting == setting]
+        if len(places) > 1:
+            found[setting] = agreement(places, config.mem_limit)
+    for run, row in zip(runs, rows, strict=True):
+        mine = found.get(run.setting)
+        row["stability"], row["stability_se"] = (None, None) if mine is None else (mine.mean, mine.error)
+    return found
+
+
+def _is_of(run: Run, row: Mapping[str, Any]) -> bool:
+    return (run.algo, run.topics) == (row["algo"], row["topics"]) and all(row[name] == value for name, value in run.options)
+
+
+def _settings(runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row a setting, for JSON and the figure."""
+    out = []
+    for setting, figures in judge_settings(runs, scores, rows).items():
+        mine = [row for run, row in zip(runs, rows, strict=True) if run.setting == setting]
+        algo, topics, options = setting
+        measures = {name: float(np.mean([row[name] for row in mine])) for name in MEASURES if name in mine[0]}
+        by_topic = {name: mine[0][f"{name}_by_topic"] for name in ("npmi", "exclusivity")}
+        estimates = {name: asdict(estimate) for name, estimate in figures.items()}
+        out.append({"algo": algo, "topics": topics, **dict(options), "seeds": len(mine), **estimates, **measures, "by_topic": by_topic})
+    return out
+
+
+def _consensus(
+    setting: Setting, runs: Sequence[Run], found: Mapping[Setting, SeedAgreement], store: Corpus, sample: float | None, config: SweepConfig
+) -> dict[str, Any]:
+    """Write the consensus of the chosen setting's seeds, and what its topics are worth."""
+    folder, mine = Path(config.out), [run for run in runs if run.setting == setting]
+    place = folder / "consensus"
+    seeds = write_consensus([folder / "runs" / run.name for run in mine], found[setting], place)
+    opened, workers = open_within(place, config.mem_limit, config.threads)
+    _write(folder / TOPICS, topic_rows(opened, found[setting], seeds))
+    scores, words = _scored(opened, store, sample, workers), coherence(opened, store, threads=workers)
+    half = ~Scores(np.array(scores.keys, np.uint64), scores.loglik, scores.tokens).choosing
+    return {
+        "model": str(place),
+        "table": str(folder / TOPICS),
+        "topics": opened.n_topics,
+        "stable": int((2 * seeds > len(mine)).sum()),
+        "perplexity": scores.perplexity(half),
+        "npmi": words.npmi if math.isfinite(words.npmi) else None,
+    }
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    file = io.BytesIO()
+    pq.write_table(table, file)
+    write_bytes(path, file.getvalue())
 
 
 def _begin(folder: Path, settings: Settings) -> None:
@@ -243,14 +295,13 @@ def _train_on_worker(run: Run, config: SweepConfig) -> None:
 def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Result:
     """Train and score one run."""
     alike = {name: getattr(config, name) for name in ("passes", "tol", "seed_words", "threads", "mem_limit")}
+    sample = learned_share(store, [run])
     done = train(
-        store.path, model, algo=run.algo, topics=run.topics, seed=run.seed, options=dict(run.options),
+        store.path, model, algo=run.algo, sample=sample, topics=run.topics, seed=run.seed, options=dict(run.options),
         progress=config.progress or False, **alike,
     )  # fmt: skip
     opened, workers = open_within(done.model, config.mem_limit, config.threads)
-    _, table = score_documents(opened, store, threads=workers)
-    scored = table.filter(pc.greater(table["tokens"], 0))
-    words = coherence(opened, store, threads=workers)
+    scored, words = _scored(opened, store, sample, workers), coherence(opened, store, threads=workers)
     return Result(
         engine=opened.manifest.engine,
         passes=done.passes,
@@ -259,10 +310,23 @@ def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Resul
         npmi=words.npmi if math.isfinite(words.npmi) else 0.0,
         diversity=diversity(opened),
         measures=topic_number_measures(opened, store, workers) if config.measures else {},
-        keys=[f"{k:x}" for k in hash_strings(scored["id"].combine_chunks()).tolist()],
-        loglik=scored["loglik"].to_pylist(),
-        tokens=scored["tokens"].to_pylist(),
+        npmi_by_topic=words.npmi_by_topic,
+        exclusivity_by_topic=exclusivity(opened).tolist(),
+        keys=[f"{k:x}" for k in scored.keys.tolist()],
+        loglik=scored.loglik.tolist(),
+        tokens=scored.tokens.tolist(),
     )
+
+
+def _scored(model: TopicModel, store: Corpus, sample: float | None, workers: int) -> Scores:
+    """The documents set aside, and those that were not learned from, under a model."""
+    parts = [(store, "heldout")] if store.part(True).docs else []
+    parts += [] if sample is None else [(rest_of(store, sample), "train")]
+    tables = [score_documents(model, corpus, part=part, split=SPLIT, threads=workers)[1] for corpus, part in parts]
+    table = pa.concat_tables(tables)
+    scored = table.filter(pc.greater(table["tokens"], 0)).combine_chunks()
+    keys = hash_strings(scored["id"].combine_chunks())
+    return Scores(keys, scored["loglik"].to_numpy().astype(np.float64), scored["tokens"].to_numpy().astype(np.float64))
 
 
 def _read(run: Run, place: Path) -> tuple[Scores, dict[str, Any]]:
@@ -271,6 +335,12 @@ def _read(run: Run, place: Path) -> tuple[Scores, dict[str, Any]]:
     keys = np.array([int(key, 16) for key in result.keys], np.uint64)
     scores = Scores(keys, np.array(result.loglik, np.float64), np.array(result.tokens, np.float64))
     facts = {name: getattr(result, name) for name in ("diversity", "engine", "npmi", "passes", "seconds", "stopped")}
+    for name in ("npmi", "exclusivity"):
+        listed = getattr(result, f"{name}_by_topic")
+        values = [value for value in listed if value is not None]
+        facts[f"{name}_by_topic"] = listed
+        facts[name] = float(np.mean(values)) if values else None
+        facts[f"{name}_se"] = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
     return scores, {
         "topics": run.topics,
         "seed": run.seed,
@@ -281,118 +351,3 @@ def _read(run: Run, place: Path) -> tuple[Scores, dict[str, Any]]:
         "perplexity_choosing": scores.perplexity(scores.choosing),
         "perplexity_reported": scores.perplexity(~scores.choosing),
     }
-
-
-def _stability(names: list[str], folder: Path, mem_limit: str | int | None) -> float | None:
-    """How alike the topics of a setting are over its seeds; None of one seed."""
-    found = []
-    for pair in itertools.combinations(names, 2):
-        (a, b), _ = open_all_within([folder / "runs" / name for name in pair], mem_limit, 1)
-        distances = l1_distances(a, b)
-        found.append(1.0 - float(distances[linear_sum_assignment(distances)].mean()) / 2.0)
-    return float(np.mean(found)) if found else None
-
-
-def choose(
-    runs: Sequence[Run],
-    scores: Mapping[Run, Scores],
-    rows: Sequence[Mapping[str, Any]],
-) -> tuple[dict[str, Any], str]:
-    """The setting with the fewest topics whose perplexity on the choosing half (mean over seeds) is within one standard
-    error of the best's; the error is that of the documents' differences, paired.  Returns it and the reason in words."""
-    settings = list(dict.fromkeys(r.setting for r in runs))
-    mean: dict[Any, np.ndarray] = {}
-    first, tokens = scores[runs[0]].choosing, scores[runs[0]].tokens
-    for setting in settings:
-        mean[setting] = np.mean([scores[r].loglik for r in runs if r.setting == setting], axis=0)
-    total = float(tokens[first].sum())
-
-    def nats(setting: Any, half: np.ndarray) -> float:
-        return -float(mean[setting][half].sum()) / max(float(tokens[half].sum()), 1e-300)
-
-    best = min(settings, key=lambda s: (nats(s, first), s[1]))
-    near = []
-    for setting in settings:
-        difference = (mean[best] - mean[setting])[first]
-        error = float(np.std(difference, ddof=1)) * math.sqrt(len(difference)) / total if len(difference) > 1 else 0.0
-        if setting == best or nats(setting, first) - nats(best, first) <= error:
-            near.append(setting)
-    taken = min(near, key=lambda s: (s[1], nats(s, first)))
-    mine = [dict(row) for run, row in zip(runs, rows, strict=True) if run.setting == taken]
-    pick = min(mine, key=lambda r: r["perplexity_choosing"])
-    reported = math.exp(nats(taken, ~first))
-    chosen = {**pick, "perplexity_reported_mean": reported}
-    words = f"{taken[1]} topics ({taken[0]}{''.join(f', {n} {v}' for n, v in taken[2])})"
-    if taken == best:
-        why = f"{words}: the lowest perplexity on the half of the held-out documents kept for choosing"
-    else:
-        why = (
-            f"{words}: within one standard error of the lowest perplexity ({best[1]} topics, {best[0]}), with fewer topics, "
-            "on the half of the held-out documents kept for choosing"
-        )
-    why += f"; on the other half {reported:.1f} (mean of {len(mine)} {'seed' if len(mine) == 1 else 'seeds'})"
-    if taken[1] == max(s[1] for s in settings) and len({s[1] for s in settings}) > 1:
-        why += "; it is the largest tried, more may be better"
-    return chosen, why
-
-
-OWN = {"topics", "seed", "algo", "engine", "passes", "stopped", "seconds", "npmi", "diversity", "stability", *MEASURES}
-
-
-def _options(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The options that a sweep ran over."""
-    return [n for n in rows[0] if n not in OWN and not n.startswith("perplexity")]
-
-
-HEAD = (
-    f"{'algo':10} {'topics':>6} {'seed':>4}  {'choosing':>9} {'reported':>9}  {'NPMI':>6} {'divers.':>7} {'stable':>6}"
-)
-ROW = (
-    "{algo:10} {topics:>6} {seed:>4}  {perplexity_choosing:9.1f} {perplexity_reported:9.1f}  {npmi:6.3f} {diversity:7.2f}"
-    " {stability:6.2f}"
-)
-
-
-def lines(result: dict[str, Any]) -> list[str]:
-    """For people: a line a run, then the choice."""
-    names = _options(result["runs"])
-    measures = [name for name in MEASURES if name in result["runs"][0]]
-    rows = [
-        render(ROW, row)[0]
-        + "".join(f"  {row[n]:>{len(n)}.4f}" for n in measures)
-        + "".join(f"  {row.get(n)!s:>{len(n)}}" for n in names)
-        for row in result["runs"]
-    ]
-    return ["  ".join([HEAD, *measures, *names]), *rows, result["why"]]
-
-
-PANELS = (
-    ("perplexity_reported", "held-out perplexity"),
-    ("npmi", "NPMI coherence"),
-    ("stability", "stability over seeds"),
-)
-MEASURE_PANELS = tuple(
-    zip(MEASURES, ("Arun 2010 (lower is better)", "Cao-Juan 2009 (lower is better)", "Mimno 2011"), strict=True)
-)
-
-
-def plot_sweep(result: dict[str, Any], figure: Figure) -> None:
-    """Perplexity (reported half), NPMI and stability against the number of topics, a line an engine and setting."""
-    rows, options = result["runs"], _options(result["runs"])
-    settings: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        settings.setdefault(" ".join([row["algo"], *(f"{n} {row.get(n)}" for n in options)]), []).append(row)
-    panels = PANELS + MEASURE_PANELS if MEASURES[0] in rows[0] else PANELS
-    axes = figure.panels(len(panels), across=3, size=(3.7, 3))
-    for axis, (name, title) in zip(axes, panels, strict=True):
-        for setting, mine in settings.items():
-            points = [(row["topics"], row[name]) for row in mine if row.get(name) is not None]
-            topics = sorted({k for k, _ in points})
-            means = [float(np.mean([value for k, value in points if k == number])) for number in topics]
-            (line,) = axis.plot(topics, means, marker="o", ms=3, lw=1.2, label=figure.text(setting))
-            axis.scatter(*zip(*points, strict=True), s=6, color=line.get_color(), alpha=0.5) if points else None
-        figure.titled(axis, title)
-        axis.set_xlabel("topics")
-    if len(settings) > 1:
-        axes[0].legend(fontsize=6, frameon=False)
-    figure.save()

@@ -1,0 +1,194 @@
+"""What the runs of a sweep say of their settings: every figure with its standard error, ties, and the choice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+TIE = 2.0
+"""Standard errors of a difference within which two settings tie."""
+FIGURES = ("npmi", "exclusivity", "diversity", "stability")
+Setting = tuple[str, int, tuple[tuple[str, Any], ...]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training.  options: sorted pairs."""
+
+    topics: int
+    seed: int
+    algo: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def setting(self) -> Setting:
+        """What seeds share."""
+        return self.algo, self.topics, self.options
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        tail = hashlib.sha256(json.dumps(self.options).encode()).hexdigest()[:8] if self.options else ""
+        return "-".join(p for p in (self.algo, f"k{self.topics}", f"s{self.seed}", tail) if p)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Documents set aside: keys of their ids uint64[D], log-likelihoods and tokens float64[D]."""
+
+    keys: np.ndarray
+    loglik: np.ndarray
+    tokens: np.ndarray
+
+    @cached_property
+    def choosing(self) -> np.ndarray:
+        """bool[D]: the half by which a setting is chosen."""
+        return np.asarray((self.keys & np.uint64(1)) == 0)
+
+    def perplexity(self, half: np.ndarray) -> float:
+        """Of a half of the documents."""
+        return float(np.exp(-self.loglik[half].sum() / max(float(self.tokens[half].sum()), 1e-300)))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure of a setting, its standard error (None: not known), and whether it ties with the best of all settings."""
+
+    value: float
+    error: float | None = None
+    tie: bool = False
+
+
+def of_seeds(values: Sequence[float], within: float | None = None) -> Estimate:
+    """Mean over seeds and its standard error; of one seed the error ``within`` the run."""
+    mean, n = float(np.mean(values)), len(values)
+    return Estimate(mean, within if n < 2 else float(np.std(values, ddof=1)) / math.sqrt(n))
+
+
+class HalfScores:
+    """Nats a token of settings on a half of the documents set aside.
+
+    Parameters
+    ----------
+    runs, scores
+        The trainings and what the documents score under each.
+    half
+        bool[D].
+    """
+
+    def __init__(self, runs: Sequence[Run], scores: Mapping[Run, Scores], half: np.ndarray) -> None:
+        self.tokens = scores[runs[0]].tokens[half]
+        self.total = max(float(self.tokens.sum()), 1e-300)
+        self.loglik = {
+            setting: np.array([scores[r].loglik[half] for r in runs if r.setting == setting])
+            for setting in dict.fromkeys(r.setting for r in runs)
+        }
+
+    def nats(self, setting: Setting) -> float:
+        """Mean over seeds."""
+        return -float(self.loglik[setting].mean(axis=0).sum()) / self.total
+
+    def error(self, setting: Setting, other: Setting | None = None) -> float:
+        """Standard error of ``nats``, or of the difference from another setting's on the same documents: that of documents and
+        that of seeds."""
+        value = self.loglik[setting].mean(axis=0)
+        if other is None:
+            value = value + self.nats(setting) * self.tokens
+        else:
+            value = value - self.loglik[other].mean(axis=0)
+        variance = float(np.var(value, ddof=1)) * len(value) / self.total**2 if len(value) > 1 else 0.0
+        variance += sum(self._of_seeds(s) for s in (setting, other) if s is not None)
+        return math.sqrt(variance)
+
+    def _of_seeds(self, setting: Setting) -> float:
+        """What the seeds add to the variance of ``nats``: of the seeds' means, without what differs by document and seed, which the
+        documents' variance has in it already (a two-way model of random effects)."""
+        x = self.loglik[setting] / self.total
+        seeds, documents = x.shape
+        if seeds < 2 or documents < 2:
+            return 0.0
+        rest = x - x.mean(axis=0) - x.mean(axis=1)[:, None] + x.mean()
+        own = float((rest**2).sum()) / ((seeds - 1) * (documents - 1))
+        between = float(np.var(x.sum(axis=1), ddof=1)) - float(documents * own)
+        return max(0.0, between / len(x))
+
+    def tied(self) -> tuple[Setting, list[Setting]]:
+        """The setting of the lowest perplexity, and those within two standard errors of it, itself among them."""
+        best = min(self.loglik, key=lambda s: (self.nats(s), s[1]))
+        near = [s for s in self.loglik if s == best or self.nats(s) - self.nats(best) <= TIE * self.error(s, best)]
+        return best, near
+
+    def perplexity(self, setting: Setting, tie: bool) -> Estimate:
+        """With its standard error (by the delta method)."""
+        value = math.exp(self.nats(setting))
+        return Estimate(value, value * self.error(setting), tie)
+
+
+def with_ties(figures: Mapping[Setting, Estimate]) -> dict[Setting, Estimate]:
+    """Which of some estimates (larger is better) lie within two standard errors of the largest."""
+    best = max(figures.values(), key=lambda e: e.value)
+    out = {}
+    for setting, e in figures.items():
+        error = math.hypot(e.error or 0.0, best.error or 0.0)
+        out[setting] = Estimate(e.value, e.error, e is best or best.value - e.value <= TIE * error)
+    return out
+
+
+def judge_settings(
+    runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]
+) -> dict[Setting, dict[str, Estimate]]:
+    """Every figure of every setting: perplexity (of the reported half; ties by the choosing half), NPMI, ..."""
+    first = scores[runs[0]].choosing
+    reported, (_, near) = HalfScores(runs, scores, ~first), HalfScores(runs, scores, first).tied()
+    out: dict[Setting, dict[str, Estimate]] = {
+        setting: {"perplexity": reported.perplexity(setting, setting in near)} for setting in reported.loglik
+    }
+    for name in FIGURES:
+        figures = {}
+        for setting in out:
+            mine = [row for run, row in zip(runs, rows, strict=True) if run.setting == setting and row.get(name) is not None]
+            if mine and name == "stability":  # one value, of all pairs of seeds
+                figures[setting] = Estimate(mine[0][name], mine[0]["stability_se"])
+            elif mine:
+                figures[setting] = of_seeds([row[name] for row in mine], mine[0].get(f"{name}_se"))
+        for setting, estimate in with_ties(figures).items() if figures else ():
+            out[setting][name] = estimate
+    return out
+
+
+def choose(
+    runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, Any], str]:
+    """The setting with the fewest topics that ties with the lowest perplexity on the choosing half (a difference within two
+    standard errors; paired by documents).  Returns its best row and the reason in words."""
+    first = scores[runs[0]].choosing
+    documents, reported = HalfScores(runs, scores, first), HalfScores(runs, scores, ~first)
+    best, near = documents.tied()
+    taken = min(near, key=lambda s: (s[1], documents.nats(s)))
+    mine = [dict(row) for run, row in zip(runs, rows, strict=True) if run.setting == taken]
+    pick = min(mine, key=lambda r: r["perplexity_choosing"])
+    estimate = reported.perplexity(taken, True)
+    chosen = {**pick, "perplexity_reported_mean": estimate.value, "perplexity_reported_se": estimate.error}
+    words = f"{taken[1]} topics ({taken[0]}{''.join(f', {n} {v}' for n, v in taken[2])})"
+    if taken == best:
+        why = f"{words}: the lowest perplexity on the half of the held-out documents kept for choosing"
+    else:
+        why = (
+            f"{words}: a tie with the lowest perplexity ({best[1]} topics, {best[0]}; within two standard errors of the difference), "
+            "with fewer topics, on the half of the held-out documents kept for choosing"
+        )
+    if len(near) > 1 and taken == best:
+        others = ", ".join(f"{s[1]} ({s[0]})" for s in near if s != best)
+        why += f"; {others} {'ties' if len(near) == 2 else 'tie'} with it"
+    seeds = f"mean of {len(mine)} {'seed' if len(mine) == 1 else 'seeds'}"
+    why += f"; on the other half {estimate.value:.1f} ± {estimate.error:.1f} ({seeds}, {reported.total:,.0f} tokens scored)"
+    if taken[1] == max(s[1] for s in documents.loglik) and len({s[1] for s in documents.loglik}) > 1:
+        why += "; it is the largest tried, more may be better"
+    return chosen, why
