@@ -9,17 +9,62 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from topicstream.errors import TopicsError
+from topicstream.errors import TopicsError, UsageError
 
 ENGINES, METHODS, READERS = "topicstream.engines", "topicstream.methods", "topicstream.readers"
 EXECUTORS, SCORERS, VIEWS = "topicstream.executors", "topicstream.scorers", "topicstream.views"
 LEMMATIZERS, SEGMENTERS = "topicstream.lemmatizers", "topicstream.segmenters"
 
 OWN = {
+    ENGINES: {
+        "atbp": "topicstream.engines.message.atbp:ATBP",
+        "atm": "topicstream.engines.message.atm:AuthorTopicModel",
+        "bp": "topicstream.engines.message.bp:BeliefPropagation",
+        "cvb0": "topicstream.engines.message.cvb0:ZeroOrderCollapsedVariational",
+        "llda": "topicstream.engines.message.llda:LabeledBeliefPropagation",
+        "rtm": "topicstream.engines.message.rtm:RelationalTopicModel",
+        "sibp": "topicstream.engines.message.sibp:SimplifiedBeliefPropagation",
+        "sparse-bp": "topicstream.engines.message.sparse_bp:SparseBeliefPropagation",
+        "stbp": "topicstream.engines.message.stbp:STBP",
+        "gs": "topicstream.engines.gibbs.gs:GibbsSampling",
+        "sparselda": "topicstream.engines.gibbs.sparselda:SparseLDA",
+        "mvi": "topicstream.engines.variational.mvi:Memoized",
+        "ovb": "topicstream.engines.variational.ovb:OnlineVariationalBayes",
+        "svi": "topicstream.engines.variational.svi:StochasticSparse",
+        "vb": "topicstream.engines.variational.vb:VariationalBayes",
+        "anchors": "topicstream.engines.moments.anchors:Anchors",
+        "fdm": "topicstream.engines.moments.fdm:FullDependenceMixture",
+        "gmm": "topicstream.engines.mixtures.gmm:GaussianMixture",
+        "mixture": "topicstream.engines.mixtures.mixture:DocumentMixture",
+    },
+    METHODS: {
+        "authors": "topicstream.inference.methods.authors:Authors",
+        "bp": "topicstream.inference.methods.bp:BP",
+        "gibbs": "topicstream.inference.methods.gibbs:Gibbs",
+        "gibbs1": "topicstream.inference.methods.gibbs1:Gibbs1",
+        "gmm": "topicstream.inference.methods.gmm:GMM",
+        "hybrid": "topicstream.inference.methods.hybrid:Hybrid",
+        "maxent": "topicstream.inference.methods.maxent:MaxEnt",
+        "mixture": "topicstream.inference.methods.mixture:MixtureMethod",
+        "naive-bayes": "topicstream.inference.methods.naive_bayes:NaiveBayes",
+        "vb": "topicstream.inference.methods.vb:VB",
+    },
+    SCORERS: {
+        "heldout": "topicstream.evaluation.held_out:HELD_OUT",
+        "whole": "topicstream.evaluation.held_out:WHOLE",
+        "training": "topicstream.evaluation.held_out:TRAINING",
+        "labels": "topicstream.evaluation.labels:LABEL_SCORES",
+        "authors": "topicstream.evaluation.authors:AUTHORS",
+        "pairs": "topicstream.evaluation.pair_entropy:PAIRS",
+        "coherence": "topicstream.evaluation.coherence:COHERENCE",
+        "diversity": "topicstream.evaluation.coherence:DIVERSITY",
+        "links": "topicstream.evaluation.links:LINKS",
+    },
     VIEWS: {
         "over-time": "topicstream.reporting.over_time:OverTimeView",
         "by": "topicstream.reporting.over_time:OverTimeView",
@@ -82,6 +127,16 @@ def load(group: str, name: str) -> Any:
         raise TopicsError(
             f"{name}: the package {package} cannot be loaded ({type(e).__name__}: {e}); update or remove it"
         ) from e
+
+
+def find(group: str, name: str, option: str) -> Any:
+    """What the name that an option gives stands for; UsageError with the nearest name, or all, where there is none."""
+    known = entries(group)
+    if name not in known:
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}" if known else "no installed package has one"
+        raise UsageError(f"{option} {name}: not known; {hint}")
+    return load(group, name)
 
 
 def loaded(group: str) -> Iterator[tuple[str, Any]]:

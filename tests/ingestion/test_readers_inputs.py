@@ -59,7 +59,7 @@ def test_guess_says_when_unsure(tmp_path: Path) -> None:
         Read(write(tmp_path / "b.txt", b"ab\0cd\n"))
     with pytest.raises(InputError, match="a JSON array, not JSON lines"):
         Read(write(tmp_path / "c.json", '[\n{"text": "a"}]'))
-    with pytest.raises(InputError, match="--format wat: no such format; choose one of csv, docword"):
+    with pytest.raises(InputError, match="--format wat: not known; choose one of csv, docword"):
         Read(tmp_path / "b.txt", format="wat")
     assert Read(tmp_path / "b.txt", format="lines").texts == ["ab\0cd"]
 

@@ -13,7 +13,7 @@ import click
 
 from topicstream.cli.main import topics
 from topicstream.cli.options import click_option
-from topicstream.inference.methods import method_names, methods
+from topicstream.inference.methods import METHOD_NAMES, methods
 from topicstream.options import ordered
 
 SKIPPED = {"--quiet", "--verbose", "--force", "--append", "--grow-vocab", "--out", "--model", "--corpus", "--workers", "--threads",
@@ -90,7 +90,7 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--metrics": [["run.prom"]],
     },
     "infer": {
-        "--method": [[name] for name in method_names()],
+        "--method": [[name] for name in METHOD_NAMES],
         "--top": [["2"]],
         "--min-prob": [["0.1"]],
         "--with": [["group"]],

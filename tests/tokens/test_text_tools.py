@@ -82,7 +82,7 @@ def test_words_of_unspaced_scripts_are_parted(place, tools):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--lemmas", "nothing:en"), "there are simplemma, spacy"),
+        (("--lemmas", "nothing:en"), "not known; choose one of simplemma, spacy"),
         (("--segmenter", "nothing"), "there are jieba, kiwi, pythainlp, sudachi"),
         (("--segmenter", "kiwi"), "pip install kiwipiepy"),
     ],

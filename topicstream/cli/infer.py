@@ -18,7 +18,7 @@ from topicstream.cli.process import stopping, verbosity
 from topicstream.errors import json_line
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import infer
-from topicstream.inference.methods import DEFAULT, find_method, method_names, methods
+from topicstream.inference.methods import DEFAULT, find_method, methods
 from topicstream.text import render
 
 SUMMARY = (
@@ -30,7 +30,7 @@ SUMMARY = (
 def options_of_method(line: Sequence[str] | None) -> Mapping[str, Section]:
     """The options of the method that a line names; of all of them where there is no line."""
     name = value_on_line(line, "--method", DEFAULT)
-    known = (*method_names(), *plugins.entries(plugins.METHODS))
+    known = plugins.entries(plugins.METHODS)
     chosen = known if line is None else [name] if name in known else ()
     return {f"Options of --method {name}": Section(find_method(name).Options) for name in chosen}
 

@@ -16,7 +16,7 @@ from topicstream.engines import engines
 from topicstream.errors import TopicsError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.inference.infer import infer
-from topicstream.inference.methods import method_names
+from topicstream.inference.methods import METHOD_NAMES
 from topicstream.ingestion.pipeline import ingest
 from topicstream.kernels import jit
 from topicstream.training.loop import train
@@ -61,7 +61,7 @@ def run_small_jobs(folder: Path, every: bool) -> None:
         with suppress(TopicsError):  # an engine for vectors, links or labels compiles when it is first used
             train(store, model, algo=name, **common)
             evaluate(model, store, heldout=True, coherent=True, progress=False)
-    for method in method_names() if every else ["bp"]:
+    for method in METHOD_NAMES if every else ["bp"]:
         for source in (docs, store):
             with suppress(TopicsError):
                 infer(usual, [source], out=BytesIO(), method=method, progress=False)

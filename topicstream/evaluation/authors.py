@@ -35,8 +35,11 @@ from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.parallel.order import in_order
+from topicstream.text import render
 
 AXIS = "authors"
+TITLES = {"authors": "author perplexity", "authors_known": "  of known authors"}
+PERPLEXITY = "{title:22}{perplexity:.1f}   ({nats_per_token:.4f} nats a token)\n  {measured}"
 KEPT_CELLS = 1 << 24
 """Observed cells that are kept in memory between the sweeps; of more documents the blocks are read again."""
 
@@ -297,4 +300,5 @@ AUTHORS = Scorer(
     Options=AuthorScoreOptions,
     beside=lambda config, options: config.heldout is True or options.authors is not None,
     kinds=("topics", "clusters", "vectors"),
+    text=lambda name, score: render(PERPLEXITY, {**score, "title": TITLES[name]}),
 )

@@ -22,6 +22,11 @@ from topicstream.inference.methods import make_method, method_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.order import in_order
 
+AGREEMENT = """clusters and labels   NMI {nmi:.4f}, ARI {ari:.4f}, purity {purity:.4f}
+  {measured}: {docs:,} documents, {clusters} clusters, {classes} labels
+[  {left_out:,} documents without one label were left out]
+"""
+
 
 @dataclass(frozen=True)
 class ClusterScore:

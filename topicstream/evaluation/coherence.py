@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,15 @@ from topicstream.model.edits import seen, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
+from topicstream.text import render
 
+MEANS = """[{with_npmi:?}coherence (NPMI)      {npmi:.4f}]
+[{with_umass:?}coherence (UMass)     {umass:.4f}]
+[{with_c_v:?}coherence (c_v)       {c_v:.4f}]
+  {measured}
+[  the mean topic (the words in the most documents): {mean_topic}]
+[  {unknown} of these words are not in the corpus]
+"""
 TOP = 10
 TOP_DIVERSITY = 25
 MEASURES = ("umass", "npmi", "c_v")
@@ -194,6 +203,15 @@ def _diversity_scores(run: Scoring, options: DiversityOptions) -> dict[str, Any]
     return {"diversity": {"share": share, "top": TOP_DIVERSITY, "measured": measured}}
 
 
+def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
+    """Means over the topics."""
+    kinds = (("NPMI", "npmi"), ("UMass", "umass"), ("c_v", "c_v"))
+    means = [(title, score.get(f"{key}_mean_topic")) for title, key in kinds]
+    listed = [f"{title} {value:.4f}" for title, value in means if value is not None]
+    there = {f"with_{key}": key in score for _, key in kinds}
+    return render(MEANS, {**score, **there, "mean_topic": listed})
+
+
 COHERENCE = Scorer(
     "coherence",
     _coherence_scores,
@@ -201,6 +219,7 @@ COHERENCE = Scorer(
     asked=lambda options: bool(options.coherent),
     default={"coherent": True},
     kinds=("topics", "clusters"),
+    text=_lines,
 )
 DIVERSITY = Scorer(
     "diversity",
@@ -210,4 +229,5 @@ DIVERSITY = Scorer(
     needs_corpus=lambda config, options: False,
     default={"diverse": True},
     kinds=("topics", "clusters"),
+    text=lambda name, score: render("topic diversity       {share:.3f}\n  {measured}", score),
 )

@@ -13,7 +13,7 @@ from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.memory import open_all_within
 from topicstream.evaluation.other_corpus import check_vectors, other_corpus
-from topicstream.evaluation.registry import SCORERS, Chosen, chosen_scorers
+from topicstream.evaluation.registry import Chosen, chosen_scorers, scorers
 from topicstream.evaluation.scoring import Scoring, model_kind
 from topicstream.inference.methods import find_method, method_of
 from topicstream.model.manifest import read_manifest
@@ -110,7 +110,7 @@ def _with_defaults(config: EvalConfig) -> tuple[EvalConfig, dict[str, Any]]:
     vectors = not isinstance(config.model, TopicModel) and bool(read_manifest(config.model).vectors)
     corpus = _opened(config, "vectors" if vectors else "topics")
     aside = vectors or corpus.part(True).docs > 0
-    defaults = {k: v for scorer in SCORERS if not vectors for k, v in scorer.default.items()}
+    defaults = {k: v for scorer in scorers() if not vectors for k, v in scorer.default.items()}
     config = replace(config, corpus=corpus, heldout=aside, options={**(config.options or {}), **defaults})
     return config, {} if aside else {"note": NONE_ASIDE}
 

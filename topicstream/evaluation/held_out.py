@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,16 @@ from topicstream.evaluation.per_document import score_documents
 from topicstream.evaluation.scoring import Scorer, Scoring, as_result
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.options import option
+from topicstream.text import render
 
+TITLES = {"heldout": "held-out", "whole": "whole documents", "training": "training"}
+POINTS = "{title:22}{loglik:.4f} nats a point   ({points:,} points; {measured})"
+PERPLEXITY = """{title:22}{value}
+[  {nats_a_document} nats a document]
+  {measured}
+  {docs:,} documents, {tokens:,.0f} tokens scored[; {skipped:,} documents too short to split were left out][{oov_tokens:?}; {oov_rate:.2p} % of the tokens are words the model does not know, left out]
+"""
+IMPOSSIBLE = "infinite: the model gives a word there no probability (its beta is 0)"
 EVERY_KIND = ("topics", "clusters", "vectors")
 
 
@@ -82,6 +92,19 @@ def _training(run: Scoring, options: TrainingOptions) -> dict[str, Any]:
     return {"training": as_result(part_score(run, "training", learned, None, ("train",)), f"training {noun}")}
 
 
+def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
+    """Perplexity of documents, or likelihood of points."""
+    title = TITLES[name]
+    if "points" in score:
+        return render(POINTS, {**score, "title": title, "loglik": -score["nats_per_point"]})
+    value = IMPOSSIBLE
+    if score["perplexity"] is not None:
+        value = f"{score['perplexity']:.1f}   ({score['nats_per_token']:.4f} nats a token)"
+    nats = f"{-score['nats_per_point']:.4f}" if "nats_per_point" in score else None
+    about = {"title": title if name == "whole" else f"{title} perplexity", "value": value, "nats_a_document": nats}
+    return render(PERPLEXITY, {**score, **about})
+
+
 HELD_OUT = Scorer(
     "heldout",
     _held_out,
@@ -89,8 +112,9 @@ HELD_OUT = Scorer(
     beside=lambda config, options: bool(config.heldout) or options.per_document is not None,
     needs_corpus=lambda config, options: not config.elsewhere,
     kinds=EVERY_KIND,
+    text=_lines,
 )
-WHOLE = Scorer("whole", _whole, Options=WholeOptions, asked=lambda options: options.whole)
+WHOLE = Scorer("whole", _whole, Options=WholeOptions, asked=lambda options: options.whole, text=_lines)
 TRAINING = Scorer(
-    "training", _training, Options=TrainingOptions, asked=lambda options: options.training, kinds=EVERY_KIND
+    "training", _training, Options=TrainingOptions, asked=lambda options: options.training, kinds=EVERY_KIND, text=_lines
 )

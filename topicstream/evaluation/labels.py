@@ -22,7 +22,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
-from topicstream.evaluation.clusters import score_agreement
+from topicstream.evaluation.clusters import AGREEMENT, score_agreement
 from topicstream.evaluation.completion import known_block
 from topicstream.evaluation.keys import document_keys, match_words
 from topicstream.evaluation.memory import block_cells
@@ -44,8 +44,13 @@ from topicstream.kernels.local_step import (
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.parallel.order import in_order
+from topicstream.text import render
 
 LABELS = "labels"
+F1 = """F1 of labels          micro {micro_f1:.4f}, macro {macro_f1:.4f} over {labels:,} labels
+  precision {precision:.4f}, recall {recall:.4f}: {measured}
+  {docs:,} documents[; the first label is right for {accuracy:.1p} % of those with one][; {unlabelled:,} documents without labels were left out][; {unknown_labels:,} times a label the model does not know]
+"""
 TENTH = 10
 THRESHOLDS = np.concatenate(([0.0], np.geomspace(0.25, 4096, 119))).astype(np.float32)
 PRIOR_TOKENS = 1e-3
@@ -386,6 +391,11 @@ def _meta(options: LabelOptions) -> Mapping[str, str]:
     return {LABELS: options.label_field} if options.labels else {}
 
 
+def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
+    """F1 of labels, or agreement with clusters."""
+    return render(AGREEMENT if "nmi" in score else F1, score)
+
+
 LABEL_SCORES = Scorer(
     "labels",
     _label_scores,
@@ -394,4 +404,5 @@ LABEL_SCORES = Scorer(
     needs_corpus=lambda config, options: not config.elsewhere or options.threshold is None,
     meta=_meta,
     kinds=("topics", "clusters", "vectors"),
+    text=_lines,
 )

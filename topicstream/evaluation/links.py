@@ -31,10 +31,17 @@ from topicstream.inference.method import TopicRows
 from topicstream.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, local_step, padded_floats
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
+from topicstream.text import render
 
 MOST = 20_000
 """Linked pairs that are looked at, of training and of testing each."""
 DRAWS = 5
+PREDICTION = """link prediction       F {product.f:.3f} ± {product.f_sd:.3f}, precision {product.precision:.3f}, recall {product.recall:.3f}, AUC {product.auc:.3f}
+  of square roots     F {root.f:.3f} ± {root.f_sd:.3f}, precision {root.precision:.3f}, recall {root.recall:.3f}, AUC {root.auc:.3f}
+  {measured}; {pairs.testing:,} links predicted
+[with links given      {given.perplexity:.1f}   (withheld {given.withheld:.1f})
+  held-out perplexity of {given.docs:,} documents with links, {given.tokens:,.0f} tokens scored, xi {given.xi:.3g}]
+"""
 PENALTY = 1.0  # of the logistic regression: half its square, a weight
 FEATURES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"product": lambda x: x, "root": np.sqrt}
 
@@ -351,5 +358,10 @@ def _link_scores(run: Scoring, options: LinkOptions) -> dict[str, Any]:
 
 
 LINKS = Scorer(
-    "links", _link_scores, Options=LinkOptions, asked=lambda options: options.links, bytes_held=bytes_held
+    "links",
+    _link_scores,
+    Options=LinkOptions,
+    asked=lambda options: options.links,
+    text=lambda name, score: render(PREDICTION, score),
+    bytes_held=bytes_held,
 )

@@ -17,6 +17,7 @@ from topicstream.kernels import word_pairs
 from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
+from topicstream.text import render
 
 
 def second_moment(alpha: np.ndarray) -> np.ndarray:
@@ -25,6 +26,8 @@ def second_moment(alpha: np.ndarray) -> np.ndarray:
     return np.asarray((np.outer(alpha, alpha) + np.diag(alpha)) / (total * (total + 1)))
 
 
+CROSS_ENTROPY = """pairs of words        {cross_entropy:.4f} nats a pair[   ({kl:.4f} from the pairs' own distribution)]
+  {measured}; {documents:,} documents"""
 STRIPE = 32 << 20
 """Bytes of the rows of the pairs' own matrix that are held at a time."""
 
@@ -109,4 +112,10 @@ def _pair_scores(run: Scoring, options: PairOptions) -> dict[str, Any]:
     return {"pairs": pair_entropy(run.model, run.corpus, smooth=True, mem_limit=run.config.mem_limit)}
 
 
-PAIRS = Scorer("pairs", _pair_scores, Options=PairOptions, asked=lambda options: options.pairs)
+PAIRS = Scorer(
+    "pairs",
+    _pair_scores,
+    Options=PairOptions,
+    asked=lambda options: options.pairs,
+    text=lambda name, score: render(CROSS_ENTROPY, score),
+)

@@ -1,4 +1,4 @@
-"""What a scorer is, and what it is given: one analysis of a model, one entry of ``registry.SCORERS``."""
+"""What a scorer is, and what it is given: one analysis of a model, registered in ``topicstream.plugins``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.config import EvalConfig
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Progress
+from topicstream.text import render
 
 BOTH_PARTS = ("train", "heldout")
 
@@ -68,11 +69,17 @@ class NoScorerOptions:
     """A scorer without options of its own."""
 
 
+def figures(name: str, entry: Mapping[str, Any]) -> list[str]:
+    """An entry of the result for people: its figures in a line, and what was measured."""
+    shown = [f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in entry.items() if k != "measured"]
+    return render("{name:22}{figures}\n[  {measured}]", {**entry, "name": name, "figures": shown})
+
+
 @dataclass(frozen=True)
 class Scorer:
     """One analysis.  Functions take the scorer's own options, an instance of ``Options``.
 
-    name          of its entry in the result
+    name          of its entry in the result; further ones begin so (``authors``, ``authors_known``)
     score         its entries of the result, by name; plain values, with ``measured`` in words
     Options       a dataclass of options of ``topics eval`` and of ``topicstream.evaluate``
     asked         whether these options ask for it
@@ -81,6 +88,7 @@ class Scorer:
     default       options that ask for it where a user asks for nothing
     kinds         of models that it can judge
     meta          metadata that it needs of raw documents, column -> field
+    text          lines for people, of an entry by its name
     bytes_held    bytes that it holds beside the model, given the corpus and the number of topics
     """
 
@@ -93,6 +101,7 @@ class Scorer:
     default: Mapping[str, Any] = field(default_factory=dict)
     kinds: tuple[str, ...] = ("topics",)
     meta: Callable[[Any], Mapping[str, str]] = lambda options: {}
+    text: Callable[[str, Mapping[str, Any]], list[str]] = figures
     bytes_held: Callable[[Corpus, int], int] | None = None
 
 

@@ -7,7 +7,8 @@ from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from topicstream.inference.methods import DEFAULT, foreign, method_names
+from topicstream import plugins
+from topicstream.inference.methods import DEFAULT, METHOD_NAMES
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.memory import MemoryOptions
 from topicstream.model.classifier import FEATURES
@@ -49,8 +50,8 @@ class InferConfig(ReadOptions, SchedulerOptions, MemoryOptions):
     method: str = option(
         DEFAULT,
         "How topics are found (listed below). A model of clusters or of vectors has its own, the default there.",
-        choices=method_names(),
-        more=foreign,
+        choices=METHOD_NAMES,
+        more=lambda name: name in plugins.entries(plugins.METHODS),
         show=True,
     )
     top: int | None = option(None, "Only the N largest topics a document [default: all].", min=1, metavar="N")

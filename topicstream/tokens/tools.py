@@ -30,12 +30,11 @@ PACKAGES = {
 
 
 def tool(group: str, name: str) -> Callable[..., Callable[[str], Any]]:
-    """The maker of a lemmatizer or segmenter; UsageError that lists those there are."""
-    known = plugins.entries(group)
-    if name not in known:
-        what = "--lemmas" if group == plugins.LEMMATIZERS else "--segmenter"
-        raise UsageError(f"{what} {name}: no such tool; there are {', '.join(known)}")
-    return plugins.load(group, name)  # type: ignore[no-any-return]
+    """The maker of a lemmatizer or segmenter; UsageError where there is none."""
+    maker: Callable[..., Callable[[str], Any]] = plugins.find(
+        group, name, "--lemmas" if group == plugins.LEMMATIZERS else "--segmenter"
+    )
+    return maker
 
 
 def versions_of(names: list[str]) -> tuple[str, ...]:

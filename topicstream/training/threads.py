@@ -11,7 +11,6 @@ from topicstream import plugins
 from topicstream.corpus.block import Block
 from topicstream.corpus.grid import Cutter
 from topicstream.engines.base import BlockShape, Out, Rows, Scratch, Visit, new_stats
-from topicstream.errors import UsageError
 from topicstream.tables.rounds import Round, RoundSpace
 from topicstream.tables.table import Table
 from topicstream.training.ahead import StorageAhead
@@ -160,8 +159,5 @@ def executor_of(given: MakeExecutor | str | None) -> MakeExecutor:
         return Threads
     if callable(given):
         return given
-    if given not in plugins.entries(plugins.EXECUTORS):
-        known = ", ".join(plugins.entries(plugins.EXECUTORS)) or "no installed package brings one"
-        raise UsageError(f"executor: none is called {given!r}; known: {known}")
-    made: MakeExecutor = plugins.load(plugins.EXECUTORS, given)
+    made: MakeExecutor = plugins.find(plugins.EXECUTORS, given, "executor")
     return made

@@ -1,9 +1,7 @@
-"""The methods of inference: one method, one file, called by the file's name and found by being there."""
+"""The methods of inference: one method, one file, listed in ``topicstream.plugins``."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,47 +16,27 @@ if TYPE_CHECKING:  # importing the package to list the names must not load the k
 DEFAULT = "bp"
 
 
-def method_names() -> list[str]:
-    """The names of our methods; none of them is loaded."""
-    return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__))
-
-
-def foreign(name: str) -> bool:
-    """Whether another package has a method of that name."""
-    return name not in method_names() and name in plugins.entries(plugins.METHODS)
+METHOD_NAMES = list(plugins.OWN[plugins.METHODS])
+"""Those of ours."""
 
 
 def find_method(name: str) -> type[Method]:
-    """The method of that name; UsageError with the known names otherwise."""
-    from topicstream.inference.method import Method
-
-    if foreign(name):
-        theirs: type[Method] = plugins.load(plugins.METHODS, name)
-        return theirs
-    if name not in method_names():
-        known = [*method_names(), *plugins.entries(plugins.METHODS)]
-        raise UsageError(f"--method {name}: choose one of {', '.join(known)}")
-    module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
-    (ours,) = (
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Method) and value.__module__ == module.__name__
-    )
-    return ours
+    """The method of that name, the only one that is loaded; UsageError where there is none."""
+    method: type[Method] = plugins.find(plugins.METHODS, name, "--method")
+    return method
 
 
 def methods() -> Iterator[type[Method]]:
     """All methods, ours first; those of other packages that can be loaded."""
-    yield from map(find_method, method_names())
-    yield from (method for name, method in plugins.loaded(plugins.METHODS) if name not in method_names())
+    yield from (method for _, method in plugins.loaded(plugins.METHODS))
 
 
 def method_of(model: TopicModel, name: str = DEFAULT) -> str:
     """The name of the method that answers where ``name`` was asked for: where that is the default, a model may require its
     engine's own."""
-    engine = model.manifest.engine
-    known = engine in method_names() or foreign(str(engine))
-    return str(engine) if name == DEFAULT and known and find_method(str(engine)).required_by(model) else name
+    engine = str(model.manifest.engine)
+    known = engine in plugins.entries(plugins.METHODS)
+    return engine if name == DEFAULT and known and find_method(engine).required_by(model) else name
 
 
 def make_method(name: str, rows: TopicRows, **options: Any) -> Method:

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from topicstream import plugins
-from topicstream.errors import UsageError
 from topicstream.ingestion.read_options import ReadOptions
 
 
@@ -73,9 +72,6 @@ def readers() -> dict[str, Reader]:
 
 
 def reader_named(name: str) -> Reader:
-    """The reader of a format, the only one that is imported; UsageError that lists the formats when there is none."""
-    known = plugins.entries(plugins.READERS)
-    if name not in known:
-        raise UsageError(f"--format {name}: no such format; choose one of {', '.join(known)}")
-    reader: Reader = plugins.load(plugins.READERS, name)
+    """The reader of a format, the only one that is imported; UsageError where there is none."""
+    reader: Reader = plugins.find(plugins.READERS, name, "--format")
     return reader
