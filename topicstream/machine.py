@@ -104,7 +104,7 @@ def versions() -> dict[str, str]:
 def return_freed_memory() -> None:
     """Let freed memory go back to the system: few malloc arenas, early trimming, Arrow on malloc.
 
-    Without it an ingest of a million authors at --mem-limit 512M peaks at 630 MB, with it at 401 MB: glibc keeps what each
+    Without it an ingest of a million names at --mem-limit 512M peaks at 630 MB, with it at 401 MB: glibc keeps what each
     thread's arena has freed, and Arrow's own allocator keeps more (docs/decisions/size.md).
     """
     import pyarrow as pa  # most commands that ask what the machine has never load it

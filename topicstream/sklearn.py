@@ -330,7 +330,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 X = self._checked(X, "TopicModel.score", reset=False)
                 corpus = _store(X, Path(folder) / "corpus.zarr", self.mem_limit)
                 model = verbs.TopicModel.from_arrays(
-                    model.phi, [str(i) for i in range(model.n_words)], model.alpha, model.beta
+                    model.rows(np.arange(model.n_words)), [str(i) for i in range(model.n_words)], model.alpha, model.beta
                 )
             return -score_model(model, corpus, split=0.8, threads=self._threads, parts=("train",)).nats_per_token
 

@@ -40,6 +40,7 @@ import topicstream
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.links import (
+    LinkedScore,
     Pairs,
     judge,
     link_prediction,
@@ -202,12 +203,12 @@ def one(
         topicstream.train(store, model, algo=algo, options=options, force=True, progress=QUIET, **given)
         made = TopicModel.open(model)
     words = topicstream.evaluate(made, store, heldout=True, split="90/10", threads=1)["heldout"]["perplexity"]
-    given = {"withheld": np.nan, "perplexity": np.nan, "xi": np.nan}
+    given = LinkedScore(np.nan, np.nan, np.nan, 0, np.nan, 0.9)
     if algo == "rtm":
         given = linked_completion(made, corpus, split=0.9)
     found = link_prediction(made, corpus, theta=counts)
-    scores = [found[features][name] for features in ("product", "root") for name in ("f", "auc")]
-    return [words, given["withheld"], given["perplexity"], *scores, auc_with_words(made, corpus, counts), given["xi"]]
+    scores = [features[name] for features in (found.product, found.root) for name in ("f", "auc")]
+    return [words, given.withheld, given.perplexity, *scores, auc_with_words(made, corpus, counts), given.xi]
 
 
 def weighed_words(corpus: Corpus) -> Any:

@@ -40,8 +40,8 @@ def patches(images: Path, work: Path, test: int) -> None:
     names, parts = sorted(images.iterdir()), []
     for part, some in (("train", names[:-test]), ("test", names[-test:])):
         ingest(some, work / f"{part}.zarr", patches=8, stride=4, heldout="0", progress=False, force=True)
-        store = Corpus.open(work / f"{part}.zarr", vectors=True)
-        x = np.concatenate([b.column("counts").values.to_numpy().reshape(-1, store.vectors) for b in store.documents([])])
+        store = Corpus.open(work / f"{part}.zarr", dense=True)
+        x = np.concatenate([b.column("counts").values.to_numpy().reshape(-1, store.width) for b in store.documents([])])
         np.save(work / f"{part}.npy", x)
         values = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), x.shape[1])
         parts.append(pa.table({"patch": values, "part": pa.repeat(part, len(x))}))

@@ -370,7 +370,7 @@ def retraining(work: Path, source: Path, more: Path) -> Subject:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    counting = [n for n, kind in engines().items() if not kind.about.vectors]
+    counting = [n for n, kind in engines().items() if not kind.about.dense]
     writing = ["infer", "show", "eval", "report", "export", "import", "edit", "classifier"]
     every = ["ingest", "append", "replace", *counting, "gmm", "update", "retrain", "compact", "forget", *writing]
     parser.add_argument("--kills", type=int, default=20, help="shared by the subjects, rounded up")

@@ -157,7 +157,7 @@ def main() -> int:
                 str(args.cells),
             ]
             subprocess.run([*make, "--out", str(corpus)], check=True)
-        names = args.only or [n for n, kind in engines().items() if not kind.about.vectors]
+        names = args.only or [n for n, kind in engines().items() if not kind.about.dense]
         for topics in sorted(args.topics):
             for name in sorted(names, key=keeps_dense_messages):
                 warm = [

@@ -63,7 +63,7 @@ def components() -> np.ndarray:
 
 
 def run(corpus: Path, model: Path, name: str, options: dict, **given):
-    if engines()[name].about.vectors:
+    if engines()[name].about.dense:
         corpus = corpus.with_name("vectors.zarr")
     settings = {
         "topics": TOPICS,
@@ -103,9 +103,9 @@ class TestEveryEngine:
 
     def test_mass_is_conserved(self, name, options, planted, plain):
         folder, _ = plain(name, options)
-        if engines()[name].about.vectors:
+        if engines()[name].about.dense:
             sizes = GaussianModel(folder).sizes
-            assert sizes.sum() == pytest.approx(Corpus.open(planted[0].with_name("vectors.zarr"), vectors=True).n_docs, rel=1e-5)
+            assert sizes.sum() == pytest.approx(Corpus.open(planted[0].with_name("vectors.zarr"), dense=True).n_docs, rel=1e-5)
             return
         model = TopicModel.open(folder)
         tokens = Corpus.open(planted[0]).n_tokens
@@ -124,7 +124,7 @@ class TestEveryEngine:
             assert all(r["running_perplexity"] > 1 for r in history if r["pass"])
 
     def test_perplexity_is_sane(self, name, options, plain):
-        if engines()[name].about.vectors:
+        if engines()[name].about.dense:
             pytest.skip("densities are no perplexities; what they ought to be: tests/engines/test_gmm.py")
         folder, _ = plain(name, options)
         history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
@@ -184,7 +184,7 @@ class TestEveryEngine:
         assert content_hash(tmp_path / "model") == expected
 
     def test_recovers_planted_topics(self, name, options, planted, tmp_path):
-        if engines()[name].about.vectors:
+        if engines()[name].about.dense:
             pytest.skip("tests/engines/test_gmm.py plants components")
         path, phi = planted
         distances = []
@@ -217,7 +217,7 @@ class TestEveryEngine:
 def test_peak_memory_stays_within_the_plan(name, tmp_path):
     phi, indptr, words, counts = draw(docs=1500, words=3000, topics=8, length=150, seed=5)
     path = store(tmp_path / "corpus.zarr", indptr, words, counts, 3000, lists=sides(phi, indptr, words, counts, seed=7))
-    if engines()[name].about.vectors:
+    if engines()[name].about.dense:
         path = tmp_path / "vectors.zarr"
         ingest(np.random.default_rng(5).normal(size=(30_000, 32)).astype(np.float32), path, vectors=True, progress=False)
     code = (

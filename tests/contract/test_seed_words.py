@@ -13,7 +13,7 @@ from topicstream.engines import engines
 from topicstream.engines.base import Rule
 from topicstream.training.state.checkpoint import content_hash
 
-TAKING = [(v, i) for v, i in zip(VARIANTS, IDS, strict=True) if engines()[v[0]].about.seed_words]
+TAKING = [(v, i) for v, i in zip(VARIANTS, IDS, strict=True) if engines()[v[0]].about.constants]
 ORDERS = ([2, 0, 4, 1, 3], [3, 4, 1, 0, 2])
 
 

@@ -21,7 +21,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.training.state.checkpoint import content_hash
 
 QUIET = {"progress": False, "threads": 1, "tol": 0.0}
-PLAIN = [name for name, kind in engines().items() if not kind.about.axes and not kind.about.vectors]
+PLAIN = [name for name, kind in engines().items() if not kind.about.axes and not kind.about.dense]
 
 
 def number(ids) -> list[int]:

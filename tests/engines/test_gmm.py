@@ -115,7 +115,7 @@ def test_a_memoized_run_is_its_twin(most, tmp_path):
     x, _ = points(1, docs=420, spread=1.0)
     path = stored(tmp_path, x)
     history = run(path, tmp_path / "m", passes=4, sparsity=most, tries=1)
-    store = Corpus.open(path, vectors=True)
+    store = Corpus.open(path, dense=True)
     grid = store.grid(500, 1 << 16)
     edges = [*grid.first_doc.tolist(), len(x)]
     assert len(edges) > 4
@@ -196,14 +196,14 @@ def test_numbers_whose_squares_float32_does_not_hold_are_refused(scale, tmp_path
 def test_a_store_of_vectors_is_the_file_and_takes_more(tmp_path):
     x, _ = points(6, docs=700)
     path = stored(tmp_path, x, heldout="10%")
-    store = Corpus.open(path, vectors=True)
-    assert store.vectors == 5
+    store = Corpus.open(path, dense=True)
+    assert store.width == 5
     assert store.n_docs + store.part(True).docs == 700
     found = infer_rows(store)
     np.testing.assert_array_equal(found, x)
     np.savez(tmp_path / "y.npz", a=x[:3] + 1, b=(x[3:5] + 1).astype(np.float64))
     ingest(tmp_path / "y.npz", path, append=True, progress=False)
-    assert len(infer_rows(Corpus.open(path, vectors=True))) == 705
+    assert len(infer_rows(Corpus.open(path, dense=True))) == 705
     wide = tmp_path / "w.npy"
     np.save(wide, np.zeros((4, 6)))
     with pytest.raises(InputError, match="holds vectors of 5 numbers"):
@@ -215,14 +215,14 @@ def test_a_store_of_vectors_is_the_file_and_takes_more(tmp_path):
 def infer_rows(store):
     """All vectors in the order of the ingest."""
     batches = store.documents([])
-    return np.concatenate([b.column("counts").values.to_numpy().reshape(-1, store.vectors) for b in batches])
+    return np.concatenate([b.column("counts").values.to_numpy().reshape(-1, store.width) for b in batches])
 
 
 def test_vectors_of_parquet_and_of_memory_are_those_of_a_file(tmp_path):
     x, z = points(9, docs=500)
     names = [f"p{i}" for i in range(500)]
     stored(tmp_path, x)
-    expected = infer_rows(Corpus.open(tmp_path / "v.zarr", vectors=True))
+    expected = infer_rows(Corpus.open(tmp_path / "v.zarr", dense=True))
     flat = pa.array(x.ravel())
     of_one = pa.FixedSizeListArray.from_arrays(flat, 5)
     lists = pa.array(x.astype(float).tolist(), pa.list_(pa.float64()))
@@ -241,9 +241,9 @@ def test_vectors_of_parquet_and_of_memory_are_those_of_a_file(tmp_path):
             progress=False,
             force=True,
         )
-        np.testing.assert_array_equal(infer_rows(Corpus.open(out, vectors=True)), expected)
+        np.testing.assert_array_equal(infer_rows(Corpus.open(out, dense=True)), expected)
     ingest(tmp_path / "x.parquet", out, append=True, on_duplicate="skip", progress=False)  # the field is remembered
-    assert Corpus.open(out, vectors=True).n_docs == 500
+    assert Corpus.open(out, dense=True).n_docs == 500
     run(out, tmp_path / "m", passes=8)
     assert evaluate(tmp_path / "m", out, labels=True, label_field="labels", progress=False)["labels"]["docs"] == 500
     found = infer(tmp_path / "m", tmp_path / "x.parquet", progress=False).to_pydict()
@@ -252,9 +252,9 @@ def test_vectors_of_parquet_and_of_memory_are_those_of_a_file(tmp_path):
     infer(tmp_path / "m", tmp_path / "x.parquet", out=tmp_path / "a.parquet", progress=False)
     assert pq.read_table(tmp_path / "a.parquet")["topics"].to_pylist() == found["topics"]
     ingest(x, tmp_path / "q.zarr", ids=names, heldout="0", progress=False)
-    np.testing.assert_array_equal(infer_rows(Corpus.open(tmp_path / "q.zarr", vectors=True)), expected)
+    np.testing.assert_array_equal(infer_rows(Corpus.open(tmp_path / "q.zarr", dense=True)), expected)
     ingest(np.abs(x).astype(int), tmp_path / "r.zarr", vectors=True, heldout="0", progress=False)
-    assert Corpus.open(tmp_path / "r.zarr", vectors=True).vectors == 5
+    assert Corpus.open(tmp_path / "r.zarr", dense=True).width == 5
 
 
 def test_infer_and_eval_keep_a_limit_or_name_one(tmp_path):
@@ -369,7 +369,7 @@ def test_patches_of_images_are_orthonormal_pixels(tmp_path):
     image.fromarray(pixels).save(tmp_path / "im" / "a.png")
     path = tmp_path / "p.zarr"
     ingest(tmp_path / "im", path, patches=8, stride=4, heldout="0", progress=False)
-    found = infer_rows(Corpus.open(path, vectors=True)).astype(float)
+    found = infer_rows(Corpus.open(path, dense=True)).astype(float)
     squares = np.stack([pixels[y : y + 8, x : x + 8].ravel() / 255 for y in range(0, 13, 4) for x in range(0, 17, 4)])
     squares -= squares.mean(1, keepdims=True)
     assert found.shape == (20, 63)

@@ -237,7 +237,7 @@ def test_commands_keep_the_weights(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n, kind in engines().items() if kind.about.real_cells and not kind.about.vectors])
+@pytest.mark.parametrize("name", [n for n, kind in engines().items() if kind.about.real_cells and not kind.about.dense])
 def test_every_engine_that_takes_weights_trains_on_them(name, tmp_path):
     phi, indptr, words, counts = draw(docs=200, words=WORDS, topics=TOPICS, length=40, seed=5)
     path = store(tmp_path / "c.zarr", indptr, words, counts, WORDS, lists=sides(phi, indptr, words, counts, seed=6))

@@ -81,7 +81,7 @@ def read(path: Path, options: ReadOptions) -> None:
             words, counts = run.words, run.counts
             assert run.indptr[0] == 0 and run.indptr[-1] == len(words) == len(counts)
             assert (np.diff(run.indptr) >= 0).all() and np.isfinite(counts).all()
-            assert run.vectors or (counts > 0).all()
+            assert run.dense or (counts > 0).all()
             assert len(words) == 0 or (words.min() >= 0 and words.max() < len(task.words))
 
 

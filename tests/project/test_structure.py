@@ -12,7 +12,7 @@ import pytest
 from tests import ROOT
 
 PACKAGE = ROOT / "topicstream"
-GROUND = {"arrow", "dates", "errors", "metrics", "options", "plugins", "progress", "machine", "memory", "files", "records", "chunks", "relations", "text", "topicstream"}
+GROUND = {"arrow", "dates", "errors", "metrics", "options", "payload", "plugins", "progress", "machine", "memory", "files", "records", "chunks", "relations", "text", "topicstream"}
 # room -> rooms it may import (beside itself and the ground)
 ALLOWED = {
     "files": set(),

@@ -162,7 +162,7 @@ def test_vectors(tmp_path):
     topicstream.train(store, tmp_path / "m", algo="gmm", topics=3, passes=2)
     told = forget(["point-7-", "point-9-"], store, models=[tmp_path / "m"])
     assert told["left"] == [] and told["documents"] == 2 and told["runs"] == [str(tmp_path / "m")]
-    opened = Corpus.open(store, vectors=True)
+    opened = Corpus.open(store, dense=True)
     left = np.concatenate([opened.decode(b).counts.reshape(-1, 6) for b in range(len(opened.part().blocks))])
     np.testing.assert_array_equal(left, np.delete(x, [7, 9], axis=0))
     assert not list(verify(opened))

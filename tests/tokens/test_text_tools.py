@@ -83,7 +83,7 @@ def test_words_of_unspaced_scripts_are_parted(place, tools):
     ("options", "said"),
     [
         (("--lemmas", "nothing:en"), "not known; choose one of simplemma, spacy"),
-        (("--segmenter", "nothing"), "there are jieba, kiwi, pythainlp, sudachi"),
+        (("--segmenter", "nothing"), "choose one of jieba, kiwi, pythainlp, sudachi"),
         (("--segmenter", "kiwi"), "pip install kiwipiepy"),
     ],
 )

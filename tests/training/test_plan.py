@@ -37,7 +37,7 @@ WORDS_OF = {
 }
 DOCS, WORDS, CELLS, TOKENS, HEAVIEST = 787_244, 141_043, 51_859_491, 70_400_000, 2_933_060
 TABLE_ENTRIES = {10: 1_405_374, 100: 9_290_866, 1000: 21_366_914}
-ALL = sorted(name for name, kind in engines().items() if not kind.about.vectors)  # tests/engines/test_gmm.py has those
+ALL = sorted(name for name, kind in engines().items() if not kind.about.dense)  # tests/engines/test_gmm.py has those
 
 
 def plan_for(name: str, topics: int, limit: str, start: str = "random", keeps_best: bool = False, **room):

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from topicstream import plugins
 from topicstream.cli.command import Printed, Section, asked_values, showing, topics_command
@@ -15,7 +14,7 @@ from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.evaluation.registry import options_of as scorer_options
 from topicstream.evaluation.registry import scorers
-from topicstream.evaluation.scoring import figures
+from topicstream.evaluation.scoring import figure_lines
 from topicstream.text import render
 
 HEAD = "{model}: [{topics} topics over {words:,} words][{components} components over {numbers} numbers]"
@@ -35,8 +34,7 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
 
     With nothing asked for: held-out perplexity, coherence and diversity.
     """
-    named = {name for name in values if ctx.get_parameter_source(name) != ParameterSource.DEFAULT}
-    options = {name: value for name, value in asked_values(ctx, values).items() if name in named}
+    options = asked_values(ctx, values)
     with showing() as progress:
         result = evaluate(made(EvalConfig, values, options=options, progress=progress))
     if "warning" in result:
@@ -50,6 +48,6 @@ def lines(result: dict[str, Any]) -> list[str]:
     for name, entry in result.items():
         if isinstance(entry, dict):
             scorer = name if name in known else name.partition("_")[0]
-            text = plugins.load(plugins.SCORERS, scorer).text if scorer in known else figures
+            text = plugins.load(plugins.SCORERS, scorer).text if scorer in known else figure_lines
             out += text(name, entry)
     return out + render("[{note}]", result)

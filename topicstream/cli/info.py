@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.cli.links import links_text
+from topicstream.cli.linked import linked_text
 from topicstream.cli.options import given, made, options_of
+from topicstream.corpus.format import LINKS
 from topicstream.corpus.info import figures, histogram_line
 from topicstream.corpus.info import verify as damage
 from topicstream.corpus.reader import Corpus
@@ -76,7 +77,7 @@ def _kind(path: Path) -> str:
 
 
 def _corpus(path: str, verify: bool, top: int) -> Printed:
-    corpus = Corpus.open(path, vectors=True)
+    corpus = Corpus.open(path, dense=True)
     problems = list(damage(corpus)) if verify else []
     if problems:
         if click.get_current_context().params["as_json"]:
@@ -107,8 +108,8 @@ def lines(f: dict[str, Any], verified: bool) -> list[str]:
     }
     out = render(CORPUS, about)
     for axis in f["axes"]:
-        if axis["name"] == "links":
-            out.append(f"  links     {links_text(axis)}; {axis['longest']:,} at most of one document")
+        if axis["name"] == LINKS:
+            out.append(f"  {LINKS:9} {linked_text(axis)}; {axis['longest']:,} at most of one document")
         elif axis["name"] != "words":
             out += render(AXIS, axis)
     out += ["  words most frequent (count, documents):", *each("    {word}  {count:,}  {df:,}", f["top_words"])]

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.cli.links import links_text
+from topicstream.cli.linked import linked_text
 from topicstream.cli.options import given, made, options_of
+from topicstream.corpus.format import LINKS
 from topicstream.dates import READABLE
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.pipeline import ingest
@@ -120,7 +121,7 @@ def lines(s: dict[str, Any]) -> list[str]:
         "told": [f"{n:,} {what}" for what, n in counts.items() if n],
         "max_df": "off" if s["pruning"]["max_df"] is None else f"{s['pruning']['max_df']:,}",
         "axis_sizes": [f"{size:,} {name}" for name, size in (s.get("axes") or {}).items()],
-        "links_told": links_text(s["links"]) if s.get("links") else "",
+        "links_told": linked_text(s[LINKS]) if s.get(LINKS) else "",
         "tokenizer_length": str(tokenizer.get("min_length")),
         "numbers": "on" if tokenizer.get("numbers") else "off",
         "discarded": f"{100 * (s['discarded_share'] or 0):.1f}",

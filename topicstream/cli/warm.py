@@ -58,7 +58,7 @@ def run_small_jobs(folder: Path, every: bool) -> None:
     common: dict[str, Any] = {"topics": 10, "passes": 30, "progress": False}
     for name in engines() if every else [USUAL]:
         model = folder / f"{name}.model"
-        with suppress(TopicsError):  # an engine for vectors, links or labels compiles when it is first used
+        with suppress(TopicsError):  # an engine for what these documents lack compiles when it is first used
             train(store, model, algo=name, **common)
             evaluate(model, store, heldout=True, coherent=True, progress=False)
     for method in METHOD_NAMES if every else ["bp"]:

@@ -1,6 +1,6 @@
 """The axes of a corpus: kinds of rows that its documents point to.
 
-``words`` always; ``authors``, ``labels`` and ``links`` (training documents) where the input had them.
+``words`` always; those of the list columns (corpus/format.py) where the input had them: names, or training documents.
 
 On disk an axis is lists of ids, one a document, in Zarr: ``axes/<name>/<part>/`` holds ``lengths`` uint32[rows, DOCS] (ids of
 each document) and ``ids`` uint32[rows, CELLS] (ascending within a document).  A storage block of the part is one row here too,
@@ -29,12 +29,12 @@ from topicstream.files.durable import sync_all
 class Axis:
     """One axis of a corpus.  Ids are 0 .. size - 1; those that there are stay as they are when documents are appended.
 
-    name     words, authors, labels or links
-    size     number of ids; of ``links`` the documents of the training part (ids are their numbers)
+    name     ``words``, or that of a list column
+    size     number of ids; of linked documents those of the training part (ids are their numbers)
     entries  ids that all training documents have together (cells, of words)
     longest  most ids of one training document (0: not known, of words)
     column   streams the ids' ``name`` or ``docs``, in order
-    figures  what became of the links of the input: given, training, heldout (pairs), dangling, self, repeats,
+    figures  what became of linked documents of the input: given, training, heldout (pairs), dangling, self, repeats,
              between_heldout; empty for other axes
     """
 
@@ -46,7 +46,7 @@ class Axis:
     figures: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def names(self, first: int = 0, stop: int | None = None) -> pa.LargeStringArray:
-        """The names of ids first .. stop - 1, as a slice (links: the ids of the documents); reads no more of the file than
+        """The names of ids first .. stop - 1, as a slice (of linked documents their ids); reads no more of the file than
         it must."""
         first, stop, _ = slice(first, stop).indices(self.size)
         pieces, start = [pa.array([], pa.large_string())], 0
@@ -62,7 +62,7 @@ class Axis:
         return names
 
     def docs(self) -> np.ndarray:
-        """int64[size]: training documents that have each id (links: documents that each is linked with)."""
+        """int64[size]: training documents that have each id (or is linked with)."""
         return np.concatenate([np.zeros(0, np.int64), *(c.to_numpy() for c in self.column("docs"))]).astype(np.int64)
 
     def find(self, names: pa.Array) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The axes of a store out of its documents' table: written by an ingest, or on first need for a store made before.
 
-``authors`` and ``labels``: names get ids once and for all (the most frequent first; an append's new names follow behind),
+``NAMED`` columns: names get ids once and for all (the most frequent first; an append's new names follow behind),
 ``axes/<name>.parquet`` lists them in the order of the ids: name, docs (training documents), heldout (held-out documents).
 
 ``links``: ids are training documents by their number (row of the training part).  The arrays hold, for every document of both
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from topicstream.arrow import pc
 from topicstream.corpus.axes import write_lists
 from topicstream.corpus.documents import hash_ids, read_documents
-from topicstream.corpus.format import LISTS, PARTS, settle_arrays
+from topicstream.corpus.format import LINKS, LISTS, NAMED, PARTS, settle_arrays
 from topicstream.corpus.manifest import AxisEntry, AxisPart, StoreFile, StoreManifest, store_file
 from topicstream.corpus.sweep import settle
 from topicstream.errors import DoesNotFit, StoreError
@@ -34,8 +34,6 @@ from topicstream.files.parquet import batches
 from topicstream.machine import format_bytes
 from topicstream.relations import Relations
 
-NAMED = ("authors", "labels")
-LINKS = "links"
 MEMORY = 128 << 20
 """Bytes for sorting names and links where no plan says otherwise."""
 BATCH = 1 << 14

@@ -48,7 +48,7 @@ class Block:
     counts     int32[nnz] > 0, or float32[nnz] in a weighted corpus
     vocab      int32[U]     global id of each local word, ascending
     tokens     sum of counts
-    axes       the other axes of the corpus that the block was cut with: authors, labels, links
+    axes       the other axes of the corpus that the block was cut with
 
     A block owns its arrays.
     """
@@ -63,8 +63,8 @@ class Block:
     axes: Mapping[str, AxisRows] = field(default_factory=dict)
 
     def rows(self, axis: str) -> AxisRows:
-        """The block's rows on ``words`` (an entry a cell), ``documents`` (each its own), ``authors``, ``labels`` or ``links``
-        (training documents linked with each); KeyError: the reader was not asked for that one."""
+        """The block's rows on ``words`` (an entry a cell), ``documents`` (each its own) or another axis (of ``LINKS``: training
+        documents linked with each); KeyError: the reader was not asked for that one."""
         if axis == "words":
             return AxisRows(self.vocab, self.indptr, self.words)
         if axis == "documents":

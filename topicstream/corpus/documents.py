@@ -2,7 +2,7 @@
 
     id, source        as the reader gave them
     part, block, row  where its cells lie: ``train`` or ``heldout``, the storage block of that part, the row within it
-    authors, labels, links (lists of strings), date and the user's own columns, where the input had them
+    the list columns (corpus/format.py), date and the user's own columns, where the input had them
 
 Documents without any word of the vocabulary keep their row (of no cells).  Streamed, never loaded whole.
 """

@@ -29,6 +29,9 @@ KINDS = ("words", "counts", "lengths")
 LISTS = ("lengths", "ids")
 """Arrays of an axis: how many ids each document has, and the ids."""
 PARTS = ("train", "heldout")
+NAMED, LINKS = ("authors", "labels"), "links"
+LIST_COLUMNS = (*NAMED, LINKS)
+"""Metadata that are lists of strings, an axis each: of names, and of the documents that a document is linked with."""
 
 
 def chunk_path(folder: Path, part: str, kind: str, row: int) -> Path:

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS
+from topicstream.corpus.format import CELLS, DOCS, KINDS, LIST_COLUMNS, PARTS
 from topicstream.errors import StoreError
 from topicstream.files.durable import file_problem, read_json, size_and_crc, write_json
+from topicstream.payload import payload_of
 from topicstream.records import Amount, Count, Crc, Record, decode_record, plain
 
 SCHEMA = 1
@@ -144,12 +145,12 @@ class AxisPart(Record):
 class AxisEntry(Record, omit_defaults=True):
     """An axis: ids 0 .. size - 1.
 
-    names        the file of the names (not of links)
+    names        the file of the names (of ``NAMED`` columns)
     gone         removed documents that are left out of the counts: the first so many of the list
-    figures      what became of the links of the input;  fingerprint: of the store they were resolved for (links alone)
+    figures      what became of linked documents of the input;  fingerprint: of the store they were resolved for
     """
 
-    folder: Annotated[str, msgspec.Meta(pattern=r"^axes/(authors|labels|links)(-[0-9]{4,10})?$")]
+    folder: Annotated[str, msgspec.Meta(pattern=rf"^axes/({'|'.join(LIST_COLUMNS)})(-[0-9]{{4,10}})?$")]
     size: Ids
     parts: dict[str, AxisPart]
     gone: Count
@@ -178,7 +179,7 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
     """The manifest of a store.
 
     generation   1 after the ingest, one more after each change;  compacted: that of the last compaction
-    n_words      words of the vocabulary;  vectors: numbers of each vector, 0: a store of documents
+    n_words      words of the vocabulary;  width, ``vectors`` in the file: numbers of a dense row, 0: a store of documents
     vocabulary   hash, and how words were chosen;  summary: what the ingest found, in figures
     columns      metadata of the documents, by name: ``list`` or ``string``
     ids          ``integer`` where all ids of the input were whole numbers
@@ -211,11 +212,16 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
     compacted: Count = 0
     same_as: list[str] | None = None
 
+    @property
+    def width(self) -> int:
+        """Numbers of a dense row; 0: a store of documents."""
+        return self.vectors
+
     def __post_init__(self) -> None:
         if set(self.parts) != set(PARTS):
             raise ValueError(f"parts: {', '.join(self.parts)}")
         if self.vectors not in (0, self.n_words):
-            raise ValueError(f"vectors of {self.vectors} numbers, {self.n_words} words")
+            raise ValueError(f"{payload_of(self.vectors)}, {self.n_words} words")
         if "vocab" not in self.files or not isinstance(self.vocabulary.get("hash"), str):
             raise ValueError("has no vocabulary")
 

@@ -33,6 +33,7 @@ from topicstream.errors import StoreError, TopicsError, UsageError
 from topicstream.files.parquet import batches
 from topicstream.files.plain import load_arrays, refuse_linked_folders
 from topicstream.parallel.order import pooled
+from topicstream.payload import noun_of
 
 
 class Corpus(Views):
@@ -53,7 +54,7 @@ class Corpus(Views):
     def __init__(self, path: Path, manifest: StoreManifest) -> None:
         self.path, self.manifest = path, manifest
         self.weighted, self.n_words, self.fingerprint = manifest.weighted, manifest.n_words, manifest.fingerprint
-        self.vectors = manifest.vectors  # numbers of each vector; 0: a store of documents
+        self.width = manifest.width  # numbers of a dense row; 0: a store of documents
         self.sample: dict[str, Any] | None = None  # of a view of some of the documents (sample.py)
         self.weights: Any = None  # what turns the counts of its blocks into weights (model/weighting.py)
         self._verified: set[str] = set()
@@ -63,7 +64,7 @@ class Corpus(Views):
         self._lease = Lease(None)
 
     @classmethod
-    def open(cls, path: str | Path, *, vectors: bool = False) -> Corpus:
+    def open(cls, path: str | Path, *, dense: bool = False) -> Corpus:
         """Open a store.
 
         Raises
@@ -71,13 +72,13 @@ class Corpus(Views):
         StoreError
             Where it is missing, damaged or of another version.
         UsageError
-            For a store of vectors, unless the caller takes ``vectors`` too.
+            For a store of dense rows, unless the caller takes these too.
         """
         folder = Path(path)
         while True:
             corpus = cls(folder, StoreManifest.read(folder))
-            if corpus.vectors and not vectors:
-                raise UsageError(f"{folder}: holds vectors, which only `topics train --algo gmm` and its models take")
+            if corpus.width and not dense:
+                raise UsageError(f"{folder}: holds {noun_of(corpus.width)}, which only `topics train --algo gmm` and its models take")
             parts = [corpus._folder(heldout) for heldout in (False, True)]
             inner = [f"{part}{below}" for part in parts for kind in KINDS for below in ("", f"/{kind}", f"/{kind}/c")]
             refuse_linked_folders(folder, [*inner, "docs"])
@@ -147,9 +148,9 @@ class Corpus(Views):
 
     def word_counts(self) -> np.ndarray:
         """n_w float64[W]: each word's total count over the training cells.  The vocabulary knows it; only where it counts
-        something else (real-valued cells, words that came back from those left out) are the blocks read.  Of vectors: how
+        something else (real-valued cells, words that came back from those left out) are the blocks read.  Of dense rows: how
         many there are."""
-        if self.vectors:
+        if self.width:
             return np.full(self.n_words, float(self.n_docs))
         if not self.weighted:
             listed = self.word_table("count")["count"].to_numpy().astype(np.float64)
@@ -193,7 +194,7 @@ class Corpus(Views):
     # -- axes --------------------------------------------------------------------------------------------------------
     @property
     def axes(self) -> Axes:
-        """name -> Axis: ``words``, and ``authors``, ``labels``, ``links`` where the input had them.  A store made by an
+        """name -> Axis: ``words``, and the list columns that the input had (corpus/format.py).  A store made by an
         earlier version gets its axes now, under the writer's lock.  StoreError."""
         words = Axis("words", self.n_words, self.n_cells, 0, lambda column: self._axis_column("words", column))
         axes = Axes(words=words)
@@ -301,9 +302,9 @@ class Corpus(Views):
         return decoded
 
     def _check_counts(self, counts: np.ndarray, lengths: np.ndarray, tokens: float, where: str) -> None:
-        """Counts are above 0 and finite and add up to the manifest's; vectors are whole and finite."""
-        if self.vectors:
-            if not np.isfinite(counts).all() or (lengths % self.vectors).any():
+        """Counts are above 0 and finite and add up to the manifest's; dense rows are whole and finite."""
+        if self.width:
+            if not np.isfinite(counts).all() or (lengths % self.width).any():
                 raise StoreError(f"{where}: a vector that is cut short or not finite; ingest again")
             return
         total = counts.sum(dtype=np.float64 if self.weighted else np.int64)

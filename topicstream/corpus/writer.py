@@ -35,11 +35,11 @@ class BlockWriter:
         weighted: bool,
         finished: Callable[[BlockEntry], None],
         pool: Executor | None = None,
-        vectors: bool = False,
+        dense: bool = False,
     ) -> None:
         self._folder, self._part, self._row = folder, part, first_row
         self._dtype = np.dtype(np.float32 if weighted else np.uint32)
-        self._finished, self._pool, self._vectors = finished, pool, vectors
+        self._finished, self._pool, self._dense = finished, pool, dense
         self._encoding: deque[Future[BlockEntry]] = deque()
         self._written: list[Path] = []
         self._fresh()
@@ -114,7 +114,7 @@ class BlockWriter:
             ):
                 files[kind].append(write_row(chunk_path(self._folder, self._part, kind, first + r), values, width))
         real = self._dtype.kind == "f"
-        total = len(lengths) if self._vectors else counts.sum(dtype=np.float64 if real else np.int64)
+        total = len(lengths) if self._dense else counts.sum(dtype=np.float64 if real else np.int64)
         tokens = float(total) if real else int(total)
         return BlockEntry(rows=(first, first + rows), docs=len(lengths), cells=n, tokens=tokens, files=files)
 

@@ -71,10 +71,10 @@ class About:
         Tokens of a mean document from which on ``best`` replaces ``documents`` as the default where topics are few.
     random_seeds
         Whether its ``random`` start takes random topics as a seed table; otherwise ``start`` draws topics itself.
-    real_cells, seed_words, vectors
-        Whether it takes real-valued cells; seed words beside ``phi``; a store of vectors (and nothing else).
+    real_cells, constants, dense
+        Whether it takes real-valued cells; pseudo-counts of words beside ``phi``; a store of dense rows (and nothing else).
     axes
-        Axes that it reads beside words and documents: ``authors``, ``labels``, ``links``.
+        Axes that it reads beside words and documents: list columns (corpus/format.py).
     topics_axis
         Axis whose ids have a topic each, the last ones of the model, which bear their names.
     topics
@@ -97,8 +97,8 @@ class About:
     best_from: float = math.inf
     random_seeds: bool = False
     real_cells: bool = True
-    seed_words: bool = True
-    vectors: bool = False
+    constants: bool = True
+    dense: bool = False
     axes: tuple[str, ...] = ()
     topics_axis: str = ""
     topics: Callable[[Mapping[str, int], Any, int | None], int] = as_asked

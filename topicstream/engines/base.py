@@ -227,7 +227,7 @@ class Engine:
     options
         An instance of the class's ``Options``.
 
-    Class attributes: ``name`` (of ``--algo``), ``cites`` (paper, authors, equation or figure), ``Options`` (a frozen
+    Class attributes: ``name`` (of ``--algo``), ``cites`` (paper, equation or figure), ``Options`` (a frozen
     dataclass derived from ``Options``) and ``about``.
     """
 

@@ -19,7 +19,7 @@ __all__ = ["ArraySpec", "BlockShape", "Buffer", "Shape"]
 class Shape:
     """The training problem: sizes of the training part, number of topics K, whether cells are real-valued.
 
-    axes   ids of the other axes of the corpus: authors, labels, ...; ``bare``: of an axis that topics are named after, the
+    axes   ids of the other axes of the corpus; ``bare``: of an axis that topics are named after, the
            cells of documents that have no id (not there: not counted); ``rows`` documents with a row in a table over
            documents (removed and empty ones keep theirs; 0: as many as ``docs``)
     seeds  pseudo-counts of seed words: constants of the table ``phi``, which rows and totals of a visit have in them
@@ -95,7 +95,7 @@ class ArraySpec:
 
     per     ``document`` [D, width], ``cell`` [nnz, width] or ``token`` [tokens, width] (width 1: one-dimensional); or
             ``block``: one-dimensional, of any length up to ``limit`` entries for a block of that shape (ragged state, such as
-            a message over the authors of each cell's document).
+            a message over the names of each cell's document).
     dtype   of an entry
     below   of numbers that a kernel indexes by: each is less; looked at when they are read back (0: any value will do)
     ends    the numbers are ends of rows: from 0, ascending, to the length of the arrays of the same block that follow

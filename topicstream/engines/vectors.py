@@ -10,7 +10,7 @@ from topicstream.engines.base import Engine
 
 
 class VectorEngine(Engine):
-    """Base of engines whose ``about.vectors`` is True."""
+    """Base of engines whose ``about.dense`` is True."""
 
     def begin(self, sample: np.ndarray, seed: int, params: dict[str, np.ndarray]) -> None:
         """Before pass 0: put into params what the start needs.  sample: float64[S, n], some points of the store."""

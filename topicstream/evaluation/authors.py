@@ -12,12 +12,12 @@ Then p(w|d) = sum_a p(a|d) sum_k theta_a[k] phi_k[w], p(a|d) being the share of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
@@ -25,7 +25,7 @@ from topicstream.errors import DoesNotFit, InputError
 from topicstream.evaluation.completion import known_block, log_likelihood, split_documents
 from topicstream.evaluation.keys import document_keys, hash_strings, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.evaluation.scoring import Scorer, Scoring, as_result
+from topicstream.evaluation.scoring import Entry, Scorer, Scoring
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import TopicRows
 from topicstream.kernels.author_step import spread_authors
@@ -131,7 +131,7 @@ class _Test:
         self._kept = keep
 
 
-def known_authors(model: TopicModel, names: Any) -> np.ndarray:
+def known_authors(model: TopicModel, names: pa.Array) -> np.ndarray:
     """int64[n]: the row of each name in the model's table of authors, -1 where it has no such author.  StoreError: the model is
     no author-topic model."""
     table = model.table(AXIS)
@@ -276,7 +276,7 @@ class AuthorScoreOptions:
     )
 
 
-def _author_scores(run: Scoring, options: AuthorScoreOptions) -> dict[str, Any]:
+def _author_scores(run: Scoring, options: AuthorScoreOptions) -> Mapping[str, Entry]:
     """Author perplexity, folded in and, where asked for, with what training knows of the authors."""
     model, corpus = run.model, run.corpus
     if options.authors is not None and run.config.heldout is not True:
@@ -290,7 +290,7 @@ def _author_scores(run: Scoring, options: AuthorScoreOptions) -> dict[str, Any]:
     for name in ("authors", "authors_known") if options.authors == "known" else ("authors",):
         known, limit = name == "authors_known", run.config.memory
         score = author_perplexity(model, corpus, split=run.split, known=known, threads=run.threads, limit=limit)
-        scores[name] = as_result(score)
+        scores[name] = Entry(score)
     return scores
 
 
@@ -299,6 +299,6 @@ AUTHORS = Scorer(
     _author_scores,
     Options=AuthorScoreOptions,
     beside=lambda config, options: config.heldout is True or options.authors is not None,
-    kinds=("topics", "clusters", "vectors"),
+    kinds=(),
     text=lambda name, score: render(PERPLEXITY, {**score, "title": TITLES[name]}),
 )

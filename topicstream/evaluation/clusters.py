@@ -1,4 +1,4 @@
-"""How well clusters predict documents or vectors, and how they agree with labels that these have."""
+"""How well clusters predict documents or dense rows, and how they agree with labels that these have."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method, method_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.order import in_order
+from topicstream.payload import noun_of
 
 AGREEMENT = """clusters and labels   NMI {nmi:.4f}, ARI {ari:.4f}, purity {purity:.4f}
   {measured}: {docs:,} documents, {clusters} clusters, {classes} labels
@@ -66,10 +67,10 @@ class _Answers(NamedTuple):
 def _answers(model: TopicModel, store: Corpus, heldout: bool, threads: int) -> Iterator[_Answers]:
     """Answers for a part, in document order."""
     method: Any = make_method(method_of(model), TopicRows(model))
-    index = None if store.vectors else match_words(model.vocabulary, store)
+    index = None if store.width else match_words(model.vocabulary, store)
 
     def visit(block: Block) -> _Answers:
-        docs = known_block(block, index, vectors=bool(store.vectors))
+        docs = known_block(block, index, dense=bool(store.width))
         present = np.flatnonzero(np.diff(docs.indptr) > 0)
         fit, shares = method.likelihoods(docs.take(present))
         return _Answers(block, docs, fit, shares.argmax(1), block.first_doc + present)
@@ -87,7 +88,7 @@ def score_clusters(
     threads: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> ClusterScore | PointScore:
-    """Log-likelihood of the documents or vectors of the parts (``train``, ``heldout``); InputError where there is none."""
+    """Log-likelihood of the documents or rows of the parts (``train``, ``heldout``); InputError where there is none."""
     fit = tokens = oov = 0.0
     docs = done = 0
     total = sum(store.part(part == "heldout").docs for part in parts)
@@ -100,11 +101,11 @@ def score_clusters(
             tokens, oov = tokens + answers.block.tokens - unknown, oov + unknown
             if progress is not None:
                 progress(done, total)
-    if not docs and store.vectors:
-        raise InputError(f"{store.path}: no vectors to score; set some aside at ingest (--heldout 1%)")
+    if not docs and store.width:
+        raise InputError(f"{store.path}: no {noun_of(store.width)} to score; set some aside at ingest (--heldout 1%)")
     if not docs:
         raise InputError(f"{store.path}: no document to score has a word that the model knows")
-    if store.vectors:
+    if store.width:
         return PointScore(-fit / docs, docs)
     nats = -fit / tokens
     oov_rate = oov / max(tokens + oov, 1e-300)

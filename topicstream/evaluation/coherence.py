@@ -12,7 +12,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import UsageError
 from topicstream.evaluation.cooccurrence import cooccurrence
 from topicstream.evaluation.keys import corpus_vocabulary
-from topicstream.evaluation.scoring import Scorer, Scoring, as_result
+from topicstream.evaluation.scoring import Entry, Scorer, Scoring
 from topicstream.model.edits import seen, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
@@ -190,14 +190,14 @@ class DiversityOptions:
     )
 
 
-def _coherence_scores(run: Scoring, options: CoherenceOptions) -> dict[str, Any]:
+def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, object]:
     words = coherence(seen(run.model, view_of(run.model)), run.corpus, top=options.top, threads=run.threads)
-    scores = as_result(words)
+    scores = Entry(words).plain()
     others = [name for name in MEASURES if options.coherent in MEASURES and name != options.coherent]
     return {"coherence": {name: value for name, value in scores.items() if not name.startswith(tuple(others))}}
 
 
-def _diversity_scores(run: Scoring, options: DiversityOptions) -> dict[str, Any]:
+def _diversity_scores(run: Scoring, options: DiversityOptions) -> Mapping[str, object]:
     share = diversity(seen(run.model, view_of(run.model)))
     measured = f"share of distinct words among the {TOP_DIVERSITY} most probable words of all topics"
     return {"diversity": {"share": share, "top": TOP_DIVERSITY, "measured": measured}}

@@ -23,7 +23,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.keys import document_keys, match_words, mix, word_keys
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.inference.documents import Documents, known, vector_documents
+from topicstream.inference.documents import Documents, dense_documents, known
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_method
 from topicstream.kernels.arrays import Doubles, Floats, Longs
@@ -71,11 +71,11 @@ class Score:
         )
 
 
-def known_block(block: Block, index: np.ndarray | None, *, vectors: bool = False) -> Documents:
-    """The documents of a block over a model's words, or its vectors; index: as ``match_words`` finds it."""
+def known_block(block: Block, index: np.ndarray | None, *, dense: bool = False) -> Documents:
+    """The documents of a block over a model's words, or its dense rows; index: as ``match_words`` finds it."""
     ids = pa.nulls(block.n_docs, pa.large_string())
-    if vectors:
-        return vector_documents(ids, block.indptr, block.counts)
+    if dense:
+        return dense_documents(ids, block.indptr, block.counts)
     words = block.vocab.astype(np.int64) if index is None else index[block.vocab]
     return known(ids, block.indptr, block.words, block.counts, words)
 
@@ -269,6 +269,8 @@ class _Visit:
     """Scores a block: what is the same for all of them is computed once."""
 
     def __init__(self, scored: ScoredTopics, prepared: PreparedPart, split: float | None, fold_in: str) -> None:
+        if fold_in not in FOLD_IN:
+            raise UsageError(f"--fold-in {fold_in}: choose one of {', '.join(FOLD_IN)}")
         self.scored, self.split, self.rows = scored, split, TopicRows(cast(TopicModel, scored.topics))
         self.method: Any = find_method(fold_in)(self.rows)
         self.word_keys = prepared.word_keys
@@ -294,16 +296,19 @@ class _Visit:
         ids, cells = np.unique(docs.words, return_inverse=True)
         base = counted.rows(ids, topics.rows(ids))
         inverse = inverse_norms(counted.totals, topics.n_words, topics.beta, len(self.rows.inverse))
-        loglik, tokens = np.empty(len(docs)), np.empty(len(docs))
-        score_cells(docs.indptr, cells.astype(np.int64), docs.counts, base, topics.beta, inverse, theta, loglik, tokens)
-        return loglik, tokens
+        return _scores_of(docs, cells.astype(np.int64), base, topics.beta, inverse, theta)
 
 
 def log_likelihood(rows: TopicRows, docs: Documents, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Log-likelihood and tokens of each document under its theta, float64[D]; theta: float32[D, K]."""
+    return _scores_of(docs, *rows.of(docs), rows.beta, rows.inverse, theta)
+
+
+def _scores_of(
+    docs: Documents, cells: np.ndarray, base: np.ndarray, beta: float, inverse: np.ndarray, theta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     loglik, tokens = np.empty(len(docs)), np.empty(len(docs))
-    cells, base = rows.of(docs)
-    score_cells(docs.indptr, cells, docs.counts, base, rows.beta, rows.inverse, theta, loglik, tokens)
+    score_cells(docs.indptr, cells, docs.counts, base, beta, inverse, theta, loglik, tokens)
     return loglik, tokens
 
 
@@ -346,8 +351,6 @@ def score_blocks(
     InputError
         Where no document can be scored.
     """
-    if fold_in not in FOLD_IN:
-        raise UsageError(f"--fold-in {fold_in}: choose one of {', '.join(FOLD_IN)}")
     visit = _Visit(topics, prepared, split, fold_in)
     loglik = tokens = oov = every = iterations = 0.0
     docs = cells = done = 0
@@ -363,18 +366,9 @@ def score_blocks(
         raise InputError("no document could be scored: each needs two known words or more; check the vocabulary")
     nats = -loglik / tokens
     return Score(
-        perplexity=float(np.exp(nats)),
-        nats_per_token=nats,
-        tokens=tokens,
-        cells=cells,
-        docs=docs,
-        skipped=done - docs,
-        oov_tokens=oov,
-        oov_rate=oov / every,
-        inner=iterations / docs,
-        split=split,
-        fold_in=fold_in,
-    )
+        perplexity=float(np.exp(nats)), nats_per_token=nats, tokens=tokens, cells=cells, docs=docs, skipped=done - docs,
+        oov_tokens=oov, oov_rate=oov / every, inner=iterations / docs, split=split, fold_in=fold_in,
+    )  # fmt: skip
 
 
 def score_model(

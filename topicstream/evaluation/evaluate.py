@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -12,9 +13,9 @@ from topicstream.errors import UsageError
 from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.memory import open_all_within
-from topicstream.evaluation.other_corpus import check_vectors, other_corpus
+from topicstream.evaluation.other_corpus import check_payload, other_corpus
 from topicstream.evaluation.registry import Chosen, chosen_scorers, scorers
-from topicstream.evaluation.scoring import Scoring, model_kind
+from topicstream.evaluation.scoring import Entry, Scoring, model_kind
 from topicstream.inference.methods import find_method, method_of
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
@@ -41,17 +42,16 @@ def parse_split(text: str | float) -> float:
 def evaluate(config: EvalConfig) -> dict[str, Any]:
     """Score a model.  Without further options: held-out perplexity (where documents were set aside), coherence, diversity.
 
-    Options of the scorers are keywords, too: ``coherent``, ``diverse``, ``training``, ``whole``, ``pairs``, ``labels``,
-    ``links``, ``authors``, ... (``topics eval --help`` describes them; names are those of the fields of the scorers' options).
+    Options of the scorers are keywords, too: ``coherent``, ``diverse``, ``training``, ... (``topics eval --help`` describes
+    them; names are those of the fields of the scorers' options).
     Edits (``topics edit``) are honoured in coherence and diversity; perplexity is the trained table's.  The result does not
     depend on threads.
 
     Returns
     -------
     dict
-        For each of ``heldout``, ``whole``, ``authors``, ``authors_known``, ``training``, ``coherence``, ``diversity``, ``labels``,
-        ``pairs``, ``links`` that was scored, a dict whose ``measured`` says in words what was measured.  Perplexity is
-        exp(nats_per_token).
+        For each score (``topicstream.plugins``, SCORERS) a dict whose ``measured`` says in words what was measured.  Perplexity
+        is exp(nats_per_token).
 
     Raises
     ------
@@ -68,28 +68,22 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     >>> scores["heldout"]["perplexity"] < 40, "npmi" in scores["coherence"]
     (True, True)
     """
-    split, reading = parse_split(config.split), {k: v for k in READING if (v := getattr(config, k)) is not None}
-    if reading and config.elsewhere is None:
-        raise UsageError(f"--{next(iter(reading)).replace('_', '-')} goes with --heldout FILE, raw text")
+    split, reading = parse_split(config.split), _reading(config)
     chosen, asked = chosen_scorers(config)
     notes: dict[str, Any] = {}
     if not asked:
         config, notes = _with_defaults(config)
         chosen, _ = chosen_scorers(config)
     beside = 0 if isinstance(config.model, TopicModel) else _bytes_beside(config, chosen)
-    (model,), threads = open_all_within([config.model], config.memory, config.threads, beside=beside, vectors=True)
-    kind = model_kind(model)
-    for scorer, _ in chosen:
-        if kind not in scorer.kinds:
-            raise UsageError(
-                f"--{scorer.name}: {model.path} is a model of {kind}, which has none; --heldout, --training and --labels score it"
-            )
-    store = _opened(config, kind) if any(scorer.needs_corpus(config, options) for scorer, options in chosen) else None
-    if store is not None and kind == "vectors":
-        check_vectors(store, model)
-    sizes = ("components", "numbers") if kind == "vectors" else ("topics", "words")
-    result = {"model": str(model.path or "in memory"), sizes[0]: model.n_topics, sizes[1]: model.n_words}
-    if store is not None and kind != "vectors":
+    (model,), threads = open_all_within([config.model], config.memory, config.threads, beside=beside, dense=True)
+    _check_kind(model, chosen)
+    width = model.manifest.width
+    store = _opened(config, width) if any(scorer.needs_corpus(config, options) for scorer, options in chosen) else None
+    if store is not None:
+        check_payload(store, model)
+    sizes = ("components", "numbers") if width else ("topics", "words")
+    result: dict[str, Any] = {"model": str(model.path or "in memory"), sizes[0]: model.n_topics, sizes[1]: model.n_words}
+    if store is not None and not width:
         result["corpus"] = str(store.path)
         if (warning := strangers(model, store)) is not None:
             result["warning"] = warning
@@ -101,31 +95,50 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
             elsewhere = stack.enter_context(other_corpus(config.elsewhere, model, meta, **reading))
         run = Scoring(config, model, store, elsewhere, split, threads, listener(config.progress))
         for scorer, options in chosen:
-            result |= scorer.score(run, options)
+            entries = scorer.score(run, options)
+            result |= {name: entry.plain() if isinstance(entry, Entry) else entry for name, entry in entries.items()}
     return result
+
+
+def _reading(config: EvalConfig) -> Mapping[str, Any]:
+    """How raw documents are read, as far as that is said."""
+    said = {name: value for name in READING if (value := getattr(config, name)) is not None}
+    if said and config.elsewhere is None:
+        raise UsageError(f"--{next(iter(said)).replace('_', '-')} goes with --heldout FILE, raw text")
+    return said
+
+
+def _check_kind(model: TopicModel, chosen: Chosen) -> None:
+    """UsageError for a scorer of another kind of models."""
+    kind = model_kind(model)
+    for scorer, _ in chosen:
+        if scorer.kinds and kind not in scorer.kinds:
+            raise UsageError(
+                f"--{scorer.name}: {model.path} is a model of {kind}, which has none; --heldout, --training and --labels score it"
+            )
 
 
 def _with_defaults(config: EvalConfig) -> tuple[EvalConfig, dict[str, Any]]:
     """The configuration where nothing was asked for, and a note for the result."""
-    vectors = not isinstance(config.model, TopicModel) and bool(read_manifest(config.model).vectors)
-    corpus = _opened(config, "vectors" if vectors else "topics")
-    aside = vectors or corpus.part(True).docs > 0
-    defaults = {k: v for scorer in scorers() if not vectors for k, v in scorer.default.items()}
+    width = 0 if isinstance(config.model, TopicModel) else read_manifest(config.model).width
+    corpus = _opened(config, width)
+    aside = width > 0 or corpus.part(True).docs > 0
+    defaults = {k: v for scorer in scorers() if not width for k, v in scorer.default.items()}
     config = replace(config, corpus=corpus, heldout=aside, options={**(config.options or {}), **defaults})
     return config, {} if aside else {"note": NONE_ASIDE}
 
 
-def _opened(config: EvalConfig, kind: str) -> Corpus:
+def _opened(config: EvalConfig, width: int) -> Corpus:
     corpus = config.corpus
-    return corpus if isinstance(corpus, Corpus) else Corpus.open(corpus, vectors=kind == "vectors")
+    return corpus if isinstance(corpus, Corpus) else Corpus.open(corpus, dense=width > 0)
 
 
 def _bytes_beside(config: EvalConfig, chosen: Chosen) -> int:
     """Bytes that scorers hold beside the tables of a stored model."""
     folder: Any = config.model
     manifest = read_manifest(folder)
-    if manifest.vectors:
-        model = TopicModel.open(folder, memory_limit=-1, vectors=True)
+    if manifest.width:
+        model = TopicModel.open(folder, memory_limit=-1, dense=True)
         return find_method(method_of(model)).table_bytes(model)
     held = [scorer.bytes_held for scorer, _ in chosen if scorer.bytes_held is not None]
-    return sum(bytes_held(_opened(config, "topics"), manifest.topics) for bytes_held in held)
+    return sum(bytes_held(_opened(config, 0), manifest.topics) for bytes_held in held)

@@ -13,9 +13,10 @@ from topicstream.errors import UsageError
 from topicstream.evaluation.clusters import ClusterScore, PointScore, score_clusters
 from topicstream.evaluation.completion import Score, score_model
 from topicstream.evaluation.per_document import score_documents
-from topicstream.evaluation.scoring import Scorer, Scoring, as_result
+from topicstream.evaluation.scoring import Entry, Scorer, Scoring
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.options import option
+from topicstream.payload import noun_of
 from topicstream.text import render
 
 TITLES = {"heldout": "held-out", "whole": "whole documents", "training": "training"}
@@ -26,7 +27,6 @@ PERPLEXITY = """{title:22}{value}
   {docs:,} documents, {tokens:,.0f} tokens scored[; {skipped:,} documents too short to split were left out][{oov_tokens:?}; {oov_rate:.2p} % of the tokens are words the model does not know, left out]
 """
 IMPOSSIBLE = "infinite: the model gives a word there no probability (its beta is 0)"
-EVERY_KIND = ("topics", "clusters", "vectors")
 
 
 def part_score(
@@ -51,10 +51,10 @@ class HeldOutOptions:
     force: bool = option(False, "with --per-document: replace the file")
 
 
-def _held_out(run: Scoring, options: HeldOutOptions) -> dict[str, Any]:
+def _held_out(run: Scoring, options: HeldOutOptions) -> Mapping[str, Entry | str]:
     store, parts, documents = run.scored_documents()
     if options.per_document is None:
-        return {"heldout": as_result(part_score(run, "held-out", store, run.split, parts), documents)}
+        return {"heldout": Entry(part_score(run, "held-out", store, run.split, parts), documents)}
     check_table_file(options.per_document, "--per-document", force=options.force)
     if run.config.heldout is not True:
         raise UsageError("--per-document goes with --heldout of the corpus itself")
@@ -62,7 +62,7 @@ def _held_out(run: Scoring, options: HeldOutOptions) -> dict[str, Any]:
         raise UsageError(f"--per-document: {run.model.path} is a model of {run.kind}; --heldout scores them together")
     score, table = score_documents(run.model, store, split=run.split, threads=run.threads, progress=run.step("held-out"))
     write_table(table, options.per_document, option="--per-document", force=options.force)
-    return {"heldout": as_result(score, documents), "per_document": str(options.per_document)}
+    return {"heldout": Entry(score, documents), "per_document": str(options.per_document)}
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class WholeOptions:
     )
 
 
-def _whole(run: Scoring, options: WholeOptions) -> dict[str, Any]:
+def _whole(run: Scoring, options: WholeOptions) -> Mapping[str, Entry]:
     score = part_score(run, "whole", run.corpus, None, ("heldout",))
-    return {"whole": as_result(score, "documents set aside")}
+    return {"whole": Entry(score, "documents set aside")}
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,9 @@ class TrainingOptions:
     training: bool = option(False, "exact perplexity of the training documents")
 
 
-def _training(run: Scoring, options: TrainingOptions) -> dict[str, Any]:
+def _training(run: Scoring, options: TrainingOptions) -> Mapping[str, Entry]:
     learned = learned_from(run.corpus, run.model.manifest.sample)
-    noun = "vectors" if run.kind == "vectors" else "documents"
-    return {"training": as_result(part_score(run, "training", learned, None, ("train",)), f"training {noun}")}
+    return {"training": Entry(part_score(run, "training", learned, None, ("train",)), f"training {noun_of(run.model.manifest.width)}")}
 
 
 def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
@@ -111,10 +110,10 @@ HELD_OUT = Scorer(
     Options=HeldOutOptions,
     beside=lambda config, options: bool(config.heldout) or options.per_document is not None,
     needs_corpus=lambda config, options: not config.elsewhere,
-    kinds=EVERY_KIND,
+    kinds=(),
     text=_lines,
 )
 WHOLE = Scorer("whole", _whole, Options=WholeOptions, asked=lambda options: options.whole, text=_lines)
 TRAINING = Scorer(
-    "training", _training, Options=TrainingOptions, asked=lambda options: options.training, kinds=EVERY_KIND, text=_lines
+    "training", _training, Options=TrainingOptions, asked=lambda options: options.training, kinds=(), text=_lines
 )

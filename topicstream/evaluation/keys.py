@@ -5,10 +5,10 @@ FNV-1a over the UTF-8 bytes, mixed by the finaliser of SplitMix64 (Steele, Lea &
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.reader import Corpus
@@ -26,7 +26,7 @@ def mix(keys: np.ndarray) -> np.ndarray:
     return np.asarray(keys ^ (keys >> np.uint64(31)))
 
 
-def hash_strings(strings: Any) -> np.ndarray:
+def hash_strings(strings: pa.Array | Iterable[str]) -> np.ndarray:
     """Keys of Arrow strings (or anything that Arrow converts), uint64[n]; equal texts have equal keys."""
     return mix(fnv1a(strings))
 
@@ -59,7 +59,7 @@ def document_keys(corpus: Corpus, heldout: bool) -> np.ndarray:
     return keys
 
 
-def documents(corpus: Corpus, heldout: bool, columns: list[str]) -> Iterator[tuple[np.ndarray, Any]]:
+def documents(corpus: Corpus, heldout: bool, columns: list[str]) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
     """Stream the documents' table of a part, in the table's order: (global numbers int64[n], record batch of ``columns``).
 
     Global numbers count the rows of the part's blocks; documents that were removed are left out.

@@ -26,7 +26,7 @@ from topicstream.evaluation.clusters import AGREEMENT, score_agreement
 from topicstream.evaluation.completion import known_block
 from topicstream.evaluation.keys import document_keys, match_words
 from topicstream.evaluation.memory import block_cells
-from topicstream.evaluation.scoring import Scorer, Scoring, as_result
+from topicstream.evaluation.scoring import Entry, Scorer, Scoring
 from topicstream.inference.documents import ragged_rows
 from topicstream.inference.method import TopicRows
 from topicstream.kernels.arrays import Floats, Ints, Longs
@@ -111,10 +111,6 @@ class Predicted:
         """The threshold's number, and whether a document gets one label at least, of the highest micro F1."""
         every = [(t, one) for t in range(len(self.thresholds)) for one in (False, True)]
         return max(every, key=lambda rule: _micro(*self.counts(*rule), int(self.true.sum()))[2])
-
-
-def _ratio(a: Any, b: Any) -> Any:
-    return np.divide(a, b, out=np.zeros(np.shape(a)), where=np.asarray(b) > 0)
 
 
 def _micro(right: np.ndarray, said: np.ndarray, true: int) -> tuple[float, float, float]:
@@ -329,7 +325,8 @@ def score_labels(run: Scoring, store: Corpus, parts: tuple[str, ...], threshold:
     names = {k: name for name, k in named_topics(model).items()}
     right, said = predicted.counts(0, at_least_one)
     precision, recall, micro = _micro(right, said, int(predicted.true.sum()) + predicted.unknown)
-    f1 = _ratio(2.0 * right, said + predicted.true)
+    both = said + predicted.true
+    f1 = np.divide(2.0 * right, both, out=np.zeros(len(both)), where=both > 0)
     scored = (predicted.true > 0) & (np.array(model.manifest.label_docs) > 0)
     each = [
         {"label": names[k], "docs": docs, "predicted": n, "right": hits, "f1": f}
@@ -378,13 +375,13 @@ class LabelOptions:
     )
 
 
-def _label_scores(run: Scoring, options: LabelOptions) -> dict[str, Any]:
+def _label_scores(run: Scoring, options: LabelOptions) -> Mapping[str, Entry]:
     store, parts, documents = run.scored_documents()
     if run.kind != "topics":
         if run.elsewhere is None and not store.part(True).docs:
             parts, documents = ("train",), "training documents"
-        return {"labels": as_result(score_agreement(run.model, store, parts, options.label_field, run.threads), documents)}
-    return {"labels": as_result(score_labels(run, store, parts, options.threshold), documents)}
+        return {"labels": Entry(score_agreement(run.model, store, parts, options.label_field, run.threads), documents)}
+    return {"labels": Entry(score_labels(run, store, parts, options.threshold), documents)}
 
 
 def _meta(options: LabelOptions) -> Mapping[str, str]:
@@ -403,6 +400,6 @@ LABEL_SCORES = Scorer(
     asked=lambda options: options.labels,
     needs_corpus=lambda config, options: not config.elsewhere or options.threshold is None,
     meta=_meta,
-    kinds=("topics", "clusters", "vectors"),
+    kinds=(),
     text=_lines,
 )

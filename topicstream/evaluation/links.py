@@ -12,9 +12,8 @@ without links in training 0.773 and 0.771.  docs/decisions/links.md.)
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +24,7 @@ from topicstream.errors import InputError
 from topicstream.evaluation.completion import known_block, score_cells, split_documents
 from topicstream.evaluation.keys import document_keys, documents, first_documents, hash_strings, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.evaluation.scoring import Scorer, Scoring
+from topicstream.evaluation.scoring import Entry, Scorer, Scoring
 from topicstream.evaluation.shares import document_shares
 from topicstream.inference.method import TopicRows
 from topicstream.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, local_step, padded_floats
@@ -178,6 +177,30 @@ def logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return w
 
 
+@dataclass(frozen=True)
+class LinkScore:
+    """pairs: linked ones, of training and of testing; product, root: F, precision, recall and AUC by those features, means over
+    the draws, and ``f_sd``, the standard deviation of F."""
+
+    pairs: dict[str, int]
+    draws: int
+    product: dict[str, float]
+    root: dict[str, float]
+    measured: str
+
+
+@dataclass(frozen=True)
+class LinkedScore:
+    """perplexity, withheld: with the links given, and not, of the same tokens, those of documents with links; xi: their weight."""
+
+    perplexity: float
+    withheld: float
+    tokens: float
+    docs: int
+    xi: float
+    split: float
+
+
 def judge(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """F, precision and recall of ``scores > 0``, and AUC (ties count half)."""
     from scipy.stats import rankdata  # half a second, which other scorers need not spend
@@ -203,9 +226,8 @@ def link_prediction(
     threads: int = 1,
     theta: np.ndarray | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
-    """F, precision, recall and AUC of predicting the links of the documents set aside, by features (``product``, ``root``):
-    means over DRAWS draws of the negatives, and ``f_sd``, the standard deviation of F.  Where it is judged, training documents
+) -> LinkScore:
+    """How well the links of the documents set aside are predicted, over DRAWS draws of the negatives.  Where it is judged, training documents
     have the theta that the model was trained to (if it holds them), else that of their words; ``theta`` [train documents, K],
     counts by topic, stands in for the former.  InputError where there is nothing to predict.
     """
@@ -229,7 +251,7 @@ def link_prediction(
         kept = there[a] & there[b]
         return root(topics[a[kept]] * topics[b[kept]])
 
-    result: dict[str, Any] = {"pairs": {"training": len(pairs.training), "testing": len(pairs.testing)}, "draws": DRAWS}
+    by: dict[str, dict[str, float]] = {}
     for name, root in FEATURES.items():
         found = []
         for learning, testing in draws:
@@ -238,13 +260,13 @@ def link_prediction(
             weights = logistic(x / scale, y)
             x, y = _both(features(pairs.testing, trained, root), features(testing, trained, root))
             found.append(judge(x / scale @ weights[:-1] + weights[-1], y))
-        result[name] = {key: float(np.mean([f[key] for f in found])) for key in found[0]}
-        result[name]["f_sd"] = float(np.std([f["f"] for f in found], ddof=1))
-    result["measured"] = (
+        by[name] = {key: float(np.mean([f[key] for f in found])) for key in found[0]}
+        by[name]["f_sd"] = float(np.std([f["f"] for f in found], ddof=1))
+    measured = (
         f"links of the documents set aside, their topics from words alone, among as many unlinked pairs; logistic regression "
         f"on theta of both documents, fitted to {len(pairs.training):,} links between training documents; {DRAWS} draws"
     )
-    return result
+    return LinkScore({"training": len(pairs.training), "testing": len(pairs.testing)}, DRAWS, **by, measured=measured)
 
 
 def _both(linked: np.ndarray, unlinked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -303,11 +325,10 @@ def link_message(model: TopicModel, theta: np.ndarray, lengths: np.ndarray) -> n
     return out
 
 
-def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) -> dict[str, Any]:
+def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) -> LinkedScore:
     """Document completion of the documents set aside with their links to training documents given.
 
-    theta is the fixed point of eq. (30), the links' message weighing xi.  ``perplexity`` and ``withheld`` (the links not
-    given) are of the same tokens, those of documents with links.
+    theta is the fixed point of eq. (30), the links' message weighing xi.
     """
     check_model(model, corpus)
     index, rows, keys = match_words(model.vocabulary, corpus), TopicRows(model), document_keys(corpus, True)
@@ -337,9 +358,7 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
     if not tokens:
         raise InputError(f"{corpus.path}: no document set aside has a link to a training document")
     given, withheld = (float(v) for v in np.exp(-loglik / tokens))
-    return {
-        "perplexity": given, "withheld": withheld, "tokens": float(tokens), "docs": docs, "xi": xi, "split": split,
-    }  # fmt: skip
+    return LinkedScore(given, withheld, float(tokens), docs, xi, split)
 
 
 # -- the scorer ----------------------------------------------------------------------------------------------------------
@@ -350,10 +369,10 @@ class LinkOptions:
     links: bool = option(False, "predict the links of the documents set aside: F, precision, recall, AUC")
 
 
-def _link_scores(run: Scoring, options: LinkOptions) -> dict[str, Any]:
-    scores = link_prediction(run.model, run.corpus, threads=run.threads, progress=run.step("links"))
+def _link_scores(run: Scoring, options: LinkOptions) -> Mapping[str, object]:
+    scores = Entry(link_prediction(run.model, run.corpus, threads=run.threads, progress=run.step("links"))).plain()
     if {"eta", "theta"} <= set(run.model.manifest.tables):
-        scores["given"] = linked_completion(run.model, run.corpus, split=run.split)
+        scores = {**scores, "given": asdict(linked_completion(run.model, run.corpus, split=run.split))}
     return {"links": scores}
 
 

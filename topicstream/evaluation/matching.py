@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -70,6 +71,20 @@ def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
     return out
 
 
+@dataclass(frozen=True)
+class Match:
+    """A topic of one model and the one of another that it is, with its first words there."""
+
+    a: int
+    b: int
+    distance: float
+    share_a: float
+    share_b: float
+    words: list[str]
+    gained: list[str]
+    lost: list[str]
+
+
 @configured(CompareConfig)
 def compare(config: CompareConfig) -> dict[str, Any]:
     """Match the topics of two models one to one and say what changed.
@@ -105,21 +120,10 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     near = value <= far
     texts = [_texts(m, config.words) for m in (one, two)]
     sizes = [m.sizes / max(float(m.sizes.sum()), 1e-300) for m in (one, two)]
-    matched = []
-    for i, j, d in sorted(zip(rows[near], columns[near], value[near], strict=True), key=lambda t: (t[2], t[0])):
-        before, after = texts[0][i], texts[1][j]
-        matched.append(
-            {
-                "a": int(i),
-                "b": int(j),
-                "distance": float(d),
-                "share_a": float(sizes[0][i]),
-                "share_b": float(sizes[1][j]),
-                "words": after,
-                "gained": [w for w in after if w not in before],
-                "lost": [w for w in before if w not in after],
-            }
-        )
+    pairs_near = sorted(zip(rows[near].tolist(), columns[near].tolist(), value[near].tolist()), key=lambda t: (t[2], t[0]))
+    matched = [
+        Match(i, j, d, float(sizes[0][i]), float(sizes[1][j]), *_changed(texts[0][i], texts[1][j])) for i, j, d in pairs_near
+    ]
     left = [
         [
             {"topic": k, "share": float(sizes[m][k]), "words": texts[m][k]}
@@ -132,13 +136,18 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     return {
         "a": str(one.path or "in memory"),
         "b": str(two.path or "in memory"),
-        "matched": matched,
+        "matched": [asdict(match) for match in matched],
         "mean_distance": float(np.mean(value[near])) if near.any() else None,
         "unmatched_a": left[0],
         "unmatched_b": left[1],
         "far": far,
         "vocabulary": {"a": one.n_words, "b": two.n_words, "common": common},
     }
+
+
+def _changed(before: list[str], after: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """(the words now, those gained, those lost)."""
+    return after, [w for w in after if w not in before], [w for w in before if w not in after]
 
 
 def _texts(model: TopicModel, n: int) -> list[list[str]]:

@@ -33,7 +33,7 @@ def open_all_within(
     threads: int | None = None,
     *,
     beside: int = 0,
-    vectors: bool = False,
+    dense: bool = False,
 ) -> tuple[list[TopicModel], int]:
     """Open models for scoring within a memory limit: fewer threads first; tables are loaded where they fit beside these.
 
@@ -47,8 +47,8 @@ def open_all_within(
         Threads wanted [default: all processors].
     beside
         Bytes of what else is held.
-    vectors
-        Whether models of vectors are wanted, too.
+    dense
+        Whether models of dense rows are wanted, too.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def open_all_within(
         each = {"threads": bytes_of_thread(max(manifest.topics for manifest in manifests))}
         plan = plan_memory(f"scoring {names}", MemoryLimit.parse(mem_limit), threads, fixed, each)
         threads, share = plan.workers, plan.free // len(manifests)
-    opened = [m if isinstance(m, TopicModel) else TopicModel.open(m, share, vectors=vectors) for m in models]
+    opened = [m if isinstance(m, TopicModel) else TopicModel.open(m, share, dense=dense) for m in models]
     return opened, threads
 
 

@@ -12,12 +12,13 @@ from typing import Any
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.model.topic_model import TopicModel
+from topicstream.payload import noun_of, payload_of
 
 
-def check_vectors(corpus: Corpus, model: TopicModel) -> None:
-    """UsageError where a store does not hold vectors of the model's width."""
-    if corpus.vectors != model.n_words:
-        raise UsageError(f"{corpus.path}: vectors of {corpus.vectors} numbers, the model's are of {model.n_words}")
+def check_payload(corpus: Corpus, model: TopicModel) -> None:
+    """UsageError where a store does not hold what the model is of."""
+    if corpus.width != model.manifest.width:
+        raise UsageError(f"{corpus.path}: holds {payload_of(corpus.width)}, and the model is of {payload_of(model.manifest.width)}")
 
 
 @contextlib.contextmanager
@@ -27,17 +28,16 @@ def other_corpus(path: str | Path, model: TopicModel, meta: Mapping[str, str], m
     Raw text is read with the model's tokenizer, and all its words are kept, so that the out-of-vocabulary rate is known.
     meta: fields of raw documents to keep, by the name of the column.
     """
-    path, vectors = Path(path), bool(model.manifest.vectors)
+    path, width = Path(path), model.manifest.width
     if not path.exists():
         raise InputError(f"--heldout {path}: no such file or folder")
     if (path / "manifest.json").exists():
-        corpus = Corpus.open(path, vectors=vectors)
-        if vectors:
-            check_vectors(corpus, model)
+        corpus = Corpus.open(path, dense=bool(width))
+        check_payload(corpus, model)
         yield corpus
         return
-    if vectors:
-        raise UsageError(f"--heldout {path}: of vectors, a store is scored; ingest the file")
+    if width:
+        raise UsageError(f"--heldout {path}: of {noun_of(width)}, a store is scored; ingest the file")
     from topicstream.ingestion.pipeline import ingest
     from topicstream.ingestion.read_options import ReadOptions
     from topicstream.tokens.recipe import Recipe

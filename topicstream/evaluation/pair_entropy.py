@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.special import entr
@@ -12,12 +12,23 @@ from scipy.special import entr
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import match_words
-from topicstream.evaluation.scoring import Scorer, Scoring
+from topicstream.evaluation.scoring import Entry, Scorer, Scoring
 from topicstream.kernels import word_pairs
 from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.text import render
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """Nats a pair, and how many of them are divergence from the pairs' own distribution (None: words x words float64 do not fit
+    the memory limit)."""
+
+    cross_entropy: float
+    kl: float | None
+    documents: int
+    measured: str
 
 
 def second_moment(alpha: np.ndarray) -> np.ndarray:
@@ -51,14 +62,13 @@ def pair_entropy(
     smooth: bool = False,
     a: np.ndarray | None = None,
     mem_limit: str | int | None = None,
-) -> dict[str, Any]:
+) -> PairScore:
     """Cross-entropy in nats of the pairs of words of a part's documents, all pairs of every document of two tokens or more, each
     document the same weight (Fisher, Kozdoba & Mannor, eq. 3).
 
     smooth  with the model's beta (its topics as they are inferred with); else as they were learned
     a       float[K, K]; None: the model's matrix of topic pairs, or what its alpha makes of them where it has none
-    Returns ``cross_entropy``, ``kl`` (from the pairs' own distribution; None where words x words float64 do not fit
-    ``mem_limit``, default what the machine allows), ``documents``, ``measured``.
+    mem_limit  of the process; None: what the machine allows
     """
     opened = model if isinstance(model, TopicModel) else TopicModel.open(model)
     store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
@@ -94,7 +104,7 @@ def pair_entropy(
     measured = f"cross-entropy of all pairs of words of a document, topics' pairs {by}; {part}"
     cross, limit = float(-total[0] / total[1]), MemoryLimit.parse(mem_limit)
     kl = cross - own_entropy(store, heldout, total[2]) if 8 * store.n_words**2 <= limit.bytes else None
-    return {"cross_entropy": cross, "kl": kl, "documents": int(total[2]), "measured": measured}
+    return PairScore(cross, kl, int(total[2]), measured)
 
 
 @dataclass(frozen=True)
@@ -108,8 +118,8 @@ class PairOptions:
     )
 
 
-def _pair_scores(run: Scoring, options: PairOptions) -> dict[str, Any]:
-    return {"pairs": pair_entropy(run.model, run.corpus, smooth=True, mem_limit=run.config.mem_limit)}
+def _pair_scores(run: Scoring, options: PairOptions) -> Mapping[str, Entry]:
+    return {"pairs": Entry(pair_entropy(run.model, run.corpus, smooth=True, mem_limit=run.config.mem_limit))}
 
 
 PAIRS = Scorer(

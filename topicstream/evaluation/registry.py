@@ -18,11 +18,12 @@ Chosen = list[tuple[Scorer, Any]]
 
 def scorers(names: str | Sequence[str] = ()) -> list[Scorer]:
     """Ours, in the order of the result, then those of these names; UsageError for a name that no other package has."""
-    ours = plugins.OWN[plugins.SCORERS]
-    for name in (asked := (names,) if isinstance(names, str) else names):
-        if name in ours:
-            raise UsageError(f"--score {name}: no other package has such a scorer; ours have options of their own")
-    return [plugins.find(plugins.SCORERS, name, "--score") for name in (*ours, *asked)]
+    ours, asked = plugins.OWN[plugins.SCORERS], (names,) if isinstance(names, str) else names
+    theirs = [name for name in plugins.entries(plugins.SCORERS) if name not in ours]
+    if unknown := [name for name in asked if name not in theirs]:
+        there = "ours have options of their own" if unknown[0] in ours else ", ".join(theirs) or "none is installed"
+        raise UsageError(f"--score {unknown[0]}: no package has such a scorer ({there})")
+    return [plugins.load(plugins.SCORERS, name) for name in (*ours, *asked)]
 
 
 def options_of(every: Sequence[Scorer]) -> type:

@@ -11,6 +11,7 @@ from typing import Any
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.config import EvalConfig
 from topicstream.model.topic_model import TopicModel
+from topicstream.payload import noun_of
 from topicstream.progress import Progress
 from topicstream.text import render
 
@@ -18,9 +19,9 @@ BOTH_PARTS = ("train", "heldout")
 
 
 def model_kind(model: TopicModel) -> str:
-    """``topics`` (a document has shares of them), ``clusters`` (a document has one) or ``vectors`` (clusters of vectors)."""
-    if model.manifest.vectors:
-        return "vectors"
+    """``topics`` (a document has shares of them), ``clusters`` (a document has one), or what else the clusters are of."""
+    if model.manifest.width:
+        return noun_of(model.manifest.width)
     return "topics" if model.cluster_sizes is None else "clusters"
 
 
@@ -49,12 +50,12 @@ class Scoring:
 
     @property
     def kind(self) -> str:
-        """What the model is of: ``topics``, ``clusters`` or ``vectors``."""
+        """``model_kind``."""
         return model_kind(self.model)
 
     def scored_documents(self) -> tuple[Corpus, tuple[str, ...], str]:
         """The corpus and its parts that ``heldout`` names, or else those set aside, and what they are in words."""
-        noun = "vectors" if self.kind == "vectors" else "documents"
+        noun = noun_of(self.model.manifest.width)
         if self.elsewhere is not None:
             return self.elsewhere, BOTH_PARTS, f"all {noun} of {self.config.heldout}"
         return self.corpus, ("heldout",), f"{noun} set aside"
@@ -69,8 +70,27 @@ class NoScorerOptions:
     """A scorer without options of its own."""
 
 
-def figures(name: str, entry: Mapping[str, Any]) -> list[str]:
-    """An entry of the result for people: its figures in a line, and what was measured."""
+@dataclass(frozen=True)
+class Entry:
+    """Of the result: a dataclass of figures that says in ``measured`` what was measured, and of which documents, in words."""
+
+    figures: Any
+    documents: str = ""
+
+    def plain(self) -> Mapping[str, object]:
+        """As plain values; figures that JSON cannot hold become None."""
+        measured = f"{self.figures.measured}; {self.documents}" if self.documents else self.figures.measured
+        return {**_plain(asdict(self.figures)), "measured": measured}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(v) for name, v in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def figure_lines(name: str, entry: Mapping[str, Any]) -> list[str]:
+    """An entry of the result for people: its figures on one line, and what was measured."""
     shown = [f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in entry.items() if k != "measured"]
     return render("{name:22}{figures}\n[  {measured}]", {**entry, "name": name, "figures": shown})
 
@@ -79,21 +99,21 @@ def figures(name: str, entry: Mapping[str, Any]) -> list[str]:
 class Scorer:
     """One analysis.  Functions take the scorer's own options, an instance of ``Options``.
 
-    name          of its entry in the result; further ones begin so (``authors``, ``authors_known``)
-    score         its entries of the result, by name; plain values, with ``measured`` in words
+    name          of its entry in the result; further ones begin so (``name_...``)
+    score         its entries of the result, by name: each an ``Entry``, or plain values with ``measured`` in words
     Options       a dataclass of options of ``topics eval`` and of ``topicstream.evaluate``
     asked         whether these options ask for it
     beside        whether it runs although they do not
     needs_corpus  whether it reads ``config.corpus``
     default       options that ask for it where a user asks for nothing
-    kinds         of models that it can judge
+    kinds         of models that it can judge; none: of all
     meta          metadata that it needs of raw documents, column -> field
     text          lines for people, of an entry by its name
     bytes_held    bytes that it holds beside the model, given the corpus and the number of topics
     """
 
     name: str
-    score: Callable[[Scoring, Any], dict[str, Any]]
+    score: Callable[[Scoring, Any], Mapping[str, object]]
     Options: type = NoScorerOptions
     asked: Callable[[Any], bool] = lambda options: False
     beside: Callable[[EvalConfig, Any], bool] = lambda config, options: False
@@ -101,14 +121,6 @@ class Scorer:
     default: Mapping[str, Any] = field(default_factory=dict)
     kinds: tuple[str, ...] = ("topics",)
     meta: Callable[[Any], Mapping[str, str]] = lambda options: {}
-    text: Callable[[str, Mapping[str, Any]], list[str]] = figures
+    text: Callable[[str, Mapping[str, Any]], list[str]] = figure_lines
     bytes_held: Callable[[Corpus, int], int] | None = None
 
-
-def as_result(score: Any, documents: str = "") -> dict[str, Any]:
-    """A dataclass of figures, which says in ``measured`` what was measured, as plain values.
-
-    Figures that JSON cannot hold become None.  documents: which were scored, in words.
-    """
-    values = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(score).items()}
-    return {**values, "measured": f"{score.measured}; {documents}" if documents else score.measured}

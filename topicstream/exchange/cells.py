@@ -57,7 +57,7 @@ def feature_topics(job: Export) -> np.ndarray:
     return table
 
 
-def settings(job: Export) -> dict[str, Any]:
+def settings(job: Export) -> dict[str, str | float | np.ndarray]:
     """What a reader of the file wants to know of the model."""
     model, origin = job.model, job.model.manifest
     return {
@@ -160,7 +160,7 @@ def _encoded(thing: Any, kind: str, version: str) -> None:
 
 
 # -- pycisTopic ------------------------------------------------------------------------------------------------------
-def write_pycistopic(job: Export) -> dict[str, Any]:
+def write_pycistopic(job: Export) -> dict[str, float]:
     """A folder of files that begin with ``topics.K_topics``."""
     names, shares = cell_topics(job)
     write_word_list(job.path / CELLS, names, force=job.force)
@@ -171,7 +171,7 @@ def write_pycistopic(job: Export) -> dict[str, Any]:
 
 def write_bundle(
     prefix: str, shares: np.ndarray, counts: np.ndarray, model: TopicModel, corpus: Corpus, *, force: bool
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """The files ``PREFIX.K_topics.*`` that pycisTopic reads.
 
     Parameters

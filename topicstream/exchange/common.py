@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,10 +19,12 @@ from topicstream.errors import DoesNotFit, InputError, one_line
 from topicstream.files.outputs import written
 from topicstream.machine import format_bytes
 from topicstream.memory import MemoryLimit
+from topicstream.model.manifest import Origin
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import as_words
 
 _TEXT = pa.large_string()
+NO_ORIGIN = Origin()
 
 
 @dataclass(frozen=True)
@@ -58,18 +60,18 @@ class Imported:
     beta: float = 0.01
     counts: Any = None
     df: Any = None
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: Origin = NO_ORIGIN
     notes: tuple[str, ...] = ()
 
 
 # -- text ------------------------------------------------------------------------------------------------------------
-def write_word_list(path: Path, words: Any, *, force: bool) -> None:
+def write_word_list(path: Path, words: pa.Array, *, force: bool) -> None:
     """One word a line."""
     with written(path, force=force) as file:
         file.write(text_lines(words))
 
 
-def fit_for_text(words: Any, blanks: str, what: str) -> None:
+def fit_for_text(words: pa.Array, blanks: str, what: str) -> None:
     """InputError where a word holds a character that parts fields in this format."""
     wrong = words.filter(pc.match_substring_regex(words, f"[{blanks}\\n\\r]"))
     if len(wrong):
@@ -78,7 +80,7 @@ def fit_for_text(words: Any, blanks: str, what: str) -> None:
         )
 
 
-def as_text_array(values: Any) -> Any:
+def as_text_array(values: pa.Array | pa.Scalar | Iterable[object]) -> pa.Array:
     """Numbers or strings as Arrow strings."""
     return (values if isinstance(values, (pa.Array, pa.Scalar)) else pa.array(values)).cast(_TEXT)
 
@@ -92,7 +94,7 @@ def text_lines(*columns: Any, separator: str = "\t") -> memoryview:
     return memoryview(data or b"")[int(edges[0]) : int(edges[-1])]
 
 
-def join_lists(offsets: Any, values: Any, separator: str) -> Any:
+def join_lists(offsets: pa.Array, values: pa.Array, separator: str) -> pa.Array:
     """Lists of values, one string a list.  offsets: int32[n+1]."""
     lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), as_text_array(values).cast(pa.string()))
     return pc.binary_join(lists, separator)
@@ -141,7 +143,7 @@ def summed(
     return sums.reshape(words, topics).astype(np.float32)
 
 
-def prior(given: Any, topics: int, name: str) -> np.ndarray:
+def prior(given: object, topics: int, name: str) -> np.ndarray:
     """alpha float64[K] of a number or K of them, each 0 or more; InputError otherwise."""
     try:
         values = np.asarray(given, np.float64).reshape(-1)
@@ -152,7 +154,7 @@ def prior(given: Any, topics: int, name: str) -> np.ndarray:
     return np.broadcast_to(values, (topics,)).copy()
 
 
-def checked_words(words: Any, name: object) -> Any:
+def checked_words(words: pa.Array | Iterable[str], name: object) -> pa.Array:
     """Words as one Arrow array, each different; InputError otherwise."""
     try:
         array = as_words(words)
@@ -167,7 +169,7 @@ def checked_words(words: Any, name: object) -> Any:
     return array
 
 
-def places_of(words: Any, listed: Any, path: Path) -> np.ndarray:
+def places_of(words: pa.Array, listed: pa.Array, path: Path) -> np.ndarray:
     """The places of words in a list, int64[n]; InputError for one that is not there."""
     places = pc.index_in(words, value_set=listed)
     if places.null_count:

@@ -5,8 +5,6 @@ Training and held-out documents stand in the order of the ingest.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -15,24 +13,24 @@ from topicstream.exchange.common import Export, as_text_array, fit_for_text, joi
 from topicstream.files.outputs import written
 
 
-def write_uci(job: Export) -> dict[str, Any]:
+def write_uci(job: Export) -> dict[str, float]:
     """UCI's bag of words, docword.txt: documents, words and cells, then ``document word count`` from 1."""
     return _write_triples(job, "docword.txt", "{documents}\n{words}\n{cells}\n")
 
 
-def write_mtx(job: Export) -> dict[str, Any]:
+def write_mtx(job: Export) -> dict[str, float]:
     """Matrix Market, documents.mtx: documents by words, coordinates from 1."""
     kind = "real" if job.corpus.weighted else "integer"
     head = f"%%MatrixMarket matrix coordinate {kind} general\n{{documents}} {{words}} {{cells}}\n"
     return _write_triples(job, "documents.mtx", head)
 
 
-def _write_triples(job: Export, name: str, head: str) -> dict[str, Any]:
+def _write_triples(job: Export, name: str, head: str) -> dict[str, float]:
     """Head, a line a cell, and the words."""
     corpus, done = job.corpus, 0
     fit_for_text(corpus.words, "", "the export")
     cells = sum(part.cells for part in corpus.manifest.parts.values())
-    summary = {"documents": len(corpus), "words": corpus.n_words, "cells": cells}
+    summary: dict[str, float] = {"documents": len(corpus), "words": corpus.n_words, "cells": cells}
     with written(job.path / name, force=job.force) as file:
         file.write(head.format(**summary).encode())
         for batch in corpus.documents([]):
@@ -46,7 +44,7 @@ def _write_triples(job: Export, name: str, head: str) -> dict[str, Any]:
     return summary
 
 
-def write_ldac(job: Export) -> dict[str, Any]:
+def write_ldac(job: Export) -> dict[str, float]:
     """LDA-C, documents.ldac: a line a document, ``cells word:count ...``, words from 0; an empty document is ``0``."""
     fit_for_text(job.corpus.words, "", "--format ldac")
     with written(job.path / "documents.ldac", force=job.force) as file:

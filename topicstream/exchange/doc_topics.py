@@ -32,7 +32,7 @@ DOCUMENTS = 1 << 10
 """Read at a time."""
 
 
-def write_parquet(job: Export) -> dict[str, Any]:
+def write_parquet(job: Export) -> dict[str, float]:
     """One file; ``top``: only so many topics a document, the largest first."""
     run = Answers(InferConfig(job.model, job.corpus, top=job.top, edits=job.edits))
     with written(job.path, force=job.force) as file:
@@ -42,7 +42,7 @@ def write_parquet(job: Export) -> dict[str, Any]:
     return {"documents": run.tally.documents, "topics": len(run.view) if run.view is not None else job.model.n_topics}
 
 
-def write_mallet(job: Export) -> dict[str, Any]:
+def write_mallet(job: Export) -> dict[str, float | str]:
     """One file.  Without ``top`` the dense layout; with it the pairs of so many topics."""
     run, done = Answers(InferConfig(job.model, job.corpus, top=job.top, edits=job.edits)), 0
     numbers = np.arange(job.model.n_topics) if run.view is None else run.view.numbers

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError
@@ -22,7 +23,7 @@ from topicstream.files.outputs import check_output
 from topicstream.files.ownership import check_place, claim, refuse_strangers
 from topicstream.ingestion.parsing.vocabulary import read_vocabulary_file
 from topicstream.model.edits import View, seen, view_of
-from topicstream.model.manifest import Origin, as_origin, origin_fields
+from topicstream.model.manifest import Origin, origin_of
 from topicstream.model.seeds import constants_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
@@ -85,8 +86,7 @@ def export_model(config: ExportConfig) -> dict[str, Any]:
     _check_place(kind, path, config.force)
     model = _as_shown(opened, view) if view is not None and kind.made_of == "model" else opened
     more = load_function(kind.write)(Export(model, store, path, config.force, config.edits, **config.of_format()))
-    files = [p for p in path.iterdir() if p.is_file() and not p.name.startswith(".")] if kind.files else [path]
-    size, seconds = sum(p.stat().st_size for p in files), time.perf_counter() - began
+    size, seconds = _size(path), time.perf_counter() - began
     return {
         "format": kind.name,
         "out": str(path),
@@ -96,6 +96,12 @@ def export_model(config: ExportConfig) -> dict[str, Any]:
         "megabytes_per_second": size / 1e6 / max(seconds, 1e-9),
         **({"edited": True} if view is not None and not view.plain else {}),
     }
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, or of the files in a folder."""
+    files = [p for p in path.iterdir() if p.is_file() and not p.name.startswith(".")] if path.is_dir() else [path]
+    return sum(p.stat().st_size for p in files)
 
 
 def _check_place(kind: Format, path: Path, force: bool) -> None:
@@ -117,7 +123,7 @@ def _as_shown(model: TopicModel, view: View) -> TopicModel:
     shown = copy.copy(seen(model, view))
     names = {str(j): view.labels[i] for j, i in enumerate(view.ids) if i in view.labels}
     if names:
-        shown.manifest = Origin(**origin_fields(shown.manifest, labels=names))
+        shown.manifest = origin_of(shown.manifest, labels=names)
     return shown
 
 
@@ -148,11 +154,7 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     """
     source, folder, began = Path(config.path), Path(config.model), time.perf_counter()
     kind = find_format(config.format, source, "in")
-    if not source.exists():
-        raise InputError(f"{source}: no such file or folder")
-    for part in [source, *(source / name for name in kind.files)]:
-        if part.exists() and not (part.is_file() or part.is_dir()):
-            raise InputError(f"{part}: no regular file (a pipe, a socket or a device)")
+    _check_source(source, kind)
     if kind.read == "doc_topics:to_parquet":  # documents' topics make no model: they become a table
         return {"format": kind.name, **load_function(kind.read)(source, folder, force=config.force)}
     if (folder / "manifest.json").exists() and not config.force:
@@ -173,7 +175,7 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
             exchange_folders(target, folder)
             owned.remove(target, "model")
     notes = list(found.notes)
-    if recipe is None and not found.about.get("tokenizer"):
+    if recipe is None and not found.about.tokenizer:
         notes.append(
             "raw text will be read by the default tokenizer (no stop words); --tokenizer names a store or model"
         )
@@ -185,6 +187,15 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
         "notes": notes,
         "seconds": time.perf_counter() - began,
     }
+
+
+def _check_source(source: Path, kind: Format) -> None:
+    """InputError where there is nothing, or no regular file."""
+    if not source.exists():
+        raise InputError(f"{source}: no such file or folder")
+    for part in [source, *(source / name for name in kind.files)]:
+        if part.exists() and not (part.is_file() or part.is_dir()):
+            raise InputError(f"{part}: no regular file (a pipe, a socket or a device)")
 
 
 def save_model(folder: Path, source: Path, found: Imported, given: Given, manifest: Origin) -> None:
@@ -213,16 +224,15 @@ def save_model(folder: Path, source: Path, found: Imported, given: Given, manife
 
 def _manifest(format: str, source: Path, found: Imported, recipe: Any) -> Origin:
     """What the imported model's manifest says of its origin."""
-    about = {
-        "engine": "imported",
-        "cites": f"imported from {format}",
-        "options": {},
-        "imported": {"format": format, "from": source.name, **found.about.get("imported", {})},
-        "passes": 0,
-        **{k: v for k, v in found.about.items() if k != "imported"},
-    }
     plain = Recipe(stopwords=(), stopwords_from="none", min_length=1, numbers=True).to_json()
-    return as_origin({**about, "tokenizer": recipe or about.get("tokenizer") or plain}, source)
+    return replace(
+        found.about,
+        engine="imported",
+        cites=f"imported from {format}",
+        passes=0,
+        imported={"format": format, "from": source.name, **(found.about.imported or {})},
+        tokenizer=recipe or found.about.tokenizer or plain,
+    )
 
 
 def _recipe(given: str | Path | None) -> Any:

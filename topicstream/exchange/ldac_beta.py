@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ LEAST = -100.0
 """log p of a word that a topic does not have, as LDA-C writes it."""
 
 
-def write(job: Export) -> dict[str, Any]:
+def write(job: Export) -> dict[str, float]:
     """A folder.  LDA-C has one alpha for all topics: the mean."""
     model, alpha = job.model, float(job.model.alpha.mean())
     fit_for_text(model.vocabulary.words, "", "--format ldac-beta")
@@ -64,8 +64,9 @@ def read(path: Path, given: Given) -> Imported:
 def _probabilities(path: Path, words: int) -> np.ndarray:
     """p(w|k), float64[K, W], checked."""
     try:
-        logs = np.loadtxt(path, ndmin=2)
-    except (OSError, ValueError) as e:
+        with warnings.catch_warnings(category=UserWarning, action="error"):  # of an empty file
+            logs = np.loadtxt(path, ndmin=2)
+    except (OSError, ValueError, UserWarning) as e:
         raise InputError(f"{path}: {one_line(e)[:200]}") from None
     if logs.shape[1] != words:
         raise InputError(f"{path}: {logs.shape[1]} numbers a line for {words} words")

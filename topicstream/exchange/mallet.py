@@ -6,7 +6,6 @@ alpha is in the keys only, beta in neither: it is the smallest weight, as long a
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +34,7 @@ ALPHA_SUM = 5.0
 COLUMNS = {"topic": pa.int64(), "word": pa.large_string(), "weight": pa.float64()}
 
 
-def write(job: Export) -> dict[str, Any]:
+def write(job: Export) -> dict[str, float]:
     """A folder; ``words``: so many a topic in the keys."""
     model = job.model
     fit_for_text(model.vocabulary.words, "\\t", "--format mallet")
@@ -72,7 +71,7 @@ def read(path: Path, given: Given) -> Imported:
     return Imported(words, (weights - beta).astype(np.float32), alpha, beta, notes=tuple(notes))
 
 
-def _weights(path: Path, words: Any) -> tuple[Any, np.ndarray]:
+def _weights(path: Path, words: pa.Array | None) -> tuple[pa.Array, np.ndarray]:
     """(the words, weights float64[W, K]); every topic has a line for every word."""
     table = read_table(path, COLUMNS)
     topic, named, weight = table["topic"].to_numpy(), as_words(table["word"]), table["weight"].to_numpy()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,7 @@ TOKENS = 1 << 18
 """Lines made at a time."""
 
 
-def write(job: Export) -> dict[str, Any]:
+def write(job: Export) -> dict[str, float]:
     """One gzipped file.  Only engines that give every token a topic of its own have a state; its training
     folder must still be there.  A corpus keeps no order of words: ``pos`` counts the tokens of a document by word."""
     model, words, tokens = job.model, job.corpus.words, 0

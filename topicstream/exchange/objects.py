@@ -17,7 +17,7 @@ from topicstream.tokens.recipe import Recipe
 
 def _imported(format: str, phi: Any, words: Any, alpha: Any, beta: float, **counts: Any) -> TopicModel:
     """A model in memory that says where it comes from."""
-    origin = {"engine": "imported", "cites": f"imported from {format}", "options": {}}
+    origin: dict[str, Any] = {"engine": "imported", "cites": f"imported from {format}", "options": {}}
     named = {"scikit-learn": "sklearn"}.get(format, format)
     origin["tokenizer"] = counts.pop("tokenizer", None)
     return TopicModel.from_arrays(phi, [str(w) for w in words], alpha, beta, **counts, **origin, imported={"format": named})

@@ -11,10 +11,9 @@ columns and ``alpha`` and ``beta`` from the caller.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -22,43 +21,56 @@ import pyarrow.parquet as pq
 
 from topicstream.arrow import pc
 from topicstream.errors import InputError, one_line
-from topicstream.exchange.common import Export, Given, Imported, checked_words, places_of, prior, summed
+from topicstream.exchange.common import Export, Given, Imported, checked_words, places_of, summed
 from topicstream.files.outputs import SIGN, written
+from topicstream.model.manifest import Origin
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import as_words
-from topicstream.records import plain
+from topicstream.records import Amount, decode_record
 
 KEY = b"topicstream"
 GROUP_BYTES = 8 << 20
 ROWS = 1 << 17
 """Of a group of entries."""
-KEPT = ("engine", "cites", "options", "seed", "passes", "tokenizer", "seed_words", "labels", "label_docs", "weighting")
-CARRIED = {"tokenizer": dict, "seed_words": list, "labels": dict, "label_docs": list, "weighting": dict}
-"""Of these, what goes into the manifest of the imported model."""
+KEPT = ("engine", "cites", "options", "seed", "passes")
+CARRIED = ("tokenizer", "seed_words", "labels", "label_docs", "weighting")
+"""Of a manifest: what a file says, and of that what goes into the manifest of the imported model."""
 
 
-def about(model: TopicModel) -> dict[str, Any]:
-    """What a file says of a model beside its numbers."""
-    return {
-        "alpha": model.alpha.tolist(),
-        "beta": model.beta,
-        "totals": model.totals.tolist(),
-        **{k: plain(v) for k in KEPT if (v := getattr(model.manifest, k)) is not None},
-    }
+class ExportedFacts(Origin, kw_only=True, omit_defaults=True):
+    """What a file says of a model beside its numbers.  alpha: empty in a file of another program."""
+
+    alpha: list[Amount] = []
+    beta: Amount = 0.01
+    totals: list[Amount] = []
 
 
-def origin(told: dict[str, Any]) -> dict[str, Any]:
-    """The part of ``about`` that goes into the imported model's manifest."""
-    kept = {k: told[k] for k, kind in CARRIED.items() if isinstance(told.get(k), kind)}
-    return {**kept, "imported": {k: told[k] for k in ("engine", "seed", "passes") if k in told}}
+def about(model: TopicModel) -> ExportedFacts:
+    """What a file says of a model."""
+    said = {name: getattr(model.manifest, name) for name in KEPT + CARRIED}
+    return ExportedFacts(alpha=model.alpha.tolist(), beta=model.beta, totals=model.totals.tolist(), **said)
 
 
-def write(job: Export) -> dict[str, Any]:
+def origin(told: ExportedFacts) -> Origin:
+    """What the imported model's manifest says of the one that was exported."""
+    imported = {name: value for name in ("engine", "seed", "passes") if (value := getattr(told, name)) is not None}
+    return Origin(imported=imported, **{name: getattr(told, name) for name in CARRIED})
+
+
+def read_facts(text: bytes, path: Path) -> ExportedFacts:
+    """The facts of a file; InputError where they are damaged."""
+    try:
+        return decode_record(orjson.loads(text), ExportedFacts, path, "Export again", InputError)
+    except ValueError:
+        raise InputError(f"{path}: its metadata is damaged; export again") from None
+
+
+def write(job: Export) -> dict[str, float]:
     """One file."""
     model, vocabulary = job.model, job.model.vocabulary
     names = [f"topic_{k}" for k in range(model.n_topics)]
     own = [("word", pa.large_string()), ("count", pa.int64()), ("df", pa.int64())]
-    schema = pa.schema([*own, *((n, pa.float32()) for n in names)], {KEY: json.dumps(about(model)).encode(), b"sign": SIGN})
+    schema = pa.schema([*own, *((n, pa.float32()) for n in names)], {KEY: msgspec.json.encode(about(model)), b"sign": SIGN})
     step = max(1, GROUP_BYTES // (4 * model.n_topics))
     with (
         written(job.path, force=job.force) as file,
@@ -72,7 +84,7 @@ def write(job: Export) -> dict[str, Any]:
     return {"topics": model.n_topics, "words": model.n_words}
 
 
-def read_columns(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+def read_columns(path: Path) -> tuple[pa.Table, ExportedFacts]:
     """A Parquet file without missing values, and what our metadata say; InputError where it is none."""
     try:
         table = pq.read_table(path)
@@ -81,14 +93,7 @@ def read_columns(path: Path) -> tuple[pa.Table, dict[str, Any]]:
         raise InputError(f"{path}: not a whole Parquet file ({one_line(e)[:200]})") from None
     if any(column.null_count for column in table.columns):
         raise InputError(f"{path}: a value is missing (null)")
-    try:
-        told = orjson.loads((table.schema.metadata or {}).get(KEY, b"{}"))
-        if told:
-            prior(told["alpha"], len(told["alpha"]), str(path))
-            prior(told["beta"], 1, str(path))
-    except (ValueError, KeyError, TypeError, RecursionError, InputError):
-        raise InputError(f"{path}: its metadata is damaged; export again") from None
-    return table, told
+    return table, read_facts((table.schema.metadata or {}).get(KEY, b"{}"), path)
 
 
 def read(path: Path, given: Given) -> Imported:
@@ -99,18 +104,18 @@ def read(path: Path, given: Given) -> Imported:
     if missing:
         hint = "; --format parquet-long reads entries" if {"topic", "word"} <= set(table.column_names) else ""
         raise InputError(f"{path}: no column {missing[0]!r}{hint}")
-    if told and len(told["alpha"]) != len(wanted):
-        raise InputError(f"{path}: {len(wanted)} columns of topics and {len(told['alpha'])} priors")
+    if told.alpha and len(told.alpha) != len(wanted):
+        raise InputError(f"{path}: {len(wanted)} columns of topics and {len(told.alpha)} priors")
     phi = np.empty((len(table), len(wanted)), np.float32)
     for k, name in enumerate(wanted):
         phi[:, k] = column_of(table, name, path)
     counts = {n: column_of(table, n, path) for n in ("count", "df") if n in table.column_names}
-    known = told or given.alpha is not None
+    known = told.alpha or given.alpha is not None
     return Imported(
         words=checked_words(table["word"], path),
         phi=phi,
-        alpha=told.get("alpha"),
-        beta=told.get("beta", 0.01),
+        alpha=told.alpha or None,
+        beta=told.beta,
         counts=counts.get("count"),
         df=counts.get("df"),
         about=origin(told),
@@ -126,11 +131,11 @@ def column_of(table: pa.Table, name: str, path: Path) -> np.ndarray:
     return np.asarray(table[name].to_numpy())
 
 
-def write_long(job: Export) -> dict[str, Any]:
+def write_long(job: Export) -> dict[str, float]:
     """One file."""
     model, entries, norms = job.model, 0, job.model.norms
     columns = [("topic", pa.int32()), ("word", pa.large_string()), ("count", pa.float32()), ("p", pa.float64())]
-    schema = pa.schema(columns, {KEY: json.dumps(about(model)).encode(), b"sign": SIGN})
+    schema = pa.schema(columns, {KEY: msgspec.json.encode(about(model)), b"sign": SIGN})
     with (
         written(job.path, force=job.force) as file,
         pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=["word"]) as writer,
@@ -158,13 +163,13 @@ def read_long(path: Path, given: Given) -> Imported:
         raise InputError(f"{path}: {value}: a number that is negative or not finite")
     words = as_words(table["word"])
     listed = given.words if given.words is not None else pc.unique(words)
-    topics = max(int(topic.max(initial=-1)) + 1, len(told.get("alpha", [])))
-    known = told or given.alpha is not None
+    topics = max(int(topic.max(initial=-1)) + 1, len(told.alpha))
+    known = told.alpha or given.alpha is not None
     return Imported(
         words=listed,
         phi=summed(path, places_of(words, listed, path), topic, values, (len(listed), topics)),
-        alpha=told.get("alpha"),
-        beta=0.0 if value == "p" else told.get("beta", 0.01),
+        alpha=told.alpha or None,
+        beta=0.0 if value == "p" else told.beta,
         about=origin(told),
         notes=() if known else ("the file says no priors: alpha 1/K (--alpha, --beta)",),
     )

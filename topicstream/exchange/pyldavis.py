@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
@@ -30,7 +29,7 @@ TEXT = pa.large_string()
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
-def write(job: Export) -> dict[str, Any]:
+def write(job: Export) -> dict[str, float]:
     """One file; ``words``: R, so many a topic for each lambda."""
     model, topics = job.model, job.model.n_topics
     r = min(job.words or 30, model.n_words)
@@ -77,7 +76,7 @@ def _word_sums(model: TopicModel, sizes: np.ndarray, r: int) -> tuple[np.ndarray
 
 def _term_table(
     model: TopicModel, sizes: np.ndarray, marginal: np.ndarray, salient: np.ndarray, listed: list[np.ndarray]
-) -> dict[str, Any]:
+) -> dict[str, list[str] | np.ndarray]:
     """Words of the bars: those of all topics first, then topic after topic."""
     topic, word = np.repeat(np.arange(len(listed)), [len(ids) for ids in listed]), np.concatenate(listed)
     p = np.maximum(model.pair_probabilities(word, topic), 1e-300)
@@ -93,7 +92,7 @@ def _term_table(
     }
 
 
-def _token_table(model: TopicModel, sizes: np.ndarray, marginal: np.ndarray, shown: np.ndarray) -> dict[str, Any]:
+def _token_table(model: TopicModel, sizes: np.ndarray, marginal: np.ndarray, shown: np.ndarray) -> dict[str, list[str] | np.ndarray]:
     """The shares of the shown words over the topics, word by word in the order of their texts."""
     texts = model.vocabulary.words.take(pa.array(shown)).to_pylist()
     order = np.array(sorted(range(len(shown)), key=texts.__getitem__))

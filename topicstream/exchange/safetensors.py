@@ -8,18 +8,20 @@ A file of another program needs ``phi`` [W, K] or ``topic_word`` [K, W] and the 
 
 from __future__ import annotations
 
-import json
 import os
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
+import pyarrow as pa
+from msgspec.structs import replace
 
 from topicstream import __version__
 from topicstream.errors import InputError, TopicsError, one_line
 from topicstream.exchange.common import Export, Given, Imported, checked_words, table_of
-from topicstream.exchange.parquet import about, origin
+from topicstream.exchange.parquet import ExportedFacts, about, origin, read_facts
 from topicstream.files.outputs import written
 from topicstream.model.top import topic_table
 from topicstream.model.topic_model import TopicModel
@@ -46,7 +48,7 @@ def library() -> Any:
     return safetensors
 
 
-def write(job: Export) -> dict[str, Any]:
+def write(job: Export) -> dict[str, float]:
     """A folder, that the hub takes as it is."""
     model, card = job.model, job.path / CARD
     offsets, text = string_buffers(model.vocabulary.words)
@@ -59,8 +61,8 @@ def write(job: Export) -> dict[str, Any]:
         "word_offsets": offsets.astype(np.int64),
         "words": text,
     }
-    told = {k: v for k, v in about(model).items() if k not in ("alpha", "beta", "totals")}
-    raw = library().numpy.save(tensors, {"format": "topicstream", "about": json.dumps(told)})
+    told = replace(about(model), alpha=[], beta=0.01, totals=[])  # which are tensors
+    raw = library().numpy.save(tensors, {"format": "topicstream", "about": msgspec.json.encode(told).decode()})
     with written(job.path / FILE, force=job.force) as file:
         file.write(raw)
     if not os.path.lexists(card):  # one that was edited is the user's
@@ -121,19 +123,19 @@ def read(path: Path, given: Given) -> Imported:
     )
 
 
-def _tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _tensors(path: Path) -> tuple[dict[str, np.ndarray], ExportedFacts]:
     """(all tensors of numbers, what our metadata say)."""
     real = library()
     try:
         with real.safe_open(path, framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            told = json.loads((file.metadata() or {}).get("about", "{}"))
-    except (real.SafetensorError, OSError, ValueError, TypeError, RecursionError) as e:
+            told = (file.metadata() or {}).get("about", "{}")
+    except (real.SafetensorError, OSError, ValueError, TypeError) as e:
         raise InputError(f"{path}: not a whole safetensors file ({one_line(e)[:200]})") from None
-    return tensors, told if isinstance(told, dict) else {}
+    return tensors, read_facts(told.encode(), path)
 
 
-def _words(path: Path, tensors: dict[str, np.ndarray]) -> Any:
+def _words(path: Path, tensors: dict[str, np.ndarray]) -> pa.Array:
     """The words that lie beside the topics."""
     offsets, text = tensors.get("word_offsets"), tensors.get("words")
     if offsets is None or text is None:

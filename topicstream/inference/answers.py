@@ -64,7 +64,7 @@ class Answers:
         self.progress, self.tally, self.config = listener(config.progress), Tally(), config
         notify_compiling(self.progress.say)
         own = not isinstance(config.model, TopicModel)  # a caller's own model stays where the caller has it
-        model = config.model if isinstance(config.model, TopicModel) else TopicModel.open(config.model, -1, vectors=True)
+        model = config.model if isinstance(config.model, TopicModel) else TopicModel.open(config.model, -1, dense=True)
         self.model, name = model, method_of(model, config.method)
         method, threads = find_method(name), 1 if config.follow else config.threads or default_threads()
         self.plan = plan_inference(
@@ -78,12 +78,12 @@ class Answers:
             raise UsageError(f"--follow: --method {name} with these options needs all documents before it answers")
         columns = dict.fromkeys([*as_names(config.with_columns), *self.method.columns])
         self.source = open_source(replace(config, with_columns=list(columns)), model, self.plan)
-        self.view = view_of(model) if config.edits and not self.method.on_vectors else None
+        self.view = view_of(model) if config.edits and not self.method.dense else None
         shown, self._labels = self.source.columns, None
         if model.manifest.label_docs and self.view is not None and NAMES not in shown:
             labels = [self.view.labels.get(k) for k in range(max(self.view.ids) + 1)]
             shown, self._labels = {NAMES: TEXTS, **shown}, pa.array(labels, TEXT)
-        facts, integer_ids = not self.method.on_vectors, self.source.integer_ids
+        facts, integer_ids = not self.method.dense, self.source.integer_ids
         self.schema = answer_schema(shown, facts=facts, integer_ids=integer_ids)
 
     def encoded(self, encode: Callable[[pa.RecordBatch], Any]) -> Iterator[Any]:
@@ -105,7 +105,7 @@ class Answers:
         lists = keep(shares if view is None else view.shares(shares), self.config.top, self.config.min_prob)
         if view is not None:
             lists = Lists(lists.offsets, view.numbers[lists.topics], lists.shares)
-        beside = [] if self.method.on_vectors else facts_of(docs)
+        beside = [] if self.method.dense else facts_of(docs)
         if self._labels is not None:
             offsets = pa.array(lists.offsets.astype(np.int32))
             beside.append(pa.ListArray.from_arrays(offsets, self._labels.take(pa.array(lists.topics))))

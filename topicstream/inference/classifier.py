@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict
 from scipy.sparse import csr_array
 
 from topicstream.corpus.reader import Corpus
@@ -28,7 +29,7 @@ from topicstream.inference.softmax import BATCH, Examples, best_temperature, fit
 from topicstream.inference.source import open_source
 from topicstream.machine import default_threads
 from topicstream.memory import Array, MemoryLimit, plan_memory
-from topicstream.model.classifier import save_classifier
+from topicstream.model.classifier import ClassifierFacts, save_classifier
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.parallel.order import in_order
@@ -90,23 +91,17 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
             examples, variance=config.variance, tol=config.tol, passes=config.passes,
             progress=lambda n: tell.step("passes of the classifier", n, config.passes, "done"),
         )  # fmt: skip
-        weights = fitted.weights
+        weights, chosen = fitted.weights, config.temperature
         logits = aside.x @ weights[:-1] + weights[-1]
-        chosen = float(config.temperature) if config.temperature is not None else best_temperature(logits, aside.theta)
-        facts = {
-            "method": "maxent",
-            "features": config.features,
-            "documents": len(examples),
-            "passes": fitted.passes,
-            "converged": fitted.converged,
-            "loss": fitted.loss / len(examples),
-            "divergence": label_divergence(logits, aside.theta, chosen),
-            "temperature": chosen,
-            "variance": float(config.variance),
-        }
+        chosen = best_temperature(logits, aside.theta) if chosen is None else float(chosen)
+        facts = ClassifierFacts(
+            features=config.features, documents=len(examples), passes=fitted.passes, converged=fitted.converged,
+            loss=fitted.loss / len(examples), divergence=label_divergence(logits, aside.theta, chosen), temperature=chosen,
+            variance=float(config.variance),
+        )  # fmt: skip
         pieces = (weights[at : at + PIECE] for at in range(0, len(weights), PIECE))
         save_classifier(opened, pieces, chosen, length, facts)
-    return {"model": str(opened.path), **facts, "seconds": time.perf_counter() - begin}
+    return {"model": str(opened.path), **asdict(facts), "seconds": time.perf_counter() - begin}
 
 
 def _plan(model: TopicModel, store: Corpus, config: ClassifierConfig) -> tuple[int, MemoryLimit]:

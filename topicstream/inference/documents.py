@@ -22,8 +22,8 @@ class Documents:
     ----------
     ids : large_string[D]
     indptr : int64[D+1]
-    words : int64[nnz], ids of the model's words, ascending in a document (of vectors: empty)
-    counts : float32[nnz] (of vectors: their numbers)
+    words : int64[nnz], ids of the model's words, ascending in a document (of dense rows: empty)
+    counts : float32[nnz] (of dense rows: their numbers)
     tokens, unknown : float64[D], sums of all counts and of those of words that the model does not know
     columns
         Metadata by name, an Arrow array of D values each.
@@ -90,8 +90,8 @@ def known(ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarr
     return Documents(ids, own, cells.indices.astype(np.int64), cells.data, tokens, unknown)
 
 
-def vector_documents(ids: pa.Array, indptr: np.ndarray, numbers: np.ndarray) -> Documents:
-    """Vectors as documents: each counts as one token, and all of its numbers are known."""
+def dense_documents(ids: pa.Array, indptr: np.ndarray, numbers: np.ndarray) -> Documents:
+    """Dense rows as documents: each counts as one token, and all of its numbers are known."""
     ones = np.ones(len(indptr) - 1)
     return Documents(ids, indptr, np.zeros(0, np.int64), numbers.astype(np.float32, copy=False), ones, 0 * ones)
 

@@ -88,8 +88,8 @@ class Method(ABC):
         Metadata of the documents that it reads; written beside the answers.
     tables
         How many tables of the size of the topics it reads.
-    on_vectors
-        Whether it answers for vectors, not for words.
+    dense
+        Whether it answers for dense rows of numbers, not for words.
     """
 
     name: ClassVar[str]
@@ -100,7 +100,7 @@ class Method(ABC):
     needs_all: bool = False
     columns: ClassVar[tuple[str, ...]] = ()
     tables: ClassVar[int] = 1
-    on_vectors: ClassVar[bool] = False
+    dense: ClassVar[bool] = False
 
     options: Any
     room: Room | None = None

@@ -28,7 +28,6 @@ from topicstream.inference.keep import Lists
 VALUES_OF_GROUP = 1 << 20
 ROWS_OF_GROUP = 1 << 16
 CSV_NAMES = {"topics": "topic", "shares": "share"}
-CSV_HEAD = ("id", *CSV_NAMES.values())
 _FACTS = {"tokens": pa.float64(), "oov_rate": pa.float64(), "flag": pa.string()}
 _FLAGS = pa.array([None, *FLAGS[1:]], pa.string())
 

@@ -16,7 +16,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from, rest_of
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.inference.config import PARTS, SAMPLED, InferConfig, as_names
-from topicstream.inference.documents import Documents, cut_cells, known, vector_documents
+from topicstream.inference.documents import Documents, cut_cells, dense_documents, known
 from topicstream.inference.memory import InferencePlan
 from topicstream.ingestion.opening.memory import as_inputs
 from topicstream.ingestion.parsing.columns import LISTS
@@ -25,6 +25,7 @@ from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.parallel.order import in_order
+from topicstream.payload import payload_of
 from topicstream.tokens.documents import TextRun
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
@@ -56,8 +57,7 @@ class DocumentSource(ABC):
 
     def __init__(self, model: TopicModel, plan: InferencePlan) -> None:
         self.model, self.plan = model, plan
-        self.numbers = model.n_words if model.manifest.vectors else 0
-        """Numbers of a vector; 0: the model is of words."""
+        self.width = model.manifest.width
 
     @abstractmethod
     def documents(self) -> Iterator[Documents]:
@@ -77,18 +77,16 @@ class DocumentSource(ABC):
         for first, last in cut_cells(indptr, self.plan.docs, self.plan.cells):
             begin, end, some = indptr[first], indptr[last], slice(first, last)
             own = indptr[first : last + 1] - begin
-            if self.numbers:
-                block = vector_documents(ids[some], own, counts[begin:end])
+            if self.width:
+                block = dense_documents(ids[some], own, counts[begin:end])
             else:
                 block = known(ids[some], own, words[begin:end], counts[begin:end], index)
             yield replace(block, columns={n: column[some] for n, column in columns.items()}, integer_ids=integer_ids)
 
-    def check_width(self, numbers: int, where: object) -> None:
-        """UsageError for vectors of another width than the model's, or for words where vectors are wanted."""
-        if numbers != self.numbers:
-            own = f"vectors of {self.numbers} numbers" if self.numbers else "words; models of --algo gmm are of vectors"
-            held = f"vectors of {numbers} numbers" if numbers else "no vectors"
-            raise UsageError(f"{where}: holds {held}, and the model is of {own}")
+    def check_width(self, width: int, where: object) -> None:
+        """UsageError for what the model is not of."""
+        if width != self.width:
+            raise UsageError(f"{where}: holds {payload_of(width)}, and the model is of {payload_of(self.width)}")
 
 
 class StoredDocuments(DocumentSource):
@@ -101,7 +99,7 @@ class StoredDocuments(DocumentSource):
 
     def __init__(self, model: TopicModel, plan: InferencePlan, corpus: Corpus, config: InferConfig) -> None:
         super().__init__(model, plan)
-        self.check_width(corpus.vectors, corpus.path)
+        self.check_width(corpus.width, corpus.path)
         self.parts = config.of_parts()
         if asked := set(self.parts) & set(SAMPLED):
             view = rest_of if asked == {"rest"} else learned_from
@@ -113,7 +111,7 @@ class StoredDocuments(DocumentSource):
 
     def documents(self) -> Iterator[Documents]:
         index = np.zeros(0, np.int64)
-        if not self.numbers:
+        if not self.width:
             index = self.model.vocabulary.find(Vocabulary.read(self.corpus.file("vocab")).words)
         for batch in self.corpus.documents(list(self.columns), parts=self.parts, batches=self.batches):
             words, counts = batch.column("words"), batch.column("counts")
@@ -132,7 +130,7 @@ class RawDocuments(DocumentSource):
             raise UsageError("--part is of a corpus store, and these are raw documents")
         meta = {"meta": {name: name for name in names}} if names else {}
         options = ReadOptions(**{"piece_bytes": PIECE_BYTES, "room": plan.room, **meta, **config.given()})
-        if self.numbers:
+        if self.width:
             remembered = tuple(name for name in CUT if name not in ("split", "min_tokens"))
             options = replace(options.recall(model.manifest.reading, remembered), vectors=True)
         elif isinstance(inputs, list):
@@ -155,7 +153,7 @@ class RawDocuments(DocumentSource):
         with self._lock:
             self.rejected += len(rejects)
         if len(run):
-            self.check_width(0 if isinstance(run, TextRun) or not run.vectors else len(run.words) // len(run), task.name)
+            self.check_width(0 if isinstance(run, TextRun) or not run.dense else len(run.words) // len(run), task.name)
         if isinstance(run, TextRun):
             if self._tokenizer is None:
                 raise StoreError(
@@ -166,7 +164,7 @@ class RawDocuments(DocumentSource):
             index = self._words.lookup(counted.types).astype(np.int64)
             cells = counted.indptr, counted.words, counted.counts
         else:
-            if self._index[0] is not task.words and not run.vectors:
+            if self._index[0] is not task.words and not run.dense:
                 self._index = (task.words, self.model.vocabulary.find(task.words))
             index, cells = self._index[1], (run.indptr, run.words, run.counts)
         none = pa.nulls(len(run), TEXT)
@@ -213,5 +211,5 @@ def open_source(config: InferConfig, model: TopicModel, plan: InferencePlan) -> 
         raise InputError(f"{stores[0]}: a corpus store goes alone")
     if reading := sorted(config.given()):
         raise InputError(f"{stores[0]}: is a corpus store; {reading[0]} is for raw documents")
-    corpus = stores[0] if isinstance(stores[0], Corpus) else Corpus.open(stores[0], vectors=True)
+    corpus = stores[0] if isinstance(stores[0], Corpus) else Corpus.open(stores[0], dense=True)
     return StoredDocuments(model, plan, corpus, config)

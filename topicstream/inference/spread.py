@@ -48,7 +48,7 @@ def infer_on_cluster(config: InferConfig, out: Path, inputs: list[Path]) -> dict
     if not isinstance(run.source, StoredDocuments) or run.source.corpus.path is None:
         raise UsageError("--scheduler: workers read a corpus store; run `topics ingest` on the documents first")
     if run.method.needs_all:
-        raise UsageError("--scheduler: joint sampling looks at all documents together; leave --joint out")
+        raise UsageError(f"--scheduler: --method {run.method.name} with these options needs all documents before it answers")
     batches = sum(1 for _ in run.source.corpus.placed(["id"], run.source.parts))
     with (
         connected(config.scheduler, [run.source.corpus.whole.path, config.model, out.absolute().parent]) as cluster,

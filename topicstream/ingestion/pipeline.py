@@ -92,7 +92,7 @@ class _Ingest:
         self.wip = out.with_name(out.name + ".wip")
         self.base: Corpus | None = None
         if (out / "manifest.json").exists() and not options.given.force:
-            self.base = Corpus.open(out, vectors=True) if options.given.append else None
+            self.base = Corpus.open(out, dense=True) if options.given.append else None
         self.options = self._as_of_base(options)
         Tokenizer(self.options.recipe)  # what it lacks is reported before anything is made
 
@@ -125,7 +125,7 @@ class _Ingest:
             if self.base is not None:
                 claim(self.out, "corpus")
                 stack.enter_context(durable.lock(self.out, "writing to", kind="corpus"))
-                self.base = Corpus.open(self.out, vectors=True)
+                self.base = Corpus.open(self.out, dense=True)
             record = inputs_record.describe([] if isinstance(self.names, InMemory) else self.names, self.options)
             if (done := self._made_before(record)) is not None:
                 return done
@@ -177,7 +177,7 @@ class _Ingest:
         that was killed there is cleared away."""
         if self.options.given.force or not (self.out / "manifest.json").exists():
             return None
-        store, state = Corpus.open(self.out, vectors=True), read_state(self.wip)
+        store, state = Corpus.open(self.out, dense=True), read_state(self.wip)
         done = None if state is None else state.committed
         if state is not None and done is not None and done.fingerprint == store.fingerprint:
             settle(self.out, store.manifest)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from topicstream.corpus.format import LINKS, LIST_COLUMNS, NAMED
 from topicstream.errors import DoesNotFit, InputError
 from topicstream.machine import format_bytes
 from topicstream.options import option
@@ -84,7 +85,7 @@ class ReadOptions:
     meta: Mapping[str, str] = field(
         default_factory=dict,
         metadata={
-            "help": "Keep a field: authors=, labels=, links=, date=, any.",
+            "help": f"Keep a field: {'=, '.join(LIST_COLUMNS)}=, date=, any.",
             "cli": ("ingest",),
             "multiple": True,
             "metavar": "COLUMN=FIELD",
@@ -101,7 +102,7 @@ class ReadOptions:
         cli=("ingest",),
     )
     list_separator: str = option(
-        ";", "Between the authors, labels or links of one field (default: ;).", cli=("ingest",)
+        ";", f"Between the {', '.join(NAMED)} or {LINKS} of one field (default: ;).", cli=("ingest",)
     )
     weighted: bool = option(False, "Accept weights that are no counts (svmlight).")
     binarize: bool = option(False, "Take every count above 0 as 1 (presence, as for open chromatin).")

@@ -26,7 +26,7 @@ from topicstream.files.durable import sync_folder
 from topicstream.model.arrays import ArrayWriter, StoredArray
 from topicstream.model.manifest import FileEntry, ModelManifest
 from topicstream.model.topic_model import TopicModel
-from topicstream.records import Amount, Count, Crc, Record, read_record, write_record
+from topicstream.records import Amount, Count, Crc, Record, plain, read_record, write_record
 
 RECORD = "classifier.json"
 NAMES = ("classifier", "classifier-2")
@@ -50,11 +50,18 @@ class _Topics(Record):
         return cls(crc32c=manifest.files.topics.crc32c, vocab_sha256=manifest.vocab_sha256)
 
 
-class _Facts(Record):
-    """What is shown of how a classifier was learned; there may be more."""
+class ClassifierFacts(Record):
+    """How a classifier was learned; loss: nats a document; divergence: from the topics of documents set aside."""
 
+    method: str = "maxent"
+    features: str = "counts"
     documents: Count = 0
+    passes: Count = 0
+    converged: bool = True
+    loss: float = 0.0
     divergence: float = 0.0
+    temperature: float = 1.0
+    variance: float = 1.0
 
 
 class ClassifierRecord(Record, kw_only=True):
@@ -66,10 +73,9 @@ class ClassifierRecord(Record, kw_only=True):
     temperature: Annotated[float, msgspec.Meta(gt=0, lt=1e300)]
     features: Literal["root", "frequency", "counts"] = "counts"
     length: Amount = 0.0
-    facts: dict[str, Any]
+    facts: ClassifierFacts
 
     def __post_init__(self) -> None:
-        msgspec.convert(self.facts, _Facts)
         if self.array.name not in NAMES:
             raise ValueError(f"names {self.array.name!r}")
 
@@ -84,7 +90,7 @@ def described(model: TopicModel) -> dict[str, Any] | None:
     """What the record of a model's classifier says of it, and ``stale``: whether the topics have changed since; None
     without one."""
     record = read_classifier(model.path) if model.path is not None else None
-    return None if record is None else {**record.facts, "stale": record.topics != _Topics.of_model(model)}
+    return None if record is None else {**plain(record.facts), "stale": record.topics != _Topics.of_model(model)}
 
 
 class Classifier:
@@ -129,7 +135,7 @@ class Classifier:
 
 
 def save_classifier(
-    model: TopicModel, rows: Iterable[np.ndarray], temperature: float, length: float, facts: dict[str, Any]
+    model: TopicModel, rows: Iterable[np.ndarray], temperature: float, length: float, facts: ClassifierFacts
 ) -> None:
     """Store a classifier in a model's folder: rows in order, W words then the bias, float [n, K] each.  The old one, where
     there is one, serves until the record is replaced.  The caller holds the folder's lock."""
@@ -149,12 +155,13 @@ def save_classifier(
         writer.discard()
         raise
     sync_folder(folder)
+    features: Any = facts.features  # checked with the options
     record = ClassifierRecord(
         schema=2,
         array=FileEntry(name=name, crc32c=crc),
         topics=topics,
         temperature=float(temperature),
-        features=facts["features"],
+        features=features,
         length=length,
         facts=facts,
     )

@@ -17,11 +17,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import ArrayLike
 
 from topicstream.errors import StoreError, UsageError
 from topicstream.files.durable import lock, read_sealed, sealed_line, write_bytes
 from topicstream.model.identity import IDS, read_ids
-from topicstream.model.manifest import Origin, origin_fields, read_manifest
+from topicstream.model.manifest import Origin, origin_of, read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.records import Count, Record, decode_record, plain
 
@@ -140,7 +141,7 @@ class EditedModel(TopicModel):
             view.columns(trained.totals[None])[0],
             view.columns(trained.alpha[None])[0],
             trained.beta,
-            manifest=Origin(**origin_fields(trained.manifest, seed_words=None, labels={}, label_docs=None)),
+            manifest=origin_of(trained.manifest, seed_words=None, labels={}, label_docs=None),
             path=trained.path,
         )
         self.sizes = view.columns(trained.sizes[None])[0]
@@ -150,7 +151,7 @@ class EditedModel(TopicModel):
         """Bring the trained table into memory."""
         self.trained.load()
 
-    def rows(self, ids: Any, out: np.ndarray | None = None) -> np.ndarray:
+    def rows(self, ids: ArrayLike, out: np.ndarray | None = None) -> np.ndarray:
         """As ``TopicModel.rows``."""
         rows = self.view.columns(self.trained.rows(ids))
         if out is None:
@@ -230,7 +231,7 @@ def apply(log: Sequence[Edit], ids: Sequence[int], names: Mapping[int, str] = Ma
     return View(shown, [members[i] for i in shown], labels, dropped, bool(first))
 
 
-def _checked(log: Sequence[Edit], given: Mapping[str, Any], ids: Sequence[int]) -> Edit:
+def _checked(log: Sequence[Edit], given: Mapping[str, object], ids: Sequence[int]) -> Edit:
     """An edit as a record; UsageError where it cannot be done to the topics as the log leaves them."""
     edit: Edit = decode_record(given, _EDIT, "edit", 'Write {"edit": "merge", "topics": [1, 18]} or the like', UsageError)
     kind, shown = type(edit).__name__.lower(), apply(log, ids).ids
@@ -252,7 +253,7 @@ def _checked(log: Sequence[Edit], given: Mapping[str, Any], ids: Sequence[int]) 
     return edit
 
 
-def edit(model: str | Path, edits: Sequence[dict[str, Any]] = (), *, undo: int = 0) -> View:
+def edit(model: str | Path, edits: Sequence[Mapping[str, object]] = (), *, undo: int = 0) -> View:
     """Append edits to a model's log, all or none, and return the edited view.
 
     Parameters
@@ -296,7 +297,7 @@ def edit(model: str | Path, edits: Sequence[dict[str, Any]] = (), *, undo: int =
     return apply(log, ids, names_of(read_manifest(folder), ids))
 
 
-def preview(model: str | Path, edits: Sequence[dict[str, Any]] = (), *, undo: int = 0) -> View:
+def preview(model: str | Path, edits: Sequence[Mapping[str, object]] = (), *, undo: int = 0) -> View:
     """The view that ``edit`` would make; nothing is written."""
     folder = _folder(model)
     log, _, ids = _edited(folder, edits, undo)
@@ -309,7 +310,7 @@ def _folder(model: str | Path) -> Path:
 
 
 def _edited(
-    folder: Path, edits: Sequence[dict[str, Any]], undo: int
+    folder: Path, edits: Sequence[Mapping[str, object]], undo: int
 ) -> tuple[list[Edit], list[Edit | Undo], list[int]]:
     """The log in force afterwards, the lines to add, the topics' ids."""
     ids = read_ids(folder, read_manifest(folder).topics).ids

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream.errors import StoreError, UsageError
+from topicstream.errors import StoreError
 from topicstream.kernels.cluster_scores import log_sums
 from topicstream.kernels.gaussian_density import Densities, log_density, point_densities
 from topicstream.machine import one_blas_thread
@@ -23,7 +23,7 @@ def is_of_vectors(model: object) -> bool:
     return (
         isinstance(model, str | Path)
         and (Path(model) / "manifest.json").exists()
-        and bool(read_manifest(model).vectors)
+        and bool(read_manifest(model).width)
     )
 
 
@@ -32,7 +32,7 @@ class GaussianModel:
     diagonal ones; patches: width of the image patches that the vectors are, 0: none."""
 
     def __init__(self, path: str | Path) -> None:
-        opened = TopicModel.open(path, memory_limit=-1, vectors=True)
+        opened = TopicModel.open(path, memory_limit=-1, dense=True)
         self.path, self.manifest, self.n = Path(path), opened.manifest, opened.n_words
         every = np.arange(opened.n_topics)
         self.sizes = opened.table("sizes").gather(every[:1])[0].astype(np.float64)
@@ -45,11 +45,6 @@ class GaussianModel:
         self.pi = weights / weights.sum()
         self.patches = self.manifest.patches or 0
         one_blas_thread()
-
-    def check(self, n: int, where: str) -> None:
-        """UsageError for vectors of another width."""
-        if n != self.n:
-            raise UsageError(f"{where}: vectors of {n} numbers, the model's are of {self.n}")
 
     def answer(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(log p(x) float64[D], p(k | x) float32[D, K]) of points [D, n]."""

@@ -96,6 +96,11 @@ class Origin(Record, omit_defaults=True):
     imported: dict[str, Any] | None = None
     tables: dict[TableName, TableEntry] = {}
 
+    @property
+    def width(self) -> int:
+        """Numbers of a dense row that the model is of (``vectors`` in the file); 0: it is of documents."""
+        return self.vectors or 0
+
 
 class ModelManifest(Origin, kw_only=True):
     """The manifest of a stored model."""
@@ -151,6 +156,6 @@ def as_origin(values: Mapping[str, Any], where: object = "manifest") -> Origin:
     return decode_record(known, Origin, where, "Leave it out or correct it", InputError)
 
 
-def origin_fields(origin: Origin, **changes: Any) -> dict[str, Any]:
-    """The fields of ``Origin`` that a record has, with changes."""
-    return {name: getattr(origin, name) for name in Origin.__struct_fields__} | changes
+def origin_of(manifest: Origin, **changes: Any) -> Origin:
+    """The origin that a manifest holds, with changes."""
+    return Origin(**({name: getattr(manifest, name) for name in Origin.__struct_fields__} | changes))

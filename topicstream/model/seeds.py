@@ -71,10 +71,7 @@ def read_seeds(given: str | Path | Mapping[str, Any] | Sequence[Any]) -> list[Se
         given = _load(Path(given))
     if isinstance(given, Mapping):
         return _distinct(_of_mapping(given, where), where)
-    entries = [plain(entry) for entry in given]
-    fields = SeedTopic.__struct_fields__
-    known = [{k: v for k, v in e.items() if k in fields} if isinstance(e, dict) else e for e in entries]
-    return _distinct([decode_record(e, SeedTopic, where, ADVICE, InputError) for e in known], where)
+    return _distinct([decode_record(plain(entry), SeedTopic, where, ADVICE, InputError) for entry in given], where)
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ The array's attributes hold ``alpha`` [K], ``beta``, ``totals`` [K] (column sums
 chunk file (arrays.py).  The manifest holds the checksums of ``vocab.parquet`` and of the array's ``zarr.json``, so every byte
 hangs on the manifest, which is replaced last, in one rename.
 
-Some engines store more tables (authors x topics): ``table-NAME``, arrays of the same kind, with the names of their rows in
+Some engines store more tables (names x topics): ``table-NAME``, arrays of the same kind, with the names of their rows in
 ``names-NAME.parquet``; the manifest lists them under ``tables``.
 
 A save over an older model writes beside it (``topics-2``, ``vocab-2.parquet``), then the manifest, then deletes the old;
@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import ArrayLike
 
 from topicstream.errors import StoreError
 from topicstream.files import owned
@@ -39,7 +40,7 @@ from topicstream.model.manifest import (
     Origin,
     TableEntry,
     both_names,
-    origin_fields,
+    origin_of,
     read_manifest,
     write_manifest,
 )
@@ -141,7 +142,7 @@ class ModelWriter:
         owned.replace(beside, self.path / file)
         return FileEntry(name=file, crc32c=size_and_crc(self.path / file)[1])
 
-    def commit(self, origin: Origin, vocabulary: Vocabulary, alpha: Any, beta: float) -> ModelManifest:
+    def commit(self, origin: Origin, vocabulary: Vocabulary, alpha: ArrayLike, beta: float) -> ModelManifest:
         """Sync everything, then replace the manifest; returns it.
 
         Parameters
@@ -169,11 +170,9 @@ class ModelWriter:
             )
         vocab = self._write_vocabulary(vocabulary)
         sync_folder(self.path)
-        about = origin_fields(origin, tables=tables)
-        if origin.created is None:
-            about["created"] = datetime.now(UTC).isoformat(timespec="seconds")
+        created = origin.created or datetime.now(UTC).isoformat(timespec="seconds")
         manifest = ModelManifest(
-            **about,
+            **msgspec.structs.asdict(origin_of(origin, tables=tables, created=created)),
             schema=1,
             kind="model",
             words=self.words,

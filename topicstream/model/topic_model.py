@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from msgspec.structs import asdict, replace
+from numpy.typing import ArrayLike
 
 from topicstream.errors import StoreError, UsageError
 from topicstream.files.plain import refuse_linked_folders
 from topicstream.machine import versions
 from topicstream.model.arrays import StoredArray
-from topicstream.model.manifest import Origin, as_origin, origin_fields, read_manifest
+from topicstream.model.manifest import Origin, as_origin, origin_of, read_manifest
 from topicstream.model.seeds import constants_of
 from topicstream.model.store import ModelWriter, StoredTable, check_file, read_history
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.model.weighting import Weights
+from topicstream.payload import noun_of
 
 VALUES = 1 << 20
 """Values of the table that are held at a time."""
@@ -78,12 +81,13 @@ class TopicModel:
     # -- making ------------------------------------------------------------------------------------------------------
     @classmethod
     def from_arrays(
-        cls, phi: Any, words: Any, alpha: Any, beta: float, *, counts: Any = None, df: Any = None, **manifest: Any
+        cls, phi: ArrayLike, words: Any, alpha: ArrayLike, beta: float, *, counts: ArrayLike | None = None, df: ArrayLike | None = None,
+        **manifest: Any,
     ) -> Self:
         """A model in memory.  phi: [W, K] (or wider, when alpha is [K]: padding columns are dropped), >= 0; words: [W]
         strings or a Vocabulary; alpha: [K] or a scalar; ``manifest``: engine, options, seed, corpus, ..."""
         table = np.asarray(phi)
-        topics = table.shape[1] if np.ndim(alpha) == 0 else len(alpha)
+        topics = table.shape[1] if np.ndim(alpha) == 0 else np.shape(alpha)[0]
         table = np.ascontiguousarray(table[:, :topics], np.float32)
         vocabulary = words if isinstance(words, Vocabulary) else Vocabulary.of(words, counts, df)
         if len(vocabulary) != len(table):
@@ -93,7 +97,7 @@ class TopicModel:
         return cls(vocabulary, totals, alpha, beta, phi=table, manifest=as_origin(manifest))
 
     @classmethod
-    def open(cls, path: str | Path, memory_limit: int | None = None, *, vectors: bool = False) -> Self:
+    def open(cls, path: str | Path, memory_limit: int | None = None, *, dense: bool = False) -> Self:
         """Open a model folder.  The table (4 W K bytes) is loaded when it is at most ``memory_limit`` bytes (None: always),
         else its rows are read from disk by ``rows``.
 
@@ -103,8 +107,8 @@ class TopicModel:
         if folder.is_symlink():  # a published model: all its files from one version, whatever the link does meanwhile
             folder = folder.resolve()
         manifest = read_manifest(folder)
-        if manifest.vectors and not vectors:
-            raise UsageError(f"{folder}: a model of vectors, which has no topics; `topics show`, `infer` and `eval` take it")
+        if manifest.width and not dense:
+            raise UsageError(f"{folder}: a model of {noun_of(manifest.width)}, which has no topics; `topics show`, `infer` and `eval` take it")
         topics, vocab = manifest.files.topics, manifest.files.vocab
         refuse_linked_folders(folder, [topics.name, f"{topics.name}/c", "checkpoints", "work"])
         stored = StoredArray(folder / topics.name, topics.crc32c, (manifest.words, manifest.topics), counts=True)
@@ -149,7 +153,7 @@ class TopicModel:
         return list(self.vocabulary)
 
     def table(self, name: str) -> StoredTable:
-        """A table that the engine stored beside the topics (``authors``, ...); StoreError: this model has no such table."""
+        """A table that the engine stored beside the topics; StoreError: this model has no such table."""
         if self.path is None:
             raise StoreError(f"a model in memory has no table of {name}")
         return StoredTable(self.path, self.manifest, name)
@@ -157,12 +161,12 @@ class TopicModel:
     @cached_property
     def cluster_sizes(self) -> np.ndarray | None:
         """float64[K], documents of each cluster, of a model in which a document has one cluster; None: topics."""
-        if self.path is None or self.manifest.engine != "mixture":
+        if self.path is None or self.manifest.width or "sizes" not in self.manifest.tables:
             return None
         found: np.ndarray | None = self.table("sizes").gather(np.arange(1))[0].astype(np.float64)
         return found
 
-    def rows(self, ids: Any, out: np.ndarray | None = None) -> np.ndarray:
+    def rows(self, ids: ArrayLike, out: np.ndarray | None = None) -> np.ndarray:
         """Counts of some words, float32[n, K] (or into ``out``, float32[n, >= K], padding untouched), seed words'
         pseudo-counts among them; thread-safe."""
         ids = np.asarray(ids, np.int64)
@@ -195,7 +199,7 @@ class TopicModel:
         """``spans`` without seed words' pseudo-counts: what a model stores."""
         return self.spans() if self.seeds is None or self._stored is None else self._stored.spans()
 
-    def probabilities(self, ids: Any) -> np.ndarray:
+    def probabilities(self, ids: ArrayLike) -> np.ndarray:
         """p(w|k) of some words, float64[n, K]; over all words each column sums to 1."""
         return np.asarray((self.rows(ids) + self.beta) / self.norms)
 
@@ -254,14 +258,13 @@ class TopicModel:
 
         Never seen half-written: an older model at ``path`` stays readable until the new manifest replaces its own.
         """
-        about = origin_fields(self.manifest, **manifest)
-        about["versions"] = about["versions"] or versions()
-        if self.seeds is None:
-            about["seed_words"] = None
+        about = as_origin({**asdict(origin_of(self.manifest)), **manifest})
+        seed_words = None if self.seeds is None else about.seed_words
+        about = replace(about, versions=about.versions or versions(), seed_words=seed_words)
         with ModelWriter(path, self.n_words, self.n_topics) as writer:
             for start, rows in self.counts():
                 writer.write_rows(start, rows)
-            self.manifest = writer.commit(as_origin(about), self.vocabulary, self.alpha, self.beta)
+            self.manifest = writer.commit(about, self.vocabulary, self.alpha, self.beta)
         self.path = Path(path)
         if self._stored is not None:  # its files may be the ones just replaced
             self._stored = TopicModel.open(path, memory_limit=-1)._stored

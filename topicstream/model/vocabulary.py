@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from topicstream.errors import StoreError
 from topicstream.files import owned
@@ -53,7 +54,7 @@ class Vocabulary:
     df: np.ndarray
 
     @classmethod
-    def of(cls, words: Any, counts: Any = None, df: Any = None) -> Vocabulary:
+    def of(cls, words: Any, counts: ArrayLike | None = None, df: ArrayLike | None = None) -> Vocabulary:
         """From any strings; counts and df default to zeros (unknown)."""
         words = as_words(words)
         n = len(words)

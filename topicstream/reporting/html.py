@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
@@ -17,7 +18,7 @@ from topicstream.evaluation.coherence import coherence, diversity
 from topicstream.evaluation.completion import score_model
 from topicstream.files.outputs import check_output, written
 from topicstream.ingestion.opening.inputs_record import file_of
-from topicstream.model.manifest import origin_fields
+from topicstream.model.manifest import origin_of
 from topicstream.options import configured
 from topicstream.reporting import geometry, relevance
 from topicstream.reporting.config import ReportConfig
@@ -197,7 +198,7 @@ def settings(shown: ShownModel) -> list[list[str]]:
     low, high = float(model.alpha.min()), float(model.alpha.max())
     tokenizer = manifest.tokenizer or {}
     about = {
-        **origin_fields(manifest),
+        **asdict(origin_of(manifest)),
         "vocab_sha256": getattr(manifest, "vocab_sha256", None),
         "topics": model.n_topics,
         "edited": 0 if shown.view.plain else len(shown.view),

@@ -24,7 +24,7 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Any]:
     Raises StoreError naming what is damaged.
     """
     manifest = read_manifest(path)
-    model = TopicModel.open(path, memory_limit=-1, vectors=True)
+    model = TopicModel.open(path, memory_limit=-1, dense=True)
     about, table = manifest_json(manifest), Path(path) / manifest.files.topics.name
     out: dict[str, Any] = {
         "path": str(path),

@@ -1,6 +1,6 @@
 """``topics forget``: a document goes out of everything that this program has written and keeps.
 
-From the store: its cells, its row of the documents' table (id, source, authors, labels, date, own columns), links to it,
+From the store: its cells, its row of the documents' table (id, source, list columns, date, own columns), other documents' mention of it,
 names and words that only it had (ids of names and words stay), what was set aside of older generations.  From models: the
 block state and checkpoints of their runs and tables over documents, which hold its topics.  At the end the
 store's table of documents is read again.
@@ -9,7 +9,7 @@ store's table of documents is read again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import settle, waits_for_readers
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.files import owned
-from topicstream.files.durable import lock, read_json, sync_folder, write_bytes
+from topicstream.files.durable import lock, sync_folder, write_bytes
 from topicstream.files.plain import refuse_links
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.opening.inputs_record import file_of
@@ -41,7 +41,7 @@ from topicstream.retraining.config import load_config
 from topicstream.retraining.forget_words import blanked, more_than, own_words
 from topicstream.retraining.publish import published_versions, version_path
 from topicstream.retraining.raw_files import remove_copies
-from topicstream.retraining.state import JOURNAL, STATE, read_retrain_state
+from topicstream.retraining.state import JOURNAL, STATE, read_retrain_state, run_origin
 from topicstream.tokens.vocabulary import TokenVocabulary, write_words
 
 STATE_FOLDERS = ("work", "checkpoints")
@@ -111,11 +111,18 @@ def forget(
     if not wanted or not all(isinstance(i, str) and i for i in wanted):
         raise InputError("name the ids of the documents to forget; none is empty")
     store = Path(corpus)
-    Corpus.open(store, vectors=True).let_go()
+    Corpus.open(store, dense=True).let_go()
     if strange := next((m for m in models if not trained_on(Path(m), store)), None):
         raise InputError(f"{strange}: has other words than {store}, so it was not trained on it; leave it out")
     home = store.parent if (store.parent / "versions").is_dir() and (store.parent / STATE).is_file() else None
     runs = _runs(models, home)
+    with _held(store, runs, home):
+        return _forget(wanted, store, runs, home, listener(progress))
+
+
+@contextlib.contextmanager
+def _held(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[None]:
+    """The locks of all that is changed; Busy, and TopicsError where something is unfinished there."""
     with contextlib.ExitStack() as stack:
         if home is not None:
             stack.enter_context(lock(home, "retraining", kind="retrain"))
@@ -128,7 +135,7 @@ def forget(
         for place in (store, *runs):
             refuse_links(place)
         refuse_unfinished(store)
-        return _forget(wanted, store, runs, home, listener(progress))
+        yield
 
 
 def trained_on(model: Path, store: str | Path) -> bool:
@@ -136,7 +143,7 @@ def trained_on(model: Path, store: str | Path) -> bool:
     went since leave it.  True where there is no model yet."""
     if not (model / "manifest.json").exists():
         return True
-    corpus, opened = Corpus.open(store, vectors=True), TopicModel.open(model, memory_limit=-1, vectors=True)
+    corpus, opened = Corpus.open(store, dense=True), TopicModel.open(model, memory_limit=-1, dense=True)
     corpus.let_go()
     there = Vocabulary.read(corpus.file("vocab")).find(opened.vocabulary.words)
     there = there[there >= 0]
@@ -156,7 +163,7 @@ def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
 
 
 def _forget(ids: list[str], store: Path, runs: list[Path], home: Path | None, progress: Progress) -> dict[str, Any]:
-    base = Corpus.open(store, vectors=True)
+    base = Corpus.open(store, dense=True)
     base.let_go()  # the writer's lock keeps what it reads
     settle(store, base.manifest)
     found = _find(base, pa.array(ids, pa.large_string()))
@@ -194,7 +201,7 @@ def _left(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[dict[str,
         for path in sorted(store.glob("docs/part-*.parquet"))
         if f"docs/{path.name}" not in named
     ]
-    committed = Corpus.open(store, vectors=True)
+    committed = Corpus.open(store, dense=True)
     if rows := len(_find(committed, ids).numbers):
         left.append({"file": str(store / "docs"), "what": f"{rows} rows"})
     committed.let_go()
@@ -224,8 +231,7 @@ def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
     on another corpus than the present one.  The model stays."""
     if not any((run / name).exists() for name in (*STATE_FOLDERS, *STATE_FILES)):
         return False
-    record = read_json(run / "training.json") if (run / "training.json").exists() else {}
-    if not always and isinstance(record, dict) and corpus.is_of(record.get("corpus", "")):
+    if not always and corpus.is_of(run_origin(run).corpus):
         return False
     for name in STATE_FILES:  # first, so that a run cut short here starts over
         owned.remove_file(run / name, missing_ok=True)
@@ -247,7 +253,7 @@ def _rewrite(base: Corpus, found: _Found, ids: list[str], progress: Progress) ->
     places = gone[np.isin(gone[:, 0], found.numbers)]
     own = own_words(base, places, gone, vocabulary.df)
     words_left = int(own.sum()) if old.vocabulary.get("fixed") is not None else 0
-    if not words_left and not base.vectors:  # else the words are the user's own list, or coordinates
+    if not words_left and not base.width:  # else the words are the user's own list, or coordinates
         vocabulary = blanked(vocabulary, own)
     work = Rewrite(base, gone, removal.apply(old.parts, generation))
     work.check_room()

@@ -21,7 +21,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from
 from topicstream.errors import NotOurs, StoreError, TopicsError, UsageError
 from topicstream.files import durable, owned
-from topicstream.files.durable import lock, read_json
+from topicstream.files.durable import lock
 from topicstream.files.ownership import check_place, claim, kind_of, mark_of, not_ours
 from topicstream.memory import MemoryOptions
 from topicstream.metrics import recorded
@@ -29,6 +29,7 @@ from topicstream.model import edits
 from topicstream.model.manifest import ModelManifest, read_manifest
 from topicstream.options import configured, like, option
 from topicstream.progress import Shown, Told, listener
+from topicstream.retraining.state import RunOrigin, run_origin
 from topicstream.training.config import TrainConfig
 from topicstream.training.folder import forget_runs
 from topicstream.training.loop import figures_of, train
@@ -283,7 +284,7 @@ def _state_of(run: Path, old: Path) -> str:
         if present.of == mark.id:
             return "replaced"
     if mark is None and kind_of(run) == "model":  # 0.1.0's
-        names = [_begun(place).get("warm") == str(old.resolve()) for place in (run, old)]
+        names = [run_origin(place).warm == str(old.resolve()) for place in (run, old)]
         if any(names):
             return "begun" if names[0] else "replaced"
     if mark is None and run.is_dir() and not run.is_symlink() and not set(os.listdir(run)) - {".lock"}:
@@ -291,16 +292,9 @@ def _state_of(run: Path, old: Path) -> str:
     raise NotOurs(f"{run}: is in the way and no update of {old}; move it away and run this again")
 
 
-def _begun(run: Path) -> dict[str, Any]:
-    """The record of a run, empty where there is none."""
-    record = read_json(run / "training.json") if (run / "training.json").exists() else {}
-    return record if isinstance(record, dict) else {}
-
-
 def _same(run: Path, model: Path, fingerprint: str) -> bool:
     """Whether an unfinished update is of this model and this corpus."""
-    record = _begun(run)
-    return (record.get("corpus"), record.get("warm")) == (fingerprint, str(model.resolve()))
+    return run_origin(run) == RunOrigin(corpus=fingerprint, warm=str(model.resolve()))
 
 
 def _remove_replaced(run: Path, model: Path) -> None:

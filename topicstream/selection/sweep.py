@@ -191,7 +191,7 @@ def learned_share(store: Corpus, runs: Sequence[Run]) -> float | None:
     """The share of the training documents that every run learns from; None: all, because enough are set aside, or because it was
     asked which, or because an engine reads what cannot be sampled."""
     rule, engines = store.manifest.heldout, {run.algo for run in runs} - {"auto"}
-    if rule.where or rule.by or store.vectors or any(engine_facts(algo).axes for algo in engines):
+    if rule.where or rule.by or store.width or any(engine_facts(algo).axes for algo in engines):
         return None
     missing = SCORED / (1 - SPLIT) - store.part(True).tokens
     return None if missing <= 0 else round(1 - min(MOST_ASIDE, missing / max(store.part().tokens, 1)), 3)

@@ -1,6 +1,6 @@
 """What an engine asks of its tables, and the types in which rows reach a visit and deltas come back.
 
-A table has one row for each id of an axis (words, authors, labels, documents) or a fixed number of rows.  During a round
+A table has one row for each id of an axis (words, documents, names) or a fixed number of rows.  During a round
 (a fixed number of consecutive blocks of a pass) it does not change; at its end the sum of the round's deltas enters:
 
     ADD      table += delta                       (the change since this block was last seen)
@@ -46,8 +46,8 @@ class TableSpec:
     """One table of an engine.
 
     rows      the axis whose ids number the rows, or a fixed number of rows
-    reads     the axis whose ids of a block are gathered for a visit, where that is another one (``links``: the rows of the
-              documents that a block's documents link to); ids of both number the same rows
+    reads     the axis whose ids of a block are gathered for a visit, where that is another one (the rows of the
+              documents that a block's documents are linked with); ids of both number the same rows
     columns   numbers in a row; None: the number of topics
     dtype     of the stored rows (``float32``, ``float64``, ``int32``)
     layout    ``dense``: [rows, padded(columns)], a visit sees ``Rows``; ``packed``: sparse integer rows, ``PackedRows``

@@ -18,7 +18,7 @@ class Provenance:
 
     ids     large_string[D]   document ids as given (unique within an ingest unless duplicates are meant)
     source  large_string[D]   where it stands: ``file`` or ``file:line`` (1-based) or ``file#record``
-    meta    name -> Array[D]  ``authors``, ``labels``, ``links``: list<large_string>; ``date``: large_string (ISO or the
+    meta    name -> Array[D]  list columns (corpus/format.py): list<large_string>; ``date``: large_string (ISO or the
                               year); any other column the user asked for (``--meta name=field``): large_string
     whole   the ids are whole numbers in the input, not strings of digits
     deleted large_string[]    ids that this run says are withdrawn (PubMed's DeleteCitation); last one wins
@@ -53,14 +53,14 @@ class CountRun:
 
     indptr: int64[D+1]; words: int32[nnz], ascending and unique within a document, ids of the reader's ``words`` list;
     counts: int64[nnz] > 0, or float32[nnz] for weighted cells.
-    vectors: every document has all words, in their order, and any finite number of each.
+    dense: every document has all words, in their order, and any finite number of each.
     """
 
     about: Provenance
     indptr: np.ndarray
     words: np.ndarray
     counts: np.ndarray
-    vectors: bool = False
+    dense: bool = False
 
     def __len__(self) -> int:
         return len(self.about.ids)

@@ -68,7 +68,7 @@ class Course:
         """What a user should hear of the topics of a run that has ended; last: the latest history record."""
         engine, shape = self._engine, self._engine.shape
         found = worth_a_warning(engine, tables, params)
-        if engine.about.vectors or "phi" not in tables:
+        if engine.about.dense or "phi" not in tables:
             return found
         found += self.worse_than_unigram(last, tables, params, n_w) + alpha_at_bound(engine, params)
         if not engine.about.topics_axis:

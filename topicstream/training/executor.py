@@ -62,7 +62,7 @@ class RunRecipe:
     def open(self) -> tuple[Engine, Corpus, Grid]:
         """Make the engine, open the store, cut it into blocks."""
         kind = find(self.engine)
-        corpus = Corpus.open(self.store, vectors=True)
+        corpus = Corpus.open(self.store, dense=True)
         corpus = corpus if self.sample is None else sampled(corpus, self.sample)
         corpus.weights = self.weights
         grid = corpus.grid(self.layout.block_cells, self.layout.block_docs, axes=kind.about.axes)

@@ -15,6 +15,7 @@ from topicstream.model.manifest import as_origin
 from topicstream.model.seeds import labels_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.vocabulary import Vocabulary
+from topicstream.payload import noun_of
 from topicstream.training.session import Session
 
 
@@ -55,7 +56,7 @@ def write_model(session: Session, reason: str) -> None:
             },
             "tokenizer": corpus.manifest.tokenizer,
             "reading": corpus.manifest.reading,
-            "vectors": corpus.vectors or None,
+            noun_of(corpus.width): corpus.width,
             "patches": corpus.manifest.patches,
             "passes": passes,
             "stopped": reason,

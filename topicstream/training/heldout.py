@@ -60,19 +60,19 @@ class HeldOutPoints:
         """(nats a point, of documents their perplexity); None where none is set aside."""
         if self._corpus.part(heldout=True).docs == 0:
             return None
-        visit = self._of_vectors(params) if self._engine.about.vectors else self._of_documents(tables["phi"], params)
+        visit = self._of_rows(params) if self._engine.about.dense else self._of_documents(tables["phi"], params)
         topics, fit, docs, tokens = self._engine.shape.topics, 0.0, 0, 0.0
-        cells = POINTS * self._corpus.vectors if self._engine.about.vectors else block_cells(topics)
-        grid = self._corpus.grid(cells, POINTS if self._engine.about.vectors else block_docs(topics), heldout=True)
+        cells = POINTS * self._corpus.width if self._engine.about.dense else block_cells(topics)
+        grid = self._corpus.grid(cells, POINTS if self._engine.about.dense else block_docs(topics), heldout=True)
         blocks = self._corpus.blocks(grid=grid, heldout=True)
         for logs, of_block in in_order(visit, blocks, self._threads):
             fit, docs, tokens = fit + float(logs.sum()), docs + len(logs), tokens + of_block
         if not docs:
             return None
-        return fit / docs, None if self._engine.about.vectors else float(np.exp(-fit / tokens))
+        return fit / docs, None if self._engine.about.dense else float(np.exp(-fit / tokens))
 
-    def _of_vectors(self, params: Mapping[str, np.ndarray]) -> Callable[[Block], tuple[np.ndarray, float]]:
-        n, k = self._corpus.vectors, self._engine.shape.topics
+    def _of_rows(self, params: Mapping[str, np.ndarray]) -> Callable[[Block], tuple[np.ndarray, float]]:
+        n, k = self._corpus.width, self._engine.shape.topics
         square = params["covariances"].reshape(k, n, -1)
         weights = params["sizes"] + params["alpha"]
         of = joint(params["means"], square[:, :, 0] if square.shape[2] == 1 else square, weights / weights.sum())

@@ -13,12 +13,13 @@ from topicstream import machine
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import sampled
-from topicstream.engines import find
+from topicstream.engines import engines, find
 from topicstream.engines.base import About, BlockShape, Engine, Layout, Shape, passes_needed
 from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.files.ownership import check_place, kind_of
 from topicstream.model.manifest import Origin
 from topicstream.options import checked, seconds, share
+from topicstream.payload import noun_of
 from topicstream.progress import Progress, Shown, listener
 from topicstream.training.config import TrainConfig
 from topicstream.training.executor import MakeExecutor, RunRecipe
@@ -129,11 +130,13 @@ def block_of(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:
 
 def corpus_of(config: TrainConfig) -> Corpus:
     """The corpus, where there is something in it that the engine can train on; its cells weighed as asked."""
-    store = Corpus.open(config.corpus, vectors=True)
-    if bool(store.vectors) != (config.algo != "auto" and find(config.algo).about.vectors):
-        holds, takes = ("vectors", "documents") if store.vectors else ("documents", "vectors (.npy)")
-        other = "gmm takes vectors" if store.vectors else "mixture clusters documents"
-        raise UsageError(f"{store.path}: holds {holds}; --algo {config.algo} takes {takes}, --algo {other}")
+    store = Corpus.open(config.corpus, dense=True)
+    if bool(store.width) != (config.algo != "auto" and find(config.algo).about.dense):
+        able = [name for name, kind in engines().items() if kind.about.dense == bool(store.width)]
+        raise UsageError(
+            f"{store.path}: holds {noun_of(store.width)}, which --algo {config.algo} does not take; choose another "
+            f"(`topics engines` lists them), such as {able[-1]}"
+        )
     if (part := sample_of(config)) is not None:
         store = _sample(store, part, config)
     if store.n_cells == 0:
@@ -151,8 +154,8 @@ def sample_of(config: TrainConfig) -> float | None:
 
 def _sample(store: Corpus, part: float, config: TrainConfig) -> Corpus:
     axes = [] if config.algo == "auto" else find(config.algo).about.axes
-    if store.vectors or axes:
-        whose = axes[0] if axes else "vectors"
+    if store.width or axes:
+        whose = axes[0] if axes else noun_of(store.width)
         raise UsageError(f"--sample: --algo {config.algo} reads {whose}, which cannot be sampled; `topics ingest --heldout` sets documents aside")
     found = sampled(store, part)
     listener(config.progress, Shown).say(f"sample: {found.n_docs:,} of {store.n_docs:,} training documents")
@@ -221,7 +224,7 @@ def engine_of(
         raise InputError(
             f"{store.path} has real-valued cells and {algo} needs whole counts; use a message-passing engine such as atbp"
         )
-    if kind.about.vectors:
+    if kind.about.dense:
         machine.one_blas_thread()
     engine = make_engine(kind, store, make_options(kind, options), config.topics)
     engine, seeds, told = with_seeds(engine, config.seed_words, store, n_w)

@@ -169,7 +169,7 @@ class ClusterEngine(Engine):
 
     Options: ClassVar[Any] = ClusterOptions
     about = About(
-        priors=Priors(10.0, 0.1, together=True), seed_words=False, stored_params=("sizes",), completion=False
+        priors=Priors(10.0, 0.1, together=True), constants=False, stored_params=("sizes",), completion=False
     )
 
     def __init__(self, shape: Shape, options: ClusterOptions) -> None:

@@ -69,7 +69,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         ClusterEngine.about,
         priors=ClusterEngine.about.priors._replace(beta=0.0),
         starts=("kmeans",),
-        vectors=True,
+        dense=True,
         stored_tables=(),
         stored_params=("sizes", "means", "covariances"),
         objective=Objective("nats a point", weight="docs"),

@@ -72,7 +72,7 @@ class Anchors(Engine):
         priors=Priors(1.0, 0.01, together=True),
         starts=("random",),  # of the projection
         real_cells=False,
-        seed_words=False,  # its topics are no counts with a prior
+        constants=False,  # its topics are no counts with a prior
         stored_params=("anchors", "distances"),
         tol=0.0,
         alpha_bounds=ALPHA_BOUNDS,

@@ -59,7 +59,7 @@ class FullDependenceMixture(Engine):
         priors=Priors(1.0, 0.01, together=True),
         starts=("anchors", "documents", "random", "kmeans", "best", "warm"),
         real_cells=False,
-        seed_words=False,  # its topics are no counts with a prior
+        constants=False,  # its topics are no counts with a prior
         stored_tables=("phi", "pairs"),
         objective=Objective("cross-entropy", "cross", "mass"),
         passes=100,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from topicstream import plugins
 from topicstream.errors import InputError, UsageError
 from topicstream.options import checked
+from topicstream.payload import noun_of
 
 if TYPE_CHECKING:  # importing the package to list the names must not load the kernels
     from topicstream.inference.method import Method, TopicRows, Variant
@@ -42,8 +43,8 @@ def method_of(model: TopicModel, name: str = DEFAULT) -> str:
 def make_method(name: str, rows: TopicRows, **options: Any) -> Method:
     """A method by its name with its options; UsageError for a name or an option that does not exist."""
     method = find_method(name)
-    if method.on_vectors != bool(rows.model.manifest.vectors):
-        raise UsageError(f"--method {name}: is for {'vectors' if method.on_vectors else 'words'}, which the model is not of")
+    if method.dense != bool(rows.model.manifest.width):
+        raise UsageError(f"--method {name}: is for {noun_of(method.dense)}, which the model is not of")
     if rows.model.weights is not None and not method.weighs_cells:
         able = " or ".join(m.name for m in methods() if m.weighs_cells)
         raise InputError(f"--method {name}: the model weighs cells ({rows.model.weights.kind}); choose {able}")

@@ -19,7 +19,7 @@ class GMM(Method):
     name: ClassVar[str] = "gmm"
     cites: ClassVar[str] = "Hughes & Sudderth 2016"
     variants: ClassVar[Mapping[str, Variant]] = {}
-    on_vectors: ClassVar[bool] = True
+    dense: ClassVar[bool] = True
 
     def __init__(self, rows: TopicRows, **options: Any) -> None:
         super().__init__(rows, **options)
@@ -28,7 +28,7 @@ class GMM(Method):
 
     @classmethod
     def required_by(cls, model: TopicModel) -> bool:
-        return bool(model.manifest.vectors)
+        return bool(model.manifest.width)
 
     @classmethod
     def table_bytes(cls, model: TopicModel) -> int:

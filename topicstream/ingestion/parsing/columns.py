@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.arrow import pc
+from topicstream.corpus.format import LIST_COLUMNS
 
-LISTS = ("authors", "labels", "links")
+LISTS = LIST_COLUMNS
 """The metadata columns that hold lists of strings."""
-
 
 _LIST = pa.list_(pa.large_string())
 

@@ -45,7 +45,7 @@ def batch_of(ids: Any, sources: Any, content: Mapping[str, pa.Array], meta: Mapp
         ``text``: strings, null in a row that withdraws the document of its id; or ``words``: lists of int32 and ``counts``:
         lists of int64 or float32; or ``vector``: lists of float32 of one size.
     meta
-        Metadata columns by name: strings, or lists of strings for authors, labels and links.
+        Metadata columns by name: strings, or lists of strings (``LISTS``).
     """
     columns = [ids if isinstance(ids, pa.Array) else pa.array(ids, TEXT)]
     columns += [sources if isinstance(sources, pa.Array) else pa.array(sources, TEXT), *content.values(), *meta.values()]
@@ -227,11 +227,11 @@ def run_of(batch: pa.RecordBatch) -> Run:
             batch = batch.filter(text.is_valid())
         return TextRun(replace(_provenance(batch, 3), deleted=deleted), *buffers(batch.column(2)))
     if batch.schema.names[2] == "vector":
-        vectors = batch.column(2)
-        width = vectors.type.list_size
+        rows = batch.column(2)
+        width = rows.type.list_size
         indptr = np.arange(len(batch) + 1, dtype=np.int64) * width
         words = np.tile(np.arange(width, dtype=np.int32), len(batch))
-        return CountRun(_provenance(batch, 3), indptr, words, vectors.flatten().to_numpy(), vectors=True)
+        return CountRun(_provenance(batch, 3), indptr, words, rows.flatten().to_numpy(), dense=True)
     words, counts = (column.flatten().to_numpy() for column in batch.columns[2:4])
     indptr = np.concatenate(([0], np.cumsum(batch.column(2).value_lengths().to_numpy()))).astype(np.int64)
     return CountRun(_provenance(batch, 4), indptr, words, counts)

@@ -70,8 +70,8 @@ class IngestState(msgspec.Struct, kw_only=True):
         Batches that are spooled, their checksum (to know on a resume that the input is the same), bytes of input read.
     spools
         Frames and bytes of each spool.
-    vectors
-        Numbers of each vector, 0: documents; None: nothing was read.
+    width
+        Numbers of a dense row, 0: documents; None: nothing was read.
     whole_ids
         Whether all ids are whole numbers.
     record, places
@@ -94,7 +94,7 @@ class IngestState(msgspec.Struct, kw_only=True):
     weighted: bool = False
     text: bool = False
     pubmed: bool = False
-    vectors: int | None = None
+    width: int | None = msgspec.field(default=None, name="vectors")
     whole_ids: bool | None = None
     piece_bytes: int | None = None
     seconds: float = 0.0

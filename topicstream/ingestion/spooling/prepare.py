@@ -42,8 +42,8 @@ class Prepared:
         Figures of the summary that add up over batches.
     weighted, text, whole
         Whether cells have weights, whether it was text, whether all ids are whole numbers.
-    vectors
-        Numbers of each vector, 0: documents.
+    width
+        Numbers of a dense row, 0: documents.
     columns
         Metadata columns and their kinds.
     crc
@@ -56,7 +56,7 @@ class Prepared:
     weighted: bool
     text: bool
     whole: bool
-    vectors: int
+    width: int
     columns: dict[str, str]
     rejects: Rejects
     crc: int
@@ -71,7 +71,7 @@ def batch_crc(batch: pa.RecordBatch) -> int:
 
 
 def metadata(about: Provenance) -> pa.Table:
-    """Provenance as a table: id, source, then authors, labels, links, date and the user's own columns."""
+    """Provenance as a table: id, source, then the list columns, date and the user's own columns."""
     columns: dict[str, pa.Array] = {
         "id": about.ids.cast(pa.large_string()),
         "source": about.source.cast(pa.large_string()),
@@ -122,7 +122,7 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
     crc, room = batch_crc(task.batch), task.options.room
     run, rejects = task.run()
     about = run.about
-    totals, vectors = Counter[str](), 0
+    totals, width = Counter[str](), 0
     if isinstance(run, TextRun):
         counted = tokenizer.count(run, _ask(room, run) if room is not None else None)
         types, offsets = word_buffers(counted.types)
@@ -131,8 +131,8 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
     else:
         assert isinstance(run, CountRun) and task.words is not None
         indptr, words, counts = run.indptr, run.words, run.counts
-        vectors = len(task.words) if run.vectors else 0
-        if task.options.binarize and not vectors:
+        width = len(task.words) if run.dense else 0
+        if task.options.binarize and not width:
             counts = np.ones(len(counts), np.int64)
         types, offsets, words = _types_of(task.words, words)
     weighted = counts.dtype.kind == "f"
@@ -162,7 +162,7 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
         weighted=weighted,
         text=isinstance(run, TextRun),
         whole=about.whole,
-        vectors=vectors,
+        width=width,
         columns={n: "list" if n in LISTS else "string" for n in table.column_names},
         rejects=rejects,
         crc=crc,

@@ -17,6 +17,7 @@ from topicstream.ingestion.spooling.journal import Journal, Stop
 from topicstream.ingestion.spooling.prepare import Prepared, batch_crc, prepare_piece
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.parallel.order import pooled
+from topicstream.payload import payload_of
 from topicstream.progress import Progress
 from topicstream.tokens.tokenizer import Tokenizer
 
@@ -99,12 +100,11 @@ class Reading:
         self.progress.step("reading", task.consumed, task.total, "B", journal.totals["documents"])
 
     def _of_one_kind(self, task: Task, done: Prepared) -> None:
-        """InputError where vectors stand beside documents, or beside vectors of another width."""
+        """InputError where dense rows stand beside documents, or beside rows of another width."""
         state = self.journal.state
-        if done.totals["documents"] and state.vectors not in (None, done.vectors):
-            what = [f"vectors of {n} numbers" if n else "documents" for n in (done.vectors, state.vectors)]
-            raise InputError(f"{task.name}: {what[0]}, where those before are {what[1]}; ingest them into another store")
-        state.vectors = done.vectors if done.totals["documents"] else state.vectors
+        if done.totals["documents"] and state.width not in (None, done.width):
+            raise InputError(f"{task.name}: {payload_of(done.width)}, where those before are {payload_of(state.width)}; ingest them into another store")
+        state.width = done.width if done.totals["documents"] else state.width
 
     def _commit_now_and_then(self, seconds: float) -> None:
         if self.stop.signum:

@@ -79,13 +79,13 @@ def number_words(
 
 @dataclass(frozen=True)
 class Place:
-    """Where blocks go: ``parts``, the folder and the first free row of each part of the store; ``weighted`` and ``vectors``
+    """Where blocks go: ``parts``, the folder and the first free row of each part of the store; ``weighted`` and ``dense``
     say what they hold."""
 
     store: Path
     parts: tuple[tuple[str, int], tuple[str, int]]
     weighted: bool
-    vectors: bool
+    dense: bool
 
 
 @dataclass
@@ -110,7 +110,7 @@ def write_blocks(
     """Write the storage blocks of both parts."""
     done = WrittenBlocks(([], []), 0, [])
     writers = [
-        BlockWriter(place.store, *part, place.weighted, entries.append, pool, place.vectors)
+        BlockWriter(place.store, *part, place.weighted, entries.append, pool, place.dense)
         for part, entries in zip(place.parts, done.entries)
     ]
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.corpus.documents import PlacedDocuments
-from topicstream.corpus.format import PARTS
+from topicstream.corpus.format import LINKS, PARTS
 from topicstream.corpus.manifest import (
     AxisEntry,
     BlockEntry,
@@ -113,9 +113,9 @@ def parts_summary(parts: Mapping[str, PartEntry]) -> dict[str, Any]:
 
 
 def axes_summary(axes: Mapping[str, AxisEntry]) -> dict[str, Any]:
-    """What the summary says of the axes: their sizes, and what became of the links."""
-    sizes = {name: entry.size for name, entry in axes.items() if name != "links"}
-    return {"axes": sizes, "links": axes["links"].figures if "links" in axes else None}
+    """What the summary says of the axes: their sizes, and what became of linked documents."""
+    sizes = {name: entry.size for name, entry in axes.items() if name != LINKS}
+    return {"axes": sizes, LINKS: axes[LINKS].figures if LINKS in axes else None}
 
 
 def summarise_parts(

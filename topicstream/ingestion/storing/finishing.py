@@ -44,6 +44,7 @@ from topicstream.ingestion.storing.decide import HELDOUT, TRAIN, Decision, decid
 from topicstream.ingestion.storing.side_join import join_side_files
 from topicstream.ingestion.upkeep.removal import Removal
 from topicstream.machine import peak_bytes, versions
+from topicstream.payload import noun_of, payload_of
 from topicstream.progress import Progress
 from topicstream.records import plain
 from topicstream.tokens.language import unfit
@@ -90,11 +91,10 @@ class Finishing:
             raise InputError(
                 f"{self.out}: holds counts, the new documents have weights; ingest them into another store"
             )
-        given: int | None = state.vectors  # None: nothing was read
-        self.vectors = self.base.vectors if self.base is not None else given or 0
-        if given is not None and given != self.vectors:
-            there, here = (f"vectors of {n} numbers" if n else "documents" for n in (self.vectors, given))
-            raise InputError(f"{self.out}: holds {there}, the input {here}; ingest it into another store")
+        given: int | None = state.width  # None: nothing was read
+        self.width = self.base.width if self.base is not None else given or 0
+        if given is not None and given != self.width:
+            raise InputError(f"{self.out}: holds {payload_of(self.width)}, the input {payload_of(given)}; ingest it into another store")
         self._join_side_files()
         heldout = self.options.heldout if self.old is None else Heldout.stored(self.old.heldout)
         rule = self.options.given.on_duplicate or ("replace" if state.pubmed else "skip")
@@ -107,7 +107,7 @@ class Finishing:
         with ThreadPoolExecutor(self.plan.workers, thread_name_prefix="finish") as pool:
             choice, pruning = self._vocabulary(decision, store, pool)
             saving = pool.submit(choice.vocabulary.save, store / self._name("vocab"))
-            place = Place(store, self._places(), self.weighted, bool(self.vectors))
+            place = Place(store, self._places(), self.weighted, bool(self.width))
             ahead = self.plan.workers + 1
             blocks = write_blocks(self.journal, decision, choice.vocabulary, place, pool, ahead, self.progress)
             manifest = self._manifest(decision, choice, pruning, blocks, store, saving)
@@ -168,8 +168,8 @@ class Finishing:
         if self.options.given.drop_words is not None:
             dropped |= read_drop_words(self.options.given.drop_words)
         documents = decision.documents(TRAIN) + self.removal.training
-        # of vectors every coordinate stays
-        limits = WordLimits(min_count=0) if self.vectors else self.options.limits(documents, self.journal.state.text)
+        # of dense rows every coordinate stays
+        limits = WordLimits(min_count=0) if self.width else self.options.limits(documents, self.journal.state.text)
         self.progress.step("choosing the vocabulary")
         with WordCounts(self.journal.folder, self.plan.relations) as counts:
             for words in words_of_training(self.journal, decision, pool, self.plan.workers + 1):
@@ -188,7 +188,7 @@ class Finishing:
             counts.save_pruned(store / self._name("pruned"))
             if self.base is None and self.journal.state.text:
                 self.language = unfit(counts, choice.tokens, self.options.recipe.stopwords_from)
-        if self.base is None and not self.vectors and not choice.vocabulary.counts.any():
+        if self.base is None and not self.width and not choice.vocabulary.counts.any():
             raise NothingKept(self._why_nothing(documents))
         dropped |= set(choice.top)
         return choice, {
@@ -268,14 +268,14 @@ class Finishing:
             summary=self._summary(decision, found, parts, blocks, pruning) | counts.summary(columns),
             reading=(old.reading if old is not None else self.options.given.remembered()) or None,
             ids="integer" if integer else None,
-            vectors=self.vectors,
-            patches=(self.options.given.patches or (old.patches if old is not None else None)) if self.vectors else None,
+            vectors=self.width,
+            patches=(self.options.given.patches or (old.patches if old is not None else None)) if self.width else None,
             compacted=old.compacted if old is not None else 0,
         )
         return self._with_axes(store, manifest)
 
     def _with_axes(self, store: Path, manifest: StoreManifest) -> StoreManifest:
-        """Write the ids of authors, labels and links, and enter them."""
+        """Write the ids of the list columns, and enter them."""
         contents = Contents(store, manifest, self.removal.listed)
         if contents.names:
             self.progress.step(f"numbering {', '.join(contents.names)}")
@@ -305,7 +305,7 @@ class Finishing:
         recipe = self.options.recipe
         shown = {"stopwords": recipe.stopwords_from, "min_length": recipe.min_length, "numbers": recipe.numbers}
         return commit.parts_summary(parts) | {
-            **({"vectors": self.vectors} if self.vectors else {}),
+            **({noun_of(self.width): self.width} if self.width else {}),
             "documents_added": sum(b.docs for new in blocks.entries for b in new),
             "documents_empty": blocks.empty + old.get("documents_empty", 0),
             **{f"dropped_{k}": v for k, v in decision.dropped.items()},

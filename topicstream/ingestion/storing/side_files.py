@@ -1,8 +1,7 @@
 """Files beside the documents: metadata by document (``--meta-file``) and links (``--links``), whatever the documents' format.
 
 A file with names (CSV and TSV with a header, JSON lines, Parquet) is read by the reader of its format; TSV and CSV without a
-header take the names that the user gives: ``authors.tsv:row,authors``.  The last of them, where it is a list (authors, labels,
-links), takes all further fields of its line.
+header take the names that the user gives: ``authors.tsv:row,authors``.  The last of them, where it is a list column, takes all further fields of its line.
 """
 
 from __future__ import annotations

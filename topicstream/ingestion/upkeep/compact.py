@@ -56,10 +56,10 @@ def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> dict
     False
     """
     path, progress = Path(store), listener(progress)
-    Corpus.open(path, vectors=True).let_go()
+    Corpus.open(path, dense=True).let_go()
     with durable.lock(path, "writing to", kind="corpus"):
         refuse_links(path)
-        base = Corpus.open(path, vectors=True)
+        base = Corpus.open(path, dense=True)
         refuse_unfinished(path)
         base.let_go()  # the writer's lock keeps what it reads
         settle(path, base.manifest)

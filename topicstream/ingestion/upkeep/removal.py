@@ -69,7 +69,7 @@ class Removal:
             lost = raw.matrix(len(vocabulary))[rows]
             tokens = lost.data.sum(dtype=np.float64 if self._base.weighted else np.int64).item()
             self._changes[part, block] = Removed(
-                docs=len(rows), cells=lost.nnz, tokens=len(rows) if self._base.vectors else tokens
+                docs=len(rows), cells=lost.nnz, tokens=len(rows) if self._base.width else tokens
             )
             if part == 0:
                 df = np.bincount(lost.indices, minlength=len(vocabulary))

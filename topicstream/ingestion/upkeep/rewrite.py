@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from topicstream.arrow import pc
 from topicstream.corpus.axis_build import MEMORY, Contents, blank_names, derive
 from topicstream.corpus.documents import PlacedDocuments, read_documents
-from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS, chunk_path, settle_arrays
+from topicstream.corpus.format import CELLS, DOCS, KINDS, LINKS, PARTS, chunk_path, settle_arrays
 from topicstream.corpus.manifest import (
     BlockEntry,
     PartEntry,
@@ -119,7 +119,7 @@ class Rewrite:
         changes
             Members that take the place of the old manifest's; of ``summary`` only the figures given.
         forgotten
-            Ids of documents that are taken out of other documents' links; names that no document has any more are replaced
+            Ids of documents that are taken out of other documents' lists of linked ones; names that no document has any more are replaced
             by something without meaning.
         """
         path = self._store
@@ -137,7 +137,7 @@ class Rewrite:
             manifest.write(path)
         except BaseException:  # behind the commit nothing of it goes: it is named now
             with contextlib.suppress(OSError, TopicsError):
-                settle(path, Corpus.open(path, vectors=True).manifest)
+                settle(path, Corpus.open(path, dense=True).manifest)
             raise
         finally:
             progress.close()
@@ -193,8 +193,8 @@ class Rewrite:
 
     def _merge(self, part: str, group: list[int], row: int, entries: list[BlockEntry]) -> None:
         """One block of several, or of what is left of one; none where nothing is left."""
-        before, vectors = len(entries), self._base.vectors > 0
-        writer = BlockWriter(self._store, self._folders[part], row, self._base.weighted, entries.append, vectors=vectors)
+        before, dense = len(entries), self._base.width > 0
+        writer = BlockWriter(self._store, self._folders[part], row, self._base.weighted, entries.append, dense=dense)
         gone = self._gone[self._gone[:, 1] == PARTS.index(part)]
         for number in group:
             raw = self._base.decode(number, part == "heldout")
@@ -219,9 +219,9 @@ class Rewrite:
             numbers = np.arange(first, first + len(batch))
             table = pa.Table.from_batches([batch]).filter(pa.array(np.isin(numbers, self._gone[:, 0], invert=True)))
             part = pc.equal(table["part"].cast(pa.string()), "heldout").to_numpy().astype(np.uint8)
-            if forgotten is not None and "links" in table.column_names:
-                links = without(table["links"].combine_chunks(), forgotten)
-                table = table.set_column(table.column_names.index("links"), "links", links)
+            if forgotten is not None and LINKS in table.column_names:
+                left = without(table[LINKS].combine_chunks(), forgotten)
+                table = table.set_column(table.column_names.index(LINKS), LINKS, left)
             writer.place(table, part)
             first += len(batch)
             progress.step("writing documents", first, first, "piece")

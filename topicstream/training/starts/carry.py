@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from msgspec.structs import replace
 
+from topicstream.corpus.format import NAMED
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine
@@ -38,7 +39,7 @@ class Carried(Record, frozen=True):
     passes: Count
 
 
-GROWING = (WORDS, "authors", "labels")
+GROWING = (WORDS, *NAMED)
 """Axes whose ids stay as they are when documents are appended: new rows follow behind."""
 
 

@@ -20,7 +20,7 @@ LEARNED = ("best", "anchors")  # their topics are learned already
 
 def start_named(name: str, engine: Engine, warm: str | Path | None = None, warm_share: float = 1.0) -> Start:
     """The start of that name; warm: the model to start from."""
-    if engine.about.vectors:
+    if engine.about.dense:
         return VectorStart()
     if name == "warm":
         assert warm is not None

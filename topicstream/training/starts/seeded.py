@@ -26,7 +26,7 @@ def with_seeds(
     float64[W], training tokens of each word."""
     if given is None:
         return engine, None, []
-    if not engine.about.seed_words:
+    if not engine.about.constants:
         raise UsageError(f"{engine.name} takes no --seed-words; `topics engines` lists the others")
     vocabulary, shape = Vocabulary.read(corpus.file("vocab")), engine.shape
     named, axis = None, engine.about.topics_axis

@@ -55,10 +55,10 @@ def vector_sample(corpus: Corpus, grid: Grid, seed: int, components: int) -> np.
     """float64[S, n], in the order of the store; which, depends on the seed and their numbers alone."""
     chosen = np.sort(draw_documents(corpus, sample_points(components), seed))
     owner = np.searchsorted(grid.first_doc, chosen, side="right") - 1
-    out, at = np.empty((len(chosen), corpus.vectors)), 0
+    out, at = np.empty((len(chosen), corpus.width)), 0
     for block in corpus.blocks(np.unique(owner), grid=grid, prefetch=1):
         rows = chosen[owner == block.index] - block.first_doc
-        cells = block.indptr[rows][:, None] + np.arange(corpus.vectors)
+        cells = block.indptr[rows][:, None] + np.arange(corpus.width)
         out[at : at + len(rows)] = block.counts[cells]
         at += len(rows)
     return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from topicstream.text import render
 
@@ -15,7 +15,7 @@ LEFT_OUT = {
 }
 
 
-def links_text(links: dict[str, Any]) -> str:
-    """What became of the links."""
-    left_out = [f"{links[name]:,} {what}" for name, what in LEFT_OUT.items() if links[name]]
-    return render(LINKS, {**links, "left_out": left_out})[0]
+def linked_text(figures: Mapping[str, int]) -> str:
+    """In words; figures: those of the axis."""
+    left_out = [f"{figures[name]:,} {what}" for name, what in LEFT_OUT.items() if figures[name]]
+    return render(LINKS, {**figures, "left_out": left_out})[0]
