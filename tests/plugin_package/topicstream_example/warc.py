@@ -143,7 +143,7 @@ class Warc(Reader):
         return head.startswith(b"WARC/")
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        wanted, rows, size = select_fields(FIELDS, options, source.name), [], 0
+        wanted, rows, size = select_fields(FIELDS, options, source), [], 0
         for record in records(source, options.record_bytes):
             where = f"{source.name}#{record.number}"
             if record.block is None:
