@@ -15,7 +15,7 @@ from scipy.stats import t as student
 from topicstream.evaluation.matching import l1_distances
 from topicstream.evaluation.memory import open_all_within
 from topicstream.files.durable import lock
-from topicstream.model.manifest import as_origin, origin_fields
+from topicstream.model.manifest import origin_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
@@ -102,7 +102,7 @@ def write_consensus(models: Sequence[Path], found: SeedAgreement, out: Path) -> 
     """
     opened = [TopicModel.open(path, memory_limit=-1) for path in models]
     central, same = opened[found.central], found.likeness >= ALIKE
-    about = origin_fields(central.manifest, options=dict(central.manifest.options), seed_words=None, tables={})
+    about = origin_of(central.manifest, seed_words=None, tables={})
     with lock(out, "writing", kind="model"), ModelWriter(out, central.n_words, central.n_topics) as writer:
         for start, rows in central.spans():
             total, ids = rows.astype(np.float64), np.arange(start, start + len(rows))
@@ -110,7 +110,7 @@ def write_consensus(models: Sequence[Path], found: SeedAgreement, out: Path) -> 
                 if s != found.central:
                     total += np.where(same[s], model.rows(ids)[:, found.matches[s]], 0.0)
             writer.write_rows(start, (total / same.sum(axis=0)).astype(np.float32))
-        writer.commit(as_origin(about), central.vocabulary, central.alpha, central.beta)
+        writer.commit(about, central.vocabulary, central.alpha, central.beta)
     return np.asarray(same.sum(axis=0))
 
 
