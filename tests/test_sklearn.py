@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import topicstream  # noqa: E402
+from tests import few_quick  # noqa: E402
 from tests.ingestion.test_memory_inputs import ALL, texts  # noqa: E402
 from tests.small_store import planted  # noqa: E402
 from topicstream.sklearn import TopicModel  # noqa: E402
@@ -71,7 +72,7 @@ def test_clone_and_pickle_hold_arrays_and_parameters_only(matrix):
     assert np.allclose(again.transform(matrix), fitted.transform(matrix), atol=1e-6)
 
 
-@pytest.mark.parametrize("algorithm", ["ovb", "svi"])
+@pytest.mark.parametrize("algorithm", few_quick(["ovb", "svi"], ["ovb"]))
 def test_partial_fit_learns(matrix, algorithm):
     model = TopicModel(4, algorithm=algorithm, total_samples=300, random_state=3, options={"tau": 1.0})
     scores = []

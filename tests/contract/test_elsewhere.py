@@ -6,6 +6,7 @@ import multiprocessing
 
 import pytest
 
+from tests import few_quick
 from tests.planted import draw, store
 from topicstream.engines.base import Visit
 from topicstream.progress import Shown
@@ -67,7 +68,7 @@ GIVEN = {
 }
 
 
-@pytest.mark.parametrize("algo", GIVEN)
+@pytest.mark.parametrize("algo", few_quick(GIVEN, ("sparse-bp", "gs")))
 def test_visits_elsewhere_give_the_same_bits(corpus, tmp_path, algo):
     given = {"algo": algo, "topics": 4, "passes": 2, "tol": 0.0, "block_cells": 2000, "threads": 2, **GIVEN[algo]}
     train(corpus, tmp_path / "here", **given, progress=Shown(-1))

@@ -220,6 +220,7 @@ def work(store):
 """
 
 
+@pytest.mark.slow
 def test_killed_at_random_instants(tmp_path):
     """The old store or the new one, and after the same command again the bytes of an undisturbed run; appends go on, too."""
     place = appended(tmp_path / "c.zarr", nights=2)
@@ -258,6 +259,7 @@ def test_killed_at_random_instants(tmp_path):
         assert passed < 3  # files are synced by threads: an instant may pass unseen
 
 
+@pytest.mark.slow
 def test_readers_go_on_while_it_is_compacted(tmp_path):
     """Opened and read whole, again and again, while the store is appended to and compacted."""
     import threading

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import few_quick
+
 PROGRAM = """
 import json, sys
 from topicstream.kernels import jit
@@ -69,7 +71,7 @@ def test_an_edit_elsewhere_compiles_nothing_and_one_of_a_constant_does(tmp_path)
     assert run(folder, cache) == ([10.0, 2.0], "")
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "other"])
+@pytest.mark.parametrize("damage", few_quick(["cut", "empty", "flipped", "other"], ["flipped"]))
 def test_a_damaged_file_is_dropped_with_one_note(tmp_path, damage):
     cache = tmp_path / "cache"
     run(package(tmp_path / "one"), cache)

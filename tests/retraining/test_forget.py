@@ -262,6 +262,7 @@ def work(ids, store, models):
 """
 
 
+@pytest.mark.slow
 def test_killed_at_random_instants(stored, tmp_path):
     place, model = Path(shutil.copytree(stored, tmp_path / "c.zarr")), tmp_path / "m"
     topicstream.train(place, model, algo="sparse-bp", topics=3, passes=2)
