@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import topicstream
+from tests import ROOT
 from tests.cgroup import memory_cgroup, run_in
 from tests.ingest_tools import digest, words_of, write_jsonl
 from topicstream.corpus.documents import read_documents
@@ -159,7 +160,7 @@ def test_axes_say_what_the_documents_say(tmp_path_factory, seed, n, heldout, row
 
 def old_store(tmp_path: Path) -> Path:
     """A store of commit 7a0c2d0, which knew no axes: 36 documents, then 3 appended, one of which replaces an earlier one."""
-    with tarfile.open(Path(__file__).parent / "data" / "schema1.tar.xz") as archive:
+    with tarfile.open(ROOT / "tests" / "data" / "schema1.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path / "schema1.zarr"
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 import shutil
 import tarfile
-from pathlib import Path
 
 import pytest
 
 import topicstream
+from tests import ROOT
 from topicstream.cli.main import run
 
-MADE = Path(__file__).parent / "data" / "released-0.1.0.tar.gz"
+MADE = ROOT / "tests" / "data" / "released-0.1.0.tar.gz"
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_an_old_run_goes_on_and_an_old_store_grows(old):
     assert topicstream.Corpus.open(old / "corpus.zarr").manifest.schema == 1
 
 
-EVERY = Path(__file__).parent / "data" / "every-0.1.tar.xz"
+EVERY = ROOT / "tests" / "data" / "every-0.1.tar.xz"
 """Stores and models of every kind as 0.1 wrote them, with what it said of them (scripts/tools/release_data.py)."""
 KINDS = [
     "atbp",
@@ -146,7 +146,7 @@ def test_every_old_store_opens_whole(every):
 
 
 @pytest.mark.parametrize("kind", ["bp", "atm", "sparselda", "sparse-bp", "gmm"])
-def test_old_runs_resume(every, kind, tmp_path):
+def test_old_runs_resume(every, kind, tmp_path, capsys):
     folder, said = every
     model = tmp_path / kind
     shutil.copytree(folder / "models" / kind, model)
@@ -164,5 +164,9 @@ def test_old_runs_resume(every, kind, tmp_path):
         "--passes",
         "6",
     ]
-    assert run([*map(str, line), "--tol", "0", "--threads", "1", "-q"]) == 0
+    code = run([*map(str, line), "--tol", "0", "--threads", "1", "-q"])
+    if kind == "sparselda":  # packed rows of checkpoints have another form since 0.2; the model itself opens
+        assert code == 3 and "a version before 0.2; `topics train --force`" in capsys.readouterr().err
+        return
+    assert code == 0
     assert json.loads((model / "manifest.json").read_text())["passes"] == 6

@@ -211,7 +211,7 @@ HEADS = {
 def test_a_pattern_that_is_none_is_told_in_a_line(tmp_path, split, capsys):
     write_jsonl(tmp_path / "a.jsonl", documents(3))
     said = refused("ingest", tmp_path / "a.jsonl", "--out", tmp_path / "v.zarr", "--split", split, code=2, capsys=capsys)
-    assert "give paragraph, section or a regular expression" in said and len(said) < 400
+    assert "give paragraph, section, '1000 words' or a regular expression" in said and len(said) < 400
 
 
 @pytest.mark.parametrize("kind", HEADS)

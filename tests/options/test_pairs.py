@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
+import tests
 from tests.options import running
 from tests.options.values import REFUSED, Case, cases, lines
 from topicstream.cli.main import run
 
-DATA = Path(os.environ.get("TOPICS_DATA") or Path(__file__).resolve().parents[2].parent / "shared/data")
+DATA = Path(os.environ.get("TOPICS_DATA") or tests.DATA)
 DOCUMENTS, PIECES = 2000, 5
 
 

@@ -63,7 +63,7 @@ class Contents:
         if entry is None or entry.gone != len(self.removed) or entry.fingerprint not in (None, self.manifest.fingerprint):
             return False
         ties = {p: [b.files["lengths"][0][1] for b in self.manifest.parts[p].blocks] for p in PARTS}
-        return all([b.of for b in entry.parts[p].blocks] == ties[p] for p in PARTS)
+        return all(p in entry.parts and [b.of for b in entry.parts[p].blocks] == ties[p] for p in PARTS)
 
 
 def stored_axes(path: Path, manifest: StoreManifest, removed: np.ndarray) -> dict[str, AxisEntry]:

@@ -17,6 +17,7 @@ from topicstream.kernels.packed import topic_bits
 from topicstream.tables.slots import RowPiece, Slots
 
 MAGIC = 0x32_57_4F_52_4B_43_50  # PCKROW2
+EARLIER = 0x31_57_4F_52_4B_43_50  # PCKROW1, of version 0.1
 
 
 def write_file(path: Path, tables: Sequence[Slots], samples: int) -> None:
@@ -46,6 +47,8 @@ class PackedFile:
         head = self._read(np.int64, 0, 5)
         self.samples, size = head[3:].tolist()
         if head.tolist() != [MAGIC, words, topics, self.samples, size] or size not in (4, 8):
+            if head[0] == EARLIER:
+                raise StoreError(f"{path}: a checkpoint of a version before 0.2; `topics train --force` starts the run over")
             raise StoreError(f"{path}: not the rows of a table of {words} words and {topics} topics")
         self._tables, end = [], head.nbytes
         for dtype in (f"u{size}", "u8")[: 2 if self.samples else 1]:
