@@ -12,6 +12,7 @@ _DATE = re.compile(
     r"(?P<year>\d{4})(?:[-/. ](?P<month>\d{1,2}|[a-z]{3})[a-z]*(?:[-/. ](?P<day>\d{1,2})(?:[t ]\d.*)?)?)?"
     r"|(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})"
     r"|(?P<dd>\d{1,2})\. ?(?P<mm>\d{1,2})\. ?(?P<yyyy>\d{4})(?:,? \d.*)?"
+    r"|(?:[a-z]{3,9},? )?(?P<d2>\d{1,2})[-/. ]+(?P<m2>[a-z]{3})[a-z]*[-/., ]+(?P<y2>\d{4})(?:[, t]+\d.*)?"
     r"|(?P<serial>\d{5})(?:\.\d*)?"
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -21,7 +22,7 @@ _SPREADSHEET = date(1899, 12, 30)
 
 @lru_cache(maxsize=1 << 16)
 def parse(text: str) -> Day | None:
-    """A date: ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, ``31.5.1999``, an ISO time, PubMed's ``1999 May 31``, the
+    """A date: ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, ``31.5.1999``, ``31-MAY-1999``, an ISO time, PubMed's ``1999 May 31``, the
     days of a spreadsheet (``42059.48``); None for what is none of these."""
     match = _DATE.fullmatch(text.strip().lower())
     if match is None:
@@ -31,7 +32,7 @@ def parse(text: str) -> Day | None:
         return day.year, day.month, day.day
     year, month, day_of_month = (
         next((text for name in names if (text := match[name])), "0")
-        for names in (("year", "y", "yyyy"), ("month", "m", "mm"), ("day", "d", "dd"))
+        for names in (("year", "y", "yyyy", "y2"), ("month", "m", "mm", "m2"), ("day", "d", "dd", "d2"))
     )
     try:
         numbers = int(year), int(month) if month.isdecimal() else 1 + _MONTHS.index(month), int(day_of_month)

@@ -374,3 +374,56 @@ def test_page_with_few_and_many_topics(topics, visit, tmp_path):
         tab.wait_for_selector(f"#view-{view}", state="visible")
     tab.evaluate(f"location.hash = 'topic-{topics // 2}'")
     tab.wait_for_function(f"document.querySelector('#topic h2').textContent.startsWith('{topics // 2} ')")
+
+
+OVERLAPS = """selector => {
+  const boxes = [...document.querySelectorAll(selector)].map(e => e.getBoundingClientRect()).filter(b => b.width), wrong = [];
+  boxes.forEach((a, i) => boxes.slice(0, i).forEach(b => { if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 2 && b.top < a.bottom - 2) wrong.push([a.x, a.y, b.x, b.y]); }));
+  return wrong;
+}"""
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_the_first_screen(written, visit, expect, width):
+    """Before a topic is chosen: the map, topics by groups, lines of groups over time."""
+    path, done, values, _ = written
+    assert done["columns"] == ["labels", "party"], "a title of its own for every document is no group"
+    tab = visit(path, "", width)
+    overview = tab.locator("#topic")
+    expect(overview.locator("h2")).to_have_text("Overview")
+    assert overview.locator(".map text").count() >= 3 and tab.evaluate(OVERLAPS, "#topic .map text") == []
+    rows = overview.locator(".grid tbody tr")
+    expect(rows).to_have_count(5)
+    expect(rows.first.locator("th")).to_have_text(values["labels"][int(np.argmax(unpack(data_of(path.read_text()))[1]["tokens"]))])
+    expect(overview.locator(".grid thead th")).to_have_count(3)
+    expect(overview.locator(".chart .curve")).to_have_count(2)
+    for anchor in ("overview", "topic-1", "time"):
+        tab.evaluate(f"location.hash = '{anchor}'")
+        assert tab.evaluate(OVERLAPS, ".chart text") == [], anchor
+    assert not re.search(r"-0(\.0*)?(?![\d.])", re.sub(r"\d{4}-\d\d(-\d\d)?", "", tab.locator("body").inner_text()))
+    tab.evaluate("location.hash = 'topic-1'")
+    expect(overview).to_contain_text("percentage points a year")
+    expect(overview).to_contain_text("Share by labels over time")
+    tab.locator("#topic .close").click()
+    expect(overview.locator("h2")).to_have_text("Overview")
+
+
+def test_the_map_zooms(written, visit, expect):
+    tab = visit(written[0], "#map")
+    dots = tab.locator("#view-map circle")
+    expect(dots).to_have_count(5)
+    before = dots.first.get_attribute("r")
+    tab.get_by_role("button", name="Zoom in").click()
+    expect(dots.first).not_to_have_attribute("r", before)
+    tab.get_by_role("button", name="All", exact=True).first.click()
+    expect(dots).to_have_count(5)
+    expect(dots.first).to_have_attribute("r", before)
+
+
+def test_the_page_is_called_as_the_corpus(stored, tmp_path):
+    folder, _, _ = stored
+    report(folder / "model", folder / "corpus.zarr", out=tmp_path / "r.html", scores=False)
+    assert unpack(data_of((tmp_path / "r.html").read_text()))[0]["title"] == "docs"  # the file that corpus.zarr was read from
+    shutil.copytree(folder / "corpus.zarr", tmp_path / "tweets.zarr")
+    report(folder / "model", tmp_path / "tweets.zarr", out=tmp_path / "t.html", scores=False)
+    assert unpack(data_of((tmp_path / "t.html").read_text()))[0]["title"] == "tweets"

@@ -28,6 +28,8 @@ from topicstream.reporting.metadata import Metadata, check_columns, codes_of, co
 
 DATE = "date"
 MOST_GROUPS = 24
+MOST_DISTINCT = 0.5
+"""Different values in a column's entries from which on they are no groups, but names of single documents."""
 HELD = 1 << 18
 """Different values of a column that are counted at a time; the rarer ones are forgotten beyond that."""
 LINKED = 1 << 18
@@ -134,9 +136,11 @@ def survey(
     for name in names:
         ranked = sorted(counts[name].items(), key=lambda t: (-t[1], t[0]))
         top = ranked[:most]
-        if by is None and (len(ranked) < 2 or top[0][1] < 5 or sum(n for _, n in top) < 0.005 * filled[name]):
-            continue  # titles, addresses: every document has its own
-        columns.append(Column(name, [value for value, _ in top], len(ranked) + forgotten[name]))
+        entries, distinct = counts[name].total() + forgotten[name], len(ranked) + forgotten[name]
+        few = len(ranked) < 2 or top[0][1] < 5 or sum(n for _, n in top) < 0.005 * filled[name]
+        if by is None and (few or distinct > MOST_DISTINCT * entries):
+            continue  # titles, addresses: nearly every document has its own
+        columns.append(Column(name, [value for value, _ in top], distinct))
     chosen = periods.choose(days, grain)
     return Survey(Time(*chosen) if chosen else None, columns)
 
@@ -148,14 +152,14 @@ def gather_report(
     found: Survey,
     *,
     docs: int = 5,
-    cross: bool = False,
+    cross: str | None = None,
     links: bool = True,
     threads: int = 1,
     progress: Told = None,
 ) -> Gathered:
     """Stream the topics of all training documents once and add them up.
 
-    docs   typical documents a topic;  cross: every column's values by period too;  links: the products of shares
+    docs   typical documents a topic;  cross: a column whose values are counted by period too;  links: the products of shares
     """
     one_blas_thread()  # a second one mostly waits on products this thin, and would decide their last bits
     topics, tell = len(view), listener(progress)
@@ -169,7 +173,7 @@ def gather_report(
         np.zeros(topics, np.int64),
         Best(min(docs, max(1, corpus.n_docs)), topics),
         {name: Groups(size, topics) for name, size in sizes.items()},
-        {c.name: Groups(sizes[c.name] * sizes[DATE], topics) for c in found.columns} if DATE in sizes and cross else {},
+        {cross: Groups(sizes[cross] * sizes[DATE], topics)} if cross is not None and DATE in sizes else {},
         np.zeros((topics, topics)) if links else None,
     )
     table, alpha, every = Metadata(corpus, list(groupings)), float(model.alpha.sum()), -(-corpus.n_docs // LINKED)

@@ -32,6 +32,10 @@ from topicstream.text import render, shortened
 HEAT_TOPICS = 2000
 """Topics up to which all pairs are in the page; of more, each topic's nearest only."""
 NEAREST = 8
+CROSSED = 300
+"""Topics up to which the page has the lines of groups over time."""
+LINES = 5
+"""Groups that have a line."""
 LINKS = 6
 CHARACTERS = 160
 """Of a metadata value in the page."""
@@ -88,12 +92,15 @@ def report(config: ReportConfig) -> dict[str, Any]:
     values["title"] = config.title or (Path(shown.trained.path).resolve().name if shown.trained.path else "Topics")
     if corpus is not None:
         store, many = open_corpus(shown.trained, corpus), len(shown.view) > 300
+        values["title"] = config.title or title_of(store)
         found = survey(store, by=config.by, grain=config.period)
+        crossed = found.columns[0].name if found.columns and found.time is not None and len(shown.view) <= CROSSED else None
         per_topic = config.docs if config.docs is not None else (3 if many else 5)
         ranked = candidates(per_topic) if config.text is not False and per_topic else per_topic
         sums = gather_report(
-            shown.trained, shown.view, store, found, docs=ranked, threads=shown.threads, progress=config.progress
-        )
+            shown.trained, shown.view, store, found, docs=ranked, cross=crossed, threads=shown.threads,
+            progress=config.progress,
+        )  # fmt: skip
         add_groups(built, store, found, sums)
         add_links(built, sums)
         add_typical(built, shown, store, sums, config, per_topic, 180 if many else 280)
@@ -111,6 +118,12 @@ def report(config: ReportConfig) -> dict[str, Any]:
         "columns": [c["name"] for c in values["columns"]],
         "notes": values["notes"],
     }
+
+
+def title_of(corpus: Corpus) -> str:
+    """The corpus by its name, or, where that is the default, by the file that it was read from."""
+    name, sources = Path(corpus.path).stem, corpus.manifest.sources.first
+    return name if name != "corpus" or len(sources) != 1 else Path(file_of(sources[0])).name.partition(".")[0] or name
 
 
 def add_model(built: Page, shown: ShownModel, words: int) -> None:
@@ -242,6 +255,11 @@ def add_groups(built: Page, corpus: Corpus, found: Survey, sums: Gathered) -> No
         arrays[f"by{i}Docs"] = sums.by[column.name].docs.astype(np.uint32)
         arrays[f"by{i}"], arrays[f"by{i}Scale"] = quantised(share, np.uint16)
         arrays[f"by{i}Error"], arrays[f"by{i}ErrorScale"] = quantised(error, np.uint8)
+    for name, over in sums.by_over.items():
+        cells = min(LINES, len(found.columns[0].values)) * len(values["periods"])
+        values["crossed"] = [column.name for column in found.columns].index(name)
+        arrays["crossDocs"] = over.docs[:cells].astype(np.uint32)
+        arrays["cross"], arrays["crossScale"] = quantised(over.shares()[0][:cells], np.uint16)
 
 
 def add_links(built: Page, sums: Gathered) -> None:

@@ -64,7 +64,7 @@ def over_time(
         raise InputError(f"{store.path}: no document has a value of {by}")
     chosen = shown.columns(topics)
     sums = gather_report(
-        shown.trained, shown.view, store, found, docs=0, cross=time and by is not None, links=False, threads=shown.threads,
+        shown.trained, shown.view, store, found, docs=0, cross=by if time else None, links=False, threads=shown.threads,
         progress=progress,
     )  # fmt: skip
     values: list[str | None] = [*found.columns[0].values] if by is not None else [None]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-SCRIPTS = ("data.js", "charts.js", "table.js", "map.js", "heat.js", "topic.js", "about.js", "main.js")
+SCRIPTS = ("data.js", "charts.js", "table.js", "map.js", "heat.js", "overview.js", "topic.js", "about.js", "main.js")
 TYPES = {"u1": "Uint8Array", "u2": "Uint16Array", "u4": "Uint32Array", "i2": "Int16Array", "f4": "Float32Array"}
 
 

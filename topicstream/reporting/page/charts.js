@@ -23,6 +23,32 @@ function ticks(bottom, top, n) {
   for (let v = Math.ceil(bottom / step - 1e-9) * step; v <= top + step * 1e-6; v += step) out.push(v || 0); // no -0
   return out;
 }
+// Names below an axis, as many as fit: each inside of the picture, none on the one before.
+function axisNames(root, names, x, L, W, H) {
+  let end = -Infinity;
+  const step = Math.max(1, Math.floor(names.length / 8));
+  names.forEach((name, i) => {
+    const w = 6.6 * [...name].length, at = Math.max(2, Math.min(W - w - 2, x(i) - w / 2));
+    if (i % step || at < end + 10) return;
+    end = at + w;
+    root.append(svg("text", { class: "s", x: at.toFixed(1), y: H - 6 }, name));
+  });
+}
+// Lines of some series: [{name, value, known, docs}].
+function lineChart({ names, series, format, title }) {
+  const W = innerWidth < 600 ? 360 : 520, H = 190, L = 46, R = 10, T = 10, B = 24, n = names.length;
+  const shown = series.map(s => ({ ...s, at: s.value.map((_, i) => i).filter(s.known) })).filter(s => s.at.length);
+  if (!shown.length) return el("p", { class: "soft" }, "No values.");
+  const top = Math.max(...shown.flatMap(s => s.at.map(i => s.value[i])), 1e-6) * 1.08, x = i => n > 1 ? L + (W - L - R) * i / (n - 1) : (L + W - R) / 2, y = v => T + (H - T - B) * (1 - v / top);
+  const root = svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
+  for (const t of ticks(0, top, 3)) root.append(svg("path", { class: "axis", d: `M${L} ${y(t)}H${W - R}` }), svg("text", { class: "s", x: L - 6, y: y(t) + 4, "text-anchor": "end" }, format(t)));
+  axisNames(root, names, x, L, W, H);
+  shown.forEach((s, c) => {
+    root.append(svg("path", { class: "curve", css: { stroke: `var(--c${c})` }, d: "M" + s.at.map(i => `${x(i).toFixed(1)} ${y(s.value[i]).toFixed(1)}`).join("L") }));
+    for (const i of s.at) root.append(svg("circle", { cx: x(i).toFixed(1), cy: y(s.value[i]).toFixed(1), r: 3, css: { fill: `var(--c${c})` }, onpointermove: e => tip(e, `${s.name}, ${names[i]}: ${format(s.value[i])} (${whole(s.docs(i))} documents)`), onpointerleave: e => tip(e, "") }));
+  });
+  return el("div", null, root, el("p", { class: "soft legend" }, shown.map((s, c) => el("span", { class: "key" }, el("i", { css: { background: `var(--c${c})` } }), bdi(s.name), " "))));
+}
 // A curve with a band of two standard errors. names: labels of x; known(i): whether there is a value.
 function curve({ names, value, error, known, format, low, title, say }) {
   const W = innerWidth < 600 ? 360 : 520, H = 170, L = 46, R = 10, T = 10, B = 24;
@@ -46,8 +72,7 @@ function curve({ names, value, error, known, format, low, title, say }) {
   for (const t of ticks(bottom, top, 3)) {
     root.append(svg("path", { class: "axis", d: `M${L} ${y(t)}H${W - R}` }), svg("text", { class: "s", x: L - 6, y: y(t) + 4, "text-anchor": "end" }, format(t)));
   }
-  const every = Math.ceil(n / Math.max(1, Math.min(8, Math.floor((W - L - R) / (7 * Math.max(...names.map(t => t.length)) + 10)))));
-  for (let i = 0; i < n; i += every) root.append(svg("text", { class: "s", x: x(i), y: H - 6, "text-anchor": n > 1 && i === 0 ? "start" : x(i) > W - 40 ? "end" : "middle" }, names[i]));
+  axisNames(root, names, x, L, W, H);
   const line = (list, f) => list.map(i => `${x(i).toFixed(1)} ${y(f(i)).toFixed(1)}`).join("L");
   if (error && sure.length > 1) root.append(svg("path", { class: "band", d: "M" + line(sure, up) + "L" + line(sure.slice().reverse(), i => value[i] - 2 * error[i]) + "Z" }));
   root.append(svg("path", { class: "curve", d: "M" + line(sure, i => value[i]) }));

@@ -20,10 +20,19 @@ function fill(node, attrs, children) {
 }
 const bdi = text => el("bdi", null, text);
 const clear = node => { node.replaceChildren(); return node; };
+// Never -0: what is rounded to nothing has no sign.
+const fixed = (x, digits) => x.toFixed(digits).replace(/^-(?=[0.]*$)/, "");
 const percent = (x, digits) => {
   const p = 100 * x;
-  return p.toFixed(digits === undefined ? (p >= 9.95 ? 0 : p >= 0.095 ? 1 : 2) : digits) + " %";
+  return p === 0 ? "0 %" : fixed(p, digits === undefined ? (p >= 9.95 ? 0 : p >= 0.095 ? 1 : 2) : digits) + " %";
 };
+// A slope and its error in the unit that fits the periods: percentage points a day, week, month, year, decade.
+const UNITS = { day: [1 / 365.25, "day"], week: [7 / 365.25, "week"], month: [1 / 12, "month"], decade: [10, "decade"], century: [100, "century"] };
+const unit = () => UNITS[D.grain] || [1, "year"];
+function points(slope, error) {
+  const [years] = unit(), e = 100 * years * error, digits = Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(Math.max(2 * e, 1e-6)))));
+  return { value: fixed(100 * years * slope, digits), error: fixed(2 * e, digits) };
+}
 const whole = x => Math.round(x).toLocaleString("en");
 
 const D = { at: new Map() };

@@ -4,7 +4,7 @@ function heatView() {
   H.canvas = el("canvas", { role: "img", "aria-label": "Heat map of the similarity of all pairs of topics, in the order of the tree" });
   H.tree = svg("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" });
   H.range = el("span", { class: "count", role: "status" });
-  H.names = el("ol", { class: "chips" });
+  H.names = el("div", { class: "names" });
   const zoom = f => { const mid = (H.from + H.to) / 2, half = Math.max(4, (H.to - H.from) * f / 2); show(Math.max(0, Math.round(mid - half)), Math.min(D.K, Math.round(mid + half))); };
   const pair = e => {
     const b = H.canvas.getBoundingClientRect(), n = H.to - H.from;
@@ -32,7 +32,7 @@ function heatView() {
   }, []);
   const box = el("div", null, el("div", { class: "bar" },
     el("button", { type: "button", onclick: () => zoom(0.5) }, "Zoom in"), el("button", { type: "button", onclick: () => zoom(2) }, "Zoom out"), el("button", { type: "button", onclick: () => show(0, D.K) }, "All"), H.range),
-  el("div", { class: "heat" }, H.tree, H.canvas), H.names,
+  el("div", { class: "heat" }, H.tree, H.canvas, H.names),
   el("p", { class: "soft" }, "The stronger the colour, the more two topics share their words (Bhattacharyya coefficient). Drag to zoom in, click for a topic. The tree joins the nearest by Ward's linkage of Hellinger distances."));
   H.from = 0;
   H.to = D.K;
@@ -60,7 +60,8 @@ function show(from, to) {
   H.range.textContent = n === D.K ? `${whole(D.K)} topics` : `topics ${from + 1} to ${to} of ${whole(D.K)} in the tree's order`;
   branches(from, to);
   clear(H.names);
-  if (n <= 40) for (let i = from; i < to; i++) H.names.append(el("li", null, link(D.a.order[i])));
+  H.names.style.fontSize = Math.max(6, Math.min(12, 0.8 * (H.canvas.clientHeight || 480) / n)) + "px";
+  if (n <= 80) for (let i = from; i < to; i++) H.names.append(link(D.a.order[i]));
 }
 function branches(from, to) {
   const place = new Float64Array(2 * D.K - 1).fill(NaN), high = new Float64Array(2 * D.K - 1), top = D.a.treeHeight[D.K - 2] || 1;

@@ -3,6 +3,7 @@ const VIEWS = [["topics", "Topics", topicsView], ["map", "Map", mapView], ["heat
 const panes = {};
 function open(name) {
   S.view = name;
+  document.body.classList.toggle("elsewhere", name !== "topics");
   for (const [key, , make] of VIEWS) {
     if (!panes[key]) continue;
     const on = key === name;
@@ -19,7 +20,7 @@ function open(name) {
 }
 function mark() {
   T.rows.forEach((tr, k) => tr && tr.classList.toggle("on", k === S.topic));
-  M.dots.forEach((dot, k) => dot && dot.classList.toggle("on", k === S.topic));
+  for (const dots of M.maps) dots.forEach((dot, k) => dot && dot.classList.toggle("on", k === S.topic));
 }
 // The address says what is shown: #topic-17 is a topic's own page, #map a view. What the page itself asks for is shown
 // at once; the browser's event comes later, and is for links, the address line and going back.
@@ -47,7 +48,7 @@ function route(first) {
     document.body.classList.remove("reading");
     const view = VIEWS.find(v => v[0] === hash && panes[v[0]]);
     if (view) open(view[0]);
-    if (S.topic < 0 && innerWidth > 900 && D.K) { S.topic = T.order[0]; topicPanel(S.topic); mark(); }
+    if (S.topic < 0 || hash === "overview") { S.topic = -1; overviewPanel(); mark(); }
   }
 }
 function theme(next) {

@@ -35,7 +35,7 @@ function row(k) {
     if (c.key === "label") return el("td", null, link(k), el("span", { class: "w" }, bdi(D.top[k].join(" "))));
     if (c.key === "size") return el("td", { class: cls }, el("span", { class: "size", "aria-hidden": "true" }, el("i", { css: { width: 100 * D.size[k] / D.largest + "%" } })), percent(D.size[k]));
     if (c.key === "first") return el("td", { class: cls }, whole(D.a.first[k]));
-    if (c.key === "npmi") return el("td", { class: cls }, D.a.npmi[k] < -1 ? "–" : D.a.npmi[k].toFixed(2));
+    if (c.key === "npmi") return el("td", { class: cls }, D.a.npmi[k] < -1 ? "–" : fixed(D.a.npmi[k], 2));
     return el("td", { class: cls }, spark(column("over", k).value, T.known));
   });
   const tr = el("tr", { onclick: e => { if (!e.target.closest("a")) go(`topic-${D.ids[k]}`); } }, cells);

@@ -1,17 +1,20 @@
 function topicPanel(k) {
   const box = clear($("topic"));
   const id = D.ids[k], part = (name, ...nodes) => box.append(el("h3", null, name), ...nodes);
-  box.append(el("div", { class: "topline" }, el("h2", null, `${id} `, bdi(D.labels[k])), el("button", { type: "button", class: "close", onclick: () => go("topics") }, "Back")));
+  box.append(el("div", { class: "topline" }, el("h2", null, `${id} `, bdi(D.labels[k])), el("button", { type: "button", class: "close", onclick: () => go("overview") }, innerWidth > 900 ? "Overview" : "Back")));
   const facts = [`${percent(D.size[k])} of all tokens`];
   if (D.a.share) facts.push(`${percent(D.a.share[k])} of a document on average`, `largest topic of ${whole(D.a.first[k])} documents`);
-  if (D.a.npmi && D.a.npmi[k] >= -1) facts.push(`NPMI ${D.a.npmi[k].toFixed(2)}`);
+  if (D.a.npmi && D.a.npmi[k] >= -1) facts.push(`NPMI ${fixed(D.a.npmi[k], 2)}`);
   if (D.members[k] > 1) facts.push(`${D.members[k]} trained topics merged`);
   if (!D.named[k]) facts.push("label proposed from its words");
   box.append(el("p", { class: "soft" }, facts.join(" · ")));
   if (D.a.tokens[k] < 1) box.append(el("p", { class: "note" }, "This topic is empty: no token is assigned to it."));
   part("Words", wordList(k));
   if (D.a.over) part(`Share over time, by ${D.grain}`, timeChart(k));
-  D.columns.forEach((c, i) => part(`Share by ${c.name}`, groupBars(k, c, i)));
+  D.columns.forEach((c, i) => {
+    part(`Share by ${c.name}`, groupBars(k, c, i));
+    if (D.a.cross && i === D.crossed) part(`Share by ${c.name} over time`, groupLines(k));
+  });
   if (D.a.typical) part("Typical documents", ...typicalDocs(k));
   const near = nearest(k, 8);
   if (near.length) part("Topics with similar words", chips(near.map(([j, v]) => [j, v.toFixed(2)])));
@@ -46,8 +49,8 @@ function timeChart(k) {
   const { value, error } = column("over", k);
   const note = [];
   if (D.a.slope && D.a.slopeError[k] > 0) {
-    const z = strength(k), per = { day: [1 / 365.25, "day"], week: [7 / 365.25, "week"], month: [1 / 12, "month"] }[D.grain] || [1, "year"];
-    note.push(`${Math.abs(z) < 2 ? "no clear trend" : z > 0 ? "rising" : "falling"}: ${(100 * per[0] * D.a.slope[k]).toFixed(3)} ± ${(200 * per[0] * D.a.slopeError[k]).toFixed(3)} percentage points a ${per[1]}`);
+    const z = strength(k), per = points(D.a.slope[k], D.a.slopeError[k]);
+    note.push(`${Math.abs(z) < 2 ? "No clear trend" : z > 0 ? "Rising" : "Falling"}: ${per.value} ± ${per.error} percentage points a ${unit()[1]}`);
   }
   return el("div", null, curve({
     names: D.periods, value, error, known: i => D.a.periodDocs[i] > 0, format: v => percent(v), title: `Share of topic ${D.ids[k]} over time`,

@@ -1,0 +1,51 @@
+// The first screen: what lies beside the table of topics until one is chosen.
+const LARGEST = 12, MOST_GROUPS = 10;
+const crossed = () => D.a.cross ? D.columns[D.crossed] : null;
+// Groups of column i with documents, the largest first, as numbers.
+const groupsOf = i => D.columns[i].values.map((_, g) => g).filter(g => D.a[`by${i}Docs`][g] > 0).slice(0, MOST_GROUPS);
+const groupShare = (i, g, k) => D.a["by" + i][g * D.K + k] * D.a[`by${i}Scale`][k];
+const groupError = (i, g, k) => D.a[`by${i}Error`][g * D.K + k] * D.a[`by${i}ErrorScale`][k];
+function overviewPanel() {
+  const box = clear($("topic")), W = widthOf(innerWidth > 900 ? 560 : 760);
+  box.append(el("h2", null, "Overview"));
+  if (D.K > 2 && S.view !== "map") box.append(el("h3", null, "Topics that use similar words"), mapOf(W, W < 500 ? 400 : 380, false));
+  const i = D.a.cross ? D.crossed : 0;
+  if (D.columns.length && groupsOf(i).length > 1) box.append(el("h3", null, `Topics by ${D.columns[i].name}`), groupHeat(i));
+  if (D.a.cross) box.append(el("h3", null, `Share over time, by ${crossed().name}`), lineChooser());
+  if (!D.columns.length && D.a.over) box.append(el("h3", null, `Documents by ${D.grain}`), curve({ names: D.periods, value: [...D.a.periodDocs], format: whole, title: "Documents by period" }));
+}
+// Topics by groups: how far the mean share in a group lies above that of all documents.
+function groupHeat(i) {
+  const groups = groupsOf(i).slice(0, innerWidth < 600 ? 5 : MOST_GROUPS), rows = Array.from({ length: D.K }, (_, k) => k).sort((a, b) => D.size[b] - D.size[a] || a - b).slice(0, LARGEST);
+  const cell = (k, g) => {
+    const share = groupShare(i, g, k), mean = D.a.share[k] || 1e-9, ratio = Math.log2(Math.max(share, 1e-9) / mean), sure = Math.abs(share - mean) > 2 * groupError(i, g, k);
+    const text = `${D.labels[k]}: ${percent(share)} ± ${percent(2 * groupError(i, g, k))} of ${D.columns[i].values[g]}, ${percent(mean)} of all`;
+    return el("td", { class: ratio < 0 ? "cell less" : "cell", onpointermove: e => tip(e, text), onpointerleave: e => tip(e, "") }, el("i", { css: { opacity: sure ? Math.min(0.5, 0.2 * Math.abs(ratio)) : 0 } }), el("span", null, percent(share, share < 0.0095 ? 1 : 0).replace(" %", "")));
+  };
+  const head = groups.map(g => el("th", { scope: "col", title: D.columns[i].values[g] }, el("span", null, bdi(D.columns[i].values[g]))));
+  return el("div", null, el("div", { class: "wide" }, el("table", { class: "grid" }, el("thead", null, el("tr", null, el("th", null, el("span", { class: "soft" }, "%")), head)),
+    el("tbody", null, rows.map(k => el("tr", null, el("th", { scope: "row" }, link(k)), groups.map(g => cell(k, g))))))),
+  el("p", { class: "soft legend" }, el("i"), "more than in all documents ", el("i", { class: "less" }), "less; plain: no difference beyond two standard errors."));
+}
+// Lines of groups over time for topic k.
+function groupLines(k) {
+  const n = D.periods.length, c = crossed(), series = [];
+  for (let g = 0; g < D.shape.cross[0] / n; g++) {
+    const docs = i => D.a.crossDocs[g * n + i];
+    series.push({ name: c.values[g], value: D.periods.map((_, i) => D.a.cross[(g * n + i) * D.K + k] * D.a.crossScale[k]), known: i => docs(i) >= D.enough, docs });
+  }
+  return lineChart({ names: D.periods, series, format: v => percent(v), title: `Share of topic ${D.ids[k]} over time by ${c.name}` });
+}
+// How much the groups' shares of topic k differ beyond their errors.
+function differ(i, k) {
+  let sum = 0;
+  for (const g of groupsOf(i)) sum += Math.max(0, Math.abs(groupShare(i, g, k) - D.a.share[k]) - 2 * groupError(i, g, k));
+  return sum;
+}
+function lineChooser() {
+  const order = Array.from({ length: D.K }, (_, k) => k).sort((a, b) => differ(D.crossed, b) - differ(D.crossed, a) || a - b), chart = el("div");
+  const select = el("select", { "aria-label": "Topic", onchange: () => draw() }, order.slice(0, 40).map(k => el("option", { value: k }, `${D.ids[k]} ${D.labels[k]}`)));
+  const draw = () => clear(chart).append(groupLines(+select.value));
+  draw();
+  return el("div", null, el("div", { class: "bar" }, select), chart, el("p", { class: "soft" }, "Topics that differ most between the groups come first; periods of few documents are left out."));
+}
