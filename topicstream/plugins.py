@@ -97,6 +97,7 @@ OWN = {
         "npz": "topicstream.ingestion.readers.npz:READER",
         "parquet": "topicstream.ingestion.readers.parquet:READER",
         "pubmed": "topicstream.ingestion.readers.pubmed:READER",
+        "markup": "topicstream.ingestion.readers.markup:READER",
         "svmlight": "topicstream.ingestion.readers.pairs:SVMLIGHT",
         "tar": "topicstream.ingestion.readers.files:TAR",
         "tenx": "topicstream.ingestion.readers.tenx:READER",

@@ -69,7 +69,7 @@ def command(paths: tuple[str, ...], **values: Any) -> Printed:
     """Read raw text or counts of any size into a corpus store.
 
     PATH is a file, a folder (read whole), or - for standard input; gz, bz2, xz and zst are unpacked.  Formats: text,
-    JSON lines, CSV, Parquet, PubMed XML, UCI docword, LDA-C, Matrix Market, svmlight, MALLET.
+    JSON lines, CSV, Parquet, PubMed XML, TEI, HTML, UCI docword, LDA-C, Matrix Market, svmlight, MALLET.
 
     Text files in a folder are a document each.  A text file given by itself holds a document per line, unless --split
     cuts it; --format files or --format lines says otherwise.

@@ -182,7 +182,7 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
     if resembling is not None:
         return resembling
     if suffix == ".xml" or text.startswith((b"<?xml", b"<!DOCTYPE")):
-        raise BadFile(name, 1, "XML that is neither PubmedArticleSet nor MedlineCitationSet; convert it to JSON lines")
+        raise BadFile(name, 1, "XML that is neither PubmedArticleSet nor MedlineCitationSet nor TEI; convert it to JSON lines")
     if in_folder:
         return "files"
     if suffix in (".txt", ".text", ".lines"):

@@ -1,0 +1,80 @@
+"""TEI editions and HTML pages: their text by blocks, what the header says, and passages found again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import topicstream
+from tests.reading import Read, write
+from topicstream.errors import InputError, UsageError
+
+pytest.importorskip("lxml")
+
+TEI = """<?xml version="1.0" encoding="{encoding}"?>
+<!DOCTYPE TEI SYSTEM "tei.dtd">
+<TEI xmlns="http://www.tei-c.org/ns/1.0"><teiHeader><fileDesc>
+<titleStmt><title>Die Wahlverwandtschaften</title><author>Goethe, J. W.</author><author>Riemer, F. W.</author></titleStmt>
+<publicationStmt><date>2004</date></publicationStmt><sourceDesc><bibl><date when="1809-10">Herbst 1809</date></bibl></sourceDesc>
+</fileDesc></teiHeader>
+<text><body><div><head>Erstes Kapitel</head><p>Eduard &mdash; so nennen wir einen <hi>reichen</hi> Baron<note>Eine Anmerkung.</note> im besten
+Mannesalter &mdash; wollte <choice><orig>seyn</orig><reg>sein</reg></choice> wie er war.</p><pb n="2"/><fw>Kopfzeile</fw>
+<p>Zweiter Absatz<!-- no comment -->.</p><lg><l>Kennst du das Land,</l><l>wo die Zitronen blühn</l></lg></div></body></text></TEI>"""
+BLOCKS = [
+    "Erstes Kapitel",
+    "Eduard — so nennen wir einen reichen Baron im besten Mannesalter — wollte sein wie er war.",
+    "Zweiter Absatz.",
+    "Kennst du das Land,\nwo die Zitronen blühn",
+]
+PAGE = """<!DOCTYPE html>
+<html><head><title>Lost &amp; found</title><style>p { color: red }</style><script>var no = "<p>no</p>";</script></head>
+<body><h1>Luggage</h1><p>Lost <b>bag</b>s at the café<br>of the gate</p><div>Unclosed <i>tags</div></body></html>"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1"])
+def test_an_edition_is_read_by_blocks(tmp_path: Path, encoding: str) -> None:
+    path = write(tmp_path / "werther.xml", TEI.replace("{encoding}", encoding).encode(encoding))
+    got = Read(path, meta={"title": "title", "authors": "author", "date": "date"})
+    assert got.texts == ["\n\n".join(BLOCKS)] and got.ids == ["werther.xml"]
+    assert got.meta == {
+        "title": ["Die Wahlverwandtschaften"],
+        "authors": [["Goethe, J. W.", "Riemer, F. W."]],
+        "date": ["1809-10"],
+    }
+
+
+def test_a_page_without_script_and_style(tmp_path: Path) -> None:
+    got = Read(write(tmp_path / "page.html", PAGE), meta={"title": "title", "date": "date"})
+    assert got.texts == ["Lost & found\n\nLuggage\n\nLost bags at the café\nof the gate\n\nUnclosed tags"]
+    assert got.meta == {"title": ["Lost & found"], "date": [None]}
+
+
+def test_a_folder_of_editions_is_split_and_its_passages_are_found(tmp_path: Path, monkeypatch, capsys) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / "books" / f"{name}.xml", TEI.replace("{encoding}", "utf-8").replace("Zitronen", f"Zitronen{name}"))
+    summary = topicstream.ingest(
+        tmp_path / "books", tmp_path / "c.zarr", split="paragraph", min_df=1, heldout=0, meta="title,date", stopwords="none", progress=False
+    )
+    assert summary["documents"] == 8 and summary["dates"]["read"] == 8 and summary["fields_left_out"] == ["author"]
+    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", topics=2, passes=5, progress=False)
+    table = topicstream.TopicModel.open(tmp_path / "m").typical_documents(0, 8, corpus=tmp_path / "c.zarr", text=True)
+    texts = dict(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
+    assert len(texts) >= 4
+    for name, text in texts.items():
+        expected = BLOCKS[int(name.rpartition("#")[2]) - 1].replace("\n", " ")
+        assert text == expected.replace("Zitronen", f"Zitronen{name[0]}")
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = write(tmp_path / "bad.xml", TEI.replace("{encoding}", "utf-8").replace("</head>", ""))
+    with pytest.raises(InputError, match=r"bad\.xml:\d+: not well-formed XML \("):
+        Read(bad)
+    with pytest.raises(InputError, match="nor TEI"):
+        Read(write(tmp_path / "other.xml", "<?xml version='1.0'?><alto><p/></alto>"))
+    bomb = '<?xml version="1.0"?><!DOCTYPE TEI [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><TEI><text><p>x &b; y</p></text></TEI>'
+    assert Read(write(tmp_path / "bomb.xml", bomb)).texts == ["x &b; y"]
+    monkeypatch.setitem(sys.modules, "lxml", None)
+    with pytest.raises(UsageError, match=r"bad\.xml: TEI and HTML need lxml"):
+        Read(bad)

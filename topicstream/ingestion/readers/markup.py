@@ -1,0 +1,136 @@
+"""TEI XML and HTML, one document a file: the text without header, running heads and notes, a blank line between blocks (extra ``xml``: lxml).
+
+Of what a TEI edition says twice the reading text is kept (``reg``, ``corr``, ``expan``, not ``orig``, ``sic``, ``abbr``).
+Entities are never resolved, no DTD is loaded.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.errors import UsageError
+from topicstream.ingestion.opening.names import partitions
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing.columns import LISTS, as_list
+from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of, positions
+from topicstream.ingestion.parsing.reader import Reader
+from topicstream.ingestion.parsing.rejects import BadFile
+from topicstream.ingestion.read_options import ReadOptions
+
+SKIPPED = {"teiheader", "fw", "note", "script", "style", "template", "noscript"}
+TWICE = {"orig", "sic", "abbr"}
+"""Within ``choice``: what stands there beside the reading text."""
+BLOCKS = {
+    "p", "head", "l", "lg", "sp", "speaker", "stage", "div", "ab", "item", "cell", "row", "opener", "closer",
+    "salute", "signed", "dateline", "epigraph", "front", "body", "back", "title", "h1", "h2", "h3", "h4", "h5", "h6",
+    "li", "tr", "td", "th", "br", "section", "article", "blockquote", "pre", "dt", "dd", "figcaption",
+}  # fmt: skip
+LINES = {"l", "br", "lb"}
+FIELDS = {
+    "title": ("{*}teiHeader//{*}titleStmt/{*}title", "head/title"),
+    "author": ("{*}teiHeader//{*}titleStmt/{*}author",),
+    "date": ("{*}teiHeader//{*}sourceDesc//{*}date", "{*}teiHeader//{*}publicationStmt/{*}date"),
+}
+"""Fields that ``--meta`` may name, and where they stand."""
+
+
+class Markup(Reader):
+    name = "markup"
+    about = "TEI XML or HTML, one document a file (extra: xml)"
+    suffixes = (".html", ".htm", ".xhtml", ".tei")
+    signature = re.compile(
+        rb"(?is)(?:\xef\xbb\xbf)?\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!doctype[^>\[]*(?:\[.*?\]\s*)?>\s*)*<(?:\w+:)?(?:TEI(?:\.2)?|html)[\s>]"
+    )
+
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        try:
+            from lxml import etree  # optional
+        except ImportError:
+            raise UsageError(f"{source.name}: TEI and HTML need lxml; pip install 'topicstream[xml]'") from None
+        data = source.as_bytes().read(options.record_bytes + 1)
+        if len(data) > options.record_bytes:
+            source.reject(0, f"a document of more than {options.record_bytes >> 20} MiB; split it or raise the limit")
+            return
+        if re.search(rb"(?i)<html[\s>]", data[:4096]):
+            parser = etree.HTMLParser(encoding=options.encoding or _utf8(data), no_network=True, remove_comments=True, remove_pis=True)
+        else:
+            parser = etree.XMLParser(encoding=options.encoding, resolve_entities=False, load_dtd=False, no_network=True)
+        try:
+            root = etree.fromstring(data, parser)
+        except (etree.XMLSyntaxError, ValueError) as e:
+            line = getattr(e, "lineno", None) or 1
+            raise BadFile(source.name, line, f"not well-formed XML ({getattr(e, 'msg', e)}); mend the file") from None
+        for entity in list(root.iter(etree.Entity)):
+            _in_words(entity)
+        fields = partitions(source.key) | fields_of(root)
+        source.leave_out(set(fields) - set(options.meta.values()))
+        meta = {}
+        for column, name in options.meta.items():
+            value = fields.get(name)
+            listed = as_list(value, name, options.list_separator) if column in LISTS else value
+            meta[column] = pa.array([listed], LIST if column in LISTS else TEXT)
+        text = {"text": pa.array([text_of(etree.iterwalk(root, events=("start", "end", "comment", "pi")))], TEXT)}
+        yield batch_of([source.key], positions(source.key, np.array([1])), text, meta)
+
+
+def _utf8(data: bytes) -> str | None:
+    """``utf-8`` where a page is that and does not say so."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return None
+    return "utf-8"
+
+
+def _in_words(entity: Any) -> None:
+    """Put a reference to a standard entity (``&mdash;``) into the text as its character, any other as it stands."""
+    text, before, parent = html.unescape(entity.text) + (entity.tail or ""), entity.getprevious(), entity.getparent()
+    if before is None:
+        parent.text = (parent.text or "") + text
+    else:
+        before.tail = (before.tail or "") + text
+    entity.tail = None
+    parent.remove(entity)
+
+
+def _name(element: Any) -> str:
+    """The local name of an element, in small letters; nothing of a comment."""
+    return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
+
+
+def text_of(walker: Any) -> str:
+    """The text of a document, of lxml's walk over it: a blank line between blocks, a line break between verses."""
+    parts: list[str] = []
+    for event, element in walker:
+        name = _name(element)
+        mark = "\x1e" if name in LINES else "\x1f" if name in BLOCKS else ""
+        if event == "start":
+            parts.append(mark)
+            if name in SKIPPED or (name in TWICE and _name(element.getparent()) == "choice"):
+                walker.skip_subtree()
+            else:
+                parts.append(element.text or "")
+        elif element.getparent() is not None:
+            parts += [mark, element.tail or ""]
+    blocks = ([" ".join(line.split()) for line in block.split("\x1e")] for block in "".join(parts).split("\x1f"))
+    return "\n\n".join(text for block in blocks if (text := "\n".join(line for line in block if line)))
+
+
+def fields_of(root: Any) -> dict[str, str | None]:
+    """What the header says of the document."""
+    found: dict[str, str | None] = {}
+    for name, paths in FIELDS.items():
+        elements = [element for path in paths for element in root.iterfind(path)]
+        values = [element.get("when") or " ".join("".join(element.itertext()).split()) for element in elements]
+        if values := [value for value in values if value]:
+            found[name] = ";".join(values) if name == "author" else values[0]
+    return found
+
+
+READER = Markup()
