@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 
 
 def one_line(message: object) -> str:
@@ -89,6 +90,17 @@ class GateRefused(TopicsError):
     """The quality gate of a retrain refused the new model (exit 6)."""
 
     exit_code = 6
+
+
+class WorkersLost(TopicsError):
+    """Workers of a cluster are gone in the middle of a training, whose checkpoints stay (exit 7)."""
+
+    exit_code = 7
+
+    def __init__(self, message: str, addresses: Iterable[str] = ()) -> None:
+        """``addresses``: of those workers, where it is known."""
+        super().__init__(message)
+        self.addresses = set(addresses)
 
 
 class Interrupted(TopicsError):

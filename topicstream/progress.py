@@ -26,6 +26,7 @@ DELAY = {"cell": 1.0, "B": 0.5, "piece": 0.5}
 """Seconds before there is a bar, by unit."""
 
 START = "start ({start}): {seconds:.1f} s"
+CLUSTER = "{workers} workers, {sent_bytes:size} sent, {waiting_seconds:.2f} s waiting, slowest {slowest}"
 PASS = (
     "pass {pass}/{passes}: {seconds:.2f} s, {speed:.1f} M cells/s[, running perplexity {running_perplexity:.1f}]"
     "[, held-out {heldout_perplexity:.1f}][, {figures}][, at most {left:.0f} s left]"
@@ -141,6 +142,7 @@ class Shown(Progress):
             return
         figures = [f"{name} {value:.4f}" for name, value in record.get("objective", {}).items()]
         figures += [f"held-out {name} {value:.4f}" for name, value in record.get("heldout", {}).items()]
+        figures += render(CLUSTER, record["cluster"]) if "cluster" in record else []
         left = record["seconds"] * (passes - number)
         about = {
             "passes": passes,

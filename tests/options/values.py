@@ -86,6 +86,7 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--mem-limit": [["512M"]],
         "--block-cells": [["4096"]],
         "--round-blocks": [["2"]],
+        "--workers-min": [["2"]],
         "--checkpoint-minutes": [["1"]],
         "--metrics": [["run.prom"]],
     },

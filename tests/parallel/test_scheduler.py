@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -11,7 +12,7 @@ import sys
 import pytest
 
 from topicstream.cli.main import run
-from topicstream.errors import DoesNotFit, UsageError
+from topicstream.errors import DoesNotFit, UsageError, WorkersLost
 from topicstream.memory import MemoryLimit
 from topicstream.parallel import scheduler
 from topicstream.parallel.scheduler import Cluster, Machine
@@ -50,7 +51,7 @@ def here(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cluster():
     """The address of a scheduler with two workers in processes of their own."""
-    options = {"processes": True, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "memory_limit": 0}
+    options = {"processes": True, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
     with distributed.LocalCluster(**options) as made:
         yield made.scheduler_address
 
@@ -105,6 +106,7 @@ def test_documents_that_workers_cannot_read_are_refused(here, cluster, capsys):
 def fake(**changed):
     """A cluster of one worker that says this of itself."""
     facts = {
+        "id": "Worker-1",
         "version": scheduler.__version__,
         "arithmetic": scheduler.self_test(),
         "threads": 1,
@@ -117,8 +119,16 @@ def fake(**changed):
         def wait_for_workers(self, count, timeout):
             pass
 
-        def run(self, function, paths):
-            return {"tcp://10.0.0.1:1": machine}
+        def scheduler_info(self, n_workers):
+            return {"workers": {"tcp://10.0.0.1:1": {}, "tcp://10.0.0.2:1": {}}}
+
+        async def run(self, function, paths, workers):
+            if workers == ["tcp://10.0.0.2:1"]:
+                raise TimeoutError
+            return {workers[0]: machine}
+
+        def sync(self, function):
+            return asyncio.run(function())
 
     return Cluster(Client())
 
@@ -133,6 +143,14 @@ def test_a_worker_that_does_not_suit_is_refused():
     with pytest.raises(DoesNotFit, match=r"Dask allows worker.*--memory-limit 1024MiB"):
         fake(limit=512 << 20).memory(MemoryLimit.parse("1G"))
     assert fake().memory(MemoryLimit.parse("1G")) == 1 << 30
+
+
+def test_workers_that_do_not_answer_or_are_lost_are_left_out():
+    cluster = fake()
+    assert list(cluster.machines) == ["tcp://10.0.0.1:1"]
+    with pytest.raises(WorkersLost, match="0 workers are left, and --workers-min is 1") as lost:
+        cluster.lose(["tcp://10.0.0.1:1"])
+    assert lost.value.exit_code == 7
 
 
 def test_dask_is_not_imported_without_a_scheduler(here):

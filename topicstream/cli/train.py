@@ -25,7 +25,10 @@ ABOUT = {"classifier", "model", "corpus", "threads", "mem_limit", "as_json"}
 DRY_RUN = (
     "dry run: {memory_bytes:size} of memory, {disk_bytes:size} of disk, about {expected_seconds:.0f} s: a start of"
     " {start_seconds:.1f} s and at most {passes} passes of {pass_seconds:.2f} s (a run often stops sooner)"
+    "[; {workers} workers are {speedup:.1f} times as fast as one of them{advice}]"
 )
+PAYS = 0.5
+"""Of the number of workers: a smaller gain is not worth them."""
 SUMMARY = (
     "{model}: {topics} topics, {passes} passes ({stopped})[, running perplexity {last.running_perplexity:.1f}]"
     "[, held-out perplexity {last.heldout_perplexity:.1f}], peak memory {peak:.0f} MB"
@@ -85,7 +88,8 @@ def command(ctx: click.Context, /, classifier: bool, **values: Any) -> Printed:
         learned = learn(config) if classifier and not config.dry_run else None
     result = {"model": str(done.model), "passes": done.passes, "stopped": done.reason, "last": dict(done.last)}
     if config.dry_run:
-        return result, render(DRY_RUN, done.last)
+        poor = done.last.get("speedup", 1.0) < PAYS * done.last.get("workers", 1)
+        return result, render(DRY_RUN, {**done.last, "advice": ": this cluster does not pay" if poor else ""})
     about = {**result, "topics": done.topics, "peak": done.last.get("rss_peak_bytes", 0) / 2**20}
     if learned is None:
         return result, render(SUMMARY, about)

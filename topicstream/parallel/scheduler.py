@@ -1,11 +1,12 @@
 """A Dask cluster, as ``--scheduler`` names it: connected, checked, and given tasks.
 
 Tasks are long (seconds), write their results themselves and are made again where a worker is lost, so they may run twice.
-Dask is imported here and in ``topicstream.cluster``, and only once a scheduler is given.
+Dask is imported only once a scheduler is given.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,15 +15,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from topicstream import __version__
-from topicstream.errors import DoesNotFit, InputError, TopicsError, UsageError
+from topicstream.errors import DoesNotFit, InputError, TopicsError, UsageError, WorkersLost
 from topicstream.kernels.self_test import self_test
 from topicstream.machine import default_threads, format_bytes, memory_allowed
 from topicstream.memory import DEFAULT_SHARE, FLOOR, MemoryLimit
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-PATIENCE = 10.0
-"""Seconds in which a scheduler must answer and a first worker be there."""
+PATIENCE, ANSWER = 10.0, 60.0
+"""Seconds in which a scheduler must answer and a first worker be there; in which a worker says what it is (it may compile)."""
 
 
 class Machine(NamedTuple):
@@ -30,6 +31,8 @@ class Machine(NamedTuple):
 
     Attributes
     ----------
+    id
+        Of this worker, and of no other one that may take its address.
     version, arithmetic
         Of this package, and of its kernels (``self_test``).
     threads
@@ -40,6 +43,7 @@ class Machine(NamedTuple):
         Those of the paths asked for that it cannot read.
     """
 
+    id: str
     version: str
     arithmetic: str
     threads: int
@@ -52,7 +56,9 @@ def describe(paths: list[str], dask_worker: Any) -> Machine:
     """What the worker that runs this is; Dask passes the worker."""
     missing = [path for path in paths if not os.access(path, os.R_OK)]
     limit = int(dask_worker.memory_manager.memory_limit or 0)
-    return Machine(__version__, self_test(), dask_worker.state.nthreads, memory_allowed(), limit, missing)
+    return Machine(
+        dask_worker.id, __version__, self_test(), dask_worker.state.nthreads, memory_allowed(), limit, missing
+    )
 
 
 class Cluster:
@@ -67,28 +73,59 @@ class Cluster:
     """
 
     def __init__(self, client: Any, paths: Iterable[str | Path] = (), least: int = 1) -> None:
-        self.client = client
+        self.client, self.least, self._lost = client, max(least, 1), set[str]()
+        self._paths = [str(Path(path).absolute()) for path in paths]
         try:
-            client.wait_for_workers(max(least, 1), timeout=PATIENCE)
+            client.wait_for_workers(self.least, timeout=PATIENCE)
         except TimeoutError:
             raise TopicsError(
-                f"--scheduler {client.scheduler.address}: {len(self.addresses)} of {max(least, 1)} workers after "
+                f"--scheduler {client.scheduler.address}: {len(self.addresses)} of {self.least} workers after "
                 f"{PATIENCE:g} s; start workers, then run the same command again"
             ) from None
-        wanted = [str(Path(path).absolute()) for path in paths]
+        self.machines: Mapping[str, Machine] = self._look()
+
+    def lose(self, addresses: Iterable[str]) -> None:
+        """These workers are gone: look at those that are there.  WorkersLost where they are too few."""
+        self._lost.update(addresses)
+        if len(self.addresses) >= self.least:
+            self.machines = self._look()
+        if len(self.addresses) < self.least:
+            raise WorkersLost(
+                f"--scheduler: {len(self.addresses)} workers are left, and --workers-min is {self.least}; the last checkpoint is kept. "
+                "Run the same command again to go on, with any number of workers or without --scheduler"
+            )
+
+    def _look(self) -> Mapping[str, Machine]:
+        """What every worker is, those left out that do not answer.  UsageError where one does not suit."""
+
+        async def ask(address: str) -> Machine | None:
+            try:
+                answer = await asyncio.wait_for(self.client.run(describe, self._paths, workers=[address]), ANSWER)
+            except (OSError, TimeoutError):  # gone meanwhile, or stopped
+                self._lost.add(address)
+                return None
+            machine: Machine = answer[address]
+            return machine
+
+        async def ask_all() -> list[Machine | None]:
+            return await asyncio.gather(*map(ask, addresses))
+
+        addresses = self.addresses
         try:
-            self.machines: Mapping[str, Machine] = client.run(describe, wanted)
+            answers = dict(zip(addresses, self.client.sync(ask_all), strict=True))
         except (ImportError, AttributeError, TypeError) as e:
             raise UsageError(
                 f"--scheduler: a worker cannot run topicstream {__version__} ({e}); install it there"
             ) from None
-        for address, machine in self.machines.items():
+        machines = {address: machine for address, machine in answers.items() if machine is not None}
+        for address, machine in machines.items():
             self._check(address, machine)
+        return machines
 
     @property
     def addresses(self) -> list[str]:
         """Of the workers that are there now."""
-        return list(self.client.scheduler_info(n_workers=-1)["workers"])
+        return [address for address in self.client.scheduler_info(n_workers=-1)["workers"] if address not in self._lost]
 
     def _check(self, address: str, machine: Machine) -> None:
         if machine.version != __version__:
@@ -178,7 +215,9 @@ def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) 
         if isinstance(scheduler, Client):
             client = scheduler
         elif str(scheduler).startswith("local:"):
-            here = LocalCluster(processes=True, memory_limit=0, dashboard_address=None, **_local(str(scheduler)))
+            here = LocalCluster(
+                processes=True, memory_limit=0, dashboard_address=":0", silence_logs=logging.CRITICAL, **_local(str(scheduler)),
+            )  # fmt: skip
             client = stack.enter_context(Client(stack.enter_context(here)))
         else:
             kind = "scheduler_file" if str(scheduler).endswith(".json") else "address"

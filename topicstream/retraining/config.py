@@ -22,6 +22,8 @@ from topicstream.training.setup import engine_facts
 
 SET_BY_RETRAIN = ("append", "force", "on_duplicate", "mem_limit", "workers")
 """Options of an ingest that the file cannot set."""
+MACHINES = ("max_time", "mem_limit", "threads", "scheduler", "workers_min")
+"""Settings of a training that its result does not depend on."""
 OWN_FOLDERS = ("corpus.zarr", "corpus.zarr.wip", "incoming", "runs", "versions", "current")
 
 TEMPLATE = """\
@@ -54,6 +56,7 @@ seed = 0
 # max_time = "2h"         # training stops after the pass in which this time is over
 # mem_limit = "2G"        # of the whole process
 # threads = 2
+# scheduler = "tcp://10.0.0.5:8786"  # a Dask cluster that trains: docs/scale.md
 # seed_words = "seeds.toml"  # words that people give to topics; an update keeps its model's
 # weighting = "tfidf"     # weights in the place of counts; none, tf or tfidf
 # [train.options]         # the engine's own: alpha, beta, ...
@@ -113,13 +116,15 @@ class Train:
     max_time: float | None = like(TrainConfig, "max_time")
     mem_limit: int | None = option(None, "memory of the whole process", parse=parse_bytes)
     threads: int | None = like(TrainConfig, "threads")
+    scheduler: str | None = like(TrainConfig, "scheduler")
+    workers_min: int = like(TrainConfig, "workers_min")
     seed_words: str | None = like(TrainConfig, "seed_words")
     weighting: str = like(TrainConfig, "weighting")
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def limits(self) -> dict[str, Any]:
         """What bounds a training, as its keywords."""
-        return {name: getattr(self, name) for name in ("tol", "max_time", "mem_limit", "threads")}
+        return {name: getattr(self, name) for name in ("tol", *MACHINES)}
 
 
 @dataclass(frozen=True)

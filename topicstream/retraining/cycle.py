@@ -42,7 +42,7 @@ from topicstream.records import plain, write_record
 from topicstream.retraining import decide as rules
 from topicstream.retraining import publish
 from topicstream.retraining.align import align
-from topicstream.retraining.config import Config
+from topicstream.retraining.config import MACHINES, Config
 from topicstream.retraining.drift import drift_of, in_raw_names, verdict
 from topicstream.retraining.gate import ask_room, judge, open_models
 from topicstream.retraining.raw_files import SET_ASIDE, Scan, remove_copies, scan_raw
@@ -269,7 +269,7 @@ class Cycle:
     def _train(self) -> None:
         """The new model in a folder of its own."""
         want, run, base = self.config.train, self._run_of(self.journal.version), self.journal.base
-        own = {k: v for k, v in asdict(want).items() if k not in ("max_time", "mem_limit", "threads", "seed_words")}
+        own = {k: v for k, v in asdict(want).items() if k not in (*MACHINES, "seed_words")}
         if want.seed_words is not None:
             own["seed_words"] = plain(read_seeds(want.seed_words))
         settings = hashlib.sha256(json.dumps(own, sort_keys=True, default=str).encode()).hexdigest()

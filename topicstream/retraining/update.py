@@ -27,7 +27,7 @@ from topicstream.memory import MemoryOptions
 from topicstream.metrics import recorded
 from topicstream.model import edits
 from topicstream.model.manifest import ModelManifest, read_manifest
-from topicstream.options import configured, like, option
+from topicstream.options import SchedulerOptions, configured, like, option
 from topicstream.progress import Shown, Told, listener
 from topicstream.retraining.state import RunOrigin, run_origin
 from topicstream.training.config import TrainConfig
@@ -52,7 +52,7 @@ the old documents; started so, acl doubled from 10,000 documents ended 3 % above
 
 
 @dataclass(frozen=True)
-class UpdateConfig(MemoryOptions):
+class UpdateConfig(SchedulerOptions, MemoryOptions):
     """All settings of an update; engine, options, seed and number of topics are the model's."""
 
     corpus: str | Path = like(TrainConfig, "corpus")
@@ -76,6 +76,7 @@ class UpdateConfig(MemoryOptions):
     threads: int | None = like(TrainConfig, "threads")
     tables: str = like(TrainConfig, "tables", help="where the tables live", show=False)
     checkpoint_minutes: float = like(TrainConfig, "checkpoint_minutes", cli=False)
+    workers_min: int = like(TrainConfig, "workers_min", show=False)
     force: bool = option(False, "forget an unfinished update")
     metrics: str | Path | None = like(TrainConfig, "metrics")
     progress: Told = like(TrainConfig, "progress")
@@ -116,7 +117,7 @@ def train_on(
     earlier
         The run that made the model, when its folder is still there: it is carried over where that is possible.
     limits
-        ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes`` of ``train``.
+        ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes, scheduler, workers_min`` of ``train``.
     """
     progress, manifest = listener(progress, Shown), read_manifest(model)
     _refuse_incomplete(manifest, Path(model))

@@ -66,7 +66,6 @@ class DenseTable(Table):
         super().__init__(spec, rows, columns, constants)
         self._row_mass = mass if mass is not None and spec.mass == "row" else np.zeros(0)
         self._run_all = run_all
-        self._worst = np.zeros(3)
         behind = len(constants) if constants is not None and folder is None else 0
         self._storage = Storage((rows + behind, self.width), spec.dtype, folder)
         self._rows = self._storage.array[:rows]
@@ -161,9 +160,9 @@ class DenseTable(Table):
         self._run_all(one, groups)
         for sums in change:
             self.totals += self.scale * sums
-        self._worst[0] = max(self._worst[0], worst[:, 0].max(initial=0.0))
-        self._worst[1] = min(self._worst[1], worst[:, 1].min(initial=0.0))
-        self._worst[2] = max(self._worst[2], worst[:, 2].max(initial=0.0))
+        self.worst[0] = max(self.worst[0], worst[:, 0].max(initial=0.0))
+        self.worst[1] = min(self.worst[1], worst[:, 1].min(initial=0.0))
+        self.worst[2] = max(self.worst[2], worst[:, 2].max(initial=0.0))
 
     def blend(self, rho: float) -> float:
         self.scale *= 1.0 - rho
@@ -188,8 +187,8 @@ class DenseTable(Table):
 
         self.totals[:] = 0.0
         self._over_ranges(work)
-        worst = self._worst.copy()
-        self._worst[:] = 0.0
+        worst = self.worst.copy()
+        self.worst[:] = 0.0
         return worst
 
     # -- whole ----------------------------------------------------------------------------------------------------
@@ -218,9 +217,12 @@ class DenseTable(Table):
             yield a, self._rows[a:b]
             self._storage.let_go(a, b)
 
+    def raw(self) -> Iterator[np.ndarray]:
+        return (rows for _, rows in self.pieces())
+
     def save(self, path: Path) -> None:
         with open(path, "xb") as f:
-            for _, rows in self.pieces():
+            for rows in self.raw():
                 f.write(rows.data)
 
     def load(self, path: Path, rows: int | None = None) -> None:

@@ -70,6 +70,18 @@ class Round(abc.ABC):
     def put(self, i: int, ids: np.ndarray, delta: Any) -> None:
         """Block ``i`` has made its delta.  Called from several threads, each block once."""
 
+    @abc.abstractmethod
+    def part(self, i: int) -> tuple[np.ndarray, ...]:
+        """What block ``i`` has put, ids first, as arrays that can be sent elsewhere."""
+
+    @abc.abstractmethod
+    def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
+        """Put what block ``i`` made elsewhere, as ``part`` gave it."""
+
+    def missing(self, blocks: int) -> list[int]:
+        """Of the first so many blocks, those that have put nothing."""
+        return [i for i, ids in enumerate(self._ids[:blocks]) if ids is None]
+
     @property
     def ids(self) -> list[np.ndarray]:
         """The ids of every block that has put its delta, in block order."""
@@ -112,6 +124,16 @@ class DenseRound(Round):
         self._slots.let_go(i * self._most, i * self._most + len(ids))
         self._ids[i] = self._held[i, : len(ids)]
 
+    def part(self, i: int) -> tuple[np.ndarray, ...]:
+        ids = self._ids[i]
+        assert ids is not None
+        return ids, self._slots.array[i * self._most : i * self._most + len(ids)]
+
+    def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
+        ids, delta = part
+        self.slot(i, ids)[:] = delta
+        self.put(i, ids, delta)
+
     def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
         blocks, rows = len(lo), len(part.rows)
         slots = self._slots.array.reshape(self._space.blocks, self._most, -1)[:blocks]
@@ -148,6 +170,16 @@ class SparseRound(Round):
     def put(self, i: int, ids: np.ndarray, delta: SparseDelta) -> None:
         self._deltas[i], self._ids[i] = delta, ids
         self._space.keep[i].let_go()
+
+    def part(self, i: int) -> tuple[np.ndarray, ...]:
+        ids, delta = self._ids[i], self._deltas[i]
+        assert ids is not None and delta is not None
+        entries = int(delta.ptr[len(ids)])
+        return ids, delta.ptr[: len(ids) + 1], delta.topic[:entries], delta.value[:entries]
+
+    def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
+        ids, *delta = (np.array(array) for array in part)  # aligned, and ours: the kernels take addresses
+        self.put(i, ids, SparseDelta(*delta))
 
     @property
     def deltas(self) -> Sequence[tuple[np.ndarray, SparseDelta]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import google_crc32c
 import numpy as np
 
 from topicstream.errors import TopicsError
@@ -49,6 +50,7 @@ class Table(abc.ABC):
 
     totals     float64[padded(columns)], column sums (of ``scale`` times the rows)
     scale      what the stored rows are to be multiplied by: 1.0 but for BLEND tables, which shrink lazily
+    worst      float64[3], what ``settle`` returns, since the last one
     constants  what ``gather`` adds to rows, and ``seen_totals`` to their sums (kernels/constants.py); nothing else sees them
 
     slower_on_disk   seconds of a pass with rows in a file, beside one with rows in memory, roughly
@@ -64,7 +66,7 @@ class Table(abc.ABC):
     def __init__(self, spec: TableSpec, rows: int, columns: int, constants: Constants | None = None) -> None:
         self.constants = constants
         self.spec, self.n_rows, self.columns, self.width = spec, rows, columns, padded(columns)
-        self.totals = np.zeros(self.width, np.float64)
+        self.totals, self.worst = np.zeros(self.width, np.float64), np.zeros(3)
         self.scale = 1.0
 
     # -- rows out -------------------------------------------------------------------------------------------------
@@ -123,6 +125,17 @@ class Table(abc.ABC):
         raise TopicsError(f"a {self.spec.layout} table takes no samples")
 
     # -- whole ----------------------------------------------------------------------------------------------------
+    @abc.abstractmethod
+    def raw(self) -> Iterator[np.ndarray]:
+        """Everything that ``save`` writes, as arrays."""
+
+    def digest(self) -> int:
+        """crc32c of rows, totals and scale: equal where a table holds what another one does."""
+        crc = int(google_crc32c.value(np.append(self.totals, self.scale).tobytes()))
+        for array in self.raw():
+            crc = int(google_crc32c.extend(crc, np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+        return crc
+
     @abc.abstractmethod
     def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
         """Set all rows: piece(first, stop) -> [stop - first, >= columns]."""

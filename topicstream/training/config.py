@@ -10,13 +10,13 @@ from typing import Any
 
 from topicstream.memory import MemoryOptions
 from topicstream.model.weighting import KINDS
-from topicstream.options import option, seconds, share
+from topicstream.options import SchedulerOptions, option, seconds, share
 from topicstream.progress import Told
 from topicstream.training.stopping import tolerance
 
 
 @dataclass(frozen=True)
-class TrainConfig(MemoryOptions):
+class TrainConfig(SchedulerOptions, MemoryOptions):
     """All settings of a training."""
 
     corpus: str | Path = option("corpus.zarr", "corpus store", env="TOPICS_CORPUS", show=True)
@@ -105,6 +105,9 @@ class TrainConfig(MemoryOptions):
     tables: str = option("auto", "where the big tables live", choices=("auto", "memory", "disk"), show=True)
     block_cells: int | None = option(None, "cells of a block [default: by corpus and engine]", min=1, max=1 << 30)
     round_blocks: int | None = option(None, "blocks that see the same tables [default: the engine's]", min=1, max=1 << 16)
+    workers_min: int = option(
+        1, "with --scheduler: end with exit code 7 when fewer workers are there", metavar="N", min=1, show=True
+    )
     checkpoint_minutes: float = option(10.0, "also inside a pass, when it takes longer than this", min=0.0, show=True)
     resume: bool = option(False, "carry on (the same command does so by itself); fail when there is nothing to resume")
     allow_smaller: bool = option(False, "with --algo auto: take an engine that keeps less where the disk is too small")

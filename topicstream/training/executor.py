@@ -59,13 +59,13 @@ class RunRecipe:
     shape: Shape
     layout: Layout
 
-    def open(self) -> tuple[Engine, Corpus, Grid]:
-        """Make the engine, open the store, cut it into blocks."""
+    def open(self, grid: Grid | None = None) -> tuple[Engine, Corpus, Grid]:
+        """Make the engine, open the store, cut it into blocks unless the grid is there."""
         kind = find(self.engine)
         corpus = Corpus.open(self.store, dense=True)
         corpus = corpus if self.sample is None else sampled(corpus, self.sample)
         corpus.weights = self.weights
-        grid = corpus.grid(self.layout.block_cells, self.layout.block_docs, axes=kind.about.axes)
+        grid = grid or corpus.grid(self.layout.block_cells, self.layout.block_docs, axes=kind.about.axes)
         return kind(self.shape, kind.Options(**self.options)), corpus, grid
 
 
@@ -170,8 +170,9 @@ class Executor(abc.ABC):
     """Who visits blocks and enters deltas: what a driver asks for, pass by pass.
 
     The order of calls is ``place``; then for each pass ``begin``, ``visit`` and ``apply`` (once for each table that the
-    phase writes) round by round, ``gather_state`` and ``end``; ``place`` again where tables have changed places; ``rest``
-    between phases; at last ``release``.  Calls come from one thread.
+    phase writes) round by round, ``gather`` and ``end``; ``place`` again where tables have changed places; ``rest``
+    between phases; at last ``release``.  Before a checkpoint comes ``keep``, and inside a pass ``gather`` before it.  Calls
+    come from one thread.
 
     ``train(..., executor=make)`` takes any ``make(job: Job) -> Executor``; entry points in the group
     ``topicstream.executors`` give such functions names.
@@ -191,12 +192,19 @@ class Executor(abc.ABC):
         """Visit the blocks of a round, which stand at ``position`` of the pass; reports in block order."""
 
     @abc.abstractmethod
-    def apply(self, name: str, target: Table, factor: float, hold: bool) -> None:
-        """Enter ``factor`` times the sum of the round's deltas for table ``name`` into ``target``; hold: see
-        ``Table.apply``."""
+    def apply(self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool) -> None:
+        """Enter the sum of the round's deltas for table ``name`` into ``target``; blend: (rho, scale) of a BLEND table;
+        hold: see ``Table.apply``."""
 
-    def gather_state(self, memory: BlockMemory) -> None:  # noqa: B027  state is written where the run's files are
-        """See that the new state of every block visited is in ``memory``."""
+    def gather(self) -> None:  # noqa: B027  the tables are the run's own
+        """See that the tables of this process hold what the rounds of the pass so far have entered."""
+
+    def keep(self, memory: BlockMemory) -> None:  # noqa: B027  state is written where the run's files are
+        """See that the state of every block visited is on the disk, in the file of ``memory``."""
+
+    def effort(self) -> dict[str, Any]:
+        """What the history tells of how the pass was made."""
+        return {}
 
     @abc.abstractmethod
     def end(self) -> None:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from topicstream import machine
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import option_fields, passes_needed
-from topicstream.errors import Interrupted, TopicsError, UsageError
+from topicstream.errors import Interrupted, TopicsError, UsageError, WorkersLost
 from topicstream.files.durable import lock
 from topicstream.files.plain import refuse_links
 from topicstream.kernels.jit import notify_compiling
 from topicstream.metrics import recorded as recorded_metrics
 from topicstream.model.manifest import read_manifest
 from topicstream.options import configured
+from topicstream.parallel.scheduler import connected
 from topicstream.progress import Progress, Shown, listener
 from topicstream.training.auto import with_engine
 from topicstream.training.config import TrainConfig
+from topicstream.training.executor import MakeExecutor
 from topicstream.training.export import write_model
 from topicstream.training.folder import forget_runs, free_disk
 from topicstream.training.plan import Allowance, make_plan, wider_rounds
@@ -32,6 +36,8 @@ from topicstream.training.state.record import RunRecord, same_or_refuse
 from topicstream.training.state.settled_topics import settled_bytes
 from topicstream.training.stopping import Signals, Stopping
 
+RECOVERIES = 10
+"""Times that a run continues after it has lost workers of a cluster."""
 ALL_DONE = "all passes done"
 
 
@@ -118,17 +124,38 @@ def _run(config: TrainConfig, corpus: Corpus, progress: Progress, drive: Drive) 
     run = prepare(config, corpus, progress)
     if run.folder.is_dir():
         refuse_links(run.folder)
-    with lock(run.folder, "training", kind="model"), Signals().watched() as signals:
+    with lock(run.folder, "training", kind="model"), Signals().watched() as signals, _executor(config, run) as executor:
         if (run.folder / "manifest.json").exists():
             read_manifest(run.folder)  # a model that cannot be replaced is refused now, not after the last pass
         if not config.force:
             for warning in same_or_refuse(run.folder, run.record, option_fields(type(run.engine).Options), corpus.is_of):
                 progress.say(f"warning: {warning}")
-        session = _planned(config, run)
-        try:
-            return drive(session, signals, config)
-        finally:
-            session.close()
+        for left in reversed(range(RECOVERIES)):
+            session = _planned(config, replace(run, executor=executor))
+            try:
+                return drive(session, signals, config)
+            except WorkersLost as e:
+                if not (left and e.addresses):
+                    raise
+                progress.say(f"warning: {e}; going on from the last checkpoint with those that are left")
+                config = replace(config, force=False)
+            finally:
+                session.close()
+        raise AssertionError("the last try returns or raises")
+
+
+@contextmanager
+def _executor(config: TrainConfig, run: TrainingRun) -> Iterator[MakeExecutor]:
+    """What makes the executor: the run's, or members on the cluster that ``scheduler`` names."""
+    if config.scheduler is None:
+        yield run.executor
+        return
+    from topicstream.training.cluster import DaskWorkers, Terms  # Dask is an extra
+
+    paths = [run.corpus.path, run.folder]
+    with connected(config.scheduler, paths, config.workers_min) as cluster:
+        terms = Terms(run.folder / "work", cluster.memory(config.memory), config.threads, config.tables)
+        yield partial(DaskWorkers, cluster=cluster, terms=terms)
 
 
 def _planned(config: TrainConfig, run: TrainingRun) -> Session:

@@ -77,17 +77,18 @@ class PassRunner:
         todo = work.blocks[work.first_round * size :]
         assignment = self._assignment(work)
         self.executor.begin(todo, work.following)
+        going = True
         try:
             for position in range(0, len(todo), size):
                 self._round(work, position, todo[position : position + size], assignment)
                 rounds = work.first_round + position // size + 1
-                if not work.after_round(rounds, int(cells[work.blocks[: rounds * size]].sum())):
-                    return False
-            if work.new is not None:
-                self.executor.gather_state(work.new)
+                going = work.after_round(rounds, int(cells[work.blocks[: rounds * size]].sum()))
+                if not going:
+                    break
+            self.executor.gather()
         finally:
             self.executor.end()
-        return True
+        return going
 
     def _assignment(self, work: Pass) -> Assignment:
         phase = phase_of(self._engine.phases, work.number)[0] if work.number else START
@@ -111,8 +112,6 @@ class PassRunner:
     def _apply(self, targets: Mapping[str, Table], blend: tuple[float, float] | None) -> None:
         """Enter the round's deltas.  blend: (rho, scale) of the round; None: the start."""
         for name, target in targets.items():
-            rule, factor = self._engine.tables[name].rule, 1.0
-            if blend is not None and rule is Rule.BLEND:
-                rho, scale = blend
-                factor = rho * scale * target.blend(rho)
-            self.executor.apply(name, target, factor, hold=blend is not None and rule is Rule.ADD)
+            rule = self._engine.tables[name].rule
+            shrunk = blend if rule is Rule.BLEND else None
+            self.executor.apply(name, target, shrunk, hold=blend is not None and rule is Rule.ADD)

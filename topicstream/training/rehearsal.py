@@ -46,7 +46,7 @@ def beside(config: TrainConfig) -> Iterator[TrainConfig]:
 
 def rehearse(session: Session) -> dict[str, float]:
     """Train for a few seconds: ``memory_bytes``, ``disk_bytes`` (of the plan), ``passes`` (at most), ``start_seconds``,
-    ``pass_seconds`` and ``expected_seconds`` of the whole run.  The first passes are slower than the later ones."""
+    ``pass_seconds`` and ``expected_seconds`` of the whole run; of a cluster also ``workers``, and ``speedup`` over one of them.  The first passes are slower than the later ones."""
     began, blocks, stopping = time.monotonic(), max(1, len(session.run.grid)), session.run.stopping
     whole: list[float] = []
     part = None
@@ -61,7 +61,9 @@ def rehearse(session: Session) -> dict[str, float]:
     start = whole[0] if whole else part or 0.0
     each = part if part is not None and len(whole) < 2 else whole[-1]
     expected = start + stopping.passes * each
+    effort = session.executor.effort().get("cluster", {})
     return {
+        **{name: effort[name] for name in ("workers", "speedup") if effort},
         "memory_bytes": session.plan.memory.total,
         "disk_bytes": sum(session.plan.disk.values()),
         "passes": stopping.passes,

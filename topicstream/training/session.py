@@ -216,6 +216,7 @@ class Session:
             "rss_peak_bytes": machine.peak_bytes(),
             "mass_correction": float(max((w[0] for w in worst.values()), default=0.0)),
             **figures,
+            **self.executor.effort(),
             **({"phase": phase.name} if len(self.engine.phases) > 1 else {}),
             **({"start": run.record.start} if number == 0 else {}),
         }
@@ -261,6 +262,8 @@ class Session:
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
     def _state(self) -> State:
+        for _, memory in self.memories.held:
+            self.executor.keep(memory)
         arrays = self.tables.arrays
         arrays |= {f"param.{name}": value.copy() for name, value in self.params.items()}
         arrays |= {f"stat.{name}": figure.copy() for name, figure in self.stats.items()}
@@ -279,6 +282,7 @@ class Session:
     def checkpoint_between_rounds(self, rounds: int) -> None:
         """A checkpoint inside a pass, written before this returns."""
         self.rounds = rounds
+        self.executor.gather()
         self.saver.save(self._state(), self.tables.current, {} if self.needs_start else self.tables.successors)
 
     # -- end ---------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class TrainingRun:
         """How another process makes the engine and the blocks."""
         corpus, engine, record = self.corpus, self.engine, self.record
         layout = Layout(**record.layout)
-        return RunRecipe(str(corpus.path), record.sample, corpus.weights, engine.name, record.options, engine.shape, layout)
+        return RunRecipe(str(corpus.path.absolute()), record.sample, corpus.weights, engine.name, record.options, engine.shape, layout)
 
     def work(self) -> Work:
         """What takes memory and disk."""

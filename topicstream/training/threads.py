@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ class Threads(Executor):
 
     def __init__(self, job: Job) -> None:
         self.job, self.engine, self.workers = job, job.engine, job.workers
-        self._rounds: dict[str, Round] = {}
+        self.rounds: dict[str, Round] = {}
         self._tables: dict[str, Table] = {}
         self._buffers = [WorkerBuffers(job) for _ in range(job.workers.threads)]
         self._space = RoundSpace(job.round_blocks, job.spill)
@@ -47,11 +47,11 @@ class Threads(Executor):
 
     def place(self, tables: Mapping[str, Table], successors: Mapping[str, Table]) -> None:
         self._tables = dict(tables)
-        if self._rounds:
+        if self.rounds:
             return
         for name, table in tables.items():
             rows = self.job.block.most_rows(self.engine.tables[name].rows)
-            self._rounds[name] = table.new_round(self._space, rows, self.engine.shape.tokens)
+            self.rounds[name] = table.new_round(self._space, rows, self.engine.shape.tokens)
 
     def begin(self, blocks: np.ndarray, following: np.ndarray | None) -> None:
         begun, self._following = self._following, None
@@ -68,10 +68,16 @@ class Threads(Executor):
         return StorageAhead(self.job.corpus, self.job.grid, blocks, prefetch, self.workers, self.engine.about.axes)
 
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
+        return self.visit_some(position, group, range(len(group)), assignment)
+
+    def visit_some(
+        self, position: int, group: np.ndarray, places: Sequence[int], assignment: Assignment
+    ) -> list[Report]:
+        """``visit`` of blocks that stand at ``places`` of their round."""
         reports: list[Any] = [None] * len(group)
 
         def work(i: int) -> None:
-            reports[i] = self._visit(int(group[i]), position + i, i, assignment)
+            reports[i] = self._visit(int(group[i]), position + i, places[i], assignment)
 
         end = position + len(group)
         if assignment.old is not None:
@@ -92,7 +98,7 @@ class Threads(Executor):
         specs, delta = self.engine.tables, {}
         ids = {name: ids_of(block, specs[name].axis, specs[name]) for name in assignment.targets}
         for name in assignment.targets:
-            room = self._rounds[name].slot(slot, ids[name])
+            room = self.rounds[name].slot(slot, ids[name])
             if room is not None:
                 delta[name] = room
         state = new.buffers(block, buffers.state) if new is not None else {}
@@ -103,7 +109,7 @@ class Threads(Executor):
             new.write(number, out.state)
         for name in assignment.targets:
             # an outgrown buffer must not be held until the round ends: the round has it now
-            self._rounds[name].put(slot, ids[name], out.delta.pop(name))
+            self.rounds[name].put(slot, ids[name], out.delta.pop(name))
         return Report(block.n_docs, out.stats)
 
     def _seen(self, block: Block, number: int, assignment: Assignment, buffers: WorkerBuffers) -> Visit:
@@ -127,8 +133,9 @@ class Threads(Executor):
         """One visit, as ``run_visit`` has it; an executor derived from this one may make it elsewhere."""
         return run_visit(self.engine, visit, out)
 
-    def apply(self, name: str, target: Table, factor: float, hold: bool) -> None:
-        target.apply(self._rounds[name], factor, hold)
+    def apply(self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool) -> None:
+        factor = 1.0 if blend is None else blend[0] * blend[1] * target.blend(blend[0])
+        target.apply(self.rounds[name], factor, hold)
 
     def end(self) -> None:
         if self._ahead is not None:
@@ -136,7 +143,7 @@ class Threads(Executor):
             self._ahead = None
 
     def rest(self) -> None:
-        for deltas in self._rounds.values():
+        for deltas in self.rounds.values():
             deltas.rest()
         for scratch in self._scratches():
             scratch.clear()
@@ -145,9 +152,9 @@ class Threads(Executor):
         if self._following is not None:
             self._following[1].close()
             self._following = None
-        for deltas in self._rounds.values():
+        for deltas in self.rounds.values():
             deltas.close()
-        self._buffers, self._space.keep, self._rounds = [], [], {}
+        self._buffers, self._space.keep, self.rounds = [], [], {}
 
     def _scratches(self) -> list[Scratch]:
         return [*self._space.keep, *(scratch for buffers in self._buffers for scratch in buffers.scratches)]

@@ -36,12 +36,14 @@ class BlockMemory:
         What is kept of each block, by name.
     index
         int64[blocks, arrays, 3]: offset, bytes and crc32c of each array of each block; -1: nothing there.
+
+    ``end`` is where the next array is written.
     """
 
     def __init__(self, path: Path, specs: Mapping[str, ArraySpec], index: np.ndarray, *, create: bool) -> None:
         self.path, self.specs, self.index = path, specs, index
         self._fd = owned.create_fd(path) if create else open_plain(path, os.O_RDWR)
-        self._end = int((index[:, :, 0] + index[:, :, 1]).max(initial=0) + 63) // 64 * 64
+        self.end = int((index[:, :, 0] + index[:, :, 1]).max(initial=0) + 63) // 64 * 64
         self._lock = threading.Lock()
 
     def buffers(self, block: Block, scratch: Scratch) -> dict[str, np.ndarray]:
@@ -54,8 +56,8 @@ class BlockMemory:
         for i, (name, spec) in enumerate(self.specs.items()):
             data = np.ascontiguousarray(arrays[name], dtype=spec.dtype)
             with self._lock:
-                offset = self._end
-                self._end += -(-data.nbytes // 64) * 64
+                offset = self.end
+                self.end += -(-data.nbytes // 64) * 64
             write_all(self._fd, data, offset)
             self.index[number, i] = offset, data.nbytes, google_crc32c.value(data.reshape(-1).view(np.uint8))
 
@@ -85,6 +87,10 @@ class BlockMemory:
     def digest(self) -> str:
         """sha256 over the checksums in block order: equal for equal content, wherever it lies in the file."""
         return hashlib.sha256(np.ascontiguousarray(self.index[:, :, 1:]).tobytes()).hexdigest()
+
+    def sync(self) -> None:
+        """Bring what this process has written to the disk."""
+        os.fsync(self._fd)
 
     def close(self) -> None:
         """Close the file."""

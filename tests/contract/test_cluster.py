@@ -1,0 +1,172 @@
+"""A training on the workers of a Dask cluster ends in the bits of one machine, whoever is lost on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from tests.contract.test_engines import components
+from tests.listening import Listening
+from tests.planted import draw, sides, store
+from topicstream.cli.main import run
+from topicstream.engines import engines
+from topicstream.errors import WorkersLost
+from topicstream.ingestion.pipeline import ingest
+from topicstream.progress import Shown
+from topicstream.training.loop import train
+from topicstream.training.state.checkpoint import content_hash
+
+distributed = pytest.importorskip("distributed")
+cluster_module = pytest.importorskip("topicstream.training.cluster")
+
+GIVEN = {"topics": 5, "passes": 3, "tol": 0, "block_cells": 1000, "round_blocks": 3, "threads": 1, "seed": 1}
+OPTIONS = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    phi, indptr, words, counts = draw(docs=400, words=120, topics=5, length=60, seed=3)
+    lists = sides(phi, indptr, words, counts, seed=7)
+    folder = tmp_path_factory.mktemp("members")
+    ingest(components(), folder / "vectors.zarr", vectors=True, heldout="10%", progress=False)
+    return store(folder / "c.zarr", indptr, words, counts, 120, heldout=40, lists=lists)
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Of two workers in processes of their own."""
+    with distributed.LocalCluster(**OPTIONS, n_workers=2) as made, distributed.Client(made) as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A loaded machine is no lost worker."""
+    monkeypatch.setattr(cluster_module, "SILENCE", 120.0)
+
+
+def both(corpus, folder, client, algo, **given):
+    """Content hashes of a training here, and on the cluster."""
+    path = corpus.with_name("vectors.zarr") if engines()[algo].about.dense else corpus
+    hashes = []
+    for name, more in (("here", {}), ("there", {"scheduler": client})):
+        train(path, folder / name, algo=algo, **{**GIVEN, **given}, **more, progress=Shown(-1))
+        hashes.append(content_hash(folder / name))
+    return hashes
+
+
+@pytest.mark.parametrize("algo", ["sparse-bp", "gs", "svi", "rtm", "fdm"])
+def test_two_members_make_the_model_of_one_machine(corpus, client, tmp_path, algo):
+    here, there = both(corpus, tmp_path, client, algo)
+    assert here == there
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", sorted(engines()))
+def test_every_engine_on_two_members(corpus, client, tmp_path, algo):
+    here, there = both(corpus, tmp_path, client, algo)
+    assert here == there
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("members", [1, 3, 5])
+def test_any_number_of_members(corpus, tmp_path, members):
+    with distributed.LocalCluster(**OPTIONS, n_workers=members) as made, distributed.Client(made) as client:
+        for algo in ("atbp", "sparse-bp", "gs", "ovb"):
+            here, there = both(corpus, tmp_path / algo, client, algo)
+            assert here == there, algo
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"algo": "atbp", "tables": "disk"},
+        {"algo": "sparse-bp", "start": "anchors", "eval_every": 1},
+        {"algo": "gs", "passes": 12, "seed_words": {"x": {"words": ["word3", "word7"], "strength": 30}}},
+    ],
+    ids=["tables on disk", "start by anchors", "seed words"],
+)
+def test_what_else_a_run_may_be(corpus, client, tmp_path, given):
+    here, there = both(corpus, tmp_path, client, **given)
+    assert here == there
+
+
+class At(Listening):
+    """Does something once, at a round of a pass."""
+
+    def __init__(self, what, round, do):
+        super().__init__()
+        self.what, self.left, self.do = what, round, do
+
+    def step(self, what, done=0, total=None, unit="", documents=0):
+        if what == self.what and done:
+            self.left -= 1
+            if self.left == 0:
+                self.do()
+
+
+def stop():
+    signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("algo", ["sparse-bp", "gs"])
+def test_a_run_moves_between_one_machine_and_a_cluster_inside_a_pass(corpus, client, tmp_path, algo):
+    given = {**GIVEN, "algo": algo}
+    train(corpus, tmp_path / "whole", **given, progress=Shown(-1))
+    for name, first, then in (("out", {}, {"scheduler": client}), ("back", {"scheduler": client}, {})):
+        with pytest.raises(Exception, match="stopped by a signal after 1 passes"):
+            train(corpus, tmp_path / name, **given, **first, progress=At("pass 2/3", 1, stop))
+        told = Listening()
+        train(corpus, tmp_path / name, **given, **then, progress=told)
+        assert any("continuing after 1 passes and 1 rounds" in line for line in told.said)
+        assert content_hash(tmp_path / name) == content_hash(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_run_goes_on_without_a_worker_that_is_lost(corpus, tmp_path, monkeypatch, how):
+    monkeypatch.setattr(cluster_module, "SILENCE", 8.0)
+    train(corpus, tmp_path / "whole", algo="sparse-bp", **GIVEN, progress=Shown(-1))
+    with distributed.LocalCluster(**OPTIONS, n_workers=2) as made, distributed.Client(made) as client:
+        address, pid = min(client.run(os.getpid).items())
+        told = At("pass 2/3", 1, lambda: os.kill(pid, how))
+        try:
+            train(corpus, tmp_path / "m", algo="sparse-bp", **GIVEN, scheduler=client, progress=told)
+        finally:
+            if how == signal.SIGSTOP:
+                os.kill(pid, signal.SIGCONT)
+    assert any(f"lost {address}; going on from the last checkpoint" in line for line in told.said)
+    assert content_hash(tmp_path / "m") == content_hash(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_run_without_workers_ends_and_is_finished_by_one_machine(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster_module, "SILENCE", 8.0)
+    train(corpus, tmp_path / "whole", algo="gs", **GIVEN, progress=Shown(-1))
+    with distributed.LocalCluster(**OPTIONS, n_workers=1) as made, distributed.Client(made) as client:
+        (pid,) = client.run(os.getpid).values()
+        try:
+            with pytest.raises(WorkersLost, match="0 workers are left") as lost:
+                stopping = At("pass 2/3", 1, lambda: os.kill(pid, signal.SIGSTOP))
+                train(corpus, tmp_path / "m", algo="gs", **GIVEN, scheduler=client, progress=stopping)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert lost.value.exit_code == 7
+    train(corpus, tmp_path / "m", algo="gs", **GIVEN, progress=Shown(-1))
+    assert content_hash(tmp_path / "m") == content_hash(tmp_path / "whole")
+
+
+def test_too_few_workers_are_refused(corpus, client, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("topicstream.parallel.scheduler.PATIENCE", 1.0)
+    command = ["train", "--corpus", str(corpus), "--model", str(tmp_path / "m"), "--scheduler", client.scheduler.address]
+    assert run([*command, "--workers-min", "3", "--algo", "atbp"]) == 1
+    assert "2 of 3 workers after 1 s" in capsys.readouterr().err
+
+
+def test_rounds_are_dealt_evenly():
+    cells = np.array([5, 4, 3, 3, 3, 6, 1, 1])
+    owners = cluster_module.deal(cells, 4, 2)
+    assert np.bincount(owners[:4], cells[:4]).tolist() == [8, 7] and set(owners[4:]) == {0, 1}

@@ -1,0 +1,317 @@
+"""The executor of a Dask cluster: members visit the blocks and hold the tables (member.py), the driver keeps params, statistics,
+checkpoints and the decision to stop.
+
+The tables of this process are what the members had at the end of the last pass.  They and block state travel through the
+run's folder, which all machines share; the sums of a round travel between members.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from distributed.comm.core import CommClosedError
+from distributed.protocol.serialize import to_serialize
+
+from topicstream.errors import WorkersLost
+from topicstream.parallel.scheduler import Cluster
+from topicstream.tables.table import Table
+from topicstream.training.executor import Assignment, Executor, Job, Report
+from topicstream.training.member import Change, Held, JoinOrder, PassOrder, StateFile, Visited, join
+from topicstream.training.plan import state_bytes
+from topicstream.training.state.memory import BlockMemory
+
+BETWEEN = 1.0
+"""Seconds between two looks at the members."""
+SILENCE = 8.0
+"""Seconds without an answer after which a member is lost."""
+DRIVER = uuid.uuid4().hex
+"""Tells this process from others that work for the same model one after the other."""
+SLOT = 64  # bytes that an array of block state is rounded up to
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a member may take, and where files are that all machines reach.
+
+    Attributes
+    ----------
+    folder
+        Working folder of the run.
+    limit, threads, tables
+        As in ``JoinOrder``.
+    """
+
+    folder: Path
+    limit: int
+    threads: int | None
+    tables: str
+
+
+@dataclass
+class PassEffort:
+    """What a pass has taken so far.
+
+    Attributes
+    ----------
+    visiting
+        Seconds that each member has visited blocks.
+    began
+        When the pass began, by the monotonic clock.
+    waiting
+        Seconds that members waited for the slowest visit of a round, in the mean, and for the sums to arrive.
+    applying
+        Seconds that rounds took to enter the tables.
+    sent, blocks
+        Bytes between members; blocks visited.
+    """
+
+    visiting: np.ndarray
+    began: float
+    waiting: float = 0.0
+    applying: float = 0.0
+    sent: int = 0
+    blocks: int = 0
+
+    def count(self, answers: Sequence[Visited], blocks: int) -> None:
+        """Count a round."""
+        visiting = np.array([answer.visiting for answer in answers])
+        self.visiting += visiting
+        self.waiting += float(visiting.max() - visiting.mean()) + max(answer.sending for answer in answers)
+        self.sent += sum(answer.sent for answer in answers)
+        self.blocks += blocks
+
+    def speedup(self, seconds: float) -> float:
+        """How many times as fast the pass was as on one of the members alone."""
+        return float((self.visiting.sum() + self.applying) / max(seconds, 1e-9))
+
+
+def deal(cells: np.ndarray, round_blocks: int, members: int) -> np.ndarray:
+    """The owner of each block, int64[blocks]: in each round the largest blocks first, to the member that has least."""
+    owners = np.zeros(len(cells), np.int64)
+    for first in range(0, len(cells), round_blocks):
+        load = np.zeros(members)
+        for i in first + np.argsort(-cells[first : first + round_blocks], kind="stable"):
+            owners[i] = np.argmin(load)
+            load[owners[i]] += cells[i]
+    return owners
+
+
+class DaskWorkers(Executor):
+    """Members on the workers of a cluster, one each."""
+
+    def __init__(self, job: Job, cluster: Cluster, terms: Terms) -> None:
+        self.job, self.client, self.cluster, self.folder = job, cluster.client, cluster, terms.folder
+        self.gone: set[str] = set()
+        self.run = f"topics-{uuid.uuid4().hex[:12]}"
+        self.roster = tuple((address, machine.id) for address, machine in cluster.machines.items())
+        owners = deal(job.grid.cells, job.round_blocks, len(self.roster))
+        order = JoinOrder(
+            self.run, job.recipe, job.grid, job.block, owners, self.roster, terms.limit, terms.threads, terms.tables,
+            (DRIVER, str(terms.folder)),
+        )  # fmt: skip
+        self.room = (state_bytes(job.engine, job.block) + SLOT * len(job.engine.state)) * np.bincount(
+            owners, minlength=len(self.roster)
+        )
+        self.labels: dict[int, str] = {}
+        self.tables: dict[str, Table] = {}
+        self.pending: list[Change] = []
+        self.assignment: Assignment | None = None
+        self.changed = False
+        self.taken = PassEffort(np.zeros(len(self.roster)), time.monotonic())
+        try:
+            refused = self.client.run(join, order, workers=[address for address, _ in self.roster])
+        except OSError as e:
+            raise WorkersLost(f"--scheduler: lost a worker while the run began ({e}); run the same command again") from None
+        for error in filter(None, refused.values()):
+            raise error
+        self.watch: asyncio.Task[list[str]] = self.client.sync(self._start_watch)
+
+    # -- talking to members ----------------------------------------------------------------------------------------
+    async def _start_watch(self) -> asyncio.Task[list[str]]:
+        return asyncio.create_task(self._silent())
+
+    async def _silent(self) -> list[str]:
+        """Wait until members are silent; their addresses."""
+        while True:
+            await asyncio.sleep(BETWEEN)
+            if lost := await self._lost():
+                return lost
+
+    async def _lost(self) -> list[str]:
+        alive = await asyncio.gather(*(self._alive(*member) for member in self.roster))
+        return [address for (address, _), there in zip(self.roster, alive, strict=True) if not there]
+
+    async def _alive(self, address: str, identity: str) -> bool:
+        for _ in range(2):  # after a sleep of this machine the first answer comes too late
+            try:
+                return bool(await asyncio.wait_for(self._ask(address, "ping"), SILENCE / 2) == identity)
+            except (TimeoutError, OSError):
+                pass
+        return False
+
+    def _ask(self, address: str, handler: str, **given: Any) -> Awaitable[Any]:
+        call: Awaitable[Any] = getattr(self.client.rpc(address), f"{self.run}-{handler}")(**given)
+        return call
+
+    def _ask_all(self, question: str, *given: Any) -> list[Any]:
+        """Ask all members the same; see ``Member.ask``."""
+        return self._call("ask", [{"question": question, "given": to_serialize(given)}] * len(self.roster))
+
+    def _call(self, handler: str, given: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Answers of the first members, each asked at once with what it is given.  WorkersLost, or what a member raised."""
+
+        async def ask() -> list[Any]:
+            calls = [self._ask(address, handler, **own) for (address, _), own in zip(self.roster, given, strict=False)]
+            answers = asyncio.gather(*calls)
+            answers.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is known by then
+            await asyncio.wait({answers, self.watch}, return_when=asyncio.FIRST_COMPLETED)
+            try:
+                if answers.done() and all(answer is not None for answer in answers.result()):
+                    return [answer["answer"] for answer in answers.result()]
+            except (TimeoutError, CommClosedError, ConnectionError, WorkersLost):
+                pass
+            answers.cancel()
+            self.gone.update(self.watch.result() if self.watch.done() else await self._lost())
+            raise self._loss()
+
+        try:
+            answered: list[Any] = self.client.sync(ask)
+        except WorkersLost as e:
+            self.cluster.lose(e.addresses)
+            raise
+        return answered
+
+    def _loss(self) -> WorkersLost:
+        who = ", ".join(sorted(self.gone)) if self.gone else "the connection between two workers"
+        return WorkersLost(f"--scheduler: lost {who}", self.gone)
+
+    # -- the pass --------------------------------------------------------------------------------------------------
+    def place(self, tables: Mapping[str, Table], successors: Mapping[str, Table]) -> None:
+        if not self.labels:
+            every = {**tables, **{f"{name}.next": table for name, table in successors.items()}}
+            self.labels = {id(table): label for label, table in every.items()}
+        self.tables = dict(tables)
+
+    def begin(self, blocks: np.ndarray, following: np.ndarray | None) -> None:
+        self.blocks, self.following, self.assignment = blocks, following, None
+        self.taken = PassEffort(np.zeros(len(self.roster)), time.monotonic())
+
+    def _begin(self, assignment: Assignment) -> None:
+        """Tell the members of the pass, and give them the tables that they do not have."""
+        self.assignment = assignment
+        tables = {**{name: self.tables[name] for name in assignment.reads}, **{f"{n} to": t for n, t in assignment.targets.items()}}
+        known = {self.labels[id(table)]: table for table in tables.values()}
+        order = PassOrder(
+            assignment.key, self.blocks, self.following, assignment.reads,
+            {name: self.labels[id(table)] for name, table in self.tables.items()},
+            {name: self.labels[id(table)] for name, table in assignment.targets.items()},
+            {label: table.digest() for label, table in known.items()},
+            assignment.seeds, None, None,
+        )  # fmt: skip
+        old, new = assignment.old, assignment.new
+        stops = (0 if new is None else self._free(new)) + np.cumsum(self.room)
+        orders = [
+            order._replace(
+                old=None if old is None else StateFile(str(old.path.absolute()), old.index, 0, 0),
+                new=None if new is None else StateFile(str(new.path.absolute()), new.index, int(stop - room), int(stop)),
+            )
+            for stop, room in zip(stops, self.room, strict=True)
+        ]
+        differ = self._call("ask", [{"question": "begin", "given": to_serialize([order])} for order in orders])
+        if labels := sorted(set().union(*differ)):
+            held = {label: Held.of(known[label], self._file(label)) for label in labels}
+            self._ask_all("load", held)
+            self._remove(labels)
+
+    def _free(self, memory: BlockMemory) -> int:
+        """Where members may write: behind all that is there, and behind what members may still write that were lost."""
+        if (memory.index < 0).all():
+            return 0
+        return -(-max(memory.end, memory.path.stat().st_size) // SLOT) * SLOT + int(self.room.sum())
+
+    def _file(self, label: str) -> Path:
+        return self.folder.absolute() / f"{self.run}-{label}.rows"
+
+    def _remove(self, labels: Sequence[str]) -> None:
+        for label in labels:
+            self._file(label).unlink(missing_ok=True)
+
+    def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
+        if self.assignment is None:
+            self._begin(assignment)
+        self._flush()
+        given = {"group": to_serialize(group), "params": to_serialize(dict(assignment.params))}
+        answers: list[Visited] = self._call("visit", [given] * len(self.roster))
+        self.changed = True
+        reports: dict[int, Report] = {}
+        for answer in answers:
+            for place, docs, stats, rows in answer.reports:
+                reports[place] = Report(docs, stats)
+                if assignment.new is not None:
+                    assignment.new.index[group[place]] = rows
+        self.taken.count(answers, len(group))
+        return [reports[place] for place in range(len(group))]
+
+    def apply(self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool) -> None:
+        self.pending.append((name, blend, hold))
+
+    def _flush(self) -> None:
+        """Let the members end the round."""
+        if self.pending:
+            changes, self.pending = self.pending, []
+            began = time.monotonic()
+            self._ask_all("apply", changes)
+            self.taken.applying += time.monotonic() - began
+
+    def gather(self) -> None:
+        self._flush()
+        if self.assignment is None or not self.changed:
+            return
+        by_label = {self.labels[id(table)]: table for table in self.assignment.targets.values()}
+        paths = {label: str(self._file(label)) for label in by_label}
+        (answer,) = self._call("ask", [{"question": "save", "given": to_serialize([paths])}])
+        for label, held in answer.items():
+            held.into(by_label[label])
+        self._remove(list(by_label))
+        self.changed = False
+
+    def keep(self, memory: BlockMemory) -> None:
+        if not self.watch.cancelled():  # a member that leaves has brought its state to the disk
+            self._ask_all("sync")
+
+    def effort(self) -> dict[str, Any]:
+        taken, seconds = self.taken, time.monotonic() - self.taken.began
+        about = {
+            "workers": len(self.roster),
+            "blocks": taken.blocks,
+            "sent_bytes": taken.sent,
+            "waiting_seconds": round(taken.waiting, 6),
+            "slowest": self.roster[int(taken.visiting.argmax())][0],
+            "speedup": round(taken.speedup(seconds), 3),
+        }
+        return {"cluster": about} if taken.blocks else {}
+
+    def end(self) -> None:
+        """Members end a pass when the next one begins."""
+
+    def rest(self) -> None:
+        self._ask_all("rest")
+
+    def release(self) -> None:
+        if self.watch.cancelled():
+            return
+
+        async def leave() -> None:
+            self.watch.cancel()
+            there = (address for address, _ in self.roster if address not in self.gone)
+            calls = (asyncio.wait_for(self._ask(address, "leave"), SILENCE) for address in there)
+            await asyncio.gather(*calls, return_exceptions=True)
+
+        self.client.sync(leave)

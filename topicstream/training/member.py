@@ -1,0 +1,332 @@
+"""A member of a training on a Dask cluster: what a worker owns of it, and what the driver and other members ask of it.
+
+A member has a replica of the tables, and owns some blocks and their state.  It is asked by Dask's own RPC, as workers are that
+shuffle: a plugin of the worker registers one handler for each question.  In a round every member visits its blocks and
+sends what they made to all others; then every member adds up all of it, in the same order, to the same bits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from distributed import Worker, WorkerPlugin
+from distributed.protocol.serialize import to_serialize
+
+from topicstream import machine
+from topicstream.corpus.grid import Grid
+from topicstream.engines.base import BlockShape, Key
+from topicstream.errors import DoesNotFit, TopicsError, WorkersLost
+from topicstream.memory import MemoryLimit
+from topicstream.parallel.rounds import Workers
+from topicstream.tables.table import Table
+from topicstream.training.executor import Assignment, Job, RunRecipe
+from topicstream.training.plan import Allowance, Work, make_plan
+from topicstream.training.starts.seeds import Seeds
+from topicstream.training.state.memory import BlockMemory
+from topicstream.training.tables import RunTables
+from topicstream.training.threads import Threads
+
+T = TypeVar("T")
+FORGOTTEN = 120.0
+"""Seconds without a word of the driver after which a member ends itself."""
+
+
+@dataclass(frozen=True)
+class JoinOrder:
+    """What makes the members of a run: the same for all of them.
+
+    Attributes
+    ----------
+    run
+        Name of the run among those of the cluster.
+    recipe, grid, block
+        As in a ``Job``.
+    owners
+        int64[blocks], the number of the member that owns each block.
+    roster
+        Address and id of the worker of each member, by number.
+    limit, threads, tables
+        Bytes of a member, its threads (None: those that Dask gives the worker), and where its tables live.
+    driver
+        The process that gives the order, and the run's folder.
+    """
+
+    run: str
+    recipe: RunRecipe
+    grid: Grid
+    block: BlockShape
+    owners: np.ndarray
+    roster: tuple[tuple[str, str], ...]
+    limit: int
+    threads: int | None
+    tables: str
+    driver: tuple[str, str]
+
+
+class StateFile(NamedTuple):
+    """A file of block state: its path, the rows of its index, and where this member writes: from, and up to."""
+
+    path: str
+    rows: np.ndarray
+    first: int
+    stop: int
+
+
+class PassOrder(NamedTuple):
+    """What the visits of a pass share; tables go by their labels (``phi``, ``phi.next``)."""
+
+    key: Key
+    blocks: np.ndarray
+    following: np.ndarray | None
+    reads: tuple[str, ...]
+    current: Mapping[str, str]
+    targets: Mapping[str, str]
+    digests: Mapping[str, int]
+    seeds: Seeds | None
+    old: StateFile | None
+    new: StateFile | None
+
+
+class Held(NamedTuple):
+    """A table in a file: its rows there, and what goes beside them."""
+
+    path: str
+    totals: np.ndarray
+    scale: float
+    worst: np.ndarray
+
+    @classmethod
+    def of(cls, table: Table, path: Path) -> Held:
+        """Save a table."""
+        path.unlink(missing_ok=True)
+        table.save(path)
+        return cls(str(path), table.totals.copy(), table.scale, table.worst.copy())
+
+    def into(self, table: Table) -> None:
+        """Be as saved."""
+        table.load(Path(self.path))
+        table.totals[:], table.scale, table.worst[:] = self.totals, self.scale, self.worst
+
+
+class Visited(NamedTuple):
+    """What a member tells of its share of a round: a place in the round, documents, statistics and index rows of the state
+    for each block; seconds visiting, seconds sending, and bytes sent."""
+
+    reports: list[tuple[int, int, dict[str, np.ndarray], np.ndarray | None]]
+    visiting: float
+    sending: float
+    sent: int
+
+
+Change = tuple[str, tuple[float, float] | None, bool]
+"""Of ``Executor.apply``: table, blend, hold."""
+
+
+async def join(order: JoinOrder, dask_worker: Worker) -> TopicsError | None:
+    """Make this worker a member; what keeps it from being one."""
+    for name, plugin in list(dask_worker.plugins.items()):
+        before = plugin.order.driver if isinstance(plugin, Member) else order.driver
+        if before[1] == order.driver[1] and before != order.driver:  # whose driver was killed: this one has the lock
+            await dask_worker.plugin_remove(name)
+    member = Member(order, dask_worker)
+    try:
+        await member.work(member.open)
+    except TopicsError as e:
+        return e
+    await dask_worker.plugin_add(member, name=order.run)
+    return None
+
+
+class Member(WorkerPlugin):
+    """The plugin of one run in one worker."""
+
+    def __init__(self, order: JoinOrder, worker: Worker) -> None:
+        self.order, self.worker, self.heard = order, worker, time.monotonic()
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="member")
+
+    async def setup(self, worker: Worker) -> None:
+        """Called by Dask."""
+        self.heard = time.monotonic()
+        for handler in (self.ping, self.ask, self.visit, self.receive, self.leave):
+            worker.handlers[f"{self.order.run}-{handler.__name__}"] = handler
+        self.watch = asyncio.create_task(self._watch())
+
+    async def teardown(self, worker: Worker) -> None:
+        """Called by Dask."""
+        self.watch.cancel()
+        for name in [name for name in worker.handlers if name.startswith(self.order.run)]:
+            del worker.handlers[name]
+        await self.work(self.close)
+        self.thread.shutdown(wait=False)
+
+    async def _watch(self) -> None:
+        """End when the driver is gone."""
+        while time.monotonic() - self.heard < FORGOTTEN:
+            await asyncio.sleep(FORGOTTEN / 10)
+        asyncio.get_running_loop().create_task(self.worker.plugin_remove(self.order.run))
+
+    async def work(self, function: Callable[..., T], *args: Any) -> T:
+        """Run in the member's thread, one thing after the other."""
+        return await asyncio.get_running_loop().run_in_executor(self.thread, function, *args)
+
+    # -- made and ended --------------------------------------------------------------------------------------------
+    def open(self) -> None:
+        """Open the store, make tables and threads.  DoesNotFit, StoreError ..."""
+        order, worker, ids = self.order, self.worker, [identity for _, identity in self.order.roster]
+        if worker.id not in ids:
+            raise WorkersLost(f"--scheduler: worker {worker.address} was restarted while the run began")
+        self.number, folder = ids.index(worker.id), Path(worker.local_directory)
+        engine, corpus, grid = order.recipe.open(order.grid)
+        if engine.about.dense:
+            machine.one_blas_thread()
+        n_w = corpus.word_counts() if corpus.weights is None else corpus.weights.n_w
+        room = Allowance(MemoryLimit(order.limit), order.threads or worker.state.nthreads, order.tables, folder=str(folder))
+        try:
+            plan = make_plan(Work(engine, order.recipe.layout, order.block), room)
+        except DoesNotFit as e:
+            raise DoesNotFit(f"worker {worker.address}: {e}", least=e.least) from None
+        self.workers = Workers(plan.threads)
+        self.tables = RunTables(engine, n_w, self.workers, folder if plan.place.tables_on_disk else None)
+        self.labelled = {**self.tables.current, **{f"{name}.next": t for name, t in self.tables.successors.items()}}
+        spill = folder if plan.place.deltas_on_disk else None
+        job = Job(order.recipe, engine, corpus, grid, order.block, self.workers, plan.place.prefetch, spill)
+        self.executor = Threads(job)
+        self.executor.place(self.tables.current, self.tables.successors)
+        self.assignment: Assignment | None = None
+        self.running = False
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.sync()
+        self._forget()
+        self.executor.release()
+        self.workers.close()
+        self.tables.close()
+
+    def _forget(self) -> None:
+        """End a pass that is under way."""
+        if self.running:
+            self.executor.end()
+            self.running = False
+        for memory in self._memories():
+            memory.close()
+        self.assignment = None
+
+    def _memories(self) -> list[BlockMemory]:
+        given = self.assignment
+        return [memory for memory in (given.old, given.new) if memory is not None] if given is not None else []
+
+    # -- questions -------------------------------------------------------------------------------------------------
+    async def ping(self) -> str:
+        """The worker's id."""
+        self.heard = time.monotonic()
+        return str(self.worker.id)
+
+    async def leave(self) -> str:
+        """The run is over."""
+        return str((await self.worker.plugin_remove(self.order.run))["status"])
+
+    async def ask(self, question: str, given: Sequence[Any]) -> dict[str, Any]:
+        """One of the questions below, answered by the member's thread."""
+        return {"answer": to_serialize(await self.work(getattr(self, question), *given))}
+
+    def begin(self, order: PassOrder) -> list[str]:
+        """A pass begins; labels of the tables that are not as those of the driver."""
+        self._forget()
+        mine = self.order.owners == self.number
+        current = {name: self.labelled[label] for name, label in order.current.items()}
+        self.executor.place(current, {})
+        following = None if order.following is None else order.following[mine[order.following]]
+        self.executor.begin(order.blocks[mine[order.blocks]], following)
+        self.position, self.running = 0, True
+        targets = {name: self.labelled[label] for name, label in order.targets.items()}
+        old, new = self._state(order.old), self._state(order.new)
+        self.assignment = Assignment(order.key, {}, order.seeds, old, new, order.reads, targets)
+        if order.new is not None:
+            self.stop = order.new.stop
+        return [label for label, digest in order.digests.items() if not self._same(self.labelled[label], digest)]
+
+    def _state(self, file: StateFile | None) -> BlockMemory | None:
+        if file is None:
+            return None
+        memory = BlockMemory(Path(file.path), self.executor.engine.state, file.rows.copy(), create=False)
+        memory.end = file.first
+        return memory
+
+    @staticmethod
+    def _same(table: Table, digest: int) -> bool:
+        """Whether a table is as the driver's; what the driver does with its own at the end of a pass is tried."""
+        for change in (lambda: None, table.settle, table.clear):
+            change()
+            if table.digest() == digest:
+                table.worst[:] = 0.0
+                return True
+        return False
+
+    def load(self, tables: Mapping[str, Held]) -> None:
+        """Tables as the driver has them."""
+        for label, held in tables.items():
+            held.into(self.labelled[label])
+
+    def save(self, paths: Mapping[str, str]) -> dict[str, Held]:
+        """Write tables to files that the driver reads."""
+        return {label: Held.of(self.labelled[label], Path(path)) for label, path in paths.items()}
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """The end of a round."""
+        assert self.assignment is not None
+        for name, blend, hold in changes:
+            if missing := self.executor.rounds[name].missing(len(self.group)):
+                raise WorkersLost(f"--scheduler: what blocks {self.group[missing].tolist()} made has not come")
+            self.executor.apply(name, self.assignment.targets[name], blend, hold)
+
+    def sync(self) -> None:
+        """Bring the block state that this machine has written to the disk."""
+        for memory in self._memories():
+            memory.sync()
+
+    def rest(self) -> None:
+        """See ``Executor.rest``."""
+        self.executor.rest()
+
+    async def visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Visit the blocks of a round that are this member's, send to all others what they made: ``Visited``."""
+        began = time.monotonic()
+        reports, parts = await self.work(self._visit, group, params)
+        visited = time.monotonic()
+        others = [address for i, (address, _) in enumerate(self.order.roster) if i != self.number]
+        name = f"{self.order.run}-receive"
+        calls = [getattr(self.worker.rpc(other), name)(parts=to_serialize(parts)) for other in others]
+        if not all(await asyncio.gather(*calls)):
+            raise WorkersLost("--scheduler: a member is gone")
+        sent = sum(array.nbytes for part in parts for array in part[2:]) * len(others)
+        return {"answer": to_serialize(Visited(reports, visited - began, time.monotonic() - visited, sent))}
+
+    def _visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> tuple[list[Any], list[Any]]:
+        assert self.assignment is not None
+        self.group = group
+        places = np.flatnonzero(self.order.owners[group] == self.number).tolist()
+        assignment = replace(self.assignment, params=params)
+        made = self.executor.visit_some(self.position, group[places], places, assignment)
+        self.position += len(places)
+        new, rounds = assignment.new, self.executor.rounds
+        if new is not None and new.end > self.stop:
+            raise TopicsError("block state is longer than planned; the last checkpoint is intact, report this")
+        reports = [
+            (place, report.docs, report.stats, None if new is None else new.index[group[place]].copy())
+            for place, report in zip(places, made, strict=True)
+        ]
+        return reports, [(name, place, *rounds[name].part(place)) for name in assignment.targets for place in places]
+
+    async def receive(self, parts: Sequence[Any]) -> bool:
+        """What blocks made on another member: (table, place in the round, arrays ...)."""
+        for name, place, *arrays in parts:
+            self.executor.rounds[name].receive(place, arrays)
+        return True
