@@ -23,10 +23,14 @@ from tests.small_store import planted  # noqa: E402
 from topicstream.sklearn import TopicModel  # noqa: E402
 
 
-@parametrize_with_checks(
-    [TopicModel(n_components=3, max_iter=3), TopicModel(n_components=3, max_iter=3, algorithm="ovb")]
-)
+@parametrize_with_checks([TopicModel(n_components=3, max_iter=3)])
 def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([TopicModel(n_components=3, max_iter=3, algorithm="ovb")])
+def test_scikit_learns_own_checks_of_a_stochastic_engine(estimator, check):
     check(estimator)
 
 

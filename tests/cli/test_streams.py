@@ -22,6 +22,7 @@ def run(line):
     return subprocess.run(["sh", "-c", f"{TOPICS} {line}"], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_names_that_are_not_utf8_and_files_that_may_not_grow_are_one_line(tmp_path):
     (tmp_path / "in.jsonl").write_text('{"id": "a", "text": "some words"}\n' * 3)
     ingest = [sys.executable, "-m", "topicstream", "ingest", "in.jsonl", "--min-df", "1", "--out"]

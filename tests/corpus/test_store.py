@@ -74,7 +74,7 @@ documents_of_counts = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(docs=documents_of_counts, cells=st.integers(1, 200), rows=st.integers(1, 30))
 def test_round_trip_in_any_cut(docs, cells, rows):
     with TemporaryDirectory() as folder:

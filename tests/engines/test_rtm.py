@@ -180,6 +180,7 @@ def purity(theta, main):
     return sum(np.bincount(main[best == k]).max(initial=0) for k in range(theta.shape[1])) / len(main)
 
 
+@pytest.mark.slow
 def test_planted_communities_are_found_with_links_and_not_as_well_without(tmp_path):
     forms = {"without": {"xi": 0.0}, "the paper's": {"xi": 0.15, "eta": "rows"}, "same topic": {}}
     found = {name: [] for name in forms}

@@ -32,7 +32,7 @@ VALUES = st.one_of(
     st.dictionaries(st.sampled_from(["a", "words", "train", "rows"]), st.integers(-1, 5), max_size=2),
 )
 MANY = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 

@@ -219,6 +219,7 @@ def by_hand(path: Path) -> tuple[int, int, list[Counter[int]]]:
         ("poliblog", (773, 1290, 70_024, 105_225)),
     ],
 )
+@pytest.mark.slow
 def test_real_bags_against_a_few_lines(name: str, sizes: tuple[int, int, int, int]) -> None:
     path = DATA / name / "docword.txt.gz"
     got = Read(path, piece_bytes=1 << 20)

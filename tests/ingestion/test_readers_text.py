@@ -289,6 +289,7 @@ def test_encoding(tmp_path: Path) -> None:
         Read(path, encoding="klingon")
 
 
+@pytest.mark.slow
 @needs_data
 def test_real_json_lines_against_json(tmp_path: Path) -> None:
     path = DATA / "acl" / "docs.jsonl.gz"

@@ -53,6 +53,7 @@ def test_a_second_process_compiles_nothing_and_another_checkout_shares_the_cache
     assert run(tmp_path / "two", tmp_path / "moved") == ([7.0, 0.0], "")
 
 
+@pytest.mark.slow
 def test_a_change_in_another_file_compiles_the_kernels_that_call_it(tmp_path):
     cache = tmp_path / "cache"
     run(package(tmp_path / "one"), cache)
@@ -92,6 +93,7 @@ def test_a_cache_that_cannot_be_written_is_noted_once(tmp_path):
     assert said.count("\n") == 1 and "set NUMBA_CACHE_DIR" in said
 
 
+@pytest.mark.slow
 def test_old_versions_of_a_kernel_go(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     run(package(tmp_path / "one"), cache)

@@ -308,6 +308,7 @@ def test_a_file_that_fails_three_nights_is_set_aside(home):
     assert (mended["documents_added"], mended["set_aside"]) == (20, {})
 
 
+@pytest.mark.slow
 def test_only_so_many_versions_are_kept(home):
     for n in range(4):
         write(home / "raw" / f"n{n}.jsonl", made(12, seed=10 + n, prefix=f"n{n}-"))

@@ -68,7 +68,7 @@ def listed(vocabulary: TokenVocabulary) -> list[tuple[str, int, int]]:
     return list(zip(vocabulary.words.to_pylist(), vocabulary.counts.tolist(), vocabulary.df.tolist()))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(RUNS, st.integers(1, 3), st.integers(1, 3), st.sampled_from([None, 1, 5, 40]), st.sampled_from([1, 1 << 22]))
 def test_summed_words_equal_a_counter(tmp_path_factory, runs, min_df, min_count, max_vocab, waiting):
     folder = tmp_path_factory.mktemp("vocabulary")
