@@ -20,7 +20,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
 from topicstream.errors import TopicsError
 from topicstream.evaluation.completion import score_model
-from topicstream.inference.documents import cut_cells, known
+from topicstream.inference.documents import Documents, cut_cells, known
 from topicstream.inference.memory import BLOCK_CELLS, BLOCK_DOCS
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method
@@ -184,7 +184,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return int(self.n_jobs) if self.n_jobs is not None and self.n_jobs > 0 else default_threads()
 
     # -- learning --------------------------------------------------------------------------------------------------------
-    def fit(self, X: Any, y: Any = None) -> TopicModel:
+    def fit(self, X: Any, y: object = None) -> TopicModel:
         """Learn the topics of X; y is ignored."""
         with tempfile.TemporaryDirectory(prefix="topics-sklearn-") as folder, _as_value_errors():
             if isinstance(X, (str, os.PathLike, Corpus)):
@@ -246,7 +246,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return verbs.TopicModel.from_arrays(phi, words, self.doc_topic_prior_, self.topic_word_prior_)
 
     @available_if(_stochastic)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any = None) -> TopicModel:
+    def partial_fit(self, X: Any, y: object = None) -> TopicModel:
         """One stochastic step on a batch of documents (Hoffman, Blei & Bach 2010); ``ovb`` and ``svi`` only."""
         first = not hasattr(self, "components_")
         X = self._checked(X, "TopicModel.partial_fit", reset=first)
@@ -320,7 +320,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Perplexity of documents: theta from 80 % of a document's words, the rest scored (as ``topics eval``)."""
         return float(np.exp(-self.score(X)))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: object = None) -> float:
         """Log-likelihood per token of the words left out of each document (``perplexity``), in nats: more is better."""
         model = self._fitted()
         with tempfile.TemporaryDirectory(prefix="topics-sklearn-") as folder, _as_value_errors():
@@ -341,7 +341,7 @@ def _csr(X: Any) -> Any:
     return X if hasattr(X, "indptr") else csr_array(X)
 
 
-def _store(X: Any, path: Path, mem_limit: Any) -> Corpus:
+def _store(X: Any, path: Path, mem_limit: str | int | None) -> Corpus:
     """The matrix as a store; its words are the numbers of its columns."""
     values = X.data if hasattr(X, "indptr") else X
     weighted = bool((values != np.floor(values)).any())
@@ -350,7 +350,7 @@ def _store(X: Any, path: Path, mem_limit: Any) -> Corpus:
     return Corpus.open(path)
 
 
-def _documents(X: Any) -> Iterator[Any]:
+def _documents(X: Any) -> Iterator[Documents]:
     """The rows of a CSR matrix as inference takes them, in blocks."""
     index = np.arange(X.shape[1], dtype=np.int64)
     indptr = np.asarray(X.indptr, np.int64)

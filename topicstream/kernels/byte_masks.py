@@ -26,11 +26,11 @@ def _all(value: int) -> Any:
     return ir.Constant(ir.VectorType(I8, WIDE), [value] * WIDE)
 
 
-def _within(builder: Any, x: Any, low: int, high: int) -> Any:
+def _within(builder: Builder, x: Value, low: int, high: int) -> Value:
     return builder.icmp_unsigned("<=", builder.sub(x, _all(low)), _all(high - low))
 
 
-def _mask(test: Callable[[Any, Any], Any]) -> Any:
+def _mask(test: Callable[[Value, Value], Value]) -> Value:
     """An intrinsic (data, at) -> uint64 from ``test(builder, vector)``, which gives 64 truth values."""
 
     def masked(b: Builder, data: Value, at: Value) -> Value:
@@ -39,11 +39,11 @@ def _mask(test: Callable[[Any, Any], Any]) -> Any:
     return emit("uint64", _BYTES, "int64")(masked)
 
 
-def _letters(builder: Any, x: Any) -> Any:
+def _letters(builder: Builder, x: Value) -> Value:
     return _within(builder, builder.or_(x, _all(0x20)), 0x61, 0x7A)
 
 
-def _blanks(builder: Any, x: Any) -> Any:
+def _blanks(builder: Builder, x: Value) -> Value:
     return builder.or_(builder.icmp_unsigned("<=", x, _all(0x20)), builder.icmp_unsigned("==", x, _all(0x7F)))
 
 

@@ -73,7 +73,7 @@ def _fast() -> bool:
     return one_instruction(processor, features)
 
 
-def _places(b: Any, data: Any, i: Any, topics: Any, at: Any) -> Any:
+def _places(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> Value:
     """The addresses of ``_lanes`` as a vector."""
     numbers = b.zext(llvm.load(b, topics, at, I16), INTS)
     found = _Addresses(b.block, b.gep(data, [i]), numbers)
@@ -81,7 +81,7 @@ def _places(b: Any, data: Any, i: Any, topics: Any, at: Any) -> Any:
     return found
 
 
-def _lanes(b: Any, data: Any, i: Any, topics: Any, at: Any) -> list[Any]:
+def _lanes(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> list[Value]:
     """Addresses of data[i + topics[at + lane]] for the 16 lanes."""
     start, numbers = b.gep(data, [i]), b.gep(topics, [at])
     loaded = (b.load(b.gep(numbers, [I64(lane)]), align=2) for lane in range(WIDTH))
@@ -141,7 +141,7 @@ def highest(b: Builder, v: Value) -> Value:
     return llvm.fold(b, v, lambda x, y: b.select(b.fcmp_ordered(">", x, y), x, y))
 
 
-def _append(b: Any, topics: Any, values: Any, i: Any, numbers: Any, v: Any) -> Any:
+def _append(b: Builder, topics: Value, values: Value, i: Value, numbers: Value, v: Value) -> Value:
     """Store the lanes of v that are not zero, and their numbers, at i of values and topics; how many."""
     kept = b.fcmp_unordered("!=", v, ZERO)
     llvm.store(b, values, i, b.bitcast(llvm.compress(b, b.bitcast(v, INTS), kept), VECTOR))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -26,7 +26,8 @@ WIDTH = 16
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
 VECTOR, INTS = ir.VectorType(F32, WIDTH), ir.VectorType(I32, WIDTH)
-Builder, Value = ir.IRBuilder, ir.Value
+Builder: TypeAlias = ir.IRBuilder
+Value: TypeAlias = ir.Value
 ZERO = ir.Constant(VECTOR, [0.0] * WIDTH)
 vector, ENTRY = "float32x16", "entry"
 ANY: tuple[str, ...] = ()  # an array of any dtype
@@ -70,25 +71,25 @@ def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
     return made
 
 
-def call(b: Any, name: str, result: Any, *args: Any) -> Any:
+def call(b: Builder, name: str, result: ir.Type, *args: Value) -> Value:
     """A call of LLVM's (or the system's) function of that name."""
     kind = ir.FunctionType(result, [a.type for a in args])
     return b.call(cgutils.get_or_insert_function(b.module, kind, name), args)
 
 
-def shuffle(b: Any, v: Any, other: Any, lanes: list[int]) -> Any:
+def shuffle(b: Builder, v: Value, other: Value, lanes: list[int]) -> Value:
     """Lanes of two vectors, those of the second from the width on (None: of one)."""
     other = ir.Constant(v.type, ir.Undefined) if other is None else other
     return b.shuffle_vector(v, other, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
 
 
-def spread(b: Any, x: Any, width: int = WIDTH) -> Any:
+def spread(b: Builder, x: Value, width: int = WIDTH) -> Value:
     """A vector of copies of x."""
     none = ir.Constant(ir.VectorType(x.type, width), ir.Undefined)
     return shuffle(b, b.insert_element(none, x, I32(0)), None, [0] * width)
 
 
-def fold(b: Any, v: Any, pair: Callable[[Any, Any], Any]) -> Any:
+def fold(b: Builder, v: Value, pair: Callable[[Value, Value], Value]) -> Value:
     """One lane from all: lanes i and i + half first, and so on."""
     while v.type.count > 1:
         lanes = list(range(v.type.count))
@@ -97,13 +98,13 @@ def fold(b: Any, v: Any, pair: Callable[[Any, Any], Any]) -> Any:
     return b.extract_element(v, I32(0))
 
 
-def load(b: Any, data: Any, i: Any, lane: Any, width: int = WIDTH) -> Any:
+def load(b: Builder, data: Value, i: Value, lane: ir.Type, width: int = WIDTH) -> Value:
     """``width`` entries from i on."""
     kind = ir.VectorType(lane, width)
     return b.load(b.bitcast(b.gep(data, [i]), kind.as_pointer()), align=max(1, bits(lane) // 8))
 
 
-def store(b: Any, data: Any, i: Any, v: Any) -> None:
+def store(b: Builder, data: Value, i: Value, v: Value) -> None:
     """The vector to entries i and on."""
     b.store(v, b.bitcast(b.gep(data, [i]), v.type.as_pointer()), align=max(1, bits(v.type.element) // 8))
 
@@ -119,18 +120,18 @@ def fetch(b: Any, pointer: Any, nearness: int) -> None:
     call(b, "llvm.prefetch.p0", ir.VoidType(), pointer, I32(0), I32(nearness), I32(1))
 
 
-def extreme(b: Any, name: str, x: Any, y: Any) -> Any:
+def extreme(b: Builder, name: str, x: Value, y: Value) -> Value:
     """The larger (umax) or smaller (umin) of each lane.  Floats >= 0 are in the order of their bits, and integers have
     more ports."""
     return b.bitcast(call(b, f"llvm.{name}.v16i32", INTS, b.bitcast(x, INTS), b.bitcast(y, INTS)), VECTOR)
 
 
-def compress(b: Any, lanes: Any, kept: Any) -> Any:
+def compress(b: Builder, lanes: Value, kept: Value) -> Value:
     """The kept lanes of 16 integers side by side, then zeros.  (Floats as integers: without AVX-512 LLVM dies over a constant
     of floats here.)"""
     return call(b, "llvm.experimental.vector.compress.v16i32", INTS, lanes, kept, ir.Constant(INTS, [0] * WIDTH))
 
 
-def count(b: Any, kept: Any) -> Any:
+def count(b: Builder, kept: Value) -> Value:
     """How many of 16 truth values are true, as int64."""
     return b.zext(call(b, "llvm.ctpop.i16", I16, b.bitcast(kept, I16)), I64)

@@ -55,7 +55,7 @@ _HALVES = [_quarters((0, i), (0, i + 2), (1, i), (1, i + 2)) for i in (0, 1)]
 _LEVELS = (_SINGLES, _PAIRS, _HALVES)
 
 
-def _add_level(b: Any, x: Any, y: Any, level: int) -> Any:
+def _add_level(b: Builder, x: Value, y: Value, level: int) -> Value:
     low, high = _LEVELS[level]
     return b.fadd(shuffle(b, x, y, low), shuffle(b, x, y, high))
 
@@ -104,7 +104,7 @@ def _odd_even_merge_sort(n: int) -> list[tuple[int, int]]:
     return out
 
 
-def _transposed(build: Any, rows: list[Any]) -> list[Any]:
+def _transposed(build: Builder, rows: list[Value]) -> list[Value]:
     """The columns of 16 rows: single lanes, pairs, then quarters change places; 64 shuffles."""
     a = [shuffle(build, rows[i & ~1], rows[i | 1], _SINGLES[i & 1]) for i in range(16)]
     b = [shuffle(build, a[(i & ~3) + (i >> 1 & 1)], a[(i & ~3) + (i >> 1 & 1) + 2], _PAIRS[i & 1]) for i in range(16)]
@@ -118,12 +118,12 @@ def _transposed(build: Any, rows: list[Any]) -> list[Any]:
     return out
 
 
-def _row(b: Any, p: Any, i: int) -> Any:
+def _row(b: Builder, p: Value, i: int) -> Value:
     base = b.inttoptr(p, F32.as_pointer())
     return b.bitcast(b.gep(base, [I32(WIDTH * i)]), VECTOR.as_pointer())
 
 
-def _exchange(b: Any, values: list[Any], i: int, j: int) -> None:
+def _exchange(b: Builder, values: list[Value], i: int, j: int) -> None:
     x, y = values[i], values[j]
     values[i], values[j] = extreme(b, "umax", x, y), extreme(b, "umin", x, y)
 
@@ -144,7 +144,7 @@ def transpose_to(b: Builder, p: Value, q: Value, *rows: Value) -> None:
         b.store(value, b.inttoptr(b.add(p, offset), VECTOR.as_pointer()), align=4)
 
 
-def _keep_largest(b: Any, p: Any, *given: Any) -> None:
+def _keep_largest(b: Builder, p: Value, *given: Value) -> None:
     new, size = list(given), len(given)
     for i, j in _odd_even_merge_sort(size):
         _exchange(b, new, i, j)

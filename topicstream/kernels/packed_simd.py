@@ -10,8 +10,6 @@ Both read whole vectors: the arena must hold 16 entries more than its rows.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
@@ -26,7 +24,7 @@ READ_PAST = 16  # entries behind the last row that are read, and ignored
 _PACKED, _COEF = ("uint32", "uint64"), ("float64",)
 
 
-def _terms(b: Any, entries: Any, coef: Any, at: Any, left: Any, m: Any) -> Any:
+def _terms(b: Builder, entries: Value, coef: Value, at: Value, left: Value, m: Value) -> Value:
     """<8 x double> coef[topic] * count of the entries at ``at``; zero in lanes >= left."""
     lane, longs = entries.type.pointee, ir.VectorType(I64, _WIDE)
     e = llvm.load(b, entries, at, lane, _WIDE)
@@ -67,7 +65,7 @@ def _match16(b: Builder, arena: Value, at: Value, left: Value, topic: Value, m: 
     """Place of the topic among the 16 entries at ``at`` (the first ``left`` of them), or 16."""
     lane = arena.type.pointee
 
-    def narrow(v: Any) -> Any:
+    def narrow(v: Value) -> Value:
         return b.trunc(v, lane) if lane.width < 64 else v
 
     mask = b.sub(b.shl(I64(1), m), I64(1))

@@ -41,13 +41,13 @@ mark = _lane_by_lane(2, lambda b, x, y: b.select(b.fcmp_ordered(">=", x, y), _ON
 where = _lane_by_lane(3, lambda b, x, y, z: b.select(b.fcmp_ordered(">=", x, y), z, ZERO))
 
 
-def _compare_exchange(b: Any, v: Any, partner: list[int], takes_larger: list[bool]) -> Any:
+def _compare_exchange(b: Builder, v: Value, partner: list[int], takes_larger: list[bool]) -> Value:
     other = shuffle(b, v, None, partner)
     high, low = extreme(b, "umax", v, other), extreme(b, "umin", v, other)
     return shuffle(b, high, low, [i if takes_larger[i] else i + simd.WIDTH for i in range(simd.WIDTH)])
 
 
-def _descend(b: Any, v: Any, size: int) -> Any:
+def _descend(b: Builder, v: Value, size: int) -> Value:
     """Bitonic merge of runs of ``size`` lanes, alternating down and up (all down when size is 16)."""
     stride = size // 2
     while stride:
