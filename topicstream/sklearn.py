@@ -345,8 +345,7 @@ def _store(X: Any, path: Path, mem_limit: str | int | None) -> Corpus:
     """The matrix as a store; its words are the numbers of its columns."""
     values = X.data if hasattr(X, "indptr") else X
     weighted = bool((values != np.floor(values)).any())
-    limits = {} if mem_limit is None else {"mem_limit": mem_limit}
-    ingest(InMemory(X), path, heldout=0, min_df=1, max_df=1.0, weighted=weighted, **limits)
+    ingest(InMemory(X), path, heldout=0, min_df=1, max_df=1.0, weighted=weighted, mem_limit=mem_limit)
     return Corpus.open(path)
 
 
