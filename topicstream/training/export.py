@@ -15,7 +15,6 @@ from topicstream.model.manifest import as_origin
 from topicstream.model.seeds import labels_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.vocabulary import Vocabulary
-from topicstream.payload import noun_of
 from topicstream.training.session import Session
 
 
@@ -56,7 +55,7 @@ def write_model(session: Session, reason: str) -> None:
             },
             "tokenizer": corpus.manifest.tokenizer,
             "reading": corpus.manifest.reading,
-            noun_of(corpus.width): corpus.width,
+            "vectors": corpus.width or None,
             "patches": corpus.manifest.patches,
             "passes": passes,
             "stopped": reason,
