@@ -14,7 +14,7 @@ from topicstream.evaluation import links
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.evaluation.shares import document_shares
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.links import links as candidates
+from topicstream.reporting.links import LinksView
 from topicstream.training.loop import train
 
 DOCS, HELD = 240, 60
@@ -130,7 +130,7 @@ def test_candidates_share_the_topic_and_are_not_linked_yet(made):
     folder, linked, main_topic = made
     hits = []
     for number in (0, 7, DOCS - 5):
-        found = candidates(folder / "rtm", folder / "c.zarr", f"d{number}", n=8, threads=1)
+        found = LinksView(model=folder / "rtm", corpus=folder / "c.zarr", links=f"d{number}", words=8, threads=1).result()
         ids = [int(c["id"][1:]) for c in found["candidates"]]
         assert len(set(ids)) == 8 and number not in ids
         pairs = {tuple(sorted((number, i))) for i in ids}
@@ -157,12 +157,12 @@ def test_the_commands_and_what_they_refuse(made, capsys):
     as_json = json.loads(said("eval", "--model", str(folder / "bp"), "--links", "--json"))
     assert set(as_json["links"]) == {"pairs", "draws", "product", "root", "measured"}
     with pytest.raises(InputError, match="no document of this id"):
-        candidates(folder / "rtm", folder / "c.zarr", "nobody")
+        LinksView(model=folder / "rtm", corpus=folder / "c.zarr", links="nobody").result()
     with pytest.raises(InputError, match="was trained without links"):
-        candidates(folder / "bp", folder / "c.zarr", "d0")
+        LinksView(model=folder / "bp", corpus=folder / "c.zarr", links="d0").result()
     cells, _, _ = communities(60, seed=3)
     other = store(folder / "other.zarr", *cells, 150, heldout=10)
     with pytest.raises(InputError, match="has changed since"):
-        candidates(folder / "rtm", other, "d0")
+        LinksView(model=folder / "rtm", corpus=other, links="d0").result()
     with pytest.raises(InputError, match="has no links; ingest with"):
         evaluate(folder / "bp", other, links=True)

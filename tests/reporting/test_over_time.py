@@ -24,7 +24,7 @@ from topicstream.reporting.doc_topics import shares
 from topicstream.reporting.effects import Groups
 from topicstream.reporting.hierarchy import hierarchy
 from topicstream.reporting.over_time import over_time
-from topicstream.reporting.similar import similar
+from topicstream.reporting.similar import SimilarView
 
 ACL = DATA / "acl" / "docs.jsonl.gz"
 
@@ -138,6 +138,8 @@ def test_the_command_and_its_plot(stored, tmp_path, capsys):
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 5 and "rising" in next(line for line in said if "ships" in line) and max(map(len, said)) <= 80
     out, plot = tmp_path / "t.parquet", tmp_path / "p.svg"
+    assert run([*args, "--by", "party", "--out", str(tmp_path / "t.tex")]) == 0
+    assert r"\toprule" in (tmp_path / "t.tex").read_text()
     assert run([*args, "--over-time", "--by", "party", "--out", str(out), "--plot", str(plot)]) == 0
     assert pq.read_table(out).num_rows == 40 and plot.read_text().startswith("<?xml")
     first = plot.read_bytes()
@@ -191,7 +193,7 @@ def test_similar_documents(stored):
     for heldout in (False, True):
         for numbers, batch in documents(corpus, heldout, ["id"]):
             ids.update({(heldout, int(d)): i for d, i in zip(numbers, batch.column("id").to_pylist(), strict=True)})
-    found = similar(folder / "model", corpus, ids[False, 5], n=8)
+    found = SimilarView(model=folder / "model", corpus=corpus, similar=ids[False, 5], words=8).result()
     every = [
         (-np.sqrt(t) @ np.sqrt(theta[5]), h, d)
         for h, part in ((False, theta), (True, held))
@@ -205,7 +207,7 @@ def test_similar_documents(stored):
     )
     assert len({d["id"] for d in found["similar"]} & {ids[w] for w in wanted}) >= 4 and "title" in found["similar"][0]
     with pytest.raises(InputError, match="no document"):
-        similar(folder / "model", corpus, "nobody")
+        SimilarView(model=folder / "model", corpus=corpus, similar="nobody").result()
 
 
 def test_the_tree_in_words(stored, capsys):

@@ -8,10 +8,10 @@ import click
 
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.options import made, options_of
+from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.reporting.covariates import EffectsConfig, effects
 from topicstream.reporting.covariates_text import lines, plot_effects, result_of
 from topicstream.reporting.figures import Figure
-from topicstream.reporting.paper_table import check_paper_table, write_paper_table
 
 
 @topics_command("effects")
@@ -33,12 +33,12 @@ def command(formula: str, out: str | None, plot: str | None, force: bool, **valu
         topics effects 'party * s(date)' --out effects.tex --plot effects.svg
     """
     if out is not None:
-        check_paper_table(out, "--out", force=force)
+        check_table_file(out, "--out", force=force, text=True)
     figure = Figure(plot, "--plot", force=force) if plot is not None else None
     with showing() as progress:
         fitted = effects(made(EffectsConfig, {"formula": formula, **values}, progress=progress))
     if out is not None:
-        write_paper_table(fitted.table(), out, force=force, caption=f"Effects on the shares of topics: {formula}")
+        write_table(fitted.table(), out, force=force, caption=f"Effects on the shares of topics: {formula}")
     if figure is not None:
         click.echo(f"{plot}: {plot_effects(fitted, figure)} topics", err=True)
     return result_of(fitted), lines(fitted)

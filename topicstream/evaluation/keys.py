@@ -6,13 +6,16 @@ FNV-1a over the UTF-8 bytes, mixed by the finaliser of SplitMix64 (Steele, Lea &
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from topicstream.arrow import pc
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
+from topicstream.files.parquet import batches
 from topicstream.inference.hashing import fnv1a
 from topicstream.model.vocabulary import Vocabulary
 
@@ -70,6 +73,16 @@ def documents(corpus: Corpus, heldout: bool, columns: list[str]) -> Iterator[tup
         if (numbers >= first[block + 1]).any():
             raise StoreError(f"{corpus.path}/docs: a document lies past its block; ingest again")
         yield numbers, batch.select(columns)
+
+
+def met_words(words: Any, corpus: Corpus) -> np.ndarray:
+    """bool[n]: which words the training part of a corpus has, kept or pruned; the pruned ones are streamed."""
+    found = corpus_vocabulary(corpus).find(words) >= 0
+    if "pruned" in corpus.manifest.files:
+        for batch in batches(corpus.file("pruned"), ["word"]):
+            some = batch.column(0).cast(words.type)
+            found |= pc.is_in(words, value_set=some).to_numpy(zero_copy_only=False)
+    return np.asarray(found)
 
 
 def match_words(vocabulary: Vocabulary, corpus: Corpus) -> np.ndarray | None:

@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 
 from topicstream import machine
-from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.dates import parse
 from topicstream.errors import InputError
+from topicstream.evaluation.keys import met_words
 from topicstream.evaluation.likeness import cosine, f1
 from topicstream.evaluation.other_corpus import other_corpus
-from topicstream.files.parquet import batches
 from topicstream.inference.documents import Documents, known
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_variant, make_variant
@@ -149,11 +148,7 @@ def _met(words: Any, model: TopicModel, training: Corpus | None) -> np.ndarray:
     if model.manifest.sample is not None:  # the corpus' words are those of all its documents
         found &= model.vocabulary.counts[at] > 0
     elif training is not None:
-        found |= Vocabulary.read(training.file("vocab")).find(words) >= 0
-        if "pruned" in training.manifest.files:
-            for batch in batches(training.file("pruned"), ["word"]):
-                some = batch.column(0).cast(words.type)
-                found |= pc.is_in(words, value_set=some).to_numpy(zero_copy_only=False)
+        found |= met_words(words, training)
     return np.asarray(found)
 
 

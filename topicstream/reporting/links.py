@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,61 +16,12 @@ from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.shares import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
-from topicstream.progress import Told
 from topicstream.reporting.doc_topics import best_documents
 from topicstream.reporting.metadata import kept_columns
 from topicstream.reporting.similar import described_documents, document_lines, find_document, one_document
 from topicstream.reporting.view import ModelView
 
 STEP = 1 << 14
-
-
-def links(
-    model: str | Path | TopicModel,
-    corpus: str | Path | Corpus,
-    document: str,
-    *,
-    n: int = 10,
-    with_columns: Sequence[str] | None = None,
-    threads: int | None = None,
-    mem_limit: str | int | None = None,
-    progress: Told = None,
-) -> dict[str, Any]:
-    """The n documents of both parts with which a document (its id) is most likely linked, but is not yet.
-
-    Their ratio says how many times as likely as of any two documents a link is, by the model's eta:
-    sum over topics k, j of theta_dk eta_kj / e_j theta_d'j, e the share of the links' ends by topic (Zeng, Cheung & Liu 2013,
-    eq. 28).  Training documents have the topics that the model was trained to, others those of their words.
-
-    Returns ``document``, ``part``, ``linked`` (how many it is linked with already) and ``candidates``: a
-    list of id, part, ratio and the columns asked for (None: the title, where there is one).  InputError for an id that is
-    not there, a model without links or of another state of the corpus.
-    """
-    opened, workers = open_within(model, mem_limit, threads)
-    store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
-    if "eta" not in opened.manifest.tables:
-        raise InputError(f"{opened.path}: was trained without links; --links goes with a model of --algo rtm")
-    check_model(opened, store)
-    kept = kept_columns(store, with_columns)
-    part, number = find_document(store, document, "--links")
-    already = _linked(store, part, number)
-    eta = opened.table("eta").gather(np.arange(opened.n_topics)).astype(np.float64)
-    ends = opened.table("ends").gather(np.arange(1))[0].astype(np.float64)
-    ratio = np.divide(eta, ends, out=np.zeros_like(eta), where=ends > 0)
-    topics = _topics(opened, store, part, workers)
-    own = one_document(((first, theta) for first, theta, _ in topics), number, store) @ ratio
-
-    def ratios(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
-        for first, theta, tokens in _topics(opened, store, heldout, workers):
-            yield first, np.where(tokens > 0, theta @ own, -np.inf)
-
-    best = best_documents(store, n, ratios, already | {(part, number)}, progress)
-    return {
-        "document": document,
-        "part": "heldout" if part else "train",
-        "linked": len(already),
-        "candidates": described_documents(best, "ratio", store, kept),
-    }
 
 
 def _linked(corpus: Corpus, heldout: bool, number: int) -> set[tuple[bool, int]]:
@@ -114,10 +64,35 @@ class LinksView(ModelView):
     )
 
     def result(self) -> dict[str, Any]:
-        return links(
-            self.model, self.corpus, str(self.links), n=self.words, with_columns=self.with_columns, threads=self.threads,
-            mem_limit=self.mem_limit, progress=self.progress,
-        )  # fmt: skip
+        """Documents of both parts with which this one is most likely linked, but is not yet: ``document``, ``part``, ``linked``
+        (how many it is linked with already) and ``candidates`` (id, part, ratio, columns; the title by default).
+
+        The ratio says how many times as likely as of any two documents a link is, by the model's eta: sum over topics k, j of
+        theta_dk eta_kj / e_j theta_d'j, e the share of the links' ends by topic (Zeng, Cheung & Liu 2013, eq. 28).  Training
+        documents have the topics that the model was trained to, others those of their words.  InputError for a model without
+        links or of another state of the corpus.
+        """
+        opened, workers = open_within(self.model, self.mem_limit, self.threads)
+        store = self.corpus if isinstance(self.corpus, Corpus) else Corpus.open(self.corpus)
+        if "eta" not in opened.manifest.tables:
+            raise InputError(f"{opened.path}: was trained without links; --links goes with a model of --algo rtm")
+        check_model(opened, store)
+        kept = kept_columns(store, self.with_columns)
+        part, number = find_document(store, str(self.links), "--links")
+        already = _linked(store, part, number)
+        eta = opened.table("eta").gather(np.arange(opened.n_topics)).astype(np.float64)
+        ends = opened.table("ends").gather(np.arange(1))[0].astype(np.float64)
+        ratio = np.divide(eta, ends, out=np.zeros_like(eta), where=ends > 0)
+        topics = _topics(opened, store, part, workers)
+        own = one_document(((first, theta) for first, theta, _ in topics), number, store) @ ratio
+
+        def ratios(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
+            for first, theta, tokens in _topics(opened, store, heldout, workers):
+                yield first, np.where(tokens > 0, theta @ own, -np.inf)
+
+        best = best_documents(store, self.words, ratios, already | {(part, number)}, self.progress)
+        candidates = described_documents(best, "ratio", store, kept)
+        return {"document": self.links, "part": "heldout" if part else "train", "linked": len(already), "candidates": candidates}
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         """A line a candidate."""

@@ -105,7 +105,7 @@ class OverTimeView(ModelView):
     by: str | None = option(None, "by the values of a column; with --over-time by both", metavar="COLUMN")
     period: str | None = option(None, "length of a period [default: by the dates]", choices=tuple(GRAINS))
     min_docs: int = option(1, "leave out groups, and periods of groups, of fewer documents", min=1, metavar="N")
-    out: str | None = option(None, "write the table, as .parquet, .csv or .jsonl", path="file", metavar="FILE")
+    out: str | None = option(None, "write the table, as .parquet, .csv, .jsonl, .tex or .md", path="file", metavar="FILE")
     plot: str | None = option(None, "draw curves, as .svg, .png or .pdf", path="file", metavar="FILE")
     force: bool = option(False, "replace the file that is written")
 
@@ -119,11 +119,11 @@ class OverTimeView(ModelView):
 
     def result(self) -> list[dict[str, Any]]:
         if self.out is not None:  # both places, before the documents are read
-            check_table_file(self.out, "--out", force=self.force)
+            check_table_file(self.out, "--out", force=self.force, text=True)
         figure = Figure(self.plot, "--plot", force=self.force) if self.plot is not None else None
         table, tell = self.table, listener(self.progress)
         if self.out is not None:
-            write_table(table, self.out, force=self.force)
+            write_table(table, self.out, force=self.force, caption="Shares of topics")
             tell.say(f"{self.out}: {len(table):,} rows")
         if figure is not None:
             drawn, topics = plot(table, figure), len(set(table["topic"].to_pylist()))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,59 +13,12 @@ from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
-from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
-from topicstream.progress import Told
 from topicstream.reporting.doc_topics import best_documents, shares
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.metadata import kept_columns, open_corpus
 from topicstream.reporting.view import ModelView, largest, look_at
 from topicstream.text import escaped, wrapped
-
-
-def similar(
-    model: str | Path | TopicModel,
-    corpus: str | Path | Corpus,
-    document: str,
-    *,
-    n: int = 10,
-    with_columns: Sequence[str] | None = None,
-    threads: int | None = None,
-    mem_limit: str | int | None = None,
-    progress: Told = None,
-) -> dict[str, Any]:
-    """The n documents, of both parts, whose topics are most like those of one (its id), streamed twice.
-
-    Likeness is the Bhattacharyya coefficient of p(k|d), 1 for the same shares.  Returns ``document``, ``topics`` (its
-    largest) and ``similar``: a list of id, part, likeness and the columns asked for (None: the title, where there is one).
-    InputError for an id that is not there.
-    """
-    shown = look_at(model, mem_limit, threads)
-    view, store = shown.view, open_corpus(shown.trained, corpus)
-    kept = kept_columns(store, with_columns)
-    part, number = find_document(store, document, "--similar")
-
-    def topics(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
-        for first, theta in shares(shown.trained, store, heldout=heldout, threads=shown.threads):
-            yield first, view.shares(theta)
-
-    own = one_document(topics(part), number, store)
-    root = np.sqrt(own)
-    best = best_documents(
-        store,
-        n,
-        lambda heldout: ((first, np.sqrt(p).astype(np.float64) @ root) for first, p in topics(heldout)),
-        {(part, number)},
-        progress,
-    )
-    return {
-        "document": document,
-        "part": "heldout" if part else "train",
-        "topics": [{"topic": view.ids[k], "share": float(own[k])} for k in largest(own, 5)],
-        "similar": described_documents(
-            [(min(1.0, likeness), heldout, d) for likeness, heldout, d in best], "likeness", store, kept
-        ),
-    }
 
 
 def one_document(blocks: Iterator[tuple[int, np.ndarray]], number: int, corpus: Corpus) -> np.ndarray:
@@ -128,10 +80,31 @@ class SimilarView(ModelView):
     )
 
     def result(self) -> dict[str, Any]:
-        return similar(
-            self.model, self.corpus, str(self.similar), n=self.words, with_columns=self.with_columns, threads=self.threads,
-            mem_limit=self.mem_limit, progress=self.progress,
-        )  # fmt: skip
+        """The documents of both parts, streamed twice, by the Bhattacharyya coefficient of p(k|d), 1 for the same shares:
+        ``document``, ``part``, ``topics`` (its largest) and ``similar`` (id, part, likeness, columns; the title by default)."""
+        shown = look_at(self.model, self.mem_limit, self.threads)
+        view, store = shown.view, open_corpus(shown.trained, self.corpus)
+        kept = kept_columns(store, self.with_columns)
+        part, number = find_document(store, str(self.similar), "--similar")
+
+        def topics(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
+            for first, theta in shares(shown.trained, store, heldout=heldout, threads=shown.threads):
+                yield first, view.shares(theta)
+
+        own = one_document(topics(part), number, store)
+        root = np.sqrt(own)
+
+        def likeness(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
+            return ((first, np.sqrt(p).astype(np.float64) @ root) for first, p in topics(heldout))
+
+        best = best_documents(store, self.words, likeness, {(part, number)}, self.progress)
+        best = [(min(1.0, value), heldout, d) for value, heldout, d in best]
+        return {
+            "document": self.similar,
+            "part": "heldout" if part else "train",
+            "topics": [{"topic": view.ids[k], "share": float(own[k])} for k in largest(own, 5)],
+            "similar": described_documents(best, "likeness", store, kept),
+        }
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         return document_lines(result["similar"], "likeness", width)

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from scipy.stats import rankdata
 
+from topicstream.evaluation.table_file import TEXT_SUFFIXES, check_table_file, write_table
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.reporting.gather import Survey, correlations, gather_report
 from topicstream.reporting.metadata import open_corpus
-from topicstream.reporting.paper_table import TEXT_SUFFIXES, check_paper_table, write_paper_table
 from topicstream.reporting.view import ModelView, ShownModel, look_at
 
 MEASURES = ("probability", "frex", "lift", "score")
@@ -82,7 +82,7 @@ class TableView(ModelView):
         """The files that were written."""
         files = {name: path for name in ("table", "correlations") if (path := getattr(self, name)) is not None}
         for name, path in files.items():
-            check_paper_table(path, f"--{name}", force=self.force)
+            check_table_file(path, f"--{name}", force=self.force, text=True)
         shown = look_at(self.model, self.mem_limit, self.threads)
         topics = shown.columns(self.topics)
         if self.topics is None and not shown.view.ordered:
@@ -92,7 +92,7 @@ class TableView(ModelView):
             if self.table.endswith(TEXT_SUFFIXES):
                 words = for_print(words)
             caption = f"First {self.words} words of the topics"
-            write_paper_table(words, self.table, option="--table", force=self.force, caption=caption)
+            write_table(words, self.table, option="--table", force=self.force, caption=caption)
         if self.correlations is not None:
             store = open_corpus(shown.trained, self.corpus)
             sums = gather_report(
@@ -103,7 +103,7 @@ class TableView(ModelView):
             columns = {"topic": pa.array(ids), "label": pa.array([shown.names[k] for k in topics])}
             columns |= {str(topic): pa.array(column) for topic, column in zip(ids, matrix.T, strict=True)}
             caption = "Correlations of the topics' shares"
-            write_paper_table(pa.table(columns), self.correlations, option="--correlations", force=self.force, caption=caption)
+            write_table(pa.table(columns), self.correlations, option="--correlations", force=self.force, caption=caption)
         return {**files, "topics": len(topics)}
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:

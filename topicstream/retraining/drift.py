@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.completion import score_model
+from topicstream.evaluation.keys import met_words
 from topicstream.files import owned
-from topicstream.files.parquet import batches
 from topicstream.ingestion.pipeline import ingest
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
@@ -85,17 +84,6 @@ def in_raw_names(error: InputError, config: Config) -> InputError:
     return type(error)(message)
 
 
-def seen(words: Any, corpus: Corpus) -> np.ndarray:
-    """bool[n]: which words the corpus has met in training, kept or pruned; the pruned ones are streamed."""
-    known = Vocabulary.read(corpus.file("vocab"))
-    found = known.find(words) >= 0
-    if "pruned" in corpus.manifest.files:
-        for batch in batches(corpus.file("pruned"), ["word"]):
-            some = batch.column(0).cast(words.type)
-            found |= pc.is_in(words, value_set=some).to_numpy(zero_copy_only=False)
-    return found
-
-
 def usage(model: TopicModel, corpus: Corpus, heldout: bool, threads: int) -> np.ndarray:
     """Mean p(k|d) of the first 20,000 documents of a part, float64[K]; empty documents left out."""
     total, n = np.zeros(model.n_topics), 0
@@ -124,7 +112,7 @@ def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
 def measure(model: TopicModel, corpus: Corpus, new: Corpus, threads: int) -> Drift:
     """The figures of the documents of a store beside those of the corpus of a model."""
     vocabulary = Vocabulary.read(new.file("vocab"))
-    known, counts = seen(vocabulary.words, corpus), vocabulary.counts.astype(np.float64)
+    known, counts = met_words(vocabulary.words, corpus), vocabulary.counts.astype(np.float64)
     figures: dict[str, Any] = {"documents": new.n_docs, "words": new.n_words}
     if len(known):
         figures |= {"seen_words": float(known.mean()), "unknown_tokens": float(counts[~known].sum() / counts.sum())}
