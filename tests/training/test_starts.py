@@ -162,9 +162,9 @@ def test_divergences_are_those_of_the_dense_formula(made):
     chosen = draw_documents(corpus, 30, 1)
     sample = Sample.read(corpus, corpus.grid(500), chosen)
     mean = np.maximum(n_w / n_w.sum(), 1e-300)
-    ground, out = np.log(0.6 * mean), np.empty(30)
+    ground = np.log(0.6 * mean)
     before = ground.copy()
-    sample.divergences(mean, ground, 0.4, 7, out)
+    out = sample.divergences(mean, ground, 0.4, 7)
     dense = np.array([word_counts([documents[d]]) for d in chosen])
     dense /= dense.sum(1, keepdims=True)
     centre = 0.6 * mean + 0.4 * dense[7]

@@ -180,6 +180,12 @@ def _digammas(x: Doubles, out: Doubles) -> None:
 
 
 @kernel
+def _logs(x: Doubles, out: Doubles) -> None:
+    for i in range(len(x)):
+        out[i] = log(x[i])
+
+
+@kernel
 def _lgammas(x: Doubles, out: Doubles) -> None:
     for i in range(len(x)):
         out[i] = lgamma(x[i])
@@ -195,6 +201,11 @@ def _each(function: Callable[[np.ndarray, np.ndarray], None], x: np.ndarray) -> 
 def psi(x: np.ndarray) -> np.ndarray:
     """digamma of each entry, float64."""
     return _each(_digammas, x)
+
+
+def logs(x: np.ndarray) -> np.ndarray:
+    """Natural logarithm of each entry, float64: the same bits on every processor."""
+    return _each(_logs, x)
 
 
 def log_gamma(x: np.ndarray) -> np.ndarray:

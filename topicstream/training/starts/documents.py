@@ -52,7 +52,7 @@ def mean_of(n_w: np.ndarray) -> np.ndarray:
 def far_apart(sample: Sample, mean: np.ndarray, topics: int, seed: int) -> np.ndarray:
     """Bregman k-means++ (Hughes & Sudderth 2016): ``topics`` documents of the sample, each drawn with probability
     proportional to its divergence from the nearest one drawn before (int64; fewer when none is left apart from them)."""
-    ground, distance = np.log((1 - SHARE) * mean), np.empty(len(sample))
+    ground = np.log((1 - SHARE) * mean)
     nearest = np.full(len(sample), np.inf)
     chosen: list[int] = []
     draws = np.empty(topics)
@@ -63,8 +63,7 @@ def far_apart(sample: Sample, mean: np.ndarray, topics: int, seed: int) -> np.nd
             break
         pick = min(int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(sample) - 1)
         chosen.append(pick)
-        sample.divergences(mean, ground, SHARE, pick, distance)
-        np.minimum(nearest, distance, out=nearest)
+        np.minimum(nearest, sample.divergences(mean, ground, SHARE, pick), out=nearest)
         nearest[pick] = 0.0
     return np.array(chosen, np.int64)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.kernels.arrays import Array, Doubles
+from topicstream.kernels.digamma import logs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, stream, uniform
-from topicstream.training.starts.seeding import divergences, own_entropies
 
 FEW_WORDS = 10  # documents with fewer distinct words are drawn only when there are not enough others
 DRAW = 2**32 - 1  # pass number under which starts draw
@@ -63,8 +64,9 @@ class Sample:
     def __init__(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> None:
         self.indptr, self.words, self.counts = indptr, words, counts
         self.lengths = np.add.reduceat(counts, indptr[:-1])
-        self._entropies = np.empty(len(self.lengths))
-        own_entropies(self.indptr, self.counts, self.lengths, self._entropies)
+        self._matrix = csr_array((counts, words, indptr), (len(self), int(words.max(initial=-1)) + 1))
+        shares, every = counts / np.repeat(self.lengths, np.diff(indptr)), np.arange(len(words))
+        self._entropies = csr_array((shares, every, indptr), (len(self), len(words))) @ logs(shares)
 
     @classmethod
     def read(cls, corpus: Corpus, grid: Grid, chosen: np.ndarray) -> Sample:
@@ -86,10 +88,18 @@ class Sample:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def divergences(self, mean: np.ndarray, ground: np.ndarray, share: float, centre: int, out: np.ndarray) -> None:
-        """Divergence of every document from the seed topic of document ``centre``; ground: log((1 - share) mean)."""
-        cells = (self.indptr, self.words, self.counts, self.lengths, self._entropies)
-        divergences(*cells, mean, ground, share, centre, out)
+    def divergences(self, mean: np.ndarray, ground: np.ndarray, share: float, centre: int) -> np.ndarray:
+        """Multinomial divergence of every document d from the seed topic q of document ``centre``, float64[n] (Hughes & Sudderth
+        2016's k-means++): sum_w p_d(w) log(p_d(w) / q(w)), q = (1 - share) mean + share p_centre.
+
+        mean: float64[W], above 0; ground: log((1 - share) mean), changed for the words of the centre and put back.
+        """
+        cells = self.cells(centre)
+        words, rest = self.words[cells], (1.0 - share) * mean[self.words[cells]]
+        ground[words] = logs(rest + share * self.counts[cells] / self.lengths[centre])
+        cross = self._matrix @ ground[: self._matrix.shape[1]]
+        ground[words] = logs(rest)
+        return np.asarray(np.maximum(self._entropies - cross / self.lengths, 0.0))
 
     def cells(self, d: int) -> slice:
         """Where document d's cells lie."""

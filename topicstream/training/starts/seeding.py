@@ -1,8 +1,4 @@
-"""Arithmetic of the starts: distances of documents to seed documents, rows of a sparse seed table.
-
-Multinomial divergence of document d from a topic q (Hughes & Sudderth 2016's k-means++, up to d's own entropy):
-D(d, q) = sum_w p_d(w) log(p_d(w) / q(w)), with q = (1 - share) * mean + share * (words of the seed documents).
-"""
+"""Rows of a sparse seed table."""
 
 from __future__ import annotations
 
@@ -12,49 +8,6 @@ from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.kernels.digamma import log
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, stream, uniform
-
-
-@kernel
-def own_entropies(indptr: Longs, counts: Doubles, lengths: Doubles, out: Doubles) -> None:
-    """sum_w p_d(w) log p_d(w) of every document: out float64[D]."""
-    for d in range(len(indptr) - 1):
-        acc = 0.0
-        for i in range(indptr[d], indptr[d + 1]):
-            p = counts[i] / lengths[d]
-            acc += p * log(p)
-        out[d] = acc
-
-
-@kernel
-def divergences(
-    indptr: Longs,
-    words: Ints,
-    counts: Doubles,
-    lengths: Doubles,
-    entropies: Doubles,
-    mean: Doubles,
-    ground: Doubles,
-    share: float,
-    centre: int,
-    out: Doubles,
-) -> None:
-    """Divergence of every document from the mixed seed document ``centre``: out float64[D].
-
-    Cells of the sampled documents: indptr int64[D+1], words int32, counts float64 (words may repeat across documents);
-    lengths, entropies float64[D]; mean float64[V] > 0; ground: float64[V], log((1 - share) mean), changed for the words
-    of the centre and put back.
-    """
-    for i in range(indptr[centre], indptr[centre + 1]):
-        w = words[i]
-        ground[w] = log((1.0 - share) * mean[w] + share * counts[i] / lengths[centre])
-    for d in range(len(indptr) - 1):
-        acc = 0.0
-        for i in range(indptr[d], indptr[d + 1]):
-            acc += counts[i] * ground[words[i]]
-        out[d] = max(entropies[d] - acc / lengths[d], 0.0)
-    for i in range(indptr[centre], indptr[centre + 1]):
-        w = words[i]
-        ground[w] = log((1.0 - share) * mean[w])
 
 
 @kernel
