@@ -113,30 +113,6 @@ def test_tiles_are_filled_with_the_topics_that_stay(topics):
     np.testing.assert_array_equal(d.own[48 * len(topics) : 48 * len(topics) + 256], 0)
 
 
-@pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("filling", ["all", "some", "no"])
-def test_a_selection_that_is_not_kept_gives_the_same_sums(filling, ties):
-    d, most = Document(45, 40, ties, 3), 5
-    stays = np.arange(0, 40, 1 if filling == "all" else 3)
-    d.t[: len(stays)] = d.t[stays]
-    d.t[len(stays) :] = 0
-    if filling == "no":
-        d.fill(np.arange(40))
-    sixteens = d.take(stays)
-    left = len(stays)
-    tiles.select_once(
-        *d.at("e"), d.width, *d.at("words"), filling != "no", *d.at("picks"), sixteens, 40, stays.ctypes.data, 45, left, most,
-        *d.at("own", "t", "x", "z", "acc", "best", "n", "rows"),
-    )  # fmt: skip
-    w = d.e[d.words][:, stays] * d.t[:left]
-    w = np.where(chosen(w, most), w, 0)
-    z = w.sum(1)
-    np.testing.assert_allclose(d.z[:45], z, rtol=1e-5)
-    np.testing.assert_allclose(
-        d.n[:left], np.divide(d.x[:45], z, out=np.zeros(45), where=z > 0) @ w, rtol=1e-4, atol=1e-4
-    )
-
-
 def test_shares_by_row():
     d = Document(20, 21, False, 5)
     d.fill(np.arange(21))

@@ -114,10 +114,10 @@ def bits(lane: Any) -> int:
     return {F32: 32, F64: 64}.get(lane) or int(lane.width)
 
 
-def fetch(b: Any, pointer: Any, nearness: int) -> None:
-    """Ask for the cache line of an address, into the first cache (3) or the second (2)."""
+def fetch(b: Any, pointer: Any) -> None:
+    """Ask for the cache line of an address, into the first cache."""
     pointer = b.bitcast(pointer, I8.as_pointer())
-    call(b, "llvm.prefetch.p0", ir.VoidType(), pointer, I32(0), I32(nearness), I32(1))
+    call(b, "llvm.prefetch.p0", ir.VoidType(), pointer, I32(0), I32(3), I32(1))
 
 
 def extreme(b: Builder, name: str, x: Value, y: Value) -> Value:

@@ -9,7 +9,7 @@ helper of six arrays pays a hundred nanoseconds.  An address is an integer.  Who
 ``float_at(p, i)``      one float32;  ``put_float(p, i, x)`` the reverse;  ``double_at``, ``put_double`` of float64;
                         ``long_at``, ``put_long`` of int64;  ``int_at(p, i)`` one int32 and ``short_at(p, i)`` one uint16,
                         as int64
-``fetch(p, i)``         ask for the cache line of float i, into the first cache;  ``fetch_far`` into the second
+``fetch(p, i)``         ask for the cache line of float i, into the first cache
 ``append(p, i, v, a, b)``   the lanes of v where a >= b to entry i and on, in order, then zeros (16 entries are written);
                         returns how many there are
 """
@@ -59,13 +59,7 @@ def address_of(b: Builder, data: Value) -> Value:
 @emit("void", *_AT)
 def fetch(b: Builder, p: Value, i: Value) -> None:
     """Into the first cache."""
-    llvm.fetch(b, _pointer(b, p, i, I8), 3)
-
-
-@emit("void", *_AT)
-def fetch_far(b: Builder, p: Value, i: Value) -> None:
-    """Into the second cache."""
-    llvm.fetch(b, _pointer(b, p, i, I8), 2)
+    llvm.fetch(b, _pointer(b, p, i, I8))
 
 
 @emit("int64", *_AT, vector, vector, vector)

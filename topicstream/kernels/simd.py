@@ -78,7 +78,7 @@ def total(b: Builder, v: Value) -> Value:
 @emit("void", ANY, "int64")
 def fetch(b: Builder, data: Value, i: Value) -> None:
     """Ask for the cache line of one entry, to be written and read soon."""
-    llvm.fetch(b, b.gep(data, [i]), 3)
+    llvm.fetch(b, b.gep(data, [i]))
 
 
 @emit(ENTRY, ANY, "int64")

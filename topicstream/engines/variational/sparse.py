@@ -265,7 +265,7 @@ def sparse_step(
     logs, scores, columns, tried = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full, np.uint8)
     parts = np.zeros((4, full))
     active, stays = np.zeros(full, np.uint16), np.zeros(full, np.int64)
-    picks, sixteens = np.zeros(full + full // 16, np.int64), 0
+    picks = np.zeros(full + full // 16, np.int64)
     # addresses; the arrays made here stay alive because the loop below uses them too
     e_, own_, x_, acc_ = pointers.address_of(e), pointers.address_of(own), pointers.address_of(x), pointers.address_of(acc)
     columns_, stays_, picks_ = pointers.address_of(columns), pointers.address_of(stays), pointers.address_of(picks)
@@ -293,42 +293,15 @@ def sparse_step(
             alive = _alive(n_, columns_, count, faint, used_)
             inner += 1
             filling, selecting = inner == 2, inner <= ALWAYS or inner % EVERY == 0
-            # what is selected again at once need not be kept
-            keeping = inner >= ALWAYS or inner >= most_inner or most > tiles.NETWORK
             rows_of = count
             if selecting and (filling or alive < count):
                 count = _shrink(used, columns, active, count, stays)
             if filling:
-                sixteens = tiles.take(stays, count, picks)
-                if keeping:
-                    tiles.fill(e_, full, words_, cells, picks_, sixteens, count, own_, rows_)
-            elif keeping and count < rows_of:
+                tiles.fill(e_, full, words_, cells, picks_, tiles.take(stays, count, picks), count, own_, rows_)
+            elif count < rows_of:
                 tiles.shrink(cells, rows_of, stays_, count, own_)
             _weigh(used_, columns_, count, t_)
-            if selecting and not keeping:
-                some = tiles.select_once(
-                    e_,
-                    full,
-                    words_,
-                    filling,
-                    picks_,
-                    sixteens,
-                    rows_of,
-                    stays_,
-                    cells,
-                    count,
-                    most,
-                    own_,
-                    t_,
-                    x_,
-                    z_,
-                    acc_,
-                    best_,
-                    n_,
-                    rows_,
-                )
-            else:
-                some = tiles.iterate(cells, count, most, selecting, own_, kept_, t_, x_, z_, acc_, best_, n_)
+            some = tiles.iterate(cells, count, most, selecting, own_, kept_, t_, x_, z_, acc_, best_, n_)
             hard = (
                 _mend(src, first, cells, words, x, z, active, count, used, columns, most, logs, scores, n)
                 if some
@@ -337,13 +310,6 @@ def sparse_step(
             change = _change(n_, used_, count)
             if change < tol or inner >= most_inner:
                 break
-        if not keeping:  # done before the fifth
-            some = tiles.iterate(cells, count, most, selecting, own_, kept_, t_, x_, z_, acc_, best_, n_)
-            hard = (
-                _mend(src, first, cells, words, x, z, active, count, used, columns, most, logs, scores, n)
-                if some
-                else 0
-            )
         reports[d, CAPPED] = 1.0 if not change < tol else 0.0
         bound, fit = _bound(
             src, first, cells, words, counts, log_scale, z, used, n, columns, prior, active, count, hard, most, logs,

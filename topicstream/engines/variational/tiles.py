@@ -23,7 +23,7 @@ from topicstream.kernels import lanes, pointers, simd
 from topicstream.kernels.arrays import Floats, Longs
 from topicstream.kernels.gather import highest, root
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.select import SMALLEST, keep, larger, mark, where
+from topicstream.kernels.select import SMALLEST, larger, mark, where
 
 ROW = 64  # bytes of a tile's row
 NETWORK = 16  # more than that many are found by bisection
@@ -119,30 +119,11 @@ def _products(own: int, t: int, a: int) -> Any:
 
 
 @kernel(forceinline=True)
-def _ask(rows: int, firsts: int, done: int, due: int) -> int:
-    """Ask for the lines ``done`` to ``due`` of the rows that are needed next; returns ``due``."""
-    for b in range(done, due):
-        i = pointers.long_at(firsts, b)
-        for r in range(16):
-            pointers.fetch_far(pointers.long_at(rows, r), i)
-    return due
-
-
-@kernel(forceinline=True)
-def _border_by_network(
-    own: int, t: int, count: int, most: int, best: int, rows: int, firsts: int, sixteens: int
-) -> Any:
-    """The ``most``-th largest own * t of each lane; most <= 16.
-
-    sixteens: 0, or how many lines of the rows that are needed next (``_find``) to ask for meanwhile, spread evenly: that
-    is as fast as memory answers.
-    """
-    done = 0
+def _border_by_network(own: int, t: int, count: int, most: int, best: int) -> Any:
+    """The ``most``-th largest own * t of each lane; most <= 16."""
     for i in range(0, (8 if most <= 8 else 16) * 16, 16):
         pointers.store(best, i, simd.splat(np.float32(0)))
     for a in range(0, count if most > 8 else 0, 16):
-        if done < sixteens:
-            done = _ask(rows, firsts, done, (a + 16) * sixteens // count if a + 16 < count else sixteens)
         lanes.keep_largest_16(
             best, _products(own, t, a), _products(own, t, a + 1), _products(own, t, a + 2), _products(own, t, a + 3),
             _products(own, t, a + 4), _products(own, t, a + 5), _products(own, t, a + 6), _products(own, t, a + 7),
@@ -151,8 +132,6 @@ def _border_by_network(
             _products(own, t, a + 15)
         )  # fmt: skip
     for a in range(0, count if most <= 8 else 0, 8):
-        if done < sixteens:
-            done = _ask(rows, firsts, done, (a + 8) * sixteens // count if a + 8 < count else sixteens)
         lanes.keep_largest_8(
             best, _products(own, t, a), _products(own, t, a + 1), _products(own, t, a + 2), _products(own, t, a + 3),
             _products(own, t, a + 4), _products(own, t, a + 5), _products(own, t, a + 6), _products(own, t, a + 7)
@@ -216,7 +195,7 @@ def _choose_first(own: int, t: int, kept: int, count: int, most: int, lane: int)
 def _select(own: int, t: int, kept: int, count: int, most: int, best: int) -> None:
     """kept of one tile."""
     if most <= NETWORK:
-        border = _border_by_network(own, t, count, most, best, 0, 0, 0)
+        border = _border_by_network(own, t, count, most, best)
     else:
         border = _border_by_bisection(own, t, count, most)
     reached = simd.splat(np.float32(0))
@@ -244,71 +223,6 @@ def _sums(acc: int, count: int, t: int, best: int, n: int) -> None:
         pointers.store(best, 0, s)
         for i in range(min(8, count - a)):
             pointers.put_double(n, a + i, np.float64(pointers.float_at(best, i)) * pointers.float_at(t, a + i))
-
-
-@kernel(forceinline=True)
-def _take_back(own: int, t: int, g: Any, acc: int, count: int, most: int, border: Any, best: int) -> None:
-    """Take the last of those on the border out of acc again where more than ``most`` are at or above it.
-
-    best: what reached the border, by lane; g, border: vectors, which go there too.
-    """
-    pointers.store(best, 16, g)
-    pointers.store(best, 32, border)
-    for r in range(16):
-        left = pointers.float_at(best, r) - most
-        for back in range(count):
-            a = count - 1 - back
-            v = pointers.float_at(own, 16 * a + r)
-            if left > 0 and v * pointers.float_at(t, a) == pointers.float_at(best, 32 + r):
-                left -= 1
-                pointers.put_float(acc, 16 * a + r, pointers.float_at(acc, 16 * a + r) - pointers.float_at(best, 16 + r) * v)
-
-
-@kernel
-def select_once(
-    e: int, width: int, words: int, filling: bool, picks: int, sixteens: int, rows_of: int, stays: int, cells: int,
-    count: int, most: int, own: int, t: int, x: int, z: int, acc: int, best: int, n: int, rows: int,
-) -> bool:  # fmt: skip
-    """``iterate`` with a selection that is not kept: the next inner iteration selects again; most <= NETWORK.
-
-    ``filling``: own is filled with the document's rows of e first, over the topics of ``take``; rows: int64[16].
-    Otherwise, where rows_of > count: tiles have that many rows and lose all but those in stays (as ``shrink``).
-    """
-    source, size = own, ROW * count
-    nothing, least, zero = simd.splat(np.float32(0)), simd.splat(np.float32(LEAST_Z)), simd.splat(SMALLEST)
-    hard = nothing
-    for a in range(count + 8):
-        pointers.store(acc, 16 * a, nothing)
-    for a in range(16):
-        pointers.put_float(t, count + a, np.float32(0))
-    if filling:
-        _find(e, width, words, 0, cells, rows)
-    for j in range(0, cells, 16):
-        if filling:
-            _fill(rows, width, picks, sixteens, own)
-            _end(own + size)
-            _find(e, width, words, j + 16, cells, rows)
-        elif rows_of > count:
-            source = _leave_out(source, rows_of, stays, count, own)
-        border = _border_by_network(own, t, count, most, best, rows, picks + 8 * width, sixteens if filling else 0)
-        s = nothing
-        for i in range(most):
-            s = s + keep(pointers.load(best, 16 * i), zero)
-        pointers.store(z, j, s)
-        hard = hard + mark(least, s)
-        g, reached = lanes.quotient(pointers.load(x, j), s, least), nothing
-        for a in range(count):
-            q = pointers.load(own, 16 * a)
-            v = q * simd.splat(pointers.float_at(t, a))
-            reached = reached + mark(v, border)
-            pointers.store(acc, 16 * a, simd.fma(g, where(v, border, q), pointers.load(acc, 16 * a)))
-        if highest(reached) > most:
-            pointers.store(best, 0, reached)
-            _take_back(own, t, g, acc, count, most, border, best)
-        own += size
-    _end(own)
-    _sums(acc, count, t, best, n)
-    return simd.total(hard) > 0  # type: ignore[no-any-return]
 
 
 @kernel
