@@ -145,13 +145,3 @@ def add_stripe(indptr: Longs, words: Ints, counts: Ints, vocab: Ints, first: int
             if 0 <= row < len(m):
                 for e in range(indptr[d], indptr[d + 1]):
                     m[row, vocab[words[e]]] += weight * counts[c] * (counts[e] - (1 if c == e else 0))
-
-
-@kernel
-def random_rows(seed: int, ids: Ints, topics: int, out: Floats) -> None:
-    """Rows of a random start: 0.5 .. 1.5, by word."""
-    for u in range(len(ids)):
-        state = rng.stream(seed, 1, ids[u])
-        for k in range(topics):
-            state = rng.step(state)
-            out[u, k] = 0.5 + rng.uniform(rng.bits(state))

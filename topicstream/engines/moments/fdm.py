@@ -58,6 +58,7 @@ class FullDependenceMixture(Engine):
     about = About(
         priors=Priors(1.0, 0.01, together=True),
         starts=("anchors", "documents", "random", "kmeans", "best", "warm"),
+        random_seeds=True,
         real_cells=False,
         constants=False,  # its topics are no counts with a prior
         stored_tables=("phi", "pairs"),
@@ -108,26 +109,14 @@ class FullDependenceMixture(Engine):
 
     # -- visits ----------------------------------------------------------------------------------------------------
     def start(self, visit: Visit, out: Out) -> None:
-        block, k, width, totals = visit.block, self.shape.topics, padded(self.shape.topics), visit.totals
-        mu = out.array("mu")
-        sizes = np.full(k, 1.0 / k)
-        if visit.rows:
-            base, index = visit.rows["phi"].base, visit.rows["phi"].index
-            sums = np.maximum(totals["phi"], 1e-300)
-            sizes = totals["phi"][:k] / totals["phi"][:k].sum()
-            np.divide(base[index], sums, out=mu, casting="unsafe")
-        else:
-            mu[:] = 0.0
-            pairs.random_rows(visit.key.seed, block.vocab, k, mu)
-            mu /= self.shape.words
+        k, width, totals = self.shape.topics, padded(self.shape.topics), visit.totals
+        sizes = totals["phi"][:k] / totals["phi"][:k].sum()
         a = np.zeros((width, width), np.float32)
         a[:k, :k] = (np.outer(sizes, sizes) + np.diag(sizes)) / 2  # of a Dirichlet whose parameters sum to one
-        self._expect(visit, mu, a, out)
+        self._expect(visit, a, out)
 
     def process(self, visit: Visit, out: Out) -> None:
-        phi, mu = visit.rows["phi"], out.array("mu")
-        np.divide(phi.base[phi.index], np.maximum(visit.totals["phi"], 1e-300), out=mu, casting="unsafe")
-        self._expect(visit, mu, self._matrix(visit.rows["pairs"].base), out)
+        self._expect(visit, self._matrix(visit.rows["pairs"].base), out)
 
     def _matrix(self, stored: np.ndarray) -> np.ndarray:
         """a float32[P, P], summing to one."""
@@ -136,9 +125,11 @@ class FullDependenceMixture(Engine):
         a[:k, :k] = stored[:k, :k] / max(float(stored[:k, :k].sum()), 1e-300)
         return a
 
-    def _expect(self, visit: Visit, mu: np.ndarray, a: np.ndarray, out: Out) -> None:
+    def _expect(self, visit: Visit, a: np.ndarray, out: Out) -> None:
         """One E-step: the block's part of the next phi and of the next pair matrix."""
-        block, y, z, g = visit.block, out.array("mu a"), out.array("z"), out.array("G")
+        block, phi, mu = visit.block, visit.rows["phi"], out.array("mu")
+        np.divide(phi.base[phi.index], np.maximum(visit.totals["phi"], 1e-300), out=mu, casting="unsafe")
+        y, z, g = out.array("mu a"), out.array("z"), out.array("G")
         sums = np.zeros(3)
         pairs.times(mu, a, y)
         scale = float(visit.params["scale"][0])
