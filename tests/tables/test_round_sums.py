@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from topicstream.engines.base import Rule, SparseDelta, TableSpec, padded
 from topicstream.tables import rounds
 from topicstream.tables.dense import DenseTable
-from topicstream.tables.quantum import quantum_of
 from topicstream.tables.rounds import RoundSpace
+from topicstream.tables.spec import quantum_of
 
 ROWS, COLUMNS, BLOCKS, TOKENS = 700, 20, 24, 1e6
 

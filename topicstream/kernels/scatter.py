@@ -1,6 +1,6 @@
 """Deltas of a round into the rows of a dense table: summed in float64, rounded once a row and round.
 
-Deltas are rounded to a quantum before they are summed, so their order does not matter (tables/quantum.py); where the
+Deltas are rounded to a quantum before they are summed, so their order does not matter (tables/spec.py); where the
 quantum is 0.0 they are summed in block order.
 
 table    [n, P]        rows first_row .. first_row + n - 1 of the table (float32, float64 or int32)

@@ -3,6 +3,5 @@
 spec.py      what an engine asks of a table, and the types that rows and deltas have
 table.py     the interface that the pass loop sees
 dense.py     rows of floating-point numbers        packed.py    sparse rows of whole counts
-rounds.py    where the deltas of a round wait        sums.py      where they are added up as blocks finish
-quantum.py   why their order does not matter
+rounds.py    where the deltas of a round wait
 """

@@ -1,7 +1,7 @@
 """The deltas of a round until its end, in memory or in mapped files; then ranges of rows add up theirs.
 
 A visit writes its delta into the slot it was given (dense rows) or hands over arrays of its own (sparse changes).  Deltas
-are rounded to the table's quantum, so their sum does not depend on its order (quantum.py).
+are rounded to the table's quantum, so their sum does not depend on its order (spec.py).
 """
 
 from __future__ import annotations

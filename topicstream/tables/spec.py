@@ -13,6 +13,7 @@ The rule belongs to the table, so an engine may have one table of each kind.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,16 +22,41 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from topicstream.tables.quantum import quantum_of
 from topicstream.tables.storage import Storage
 
 LANES = 16
+SIGNIFICAND = 53  # bits of a float64
 WORDS, DOCUMENTS = "words", "documents"
 
 
 def padded(columns: int) -> int:
     """Columns of a dense row that holds so many numbers: the next multiple of 16 (a cache line, an AVX-512 register)."""
     return -(-columns // LANES) * LANES
+
+
+def quantum_of(bound: float) -> float:
+    """The smallest power of two for which every sum of multiples up to ``bound`` in absolute value is exact in float64.
+
+    Every delta is rounded to it before it is added, so blocks may enter in any order, be merged first on another thread or
+    machine, and the bits of the sum stay the same (Demmel and Nguyen 2013, Fast Reproducible Floating-Point Summation, use
+    the same device with several bins; the reproducible histograms of XGBoost use one).
+
+    Parameters
+    ----------
+    bound
+        The largest absolute value of any partial sum; 0: nothing is summed, and nothing needs rounding.
+
+    Returns
+    -------
+    float
+        The quantum, 2^(ceil(log2 bound) - 53); 0.0 where ``bound`` is 0.
+
+    Examples
+    --------
+    >>> quantum_of(2.0**30) == 2.0**-23
+    True
+    """
+    return 2.0 ** (math.ceil(math.log2(bound)) - SIGNIFICAND) if bound > 0 else 0.0
 
 
 class Rule(enum.Enum):
@@ -58,7 +84,7 @@ class TableSpec:
               be left out, so all rows together sum to the tokens at most, and what rounding left below zero is zero; ``none``
     samples   passes after which the state of the table is added up; a model then stores the mean of these states
     bound     the largest absolute value of any partial sum of a round's deltas: it sets the quantum to which deltas are
-              rounded, so that their order does not matter (quantum.py); None: twice the tokens of the corpus (what a pass takes
+              rounded, so that their order does not matter (spec.py); None: twice the tokens of the corpus (what a pass takes
               away and adds).  A table over documents, of which a round sees each row once, and one with a fixed number of
               rows, which is small, need none: the deltas of the latter are added up in block order
     """
