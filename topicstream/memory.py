@@ -113,7 +113,7 @@ class MemoryOptions:
 
     mem_limit: str | int | None = option(
         None,
-        "memory of the whole process, as 2G or 512M [default: 70 % of the machine's or the cgroup's]",
+        "Memory limit of the whole process, such as 2G or 512M (default: 70 % of the machine or control group).",
         metavar="SIZE",
         parse=parse_bytes,
         last=True,

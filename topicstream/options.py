@@ -334,8 +334,8 @@ class SchedulerOptions:
 
     scheduler: Any = option(
         None,
-        "work on a Dask cluster: a scheduler's address, its file, or local:N for N processes of this machine; in Python "
-        "also a distributed.Client (docs/scale.md)",
+        "Run on a Dask cluster: the scheduler's address, its JSON file, or local:N for N processes on this "
+        "machine; in Python also a distributed.Client (docs/scale.md).",
         metavar="ADDRESS|FILE.json|local:N",
         last=True,
     )

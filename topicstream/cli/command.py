@@ -37,10 +37,10 @@ def _verbose(ctx: click.Context, param: click.Parameter, value: int) -> None:
 def _common_options() -> list[click.Parameter]:
     return [
         click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."),
-        click.Option(["-q", "--quiet"], is_flag=True, callback=_quiet, expose_value=False, is_eager=True, help="No progress on stderr."),
+        click.Option(["-q", "--quiet"], is_flag=True, callback=_quiet, expose_value=False, is_eager=True, help="Print no progress on stderr."),
         click.Option(
             ["-v", "--verbose"], count=True, callback=_verbose, expose_value=False, is_eager=True,
-            help="More on stderr; -vv: tracebacks.",
+            help="Print more on stderr; -vv also prints tracebacks.",
         ),
     ]  # fmt: skip
 

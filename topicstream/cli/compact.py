@@ -20,14 +20,14 @@ WAITING = (
 @topics_command("compact", indent=None)
 @click.argument("store", default="corpus.zarr", envvar="TOPICS_CORPUS", type=click.Path())
 def command(store: str) -> Printed:
-    """Merge the small storage blocks that appends have left in STORE (default: corpus.zarr), and purge the cells of
-    documents that were withdrawn or replaced.
+    """Merge the small storage blocks of past appends in STORE (default: corpus.zarr), and purge the cells of removed or
+    replaced documents.
 
-    Documents, vocabulary and the held-out split stay as they are.  Readers that hold the store open, a training too, keep
-    what they opened; the old files go when they have ended.  A model keeps its topics; its block state does not fit
-    the new blocks, so its next update starts every block from the model, and `train` does not resume a run that had not
-    ended: it says so, and how to start from its topics (--start warm --warm MODEL).  Killed at any instant the store is the
-    old one or the new one; the same command again finishes.
+    Documents, vocabulary and the held-out split do not change. Processes that have the store open, such as a training,
+    keep reading the old files, which are deleted when they end. A model keeps its topics, but its block state no longer
+    fits: its next update starts every block from the model, and an unfinished training cannot be resumed (start again
+    from its topics with --start warm --warm MODEL). If the command is interrupted, the store is either the old one or
+    the new one; run it again to finish.
     """
     with showing() as progress:
         result = compact(store, progress=progress)

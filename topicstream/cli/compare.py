@@ -26,16 +26,16 @@ MATCHED = "{a:>4} -> {b:<4} l1 {distance:.3f}  {size:16} {kept: }[ {changes: }]"
 @options_of(CompareConfig)
 @options_of(MethodsConfig)
 @click.option(
-    "--svg", type=click.Path(dir_okay=False), metavar="FILE", help="with --methods: draw quality against time"
+    "--svg", type=click.Path(dir_okay=False), metavar="FILE", help="With --methods: draw quality against time."
 )
-@click.option("--force", is_flag=True, help="with --svg: replace the file")
+@click.option("--force", is_flag=True, help="With --svg: replace the file.")
 @click.pass_context
 def command(ctx: click.Context, /, a: str, b: str | None, svg: str | None, force: bool, **values: Any) -> Printed:
-    """Match the topics of model A with those of model B and print what changed; or, with --methods and no B, compare the
-    ways to find the topics of new documents with model A: nearness to a reference, time, held-out perplexity.
+    """Match the topics of models A and B and print what changed. With --methods and without B, compare the inference
+    methods of model A: closeness to a reference, time and held-out perplexity.
 
-    Words are matched by text, so the vocabularies may differ; topics one to one, with the least total distance.
-    The time is words times topics of A times topics of B; the memory does not depend on the words beyond their names.
+    Words are matched by text, so vocabularies may differ. Topics are matched one to one with the smallest total
+    distance. Time grows with words x topics of A x topics of B; memory grows with the vocabulary only by its words.
     """
     named = {p for p in ctx.params if ctx.get_parameter_source(p) != ParameterSource.DEFAULT}
     of_two, of_methods = (

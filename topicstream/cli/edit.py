@@ -41,15 +41,17 @@ def _drop_words(words: str, place: str, corpus: str, dry_run: bool) -> Printed:
 
 @topics_command("edit", short_help="Label, merge, drop and order topics; propose labels.")
 @click.argument("model", required=False, envvar="TOPICS_MODEL", default="model")
-@click.option("--label", multiple=True, metavar="N=TEXT", help="Name a topic (an empty text takes the name away).")
-@click.option("--merge", multiple=True, metavar="N,M,...", help="Show topics as one, under the first one's number.")
-@click.option("--drop", multiple=True, metavar="N,...", help="Leave topics out; their share goes to the rest.")
+@click.option("--label", multiple=True, metavar="N=TEXT", help="Name a topic; an empty text removes the name.")
+@click.option(
+    "--merge", multiple=True, metavar="N,M,...", help="Show several topics as one, under the number of the first."
+)
+@click.option("--drop", multiple=True, metavar="N,...", help="Leave topics out; their share goes to the others.")
 @click.option("--order", metavar="N,...", help="Show these first, in this order.")
 @click.option(
     "--drop-words",
     type=click.Path(),
     metavar="FILE",
-    help="Take the words of FILE (one a line) out of a corpus store, MODEL or --corpus, without a new ingest.",
+    help="Remove the words in FILE (one per line) from a corpus store, given as MODEL or --corpus, without a new ingest.",
 )
 @click.option(
     "--undo",
@@ -57,32 +59,33 @@ def _drop_words(words: str, place: str, corpus: str, dry_run: bool) -> Printed:
     flag_value=1,
     type=click.IntRange(1),
     metavar="[N]",
-    help="Take back the last edit, or the last N.",
+    help="Undo the last edit, or the last N.",
 )
-@click.option("--propose-labels", is_flag=True, help="Name the topics without a name by their own words and phrases.")
+@click.option("--propose-labels", is_flag=True, help="Propose labels for unnamed topics from their words and phrases.")
 @click.option(
     "--command",
     "program",
     metavar="CMD",
-    help="With --propose-labels: CMD reads a prompt (words, documents) and prints a label.",
+    help="With --propose-labels: a program that reads a prompt (words, documents) and prints a label.",
 )
 @click.option(
-    "--corpus", envvar="TOPICS_CORPUS", default="corpus.zarr", show_default=True, help="corpus store ($TOPICS_CORPUS)"
+    "--corpus", envvar="TOPICS_CORPUS", default="corpus.zarr", show_default=True, help="Corpus store ($TOPICS_CORPUS)."
 )
 @click.option(
     "--docs",
     type=click.IntRange(0),
     default=3,
     show_default=True,
-    help="With --command: typical documents in a prompt.",
+    help="With --command: number of typical documents in a prompt.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be done; change nothing.")
 def command(model: str, corpus: str, docs: int, dry_run: bool, **asked: Any) -> Printed:
     """Label, merge, drop and order the topics of a model.
 
-    The trained table is not touched: edits are a log beside the model that show, infer, report, export and eval's coherence honour, that update and
-    retrain carry over, and that --undo shortens. --drop-words changes a corpus store instead, for good. Perplexity always scores the trained table. Without an option the edits
-    in force are listed.
+    Edits are a log next to the model; the trained table does not change. `show`, `infer`, `report`, `export` and the
+    coherence of `eval` apply them, `update` and `retrain` keep them, and --undo removes them. Perplexity always scores
+    the trained table. --drop-words is different: it changes a corpus store permanently. Without options, the current
+    edits are listed.
     """
     drop_words, undo, program = asked.pop("drop_words"), asked.pop("undo"), asked.pop("program")
     if drop_words is not None:

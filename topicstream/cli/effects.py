@@ -18,10 +18,15 @@ from topicstream.reporting.figures import Figure
 @click.argument("formula")
 @options_of(EffectsConfig)
 @click.option(
-    "--out", type=click.Path(dir_okay=False), metavar="FILE", help="coefficients as .csv, .parquet, .jsonl, .tex or .md"
+    "--out",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write the coefficients as .csv, .parquet, .jsonl, .tex or .md.",
 )
-@click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE", help="predicted shares as .svg, .png or .pdf")
-@click.option("--force", is_flag=True, help="replace the files that are written")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False), metavar="FILE", help="Draw predicted shares as .svg, .png or .pdf."
+)
+@click.option("--force", is_flag=True, help="Replace existing output files.")
 def command(formula: str, out: str | None, plot: str | None, force: bool, **values: Any) -> Printed:
     """Regress the shares of topics on covariates of the training documents.
 

@@ -40,7 +40,7 @@ def describe() -> list[dict[str, Any]]:
 
 @topics_command("engines")
 def command() -> Printed:
-    """List the training algorithms: name, rule by which their changes enter, what they keep on disk, source."""
+    """List the training algorithms with update rule, disk space and source."""
     rows = describe()
     listed = []
     for row in rows:

@@ -32,7 +32,7 @@ def options_of_scorers(line: Sequence[str]) -> Mapping[str, Section]:
 def command(ctx: click.Context, /, **values: Any) -> Printed:
     """Score a model.
 
-    With nothing asked for: held-out perplexity, coherence and diversity.
+    Without options it prints held-out perplexity, coherence and diversity.
     """
     options = asked_values(ctx, values)
     with showing() as progress:

@@ -17,14 +17,14 @@ COUNTED = ("documents", "topics", "words", "tokens", "cells")
 
 @topics_command(
     "export",
-    short_help="Write a model, its documents' topics or its corpus for other programs.",
-    help="Write a model, its documents' topics or its corpus in another program's format; nothing is held in memory whole."
-    f"\n\n{formats_listed('out')}\n\nFormats of several files take a folder. Not offered: pickles (gensim, scikit-learn: in"
-    " Python, to_gensim() and to_sklearn()) and serialised Java (MALLET's own model).",
+    short_help="Write a model, the topics of its documents or its corpus for other programs.",
+    help="Write a model, the topics of its documents or its corpus in another program's format."
+    f"\n\n{formats_listed('out')}\n\nFormats of several files need a folder. Pickles (for gensim and scikit-learn use"
+    " to_gensim() and to_sklearn() in Python) and serialised Java (MALLET's own model) are not supported.",
 )
 @options_of(ExportConfig)
 def command(**values: Any) -> Printed:
-    """Write a model, its documents' topics or its corpus; the help above lists the formats."""
+    """Write a model, the topics of its documents or its corpus; the help above lists the formats."""
     summary = export_model(made(ExportConfig, values))
     what = [f"{summary[name]:,} {name}" for name in COUNTED if name in summary]
     return summary, render(SUMMARY, {**summary, "what": what})

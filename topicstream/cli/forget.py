@@ -19,23 +19,27 @@ SUMMARY = """{corpus}: {documents:document} forgotten, {cells:,} cells
 
 @topics_command("forget", indent=None)
 @click.argument("ids", nargs=-1, metavar="ID...")
-@click.option("--ids", "file", type=click.File("r", encoding="utf-8"), help="a file with an id a line (- for stdin)")
-@click.option("--corpus", envvar="TOPICS_CORPUS", default="corpus.zarr", show_default=True, help="corpus store")
+@click.option(
+    "--ids", "file", type=click.File("r", encoding="utf-8"), help="File with one id per line (-: standard input)."
+)
+@click.option("--corpus", envvar="TOPICS_CORPUS", default="corpus.zarr", show_default=True, help="Corpus store.")
 @click.option(
     "--model",
     "models",
     multiple=True,
-    help="a model trained on it; may be given several times [default: TOPICS_MODEL or model, if it is one of it]",
+    help="A model trained on the corpus (repeatable; default: $TOPICS_MODEL or `model`, if it was trained on this corpus).",
 )
 def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...]) -> Printed:
-    """Remove documents for good, by their ids: text, id, topics and where they came from.
+    """Remove documents permanently, by id: text, id, topics and source.
 
-    They leave the store (which is compacted on the way), and the state that the runs of models keep of every document
-    is removed as a whole, so the next training or update starts every block. A store in the folder of `topics retrain` takes
-    that folder's runs, versions and state with it. At the end the store's table of documents is read again: exit 0 when no id
-    is left, 1 when one is, 4 when a process that reads the store still holds old files (run this again when it has ended).
+    The store is rewritten without them. The state that training runs keep of each document is deleted entirely, so the
+    next training or update starts every block again. If the store lies in a folder of `topics retrain`, the runs,
+    versions and state there are cleaned as well. Finally the store's table of documents is read again: exit 0 if no id
+    is left, 1 if one is, 4 if a process that reads the store still holds old files (run the command again when it has
+    ended).
 
-    It names what it cannot reach: raw files, exports, and the topics themselves, which were learnt with the documents.
+    The command lists what it cannot change: raw files, exports, and the topics themselves, which were learned from the
+    documents.
     """
     wanted = [*ids, *([line.rstrip("\r\n") for line in file if line.strip()] if file is not None else [])]
     if not wanted or not all(wanted):

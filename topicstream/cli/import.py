@@ -19,10 +19,10 @@ SUMMARY = """[{model}: {topics:,} topics, {words:,} words, from {format}]
 
 @topics_command(
     "import",
-    short_help="Read another program's model, to show, score, compare, infer with and start from.",
-    help="Read another program's model. It is shown, scored, compared and inferred with like one of ours, and a training"
-    f" can start from it (--start warm --warm MODEL).\n\n{formats_listed('in')}\n\nmallet-doc-topics makes no model: it is read"
-    " into a table (--model x.parquet). gensim, scikit-learn and tomotopy models come over in Python:"
+    short_help="Import another program's model to show, score, compare, use for inference or start from.",
+    help="Import another program's model. All commands can show, score and compare it and use it for inference, and a training"
+    f" can start from it (--start warm --warm MODEL).\n\n{formats_listed('in')}\n\nmallet-doc-topics is imported as a table, not"
+    " as a model (--model x.parquet). Import gensim, scikit-learn and tomotopy models in Python:"
     " TopicModel.from_gensim(m).save('model').",
 )
 @click.argument("path")

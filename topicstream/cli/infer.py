@@ -44,22 +44,22 @@ class InferCommand(Command):
             formatter.write_dl([(m.name, " ".join((m.__doc__ or "").split("\n\n")[0].split())) for m in methods()])
 
 
-@topics_command("infer", InferCommand, short_help="Topics of new documents.", asked_by=options_of_method)
+@topics_command("infer", InferCommand, short_help="Infer the topics of new documents.", asked_by=options_of_method)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
-    "--model", envvar="TOPICS_MODEL", default="model", show_default=True, help="folder of the model ($TOPICS_MODEL)"
+    "--model", envvar="TOPICS_MODEL", default="model", show_default=True, help="Folder of the model ($TOPICS_MODEL)."
 )
 @options_of(InferConfig, "infer")
 @click.pass_context
 def command(ctx: click.Context, /, paths: tuple[str, ...], **values: Any) -> None:
     """Write the topics of documents, in input order, in constant memory.
 
-    PATH is a corpus store, or raw documents: files, folders or - for standard input, of any format that ingest reads,
-    tokenised as the model's corpus was.
+    PATH is a corpus store, or raw documents: files, folders or - for standard input, in any format that `topics ingest`
+    reads. They are tokenised like the model's corpus.
 
-    A document has id, topics, shares, tokens (unknown words included), oov_rate (share of the tokens that the model does
-    not know; of a store, only its own words count) and flag: empty, unknown (no word the model knows; both get the
-    prior), else null.
+    Each document has id, topics, shares, tokens (including unknown words), oov_rate (share of tokens that the model
+    does not know; in a store, among the store's own words) and flag: empty, unknown (no known word; both get the
+    prior), or null.
     """
     named = {name for name in values if ctx.get_parameter_source(name) != ParameterSource.DEFAULT}
     of_method = {name: value for name, value in asked_values(ctx, values).items() if name in named}

@@ -34,19 +34,19 @@ WORDS = """  distinct words a document, 1 to {lengths.longest:,} by powers of tw
 [{verified:?}  every block and file matches its checksum]"""
 
 
-@topics_command("info", short_help="Say what a corpus store or a model holds; check its files.")
+@topics_command("info", short_help="Describe a corpus store or a model; verify its files.")
 @click.argument("path", default="corpus.zarr", envvar="TOPICS_CORPUS")
-@click.option("--verify", is_flag=True, help="Check every checksum and name what is damaged (exit 3).")
+@click.option("--verify", is_flag=True, help="Verify every checksum; exit 3 and name the files if any is damaged.")
 @click.option(
-    "--top", type=click.IntRange(1), default=20, show_default=True, help="So many of the most frequent words."
+    "--top", type=click.IntRange(1), default=20, show_default=True, help="Number of most frequent words to list."
 )
 @options_of(DriftConfig)
 def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
-    """Say what the corpus store or the model at PATH (default: corpus.zarr) holds.
+    """Describe the corpus store or model at PATH (default: corpus.zarr).
 
-    With --drift or --by, of a model: how well it still fits documents, period by period: the share of distinct words that
-    training has seen, cosine and F1 of the fast method against the reference, held-out perplexity; and where the 70 % rule
-    calls for a new training ([drift] seen_words in the config of `topics retrain`).
+    With --drift or --by, report period by period how well a model still fits: the share of distinct words seen in
+    training, cosine and F1 of the fast method against the reference, and held-out perplexity. A period with less than
+    70 % of its words seen calls for a new training ([drift] seen_words in the configuration of `topics retrain`).
     """
     kind = _kind(Path(path))
     if options["documents"] is not None or options["by"] is not None:

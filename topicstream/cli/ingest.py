@@ -68,13 +68,13 @@ GROUPS = {
 def command(paths: tuple[str, ...], **values: Any) -> Printed:
     """Read raw text or counts of any size into a corpus store.
 
-    PATH is a file, a folder (read whole), or - for standard input; gz, bz2, xz and zst are unpacked.  Formats: text,
+    PATH is a file, a folder (read recursively), or - for standard input; gz, bz2, xz and zst files are decompressed.  Formats: text,
     JSON lines, CSV, Parquet, PubMed XML, TEI, HTML, UCI docword, LDA-C, Matrix Market, svmlight, MALLET.
 
-    Text files in a folder are a document each.  A text file given by itself holds a document per line, unless --split
-    cuts it; --format files or --format lines says otherwise.
+    Each text file in a folder is a document. A text file given by itself holds one document per line, unless --split
+    cuts it; --format files and --format lines choose explicitly.
 
-    A killed ingest resumes when the same command is given again, and a finished one says that it is finished.
+    After an interruption, run the same command again to resume. A finished ingest is not repeated.
     """
     options = given(values)
     if stopwords := options.pop("stopwords", ()):

@@ -22,26 +22,26 @@ from topicstream.errors import Stopped, TopicsError
 
 SUMMARIES = {  # in the order of the flow; known without importing the command
     "ingest": "Turn raw text or counts of any size into a corpus store.",
-    "info": "Say what a corpus store or a model holds; check its files.",
+    "info": "Describe a corpus store or a model; verify its files.",
     "train": "Learn topics from a corpus, pass by pass.",
-    "eval": "Score a model: perplexity of documents set aside, coherence, diversity.",
+    "eval": "Score a model: held-out perplexity, coherence, diversity.",
     "classifier": "Train a fast classifier that predicts topics of new documents.",
-    "infer": "Find the topics of new documents.",
-    "update": "Take new documents into a model.",
-    "retrain": "Ingest, update, judge and publish: the chain that cron runs.",
-    "rollback": "Put the model published before back in its place.",
+    "infer": "Infer the topics of new documents.",
+    "update": "Update a model with new documents.",
+    "retrain": "Ingest, update, judge and publish in one step, for cron.",
+    "rollback": "Publish the previous model again.",
     "show": "Print topics, words and documents of a model.",
-    "report": "One HTML file that shows a model, offline.",
+    "report": "Write one HTML file that shows a model offline.",
     "edit": "Label, merge, drop and order topics; propose labels.",
-    "effects": "Explain the shares of topics by covariates: party * s(date), with standard errors.",
-    "sweep": "Train several numbers of topics and seeds, and say which suits.",
-    "compare": "Match the topics of two models, or compare ways to infer topics with one.",
-    "export": "Write a model, its documents' topics or its corpus for other programs.",
-    "import": "Read another program's model, to show, score, compare, infer with and start from.",
-    "compact": "Merge the small blocks that appends have left; purge removed documents.",
-    "forget": "Remove documents for good, by id, and prove it.",
-    "warm": "Compile what the other commands run, before they need it.",
-    "engines": "List the training algorithms and what each needs.",
+    "effects": "Regress topic shares on covariates, with standard errors.",
+    "sweep": "Train several numbers of topics and seeds, and recommend one.",
+    "compare": "Match the topics of two models, or compare inference methods of one.",
+    "export": "Write a model, the topics of its documents or its corpus for other programs.",
+    "import": "Import another program's model to show, score, compare or start from.",
+    "compact": "Merge the small blocks of past appends; purge removed documents.",
+    "forget": "Remove documents permanently, by id, and verify it.",
+    "warm": "Compile the kernels of other commands ahead of time.",
+    "engines": "List the training algorithms and what they need.",
 }
 
 
@@ -78,7 +78,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="topics")
 def topics() -> None:
-    """Topic models of corpora bigger than RAM, from raw text to a model that is kept up to date.
+    """Topic models of corpora bigger than RAM, from raw text to a model that stays up to date.
 
     \b
         topics ingest pubmed/ --out corpus.zarr

@@ -22,7 +22,8 @@ def command(model: str, **values: Any) -> Printed:
     """Write one self-contained HTML file: the topics in a table, a map and a heat map, their words by relevance, typical
     documents, shares over time and by metadata, scores and settings.
 
-    It opens from disk, fetches nothing, and holds sums and a few documents, whatever the corpus' size.
+    The file works offline and loads nothing else. It holds summary statistics and a few documents, whatever the size of
+    the corpus.
     """
     with showing() as progress:
         result = report(made(ReportConfig, {"model": model, **values}, progress=progress))

@@ -17,14 +17,15 @@ from topicstream.retraining.retrain import RetrainConfig, retrain
 @click.command("retrain", cls=Command)
 @options_of(RetrainConfig)
 def command(as_json: bool, **values: Any) -> None:
-    """Look for new raw files, take them in, and publish a better model: one cycle.
+    """Ingest new raw files, train, judge the result, and publish it: one cycle.
 
-    Prints one line of JSON, with "failed" and why where it failed; the log goes to stderr.  Without conditions on the command line those of the config's [when]
-    count; new files that none of them acts on wait.  Readers use the link `current`, which changes in one rename, once
-    the new model has passed the gate; if it does not pass, the old one stays and the command exits 6.
+    Prints one line of JSON, with "failed" and the reason if it fails; the log goes to stderr. Conditions come from the
+    command line, else from [when] in the configuration; new files wait until a condition holds. Readers use the link
+    `current`. It changes in one rename, once the new model has passed the gate; otherwise the old model stays and the
+    command exits 6.
 
-    A changed file is read again (changed in the config says how its documents enter); a deleted file does nothing: its
-    documents stay.  Killed at any instant, the next run resumes.
+    A changed file is read again (`changed` in the configuration says how). The documents of a deleted file stay. After
+    an interruption, the next run resumes.
     """
     config = made(RetrainConfig, values, quiet=verbosity() < 0)
     if config.init:

@@ -10,13 +10,13 @@ from topicstream.retraining.publish import rollback
 
 @topics_command("rollback", indent=None)
 @click.argument("folder", default=".", type=click.Path(exists=True, file_okay=False))
-@click.option("--to", type=click.IntRange(1), metavar="N", help="the version to go back (or forward) to")
-@click.option("--wait", is_flag=True, help="wait for a retrain that is at work")
+@click.option("--to", type=click.IntRange(1), metavar="N", help="Version to publish instead, older or newer.")
+@click.option("--wait", is_flag=True, help="Wait for a running retrain to end (default: exit 4).")
 def command(folder: str, to: int | None, wait: bool) -> Printed:
-    """Put the model published before back in its place.
+    """Publish the previous model again.
 
-    FOLDER is where `topics retrain` publishes: it holds versions/ and current.  The link `current` changes in one rename;
-    no version is removed, and `--to` goes forward again.
+    FOLDER is where `topics retrain` publishes: it holds versions/ and current. The link `current` changes in one
+    rename. No version is removed, so --to can go forward again.
     """
     before, now = rollback(folder, to=to, wait=wait)
     return {"before": before, "current": now}, [f"{folder}: current is version {now} (was {before})"]

@@ -36,9 +36,9 @@ def views_on(line: Sequence[str] | None) -> Mapping[str, Section]:
 @topics_command("show", asked_by=views_on)
 @options_of(ShowConfig)
 def command(**values: Any) -> Printed:
-    """Print the topics of a model, the largest first: number, share of the tokens, first words.
+    """Print the topics of a model, largest first: number, share of tokens, first words.
 
-    Other views of a model and its documents have options of their own, below; one view at a time.
+    The options below print other views of a model and its documents, one at a time.
     """
     views = [section.config for section in click.get_current_context().meta["sections"].values()]
     if len(views) > 1:

@@ -17,13 +17,16 @@ from topicstream.selection.sweep import sweep
 
 @topics_command("sweep")
 @options_of(SweepConfig)
-@click.option("--plot", "path", type=click.Path(dir_okay=False), metavar="FILE", help="A figure as .svg, .png or .pdf.")
-@click.option("--force", is_flag=True, help="Replace the figure.")
+@click.option(
+    "--plot", "path", type=click.Path(dir_okay=False), metavar="FILE", help="Draw a figure as .svg, .png or .pdf."
+)
+@click.option("--force", is_flag=True, help="Replace an existing figure.")
 def command(path: str | None, force: bool, **values: Any) -> Printed:
-    """Train every combination, score it (held-out perplexity, NPMI, diversity, stability over seeds), and say which number of
-    topics suits and why.
+    """Train every combination, score it (held-out perplexity, NPMI, diversity, stability over seeds), and recommend a
+    number of topics with the reason.
 
-    It is chosen on one half of the held-out documents and reported on the other. Interrupted, the same command resumes.
+    The choice uses one half of the held-out documents; the reported scores use the other. After an interruption, run
+    the same command again to resume.
     """
     figure = Figure(path, "--plot", force=force) if path is not None else None
     said = (lambda line: click.echo(line, err=True)) if verbosity() >= 0 else None

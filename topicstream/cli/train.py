@@ -51,9 +51,9 @@ def engine_option(options: type, priors: tuple[str, str], field: Field[Any]) -> 
     default = field.default
     rule = priors[field.name == "beta"] if field.name in ("alpha", "beta") else ""
     if "bool" in str(field.type) and (default is None or options is Options):
-        default, rule = None, "where neither alpha nor beta is given"
+        default, rule = None, "if neither alpha nor beta is given"
     text = (
-        re.sub(r" \(default.*\)$", "", field.metadata["help"]) + f" (default: {rule})"
+        re.sub(r" \(default.*\)$", "", field.metadata["help"].rstrip(".")) + f" (default: {rule})."
         if rule
         else field.metadata["help"]
     )
@@ -65,17 +65,18 @@ def engine_option(options: type, priors: tuple[str, str], field: Field[Any]) -> 
 @click.option(
     "--classifier",
     is_flag=True,
-    help="then train the classifier of `infer --method maxent`, as `topics classifier` does; alone with --model, --corpus: only that",
+    help="After training, train the classifier of `infer --method maxent` as well; with only --model and "
+    "--corpus, train nothing else.",
 )
 @click.pass_context
 def command(ctx: click.Context, /, classifier: bool, **values: Any) -> Printed:
     """Learn topics from a corpus store, pass by pass, within the memory limit.
 
-    Interrupted, the same command resumes from the last checkpoint; finished, it says so; with a higher --passes it
-    continues.  Results go to the folder --model; read them with `topics show` and `topics eval`.
+    After an interruption, run the same command again to resume from the last checkpoint. A finished run continues with
+    a higher --passes. Results go to the folder --model; read them with `topics show` and `topics eval`.
 
-    "Running perplexity" is what a pass finds on the way, before each update and in the engine's own terms: it tells when to
-    stop, and is neither comparable between engines nor the exact figure of `topics eval --training`.
+    "Running perplexity" is measured during a pass, before each update and in the engine's own terms. It decides when to
+    stop. It is not comparable between engines, and differs from the exact figure of `topics eval --training`.
     """
     options = asked_values(ctx, values)
     given = {p for p in ctx.params if ctx.get_parameter_source(p) != ParameterSource.DEFAULT}

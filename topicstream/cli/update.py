@@ -13,15 +13,15 @@ from topicstream.text import render
 @topics_command("update", indent=None)
 @options_of(UpdateConfig)
 def command(**values: Any) -> Printed:
-    """Take documents that were appended to the corpus into the model.
+    """Update a model with documents that were appended to its corpus.
 
     \b
         topics ingest new/ --out corpus.zarr --append --grow-vocab
         topics update
 
-    Training continues from the model: topics keep their numbers.  Where the model's own run is there and no old document
-    was removed, only the new blocks are started; the old ones continue from what is known of them.  The new model takes the
-    old one's place in one rename when it is done; killed, the same command resumes.
+    Training continues from the model, and topics keep their numbers. If the model's run is still there and no old
+    document was removed, only new blocks start from the model; the others continue from their saved state. The finished
+    model replaces the old one in one rename. After an interruption, run the same command again to resume.
     """
     with showing() as progress:
         done = update(made(UpdateConfig, values, progress=progress))

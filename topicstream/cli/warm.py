@@ -27,10 +27,10 @@ DOCUMENTS = 400
 
 @topics_command("warm", indent=None)
 @click.option(
-    "--all", "every", is_flag=True, help="Compile every algorithm and inference method, not only the usual ones."
+    "--all", "every", is_flag=True, help="Compile every algorithm and inference method, not only the common ones."
 )
 def command(every: bool) -> Printed:
-    """Compile the kernels of ingest, train, infer and eval once for this machine, so that no later command waits.
+    """Compile the kernels of ingest, train, infer and eval for this machine, so that later commands start at once.
 
     Compiled kernels are kept in ~/.cache/topicstream/kernels, or in topicstream/kernels under $NUMBA_CACHE_DIR.
     """

@@ -207,9 +207,9 @@ class Options:
 
     withdrawn = ()  # type: tuple[str, ...]  # without an annotation, lest it be a field
 
-    alpha: float | None = option(None, "document-topic prior, per topic (default: the engine's)", min=0.0)
-    beta: float | None = option(None, "topic-word prior, per word (default: the engine's)", min=0.0)
-    learn_priors: bool | None = option(False, "learn asymmetric alpha and symmetric beta while training", decided=True)
+    alpha: float | None = option(None, "Document-topic Dirichlet prior, per topic (default: the engine's).", min=0.0)
+    beta: float | None = option(None, "Topic-word Dirichlet prior, per word (default: the engine's).", min=0.0)
+    learn_priors: bool | None = option(False, "Learn an asymmetric alpha and a symmetric beta during training.", decided=True)
 
 
 def learns_priors(alpha: float | None, beta: float | None, asked: bool | None) -> bool:

@@ -270,8 +270,8 @@ class AuthorScoreOptions:
 
     authors: str | None = option(
         None,
-        "of an author-topic model, with --heldout: perplexity with the mixtures of the test authors folded in (printed in any "
-        "case), and with those that training knows",
+        "For an author-topic model, with --heldout: perplexity with the test authors' mixtures inferred from "
+        "their documents (folded, always printed) or as learned in training (known).",
         choices=("folded", "known"),
     )
 

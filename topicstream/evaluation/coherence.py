@@ -171,14 +171,14 @@ class CoherenceOptions:
 
     coherent: bool | str = option(
         False,
-        "UMass, NPMI and c_v coherence of the topics' first words, or one of them, in the documents of --corpus",
+        "UMass, NPMI and c_v coherence of the topics' first words in the documents of --corpus, or one of the three.",
         flags=("--coherence",),
         metavar="[umass|npmi|c_v]",
         is_flag=False,
         flag_value="",
         parse=which_coherence,
     )
-    top: int = option(TOP, "with --coherence: words a topic", min=2, show=True)
+    top: int = option(TOP, "With --coherence: words per topic.", min=2, show=True)
 
 
 @dataclass(frozen=True)

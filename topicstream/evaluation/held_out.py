@@ -46,9 +46,9 @@ class HeldOutOptions:
     """Options of the scorer."""
 
     per_document: str | Path | None = option(
-        None, "with --heldout: a row a document, as .parquet, .csv or .jsonl", path="file", metavar="FILE"
+        None, "With --heldout: write one row per document, as .parquet, .csv or .jsonl.", path="file", metavar="FILE"
     )
-    force: bool = option(False, "with --per-document: replace the file")
+    force: bool = option(False, "With --per-document: replace the file.")
 
 
 def _held_out(run: Scoring, options: HeldOutOptions) -> Mapping[str, Entry | str]:
@@ -70,7 +70,7 @@ class WholeOptions:
     """Options of the scorer."""
 
     whole: bool = option(
-        False, "log-likelihood of the whole documents set aside, their topics folded in on the very words that are scored"
+        False, "Log-likelihood of whole held-out documents, with topics inferred from the same words that are scored."
     )
 
 
@@ -83,7 +83,7 @@ def _whole(run: Scoring, options: WholeOptions) -> Mapping[str, Entry]:
 class TrainingOptions:
     """Options of the scorer."""
 
-    training: bool = option(False, "exact perplexity of the training documents")
+    training: bool = option(False, "Exact perplexity of the training documents.")
 
 
 def _training(run: Scoring, options: TrainingOptions) -> Mapping[str, Entry]:

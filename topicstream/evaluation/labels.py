@@ -359,18 +359,18 @@ class LabelOptions:
 
     labels: bool = option(
         False,
-        "F1 of the labels that a model of llda predicts, for the documents set aside or those of --heldout FILE; of clusters, "
-        "NMI and ARI with the labels (of the training documents where none were set aside)",
+        "F1 of the labels that an llda model predicts for the held-out documents or those of --heldout FILE; "
+        "for clusters, NMI and ARI with the labels (on training documents if none are held out).",
     )
     label_field: str = option(
         "labels",
-        "with --labels: field of the labels in raw documents; of clusters, the column of the corpus",
+        "With --labels: field of the labels in raw documents; for clusters, column of the corpus.",
         show=True,
     )
     threshold: float | None = option(
         None,
-        "with --labels: predict a label without which the document's likelihood falls by so many nats "
-        "[default: chosen on a tenth of training]",
+        "With --labels: predict a label if the document loses at least this many nats of likelihood without "
+        "it (default: chosen on a tenth of the training documents).",
         min=0.0,
     )
 

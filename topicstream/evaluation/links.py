@@ -366,7 +366,7 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
 class LinkOptions:
     """Options of the scorer."""
 
-    links: bool = option(False, "predict the links of the documents set aside: F, precision, recall, AUC")
+    links: bool = option(False, "Predict the links of the held-out documents: F, precision, recall and AUC.")
 
 
 def _link_scores(run: Scoring, options: LinkOptions) -> Mapping[str, object]:

@@ -113,8 +113,8 @@ class PairOptions:
 
     pairs: bool = option(
         False,
-        "cross-entropy of the pairs of words of the documents set aside; without a matrix of topic pairs (fdm has one) under "
-        "the model's alpha",
+        "Cross-entropy of word pairs in the held-out documents, under the matrix of topic pairs (fdm) or else "
+        "the model's alpha.",
     )
 
 

@@ -20,27 +20,32 @@ class ExportConfig:
     """All settings of an export."""
 
     model: str | Path | TopicModel = option(
-        "model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True
+        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True
     )
     out: str | Path | None = option(
         None, "File or folder to write.", flags=("-o", "--out"), metavar="PATH", required=True
     )
     _: KW_ONLY
-    format: str | None = option(None, "One of the list (default: told from the name of --out).", metavar="NAME")
-    corpus: str | Path | Corpus = option(
-        "corpus.zarr", "For formats that need documents.", env="TOPICS_CORPUS", show=True
+    format: str | None = option(
+        None, "One of the formats listed above (default: detected from the name of --out).", metavar="NAME"
     )
-    top: int | None = option(None, "Of documents: only the N largest topics each.", min=1, metavar="N")
-    words: int | None = option(None, "mallet: words in topic-keys; pyldavis: words a topic.", min=1, metavar="N")
+    corpus: str | Path | Corpus = option(
+        "corpus.zarr", "Corpus store, for formats that need documents.", env="TOPICS_CORPUS", show=True
+    )
+    top: int | None = option(None, "Topics of documents: only the N largest of each.", min=1, metavar="N")
+    words: int | None = option(None, "mallet: words in topic-keys; pyldavis: words per topic.", min=1, metavar="N")
     into: str | Path | None = option(
-        None, "h5ad: write into a copy of this AnnData file, the one that was ingested.", path="file", metavar="FILE"
+        None,
+        "h5ad: write into a copy of this AnnData file, which must be the one that was ingested.",
+        path="file",
+        metavar="FILE",
     )
     edits: bool = option(
         True,
         "The topics as trained, not as edited (`topics edit`); mallet-state, h5ad and pycistopic are always so.",
         flags=("--trained",),
     )
-    force: bool = option(False, "Replace files that are there.")
+    force: bool = option(False, "Replace existing files.")
 
     def of_format(self) -> dict[str, Any]:
         """The options of the format that were given."""
@@ -53,17 +58,19 @@ class ImportConfig:
     """All settings of an import."""
 
     path: str | Path = option(MISSING, "another program's model", cli=False)
-    model: str | Path = option("model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True)
+    model: str | Path = option("model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True)
     _: KW_ONLY
-    format: str | None = option(None, "One of the list (default: told from the name of PATH).", metavar="NAME")
+    format: str | None = option(
+        None, "One of the formats listed above (default: detected from the name of PATH).", metavar="NAME"
+    )
     words: str | Path | Sequence[str] | None = option(
-        None, "The words, one a line, where the format does not hold them.", metavar="FILE"
+        None, "File with one word per line, if the format does not contain the words.", metavar="FILE"
     )
     alpha: float | Sequence[float] | None = option(
-        None, "Prior of a topic in a document, where the format does not hold it (one number, or K)."
+        None, "Document-topic prior, if the format does not contain it: one number, or one per topic."
     )
-    beta: float | None = option(None, "Prior of a word in a topic, where the format does not hold it.")
+    beta: float | None = option(None, "Topic-word prior, if the format does not contain it.")
     tokenizer: str | Path | None = option(
-        None, "Corpus store or model whose tokenizer raw text is to be read with.", metavar="PATH"
+        None, "Corpus store or model whose tokenizer to use for raw text.", metavar="PATH"
     )
-    force: bool = option(False, "Replace the model that is there.")
+    force: bool = option(False, "Replace an existing model.")

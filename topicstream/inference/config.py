@@ -42,37 +42,38 @@ class InferConfig(ReadOptions, SchedulerOptions, MemoryOptions):
     _: KW_ONLY
     out: str | Path | BinaryIO | None = option(
         None,
-        "Write .parquet, .jsonl or .csv [default: JSON lines on stdout].",
+        "Write .parquet, .jsonl or .csv (default: JSON lines on standard output).",
         flags=("-o", "--out"),
         metavar="FILE",
         after="",
     )
     method: str = option(
         DEFAULT,
-        "How topics are found (listed below). A model of clusters or of vectors has its own, the default there.",
+        "Inference method (listed below). Models of clusters or vectors have their own, which is then the default.",
         choices=METHOD_NAMES,
         more=lambda name: name in plugins.entries(plugins.METHODS),
         show=True,
     )
-    top: int | None = option(None, "Only the N largest topics a document [default: all].", min=1, metavar="N")
+    top: int | None = option(None, "Only the N largest topics of each document (default: all).", min=1, metavar="N")
     min_prob: float | None = option(
-        None, "Only topics with at least this share, 0.05 or 5% [default: all].", min=0, max=1, metavar="P", parse=share
+        None, "Only topics with at least this share, such as 0.05 or 5% (default: all).", min=0, max=1, metavar="P", parse=share
     )
     parts: str | Sequence[str] = option(
         "all",
-        "Of a corpus store; of a model of `train --sample` also the training documents that it learned from (sample) or the others (rest).",
+        "Which documents of a corpus store; for a model of `train --sample` also the training documents that "
+        "it learned from (sample) or the others (rest).",
         choices=("all", *PARTS, *SAMPLED),
         flags=("--part",),
         show=True,
     )
     with_columns: str | Sequence[str] = option(
-        (), "Write metadata of the documents too, as date,title.", flags=("--with",), metavar="COLUMN,...", parse=as_names
+        (), "Also write these metadata columns, such as date,title.", flags=("--with",), metavar="COLUMN,...", parse=as_names
     )
-    follow: bool = option(False, "Standard input: answer each line as soon as it is complete.")
+    follow: bool = option(False, "Read standard input and answer each line as soon as it is complete.")
     threads: int | None = option(
-        None, "Threads (default: all); the answers do not depend on them.", min=1, max=4096
+        None, "Threads (default: all processors); the answers do not depend on them.", min=1, max=4096
     )
-    force: bool = option(False, "Replace the file of --out.")
+    force: bool = option(False, "Replace an existing --out file.")
     options: Mapping[str, Any] | None = option(
         None, "the method's own options, which may also be given as keywords", cli=False, rest=True
     )
@@ -93,21 +94,21 @@ class InferConfig(ReadOptions, SchedulerOptions, MemoryOptions):
 class ClassifierConfig(MemoryOptions):
     """All settings of the classifier beside a model."""
 
-    model: str | Path | TopicModel = option("model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True)
-    corpus: str | Path | Corpus = option("corpus.zarr", "corpus store", env="TOPICS_CORPUS", show=True)
+    model: str | Path | TopicModel = option("model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True)
+    corpus: str | Path | Corpus = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True)
     _: KW_ONLY
-    documents: int = option(200_000, "training documents at most, evenly spaced; 0: all", min=0, show=True)
+    documents: int = option(200_000, "Use at most this many training documents, evenly spaced; 0: all.", min=0, show=True)
     features: str = option(
         "root",
-        "of a document: its counts; frequency, its counts over its length; or root, the square roots of these",
+        "Features of a document: counts, frequency (counts divided by its length), or root (square roots of the frequencies).",
         choices=FEATURES,
         show=True,
     )
-    variance: float = option(1.0, "of the weights' prior", above=0, show=True)
-    passes: int = option(100, "passes at most", min=1, show=True)
-    tol: float = option(1e-3, "stop when a pass lowers the loss by less than this share", min=0, show=True)
+    variance: float = option(1.0, "Variance of the Gaussian prior on the weights.", above=0, show=True)
+    passes: int = option(100, "Maximum number of passes.", min=1, show=True)
+    tol: float = option(1e-3, "Stop when a pass lowers the loss by less than this share.", min=0, show=True)
     temperature: float | None = option(
-        None, "divides the logits [default: chosen on training documents set aside]", above=0
+        None, "Divide the logits by this number (default: chosen on held-out training documents).", above=0
     )
-    threads: int | None = option(None, "threads [default: the processors]; never changes the result", min=1)
+    threads: int | None = option(None, "Threads (default: all processors); the result does not depend on them.", min=1)
     progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)

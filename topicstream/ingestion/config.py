@@ -31,52 +31,53 @@ class IngestConfig(ReadOptions, MemoryOptions):
         "a list is a document. Documents without an id get their number",
         cli=False,
     )
-    out: Place = option("corpus.zarr", "The store to make.", env="TOPICS_CORPUS", show=True, after="")
+    out: Place = option("corpus.zarr", "Corpus store to create.", env="TOPICS_CORPUS", show=True, after="")
     _: KW_ONLY
     meta_files: Place | Sequence[Place] = option(
         (),
-        "Fields of the documents from a TSV, CSV, JSON lines or Parquet file; COLUMN: those to keep (field=column), or the"
-        " names of the columns of a file without a header, like authors.tsv:row,authors.",
+        "Add fields from a TSV, CSV, JSON lines or Parquet file. COLUMN: fields to keep (field=column), or "
+        "column names for a file without a header, such as authors.tsv:row,authors.",
         flags=("--meta-file",),
         multiple=True,
         metavar="FILE[:COLUMN,...]",
         after="meta",
     )
     links: Place | Sequence[Place] = option(
-        (), "Links: a TSV or CSV of two columns, citing and cited.", multiple=True, metavar="FILE"
+        (), "Add links from a TSV or CSV file with two columns, citing and cited.", multiple=True, metavar="FILE"
     )
     key: str = option(
         "id",
-        "How rows of side files find their documents: by id (the default), number (from 1), file, or a column of ids.",
+        "Match rows of side files to documents by id (the default), row number (from 1), file, or a column of ids.",
         metavar="id|row|file|COLUMN",
     )
     lowercase: bool | None = option(None, "Lower-case words (default: yes).", pair=True, after="on_error")
-    min_length: int | None = option(None, "Fewest letters and digits of a word (default: 2).", min=1)
-    numbers: bool | None = option(None, "Keep words without any letter (default: no).", pair=True)
-    pattern: str | None = option(None, "A regular expression that finds the words.", flags=("--token-pattern",))
-    keep: Sequence[str] | None = option(None, "emoji: every emoji is a word.", multiple=True)
+    min_length: int | None = option(None, "Minimum number of letters and digits in a word (default: 2).", min=1)
+    numbers: bool | None = option(None, "Keep words without letters (default: no).", pair=True)
+    pattern: str | None = option(None, "Regular expression that matches a word.", flags=("--token-pattern",))
+    keep: Sequence[str] | None = option(None, "emoji: treat every emoji as a word.", multiple=True)
     stopwords: Place | Sequence[str] | None = option(
         None,
-        "english (the default), german, de, ... (33 languages), a file, or none; give it again for more of them.",
+        "english (the default), german, de, ... (33 languages), a file, or none; repeatable.",
         multiple=True,
         metavar="LANGUAGE|FILE|none",
     )
-    drop_urls: bool = option(False, "Take web addresses out of the text.")
-    drop_mentions: bool = option(False, "Take @names out of the text.")
+    drop_urls: bool = option(False, "Remove web addresses from the text.")
+    drop_mentions: bool = option(False, "Remove @names from the text.")
     entities: bool | None = option(None, "Resolve HTML entities such as &amp;.", flags=("--html-entities",))
     segmenter: str | None = option(
-        None, "Part words of scripts without spaces: jieba, sudachi, pythainlp, kiwi (installed apart).", metavar="NAME"
+        None, "Segment words in scripts without spaces: jieba, sudachi, pythainlp or kiwi (installed separately).", metavar="NAME"
     )
     replace: Place | Mapping[str, str] | None = option(
-        None, "Spelling variants: a file of two columns (TSV or CSV), a word and what it counts as.", metavar="FILE"
+        None, "Map spelling variants: a TSV or CSV file with two columns, a word and its replacement.", metavar="FILE"
     )
     lemmas: str | None = option(
-        None, "Count lemmas: simplemma:LANGUAGE or spacy:PIPELINE (installed apart).", metavar="TOOL:LANGUAGE"
+        None, "Count lemmas: simplemma:LANGUAGE or spacy:PIPELINE (installed separately).", metavar="TOOL:LANGUAGE"
     )
-    ngrams: int | None = option(None, "Also count sequences of up to that many words.", min=1, max=3)
+    ngrams: int | None = option(None, "Also count sequences of up to this many words.", min=1, max=3)
     phrase_threshold: float | None = option(
         None,
-        "Learn pairs of words (20 times or more) of that normalised PMI, like 0.5, and join them: reads the text twice.",
+        "Join pairs of words that occur at least 20 times with a normalised PMI of at least this, such as "
+        "0.5; reads the text twice.",
         flags=("--phrases",),
         min=-1,
         max=1,
@@ -89,36 +90,37 @@ class IngestConfig(ReadOptions, MemoryOptions):
         " or de, fr, ...",
         metavar="LANGUAGE",
     )
-    tokenized: bool | None = option(None, "The text is tokenised: words between white space.")
-    unspaced: str | None = option(None, "Scripts without spaces.", choices=("bigrams", "runs"))
+    tokenized: bool | None = option(None, "The text is already tokenised: split at white space.")
+    unspaced: str | None = option(None, "Index scripts without spaces as character bigrams (the default) or as whole runs.", choices=("bigrams", "runs"))
     min_df: str | float | None = option(
         None,
-        "Fewest documents of a word: share or number (default: text 5, at most 1 %; counts 1).",
+        "Minimum document frequency of a word, a number or a share (default: text 5, at most 1 %; counts 1).",
         parse=share_or_number,
     )
     max_df: str | float | None = option(
-        None, "Most documents of a word: share or number (default: text 50 %; counts all).", parse=share_or_number
+        None, "Maximum document frequency of a word, a number or a share (default: text 50 %; counts all).", parse=share_or_number
     )
-    min_count: int = option(1, "Fewest occurrences of a word.", min=0)
-    max_vocab: int | None = option(None, "Most words, the most frequent ones.", min=1)
-    drop_top: int = option(0, "Leave out the N most frequent words (of a new store).", min=0, metavar="N")
+    min_count: int = option(1, "Minimum number of occurrences of a word.", min=0)
+    max_vocab: int | None = option(None, "Keep at most this many words, the most frequent.", min=1)
+    drop_top: int = option(0, "Leave out the N most frequent words (new stores only).", min=0, metavar="N")
     drop_words: Place | None = option(
-        None, "Leave out these words: a file with a word a line.", path=True, metavar="FILE"
+        None, "Leave out the words in a file with one word per line.", path=True, metavar="FILE"
     )
-    vocab: Place | None = option(None, "Fix the vocabulary: a file with a word a line, or vocab.parquet.", path=True)
+    vocab: Place | None = option(None, "Fixed vocabulary: a file with one word per line, or vocab.parquet.", path=True)
     heldout: str | float | None = option(
-        None, "Set aside: 1% or 0.01, a number of documents, FIELD=VALUE, 0 (default: 1 %, at least 50, at most 10 %)."
+        None, "Held-out documents: a share (1% or 0.01), a number, FIELD=VALUE, or 0 (default: 1 %, at least 50, at "
+            "most 10 %)."
     )
     heldout_by: str | None = option(
-        None, "Set aside whole groups: all documents of a value of that field.", metavar="FIELD"
+        None, "Hold out whole groups: all documents with the same value of this field.", metavar="FIELD"
     )
-    append: bool = option(False, "Add to the store that is there.")
-    grow_vocab: bool = option(False, "With --append: new words get ids behind the old ones.")
+    append: bool = option(False, "Append to an existing store.")
+    grow_vocab: bool = option(False, "With --append: add new words to the vocabulary.")
     on_duplicate: str | None = option(
         None, "What to do when an id occurs twice (default: skip; PubMed: replace).", choices=("skip", "replace", "fail")
     )
-    force: bool = option(False, "Replace a store that is there, forget an unfinished ingest.")
-    workers: int | None = option(None, "Threads (default: the processors).", min=1, max=4096)
+    force: bool = option(False, "Replace an existing store or an unfinished ingest.")
+    workers: int | None = option(None, "Threads (default: all processors).", min=1, max=4096)
     stopwords_from: str | None = option(None, "what a list of stop words is called", cli=False)
     phrases: Sequence[str] | None = option(None, "learned pairs of words, joined", cli=False)
     checkpoint_bytes: int = option(512 << 20, "of input between two commits of the work", cli=False)

@@ -16,7 +16,7 @@ REMEMBERED = ("text_field", "id_field", "delimiter", "quotechar", "header", "lis
 """Of ``ReadOptions``: how the fields of an input are called and parted."""
 CUT = ("split", "min_tokens", "patches", "stride", "vector_field")
 """Of ``ReadOptions``: how an ingest makes documents of the records; what is inferred is inferred whole."""
-RAW = "Format of raw input (default: told from name and content)."
+RAW = "Format of raw input (default: detected from name and content)."
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class ReadOptions:
     A value that is its default counts as not given.
     """
 
-    format: str | None = option(None, "Format of the input (default: told from name and content).", help_infer=RAW)
+    format: str | None = option(None, "Input format (default: detected from name and content).", help_infer=RAW)
     text_field: str = option("text", "Field(s) with the text, separated by commas (default: text).")
     id_field: str | None = option(
-        None, "Field with the document's id (default: id where there is one, else file:line)."
+        None, "Field with the document id (default: id if present, else file:line)."
     )
     id_remembered: bool = option(
         False,
@@ -92,27 +92,27 @@ class ReadOptions:
             "parse": columns,
         },
     )
-    encoding: str | None = option(None, "Encoding of the text (default: UTF-8, or what the byte order mark says).")
-    delimiter: str | None = option(None, "Delimiter of CSV.")
-    quotechar: str | None = option(None, "Quote of CSV (default: \").")
+    encoding: str | None = option(None, "Text encoding (default: UTF-8, or by byte order mark).")
+    delimiter: str | None = option(None, "CSV delimiter.")
+    quotechar: str | None = option(None, 'CSV quote character (default: ").')
     header: bool | None = option(
         None,
-        "Whether CSV begins with the names of its columns; without, they are 1, 2, 3, ... (default: told from the file).",
+        "Whether CSV files start with column names; without them, columns are called 1, 2, 3, ... (default: detected).",
         pair=True,
         cli=("ingest",),
     )
     list_separator: str = option(
         ";", f"Between the {', '.join(NAMED)} or {LINKS} of one field (default: ;).", cli=("ingest",)
     )
-    weighted: bool = option(False, "Accept weights that are no counts (svmlight).")
-    binarize: bool = option(False, "Take every count above 0 as 1 (presence, as for open chromatin).")
-    transpose: bool = option(False, "Matrices (mtx, npz, h5ad): the documents are the columns.")
+    weighted: bool = option(False, "Accept real-valued weights instead of counts (svmlight).")
+    binarize: bool = option(False, "Replace every count above 0 with 1 (presence or absence, as for open chromatin).")
+    transpose: bool = option(False, "Matrices (mtx, npz, h5ad): documents are columns, not rows.")
     layer: str | None = option(None, "h5ad: read this layer instead of X.", metavar="NAME")
-    first_id: int | None = option(None, "Number of the first word in svmlight and LDA-C files.")
+    first_id: int | None = option(None, "svmlight and LDA-C: number of the first word.")
     words: str | Path | None = option(
         None,
-        "The words of a bag-of-words file, when they do not lie beside it.",
-        help_infer="The words of a bag-of-words file, where not beside it.",
+        "File with the words of a bag-of-words file, if it is not next to it.",
+        help_infer="File with the words of a bag-of-words file, if it is not next to it.",
         path=True,
         old=("vocab",),
         instead="; the words of a matrix's columns are given as vocabulary=",
@@ -120,7 +120,7 @@ class ReadOptions:
     vocab_file: str | None = option(None, "the file of --vocab: names words that have no other names", cli=False)
     vector_field: str | None = option(
         None,
-        "Parquet, vectors: the column of lists of numbers, or columns of a number each, between commas (`*`: all that are numbers).",
+        "Parquet: column with vectors as lists of numbers, or numeric columns separated by commas (`*`: all numeric columns).",
         metavar="COLUMN",
         multiple=True,
         parse=joined,
@@ -128,21 +128,21 @@ class ReadOptions:
     vectors: bool = option(False, "a NumPy array: its rows are vectors (known by itself of one below 0)", cli=False)
     patches: int | None = option(
         None,
-        "Images: cut them into squares of so many pixels, vectors without their mean (extra: images).",
+        "Images: cut into squares of N x N pixels and subtract the mean of each (needs the extra `images`).",
         min=2,
         max=64,
         metavar="N",
     )
-    stride: int | None = option(None, "Pixels from one patch to the next (default: half a patch).", min=1, metavar="N")
-    on_error: Literal["fail", "skip"] = option("fail", "At a bad record (default: fail).", choices=("fail", "skip"))
+    stride: int | None = option(None, "Images: pixels from one patch to the next (default: half a patch).", min=1, metavar="N")
+    on_error: Literal["fail", "skip"] = option("fail", "What to do at a bad record (default: fail).", choices=("fail", "skip"))
     split: str | None = option(
         None,
-        "Cut documents into parts that become documents (id#1, id#2, ...): paragraph (at blank lines), section (at"
-        " headings), '1000 words', or a pattern of what stands between parts; whole documents are held out.",
+        "Cut documents into parts (id#1, id#2, ...): at blank lines (paragraph), at headings (section), every "
+        "'1000 words', or wherever a pattern matches. Parts of one document are held out together.",
         metavar="paragraph|section|'N words'|REGEX",
         cli=("ingest",),
     )
-    min_tokens: int = option(0, "Leave out documents of fewer words.", min=0, metavar="N", cli=("ingest",))
+    min_tokens: int = option(0, "Leave out documents with fewer words.", min=0, metavar="N", cli=("ingest",))
     record_bytes: int = option(64 << 20, "The longest record accepted.", cli=False)
     piece_bytes: int = option(8 << 20, "The size of a piece before parsing.", cli=False)
     room: Room | None = option(None, "", cli=False)

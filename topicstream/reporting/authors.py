@@ -137,9 +137,9 @@ class AuthorsView(ModelView):
     """Authors and their topics."""
 
     title: ClassVar[str] = "Authors and their topics (--authors, --author)"
-    authors: bool = option(False, "of an author-topic model: the first authors of the topics; -n says how many")
+    authors: bool = option(False, "For an author-topic model: the first authors of each topic; -n sets how many.")
     author: str | None = option(
-        None, "of an author-topic model: topics of an author, and the authors nearest to it", metavar="NAME"
+        None, "For an author-topic model: the topics of an author, and the most similar authors.", metavar="NAME"
     )
 
     def result(self) -> dict[str, Any]:

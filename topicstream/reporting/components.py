@@ -75,9 +75,9 @@ class ComponentsView(ModelView):
 
     title: ClassVar[str] = "A model of vectors"
     plot: str | None = option(
-        None, "of image patches: draw the components' first eigenvectors, as .png, .svg or .pdf", metavar="FILE"
+        None, "For image patches: draw the first eigenvectors of each component as .png, .svg or .pdf.", metavar="FILE"
     )
-    force: bool = option(False, "replace the figure")
+    force: bool = option(False, "Replace an existing figure.")
 
     def result(self) -> dict[str, Any]:
         if self.docs or self.with_columns or self.relevance != 1.0:

@@ -30,21 +30,26 @@ class MethodsConfig(MemoryOptions):
 
     model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False)
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "corpus store that the model was trained on", show=True, env="TOPICS_CORPUS"
+        "corpus.zarr", "Corpus store that the model was trained on.", show=True, env="TOPICS_CORPUS"
     )
-    methods: str = option("all", "methods to compare, by name, separated by commas", metavar="NAMES", show=True)
+    methods: str = option("all", "Methods to compare, separated by commas.", metavar="NAMES", show=True)
     on: str | Path = option(
         "heldout",
-        "documents: those set aside at ingest, those outside of `train --sample`, another store, or raw documents",
+        "Documents to compare on: the held-out documents, those left out by `train --sample`, another store, "
+        "or raw documents.",
         metavar="heldout|rest|FILE",
         show=True,
     )
-    reference: str = option("gibbs2", "method that the others are compared with", metavar="NAME", show=True)
-    documents: int = option(2000, "documents at most, evenly spaced; they are held in memory; 0: all", min=0, show=True)
-    burn: int = option(200, "sweeps of the samplers before those that are averaged", min=0, show=True)
-    sweeps: int = option(50, "sweeps of the samplers that are averaged", min=1, show=True)
-    seed: int = option(0, "seed; the ceiling has the next one", min=0, show=True)
-    split: str = option("80/20", "observed and scored shares of a document's words", show=True)
+    reference: str = option("gibbs2", "Method that the others are compared with.", metavar="NAME", show=True)
+    documents: int = option(
+        2000, "Use at most this many documents, evenly spaced and held in memory; 0: all.", min=0, show=True
+    )
+    burn: int = option(200, "Burn-in sweeps of the samplers.", min=0, show=True)
+    sweeps: int = option(50, "Sweeps of the samplers to average after burn-in.", min=1, show=True)
+    seed: int = option(
+        0, "Random seed; a second run of the reference uses the next one, which gives the ceiling.", min=0, show=True
+    )
+    split: str = option("80/20", "Observed and scored shares of a document's words.", show=True)
     progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
 
@@ -54,25 +59,30 @@ class DriftConfig(MemoryOptions):
 
     model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False)
     documents: str | Path | Corpus | None = option(
-        None, "how well the model still fits these documents: a store or raw files", flags=("--drift",), metavar="PATH"
+        None,
+        "Measure how well the model still fits these documents: a store or raw files.",
+        flags=("--drift",),
+        metavar="PATH",
     )
-    by: str | None = option(None, "by the periods of this column of dates; without --drift: of the documents set aside")
-    period: str | None = option(None, "length of a period (default: by the dates)", choices=tuple(GRAINS))
+    by: str | None = option(
+        None, "Group documents by periods of this date column; without --drift, the held-out documents."
+    )
+    period: str | None = option(None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS))
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "corpus store that the model was trained on", env="TOPICS_CORPUS"
+        "corpus.zarr", "Corpus store that the model was trained on.", env="TOPICS_CORPUS"
     )
     method: str | None = option(
         None,
-        "fast method that is judged (default: maxent where there is a classifier, else bp)",
+        "Fast method to judge (default: maxent if the model has a classifier, else bp).",
         metavar="NAME",
     )
-    reference: str = option("gibbs2", "method that it is compared with", metavar="NAME")
-    most: int = option(300, "documents of a period whose topics are found, evenly spaced", min=1)
+    reference: str = option("gibbs2", "Reference method to compare with.", metavar="NAME")
+    most: int = option(300, "Infer topics for at most this many documents of a period, evenly spaced.", min=1)
     seen: float = option(
-        SEEN, "share of distinct words seen in training below which the model should be trained again", min=0, max=1
+        SEEN, "Recommend a new training when a smaller share of the distinct words was seen in training.", min=0, max=1
     )
-    burn: int = option(60, "sweeps of a sampler before those that are averaged", min=0)
-    sweeps: int = option(40, "sweeps of a sampler that are averaged", min=1)
+    burn: int = option(60, "Burn-in sweeps of a sampler.", min=0)
+    sweeps: int = option(40, "Sweeps of a sampler to average after burn-in.", min=1)
     progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
 
@@ -82,32 +92,37 @@ class ReportConfig(MemoryOptions):
 
     model: str | Path | TopicModel = option("model", "the model, or its folder", cli=False)
     corpus: str | Path | Corpus | None = option(
-        "corpus.zarr", "corpus store ($TOPICS_CORPUS)", env="TOPICS_CORPUS", show=True
+        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True
     )
     _: KW_ONLY
-    out: str | Path = option("report.html", "Where the page goes.", flags=("-o", "--out"), metavar="FILE", show=True)
-    title: str | None = option(None, "Title of the page [default: the model's folder].")
-    documents: bool = option(True, "Only what the model holds: no documents, dates or scores.", flags=("--no-corpus",))
-    docs: int | None = option(None, "Typical documents a topic [default: 5].", min=0, max=50, metavar="N")
+    out: str | Path = option("report.html", "HTML file to write.", flags=("-o", "--out"), metavar="FILE", show=True)
+    title: str | None = option(None, "Page title (default: the model's folder).")
+    documents: bool = option(
+        True, "Show only what the model contains: no documents, dates or scores.", flags=("--no-corpus",)
+    )
+    docs: int | None = option(None, "Typical documents per topic (default: 5).", min=0, max=50, metavar="N")
     text: bool | None = option(
         None,
-        "Beginnings of their texts from the raw files that the store names [default: where these are as at the ingest and have at most 2 GB].",
+        "Quote the beginnings of typical documents from the raw files (default: if the files are unchanged "
+        "and total at most 2 GB).",
         pair=True,
     )
-    text_field: str | None = option(None, "Field(s) with the text in the raw files [default: text].")
+    text_field: str | None = option(None, "Field(s) with the text in the raw files (default: text).")
     by: Sequence[str] | None = option(
-        None, "Compare only this column's values (may be given again).", multiple=True, metavar="COLUMN"
+        None, "Compare only the values of this column (repeatable).", multiple=True, metavar="COLUMN"
     )
     period: str | None = option(
         None,
-        "Length of a period [default: by the dates].",
+        "Length of a period (default: chosen from the dates).",
         choices=("day", "week", "month", "quarter", "year", "decade", "century"),
     )
     scores: bool = option(
-        True, "Leave out coherence and held-out perplexity, which read the corpus again.", flags=("--no-scores",)
+        True, "Skip coherence and held-out perplexity, which read the corpus again.", flags=("--no-scores",)
     )
-    threads: int | None = option(None, "Threads [default: all]; the result does not depend on them.", min=1, max=4096)
-    force: bool = option(False, "Replace the file.")
+    threads: int | None = option(
+        None, "Threads (default: all processors); the result does not depend on them.", min=1, max=4096
+    )
+    force: bool = option(False, "Replace an existing file.")
     words: int = option(30, "words of a topic", min=1, cli=False)
     progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
@@ -117,32 +132,35 @@ class ShowConfig(MemoryOptions):
     """What ``show`` is asked."""
 
     model: str | Path | TopicModel = option(
-        "model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True
+        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True
     )
-    corpus: str | Path | Corpus = option("corpus.zarr", "corpus store ($TOPICS_CORPUS)", env="TOPICS_CORPUS", show=True)
+    corpus: str | Path | Corpus = option(
+        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True
+    )
     _: KW_ONLY
-    words: int = option(10, "words a topic", flags=("-n", "--words"), min=1, show=True)
+    words: int = option(10, "Words per topic.", flags=("-n", "--words"), min=1, show=True)
     relevance: float = option(
         1.0,
-        "1: by probability; less favours words that few other topics have (Sievert & Shirley 2014)",
+        "Rank words by relevance: 1 is probability, smaller values favour words exclusive to the topic "
+        "(Sievert & Shirley 2014).",
         min=0.0,
         max=1.0,
         metavar="LAMBDA",
         show=True,
     )
-    topics: Sequence[int] | None = option(
-        None, "only this topic (may be given again)", flags=("-k", "--topic"), multiple=True
-    )
-    docs: int = option(0, "also the N most typical training documents of a topic", min=0)
+    topics: Sequence[int] | None = option(None, "Only this topic (repeatable).", flags=("-k", "--topic"), multiple=True)
+    docs: int = option(0, "Also list the N most typical training documents of each topic.", min=0)
     text: bool = option(
         False,
-        "with --docs and --find: passages of the documents from the raw files, the words marked, near-duplicates skipped",
+        "With --docs or --find: quote passages from the raw files with the words marked, skipping near-duplicates.",
     )
     with_columns: str | Sequence[str] | None = option(
         None,
-        "with --docs and --theta: metadata of the documents, as date,title",
+        "With --docs or --theta: metadata columns to add, such as date,title.",
         flags=("--with",),
         metavar="COLUMN,...",
         parse=columns,
     )
-    threads: int | None = option(None, "threads [default: all]; the result does not depend on them", min=1, max=4096)
+    threads: int | None = option(
+        None, "Threads (default: all processors); the result does not depend on them.", min=1, max=4096
+    )

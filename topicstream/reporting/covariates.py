@@ -36,16 +36,16 @@ POINTS = 40
 class EffectsConfig(MemoryOptions):
     """What ``effects`` is asked."""
 
-    formula: str = option("", "covariates, as 'party * s(date)'", cli=False)
+    formula: str = option("", "Covariates, such as 'party * s(date)'.", cli=False)
     model: str | Path | TopicModel = option(
-        "model", "folder of the model ($TOPICS_MODEL)", env="TOPICS_MODEL", show=True
+        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True
     )
-    corpus: str | Path | Corpus = option("corpus.zarr", "corpus store ($TOPICS_CORPUS)", env="TOPICS_CORPUS", show=True)
+    corpus: str | Path | Corpus = option(
+        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True
+    )
     _: KW_ONLY
-    topics: Sequence[int] | None = option(
-        None, "only this topic (may be given again)", flags=("-k", "--topic"), multiple=True
-    )
-    threads: int | None = option(None, "threads [default: all]; the result does not depend on them", min=1)
+    topics: Sequence[int] | None = option(None, "Only this topic (repeatable).", flags=("-k", "--topic"), multiple=True)
+    threads: int | None = option(None, "Threads (default: all processors); the result does not depend on them.", min=1)
     progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
 

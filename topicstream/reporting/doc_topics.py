@@ -141,14 +141,14 @@ def wide_schema(types: dict[str, pa.DataType], view: View, whole: bool) -> pa.Sc
 class ThetaView(ModelView):
     """The topics of every document, to a file."""
 
-    title: ClassVar[str] = "The topics of the training documents (--theta)"
+    title: ClassVar[str] = "Topics of all documents (--theta)"
     theta: str | None = option(
-        None, "write them to this .parquet, .jsonl or .csv file, streamed", path="file", metavar="FILE"
+        None, "Write the topics of documents to this .parquet, .jsonl or .csv file.", path="file", metavar="FILE"
     )
-    top: int | None = option(None, "only the N largest topics a document", min=1, metavar="N")
-    wide: bool = option(False, "a column for each topic instead of lists (.parquet, .csv)")
-    part: str = option("train", "which documents", choices=("train", "heldout", "all"), show=True)
-    force: bool = option(False, "replace the file that is written")
+    top: int | None = option(None, "Only the N largest topics of each document.", min=1, metavar="N")
+    wide: bool = option(False, "Write one column per topic instead of lists (.parquet, .csv).")
+    part: str = option("train", "Which documents to write.", choices=("train", "heldout", "all"), show=True)
+    force: bool = option(False, "Replace an existing output file.")
 
     def result(self) -> dict[str, Any]:
         assert self.theta is not None

@@ -153,11 +153,11 @@ def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndar
 class ExpertsView(ModelView):
     """Who knows about a text."""
 
-    title: ClassVar[str] = "Who knows about a text (--experts)"
+    title: ClassVar[str] = "Authors who know about a text (--experts)"
     experts: str | None = option(
         None,
-        "the authors who know about a text, by the documents of the corpus; where that is not there, by the topics of a "
-        "model of --algo atm, which rank worse; -n says how many",
+        "Rank authors by their knowledge of a text, using their documents in the corpus or, without a corpus, "
+        "the topics of an atm model (less accurate); -n sets how many.",
         metavar="FILE",
     )
 

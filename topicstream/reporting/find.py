@@ -87,9 +87,9 @@ def query_scores(
 class FindView(ModelView):
     """Topics and documents for a query."""
 
-    title: ClassVar[str] = "Topics and documents for some words (--find)"
+    title: ClassVar[str] = "Search by words (--find)"
     find: str | None = option(
-        None, "topics and documents for these words, best first; --docs says how many", metavar="TEXT"
+        None, "Rank topics and documents for these words; --docs sets how many documents.", metavar="TEXT"
     )
 
     def result(self) -> dict[str, Any]:

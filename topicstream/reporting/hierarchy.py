@@ -72,9 +72,9 @@ def cluster_lines(result: dict[str, Any], width: int | None) -> list[str]:
 class TreeView(ModelView):
     """How topics join."""
 
-    title: ClassVar[str] = "How topics join (--tree, --reduce-to)"
-    tree: bool = option(False, "the topics' hierarchy, step by step")
-    reduce_to: int | None = option(None, "the N groups of topics that the tree leaves", min=1, metavar="N")
+    title: ClassVar[str] = "Hierarchy of topics (--tree, --reduce-to)"
+    tree: bool = option(False, "Print the hierarchy of topics, merge by merge.")
+    reduce_to: int | None = option(None, "Cut the tree into N groups of topics.", min=1, metavar="N")
 
     def result(self) -> dict[str, Any]:
         return hierarchy(self.model, reduce_to=self.reduce_to, mem_limit=self.mem_limit)

@@ -163,13 +163,15 @@ def sheet_and_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:
 class IntrusionView(ModelView):
     """A sheet to test topics on people."""
 
-    title: ClassVar[str] = "A sheet to test topics on people (--intrusion)"
+    title: ClassVar[str] = "Intrusion tests for human raters (--intrusion)"
     intrusion: str | None = option(
-        None, "who does not belong? To --out; the answers go to FILE.key.csv", choices=("words", "topics")
+        None,
+        "Write a word or topic intrusion test to --out, and its answers to FILE.key.csv.",
+        choices=("words", "topics"),
     )
-    out: str | None = option(None, "the sheet: .html, .csv, .parquet or .jsonl", path="file", metavar="FILE")
-    seed: int = option(0, "of what is drawn and mixed", min=0, show=True)
-    force: bool = option(False, "replace the files that are written")
+    out: str | None = option(None, "File for the sheet: .html, .csv, .parquet or .jsonl.", path="file", metavar="FILE")
+    seed: int = option(0, "Random seed.", min=0, show=True)
+    force: bool = option(False, "Replace existing output files.")
 
     def result(self) -> None:
         if self.out is None:

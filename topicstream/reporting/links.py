@@ -56,10 +56,10 @@ def _topics(
 class LinksView(ModelView):
     """Candidates for links."""
 
-    title: ClassVar[str] = "Candidates for links (--links)"
+    title: ClassVar[str] = "Predicted links (--links)"
     links: str | None = option(
         None,
-        "of a model of --algo rtm: documents that this one is most likely linked with, but is not yet; -n says how many",
+        "For an rtm model: the most likely missing links of this document; -n sets how many.",
         metavar="ID",
     )
 

@@ -100,14 +100,14 @@ class OverTimeView(ModelView):
     title: ClassVar[str] = "Shares over time and by groups (--over-time, --by)"
     over_time: bool = option(
         False,
-        "mean shares of the topics by period (of the documents' column date), with standard errors as stm's estimateEffect has them",
+        "Mean topic shares by period of the column date, with standard errors as in stm's estimateEffect.",
     )
-    by: str | None = option(None, "by the values of a column; with --over-time by both", metavar="COLUMN")
-    period: str | None = option(None, "length of a period [default: by the dates]", choices=tuple(GRAINS))
-    min_docs: int = option(1, "leave out groups, and periods of groups, of fewer documents", min=1, metavar="N")
+    by: str | None = option(None, "Mean topic shares by the values of a column; with --over-time by both.", metavar="COLUMN")
+    period: str | None = option(None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS))
+    min_docs: int = option(1, "Leave out groups, and periods of groups, with fewer documents.", min=1, metavar="N")
     out: str | None = option(None, "write the table, as .parquet, .csv, .jsonl, .tex or .md", path="file", metavar="FILE")
-    plot: str | None = option(None, "draw curves, as .svg, .png or .pdf", path="file", metavar="FILE")
-    force: bool = option(False, "replace the file that is written")
+    plot: str | None = option(None, "Draw curves as .svg, .png or .pdf.", path="file", metavar="FILE")
+    force: bool = option(False, "Replace an existing output file.")
 
     @cached_property
     def table(self) -> pa.Table:

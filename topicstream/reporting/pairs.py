@@ -61,8 +61,8 @@ def topic_pairs(
 class PairsView(ModelView):
     """Which topics go together."""
 
-    title: ClassVar[str] = "Which topics go together (--pairs)"
-    pairs: bool = option(False, "of a model of --algo fdm: the pairs of topics that go together most; -n says how many")
+    title: ClassVar[str] = "Pairs of topics that co-occur (--pairs)"
+    pairs: bool = option(False, "For an fdm model: the pairs of topics that co-occur most; -n sets how many.")
 
     def result(self) -> dict[str, Any]:
         return topic_pairs(self.model, n=self.words, mem_limit=self.mem_limit)

@@ -74,10 +74,8 @@ def document_lines(listed: list[dict[str, Any]], score: str, width: int | None) 
 class SimilarView(ModelView):
     """Documents like one."""
 
-    title: ClassVar[str] = "Documents like one (--similar)"
-    similar: str | None = option(
-        None, "documents whose topics are most like this one's; -n says how many", metavar="ID"
-    )
+    title: ClassVar[str] = "Similar documents (--similar)"
+    similar: str | None = option(None, "Documents with the most similar topics; -n sets how many.", metavar="ID")
 
     def result(self) -> dict[str, Any]:
         """The documents of both parts, streamed twice, by the Bhattacharyya coefficient of p(k|d), 1 for the same shares:

@@ -69,14 +69,14 @@ class TableView(ModelView):
     title: ClassVar[str] = "Tables for papers (--table, --correlations)"
     table: str | None = option(
         None,
-        "write the first words of the topics by probability, FREX, lift and score, as .csv, .tex, .md, .parquet or .jsonl",
+        "Write the first words of each topic by probability, FREX, lift and score, as .csv, .tex, .md, .parquet or .jsonl.",
         path="file",
         metavar="FILE",
     )
     correlations: str | None = option(
-        None, "write the correlations of the topics' shares in the training documents, as --table", path="file", metavar="FILE"
+        None, "Write the correlations of topic shares in the training documents, in the formats of --table.", path="file", metavar="FILE"
     )
-    force: bool = option(False, "replace the file that is written")
+    force: bool = option(False, "Replace an existing output file.")
 
     def result(self) -> dict[str, Any]:
         """The files that were written."""

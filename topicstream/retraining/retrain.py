@@ -23,24 +23,24 @@ from topicstream.retraining.cycle import Cycle
 class RetrainConfig(MemoryOptions):
     """All settings of a cycle beside those of its config file."""
 
-    config: str | Path | Config = option("retrain.toml", "the config file", env="TOPICS_RETRAIN", show=True)
+    config: str | Path | Config = option("retrain.toml", "Configuration file.", env="TOPICS_RETRAIN", show=True)
     _: KW_ONLY
     init: bool = option(
-        False, "write a commented config file (and the folder raw beside it) and stop"
+        False, "Write a commented configuration file (and a folder raw next to it) and stop."
     )
-    if_new_docs: bool = option(False, "act when there are new documents")
-    if_drift: bool = option(False, "act when new documents have drifted")
+    if_new_docs: bool = option(False, "Update when there are new documents.")
+    if_drift: bool = option(False, "Act when new documents have drifted.")
     at_least_every: str | float | None = option(
-        None, "train in full when the last is so old (30d)", metavar="TIME", parse=seconds
+        None, "Train from scratch when the last full training is older than this, such as 30d.", metavar="TIME", parse=seconds
     )
-    full: bool = option(False, "train in full, whatever holds")
-    release: bool = option(False, "end the hold of a rollback, and try files again that were set aside")
-    dry_run: bool = option(False, "say what would be done and why; change nothing")
-    max_time: str | float | None = option(None, "of training (90s, 30m, 2h)", metavar="TIME", parse=seconds)
+    full: bool = option(False, "Train from scratch, whatever the conditions say.")
+    release: bool = option(False, "End the hold of a rollback, and retry files that were set aside.")
+    dry_run: bool = option(False, "Print what would be done and why; change nothing.")
+    max_time: str | float | None = option(None, "Maximum training time, such as 90s, 30m or 2h.", metavar="TIME", parse=seconds)
     metrics: str | Path | None = option(
-        None, "write how it went, in Prometheus' text format", path=True, metavar="FILE"
+        None, "Write the outcome to this file, in Prometheus' text format.", path=True, metavar="FILE"
     )
-    wait: bool = option(False, "wait while another run is at work (default: exit 4)")
+    wait: bool = option(False, "Wait while another run is active (default: exit 4).")
     stream: TextIO | None = option(None, "where the log goes (stderr), a line with a timestamp each", cli=False)
     quiet: bool = option(False, "no log", cli=False)
 

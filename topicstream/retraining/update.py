@@ -59,25 +59,25 @@ class UpdateConfig(SchedulerOptions, MemoryOptions):
     model: str | Path = like(TrainConfig, "model")
     _: KW_ONLY
     out: str | Path | None = option(
-        None, "write the new model there and leave the old one [default: replace it]", path=True
+        None, "Write the new model to this folder and keep the old one (default: replace it).", path=True
     )
     passes: int | None = like(
-        TrainConfig, "passes", help="passes at most [default: 15; 20 where every block starts over]"
+        TrainConfig, "passes", help="Maximum number of passes (default: 15; 20 if every block starts over)."
     )
     tol: float | str | None = like(
         TrainConfig,
         "tol",
-        help="stop when running perplexity changes by less, as of train [default: 0.3 of the engine's]",
+        help="Stop when running perplexity changes by less than this, as in `topics train` (default: 0.3 of the engine's).",
     )
     max_time: float | str | None = like(
-        TrainConfig, "max_time", help="stop after the pass in which this time is over"
+        TrainConfig, "max_time", help="Stop after the pass in which this time runs out."
     )
     eval_every: int = like(TrainConfig, "eval_every", show=False)
     threads: int | None = like(TrainConfig, "threads")
-    tables: str = like(TrainConfig, "tables", help="where the tables live", show=False)
+    tables: str = like(TrainConfig, "tables", help="Where to keep the large tables.", show=False)
     checkpoint_minutes: float = like(TrainConfig, "checkpoint_minutes", cli=False)
     workers_min: int = like(TrainConfig, "workers_min", show=False)
-    force: bool = option(False, "forget an unfinished update")
+    force: bool = option(False, "Discard an unfinished update.")
     metrics: str | Path | None = like(TrainConfig, "metrics")
     progress: Told = like(TrainConfig, "progress")
 

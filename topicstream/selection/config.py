@@ -55,32 +55,35 @@ class SweepConfig(SchedulerOptions, MemoryOptions):
 
     corpus: str | Path = like(TrainConfig, "corpus")
     out: str | Path = option(
-        "sweep", "Models, results and sweep.parquet.", flags=("-o", "--out"), metavar="FOLDER", show=True
+        "sweep", "Folder for models, results and sweep.parquet.", flags=("-o", "--out"), metavar="FOLDER", show=True
     )
     _: KW_ONLY
     topics: str | Sequence[int] = option(
         MISSING, "Numbers of topics.", flags=("-K", "--topics"), metavar="N,N,...", parse=numbers, after="corpus"
     )
-    seeds: int | Sequence[int] = option(3, "Trainings of each setting; or a list of seeds.", min=1, show=True)
+    seeds: int | Sequence[int] = option(3, "Trainings per setting, or a list of seeds.", min=1, show=True)
     algo: str | Sequence[str] = option("auto", "Engines.", metavar="NAME,...", parse=names, show=True)
     options: Sequence[str] | Mapping[str, Sequence[Any]] | None = option(
         None, "Values of an engine's option.", flags=("--option",), metavar="NAME=V,V,...", multiple=True, parse=values
     )
     passes: int | None = like(
-        TrainConfig, "passes", help="Passes at most [default: the engine's].", show=False, after=None
+        TrainConfig, "passes", help="Maximum number of passes (default: the engine's).", show=False, after=None
     )
     tol: float | str | None = like(
         TrainConfig,
         "tol",
-        help="Change of the perplexity at which a training stops, as of train.",
+        help="Stop a training when perplexity changes by less than this, as in `topics train`.",
         show=False,
         after=None,
     )
     measures: bool = option(
         False,
-        "Also Arun 2010, Cao and Juan 2009 and Mimno 2011, as single-cell studies choose by (an inference a run more).",
+        "Also compute Arun 2010, Cao and Juan 2009 and Mimno 2011, which single-cell studies choose by; costs "
+        "one more inference per run.",
     )
-    seed_words: Any = option(None, "TOML file, as of train.", path="file", metavar="FILE")
-    threads: int | None = option(None, "Threads [default: all]; the results do not depend on them.", min=1, max=4096)
+    seed_words: Any = option(None, "TOML file of seed words, as in `topics train`.", path="file", metavar="FILE")
+    threads: int | None = option(
+        None, "Threads (default: all processors); the results do not depend on them.", min=1, max=4096
+    )
     progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
     said: Callable[[str], None] | None = option(None, "called with a line when a run is done", cli=False)

@@ -19,65 +19,67 @@ from topicstream.training.stopping import tolerance
 class TrainConfig(SchedulerOptions, MemoryOptions):
     """All settings of a training."""
 
-    corpus: str | Path = option("corpus.zarr", "corpus store", env="TOPICS_CORPUS", show=True)
-    model: str | Path = option("model", "folder of the model", env="TOPICS_MODEL", show=True)
+    corpus: str | Path = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True)
+    model: str | Path = option("model", "Folder of the model.", env="TOPICS_MODEL", show=True)
     _: KW_ONLY
     algo: str = option(
         "auto",
-        "engine (auto: chosen by corpus, -K and --mem-limit); `topics engines` lists them",
+        "Engine; auto chooses by corpus, -K and --mem-limit; `topics engines` lists all.",
         metavar="NAME",
         show=True,
     )
     aim: str = option(
         "prediction",
-        "objective of --algo auto: prediction (held-out likelihood) or reading (distinct, interpretable topics, for up to 5 % "
-        "of held-out perplexity; the last topic is then the background, words that all documents share)",
+        "Objective of --algo auto: prediction (held-out likelihood) or reading (distinct, interpretable "
+        "topics at a cost of up to 5 % of held-out perplexity; the last topic is then a background of words "
+        "that all documents share).",
         choices=("prediction", "reading"),
         show=True,
         recorded=True,
         was="prediction",
     )
     topics: int | None = option(
-        None, "number of topics [default: 100; llda: one a label]", flags=("-K", "--topics"), min=1, max=1 << 24, recorded=True
+        None, "Number of topics (default: 100; llda: one per label).", flags=("-K", "--topics"), min=1, max=1 << 24, recorded=True
     )
-    passes: int | None = option(None, "passes at most [default: the engine's]", min=1)
+    passes: int | None = option(None, "Maximum number of passes (default: the engine's).", min=1)
     tol: float | str | None = option(
         None,
-        "stop when perplexity changes by less than this between passes, two passes in a row; a share (0.1%): over ten passes; "
-        "0 disables the check [default: the engine's, 0.1%; auto makes 100 cheap passes of a small corpus first]",
+        "Stop when perplexity changes by less than this: a number, between passes, two passes in a row; a "
+        "share such as 0.1%, over ten passes. 0 disables the check (default: the engine's, 0.1%; on small "
+        "corpora auto makes 100 passes first).",
         min=0,
         metavar="SHARE",
         parse=tolerance,
     )
     tol_params: float | None = option(
         None,
-        "stop when no topic's probability of a word moved by more than this in a pass (Zeng, Cheung & Liu: 0.00001), in the "
-        "place of --tol unless that is given; keeps the topics of the pass before on disk",
+        "Stop when no p(word | topic) changes by more than this in a pass (Zeng, Cheung & Liu: 0.00001). "
+        "Replaces --tol unless that is given too; keeps the topics of the previous pass on disk.",
         above=0,
         metavar="CHANGE",
     )
     max_time: float | str | None = option(
-        None, "stop after the pass in which this time is over (90s, 30m, 2h)", metavar="TIME", parse=seconds
+        None, "Stop after the pass in which this time runs out, such as 90s, 30m or 2h.", metavar="TIME", parse=seconds
     )
     eval_every: int = option(
         0,
-        "measure held-out perplexity every N passes: it then decides when to stop, and the best pass is kept; 0: never",
+        "Measure held-out perplexity every N passes, stop by it, and keep the best pass; 0: never.",
         metavar="N",
         min=0,
         show=True,
     )
-    seed: int = option(0, "seed of every random choice", min=0, show=True, recorded=True)
+    seed: int = option(0, "Random seed.", min=0, show=True, recorded=True)
     start: str | None = option(
         None,
-        "random, documents, kmeans, best, anchors or warm [default: the engine's first; best for few topics of a big corpus, and "
-        "for those of vb and mvi unless documents are very short]",
+        "Initialisation: random, documents, kmeans, best, anchors or warm (default: the engine's first; best "
+        "for up to 64 topics on large corpora, and with vb and mvi unless documents are very short).",
         recorded=True,
     )
-    warm: str | Path | None = option(None, "model to start from (with --start warm)", path="exists", recorded=True)
+    warm: str | Path | None = option(None, "Model to start from (with --start warm).", path="exists", recorded=True)
     seed_words: str | Path | Mapping[str, Any] | Sequence[Any] | None = option(
         None,
-        'TOML file of seed words for topics ([name], words = ["one", "two"], strength = TOKENS): topics '
-        "0, 1, ... of that name; in the library also a mapping of what it would hold",
+        'TOML file of seed words, one table per topic: [name], words = ["one", "two"], strength = TOKENS. '
+        "They seed topics 0, 1, ... with these names; in Python also a mapping.",
         path="file",
         metavar="FILE",
         recorded=True,
@@ -85,8 +87,8 @@ class TrainConfig(SchedulerOptions, MemoryOptions):
     )
     sample: float | str | None = option(
         None,
-        "learn from this share of the training documents, 0.1 or 10% (by a hash of their ids: those of 10% are among those of 20%); "
-        "`infer --part rest` and `compare --on rest` take the others",
+        "Train on this share of the training documents, such as 0.1 or 10%. Samples are reproducible and "
+        "nested (10% is a subset of 20%); `infer --part rest` and `compare --on rest` use the others.",
         metavar="SHARE",
         max=1,
         parse=share,
@@ -95,26 +97,27 @@ class TrainConfig(SchedulerOptions, MemoryOptions):
     )
     weighting: str = option(
         "none",
-        "weights in the place of counts: tf (every document weighs alike) or tfidf; the model keeps it, eval judges on counts",
+        "Weights instead of counts: tf (every document has the same weight) or tfidf. The model records it; "
+        "`eval` scores counts.",
         choices=KINDS,
         show=True,
         recorded=True,
         was="none",
     )
-    threads: int | None = option(None, "threads [default: the processors]; never changes the result", min=1, max=4096)
-    tables: str = option("auto", "where the big tables live", choices=("auto", "memory", "disk"), show=True)
-    block_cells: int | None = option(None, "cells of a block [default: by corpus and engine]", min=1, max=1 << 30)
-    round_blocks: int | None = option(None, "blocks that see the same tables [default: the engine's]", min=1, max=1 << 16)
+    threads: int | None = option(None, "Threads (default: all processors); the result does not depend on them.", min=1, max=4096)
+    tables: str = option("auto", "Where to keep the large tables.", choices=("auto", "memory", "disk"), show=True)
+    block_cells: int | None = option(None, "Cells per block (default: by corpus and engine).", min=1, max=1 << 30)
+    round_blocks: int | None = option(None, "Blocks per round, which see the same tables (default: the engine's).", min=1, max=1 << 16)
     workers_min: int = option(
         1, "with --scheduler: end with exit code 7 when fewer workers are there", metavar="N", min=1, show=True
     )
-    checkpoint_minutes: float = option(10.0, "also inside a pass, when it takes longer than this", min=0.0, show=True)
-    resume: bool = option(False, "carry on (the same command does so by itself); fail when there is nothing to resume")
-    allow_smaller: bool = option(False, "with --algo auto: take an engine that keeps less where the disk is too small")
-    force: bool = option(False, "start over, whatever the folder holds")
-    dry_run: bool = option(False, "print memory, disk and expected time (measured for some seconds); change nothing")
+    checkpoint_minutes: float = option(10.0, "Write a checkpoint within a pass after this many minutes.", min=0.0, show=True)
+    resume: bool = option(False, "Resume, and fail if there is nothing to resume (without it the same command resumes if it can).")
+    allow_smaller: bool = option(False, "With --algo auto: use an engine that stores less if the disk is too small.")
+    force: bool = option(False, "Start over, whatever run or model the folder holds.")
+    dry_run: bool = option(False, "Print memory, disk and expected time, measured for a few seconds; change nothing.")
     metrics: str | Path | None = option(
-        None, "write how it went to this file, in Prometheus' text format", path=True, metavar="FILE"
+        None, "Write the outcome to this file, in Prometheus' text format.", path=True, metavar="FILE"
     )
     options: Mapping[str, Any] | None = option(
         None, "the engine's own (alpha and beta per topic and per word, ...): see `topics engines --json`", cli=False

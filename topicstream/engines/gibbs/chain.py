@@ -42,14 +42,14 @@ MANY = 500
 class GibbsOptions(Options):
     """Options of the samplers."""
 
-    learn_priors: bool = option(True, "learn asymmetric alpha and symmetric beta while training", decided=True)
-    prior_low: float = option(1e-5, "least value of a learned prior", above=0.0, advanced=True, was=1e-5)
-    prior_high: float = option(100.0, "greatest value of a learned prior", above=0.0, advanced=True, was=100.0)
-    learn_after: int = option(20, "passes before the priors are learned first", min=0, advanced=True)
-    learn_every: int = option(5, "passes from one learning of the priors to the next", min=1, advanced=True)
-    samples: int = option(0, "average the topics over this many samples of the chain (0: the last state)", min=0)
-    burn_in: int = option(100, "passes before the first sample is taken", min=0)
-    sample_every: int = option(10, "passes from one sample to the next", min=1, advanced=True)
+    learn_priors: bool = option(True, "Learn an asymmetric alpha and a symmetric beta during training.", decided=True)
+    prior_low: float = option(1e-5, "Smallest value of a learned prior.", above=0.0, advanced=True, was=1e-5)
+    prior_high: float = option(100.0, "Largest value of a learned prior.", above=0.0, advanced=True, was=100.0)
+    learn_after: int = option(20, "Start learning priors after this many passes.", min=0, advanced=True)
+    learn_every: int = option(5, "Update the priors every N passes.", min=1, advanced=True)
+    samples: int = option(0, "Average the topics over this many samples of the chain; 0: use the last state.", min=0)
+    burn_in: int = option(100, "Burn-in passes before the first sample.", min=0)
+    sample_every: int = option(10, "Passes between samples.", min=1, advanced=True)
 
 
 def smallest_uint(topics: int) -> str:

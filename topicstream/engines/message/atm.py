@@ -51,17 +51,21 @@ TYPICAL = 4
 class AuthorOptions(Options):
     """Options of ``atm``."""
 
-    schedule: str = option("async", "order in which messages see each other's changes", choices=("async", "sync"))
+    schedule: str = option(
+        "async",
+        "Update messages one after another (async) or all from the previous pass (sync).",
+        choices=("async", "sync"),
+    )
     sparsity: int = option(
-        32, "(author, topic) pairs that a document keeps; 0: all of them, the joint message", min=0, max=65536
+        32, "Active (author, topic) pairs a document; 0: all pairs (the joint message).", min=0, max=65536
     )
     no_author: str = option(
         "own",
-        "documents without an author: a private author each, or left out of the training",
+        "Documents without an author: give each a private author (own), or leave them out of training (skip).",
         choices=("own", "skip"),
     )
-    reopen: int = option(4, "passes between two looks at the pairs outside a document's own", min=1, advanced=True)
-    gain: float = option(4.0, "tokens with which a pair from outside is tried", min=0.0, advanced=True)
+    reopen: int = option(4, "Reconsider inactive pairs of a document every N passes.", min=1, advanced=True)
+    gain: float = option(4.0, "Tokens given to an inactive pair when it is reconsidered.", min=0.0, advanced=True)
 
 
 class AuthorTopicModel(Engine):

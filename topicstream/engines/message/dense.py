@@ -41,7 +41,11 @@ START_ROUNDS = 3
 class DenseOptions(Options):
     """Options of the engines with dense stored messages."""
 
-    schedule: str = option("async", "order in which messages see each other's changes", choices=("async", "sync"))
+    schedule: str = option(
+        "async",
+        "Update messages one after another (async) or all from the previous pass (sync).",
+        choices=("async", "sync"),
+    )
     prior_reach: float = reach_option()
 
 

@@ -62,13 +62,13 @@ class LabeledOptions(Options):
 
     label_alpha: float = option(
         1.0,
-        "prior of a document's own labels while training; --alpha is that of shared topics and of documents without "
-        "labels, here and at inference",
+        "Prior of a document's own labels during training; --alpha applies to shared topics, to documents "
+        "without labels, and at inference.",
         min=0.0,
     )
-    free: int = option(0, "topics that all documents share, beside one for each label", min=0, max=65536)
+    free: int = option(0, "Number of topics that all documents share, in addition to one per label.", min=0, max=65536)
     no_label: str = option(
-        "all", "documents without labels: all topics are open to them, or they are left out", choices=("all", "skip")
+        "all", "Documents without labels: let them use all topics (all), or leave them out (skip).", choices=("all", "skip")
     )
 
 

@@ -38,17 +38,19 @@ class RelationalOptions(DenseOptions):
 
     xi: float = option(
         0.5,
-        "weight of the links against a document's own words; the paper's is 0.15; 0: belief propagation",
+        "Weight of the links against a document's own words (the paper: 0.15; 0: plain belief propagation).",
         min=0.0,
         max=1.0,
     )
     eta: str = option(
         "identity",
-        "how topics lead to linked ones: identity (to the same), rows (the paper's, learned), columns (a topic given the "
-        "linked one)",
+        "How topics of linked documents relate: identity (the same topics), rows (learned, as in the paper) "
+        "or columns (learned, transposed).",
         choices=("rows", "columns", "identity"),
     )
-    renormalise: bool = option(False, "scale the links' message to the sum 1 over topics (default: the mean as it is)")
+    renormalise: bool = option(
+        False, "Normalise the links' message to sum to 1 over topics (default: use the mean unscaled)"
+    )
 
 
 class RelationalTopicModel(DenseMessages):

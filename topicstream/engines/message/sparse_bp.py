@@ -89,31 +89,47 @@ class SparseOptions(Options):
     withdrawn = ("schedule",)
 
     learn_priors: bool | None = option(
-        None, "learn asymmetric alpha and symmetric beta while training (default: where neither is given)", decided=True
+        None,
+        "Learn an asymmetric alpha and a symmetric beta during training (default: if neither is given).",
+        decided=True,
     )
     sparsity: int = option(
-        32, "active topics of a document, rounded up to a multiple of 16", min=1, max=65536, decided=True
+        32, "Active topics of a document, rounded up to a multiple of 16.", min=1, max=65536, decided=True
     )
-    message_bits: str = option("8", "bits of a stored share", choices=("8", "16", "32"), advanced=True)
+    message_bits: str = option("8", "Bits of a stored message.", choices=("8", "16", "32"), advanced=True)
     band: float = option(
-        1.0, "a message that would move by no more than this many steps stays; -1: move all", min=-1.0, advanced=True
+        1.0,
+        "Leave a message unchanged if it would move by at most this many quantisation steps; -1: update all.",
+        min=-1.0,
+        advanced=True,
     )
     step: float = option(
-        1.8, "how far a message moves: 1 to its new value, more beyond it", min=1.0, max=1.9, advanced=True, was=1.0
+        1.8,
+        "Over-relaxation: 1 moves a message to its new value, more moves it beyond.",
+        min=1.0,
+        max=1.9,
+        advanced=True,
+        was=1.0,
     )
-    reopen: int = option(4, "passes between two looks at the topics outside a document's own", min=1, advanced=True)
-    gain: float = option(64.0, "how eagerly topics from outside enter a document", min=0.0, advanced=True)
+    reopen: int = option(4, "Reconsider inactive topics of a document every N passes.", min=1, advanced=True)
+    gain: float = option(
+        64.0, "How readily inactive topics enter a document; larger is more readily.", min=0.0, advanced=True
+    )
     reach: float = option(
-        0.05, "topics within this share of a word's strongest bid for its documents", min=0.0, max=1.0, advanced=True
+        0.05,
+        "Reconsider topics whose score for a word is at least this share of the word's best.",
+        min=0.0,
+        max=1.0,
+        advanced=True,
     )
     prior_reach: float = reach_option()
     learn_after: int = option(
-        0, "passes before the priors are learned first", min=0, advanced=True, was=0, decided=True
+        0, "Start learning priors after this many passes.", min=0, advanced=True, was=0, decided=True
     )
     prior_pull: float = option(
         0.0,
-        "with --learn-priors: how strongly alpha is held to where it began (or to 30 over all topics, if that is less); 1: about "
-        "as strongly as its documents hold it, and less from above if they are short",
+        "With --learn-priors: weight of a gamma prior that holds alpha near its initial value (or 30/K, if "
+        "less), in documents' worth; short documents are held less from above.",
         min=0.0,
         max=1e6,
         advanced=True,
@@ -122,8 +138,8 @@ class SparseOptions(Options):
     )
     background: float = option(
         0.0,
-        "alpha of the last topic, which begins as the corpus' mean and keeps that alpha: it takes the words that all documents "
-        "share; 0: there is none",
+        "Alpha of a background topic for words that all documents share: the last topic, initialised with the "
+        "corpus mean; 0: no such topic.",
         min=0.0,
         max=1e6,
         was=0.0,

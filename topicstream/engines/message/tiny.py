@@ -30,16 +30,16 @@ START_SWEEPS = 3  # fold-in sweeps of a start before the one that is kept; 1, 2,
 class TinyOptions(Options):
     """Options of tiny belief propagation."""
 
-    alpha: float | None = option(None, "document-topic prior, per topic (default 2/K)", min=1e-9)
-    beta: float | None = option(None, "topic-word prior, per word (default 0.01)", min=1e-9)
+    alpha: float | None = option(None, "Document-topic Dirichlet prior, per topic (default: 2/K).", min=1e-9)
+    beta: float | None = option(None, "Topic-word Dirichlet prior, per word (default: 0.01).", min=1e-9)
     theta: str = option(
         "kept",
-        "topics of the training documents: kept on disk between visits, or inferred afresh at each (fold-in)",
+        "Topics of training documents: keep them on disk between passes (kept), or infer them at each visit (fold-in).",
         choices=("kept", "fold-in"),
     )
-    fold_sweeps: int = option(20, "with --theta fold-in: most inner iterations over a document", min=1, advanced=True)
+    fold_sweeps: int = option(20, "With --theta fold-in: maximum number of inner iterations for a document.", min=1, advanced=True)
     fold_tol: float = option(
-        0.01, "with --theta fold-in: stop when this share of a document's tokens or less moved", min=0.0, advanced=True
+        0.01, "With --theta fold-in: stop when at most this share of a document's tokens changed topic.", min=0.0, advanced=True
     )
     prior_reach: float = reach_option()
 

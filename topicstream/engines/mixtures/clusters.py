@@ -148,19 +148,19 @@ class ClusterOptions(Options):
     """Options of every mixture."""
 
     alpha: float | None = option(
-        None, "prior of a cluster's size, in points (default: 10 over all clusters)", above=0.0
+        None, "Prior of a cluster's size, in documents or points (default: 10/K).", above=0.0
     )
     learn_priors: bool | None = field(default=False, metadata={"help": "not learned", "cli": False})
-    sparsity: int = option(4, "clusters a point may have, L: 1 is a hard assignment, K is dense", min=1, decided=True)
+    sparsity: int = option(4, "Clusters a document or point may have, L; 1: hard assignment, K: dense.", min=1, decided=True)
     schedule: str = option(
         "memoized",
-        "memoized: blocks take back what they said before, and the bound never falls; stochastic: steps of shrinking size",
+        "memoized: replace each block's last contribution, so the bound never falls; stochastic: steps of decreasing size.",
         choices=("memoized", "stochastic"),
     )
-    tries: int = option(4, "starts that are tried on a sample; the best is kept", min=1)
-    kappa: float = option(0.55, "stochastic: how fast steps shrink, rho = (tau + t)^-kappa", min=0.5, max=1.0)
-    tau: float = option(10.0, "stochastic: delay of the steps, rho = (tau + t)^-kappa", min=1.0)
-    block_docs: int = option(512, "stochastic: points a step sees (rounded up to a multiple of 8)", min=8)
+    tries: int = option(4, "Number of starts to try on a sample; the best is used.", min=1)
+    kappa: float = option(0.55, "With --schedule stochastic: step size decay, rho = (tau + t)^-kappa.", min=0.5, max=1.0)
+    tau: float = option(10.0, "With --schedule stochastic: step size delay, rho = (tau + t)^-kappa.", min=1.0)
+    block_docs: int = option(512, "With --schedule stochastic: documents or points per step, rounded up to a multiple of 8.", min=8)
 
 
 class ClusterEngine(Engine):

@@ -43,20 +43,29 @@ class GaussianOptions(ClusterOptions):
 
     tries: int = option(
         3,
-        "starts that are tried on a sample (k-means, groups by distance from the mean, Bregman k-means++, in turn); the best is kept",
+        "Number of starts to try on a sample (k-means, groups by distance from the mean, Bregman k-means++, "
+        "in turn); the best is used.",
         min=1,
     )
-    block_docs: int = option(8192, "stochastic: points a step sees (rounded up to a multiple of 8)", min=8)
-    covariance: str = option("full", "full, or variances of the coordinates alone", choices=("full", "diag"))
-    mean: str = option("free", "free, or zero (patches whose own mean was taken off)", choices=("free", "zero"))
+    block_docs: int = option(
+        8192, "With --schedule stochastic: documents or points per step, rounded up to a multiple of 8.", min=8
+    )
+    covariance: str = option("full", "Full covariance matrices, or diagonal ones.", choices=("full", "diag"))
+    mean: str = option(
+        "free",
+        "Estimate the means (free), or fix them at zero (for image patches without their mean).",
+        choices=("free", "zero"),
+    )
     estimate: str = option(
         "posterior",
-        "what responsibilities are computed from: the posterior, its mode, or maximum likelihood (the bound then may fall)",
+        "Compute responsibilities from the posterior, its mode (map), or maximum likelihood (ml; the bound may then fall).",
         flags=("--global",),
         choices=("posterior", "map", "ml"),
     )
-    spread: float = option(1.0, "prior mean of a covariance: so many times that of the data", above=0.0)
-    floor: float = option(1e-3, "with --global ml: added to variances, a share of the data's mean variance", above=0.0)
+    spread: float = option(1.0, "Prior mean of a covariance, as a multiple of the data's covariance.", above=0.0)
+    floor: float = option(
+        1e-3, "With --global ml: added to variances, as a share of the data's mean variance.", above=0.0
+    )
 
 
 class GaussianMixture(ClusterEngine, VectorEngine):

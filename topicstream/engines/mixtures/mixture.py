@@ -94,7 +94,7 @@ def words_of_clusters(
 class DocumentMixtureOptions(ClusterOptions):
     """Options of ``mixture``."""
 
-    beta: float | None = option(None, "prior of a word in a cluster (default: 0.1)", above=0.0)
+    beta: float | None = option(None, "Prior of a word in a cluster (default: 0.1).", above=0.0)
 
 
 class DocumentMixture(ClusterEngine):

@@ -57,9 +57,9 @@ class AnchorOptions(Options):
     withdrawn = ("recover",)
 
     min_docs: int | None = option(
-        None, "documents that an anchor word is in at least (default: their number over K, at most 5 % of them)", min=1
+        None, "Minimum number of documents with an anchor word (default: documents / K, at most 5 % of them).", min=1
     )
-    min_tokens: int = option(20, "documents of fewer tokens have no part in the co-occurrences", min=2, was=2)
+    min_tokens: int = option(20, "Leave documents with fewer tokens out of the co-occurrences.", min=2, was=2)
 
 
 class Anchors(Engine):

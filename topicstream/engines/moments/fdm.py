@@ -44,9 +44,7 @@ class MixtureOptions(Options):
 
     withdrawn = ("rate_decay", "importance", "decay_steps", "solver", "batch", "learning_rate", "device")
 
-    pairs: int = option(
-        2000, "a document of more pairs of words gives so many, drawn once; 0: all pairs of all documents", min=0
-    )
+    pairs: int = option(2000, "Sample at most this many word pairs of a document, once; 0: use all pairs.", min=0)
 
 
 class FullDependenceMixture(Engine):

@@ -52,12 +52,13 @@ class VariationalOptions(Options):
 
     phi: str = option(
         "dirichlet",
-        "topics as a Dirichlet posterior (papers of Hoffman, Hughes) or a point estimate (Zeng, Liu & Cao 2012; Zeng, Cheung & Liu 2013)",
+        "Topics as a Dirichlet posterior (as Hoffman and Hughes) or a point estimate (as Zeng, Liu & Cao "
+        "2012; Zeng, Cheung & Liu 2013).",
         choices=("dirichlet", "point"),
     )
-    restarts: int = option(0, "restart proposals a document: a small topic emptied, kept if the bound rises", min=0)
-    inner_tol: float = option(0.05, "inner iterations stop when no topic of a document moves by more tokens", min=0.0)
-    inner_max: int = option(100, "most inner iterations a document", min=1)
+    restarts: int = option(0, "Restart proposals per document: empty a small topic, and accept if the bound rises.", min=0)
+    inner_tol: float = option(0.05, "Stop inner iterations when no topic of a document changes by more than this many tokens.", min=0.0)
+    inner_max: int = option(100, "Maximum number of inner iterations for a document.", min=1)
 
 
 class Variational(Engine):

@@ -22,9 +22,9 @@ class StochasticOptions(VariationalOptions):
     (0.5 and 1, gensim's) go on forgetting: 22 % worse on short documents, 3 % on articles.
     """
 
-    kappa: float = option(0.7, "how fast steps shrink: rho = (tau + t)^-kappa", min=0.5, max=1.0)
-    tau: float = option(10.0, "delay of the steps: rho = (tau + t)^-kappa", min=1.0)
-    block_docs: int = option(512, "documents a step sees (rounded up to a multiple of 8)", min=8)
+    kappa: float = option(0.7, "Step size decay: rho = (tau + t)^-kappa.", min=0.5, max=1.0)
+    tau: float = option(10.0, "Step size delay: rho = (tau + t)^-kappa.", min=1.0)
+    block_docs: int = option(512, "Documents per step, rounded up to a multiple of 8.", min=8)
 
 
 class Stochastic(Variational):

@@ -21,18 +21,20 @@ class SparsityOptions(VariationalOptions):
     """Options of the engines of Hughes & Sudderth 2016."""
 
     sparsity: int = option(
-        8, "topics a word of a document may have, L: 1 is a hard assignment, K is dense", min=1, decided=True
+        8, "Topics that a word of a document may have, L; 1: hard assignment, K: dense.", min=1, decided=True
     )
     leave: float = option(
         0.011,
-        "a topic leaves a document, for the rest of the visit, when its weight is below this share of the largest "
-        "topic's, and after the first assignment when it holds less than 1.9 tokens and less than an even share; 0: with its "
-        "last token (Hughes & Sudderth 2016)",
+        "Drop a topic from a document for the rest of the visit when its weight falls below this share of the "
+        "largest topic's (after the first assignment also below 1.9 tokens and an even share); 0: only with "
+        "its last token, as Hughes & Sudderth 2016.",
         min=0.0,
         max=1.0,
         advanced=True,
     )
-    restarts: int = option(5, "restart proposals a document: a small topic emptied, kept if the bound rises", min=0)
+    restarts: int = option(
+        5, "Restart proposals per document: empty a small topic, and accept if the bound rises.", min=0
+    )
 
 
 class Sparse(Variational):

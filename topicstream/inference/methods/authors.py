@@ -25,7 +25,7 @@ AXIS = "authors"
 
 
 class Authors(Method):
-    """By the document's authors (a field ``authors``), of a model of --algo atm."""
+    """Topics from the document's authors (a field ``authors``), for a model of --algo atm."""
 
     name: ClassVar[str] = "authors"
     cites: ClassVar[str] = "Zeng, Cheung & Liu 2013"

@@ -22,12 +22,14 @@ from topicstream.options import option
 class BPOptions:
     """Options of belief propagation."""
 
-    tol: float = option(TOLERANCE, "Stop when this share of a document's tokens moved.", min=0, show=True)
-    inner: int = option(INNER, "Most iterations of a document.", min=1, show=True)
+    tol: float = option(
+        TOLERANCE, "Stop when at most this share of a document's tokens changed topic.", min=0, show=True
+    )
+    inner: int = option(INNER, "Maximum number of iterations for a document.", min=1, show=True)
 
 
 class BP(Method):
-    """Deterministic fixed point, each document alone."""
+    """Belief propagation with fixed topics: a deterministic fixed point for each document."""
 
     name: ClassVar[str] = "bp"
     cites: ClassVar[str] = "Zeng et al. 2012"

@@ -237,21 +237,21 @@ def by_block(blocks: Sequence[Documents], shares: np.ndarray) -> dict[int, np.nd
 class SamplingOptions:
     """Options of the samplers."""
 
-    sweeps: int = option(50, "Sweeps that are averaged.", min=1, show=True)
-    burn: int = option(30, "Sweeps before these.", min=0, show=True)
-    seed: int = option(0, "Seed of the draws.", min=0, show=True)
+    sweeps: int = option(50, "Sweeps to average after burn-in.", min=1, show=True)
+    burn: int = option(30, "Burn-in sweeps.", min=0, show=True)
+    seed: int = option(0, "Random seed.", min=0, show=True)
 
 
 @dataclass(frozen=True)
 class JointOptions(SamplingOptions):
     """Options of sampling new documents."""
 
-    joint: bool = option(False, "Sample all documents together; they are held in memory.")
-    own_counts: bool = option(False, "Count the document's own tokens in the topics while it is sampled.")
+    joint: bool = option(False, "Sample all documents together, held in memory.")
+    own_counts: bool = option(False, "Count a document's own tokens in the topics while it is sampled.")
 
 
 class Gibbs(Method):
-    """Sampled, each document alone with the topics held still, or all documents together (--joint)."""
+    """Gibbs sampling of each document with fixed topics, or of all documents together (--joint)."""
 
     name: ClassVar[str] = "gibbs"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009, Gibbs3 and Gibbs2"

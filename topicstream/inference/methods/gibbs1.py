@@ -28,7 +28,7 @@ class Gibbs1Options(SamplingOptions):
 
     trained_on: str | Path | Corpus = option(
         "corpus.zarr",
-        "The corpus that the model was trained on, by gs or sparselda.",
+        "Corpus that the model was trained on with gs or sparselda.",
         path=True,
         metavar="CORPUS",
         show=True,
@@ -36,7 +36,7 @@ class Gibbs1Options(SamplingOptions):
 
 
 class Gibbs1(Method):
-    """Sampled together with the training documents, whose run should have converged."""
+    """Gibbs sampling together with the training documents, whose run should have converged."""
 
     name: ClassVar[str] = "gibbs1"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009, Gibbs1"

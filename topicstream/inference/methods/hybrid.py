@@ -72,12 +72,12 @@ def draw_by_shares(
 class HybridOptions(MaxEntOptions):
     """Options of the classifier and of the draws after it."""
 
-    resamples: int = option(1, "How often the topics are drawn.", min=1, show=True)
-    seed: int = option(0, "Seed of the draws.", min=0, show=True)
+    resamples: int = option(1, "Number of times to draw the topics.", min=1, show=True)
+    seed: int = option(0, "Random seed.", min=0, show=True)
 
 
 class Hybrid(Method):
-    """The classifier's answer, corrected by drawing topics for the document's own words."""
+    """The classifier's answer, corrected by sampling topics for the words of the document."""
 
     name: ClassVar[str] = "hybrid"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"

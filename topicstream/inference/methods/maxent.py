@@ -25,12 +25,12 @@ class MaxEntOptions:
     """Options of the classifier."""
 
     temperature: float | None = option(
-        None, "Divides the logits [default: the one chosen when the classifier was trained].", above=0
+        None, "Divide the logits by this number (default: chosen when the classifier was trained).", above=0
     )
 
 
 class MaxEnt(Method):
-    """The model's classifier (`topics classifier`): the fastest."""
+    """The model's classifier (`topics classifier`), the fastest method."""
 
     name: ClassVar[str] = "maxent"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"

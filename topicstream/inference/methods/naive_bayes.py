@@ -23,11 +23,11 @@ from topicstream.options import option
 class NaiveBayesOptions:
     """Options of naive Bayes."""
 
-    log: bool = option(False, "Add up logarithms of the probabilities instead of the probabilities.")
+    log: bool = option(False, "Sum logarithms of the probabilities instead of the probabilities.")
 
 
 class NaiveBayes(Method):
-    """One sum over the words, a yardstick: fast, and poor for documents of several topics."""
+    """Naive Bayes baseline: one sum over the words; fast, but poor for documents with several topics."""
 
     name: ClassVar[str] = "naive-bayes"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"

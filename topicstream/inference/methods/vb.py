@@ -134,22 +134,24 @@ def sparse_step(
 class VBOptions:
     """Options of variational inference."""
 
-    tol: float = option(VB_TOLERANCE, "Stop when this share of a document's tokens moved.", min=0, show=True)
-    inner: int = option(INNER, "Most iterations of a document.", min=1, show=True)
-    sparse: int | None = option(None, "At most L topics a word of a document [default: all].", min=1, metavar="L")
+    tol: float = option(
+        VB_TOLERANCE, "Stop when at most this share of a document's tokens changed topic.", min=0, show=True
+    )
+    inner: int = option(INNER, "Maximum number of iterations for a document.", min=1, show=True)
+    sparse: int | None = option(None, "At most L topics per word of a document (default: all).", min=1, metavar="L")
     phi: str = option(
         "dirichlet", "Topics as Dirichlet posteriors or as point estimates.", choices=("dirichlet", "point"), show=True
     )
     begin: str = option(
         "even",
-        "Begin with all topics alike, or with the prior as Yao, Mimno and McCallum 2009 do (worse where alpha was learned).",
+        "Start from equal topics (even), or from the prior as Yao, Mimno and McCallum 2009 (worse if alpha was learned).",
         choices=("even", "prior"),
         show=True,
     )
 
 
 class VB(Method):
-    """Variational Bayes, dense or with at most --sparse topics a word."""
+    """Variational Bayes, dense or with at most --sparse topics per word."""
 
     name: ClassVar[str] = "vb"
     cites: ClassVar[str] = "Blei et al. 2003; Hughes and Sudderth 2015"
