@@ -93,7 +93,7 @@ def test_a_view_of_another_package(installed, place, capsys):
     assert sum(row["share"] for row in found) == pytest.approx(1) and len(found) == 3
     assert command(capsys, "show", "--sizes", "--width", "7", "-n", "1").rstrip().endswith(" " + 7 * "#")
     assert "Sizes of topics (--sizes)" in command(capsys, "show", "--help")
-    assert run(["show", "--width", "7"]) == 2 and "--width goes with: Sizes of topics" in capsys.readouterr().err
+    assert run(["show", "--width", "7"]) == 2 and "--width belongs to: Sizes of topics" in capsys.readouterr().err
 
 
 def test_a_sampler_by_proposals_finds_the_topics_and_every_token_is_counted(installed, place, capsys):
@@ -257,7 +257,7 @@ def test_a_method_with_options_of_its_own_that_reads_a_field_of_all_documents(in
         (("--group-by", "forum", "--pull", "2"), 2, "--pull"),
         (("--group-by", "forum", "--group-words", "all"), 2, "'all' is not one of 'counts', 'presence'"),
         (("--group-by", "subject"), 2, "--with subject: corpus.zarr has no such column"),
-        (("--power", "3"), 2, "--power goes with: Options of --method sharp"),
+        (("--power", "3"), 2, "--power belongs to: Options of --method sharp"),
     ):
         assert run(["infer", "corpus.zarr", "--method", "pooled", *wrong, "-q"]) == code
         assert reason in capsys.readouterr().err

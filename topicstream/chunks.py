@@ -124,13 +124,13 @@ def read_chunk(path: Path, size: int, crc: int, out: np.ndarray) -> None:
     except FileNotFoundError:
         raise StoreError(f"{path}: missing; restore the file") from None
     if length != size:
-        raise StoreError(f"{path}: has another size than the {size} bytes that were written; restore the file")
+        raise StoreError(f"{path}: is not {size} bytes long as written; the file is damaged, restore it")
     body = space[: size - 4]
     if google_crc32c.value(body) != crc or int.from_bytes(space[size - 4 : size], "little") != crc:
         raise StoreError(f"{path}: does not match its checksum; restore the file")
     try:
         if int.from_bytes(body[4:8], "little") != out.nbytes:
-            raise ValueError("it holds another number of bytes")
+            raise ValueError("it has another length than recorded")
         blosc.decompress(body, out)
     except (RuntimeError, ValueError) as e:
         raise StoreError(f"{path}: cannot be decoded ({e}); restore the file") from None

@@ -24,14 +24,14 @@ def parse_bytes(text: str | int | float) -> int:
     """``2G``, ``512M``, ``300MiB``, ``1.5g`` or a number of bytes -> bytes (powers of two)."""
     if isinstance(text, (int, float)):
         if not 0 < text < 1 << 62:  # not so of NaN either
-            raise UsageError(f"{text}: is no amount of memory")
+            raise UsageError(f"{text}: is not an amount of memory; write for example 2G")
         return int(text)
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text.lower())
     if match is None:
         raise UsageError(f"{text!r} is not an amount of memory; write for example 2G, 512M or a number of bytes")
     size = float(match[1]) * _UNITS[match[2]]
     if not 1 <= size < 1 << 62:
-        raise UsageError(f"{text}: is too much or too little; write for example 2G")
+        raise UsageError(f"{text}: is out of range; write for example 2G")
     return int(size)
 
 

@@ -69,7 +69,7 @@ def test_a_model_and_a_corpus_that_do_not_belong_together(own, tmp_path, capsys)
     for option in ("--coherence", "--training", "--heldout"):
         assert run(["eval", "--model", model, "--corpus", other, option]) == 2
         said = capsys.readouterr().err
-        assert model in said and other in said and "do not belong together" in said
+        assert model in said and other in said and "do not match" in said
     assert run(["eval", "--model", model, "--corpus", near, "--coherence"]) == 0
     said = capsys.readouterr().err
     assert "warning" in said and model in said and near in said

@@ -60,7 +60,7 @@ def test_a_reader_of_a_store_that_was_replaced_says_so(folder):
     corpus = Corpus.open("corpus.zarr")
     corpus.decode(0)
     ingest(texts(folder / "b.jsonl", 2, docs=90), folder / "corpus.zarr", min_df=1, force=True, progress=False)
-    with pytest.raises(TopicsError, match="another store took its place") as replaced:
+    with pytest.raises(TopicsError, match="another store replaced it") as replaced:
         corpus.decode(0)
     assert not isinstance(replaced.value, StoreError)
     assert len(Corpus.open("corpus.zarr").decode(0).lengths) > 0

@@ -199,7 +199,7 @@ def test_refused_in_a_line(whole, model, tmp_path):
     with pytest.raises(InputError, match="none with a word"):
         topicstream.train(whole.path, tmp_path / "x", sample=1e-9, **given)
     topicstream.train(whole.path, tmp_path / "all", algo="atbp", sample="100%", **given)
-    with pytest.raises(UsageError, match="learned from all training documents"):
+    with pytest.raises(UsageError, match="was trained on all documents"):
         topicstream.infer(tmp_path / "all", whole, parts=("rest",), progress=False)
     path = model / "manifest.json"
     text = path.read_text()

@@ -135,9 +135,9 @@ def test_nothing_is_read_that_the_manifest_does_not_vouch_for(tmp_path):
     chunk = tmp_path / "c.zarr" / "train" / "counts" / "c" / "0" / "0"
     good = chunk.read_bytes()
     for bad, said in (
-        (good[:-3], "another size"),
+        (good[:-3], "bytes long as written"),
         (good[:9] + b"\xff" + good[10:], "checksum"),
-        (good + b"x", "another size"),
+        (good + b"x", "bytes long as written"),
     ):
         chunk.write_bytes(bad)
         with pytest.raises(StoreError, match=rf"train/counts/c/0/0.*{said}"):

@@ -214,7 +214,7 @@ def test_too_few_candidates_and_too_short_documents(tmp_path):
     with pytest.raises(InputError, match="only 0 words are in 10,000 documents or more"):
         run(path, tmp_path / "m", 6, options={"min_docs": 10_000})
     short = store(tmp_path / "s.zarr", np.arange(6), np.arange(5, dtype=np.int32), np.ones(5, np.int64), 5)
-    with pytest.raises(InputError, match="no document has two words"):
+    with pytest.raises(InputError, match="no document has two or more words"):
         run(short, tmp_path / "s", 2)
 
 

@@ -269,7 +269,7 @@ def test_memory_that_cannot_be_is_refused():
     x, wrote = corpus()
     driver = Driver(x, wrote).start(1)
     driver.memory[0]["pairs"][0] = 3 * K
-    with pytest.raises(StoreError, match="holds what cannot be"):
+    with pytest.raises(StoreError, match="is corrupt"):
         driver.sweep()
 
 

@@ -118,7 +118,7 @@ def test_labels_that_do_not_fit_the_stored_messages_are_refused():
     x = np.ones((2, 5), np.int64)
     driver = driver_of(x, [[0, 1], [1]], 2).start()
     driver.memory[0]["messages"] = driver.memory[0]["messages"][:-1].copy()
-    with pytest.raises(StoreError, match="not of these labels"):
+    with pytest.raises(StoreError, match="belong to other labels"):
         driver.sweep()
 
 

@@ -335,8 +335,8 @@ class TestTheFile:
             ("[a]\nwords = ['x']\nstrength = true", InputError, "`$.strength`: expected `float | null`, got `bool`"),
             ("strength = 'much'\n[a]\nwords = ['x']", InputError, "`$.strength`: expected `float | null`, got `str`"),
             ("[a]\nwords = ['x']\n[a]\nwords = ['y']", InputError, "not TOML"),
-            ("a = 'x'", InputError, "a: neither a topic nor a setting"),
-            ("[a]\nwords = ['no', 'none']", InputError, "no training document has a word of topic a"),
+            ("a = 'x'", InputError, "a: neither a topic (a table) nor a setting"),
+            ("[a]\nwords = ['no', 'none']", InputError, "no training document contains a word of topic a"),
             ("a = ['word1']\nb = ['word2']\nc = ['word3']", UsageError, "has 3 topics, the model 2; use -K 3 or more"),
         ],
     )
@@ -474,7 +474,7 @@ class TestTheModel:
         call(*arguments, "-K", 4, "--seed-words", tmp_path / "none.toml", code=2)
         half = tmp_path / "half.toml"
         half.write_text("[a]\nwords = ['word1']\nstrength = 0.5\n")
-        assert "whole numbers" in call(*arguments, "-K", 4, "--algo", "gs", "--seed-words", half, code=2).stderr
+        assert "whole-number strengths" in call(*arguments, "-K", 4, "--algo", "gs", "--seed-words", half, code=2).stderr
         half.write_text("[a\n")
         call(*arguments, "-K", 4, "--seed-words", half, code=3)
 
@@ -558,7 +558,7 @@ class TestFromRunToRun:
         assert model.labels == {0: "space", 1: "hockey"}
         assert of_space(model) == 0
         (tmp_path / "seeds.toml").write_text("space = 7\n")
-        assert "neither a topic nor a setting" in call("retrain", "--config", config, code=3).stderr
+        assert "nor a setting" in call("retrain", "--config", config, code=3).stderr
 
     @pytest.mark.parametrize("name", ["m.parquet", "m.safetensors"])
     def test_exported_topics_have_them_and_an_import_tells_them_apart_again(self, trained, name, tmp_path):

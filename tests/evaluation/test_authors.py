@@ -209,7 +209,7 @@ def test_eval_prints_both_perplexities(made, capsys):
     assert "authors" not in topicstream.evaluate(plain, made[0], heldout=True, threads=1)
     with pytest.raises(StoreError, match="no table of authors"):
         topicstream.evaluate(plain, made[0], heldout=True, authors="folded", threads=1)
-    with pytest.raises(InputError, match="--authors goes with --heldout"):
+    with pytest.raises(InputError, match="--authors requires --heldout"):
         topicstream.evaluate(made[1], made[0], training=True, authors="known", threads=1)
 
 

@@ -128,7 +128,7 @@ def test_held_out_documents_of_a_store_and_a_file(trained, capsys):
 
 def test_what_cannot_be_scored_is_told(trained, tmp_path):
     train(trained / "c.zarr", tmp_path / "plain", algo="atbp", topics=3, passes=2, threads=1, progress=False)
-    with pytest.raises(InputError, match="its topics are no labels"):
+    with pytest.raises(InputError, match="its topics are not labels"):
         evaluate(tmp_path / "plain", trained / "c.zarr", labels=True)
     none = write_jsonl(tmp_path / "none.jsonl", [{"id": d["id"], "text": d["text"]} for d in texts(9, 3)])
     with pytest.raises(InputError, match=r"no labels|has a label"):

@@ -146,7 +146,7 @@ def test_the_state_holds_every_token(made, tmp_path):
         counts[int(number), int(topic)] += 1
     assert np.array_equal(counts, model.phi)
     assert all(p == list(range(len(p))) for p in docs.values())
-    with pytest.raises(InputError, match="gives no token a topic"):
+    with pytest.raises(InputError, match="does not assign topics to tokens"):
         topicstream.export_model(made / "sparse-bp", tmp_path / "y.gz", corpus=corpus)
 
 
@@ -199,15 +199,15 @@ GOOD = "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n1\tdog\t2.01\n"
         ("mallet", GOOD.replace("1\tdog", "1\tcat"), "a word twice"),
         ("mallet", GOOD.replace("1\t", "3\t"), "topic 1 has 0 words where 2 are wanted"),
         ("mallet", "", "Empty"),
-        ("mallet-state", "#alpha : x\n", "prior that is no number"),
+        ("mallet-state", "#alpha : x\n", "prior is not a number"),
         ("mallet-state", "0 NA 0 0 cat 0\n0 NA 1 0 dog 0\n", "two words"),
-        ("mallet-state", "0 NA 0 0 cat -1\n", "negative number"),
+        ("mallet-state", "0 NA 0 0 cat -1\n", "negative word or topic number"),
         ("mallet-state", "0 NA 0 0 cat\n", "[Ee]xpected 6 columns"),
         ("mallet-state", "#alpha : 0.1 0.1 0.1\n0 NA 0 0 cat 7\n", "give one number or 8"),
-        ("mallet-doc-topics", "0\ta\t0.5\t0.5\n1\tb\t1.0\n", "1 topics where the lines before have 2"),
+        ("mallet-doc-topics", "0\ta\t0.5\t0.5\n1\tb\t1.0\n", "1 topics, but earlier lines have 2"),
         ("mallet-doc-topics", "0\ta\tnan\t0.5\n", "not finite"),
-        ("mallet-doc-topics", "0\ta\tx\n", "not 'number, name, proportions'"),
-        ("mallet-doc-topics", "", "holds no document"),
+        ("mallet-doc-topics", "0\ta\tx\n", "expected 'number, name, proportions'"),
+        ("mallet-doc-topics", "", "contains no document"),
         ("safetensors", "short", "not a whole safetensors file"),
         ("pyldavis", "{}", "not the JSON of pyLDAvis"),
         pytest.param("pyldavis", "[" * 100_000, "not the JSON of pyLDAvis", id="a deep one"),
@@ -268,11 +268,11 @@ def test_what_is_not_offered_is_refused_with_the_reason(made, tmp_path):
             topicstream.import_model(tmp_path / name, tmp_path / "m")
         with pytest.raises(InputError):
             topicstream.export_model(made / "sparse-bp", tmp_path / f"out-{name}")
-    with pytest.raises(InputError, match="cannot be told from the name"):
+    with pytest.raises(InputError, match="cannot detect the format"):
         topicstream.export_model(made / "sparse-bp", tmp_path / "x.txt")
-    with pytest.raises(InputError, match="goes the other way only"):
+    with pytest.raises(InputError, match="is not supported in this direction"):
         topicstream.import_model(tmp_path / "m.bin", tmp_path / "m", format="uci")
-    with pytest.raises(InputError, match="takes no option 'top'"):
+    with pytest.raises(InputError, match="has no option 'top'"):
         topicstream.export_model(made / "sparse-bp", tmp_path / "x.parquet", top=3)
 
 

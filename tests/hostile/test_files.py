@@ -114,7 +114,7 @@ def test_a_covariance_that_cannot_be(tmp_path):
     topicstream.train(tmp_path / "c", tmp_path / "g", algo="gmm", topics=2, passes=1, progress=False)
     opened = GaussianModel(tmp_path / "g")
     opened.covariances = -np.abs(opened.covariances)
-    with pytest.raises(StoreError, match="a covariance that cannot be"):
+    with pytest.raises(StoreError, match="a covariance is not positive definite"):
         opened.answer(np.zeros((1, 3)))
 
 
@@ -122,7 +122,7 @@ def test_a_store_is_not_made_where_a_disk_is_mounted(made, tmp_path, monkeypatch
     (tmp_path / "data").mkdir()
     real = os.path.ismount
     monkeypatch.setattr(os.path, "ismount", lambda path: os.fspath(path) == str(tmp_path / "data") or real(path))
-    assert "name a folder in it" in refused("ingest", made / "a.jsonl", "--out", tmp_path / "data", capsys=capsys, code=2)
+    assert "name a folder inside it" in refused("ingest", made / "a.jsonl", "--out", tmp_path / "data", capsys=capsys, code=2)
     assert list(tmp_path.iterdir()) == [tmp_path / "data"]
 
 
@@ -176,7 +176,7 @@ def test_lists_of_words_that_are_none(made, tmp_path, capsys):
 
 def test_what_does_not_belong_together_is_said(made, tmp_path, capsys):
     np.save(tmp_path / "v.npy", np.random.default_rng(1).normal(size=(9, 4)))
-    assert "holds vectors" in refused("infer", tmp_path / "v.npy", "--model", made / "m", capsys=capsys, code=2)
+    assert "contains vectors" in refused("infer", tmp_path / "v.npy", "--model", made / "m", capsys=capsys, code=2)
     topicstream.ingest(tmp_path / "v.npy", tmp_path / "v.zarr", heldout="0", progress=False)
     before = (tmp_path / "v.zarr" / "manifest.json").read_bytes()
     said = refused("ingest", made / "a.jsonl", "--out", tmp_path / "v.zarr", "--append", capsys=capsys)
@@ -186,7 +186,7 @@ def test_what_does_not_belong_together_is_said(made, tmp_path, capsys):
     for form in ("mallet-doc-topics", "parquet-theta"):
         given = ("--corpus", tmp_path / "o.zarr", "--format", form, "--out", tmp_path / "out")
         said = refused("export", "--model", made / "m", *given, capsys=capsys, code=2)
-        assert "do not belong together" in said and not (tmp_path / "out").exists()
+        assert "do not match" in said and not (tmp_path / "out").exists()
 
 
 # -- heads of arrays ---------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def test_a_special_file_in_a_store_neither_hangs_nor_is_followed(store, tmp_path
     )
     (tmp_path / "outside").write_bytes(place.read_bytes())
     special(place, how, tmp_path / "outside")
-    with pytest.raises(StoreError, match="plain file"):
+    with pytest.raises(StoreError, match="regular file"):
         corpus = Corpus.open(store)
         corpus.file("vocab")
         corpus.decode(0)
@@ -58,7 +58,7 @@ def test_a_special_file_in_a_store_neither_hangs_nor_is_followed(store, tmp_path
 def test_a_special_file_in_a_model_neither_hangs_nor_is_followed(model, tmp_path, name, how):
     (tmp_path / "outside").write_bytes((model / name).read_bytes())
     special(model / name, how, tmp_path / "outside")
-    with pytest.raises(StoreError, match="plain file"):
+    with pytest.raises(StoreError, match="regular file"):
         TopicModel.open(model)
 
 

@@ -243,7 +243,7 @@ def test_a_missing_stale_or_damaged_classifier_is_one_clear_line(made, tmp_path)
         train_classifier(model, corpus, variance=0)
     shutil.copytree(folder / "m", tmp_path / "m")
     TopicModel.from_arrays(model.phi + 1, model.words, ALPHA, BETA).save(tmp_path / "m")
-    with pytest.raises(InputError, match="topics have changed since its classifier"):
+    with pytest.raises(InputError, match="topics have changed since the classifier"):
         infer(tmp_path / "m", corpus, method="maxent")
     train_classifier(tmp_path / "m", corpus, passes=3)  # mends it
     chunk = next((tmp_path / "m").glob("classifier*/c/0/0"))
@@ -297,7 +297,7 @@ def test_gibbs1_has_the_exact_mean_and_keeps_the_topics_numbers(tmp_path):
         model.save(tmp_path / "bare")
         make_method("gibbs1", TopicRows(model), trained_on=corpus)
     train(corpus.path, tmp_path / "bp", algo="bp", topics=2, passes=2)
-    with pytest.raises(InputError, match="bp gives no token a topic of its own; train with sparselda or gs"):
+    with pytest.raises(InputError, match="bp does not assign topics to tokens; train with sparselda or gs"):
         make_method("gibbs1", TopicRows(TopicModel.open(tmp_path / "bp")), trained_on=corpus)
 
 

@@ -56,7 +56,7 @@ def test_ingest_prints_its_summary(tmp_path, capsys):
         (["ingest", "no-such-file"], 3, "no-such-file"),
         (["ingest", ".", "--heldout", "much"], 2, "--heldout much"),
         (["ingest", "raw", "--mem-limit", "10M"], 5, "every command needs at least 512M"),
-        (["ingest", "."], 2, "lies in the input"),
+        (["ingest", "."], 2, "lies inside the input"),
         (["info", "no-such-store"], 3, "no manifest.json"),
     ],
 )

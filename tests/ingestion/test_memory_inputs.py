@@ -151,7 +151,7 @@ def test_matrices_of_counts(tmp_path):
         ([Path("x"), "y"], {}, "not both"),
         ([{"body": "x"}], {}, r"no field 'text'"),
         ([{"text": 3}], {}, "is a number, not a string"),
-        (["x"], {"vocabulary": ["x"]}, "goes with a matrix"),
+        (["x"], {"vocabulary": ["x"]}, "requires a matrix"),
         (pa.table({"body": ["x"]}), {}, "no column 'text'; choose one of body"),
         (np.array([[-1]]), {}, "negative or not finite"),
         (np.array([[np.nan]]), {}, "negative or not finite"),

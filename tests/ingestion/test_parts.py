@@ -131,14 +131,14 @@ def test_what_cannot_be_cut(tmp_path):
     out = tmp_path / "c.zarr"
     for options, why in [
         ({"split": "("}, "--split"),
-        ({"split": "x", "links": "l.tsv"}, "of whole documents"),
-        ({"split": "x", "on_duplicate": "replace"}, "of whole documents"),
+        ({"split": "x", "links": "l.tsv"}, "to whole documents"),
+        ({"split": "x", "on_duplicate": "replace"}, "to whole documents"),
         ({"min_tokens": 2, "key": "row"}, "--key row"),
     ]:
         with pytest.raises(UsageError, match=re.escape(why)):
             ingest(["a b"], out, **options)
     with pytest.raises(InputError, match="cuts text"):
         ingest(np.eye(3), out, vocabulary=["a", "b", "c"], split="x", progress=False)
-    with pytest.raises(InputError, match="of whole documents"):
+    with pytest.raises(InputError, match="to whole documents"):
         ingest([{"text": "a b", "links": ["c"]}], out, split="x", meta={"links": "links"}, progress=False)
     assert not out.exists()

@@ -53,7 +53,7 @@ def test_guess(name: str, head: bytes, want: str) -> None:
 
 def test_guess_says_when_unsure(tmp_path: Path) -> None:
     for name in ("notes", "a.doc"):
-        with pytest.raises(InputError, match=r"cannot tell its format; give --format"):
+        with pytest.raises(InputError, match=r"cannot detect the format; give --format"):
             Read(write(tmp_path / name, "Some words\n"))
     with pytest.raises(InputError, match="zero bytes"):
         Read(write(tmp_path / "b.txt", b"ab\0cd\n"))
@@ -92,7 +92,7 @@ def test_inputs_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file or folder"):
         Read(tmp_path / "missing")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="holds no files"):
+    with pytest.raises(InputError, match="contains no files"):
         Read(tmp_path / "empty")
     with pytest.raises(InputError, match="no input given"):
         Read([])

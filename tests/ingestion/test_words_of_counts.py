@@ -43,7 +43,7 @@ def test_a_vocab_of_other_words_is_an_error_that_names_the_other_option(folder, 
     assert "--words" in said and "names/three.txt" in said
     assert not list(folder.glob("corpus.zarr*"))
     assert run(["ingest", "counts.txt", "--words", "names/three.txt"]) == 3
-    assert "3 words where counts.txt says 4; give the file of its words as --words" in capsys.readouterr().err
+    assert "3 words, but counts.txt states 4; name the right file with --words" in capsys.readouterr().err
 
 
 def test_a_vocab_that_occurs_nowhere_leaves_nothing(folder, capsys):

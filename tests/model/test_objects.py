@@ -130,5 +130,5 @@ def test_words_are_strings_and_documents_may_be_lists_of_words(made, tmp_path):
     topicstream.ingest([["lost", "bag", "bag"], ["late", "bag"]], tmp_path / "c.zarr", heldout=0, progress=False)
     corpus = Corpus.open(tmp_path / "c.zarr")
     assert {d.id: dict(zip(d.words, d.counts.tolist())) for d in corpus} == {"0": {"lost": 1, "bag": 2}, "1": {"late": 1, "bag": 1}}
-    with pytest.raises(InputError, match="nothing but strings"):
+    with pytest.raises(InputError, match="only strings"):
         model.transform([["lost", 3]])

@@ -173,7 +173,7 @@ def test_a_model_of_another_corpus_keeps_its_state(stored, tmp_path, monkeypatch
     topicstream.ingest([" ".join(f"alien{(7 * i + j) % 30}" for j in range(9)) for i in range(60)], other, min_df=1)
     topicstream.train(other, model, algo="bp", topics=2, passes=1)
     before = digest(model)
-    with pytest.raises(InputError, match="has other words than"):
+    with pytest.raises(InputError, match="has another vocabulary than"):
         forget("doc-number-3", store, models=[model])
     monkeypatch.chdir(tmp_path)  # where the model is the one that is meant if none is named
     done = CliRunner().invoke(topics, ["forget", "doc-number-3", "--corpus", str(store)])

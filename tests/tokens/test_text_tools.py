@@ -49,7 +49,7 @@ def test_spelling_variants_count_as_one_and_may_be_stop_words(place, capsys):
     Path("bad.tsv").write_text("one two three\n")
     capsys.readouterr()
     assert run(["ingest", "docs.jsonl", "--out", "d.zarr", "--replace", "bad.tsv"]) == 3
-    assert "bad.tsv:1: two words are needed" in capsys.readouterr().err
+    assert "bad.tsv:1: expected two words" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -190,7 +190,7 @@ def test_ngrams_of_equal_bytes_are_one_word():
 
 def test_stems_are_merged():
     assert words("running runs run happily", stem="english") == ["run", "run", "run", "happili"]
-    with pytest.raises(InputError, match=r"klingon.*there are .*english"):
+    with pytest.raises(InputError, match=r"klingon.*available: .*english"):
         Tokenizer(Recipe(stem="klingon"))
 
 
@@ -269,7 +269,7 @@ def test_recipe_goes_through_json_and_refuses_nonsense():
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"ngrams": 4}, "ngrams 4"),
         ({"min_length": 0}, "min-length 0"),
-        ({"pattern": "("}, "token pattern"),
+        ({"pattern": "("}, "token-pattern"),
         ({"pattern": "(" * 5000 + "a" + ")" * 5000}, "recursion"),
         ({"pattern": "a{99999999999}"}, "too large"),
         ({"pattern": "(a)(b)"}, "2 groups"),
@@ -291,7 +291,7 @@ def test_stop_words_are_read_from_a_file(tmp_path):
     assert read_stopwords(str(path)) == ("file", ("bar", "baz", "foo"))
     assert read_stopwords("none") == ("none", ())
     assert len(read_stopwords("english")[1]) > 200
-    with pytest.raises(InputError, match="no such file, and no language"):
+    with pytest.raises(InputError, match="no such file, and no list"):
         read_stopwords(str(tmp_path / "absent"))
 
 

@@ -179,7 +179,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     with pytest.raises(StoreError, match="broken"):
         TokenVocabulary.load(tmp_path / "broken.parquet")
     (tmp_path / "words.txt").write_text("one\ntwo\none\n")
-    with pytest.raises(InputError, match=r"words\.txt:3: 'one' stands in line 1"):
+    with pytest.raises(InputError, match=r"words\.txt:3: 'one' is already in line 1"):
         TokenVocabulary.read(tmp_path / "words.txt")
     (tmp_path / "words.txt").write_text("one\n\ntwo\n")
     with pytest.raises(InputError, match=r"words\.txt:2: an empty line"):

@@ -21,13 +21,13 @@ def _numbers(text: str, option: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise click.UsageError(f"{option} {text}: give numbers of topics with commas between, such as 1,18") from None
+        raise click.UsageError(f"{option} {text}: expected topic numbers separated by commas, such as 1,18") from None
 
 
 def _label(text: str) -> dict[str, Any]:
     number, sign, label = text.partition("=")
     if not sign or not number.strip().isdecimal():
-        raise click.UsageError(f'--label {text}: give the topic and its label, such as 3="machine translation"')
+        raise click.UsageError(f'--label {text}: expected TOPIC=LABEL, such as 3="machine translation"')
     return {"edit": "label", "topic": int(number), "label": label}
 
 
@@ -90,10 +90,10 @@ def command(model: str, corpus: str, docs: int, dry_run: bool, **asked: Any) -> 
     drop_words, undo, program = asked.pop("drop_words"), asked.pop("undo"), asked.pop("program")
     if drop_words is not None:
         if any(asked.values()) or undo or program:
-            raise click.UsageError("--drop-words changes a corpus store, and goes alone")
+            raise click.UsageError("--drop-words changes a corpus store and cannot be combined with other edits")
         return _drop_words(drop_words, model, corpus, dry_run)
     if program and not asked["propose_labels"]:
-        raise click.UsageError("--command goes with --propose-labels")
+        raise click.UsageError("--command requires --propose-labels")
     edits = [_label(text) for text in asked["label"]]
     for kind in ("merge", "drop", "order"):
         texts = (asked[kind],) if isinstance(asked[kind], str) else asked[kind] or ()
@@ -101,7 +101,7 @@ def command(model: str, corpus: str, docs: int, dry_run: bool, **asked: Any) -> 
     proposed: list[str] = []
     if asked["propose_labels"]:
         if edits or undo:
-            raise click.UsageError("--propose-labels goes alone")
+            raise click.UsageError("--propose-labels cannot be combined with other edits")
         labels = proposals(model, corpus, program=program, docs=docs)
         edits = [{"edit": "label", "topic": k, "label": text, "by": program or "words"} for k, text in labels.items()]
         proposed = each("{topic:>5}  {label}", edits)

@@ -43,7 +43,7 @@ def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...
     """
     wanted = [*ids, *([line.rstrip("\r\n") for line in file if line.strip()] if file is not None else [])]
     if not wanted or not all(wanted):
-        raise click.UsageError("name ids, or a file of ids with --ids FILE")
+        raise click.UsageError("give document ids, or a file of ids with --ids FILE")
     if not models:
         default = Path(os.environ.get("TOPICS_MODEL", "model"))
         there = any((default / name).exists() for name in ("manifest.json", "training.json"))
@@ -55,9 +55,11 @@ def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...
     as_json = click.get_current_context().params["as_json"]
     click.echo(json_line(done) if as_json else "\n".join(lines(done)))
     if done["waiting"]:  # then what is left may be in these alone
-        raise Busy(f"{corpus}: a process that reads it holds old files; run this again when it has ended")
+        raise Busy(
+            f"{corpus}: a process that reads the store still holds old files; run this command again when it has ended"
+        )
     first = done["left"][0]
-    raise TopicsError(f"{first['file']}: still holds what was to be forgotten ({first['what']})")
+    raise TopicsError(f"{first['file']}: still contains what was to be removed ({first['what']})")
 
 
 def lines(done: dict[str, Any]) -> list[str]:

@@ -51,12 +51,12 @@ def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
     kind = _kind(Path(path))
     if options["documents"] is not None or options["by"] is not None:
         if kind != "model":
-            raise click.UsageError(f"{path} is a corpus store; --drift and --by are of a model")
+            raise click.UsageError(f"{path} is a corpus store; --drift and --by require a model")
         with showing() as progress:
             result = drift(made(DriftConfig, {"model": path, **options}, progress=progress))
         return result, drift_lines(result)
     if wrong := sorted(given(options)):
-        raise click.UsageError(f"--{wrong[0].replace('_', '-')} goes with --drift or --by")
+        raise click.UsageError(f"--{wrong[0].replace('_', '-')} requires --drift or --by")
     if kind == "model":
         about = model_info.describe(path, verify=verify)
         return about, model_info.lines(about)
@@ -67,12 +67,12 @@ def _kind(path: Path) -> str:
     manifest = path / "manifest.json"
     if not manifest.exists():
         raise StoreError(
-            f"{path}: neither a corpus store nor a model (no manifest.json); `topics ingest` makes a store"
+            f"{path}: neither a corpus store nor a model (no manifest.json); create a store with `topics ingest`"
         )
     record = read_json(manifest)
     kind = record.get("kind") if isinstance(record, dict) else None
     if kind not in ("corpus", "model"):
-        raise StoreError(f"{manifest}: says neither corpus nor model")
+        raise StoreError(f"{manifest}: is the manifest of neither a corpus store nor a model; restore the file")
     return str(kind)
 
 

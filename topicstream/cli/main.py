@@ -129,7 +129,7 @@ def explained(error: click.ClickException) -> click.ClickException:
     help_context = click.Context(ctx.command, info_name=ctx.info_name, parent=click.Context(topics))
     asked: dict[str, list[click.Option]] = getattr(ctx.command, "asked", lambda ctx: {})(help_context)
     titles = [title for title, options in asked.items() if any(name in option.opts for option in options)]
-    return click.UsageError(f"{name} goes with: {titles[0]}", ctx) if titles else error
+    return click.UsageError(f"{name} belongs to: {titles[0]}", ctx) if titles else error
 
 
 def fullest(args: Sequence[str]) -> str | None:

@@ -40,7 +40,9 @@ def command(every: bool) -> Printed:
         run_small_jobs(Path(folder), every)
     kernels = list(jit.cache_folder().glob("*.nbc"))
     if not kernels:
-        raise TopicsError(f"{jit.cache_folder()}: kernels cannot be kept here; set NUMBA_CACHE_DIR to another folder")
+        raise TopicsError(
+            f"{jit.cache_folder()}: cannot write compiled kernels here; set NUMBA_CACHE_DIR to another folder"
+        )
     result = {"folder": str(jit.cache_folder()), "files": len(kernels), "seconds": time.monotonic() - began}
     what = "every algorithm and method" if every else f"ingest, train ({USUAL}), infer and eval"
     return result, [f"{what}: ready in {result['folder']}, {result['files']} files"]

@@ -75,7 +75,7 @@ def stored_axes(path: Path, manifest: StoreManifest, removed: np.ndarray) -> dic
         with lock(path, "writing to", kind="corpus", wait=True):
             now = StoreManifest.read(path)
             if now.fingerprint != manifest.fingerprint:
-                raise StoreError(f"{path}: was changed since it was opened; open it again")
+                raise StoreError(f"{path}: changed since it was opened; open it again")
             if not all(contents.is_fresh(name, now.axes.get(name)) for name in contents.names):
                 settle(path, now)
                 now = msgspec.structs.replace(now, axes=derive(contents, now.axes, MEMORY))
@@ -118,9 +118,9 @@ def load_names(path: Path) -> pa.Table:
     try:
         table = pa.Table.from_batches(list(batches(path, NAMES.names, BATCH)), NAMES)
     except (OSError, ValueError, KeyError, pa.ArrowException) as e:
-        raise StoreError(f"{path}: cannot be read as the names of an axis ({e}); restore the file") from None
+        raise StoreError(f"{path}: is not a readable table of names ({e}); restore the file") from None
     if any(column.null_count for column in table.columns):
-        raise StoreError(f"{path}: has empty fields; restore the file or ingest again")
+        raise StoreError(f"{path}: contains empty fields; restore the file or ingest again")
     return table
 
 

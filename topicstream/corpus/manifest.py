@@ -231,13 +231,13 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
         path = folder / "manifest.json"
         if not path.exists():
             raise StoreError(
-                f"{folder}: no corpus store here (no manifest.json); make one with `topics ingest PATH --out {folder}`"
+                f"{folder}: no corpus store here (no manifest.json); create one with `topics ingest PATH --out {folder}`"
             )
         value = read_json(path)
         if not isinstance(value, dict) or value.get("kind") != "corpus":
             raise StoreError(f"{path}: not a corpus manifest")
         if value.get("schema") != SCHEMA:
-            raise StoreError(f"{folder}: store of schema {value.get('schema')}, this version reads {SCHEMA}; ingest again")
+            raise StoreError(f"{folder}: store has schema {value.get('schema')}, this version reads {SCHEMA}; ingest again")
         return decode_record(value, cls, path)
 
     def write(self, folder: Path) -> None:

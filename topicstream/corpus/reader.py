@@ -181,7 +181,7 @@ class Corpus(Views):
         except (ValueError, IndexError, TypeError):
             good = False
         if not good:
-            raise StoreError(f"{path}: names a document past the blocks of the store; restore the file")
+            raise StoreError(f"{path}: names a document that is not in the store; restore the file")
         return listed
 
     def _rows_gone(self, heldout: bool, storage: int) -> np.ndarray:
@@ -232,7 +232,7 @@ class Corpus(Views):
         try:
             yield from (batch.column(0) for batch in batches(path, [column], 1 << 16))
         except (OSError, ValueError, KeyError, IndexError, pa.ArrowException) as e:
-            raise StoreError(f"{path}: cannot be read as names ({e}); restore the file") from None
+            raise StoreError(f"{path}: is not a readable list of names ({e}); restore the file") from None
 
     def lists(self, name: str, storage: int, heldout: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Read, verify and decode one storage block of an axis: lengths uint32[docs], ids int32[entries], ascending within
@@ -268,7 +268,7 @@ class Corpus(Views):
         except (StoreError, OSError):
             if self._was_replaced():
                 raise TopicsError(
-                    f"{self.path}: another store took its place while this one was being read; run the command again"
+                    f"{self.path}: another store replaced it while it was being read; run the command again"
                 ) from None
             raise
 
@@ -305,7 +305,7 @@ class Corpus(Views):
         """Counts are above 0 and finite and add up to the manifest's; dense rows are whole and finite."""
         if self.width:
             if not np.isfinite(counts).all() or (lengths % self.width).any():
-                raise StoreError(f"{where}: a vector that is cut short or not finite; ingest again")
+                raise StoreError(f"{where}: a vector is truncated or not finite; ingest again")
             return
         total = counts.sum(dtype=np.float64 if self.weighted else np.int64)
         if not (counts.min(initial=1) > 0 and np.isclose(total, tokens, rtol=1e-9 * self.weighted, atol=0.0)):

@@ -106,10 +106,10 @@ class SampledCorpus(Corpus):
 def sampled(corpus: Corpus, share: float) -> Corpus:
     """A share of the training documents; InputError where none has a word."""
     if not 0 < share <= 1:
-        raise UsageError(f"--sample {share:g}: give a share above 0, as 0.1 or 10%")
+        raise UsageError(f"--sample {share:g}: expected a share above 0, such as 0.1 or 10%")
     found = corpus if share == 1 else SampledCorpus(corpus, share)
     if found.n_cells == 0:
-        raise InputError(f"--sample {share:.3g}: of {corpus.n_docs:,} training documents none with a word is in it; give more")
+        raise InputError(f"--sample {share:.3g}: the sample of {corpus.n_docs:,} training documents contains none with a word; use a larger share")
     return found
 
 
@@ -121,5 +121,5 @@ def learned_from(corpus: Corpus, share: float | None) -> Corpus:
 def rest_of(corpus: Corpus, share: float | None) -> Corpus:
     """The corpus with the other training documents; UsageError where there are none."""
     if share is None or share == 1:
-        raise UsageError("the model learned from all training documents; `topics train --sample 10%` leaves a rest")
+        raise UsageError("the model was trained on all documents, so there are no others; only `topics train --sample 10%` leaves some out")
     return SampledCorpus(corpus, share, rest=True)

@@ -156,7 +156,7 @@ class _Mixtures:
         if needed > limit.bytes // 2:
             raise DoesNotFit(
                 f"{test.corpus.path}: {len(used):,} test authors x {topics} topics take {format_bytes(needed)}; raise "
-                "--mem-limit, or set fewer documents aside"
+                "--mem-limit, or hold out fewer documents"
             )
         self.rows = TopicRows(model)
         self.fixed, self.theta = np.zeros(len(used), bool), np.full((len(used), topics), 1.0 / topics, np.float32)
@@ -255,7 +255,7 @@ def author_perplexity(
         sums += loglik.sum(), tokens.sum()
         docs, skipped = docs + int(piece.scored.sum()), skipped + int((~piece.scored).sum())
     if sums[1] == 0:
-        raise InputError("no document could be scored: each needs two known words or more; check the vocabulary")
+        raise InputError("no document could be scored: each needs at least two known words; check that model and documents share a vocabulary")
     nats, used = float(-sums[0] / sums[1]), test.used
     alone, trained = int((used >= test.named).sum()), int(authors.fixed.sum())
     return AuthorScore(
@@ -280,7 +280,7 @@ def _author_scores(run: Scoring, options: AuthorScoreOptions) -> Mapping[str, En
     """Author perplexity, folded in and, where asked for, with what training knows of the authors."""
     model, corpus = run.model, run.corpus
     if options.authors is not None and run.config.heldout is not True:
-        raise InputError("--authors goes with --heldout of the corpus itself: its documents' authors are needed")
+        raise InputError("--authors requires --heldout of the corpus itself: its documents' authors are needed")
     if not (AXIS in model.manifest.tables and AXIS in corpus.axes):
         if options.authors is not None:
             model.table(AXIS)  # says what is missing

@@ -26,7 +26,7 @@ def strangers(model: TopicModel, corpus: Corpus) -> str | None:
     name = str(model.path or "the model")
     if known < LEAST:
         raise UsageError(
-            f"{name} and {corpus.path} do not belong together: the model was trained on another corpus and knows "
+            f"{name} and {corpus.path} do not match: the model was trained on another corpus and knows "
             f"{100 * known:.1f} % of this one's tokens; give the model's own corpus, or a model of this one"
         )
     return (

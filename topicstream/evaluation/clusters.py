@@ -104,7 +104,7 @@ def score_clusters(
     if not docs and store.width:
         raise InputError(f"{store.path}: no {noun_of(store.width)} to score; set some aside at ingest (--heldout 1%)")
     if not docs:
-        raise InputError(f"{store.path}: no document to score has a word that the model knows")
+        raise InputError(f"{store.path}: no document contains a word that the model knows")
     if store.width:
         return PointScore(-fit / docs, docs)
     nats = -fit / tokens
@@ -168,7 +168,7 @@ def score_agreement(model: TopicModel, store: Corpus, parts: tuple[str, ...], fi
                     names.append(str(one))
                     clusters.append(k)
     if not names:
-        raise InputError(f"{store.path}: none of these documents has one value in {field}")
+        raise InputError(f"{store.path}: none of these documents has a single value in {field}")
     classes, label = np.unique(names, return_inverse=True)
     shape = (len(classes), model.n_topics)
     table = coo_array((np.ones(len(label)), (label, np.array(clusters))), shape=shape).toarray()

@@ -161,7 +161,7 @@ def diversity(model: TopicModel, top: int = TOP_DIVERSITY) -> float:
 def which_coherence(value: Any) -> Any:
     """``--coherence`` without a value: all of them."""
     if value not in ("", True, False, *MEASURES):
-        raise UsageError(f"{value}: one of {', '.join(MEASURES)}, or nothing for all")
+        raise UsageError(f"--coherence {value}: expected one of {', '.join(MEASURES)}, or no value for all")
     return True if value == "" else value
 
 

@@ -270,7 +270,7 @@ class _Visit:
 
     def __init__(self, scored: ScoredTopics, prepared: PreparedPart, split: float | None, fold_in: str) -> None:
         if fold_in not in FOLD_IN:
-            raise UsageError(f"--fold-in {fold_in}: choose one of {', '.join(FOLD_IN)}")
+            raise UsageError(f"--fold-in {fold_in}: expected one of {', '.join(FOLD_IN)}")
         self.scored, self.split, self.rows = scored, split, TopicRows(cast(TopicModel, scored.topics))
         self.method: Any = find_method(fold_in)(self.rows)
         self.word_keys = prepared.word_keys
@@ -363,7 +363,7 @@ def score_blocks(
         if progress is not None:
             progress(done, prepared.docs)
     if tokens == 0:
-        raise InputError("no document could be scored: each needs two known words or more; check the vocabulary")
+        raise InputError("no document could be scored: each needs at least two known words; check that model and documents share a vocabulary")
     nats = -loglik / tokens
     return Score(
         perplexity=float(np.exp(nats)), nats_per_token=nats, tokens=tokens, cells=cells, docs=docs, skipped=done - docs,

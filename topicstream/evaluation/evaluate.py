@@ -34,7 +34,7 @@ def parse_split(text: str | float) -> float:
     except (ValueError, ZeroDivisionError):
         share = math.nan
     if not 0.0 < share < 1.0:
-        raise UsageError(f"--split {text}: give observed and scored shares, such as 80/20 or 90/10")
+        raise UsageError(f"--split {text}: expected observed and scored shares, such as 80/20 or 90/10")
     return share
 
 

@@ -57,7 +57,7 @@ def _held_out(run: Scoring, options: HeldOutOptions) -> Mapping[str, Entry | str
         return {"heldout": Entry(part_score(run, "held-out", store, run.split, parts), documents)}
     check_table_file(options.per_document, "--per-document", force=options.force)
     if run.config.heldout is not True:
-        raise UsageError("--per-document goes with --heldout of the corpus itself")
+        raise UsageError("--per-document requires --heldout of the corpus itself")
     if run.kind != "topics":
         raise UsageError(f"--per-document: {run.model.path} is a model of {run.kind}; --heldout scores them together")
     score, table = score_documents(run.model, store, split=run.split, threads=run.threads, progress=run.step("held-out"))

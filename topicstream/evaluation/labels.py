@@ -125,7 +125,7 @@ def named_topics(model: TopicModel) -> dict[str, int]:
     names, docs = model.manifest.labels, model.manifest.label_docs
     if not (names and docs):
         raise InputError(
-            f"{model.path}: its topics are no labels, so there is nothing to predict; train with --algo llda"
+            f"{model.path}: its topics are not labels; train with --algo llda"
         )
     found = {str(names.get(str(k))): k for k in range(model.n_topics - len(docs), model.n_topics)}
     if len(found) != len(docs):
@@ -308,11 +308,11 @@ def score_labels(run: Scoring, store: Corpus, parts: tuple[str, ...], threshold:
     model, at_least_one, chosen_on = run.model, False, 0
     if threshold is None:
         if run.store is None:
-            raise InputError("the threshold of labels is chosen on training documents: give --corpus, or --threshold")
+            raise InputError("the label threshold is chosen on training documents: give --corpus or --threshold")
         step = run.step("threshold")
         tried = predict(model, run.store, ("train",), THRESHOLDS, threads=run.threads, tenth=True, progress=step)
         if not tried.docs:
-            raise InputError(f"{run.store.path}: no labelled documents to choose a threshold on; give --threshold")
+            raise InputError(f"{run.store.path}: no labelled training documents to choose a threshold; give --threshold")
         t, at_least_one = tried.best()
         threshold, chosen_on = float(THRESHOLDS[t]), tried.docs
     rule = np.array([threshold], np.float32)

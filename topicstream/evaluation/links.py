@@ -356,7 +356,7 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
             tokens += tk[0]
             docs += 1
     if not tokens:
-        raise InputError(f"{corpus.path}: no document set aside has a link to a training document")
+        raise InputError(f"{corpus.path}: no held-out document links to a training document")
     given, withheld = (float(v) for v in np.exp(-loglik / tokens))
     return LinkedScore(given, withheld, float(tokens), docs, xi, split)
 

@@ -99,7 +99,7 @@ def pair_entropy(
         word_pairs.expect(block.indptr, block.words, block.counts, mu, y, z, 1.0, 0, 0, block.first_doc, sums)
         total += sums
     if not total[1] > 0:
-        raise InputError(f"{store.path}: no document of that part has two words")
+        raise InputError(f"{store.path}: no document there has two words")
     part = "documents set aside" if heldout else "training documents"
     measured = f"cross-entropy of all pairs of words of a document, topics' pairs {by}; {part}"
     cross, limit = float(-total[0] / total[1]), MemoryLimit.parse(mem_limit)

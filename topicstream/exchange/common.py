@@ -76,7 +76,7 @@ def fit_for_text(words: pa.Array, blanks: str, what: str) -> None:
     wrong = words.filter(pc.match_substring_regex(words, f"[{blanks}\\n\\r]"))
     if len(wrong):
         raise InputError(
-            f"{what}: the word {wrong[0].as_py()!r} holds a character that parts the fields of this format"
+            f"{what}: the word {wrong[0].as_py()!r} contains a character that separates fields in this format"
         )
 
 
@@ -138,7 +138,7 @@ def summed(
             f"{path}: {topics} topics of {words} words take {format_bytes(needed)}; there are {format_bytes(room)}"
         )
     if min(word.min(initial=0), topic.min(initial=0)) < 0:
-        raise InputError(f"{path}: a negative number of a word or a topic")
+        raise InputError(f"{path}: contains a negative word or topic number")
     sums = np.bincount(word.astype(np.int64) * topics + topic, values, words * topics)
     return sums.reshape(words, topics).astype(np.float32)
 
@@ -160,7 +160,7 @@ def checked_words(words: pa.Array | Iterable[str], name: object) -> pa.Array:
         array = as_words(words)
         array.validate(full=True)
     except (pa.ArrowException, UnicodeError):
-        raise InputError(f"{name}: a word that is not valid UTF-8") from None
+        raise InputError(f"{name}: contains contains a word that is not valid UTF-8") from None
     counts = pc.value_counts(array)
     twice = counts.filter(pc.greater(counts.field("counts"), 1))
     if array.null_count or len(twice):

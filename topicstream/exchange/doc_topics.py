@@ -79,9 +79,9 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Any]:
                 file.add(answer_batch(schema, pa.array(names, pa.large_string()), lists))
                 done += len(some)
         except (OSError, EOFError, zlib.error) as e:
-            raise InputError(f"{path}: cannot be read further ({e}); is it cut short?") from None
+            raise InputError(f"{path}: cannot be read further ({e}); is it truncated?") from None
         if not done:
-            raise InputError(f"{path}: holds no document")
+            raise InputError(f"{path}: contains no document")
         file.commit()
     with opened(path) as stream:
         return {"documents": done, "out": str(out), "layout": "pairs" if stream.read(1) == b"#" else "dense"}
@@ -102,14 +102,14 @@ def documents(path: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
                 name = fields[1].decode("utf-8")
                 int(fields[0])
             except (ValueError, IndexError, UnicodeDecodeError):
-                raise InputError(f"{where}: not 'number, name, proportions'") from None
+                raise InputError(f"{where}: expected 'number, name, proportions'") from None
             topics, shares = (values[::2], values[1::2]) if pairs else (np.arange(float(len(values))), values)
             width = width or len(values)
             if pairs and (len(topics) != len(shares) or (topics != np.clip(np.floor(topics), 0, 2**31 - 1)).any()):
-                raise InputError(f"{where}: not pairs of topic and proportion")
+                raise InputError(f"{where}: expected pairs of topic and proportion")
             if not pairs and len(values) != width:
-                raise InputError(f"{where}: {len(values)} topics where the lines before have {width}")
+                raise InputError(f"{where}: {len(values)} topics, but earlier lines have {width}")
             total = shares.sum()
             if not (np.isfinite(total) and (shares >= 0).all() and (0 if pairs else 0.99) < total < 1.01):
-                raise InputError(f"{where}: proportions that are negative, not finite or do not sum to 1")
+                raise InputError(f"{where}: proportions are negative, not finite or do not sum to 1")
             yield name, topics.astype(np.int32), shares.astype(np.float32)

@@ -64,11 +64,11 @@ def export_model(config: ExportConfig) -> dict[str, Any]:
     4
     """
     if config.out is None:
-        raise UsageError("--out: say where to write")
+        raise UsageError("--out: name the file or folder to write")
     path, began = Path(config.out), time.perf_counter()
     kind = find_format(config.format, path, "out")
     if wrong := [name for name in config.of_format() if name not in kind.options]:
-        raise UsageError(f"--format {kind.name}: takes no option {wrong[0]!r}")
+        raise UsageError(f"--format {kind.name}: has no option {wrong[0]!r}")
     opened: Any = None
     view = None
     if "model" in kind.made_of:
@@ -108,10 +108,10 @@ def _check_place(kind: Format, path: Path, force: bool) -> None:
     """A folder for a format of several files, all of which may be written; TopicsError otherwise."""
     if not kind.files:
         if path.is_dir():
-            raise TopicsError(f"{path}: is a folder; {kind.name} is one file")
+            raise TopicsError(f"{path}: is a folder, but {kind.name} is a single file; name a file")
         return
     if path.exists() and not path.is_dir():
-        raise TopicsError(f"{path}: is a file; {kind.name} is several files, give a folder")
+        raise TopicsError(f"{path}: is a file, but {kind.name} consists of several files; name a folder")
     for name in kind.files:
         check_output(path / name, "--out", force=force)
     if not path.exists() or not any(path.iterdir()):
@@ -195,7 +195,7 @@ def _check_source(source: Path, kind: Format) -> None:
         raise InputError(f"{source}: no such file or folder")
     for part in [source, *(source / name for name in kind.files)]:
         if part.exists() and not (part.is_file() or part.is_dir()):
-            raise InputError(f"{part}: no regular file (a pipe, a socket or a device)")
+            raise InputError(f"{part}: not a regular file (a pipe, a socket or a device)")
 
 
 def save_model(folder: Path, source: Path, found: Imported, given: Given, manifest: Origin) -> None:
@@ -205,10 +205,10 @@ def save_model(folder: Path, source: Path, found: Imported, given: Given, manife
         raise InputError(f"{source}: holds no {'topic' if words else 'word'}")
     if words != len(found.words):
         raise InputError(
-            f"{source}: topics of {words:,} words where {len(found.words):,} are named; nothing was imported"
+            f"{source}: topics over {words:,} words, but {len(found.words):,} words are named; nothing was imported"
         )
     if not (np.isfinite(found.phi).all() and found.phi.min() >= 0):
-        raise InputError(f"{source}: the topics hold a number that is negative or not finite; nothing was imported")
+        raise InputError(f"{source}: a number in the topics is negative or not finite; nothing was imported")
     held = 1.0 / topics if found.alpha is None else found.alpha
     alpha = prior(held, topics, f"{source}: alpha") if given.alpha is None else prior(given.alpha, topics, "--alpha")
     beta = prior(found.beta, 1, f"{source}: beta") if given.beta is None else prior(given.beta, 1, "--beta")
@@ -245,7 +245,7 @@ def _recipe(given: str | Path | None) -> Any:
     except StoreError:
         tokenizer = TopicModel.open(folder, memory_limit=-1).manifest.tokenizer
     if not tokenizer:
-        raise InputError(f"--tokenizer {folder}: was made from counts and has no tokenizer")
+        raise InputError(f"--tokenizer {folder}: was ingested from counts and has no tokenizer")
     return tokenizer
 
 

@@ -126,7 +126,7 @@ def find_format(name: str | None, path: Path, way: str) -> Format:
             if (f.suffix and path.suffix == f.suffix) or (f.files and (path / f.files[0]).is_file())
         ]
         if path.suffix not in FOREIGN and not known:
-            raise InputError(f"{path}: the format cannot be told from the name; give --format, one of {names}")
+            raise InputError(f"{path}: cannot detect the format from the name; give --format, one of {names}")
         name = FOREIGN.get(path.suffix) or known[0]
     name = {"docword": "uci"}.get(name, name)  # as `ingest` calls it
     if name in REFUSED:
@@ -134,7 +134,7 @@ def find_format(name: str | None, path: Path, way: str) -> Format:
     if name not in FORMATS:
         raise UsageError(f"--format {name}: no such format; choose one of {names}")
     if way not in FORMATS[name].ways.split():
-        raise UsageError(f"--format {name}: goes the other way only; choose one of {names}")
+        raise UsageError(f"--format {name}: is not supported in this direction; choose one of {names}")
     return FORMATS[name]
 
 

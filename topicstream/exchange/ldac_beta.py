@@ -47,11 +47,11 @@ def read(path: Path, given: Given) -> Imported:
     """A folder with the three files, or ``final.beta``; the words beside it in vocab.txt, or from --words."""
     path = path / BETA if path.is_dir() else path
     if given.beta:
-        raise UsageError("--beta: LDA-C's topics hold no prior; leave it out")
+        raise UsageError("--beta: LDA-C topics contain no prior; leave it out")
     words, beside, other = given.words, path.with_name(WORDS), path.with_name(OTHER)
     if words is None:
         if not beside.is_file():
-            raise InputError(f"{path}: the words are not in it; give --words FILE, a word a line")
+            raise InputError(f"{path}: the format contains no words; give --words FILE with one word per line")
         words = checked_words(read_vocabulary_file(beside), beside)
     p = _probabilities(path, len(words))
     topics, notes = len(p), ["the file does not say how large the topics are: they count alike"]
@@ -69,12 +69,12 @@ def _probabilities(path: Path, words: int) -> np.ndarray:
     except (OSError, ValueError, UserWarning) as e:
         raise InputError(f"{path}: {one_line(e)[:200]}") from None
     if logs.shape[1] != words:
-        raise InputError(f"{path}: {logs.shape[1]} numbers a line for {words} words")
+        raise InputError(f"{path}: {logs.shape[1]} numbers per line, but {words} words")
     if not (logs <= 1e-3).all():
         raise InputError(f"{path}: not logarithms of probabilities")
     p = np.where(logs <= LEAST, 0.0, np.exp(logs))
     for line in np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) >= 0.1).tolist():
-        raise InputError(f"{path}:{line + 1}: probabilities that sum to {p[line].sum():.4g}; is it cut short?")
+        raise InputError(f"{path}:{line + 1}: probabilities that sum to {p[line].sum():.4g}; is it truncated?")
     return p
 
 
@@ -88,5 +88,7 @@ def _alpha(path: Path, topics: int, words: int) -> float | None:
         except ValueError:
             raise InputError(f"{path}: {line[:80]!r} is not 'name number'") from None
     if values.get("num_topics", topics) != topics or values.get("num_terms", words) != words:
-        raise InputError(f"{path}: says other numbers of topics or words than {topics} and {words}")
+        raise InputError(
+            f"{path}: states other numbers of topics or words than the {topics} and {words} in the other files"
+        )
     return values.get("alpha")

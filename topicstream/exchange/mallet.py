@@ -84,10 +84,10 @@ def _weights(path: Path, words: pa.Array | None) -> tuple[pa.Array, np.ndarray]:
         if lines[:, k].max() > 1:
             raise InputError(f"{path}: topic {k}: a word twice")
         raise InputError(
-            f"{path}: topic {k} has {lines[:, k].sum():.0f} words where {len(listed)} are wanted; cut short?"
+            f"{path}: topic {k} has {lines[:, k].sum():.0f} words, expected {len(listed)}; is the file truncated?"
         )
     if not (np.isfinite(weight).all() and weight.min(initial=0.0) >= 0):
-        raise InputError(f"{path}: weight: a number that is negative or not finite")
+        raise InputError(f"{path}: a weight is negative or not finite")
     weights = np.empty(lines.shape)
     weights[word, topic] = weight
     return listed, weights
@@ -103,7 +103,9 @@ def _alphas(path: Path, topics: int) -> list[float]:
                     raise ValueError
                 found.append(float(fields[1]))
             except (ValueError, IndexError):
-                raise InputError(f"{path}:{number}: not 'topic, alpha, words' parted by tabs, topics from 0") from None
+                raise InputError(
+                    f"{path}:{number}: expected 'topic, alpha, words' separated by tabs, with topics from 0"
+                ) from None
     if len(found) != topics:
-        raise InputError(f"{path}: {len(found)} topics where the weights have {topics}")
+        raise InputError(f"{path}: {len(found)} topics, but the weights have {topics}")
     return found

@@ -82,7 +82,7 @@ def _head(path: Path) -> tuple[int, dict[str, list[float]]]:
                 if values:
                     priors[name.strip().decode("ascii", "replace")] = [float(v) for v in values.split()]
     except ValueError:
-        raise InputError(f"{path}:{number}: a prior that is no number") from None
+        raise InputError(f"{path}:{number}: a prior is not a number") from None
     except (OSError, EOFError, zlib.error) as e:
-        raise InputError(f"{path}: cannot be read ({e}); is it cut short?") from None
+        raise InputError(f"{path}: cannot be read ({e}); is it truncated?") from None
     return number, priors

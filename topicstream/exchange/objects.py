@@ -86,7 +86,7 @@ def from_sklearn(model: Any, words: Any = None) -> TopicModel:
     if len(words) != components.shape[1]:
         raise InputError(f"{len(words)} words for {components.shape[1]} columns")
     if not (np.isfinite(components).all() and components.min(initial=0.0) >= 0):
-        raise InputError("components_ hold a number that is negative or not finite")
+        raise InputError("a number in components_ is negative or not finite")
     phi = np.maximum(components - beta, 0.0).T
     return _imported("scikit-learn", phi, words, np.asarray(alpha, np.float64), beta)
 

@@ -127,7 +127,7 @@ def column_of(table: pa.Table, name: str, path: Path) -> np.ndarray:
     """A column of numbers."""
     kind = table.schema.field(name).type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise InputError(f"{path}: the column {name} holds {kind}, no numbers")
+        raise InputError(f"{path}: the column {name} contains {kind}, not numbers")
     return np.asarray(table[name].to_numpy())
 
 
@@ -160,7 +160,7 @@ def read_long(path: Path, given: Given) -> Imported:
         raise InputError(f"{path}: needs columns topic, word and count (or p)")
     topic, values = column_of(table, "topic", path).astype(np.int64), column_of(table, value, path)
     if not (np.isfinite(values).all() and values.min(initial=0) >= 0):
-        raise InputError(f"{path}: {value}: a number that is negative or not finite")
+        raise InputError(f"{path}: {value}: a number is negative or not finite")
     words = as_words(table["word"])
     listed = given.words if given.words is not None else pc.unique(words)
     topics = max(int(topic.max(initial=-1)) + 1, len(told.alpha))

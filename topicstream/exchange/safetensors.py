@@ -139,7 +139,7 @@ def _words(path: Path, tensors: dict[str, np.ndarray]) -> pa.Array:
     """The words that lie beside the topics."""
     offsets, text = tensors.get("word_offsets"), tensors.get("words")
     if offsets is None or text is None:
-        raise InputError(f"{path}: holds no words; give --words FILE, a word a line")
+        raise InputError(f"{path}: contains no words; give --words FILE with one word per line")
     try:
         return checked_words([bytes(text[a:b]).decode() for a, b in pairwise(offsets.tolist())], path)
     except (TypeError, ValueError):

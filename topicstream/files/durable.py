@@ -81,7 +81,7 @@ def write_json(path: str | os.PathLike[str], value: Any, *, durable: bool = True
     try:
         text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     except (ValueError, RecursionError) as e:
-        raise StoreError(f"{path}: was not written: a file that this comes from holds what JSON cannot ({one_line(e)[:120]})") from None
+        raise StoreError(f"{path}: was not written: an input file contains a value that JSON cannot represent ({one_line(e)[:120]})") from None
     write_bytes(path, with_checksum(text) if checked else text, durable=durable)
 
 

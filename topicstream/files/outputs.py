@@ -72,9 +72,9 @@ def check_output(path: Path, option: str, inputs: Iterable[Any] = (), *, force: 
     for given in inputs:
         source = Path(os.path.realpath(given))
         if real == source or (path.exists() and source.exists() and os.path.samefile(path, source)):
-            raise UsageError(f"{option} {path}: is the input itself; name another file")
+            raise UsageError(f"{option} {path}: is the input; name another file")
         if source.is_dir() and source in real.parents:
-            raise UsageError(f"{option} {path}: lies in the input {given}; name a file outside of it")
+            raise UsageError(f"{option} {path}: lies inside the input {given}; name a file outside it")
     for folder in real.parents:
         if (kind := kind_of(folder)) not in (None, "retrain", "sweep", "export"):
             raise UsageError(f"{option} {path}: lies in {folder}, {KINDS[str(kind)]}; name a file outside of it")

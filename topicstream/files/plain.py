@@ -30,7 +30,7 @@ def open_plain(path: _Where, flags: int = FLAGS) -> int:
         raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise StoreError(f"{path}: {_kind(path)}, where a plain file has to be; restore the file")
+        raise StoreError(f"{path}: {_kind(path)}, not a regular file; restore the file")
     return fd
 
 
@@ -52,7 +52,7 @@ def refuse_special(path: _Where) -> None:
     except OSError:
         return
     if not stat.S_ISREG(found.st_mode):
-        raise StoreError(f"{path}: {_kind(path)}, where a plain file has to be; restore the file")
+        raise StoreError(f"{path}: {_kind(path)}, not a regular file; restore the file")
 
 
 def _kind(path: _Where) -> str:
@@ -75,7 +75,7 @@ MOST_LISTED = 1 << 23
 def read_given(path: _Where, most: int = MOST_LISTED) -> bytes:
     """The bytes of a file that a user names; OSError too for a pipe or a device, which may never end, and beyond ``most``."""
     if os.path.exists(path) and not os.path.isfile(path):
-        raise OSError("no regular file, but a folder, a pipe or a device")
+        raise OSError("not a regular file, but a folder, a pipe or a device")
     if os.path.exists(path) and (size := os.path.getsize(path)) > most:
         raise OSError(f"{size:,} bytes, where a list of words has {most:,} at most")
     with open(path, "rb") as f:
@@ -96,7 +96,7 @@ def refuse_links(folder: _Where, *, but: Iterable[str] = ()) -> None:
                     left.append(entry.path)
                 elif not entry.is_file(follow_symlinks=False):
                     raise StoreError(
-                        f"{entry.path}: {_kind(entry.path)}; there are only plain files and folders in a store or model, move it away"
+                        f"{entry.path}: {_kind(entry.path)}; a store or model contains only regular files and folders; move it away"
                     )
 
 
@@ -104,7 +104,7 @@ def refuse_linked_folders(folder: Path, inner: Iterable[str]) -> None:
     """StoreError where one of the folders ``inner`` (below ``folder``) is not a folder of its own; one may be missing."""
     for place in (os.path.join(folder, name) for name in inner):
         if os.path.islink(place) or (os.path.lexists(place) and not os.path.isdir(place)):
-            raise StoreError(f"{place}: {_kind(place)}, where a folder has to be; restore it")
+            raise StoreError(f"{place}: {_kind(place)}, not a folder; restore it")
 
 
 def load_arrays(path: _Where) -> dict[str, np.ndarray]:

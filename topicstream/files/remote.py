@@ -99,7 +99,7 @@ def _split(address: str) -> tuple[str, str]:
     """``scheme://bucket`` and the key."""
     parts = urlsplit(address.replace("#", quote("#")))
     if parts.query:
-        raise InputError(f"{address.partition('?')[0]}?...: an address with a query is not read; fetch it first (curl -O)")
+        raise InputError(f"{address.partition('?')[0]}?...: addresses with a query are not supported; download the file first (curl -O)")
     return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")
 
 

@@ -57,10 +57,10 @@ def infer(config: InferConfig) -> Any:
     if path is not None:
         check_answers(path, "--out", inputs, force=config.force)
         if config.follow:
-            raise UsageError(f"--follow writes to standard output; {path} would appear at the end only")
+            raise UsageError(f"--follow writes to standard output as it goes; leave out --out {path}")
     if config.scheduler is not None:
         if path is None:
-            raise UsageError("--scheduler: give --out FILE, in a folder that the workers reach, too")
+            raise UsageError("--scheduler: give --out FILE, in a folder that all workers can reach")
         return {**infer_on_cluster(config, path, inputs), "out": str(path)}
     run = Answers(config)
     if out is None:

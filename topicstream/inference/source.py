@@ -127,7 +127,7 @@ class RawDocuments(DocumentSource):
         super().__init__(model, plan)
         names: Sequence[str] = as_names(config.with_columns)
         if set(config.of_parts()) != set(PARTS):
-            raise UsageError("--part is of a corpus store, and these are raw documents")
+            raise UsageError("--part requires a corpus store, but these are raw documents")
         meta = {"meta": {name: name for name in names}} if names else {}
         options = ReadOptions(**{"piece_bytes": PIECE_BYTES, "room": plan.room, **meta, **config.given()})
         if self.width:
@@ -202,13 +202,13 @@ def open_source(config: InferConfig, model: TopicModel, plan: InferencePlan) -> 
         raise InputError("no documents: give texts, a store, or the Path of files")
     if config.follow:
         if [str(p) for p in files] != ["-"]:
-            raise UsageError("--follow reads standard input: give - and nothing else")
+            raise UsageError("--follow reads standard input: give - as the only input")
         return FollowedDocuments(model, plan, inputs, config)
     stores = [p for p in files if isinstance(p, Corpus) or (Path(p) / "manifest.json").exists()]
     if not stores:
         return RawDocuments(model, plan, inputs, config)
     if len(files) > 1:
-        raise InputError(f"{stores[0]}: a corpus store goes alone")
+        raise InputError(f"{stores[0]}: a corpus store cannot be combined with other inputs")
     if reading := sorted(config.given()):
         raise InputError(f"{stores[0]}: is a corpus store; {reading[0]} is for raw documents")
     corpus = stores[0] if isinstance(stores[0], Corpus) else Corpus.open(stores[0], dense=True)

@@ -88,7 +88,7 @@ def token_topics(folder: Path | None, corpus: Corpus, topics: int, what: str) ->
         raise InputError(f"{folder}: stopped within a pass; let `topics train` finish it first")
     kind = np.dtype("uint8" if topics <= 1 << 8 else "uint16" if topics <= 1 << 16 else "uint32")
     if index is None or int(index[:, 0, 1].sum()) != int(learned.n_tokens) * kind.itemsize:
-        raise InputError(f"{what}: {run.engine} gives no token a topic of its own; train with sparselda or gs")
+        raise InputError(f"{what}: {run.engine} does not assign topics to tokens; train with sparselda or gs")
     return _blocks(learned.blocks(grid=grid), folder / "work" / Path(memory).name, index[:, 0], kind, topics)
 
 

@@ -86,7 +86,7 @@ class _Ingest:
         if out.is_symlink():
             raise NotOurs(f"--out {out}: is a link to {os.readlink(out)}; name the folder itself")
         if os.path.ismount(out):  # the store is made beside it and renamed
-            raise UsageError(f"--out {out}: is the root of a disk or a mount, which no store can replace; name a folder in it")
+            raise UsageError(f"--out {out}: is the root of a disk or a mount, which a store cannot replace; name a folder inside it")
         self.names, self.out, self.progress, self.stop = names, out, progress, stop
         self.plan = plan_ingest(options.given.mem_limit, options.given.workers)
         self.wip = out.with_name(out.name + ".wip")
@@ -108,7 +108,7 @@ class _Ingest:
         recipe = Recipe.from_json(stored)
         if options.tokenizer_given and options.recipe.hash() != recipe.hash():
             raise InputError(
-                f"{self.out}: was made with another tokenizer; leave the tokenizer's options out to append"
+                f"{self.out}: was ingested with another tokenizer; leave out the tokenizer options to append"
             )
         return dataclasses.replace(options, recipe=recipe)
 
@@ -160,9 +160,9 @@ class _Ingest:
             return recipe
         if isinstance(self.names, InMemory):
             if self.names.once:
-                raise InputError("phrases need two readings of the text, which a generator gives once; make it a list")
+                raise InputError("phrases reads the documents twice, but a generator yields them once; pass a list")
         elif "-" in self.names:
-            raise UsageError("--phrases reads the text twice, which standard input cannot be; save it to a file first")
+            raise UsageError("--phrases reads the text twice, but standard input can be read only once; save it to a file first")
         self.progress.step("learning phrases")
         read = dataclasses.replace(read, piece_bytes=min(self.plan.piece_bytes, read.piece_bytes), room=self.plan.room)
         with owned.scratch(self.wip, "phrases") as folder:

@@ -58,7 +58,7 @@ class Heldout:
         if by is not None:
             rule = cls.of(text)
             if rule.where is not None or not by:
-                raise UsageError(f"--heldout-by {by}: goes with a share or a number of documents, not with FIELD=VALUE")
+                raise UsageError(f"--heldout-by {by} requires a share or a number of documents, not FIELD=VALUE")
             return dataclasses.replace(rule, asked=f"{rule.asked}, by {by}", by=by)
         if isinstance(text, str) and "=" in text:
             name, _, value = (part.strip() for part in text.partition("="))
@@ -132,16 +132,16 @@ class IngestOptions:
         whole = DOCUMENT if config.split is not None and "=" not in str(config.heldout) else None
         heldout = Heldout.of(config.heldout, config.heldout_by or whole)
         if config.grow_vocab and not config.append:
-            raise UsageError("--grow-vocab goes with --append: a new store makes its vocabulary anyway")
+            raise UsageError("--grow-vocab requires --append; a new store always builds its vocabulary")
         if config.split is not None:
             pattern_of(config.split)
             if config.links or config.on_duplicate == "replace":
-                raise UsageError("--split: links and replacements are of whole documents; leave them out")
+                raise UsageError("--split: links and replacements refer to whole documents; leave them out")
         if (config.split is not None or config.min_tokens) and config.key == "row":
             raise UsageError("--key row: --split and --min-tokens change the number of documents; give --key id")
         if config.drop_top and (config.append or config.vocab is not None):
             raise UsageError(
-                "--drop-top goes with a new store that makes its own vocabulary; the words it leaves out stay out of every append"
+                "--drop-top requires a new store that makes its own vocabulary; the words it leaves out stay out of every append"
             )
         return cls(
             given=dataclasses.replace(config, vocab_file=None if config.vocab is None else os.fspath(config.vocab)),

@@ -113,7 +113,7 @@ class Classifier:
         if record is None:
             raise InputError(f"{model.path}: this model has no classifier; {ADVICE % model.path}")
         if record.topics != _Topics.of_model(model):
-            raise InputError(f"{model.path}: the topics have changed since its classifier was learned; {ADVICE % model.path}")
+            raise InputError(f"{model.path}: the topics have changed since the classifier was trained; {ADVICE % model.path}")
         shape = (model.n_words + 1, model.n_topics)
         return cls(StoredArray(model.path / record.array.name, record.array.crc32c, shape), record)
 

@@ -239,11 +239,11 @@ def _checked(log: Sequence[Edit], given: Mapping[str, object], ids: Sequence[int
     for topic in topics:
         if topic not in shown:
             why = "has been merged or dropped" if topic in ids else "does not exist"
-            raise UsageError(f"--{kind} {topic}: the topic {why}; `topics show` lists those there are")
+            raise UsageError(f"--{kind} {topic}: the topic {why}; `topics show` lists the topics")
         if topics.count(topic) > 1:
-            raise UsageError(f"--{kind}: topic {topic} stands there twice")
+            raise UsageError(f"--{kind}: topic {topic} is listed twice")
     if isinstance(edit, Merge) and len(topics) < 2:
-        raise UsageError("--merge: give two topics or more, such as 1,18; the first keeps its number")
+        raise UsageError("--merge: expected two or more topics, such as 1,18; the first keeps its number")
     if isinstance(edit, Drop) and len(topics) >= len(shown):
         raise UsageError("--drop: at least one topic must remain")
     if isinstance(edit, Label):
@@ -319,7 +319,7 @@ def _edited(
     new: list[Edit | Undo] = []
     if undo:
         if undo > len(log):
-            raise UsageError(f"--undo {undo}: there are {len(log)} edits to take back")
+            raise UsageError(f"--undo {undo}: there are only {len(log)} edits to undo")
         log = log[:-undo]
         new.append(Undo(steps=undo, at=now))
     for given in edits:

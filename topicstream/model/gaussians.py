@@ -57,7 +57,7 @@ class GaussianModel:
             found = joint(self.means, self.covariances, self.pi)
             if (found.plus < np.inf).all() and (found.plus > -np.inf).any():
                 return found
-        raise StoreError(f"{self.path}: a covariance that cannot be one; restore the model or train again")
+        raise StoreError(f"{self.path}: a covariance is not positive definite; restore the model or train again")
 
 
 def joint(means: np.ndarray, covariances: np.ndarray, pi: np.ndarray) -> Densities:

@@ -131,12 +131,12 @@ def read_manifest(folder: str | Path) -> ModelManifest:
     """The manifest of a model folder; StoreError when there is none, or it is of another kind or version."""
     path = Path(folder) / "manifest.json"
     if not path.exists():
-        raise StoreError(f"{folder}: no model here (no manifest.json); make one with `topics train --model {folder}`")
+        raise StoreError(f"{folder}: no model here (no manifest.json); create one with `topics train --model {folder}`")
     value = read_json(path)
     if not isinstance(value, dict) or value.get("kind") != "model":
         raise StoreError(f"{path}: not the manifest of a model")
     if value.get("schema") != SCHEMA:
-        raise StoreError(f"{folder}: model of schema {value.get('schema')}, this version reads {SCHEMA}; train again")
+        raise StoreError(f"{folder}: model has schema {value.get('schema')}, this version reads {SCHEMA}; train again")
     return decode_record({k: v for k, v in value.items() if v is not None}, ModelManifest, path)
 
 

@@ -77,7 +77,7 @@ def read_seeds(given: str | Path | Mapping[str, Any] | Sequence[Any]) -> list[Se
 def _load(path: Path) -> dict[str, Any]:
     try:
         if not path.is_file():
-            raise UsageError(f"{path}: no such file; --seed-words names a TOML file of topics and their words")
+            raise UsageError(f"{path}: no such file; --seed-words needs a TOML file of topics and their words")
         if path.stat().st_size > MOST_BYTES:
             raise InputError(f"{path}: {path.stat().st_size} bytes, more than a list of seed words can have")
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -95,7 +95,7 @@ def _of_mapping(value: Mapping[str, Any], where: str) -> list[SeedTopic]:
     for name, entry in topics.items():
         written = {"words": entry} if isinstance(entry, (list, tuple)) else entry
         if not isinstance(written, Mapping):
-            raise InputError(f"{where}: {shown(name)}: neither a topic nor a setting. {ADVICE}")
+            raise InputError(f"{where}: {shown(name)}: neither a topic (a table) nor a setting. {ADVICE}")
         if unknown := set(written) - {"words", "strength"}:
             raise InputError(f"{where}: topic {shown(name)} has no setting {shown(min(unknown))}. {ADVICE}")
         whole = {"name": name, "strength": strength, **written}
@@ -108,7 +108,7 @@ def _distinct(topics: list[SeedTopic], where: str) -> list[SeedTopic]:
         raise InputError(f"{where}: no topics. {ADVICE}")
     names = [t.name for t in topics]
     if len(set(names)) < len(names):
-        raise InputError(f"{where}: topic {shown(max(names, key=names.count))} is there twice")
+        raise InputError(f"{where}: topic {shown(max(names, key=names.count))} occurs twice")
     return topics
 
 
@@ -163,7 +163,7 @@ def resolve(
                 unknown.append(f"{shown(word)} ({shown(topic.name)})")
         if not any(weights):
             raise InputError(
-                f"--seed-words: no training document has a word of topic {shown(topic.name)}; give it others"
+                f"--seed-words: no training document contains a word of topic {shown(topic.name)}; choose other words"
             )
         entries.append(
             SeedEntry(topic=k, name=topic.name, words=topic.words, strength=topic.strength, weights=weights)

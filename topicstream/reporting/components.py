@@ -47,7 +47,7 @@ def sheet(model: str | Path, path: str | Path, *, force: bool = False) -> int:
     component, the largest first; how many rows."""
     opened = GaussianModel(model)
     if not opened.patches:
-        raise UsageError(f"--plot {path}: the model's vectors are no image patches (ingest images with --patches)")
+        raise UsageError(f"--plot {path}: the model's vectors are not image patches (ingest images with --patches)")
     figure = Figure(path, "--plot", force=force)
     n, basis, many = opened.patches, cosines(opened.patches), min(FIRST, opened.n)
     order = largest(opened.sizes, len(opened.sizes))

@@ -127,7 +127,7 @@ def _store(config: DriftConfig, model: TopicModel, training: Corpus | None) -> I
     given = config.documents
     if given is None:
         if training is None or not training.part(True).docs:
-            raise InputError("--by: no documents were set aside at ingest; name documents with --drift")
+            raise InputError("--by: no documents were held out at ingest; name documents with --drift")
         yield training, ("heldout",)
         return
     if isinstance(given, Corpus) or (Path(given) / "manifest.json").exists():
@@ -171,7 +171,7 @@ def _periods(
         raise InputError(f"--by {config.by}: no document of {given} has a date there")
     found = periods.choose(days, config.period)
     if found is None or len(found[1]) > MOST_PERIODS:
-        raise InputError(f"--by {config.by}: the dates make too many periods; give a longer --period")
+        raise InputError(f"--by {config.by}: too many periods; choose a longer --period")
     grain, numbers = found
     of_text = {text: grain.of(parse(text)) for text in texts if text}
     place = {text: number - numbers[0] for text, number in of_text.items() if number is not None}

@@ -81,7 +81,7 @@ def _words_of(
         ids, place = np.unique(some.words, return_inverse=True)
         counts.update(dict(zip(ids.tolist(), np.bincount(place, some.counts, len(ids)).tolist(), strict=True)))
     if not counts:
-        raise InputError("the text has no word that the model knows")
+        raise InputError("the text contains no word that the model knows")
     known = sorted(counts)
     about = {"tokens": tokens, "oov_rate": unknown / tokens if tokens else 0.0}
     return np.array(known, np.int64), np.array([counts[w] for w in known]), about

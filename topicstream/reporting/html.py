@@ -80,7 +80,7 @@ def report(config: ReportConfig) -> dict[str, Any]:
     """
     corpus, path = config.corpus if config.documents else None, Path(config.out)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"--out {path}: a report is an .html file")
+        raise UsageError(f"--out {path}: the name of a report must end in .html")
     if not path.parent.is_dir():
         raise UsageError(f"--out {path}: no such folder")
     places = [Path(p) if isinstance(p, (str, Path)) else getattr(p, "path", None) for p in (config.model, corpus)]

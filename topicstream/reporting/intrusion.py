@@ -44,7 +44,7 @@ def word_intrusion(
     view, looked = shown.view, shown.model
     good = [k for k in range(len(view)) if looked.sizes[k] >= 1.0]
     if len(good) < 2:
-        raise InputError("--intrusion words: needs two topics that are not empty")
+        raise InputError("--intrusion words: needs at least two non-empty topics")
     ids, _ = top_words(looked, max(2 * words, 10))
     unique = np.unique(ids)
     p, rng, rows = looked.probabilities(unique), np.random.default_rng(seed), []
@@ -175,7 +175,7 @@ class IntrusionView(ModelView):
 
     def result(self) -> None:
         if self.out is None:
-            raise UsageError("--intrusion goes with --out FILE.html or FILE.csv")
+            raise UsageError("--intrusion requires --out FILE.html or FILE.csv")
         out = Path(self.out)
         key = out.with_suffix(".key.csv")
         if out.suffix in PAGES:

@@ -47,7 +47,7 @@ def proposals(
     except ValueError as e:
         raise InputError(f"--command {program}: {e}") from None
     if not arguments:
-        raise InputError("--command: names no program")
+        raise InputError("--command: is empty; name a program")
     documents = _documents(shown, corpus, docs) if docs and corpus is not None else {}
     words, out = shown.first_words(WORDS), {}
     for k in wanted:

@@ -53,11 +53,11 @@ def over_time(
     double, se double (see ``effects``), and slope, slope_se double: the topic's line over the years, where there is time.
     """
     if by == DATE:
-        raise UsageError(f"--by {DATE}: shares over dates are --over-time (--period says how long a period is)")
+        raise UsageError(f"--by {DATE}: use --over-time for dates (--period sets the length of a period)")
     shown = look_at(model, mem_limit, threads)
     store = open_corpus(shown.trained, corpus)
     if not time and by is None:
-        raise InputError("shares over what? give --over-time, --by COLUMN or both")
+        raise InputError("give --over-time, --by COLUMN or both")
     found = survey(store, by=[by] if by else [], grain=period, most=groups)
     found.time = need_time(found, store) if time else None
     if by is not None and not found.columns[0].values:

@@ -29,7 +29,7 @@ def topic_pairs(
     shown = look_at(model, mem_limit, None)
     trained, view = shown.trained, shown.view
     if "pairs" not in trained.manifest.tables:
-        raise InputError(f"{trained.path}: has no matrix of topic pairs; --pairs goes with a model of --algo fdm")
+        raise InputError(f"{trained.path}: has no matrix of topic pairs; --pairs requires a model of --algo fdm")
     a = view.columns(trained.table("pairs").gather(np.arange(trained.n_topics)).astype(np.float64))
     a = view.columns(np.ascontiguousarray(a.T))
     a /= max(float(a.sum()), 1e-300)

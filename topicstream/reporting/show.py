@@ -47,7 +47,7 @@ def show(config: ShowConfig) -> dict[str, Any]:
     (4, 5, 2)
     """
     if config.text and not config.docs:
-        raise UsageError("--text goes with --docs N or --find TEXT")
+        raise UsageError("--text requires --docs N or --find TEXT")
     shown = look_at(config.model, config.mem_limit, config.threads)
     trained, view, model = shown.trained, shown.view, shown.model
     chosen = shown.columns(config.topics)

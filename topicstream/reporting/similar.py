@@ -26,7 +26,7 @@ def one_document(blocks: Iterator[tuple[int, np.ndarray]], number: int, corpus: 
     for first, rows in blocks:
         if first <= number < first + len(rows):
             return np.asarray(rows[number - first], np.float64)
-    raise InputError(f"{corpus.path}: document {number} lies past the blocks; ingest again")
+    raise InputError(f"{corpus.path}: document {number} is not in the store; ingest again")
 
 
 def described_documents(

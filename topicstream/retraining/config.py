@@ -97,7 +97,7 @@ def write_template(path: Path) -> Path:
         with open(path, "x", encoding="utf-8") as f:
             f.write(TEMPLATE)
     except FileExistsError:
-        raise TopicsError(f"{path}: is there already; name another with --config") from None
+        raise TopicsError(f"{path}: exists; name another file with --config") from None
     return raw
 
 
@@ -208,7 +208,7 @@ def load_config(path: str | Path) -> Config:
     except (ValueError, RecursionError) as e:
         raise UsageError(f"{path}: not TOML: {e}") from None
     if "\\u0000" in json.dumps(values, default=str):
-        raise UsageError(f"{path}: holds a NUL character, which no name can have")
+        raise UsageError(f"{path}: contains a NUL character")
     tables = {name: _read_table(kind, values[name], f"{path}: [{name}]") for name, kind in TABLES.items() if name in values}
     config = Config(**checked(Config, values | tables, str(path), lambda field: f"{path}: {field.name}"))
     home, seeds = path.resolve().parent, config.train.seed_words

@@ -109,11 +109,11 @@ def forget(
     """
     wanted = sorted({ids} if isinstance(ids, str) else set(ids))
     if not wanted or not all(isinstance(i, str) and i for i in wanted):
-        raise InputError("name the ids of the documents to forget; none is empty")
+        raise InputError("give the ids of documents to forget; an id cannot be empty")
     store = Path(corpus)
     Corpus.open(store, dense=True).let_go()
     if strange := next((m for m in models if not trained_on(Path(m), store)), None):
-        raise InputError(f"{strange}: has other words than {store}, so it was not trained on it; leave it out")
+        raise InputError(f"{strange}: has another vocabulary than {store}, so it was not trained on it; leave it out")
     home = store.parent if (store.parent / "versions").is_dir() and (store.parent / STATE).is_file() else None
     runs = _runs(models, home)
     with _held(store, runs, home):

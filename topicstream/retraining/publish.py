@@ -44,12 +44,12 @@ def current(folder: Path) -> int | None:
     link = folder / CURRENT
     if not link.is_symlink():
         if link.exists():
-            raise TopicsError(f"{link}: is not the link that retrain makes; move it away")
+            raise TopicsError(f"{link}: is not a link made by `topics retrain`; move it away")
         return None
     place, name = os.path.split(os.readlink(link))
     if place != "versions" or not name.isdecimal() or not version_path(folder, int(name)).is_dir():
         raise TopicsError(
-            f"{link}: points to {os.readlink(link)}, which is not there; `topics rollback --to N` mends it"
+            f"{link}: points to {os.readlink(link)}, which is not there; `topics rollback --to N` repairs it"
         )
     return int(name)
 
@@ -131,7 +131,7 @@ def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = Fa
     """
     folder = Path(folder)
     if not published_versions(folder):
-        raise TopicsError(f"{folder}: no versions here; name the folder that `topics retrain` publishes to")
+        raise TopicsError(f"{folder}: contains no versions; name the folder that `topics retrain` publishes to")
     with lock(folder, "retraining", kind="retrain", wait=wait):
         present = published_versions(folder)
         link = folder / CURRENT

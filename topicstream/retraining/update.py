@@ -212,7 +212,7 @@ def update(config: UpdateConfig) -> Updated:
         old = Path(config.model)
         if read_manifest(old).engine == "imported":
             raise UsageError(
-                f"--model {old}: was imported, so no engine can carry it on; train from it (topics train --start warm --warm "
+                f"--model {old}: was imported, so no engine can continue it; train from it (topics train --start warm --warm "
                 f"{old}), or find the topics of new documents with topics infer"
             )
         done = _replace(old, config) if config.out is None else _write_beside(old, Path(config.out), config)
@@ -234,7 +234,7 @@ def _write_beside(old: Path, run: Path, config: UpdateConfig) -> Updated:
     if kind_of(run) != "model":
         check_place(run, "--out", [config.corpus, old])
     elif os.path.samefile(run, old):
-        raise UsageError(f"--out {run}: is the model that is updated; leave --out out to replace it")
+        raise UsageError(f"--out {run}: is the model being updated; leave out --out to replace it")
     elif config.force:
         with lock(run, "training", kind="model"):
             forget_runs(run)
@@ -247,10 +247,10 @@ def _write_beside(old: Path, run: Path, config: UpdateConfig) -> Updated:
 def _replace(old: Path, config: UpdateConfig) -> Updated:
     """The new model in the place of the old one."""
     if old.is_symlink():
-        raise TopicsError(f"{old}: is published by `topics retrain`; use that, or give --out")
+        raise TopicsError(f"{old}: is published by `topics retrain`; run that instead, or give --out")
     check_place(old, "--model", [config.corpus])
     if os.path.ismount(old):  # the new model is made beside it and changes names with it
-        raise UsageError(f"--model {old}: is the root of a disk or a mount, which no model can replace; give --out FOLDER")
+        raise UsageError(f"--model {old}: is the root of a disk or a mount, which a model cannot replace; give --out FOLDER")
     run, store = old.with_name(old.name + ".update"), Corpus.open(config.corpus)
     with lock(old, "training", kind="model"):
         for path in not_ours(old):

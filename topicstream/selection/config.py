@@ -19,7 +19,7 @@ def numbers(given: str | Sequence[int]) -> Sequence[int]:
     try:
         return [int(k) for k in given.split(",")] if isinstance(given, str) else given
     except ValueError:
-        raise UsageError(f"{given}: give numbers with commas between, such as 20,50,100") from None
+        raise UsageError(f"{given}: expected numbers separated by commas, such as 20,50,100") from None
 
 
 def names(given: str | Sequence[str]) -> Sequence[str]:
@@ -44,7 +44,7 @@ def values(given: Sequence[str] | Mapping[str, Sequence[Any]]) -> Mapping[str, S
     for text in given:
         name, sign, listed = text.partition("=")
         if not sign or not listed:
-            raise UsageError(f"{text}: give an engine's option and its values, such as alpha=0.05,0.1")
+            raise UsageError(f"{text}: expected an engine option and its values, such as alpha=0.05,0.1")
         out[name.strip().replace("-", "_")] = [_value(v.strip()) for v in listed.split(",")]
     return out
 

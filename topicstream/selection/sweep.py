@@ -146,7 +146,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     runs = grid(numbers(config.topics), config.seeds, names(config.algo), values(config.options or {}))
     sample = learned_share(store, runs)
     if sample is None and store.part(True).docs < 4:
-        raise InputError(f"{config.corpus}: no documents were set aside to choose by; ingest again with --heldout 5%")
+        raise InputError(f"{config.corpus}: no held-out documents to choose by; ingest again with --heldout 5%")
     check_place(folder, "--out", [config.corpus])
     seeds = None if words is None else hashlib.sha256(repr(read_seeds(words)).encode()).hexdigest()[:16]
     with lock(folder, "sweeping into", kind="sweep"):
@@ -162,7 +162,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
             scores[run], row = _read(run, place)
             if not np.array_equal(scores[run].keys, scores[runs[0]].keys):
                 raise StoreError(
-                    f"{place}: scores of other documents than those of {runs[0].name}; remove the file to score again"
+                    f"{place}: its scores are of other documents than those of {runs[0].name}; remove the file to score again"
                 )
             rows.append(row)
             if config.said is not None:

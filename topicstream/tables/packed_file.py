@@ -60,7 +60,7 @@ class PackedFile:
     def _read(self, dtype: object, offset: int, count: int) -> np.ndarray:
         found = np.fromfile(self._path, dtype, max(count, 0), offset=offset)  # type: ignore[call-overload]
         if len(found) != count:
-            raise StoreError(f"{self._path}: is shorter than it says; start again from an older checkpoint")
+            raise StoreError(f"{self._path}: is truncated; start again from an older checkpoint")
         return np.asarray(found)
 
     def rows(self, which: int, first: int, stop: int) -> RowPiece:
@@ -70,5 +70,5 @@ class PackedFile:
         entries = self._read(dtype, begin + int(whole[first]) * dtype.itemsize, int(ptr[-1]))
         topic = np.bitwise_and(entries, np.array((1 << bits) - 1, dtype))
         if (np.diff(ptr) < 0).any() or int(topic.max(initial=0)) >= self._topics or int(entries.max(initial=0)) >> 62:
-            raise StoreError(f"{self._path}: a topic or a count that cannot be; start again from an older checkpoint")
+            raise StoreError(f"{self._path}: an invalid topic or count; start again from an older checkpoint")
         return RowPiece(np.arange(first, stop, dtype=np.int32), ptr, entries)

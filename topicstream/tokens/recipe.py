@@ -101,13 +101,13 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if unknown := sorted(set(self.drop) - {"urls", "mentions"}):
             raise UsageError(f"drop {unknown[0]!r}: urls and mentions can be dropped")
         if self.tokenized and self.pattern is not None:
-            raise UsageError("tokenized and a token pattern contradict each other; give one of them")
+            raise UsageError("--tokenized and --token-pattern exclude each other; give one of them")
         if any(len(phrase.split(" ")) != 2 for phrase in self.phrases):
-            raise InputError("phrases: each must be two words parted by one space")
+            raise InputError("phrases: each must be two words separated by one space")
         if self.pattern is not None:
             what = f"token pattern {self.pattern[:80]!r}"
             if (groups := as_pattern(self.pattern, what).groups) > 1:
-                raise UsageError(f"{what}: has {groups} groups; one at most can be the word")
+                raise UsageError(f"{what}: has {groups} groups; at most one group may mark the word")
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; ``from_json`` gives back an equal recipe."""

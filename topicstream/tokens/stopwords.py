@@ -84,7 +84,7 @@ def read_stopwords(*choices: str) -> tuple[str, tuple[str, ...]]:
     parts = [p for c in choices for p in ([c] if Path(c).is_file() else c.split("+"))]
     if "none" in parts:
         if len(parts) > 1:
-            raise UsageError(f"--stopwords {' '.join(parts)}: none goes alone")
+            raise UsageError(f"--stopwords {' '.join(parts)}: none cannot be combined with other lists")
         return "none", ()
     names: list[str] = []
     words: set[str] = set()
@@ -102,7 +102,7 @@ def _of_file(path: str) -> set[str]:
         near = get_close_matches(path.lower(), LANGUAGES.values(), 1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageError(
-            f"--stopwords {path}: no such file, and no language that there is a list of; {hint}There are "
+            f"--stopwords {path}: no such file, and no list for a language of that name; {hint}Available: "
             f"{', '.join(sorted(LANGUAGES.values()))}; none; or the path of a file of words"
         ) from None
     except (OSError, UnicodeDecodeError) as e:

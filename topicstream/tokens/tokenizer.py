@@ -200,7 +200,7 @@ def _stemmer_factory(language: str | None) -> Callable[[], Callable[[str], str]]
     name = stemmer_named(language)
     if name not in snowballstemmer.algorithms():
         known = ", ".join(sorted(snowballstemmer.algorithms()))
-        raise UsageError(f"--stem {language}: no such language; there are {known}")
+        raise UsageError(f"--stem {language}: no such language; available: {known}")
     return lambda: snowballstemmer.stemmer(name).stemWord
 
 

@@ -70,7 +70,7 @@ def replacements(given: str | PathLike[str] | Mapping[str, str]) -> tuple[tuple[
         fields = [field.strip() for field in line.split("\t" if "\t" in line else ",")]
         if len(fields) != 2 or not all(fields) or any(" " in field for field in fields):
             raise InputError(
-                f"{given}:{number}: two words are needed, one and what it counts as, parted by a tab or a comma"
+                f"{given}:{number}: expected two words, a word and its replacement, separated by a tab or a comma"
             )
         pairs[fields[0].lower()] = fields[1].lower()
     return tuple(sorted(pairs.items()))

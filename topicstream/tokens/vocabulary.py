@@ -96,7 +96,7 @@ class TokenVocabulary:
         twice = enter_words(table, shift, self._data, self._offsets)
         if twice >= 0:
             raise InputError(
-                f"vocabulary: word {self.words[twice].as_py()!r} (id {twice}) stands there twice; words must differ"
+                f"vocabulary: word {self.words[twice].as_py()!r} (id {twice}) occurs twice; words must be distinct"
             )
         return table, shift
 
@@ -157,13 +157,13 @@ class TokenVocabulary:
         # not of what else counts as white space: U+00A0 is a word of some vocabularies
         words = pc.utf8_trim(lines, " \t\r\n")
         if (empty := pc.index(words, "").as_py()) >= 0:
-            raise InputError(f"{path}:{empty + 1}: an empty line; give a word a line")
+            raise InputError(f"{path}:{empty + 1}: an empty line; expected one word per line")
         zeros = np.zeros(len(words), np.int64)
         found = cls(words, zeros, zeros.copy())
         if (twice := enter_words(*table_for(len(found)), found._data, found._offsets)) >= 0:
             word = words[twice].as_py()
             first = pc.index(words, word).as_py() + 1
-            raise InputError(f"{path}:{twice + 1}: {word!r} stands in line {first} already; words must differ")
+            raise InputError(f"{path}:{twice + 1}: {word!r} is already in line {first}; words must be distinct")
         return found
 
 
@@ -175,7 +175,7 @@ def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
     try:
         lines = read_given(path).decode("utf-8-sig").split("\n")
     except FileNotFoundError:
-        raise UsageError(f"--drop-words {path}: no such file; give one with a word a line") from None
+        raise UsageError(f"--drop-words {path}: no such file; expected a file with one word per line") from None
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(f"--drop-words {path}: cannot be read as UTF-8 text with a word a line ({e})") from None
     return {line.strip(" \t\r") for line in lines} - {""}

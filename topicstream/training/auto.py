@@ -60,7 +60,7 @@ def choose(shape: Shape, given: Mapping[str, Any], aim: str = "prediction") -> C
     length = shape.cells / shape.docs
     if aim == "reading":
         if shape.topics < 2:
-            raise UsageError("--aim reading: gives the last topic to shared words; ask for two topics or more (-K)")
+            raise UsageError("--aim reading: uses the last topic for shared words; use at least two topics (-K 2)")
         own = READING | {"background": round(BACKGROUND * shape.tokens / shape.docs, 3)}
         sparse |= {name: value for name, value in own.items() if sparse.get(name) is None}
         learned += f", with a background topic (alpha {sparse['background']:g})"

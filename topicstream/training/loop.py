@@ -99,9 +99,9 @@ def figures_of(last: Mapping[str, Any]) -> dict[str, Any]:
 def _trained(config: TrainConfig) -> Trained:
     _ = config.memory  # a limit that no command keeps is refused first
     if config.aim == "reading" and config.algo != "auto":
-        raise UsageError("--aim reading: says what auto is to choose; --algo sparse-bp has --background and --sparsity")
+        raise UsageError("--aim applies to --algo auto; --algo sparse-bp has --background and --sparsity")
     if config.resume and RunRecord.read(Path(config.model)) is None:
-        raise TopicsError(f"{config.model}: nothing to resume here")
+        raise TopicsError(f"{config.model}: nothing to resume; leave out --resume to start a training")
     machine.return_freed_memory()
     if config.dry_run:
         with beside(config) as apart:
@@ -233,6 +233,6 @@ def _reason_to_stop(session: Session, stopping: Stopping, seconds: float) -> str
         session.checkpoint_between_rounds(session.rounds)
         raise TopicsError(
             f"out of time after {session.passes} of the {stopping.passes} passes that {session.engine.name} makes, which "
-            "have no topics yet; a checkpoint is written. Run the same command again to go on"
+            "have no topics yet; a checkpoint is written. Run the same command again to continue"
         )
     return "out of time"

@@ -140,7 +140,7 @@ def corpus_of(config: TrainConfig) -> Corpus:
     if (part := sample_of(config)) is not None:
         store = _sample(store, part, config)
     if store.n_cells == 0:
-        raise InputError(f"{store.path}: no training document has a word of the vocabulary; ingest again, with other documents or another vocabulary")
+        raise InputError(f"{store.path}: no training document contains a word of the vocabulary; ingest again with other documents or another vocabulary")
     if kind_of(Path(config.model)) != "model":
         check_place(Path(config.model), "--model", [config.corpus])
     weigh(store, config.weighting)
@@ -246,16 +246,16 @@ def start_of(config: TrainConfig, engine: Engine) -> str:
         chosen = begun_from(Path(config.model), engine.name)
     chosen = chosen or default_start(engine)
     if chosen not in engine.about.starts:
-        raise UsageError(f"{config.algo} cannot start from {chosen!r}; it can from {', '.join(engine.about.starts)}")
+        raise UsageError(f"{config.algo} cannot start from {chosen!r}; choose {', '.join(engine.about.starts)}")
     if (chosen == "warm") != (config.warm is not None):
-        raise UsageError("--start warm and the model to start from go together: --start warm --warm MODEL")
+        raise UsageError("--start warm and --warm MODEL must be given together: --start warm --warm MODEL")
     return chosen
 
 
 def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stopping:
     """When the run ends."""
     if config.tol_params is not None and ("phi" not in engine.tables or len(engine.phases) > 1):
-        raise UsageError(f"--tol-params: {config.algo} has no topics that move from pass to pass; leave it out")
+        raise UsageError(f"--tol-params: {config.algo} does not update topics in every pass; leave it out")
     tol = config.tol if config.tol is not None else engine.about.tol if config.tol_params is None else 0.0
     ours = config.tol is None and not config.eval_every and engine.phases[-1].settles_after
     stopping = Stopping(

@@ -80,11 +80,11 @@ class Chain(Engine):
         super().__init__(shape, options)
         if shape.weighted:
             raise InputError(
-                f"{self.name} gives every token a topic of its own and needs whole counts, but the corpus has real-valued "
+                f"{self.name} assigns a topic to every token and needs whole counts, but the corpus has real-valued "
                 "cells; train it with a message-passing engine such as atbp"
             )
         if shape.seeds is not None and not shape.seeds.whole:
-            raise UsageError(f"{self.name} counts whole tokens: give --seed-words strengths that are whole numbers")
+            raise UsageError(f"{self.name} counts whole tokens: --seed-words needs whole-number strengths")
         for name in ("alpha", "beta"):
             value = getattr(options, name)
             if value is not None and not value > 0:

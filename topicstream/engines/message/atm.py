@@ -214,7 +214,7 @@ class AuthorTopicModel(Engine):
         limit = np.repeat(np.maximum(np.diff(aptr), 1) * self.shape.topics, np.diff(pptr))
         sound = len(pairs) == pptr[-1] and len(messages) == mptr[-1]
         if not (sound and bool((pairs >= 0).all()) and bool((pairs < limit).all())):
-            raise StoreError(f"the memory of block {block.index} holds what cannot be; start over with --force")
+            raise StoreError(f"the memory of block {block.index} is corrupt; start over with --force")
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         n = int(end.stats["unnamed"][0])

@@ -220,7 +220,7 @@ def a_topic_a_label(axes: Mapping[str, int], options: Any, asked: int | None) ->
     """Number of topics: one for each label, and the shared ones."""
     topics = int(options.free + axes[LABELS])
     if not axes[LABELS]:
-        raise InputError("no document has a label, so there is nothing to learn; ingest with --meta labels=FIELD")
+        raise InputError("no document has a label; ingest with --meta labels=FIELD")
     if asked not in (None, topics):
         shared = f" and {options.free:,} shared ones" if options.free else ""
         raise UsageError(
@@ -335,7 +335,7 @@ class LabeledBeliefPropagation(Engine):
         theta, mass = out.array("theta", len(topics)), np.zeros(block.n_docs)
         new = out.state["messages"]
         if len(new) < kept or (old is not None and len(old) != kept):
-            raise StoreError(f"block {block.index}: its messages are not of these labels; start over with --force")
+            raise StoreError(f"block {block.index}: its messages belong to other labels; start over with --force")
         if old is None:
             theta[:] = 0.0
             old = np.zeros(0, np.uint16)

@@ -165,7 +165,7 @@ class SparseBeliefPropagation(Learning):
         if padded(shape.topics) > 1 << 16:
             raise InputError(f"sparse-bp stores topics in 16 bits: at most 65,536 topics, not {shape.topics}")
         if options.background and shape.topics < 2:
-            raise UsageError("--background: is a topic beside others; ask for two topics or more (-K)")
+            raise UsageError("--background adds a topic to others; use at least two topics (-K 2)")
         self.columns = padded(shape.topics)
         self.width = min(padded(options.sparsity), self.columns)
 

@@ -175,7 +175,7 @@ class ClusterEngine(Engine):
     def __init__(self, shape: Shape, options: ClusterOptions) -> None:
         super().__init__(shape, options)
         if shape.topics >= 1 << 16:
-            raise TopicsError(f"{self.name} numbers clusters with 16 bits: at most 65535, not {shape.topics}")
+            raise TopicsError(f"{self.name} supports at most 65,535 clusters, not {shape.topics}")
         if options.learn_priors:
             raise TopicsError(f"{self.name} does not learn its priors; leave --learn-priors out")
         self.stochastic = options.schedule == "stochastic"

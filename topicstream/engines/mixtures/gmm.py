@@ -230,7 +230,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         size = float(variance.mean())
         if size > LARGEST or 0 < given < 1 / LARGEST:
             what = f"of about {max(size, given) ** 0.5:.0e} are too {'large' if size > 1 else 'small'}"
-            raise InputError(f"gmm sums squares in float32, and numbers {what} for it; bring the vectors nearer to 1")
+            raise InputError(f"gmm sums squares in float32, and numbers {what} for it; rescale the vectors")
         least = 1e-6 * max(size, 1e-30)  # a coordinate that never changes
         if self.diagonal:
             params["covariance"][:] = o.spread * (variance + least)

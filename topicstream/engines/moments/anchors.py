@@ -177,7 +177,7 @@ class Anchors(Engine):
         docs = float(end.stats["docs"][0])
         end.params["docs"][0] = docs
         if not docs > 0:
-            raise InputError("anchors: no document has two words or more, so no two words stand together")
+            raise InputError("anchors: no document has two or more words, so there are no co-occurrences")
         return {"docs": docs}
 
     def end_phase(self, end: PassEnd) -> None:

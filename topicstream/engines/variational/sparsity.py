@@ -45,7 +45,7 @@ class Sparse(Variational):
     def __init__(self, shape: Shape, options: SparsityOptions) -> None:
         super().__init__(shape, options)
         if shape.topics >= 1 << 16:
-            raise TopicsError(f"{self.name} numbers topics with 16 bits: at most 65535, not {shape.topics}")
+            raise TopicsError(f"{self.name} supports at most 65,535 topics, not {shape.topics}")
 
     @property
     def most(self) -> int:

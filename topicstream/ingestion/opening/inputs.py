@@ -277,13 +277,13 @@ def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
         tree.left_out = frozenset(counts) - {tree.format} if counts[tree.format] else frozenset({"vocab"})
         tree.left_out = frozenset() if tree.format == FILES else tree.left_out
     elif not counts:
-        raise InputError(f"{name}: holds no files to read")
+        raise InputError(f"{name}: contains no files to read")
     elif "unknown" in formats:
         beside = ", or move it out of the folder" if len(formats) > 1 else ""
         raise InputError(f"{kind_of.error}{beside}") from None
     elif len(formats) > 1:
         what = ", ".join(f"{form} ({example[form]})" for form in formats)
-        raise InputError(f"{name}: holds files of several formats: {what}; give --format or the files themselves")
+        raise InputError(f"{name}: contains files of several formats: {what}; give --format or name the files")
     else:
         tree.format = formats[0] if formats else FILES
         if reader_named(tree.format).kind == "counts":

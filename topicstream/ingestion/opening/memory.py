@@ -72,7 +72,7 @@ class InMemory:
         source = Input("documents", "documents", strict=options.strict)
         if of_vectors(self.documents, options):
             if self.vocabulary is not None:
-                raise InputError("vocabulary= goes with a matrix of counts; this one holds vectors")
+                raise InputError("vocabulary= requires a matrix of counts; this one holds vectors")
             check_width(self.documents.shape[1], "documents")
             yield MemoryReader(self, _vectors, lambda given: coordinate_names(given.documents.shape[1])), source
         elif is_matrix(self.documents):
@@ -80,7 +80,7 @@ class InMemory:
         else:
             for name, value in (("vocabulary", self.vocabulary), ("ids", self.ids)):
                 if value is not None:
-                    raise InputError(f"{name}= goes with a matrix of counts; documents hold their own words and ids")
+                    raise InputError(f"{name}= requires a matrix of counts; documents hold their own words and ids")
             yield MemoryReader(self, _rows), source
 
     def numbered(self, first: int, last: int) -> pa.Array:
@@ -127,7 +127,7 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
         raise InputError(f"documents: cannot be {type(documents).__name__}; give {hint}")
     if isinstance(documents, np.ndarray) and documents.dtype.kind in "iuf" and documents.ndim != 2:
         shape = documents.shape
-        raise InputError(f"documents: an array of shape {shape}; vectors, and counts, are the rows of two dimensions")
+        raise InputError(f"documents: an array of shape {shape}; expected two dimensions, one row per document")
     if not (is_matrix(documents) or hasattr(documents, "__iter__") or hasattr(documents, "__arrow_c_stream__")):
         raise InputError(f"documents: cannot be {type(documents).__name__}; give texts, dicts, a table or a matrix")
     if isinstance(documents, (list, tuple)) and isinstance(documents[0], (list, tuple)):
@@ -146,7 +146,7 @@ def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMem
     try:
         tokens = [pa.array(document, TEXT) for document in documents]
     except (pa.ArrowException, TypeError):
-        raise InputError("documents: lists of words hold nothing but strings") from None
+        raise InputError("documents: lists of words may contain only strings") from None
     words = pa.concat_arrays([pa.array([], TEXT), *tokens]).dictionary_encode()
     indptr = np.concatenate(([0], np.cumsum([len(document) for document in tokens])))
     shape = len(tokens), len(words.dictionary)
@@ -166,7 +166,7 @@ def of_vectors(documents: Any, options: ReadOptions) -> bool:
     """Whether the rows of a matrix are vectors: the user says so, or there are real numbers below 0."""
     if not (isinstance(documents, np.ndarray) and is_matrix(documents)):
         if options.vectors and not isinstance(documents, np.ndarray):
-            raise InputError("vectors=True goes with a NumPy array of two dimensions")
+            raise InputError("vectors=True requires a NumPy array of two dimensions")
         return False
     real = documents.dtype.kind == "f" and documents.size > 0
     return options.vectors or bool(real and np.fmin.reduce(documents, axis=None) < 0)
@@ -266,7 +266,7 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
         return (arrow[first : first + ROWS].select(names) for first in range(0, len(documents), ROWS))
     if not hasattr(documents, "__arrow_c_stream__") or hasattr(documents, "to_list"):
         if hasattr(documents, "collect"):
-            raise InputError("documents: a lazy frame; give .collect() of it")
+            raise InputError("documents: a lazy frame; call .collect() first")
         return None
     if hasattr(documents, "columns") and hasattr(documents, "__len__"):  # a data frame: some rows are converted at a time
         names = select_fields([str(name) for name in documents.columns], options, source)
@@ -290,7 +290,7 @@ def _matrix_words(given: InMemory) -> pa.LargeStringArray:
     try:
         words = pa.concat_arrays([pa.array(list(words), TEXT)])
     except (pa.ArrowException, TypeError):
-        raise InputError("vocabulary: give one string a column of the matrix") from None
+        raise InputError("vocabulary: expected one string per column of the matrix") from None
     if len(words) != size:
         raise InputError(f"vocabulary: {len(words)} words for {size} columns")
     if words.null_count or len(pc.unique(words)) != size:

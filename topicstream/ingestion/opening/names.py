@@ -125,7 +125,7 @@ def _objects(address: str) -> list[str]:
             continue
         objects.append(entry)
     if not objects:
-        raise InputError(f"{folder}: holds no objects to read; check bucket and prefix")
+        raise InputError(f"{folder}: contains no objects to read; check bucket and prefix")
     return objects
 
 
@@ -187,7 +187,7 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
         return "files"
     if suffix in (".txt", ".text", ".lines"):
         return "lines"
-    raise InputError(f"{name}: cannot tell its format; give --format (lines for one document a line, csv, jsonl …)")
+    raise InputError(f"{name}: cannot detect the format; give --format (lines for one document a line, csv, jsonl …)")
 
 
 def guess_source(source: Source, options: ReadOptions, *, in_folder: bool, name: str) -> str:

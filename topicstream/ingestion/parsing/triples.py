@@ -101,7 +101,7 @@ def _all_read(source: Source, header: MatrixHeader, filled: int) -> bool:
     if source.damage:
         return False
     if filled != header.cells:
-        reason = f"{filled} cells where the header says {header.cells}; the file is cut short or its header wrong"
+        reason = f"{filled} cells where the header says {header.cells}; the file is truncated or its header wrong"
         raise BadFile(source.name, source.line, reason)
     return True
 

@@ -67,7 +67,7 @@ def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.Larg
         _ask(size, source.name, options)
     words = read_vocabulary_file(path, options.encoding)
     if size is not None and len(words) != size:
-        raise InputError(f"{path}: {len(words)} words where {source.name} says {size}; give the file of its words as --words")
+        raise InputError(f"{path}: {len(words)} words, but {source.name} states {size}; name the right file with --words")
     _ask(len(words), source.name, options)
     return words
 
@@ -88,7 +88,7 @@ def numbered(size: int, first: int, name: str, options: ReadOptions | None = Non
     """Words for a file without any: their numbers.  InputError when there are too many to be believed, DoesNotFit when
     there are too many for the memory limit."""
     if size > MOST_NUMBERED:
-        raise InputError(f"{name}: words up to number {size} and no file that names them; give it as --words")
+        raise InputError(f"{name}: uses words up to number {size}, but no file names them; give it as --words")
     _ask(size, name, options)
     return pa.array(np.arange(first, first + max(size, 0))).cast(pa.large_string())
 

@@ -47,7 +47,7 @@ class Annotated:
             if chosen not in held:
                 there = ", ".join(sorted(group["layers"])) if "layers" in group else ""
                 raise InputError(
-                    f"{name}: holds no layer {chosen!r} (it has {there or 'only X'}); choose another --layer"
+                    f"{name}: has no layer {chosen!r} (it has {there or 'only X'}); choose another --layer"
                 )
             self.matrix, self.by_line = self._matrix_of(held[chosen])
             self.cells, self.features = self._index("obs"), self._index("var")

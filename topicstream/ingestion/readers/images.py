@@ -34,7 +34,7 @@ class Images(Reader):
 
     def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
         if not options.patches:
-            raise UsageError(f"{source.name}: an image; --patches 8 cuts it into squares of 8 pixels")
+            raise UsageError(f"{source.name}: is an image; --patches 8 cuts it into squares of 8 x 8 pixels")
         return coordinate_names(options.patches**2 - 1)
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:

@@ -75,7 +75,7 @@ class _Member:
         first, last, _ = part.indices(self.shape[0])
         data = self._stream.read((last - first) * self._dtype.itemsize)
         if first != self._next or len(data) < (last - first) * self._dtype.itemsize:
-            raise ValueError(f"{self._name} is cut short")
+            raise ValueError(f"{self._name} is truncated")
         self._next = last
         return np.frombuffer(data, self._dtype)
 
@@ -129,7 +129,7 @@ def _arrays(source: Source) -> Iterator[tuple[IO[bytes], ArrayHeader]]:
                     width = header.columns
                     yield stream, header
     except BROKEN as e:
-        raise BadFile(source.name, 0, f"not an .npz that can be read ({e or 'it is cut short'})") from None
+        raise BadFile(source.name, 0, f"not an .npz that can be read ({e or 'it is truncated'})") from None
     if not width:
         raise BadFile(source.name, 0, "holds no array")
 

@@ -56,7 +56,7 @@ class PairReader(Reader):
         if listed is not None:
             return listed
         if source.path is None:
-            raise InputError("standard input has no file of its words beside it; give it as --words")
+            raise InputError("standard input has no file of words next to it; give one as --words")
         first, highest = self._first(options), -1
         with Source(source.name, source.path, encoding=options.encoding, strict=False) as again:
             for _, lines in lines_of(again, options):

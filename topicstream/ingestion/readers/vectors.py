@@ -88,7 +88,7 @@ def vector_fields(options: ReadOptions, schema: pa.Schema, name: str) -> list[st
     """The columns that hold numbers, those asked for; ``*``: all of numbers that are neither id nor kept as a field."""
     asked = [f.strip() for f in (options.vector_field or "").split(",") if f.strip()]
     if not asked:
-        raise UsageError(f"{name}: --vector-field says which columns hold the numbers (* for all)")
+        raise UsageError(f"{name}: name the columns with the numbers with --vector-field (* for all)")
     other = {options.id_column(schema.names), *options.meta.values()}
     fields = [f.name for f in schema if f.name not in other and _is_number(f.type)] if asked == ["*"] else asked
     for field in fields:
@@ -185,7 +185,7 @@ class ArrayHeader:
             data = stream.read(rows * self.columns * self.dtype.itemsize)
             if len(data) != rows * self.columns * self.dtype.itemsize:
                 there = first + len(data) // (self.columns * self.dtype.itemsize)
-                raise BadFile(self.name, 0, f"ends in row {there} of {self.rows}; the file is cut short")
+                raise BadFile(self.name, 0, f"ends in row {there} of {self.rows}; the file is truncated")
             x = np.frombuffer(data, self.dtype).reshape(rows, self.columns)
             yield vector_batch(source, x, record + first + np.arange(rows))
 

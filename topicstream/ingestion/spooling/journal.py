@@ -110,7 +110,7 @@ def read_state(folder: Path) -> IngestState | None:
     if not path.exists():
         return None
     if read_record(path, _Version, ADVICE).journal != JOURNAL:
-        raise InputError(f"{folder}: left by another version of this program; --force starts afresh")
+        raise InputError(f"{folder}: was left by another version of this program; --force starts over")
     return read_record(path, IngestState, ADVICE)
 
 
@@ -134,8 +134,8 @@ class Journal:
         self.state = left if left is not None and self.resumed else IngestState(key=key)
         if changed := sorted(k for k in {*self.state.key, *key} if self.state.key.get(k) != key.get(k)):
             raise InputError(
-                f"{folder}: an unfinished ingest with other options ({', '.join(changed)}) is there; run it again as"
-                " it was to carry on, or use --force to start afresh"
+                f"{folder}: an unfinished ingest with other options ({', '.join(changed)}) exists; run it again as"
+                " it was to resume, or use --force to start over"
             )
         if not self.resumed:
             clear(folder)
@@ -243,7 +243,7 @@ class Spool:
             self.entries.append((at, length))
             at += length
         if at != size or len(self.entries) != frames:
-            raise StoreError(f"{self.path}: does not hold what the journal says; {_FORCE}")
+            raise StoreError(f"{self.path}: does not match the journal; {_FORCE}")
         os.ftruncate(self._fd, size)
         self.size = size
 

@@ -53,10 +53,10 @@ def in_parts(run: Run, options: ReadOptions, notes: Counter[str]) -> Run:
     assert options.split is not None
     if "links" in options.meta or run.about.deleted is not None or DOCUMENT in options.meta:
         raise InputError(
-            "--split: links, withdrawn records and a field called document are of whole documents; leave them out"
+            "--split: links, withdrawn records and a field called document refer to whole documents; leave them out"
         )
     if not isinstance(run, TextRun):
-        raise InputError("--split cuts text; these are counts of words")
+        raise InputError("--split cuts text, but the input contains word counts")
     pattern, text = pattern_of(options.split), run.text.copy()
     starts: list[int] = []
     owner: list[int] = []

@@ -78,7 +78,7 @@ def metadata(about: Provenance) -> pa.Table:
     }
     for name, values in about.meta.items():
         if name in columns or name in ("part", "block", "row"):
-            raise UsageError(f"--meta {name}: a column of that name is the store's own; choose another name")
+            raise UsageError(f"--meta {name}: is reserved for the store; choose another column name")
         columns[name] = values.cast(pa.list_(pa.large_string()) if name in LISTS else pa.large_string())
     return pa.table(columns)
 
@@ -144,7 +144,7 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
         stored = counts.astype(np.float32, copy=False)
     else:
         if len(counts) and int(counts.max()) >= 1 << 31:
-            raise InputError(f"{task.name}: a count of 2^31 or more in one cell; no corpus has such")
+            raise InputError(f"{task.name}: a count of 2^31 or more in one cell; check the file")
         stored = counts.astype(np.int32, copy=False)
     arrays = {
         "lengths": np.diff(indptr).astype(np.uint32),

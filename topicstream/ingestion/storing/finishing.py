@@ -89,7 +89,7 @@ class Finishing:
         self.weighted = state.weighted if self.base is None else self.base.weighted
         if state.weighted and not self.weighted:
             raise InputError(
-                f"{self.out}: holds counts, the new documents have weights; ingest them into another store"
+                f"{self.out}: contains counts, but the new documents have weights; ingest them into another store"
             )
         given: int | None = state.width  # None: nothing was read
         self.width = self.base.width if self.base is not None else given or 0

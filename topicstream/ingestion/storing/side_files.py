@@ -85,7 +85,7 @@ def split_spec(spec: str) -> tuple[str, dict[str, str]]:
         raise InputError(f"{spec}: no such file (FILE or FILE:COLUMN,COLUMN)")
     pairs = [(name, column or name) for name, _, column in (item.strip().partition("=") for item in listed.split(","))]
     if not all(name for name, _ in pairs) or len(dict(pairs)) < len(pairs):
-        raise InputError(f"{spec}: a column has no name, or two have the same")
+        raise InputError(f"{spec}: a column has no name, or two columns have the same name")
     return path, dict(pairs)
 
 
@@ -174,7 +174,7 @@ def _open_metadata(path: str, given: dict[str, str], by: str, read: ReadOptions)
             f"without a header ({path}:{by},authors), or give --key row, file or COLUMN"
         )
     if taken := sorted(set(fields) & set(OWN)):
-        raise InputError(f"{path}: the field {taken[0]!r} is the store's own; rename it ({path}:name={taken[0]})")
+        raise InputError(f"{path}: the field {taken[0]!r} is reserved for the store; rename it ({path}:name={taken[0]})")
     return SideFile(path, form, read, fields, key, names)
 
 
@@ -184,7 +184,7 @@ def _open_links(path: str, given: dict[str, str], read: ReadOptions) -> SideFile
         given = dict(zip(("citing", "cited"), first))
     given = given or {"citing": "citing", "cited": "cited"}
     if len(given) != 2:
-        raise InputError(f"{path}: links are two columns, citing and cited")
+        raise InputError(f"{path}: expected two columns, citing and cited")
     names = _names(path, form, first, given)
     return SideFile(path, form, read, dict(zip(("citing", "cited"), given.values())), None, names, links=True)
 
@@ -240,7 +240,7 @@ def _json_names(path: str, head: bytes) -> list[str]:
             try:
                 names |= dict.fromkeys(json.loads(line))
             except (ValueError, TypeError, RecursionError):
-                raise InputError(f"{path}: is not JSON lines, an object a line") from None
+                raise InputError(f"{path}: expected JSON lines, one object per line") from None
     return list(names)
 
 
@@ -250,6 +250,6 @@ def whole_numbers(values: pa.ChunkedArray, where: pa.Array) -> np.ndarray:
     good = pc.fill_null(pc.match_substring_regex(values, r"^\d{1,17}$"), False)
     if not pc.all(good).as_py():
         row = int(pc.index(good, False).as_py())
-        raise InputError(f"{where[row].as_py()}: {values[row].as_py()!r} is not the number of a document")
+        raise InputError(f"{where[row].as_py()}: {values[row].as_py()!r} is not a document number")
     numbers: np.ndarray = values.cast(pa.int64()).to_numpy()
     return numbers

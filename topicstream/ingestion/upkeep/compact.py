@@ -74,7 +74,7 @@ def refuse_unfinished(store: Path) -> None:
     """TopicsError where an ingest into the store was killed and has not been run again."""
     wip = store.with_name(store.name + ".wip")
     if (wip / "state.json").exists():
-        raise TopicsError(f"{wip}: an unfinished ingest is there; run it again first, or remove that folder")
+        raise TopicsError(f"{wip}: an unfinished ingest; run it again first, or remove that folder")
 
 
 def gain(corpus: Corpus) -> tuple[int, int, int]:

@@ -85,7 +85,7 @@ def drop_words(
         out = pc.is_in(vocabulary.words, value_set=pa.array(sorted(wanted), pa.large_string()))
         mask = np.asarray(out.to_numpy(zero_copy_only=False), np.bool_)
         if mask.all():
-            raise InputError(f"{path}: no word would be left of {len(vocabulary):,}; drop fewer")
+            raise InputError(f"{path}: would remove all words of {len(vocabulary):,}; drop fewer")
         there = set(vocabulary.words.filter(out).to_pylist())
         told: dict[str, Any] = {
             "corpus": str(path),

@@ -131,7 +131,7 @@ def _carried(
 ) -> State:
     storage = storage_of(run, corpus)
     if storage is None:
-        raise StoreError(f"{run}: the corpus has changed under it; start without its memory")
+        raise StoreError(f"{run}: the corpus has changed since; start without its memory")
     blocks = int((grid.storage < storage).sum())
     manifest = read_manifest(run)
     words, specs = manifest.words, engine.tables

@@ -68,7 +68,7 @@ class ModelSeeds:
         missing = self._ids < 0
         self.unknown = float(n_w[missing].sum() / max(tokens, 1.0))
         if self.unknown >= 1.0:
-            raise InputError("the model to start from knows no word of this corpus; start without --warm")
+            raise InputError("the model to start from shares no word with this corpus; start without --warm")
         self.totals = np.zeros(padded(topics))
         for ids in id_ranges(len(n_w)):
             self.totals += self.rows(ids).sum(0, dtype=np.float64)

@@ -122,7 +122,7 @@ def same_or_refuse(
         )
     if differ:
         raise TopicsError(
-            f"{folder} holds a run with other settings: {'; '.join(differ)}. Use --force to start over, or another --model"
+            f"{folder} contains a run with other settings: {'; '.join(differ)}. Use --force to start over, or another --model"
         )
     versions = [f"{k} {before.versions.get(k)} -> {v}" for k, v in record.versions.items() if before.versions.get(k) != v]
     return [f"resuming under other versions ({'; '.join(versions)}): the result may differ in the last bits"] if versions else []
