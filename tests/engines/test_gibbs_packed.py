@@ -300,7 +300,7 @@ def test_wrong_deltas_and_files_are_refused(place, tmp_path: Path):
     with pytest.raises(StoreError, match="not the rows of a table of 11 words"):
         table_for(np.ones((11, 4), np.int64), place, tmp_path).load(tmp_path / "saved")
     (tmp_path / "saved").write_bytes((tmp_path / "saved").read_bytes()[:60])
-    with pytest.raises(StoreError, match="shorter"):
+    with pytest.raises(StoreError, match="truncated"):
         table_for(counts, place, tmp_path).load(tmp_path / "saved")
 
 
