@@ -190,14 +190,14 @@ GOOD = "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n1\tdog\t2.01\n"
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("mallet", "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n", "1 words where 2"),
+        ("mallet", "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n", "1 words, expected 2"),
         ("mallet", "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat", "[Ee]xpected 3 columns"),
         ("mallet", GOOD.replace("2.01", "nan"), "negative or not finite"),
         ("mallet", GOOD.replace("2.01", "-1"), "negative or not finite"),
         ("mallet", GOOD.replace("2.01", "two"), "two"),
         ("mallet", GOOD.replace("1\tdog", "1\tcow"), "unknown word 'cow'"),
         ("mallet", GOOD.replace("1\tdog", "1\tcat"), "a word twice"),
-        ("mallet", GOOD.replace("1\t", "3\t"), "topic 1 has 0 words where 2 are wanted"),
+        ("mallet", GOOD.replace("1\t", "3\t"), "topic 1 has 0 words, expected 2"),
         ("mallet", "", "Empty"),
         ("mallet-state", "#alpha : x\n", "prior is not a number"),
         ("mallet-state", "0 NA 0 0 cat 0\n0 NA 1 0 dog 0\n", "two words"),

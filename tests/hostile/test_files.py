@@ -176,7 +176,7 @@ def test_lists_of_words_that_are_none(made, tmp_path, capsys):
 
 def test_what_does_not_belong_together_is_said(made, tmp_path, capsys):
     np.save(tmp_path / "v.npy", np.random.default_rng(1).normal(size=(9, 4)))
-    assert "contains vectors" in refused("infer", tmp_path / "v.npy", "--model", made / "m", capsys=capsys, code=2)
+    assert "holds vectors" in refused("infer", tmp_path / "v.npy", "--model", made / "m", capsys=capsys, code=2)
     topicstream.ingest(tmp_path / "v.npy", tmp_path / "v.zarr", heldout="0", progress=False)
     before = (tmp_path / "v.zarr" / "manifest.json").read_bytes()
     said = refused("ingest", made / "a.jsonl", "--out", tmp_path / "v.zarr", "--append", capsys=capsys)

@@ -165,7 +165,7 @@ def test_anndata_in_memory(place, tmp_path):
         (["cells.h5ad", "--layer", "logs"], 3, "--binarize"),
         (["cells.h5ad", "--layer", "none"], 3, "it has csc, dense, logs"),
         (["cells.h5ad", "--meta", "age"], 3, "it has cell_type, depth"),
-        (["csr.npz", "--words", "tenx/barcodes.tsv.gz"], 3, "300 words where csr.npz says 400"),
+        (["csr.npz", "--words", "tenx/barcodes.tsv.gz"], 3, "300 words, but csr.npz states 400"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(place, line, code, said, tmp_path, monkeypatch, capsys):

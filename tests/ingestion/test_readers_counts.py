@@ -105,7 +105,7 @@ def test_docword_bad_file(tmp_path: Path, text: str, why: str) -> None:
 def test_vocabulary_of_another_length(tmp_path: Path) -> None:
     path = write(tmp_path / "docword.txt", "1\n2\n1\n1 2 3\n")
     write(tmp_path / "vocab.txt", "a\n")
-    with pytest.raises(InputError, match=r"vocab\.txt: 1 words where .* says 2"):
+    with pytest.raises(InputError, match=r"vocab\.txt: 1 words, but .* states 2"):
         Read(path)
     other = write(tmp_path / "other.words", "x\ny\n")
     assert Read(path, words=other).words == ["x", "y"]

@@ -167,7 +167,7 @@ def test_joined_in_parts_as_in_one(tmp_path_factory, seed, n, key):
         ("a.tsv", b"x\ty\n", "", "id", "no column 'id'"),
         ("a.tsv", b"id\tb\n", ":id,c", "id", "no column 'c'"),
         ("a.tsv", b"1\ta\tb\n", ":row,date", "row", "3 fields for 2 columns"),
-        ("a.tsv", b"one\ta\n", ":row,authors", "row", "a.tsv:1: 'one' is not the number"),
+        ("a.tsv", b"one\ta\n", ":row,authors", "row", "a.tsv:1: 'one' is not a document number"),
         ("a.tsv", b"1\ta\n2\t\xff\n", ":row,authors", "row", "a.tsv:2:"),
         ("a.csv", b"id,date\nd0,1,2\n", "", "id", "a.csv:2:"),
         ("b.jsonl", b'{"id": "d0", "date": "1"}\n{"date": 2}\n', "", "id", "b.jsonl:2:"),

@@ -269,11 +269,11 @@ def test_recipe_goes_through_json_and_refuses_nonsense():
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"ngrams": 4}, "ngrams 4"),
         ({"min_length": 0}, "min-length 0"),
-        ({"pattern": "("}, "token-pattern"),
+        ({"pattern": "("}, "token pattern"),
         ({"pattern": "(" * 5000 + "a" + ")" * 5000}, "recursion"),
         ({"pattern": "a{99999999999}"}, "too large"),
         ({"pattern": "(a)(b)"}, "2 groups"),
-        ({"pattern": "a", "tokenized": True}, "contradict"),
+        ({"pattern": "a", "tokenized": True}, "exclude each other"),
         ({"keep": ("smileys",)}, "smileys"),
         ({"unspaced": "trigrams"}, "unspaced"),
         ({"phrases": ("a",)}, "phrases"),

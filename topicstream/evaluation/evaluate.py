@@ -104,7 +104,7 @@ def _reading(config: EvalConfig) -> Mapping[str, Any]:
     """How raw documents are read, as far as that is said."""
     said = {name: value for name in READING if (value := getattr(config, name)) is not None}
     if said and config.elsewhere is None:
-        raise UsageError(f"--{next(iter(said)).replace('_', '-')} goes with --heldout FILE, raw text")
+        raise UsageError(f"--{next(iter(said)).replace('_', '-')} requires --heldout FILE, raw text")
     return said
 
 

@@ -160,7 +160,7 @@ def checked_words(words: pa.Array | Iterable[str], name: object) -> pa.Array:
         array = as_words(words)
         array.validate(full=True)
     except (pa.ArrowException, UnicodeError):
-        raise InputError(f"{name}: contains contains a word that is not valid UTF-8") from None
+        raise InputError(f"{name}: contains a word that is not valid UTF-8") from None
     counts = pc.value_counts(array)
     twice = counts.filter(pc.greater(counts.field("counts"), 1))
     if array.null_count or len(twice):
