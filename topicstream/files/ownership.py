@@ -263,5 +263,5 @@ def check_place(place: Where, option: str, inputs: Iterable[Where] = ()) -> None
             raise UsageError(f"{option} {place}: holds the input {given}; name another place")
         if taken in real.parents and taken.is_dir():
             raise UsageError(
-                f"{option} {place}: lies in the input {given}, which would be read with it; name another place"
+                f"{option} {place}: lies inside the input {given}, which would be read with it; name another place"
             )
