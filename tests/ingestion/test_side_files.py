@@ -277,7 +277,7 @@ def test_a_field_of_a_side_file_splits(tmp_path):
     [
         ({"heldout": "year=1"}, "no document has that field"),
         ({"heldout_by": "labels", "meta": {"labels": "labels"}}, "a field of one value"),
-        ({"heldout_by": "year", "heldout": "year=1"}, "not with FIELD=VALUE"),
+        ({"heldout_by": "year", "heldout": "year=1"}, "not FIELD=VALUE"),
         ({"heldout": "=1"}, "write FIELD=VALUE"),
         ({"heldout": "some"}, "FIELD=VALUE"),
     ],
