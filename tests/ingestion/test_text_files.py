@@ -46,6 +46,7 @@ def test_a_number_is_no_pattern(book, capsys):
     assert run(["ingest", "book.txt", "--split", "1000"]) == 2
     said = capsys.readouterr().err
     assert "1000 words" in said and "says 1000" in said
+    assert run(["ingest", "book.txt", "--split", "0 words"]) == 2
     assert not list(book.glob("corpus.zarr*"))
 
 

@@ -166,7 +166,7 @@ def test_seeds_are_matched_and_what_they_have_in_common_is_a_model(corpus, tmp_p
     assert four["perplexity"]["error"] > 0 and all(seven[name]["error"] > 0 for name in ("perplexity", "npmi", "exclusivity", "stability"))
     assert result["chosen"]["topics"] == 4 and result["consensus"]["stable"] == 4
     model = topicstream.TopicModel.open(tmp_path / "s" / "consensus")
-    assert model.n_topics == 4 and np.allclose(model.topic_word.sum(axis=1), 1, atol=1e-4)
+    assert model.manifest.stopped == "consensus of 4 seeds" and model.n_topics == 4 and np.allclose(model.topic_word.sum(axis=1), 1, atol=1e-4)
     runs = [topicstream.TopicModel.open(tmp_path / "s" / "runs" / f"atbp-k4-s{s}") for s in range(4)]
     for k in range(4):  # each topic of the consensus is near one of every seed
         assert all(np.abs(model.topic_word[k] - run.topic_word).sum(axis=1).min() < 0.3 for run in runs)

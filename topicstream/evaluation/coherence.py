@@ -55,7 +55,7 @@ class Coherence:
         """In words."""
         return (
             f"mean over topics and over pairs of the {self.top} most probable words, by the {self.docs} training "
-            "documents in which both stand: UMass log((C(u,v)+1)/C(v)), v the more probable; NPMI in -1..1; c_v in 0..1, of whole documents for its windows of 110 words"
+            "documents in which both stand: UMass log((C(u,v)+1)/C(v)), v the more probable; NPMI in -1..1; c_v in 0..1, by whole documents in the place of windows of 110 words"
         )
 
 

@@ -102,7 +102,7 @@ def write_consensus(models: Sequence[Path], found: SeedAgreement, out: Path) -> 
     """
     opened = [TopicModel.open(path, memory_limit=-1) for path in models]
     central, same = opened[found.central], found.likeness >= ALIKE
-    about = origin_of(central.manifest, seed_words=None, tables={})
+    about = origin_of(central.manifest, seed_words=None, tables={}, seed=None, stopped=f"consensus of {len(models)} seeds")
     with lock(out, "writing", kind="model"), ModelWriter(out, central.n_words, central.n_topics) as writer:
         for start, rows in central.spans():
             total, ids = rows.astype(np.float64), np.arange(start, start + len(rows))

@@ -35,7 +35,9 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
     """What ``--split`` says: a pattern of what lies between parts, or their words.  UsageError."""
     if not split:
         raise UsageError("--split: give paragraph, section, '1000 words' or a regular expression; it is empty")
-    if (length := _LENGTH.fullmatch(split.strip())) and int(length[1]):
+    if length := _LENGTH.fullmatch(split.strip()):
+        if not int(length[1]):
+            raise UsageError(f"--split {split}: a part has a word or more")
         return int(length[1])
     if split in NAMED:
         return NAMED[split]
