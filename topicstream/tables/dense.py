@@ -7,7 +7,7 @@ the number of threads, and wherever the rows are.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,15 @@ from topicstream.errors import StoreError
 from topicstream.kernels.constants import Constants
 from topicstream.kernels.scatter import clip_rows, column_sums, hold_rows, scale_rows
 from topicstream.memory import Array
-from topicstream.tables.rounds import WINDOW_BYTES, DenseRound, Round, RoundSpace, RowRange, SparseRound
+from topicstream.tables.rounds import (
+    WINDOW_BYTES,
+    DenseRound,
+    Entered,
+    Round,
+    RoundSpace,
+    RowRange,
+    SparseRound,
+)
 from topicstream.tables.spec import Rows, Scratch, TableSpec, padded
 from topicstream.tables.storage import Storage
 from topicstream.tables.table import Footprint, RunAll, Sizes, Table
@@ -132,24 +140,72 @@ class DenseTable(Table):
         return DenseRound(space, most_rows, self.width, quantum)
 
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
-        if ids := deltas.ids:
-            cuts = np.array([np.searchsorted(v, self.edges) for v in ids], np.int64)
+        self._sum(*self._add(deltas, factor, hold, np.arange(len(self.edges) - 1)))
 
-            def add(i: int, part: RowRange) -> None:
-                part = part if hold else part._replace(mass=np.zeros(0))
-                lo, hi = np.ascontiguousarray(cuts[:, i]), np.ascontiguousarray(cuts[:, i + 1])
+    def _add(
+        self, deltas: Round, factor: float, hold: bool, mine: np.ndarray, moved: dict[int, tuple[np.ndarray, ...]] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Add a round to the ranges ``mine``; see ``_over_ranges``.  moved: receives what changed in each (``Entered.rows``)."""
+        ids = deltas.ids
+        cuts = np.array([np.searchsorted(v, self.edges) for v in ids], np.int64).reshape(len(ids), -1)
+
+        def add(i: int, part: RowRange) -> None:
+            part = part if hold else part._replace(mass=np.zeros(0))
+            lo, hi = np.ascontiguousarray(cuts[:, i]), np.ascontiguousarray(cuts[:, i + 1])
+            if moved is None:
                 deltas.add_to(part, lo, hi, factor)
+                return
+            rows = np.unique(np.concatenate([v[a:b] for v, a, b in zip(ids, lo, hi)]))
+            before = part.rows[rows - part.first, : self.columns]
+            deltas.add_to(part, lo, hi, factor)
+            moved[i] = rows, *_changed(before, part.rows[rows - part.first, : self.columns])
 
-            self._over_ranges(add, np.flatnonzero((cuts[:, 1:] > cuts[:, :-1]).any(axis=0)))
+        touched = np.asarray((cuts[:, 1:] > cuts[:, :-1]).any(axis=0))
+        sums = self._over_ranges(add, mine[touched[mine]])
         deltas.clear()
+        return sums
 
-    def _over_ranges(self, work: Callable[[int, RowRange], None], touched: np.ndarray | None = None) -> None:
-        """work(i, range i) over all ranges, or those that are ``touched`` (int64[], ascending); sums in range order."""
-        n = len(self.edges) - 1
-        groups = min(n, RANGES)  # range i adds to sums i % groups, in order
+    @property
+    def _groups(self) -> int:
+        """Range i adds to sums i % groups, in order."""
+        return min(len(self.edges) - 1, RANGES)
+
+    def _owned(self, owner: int, members: int) -> np.ndarray:
+        """Numbers of the ranges that a member owns: whole groups."""
+        numbers = np.arange(len(self.edges) - 1)
+        return np.asarray(numbers[numbers % self._groups % members == owner])
+
+    def spans(self, ids: np.ndarray, owner: int, members: int) -> list[slice]:
+        cuts, mine = np.searchsorted(ids, self.edges), self._owned(owner, members)
+        return [slice(a, b) for a, b in zip(cuts[mine].tolist(), cuts[mine + 1].tolist()) if b > a]
+
+    def enter(self, deltas: Round, factor: float, hold: bool, owner: int, members: int) -> Entered:
+        moved: dict[int, tuple[np.ndarray, ...]] = {}
+        change, worst = self._add(deltas, factor, hold, self._owned(owner, members), moved)
+        groups = np.arange(owner, self._groups, members)
+        return Entered([moved[i] for i in sorted(moved)], groups, change[groups], worst[groups])
+
+    def absorb(self, entered: Sequence[Entered], own: int) -> None:
+        change, worst = np.zeros((self._groups, self.width)), np.zeros((self._groups, 3))
+        for member, theirs in enumerate(entered):
+            change[theirs.groups], worst[theirs.groups] = theirs.change, theirs.worst
+            for ids, *what in theirs.rows if member != own else ():
+                if len(what) == 1:
+                    self._rows[ids, : self.columns] = what[0]
+                else:
+                    lengths, columns, values = what
+                    self._rows[np.repeat(ids, lengths), columns] = values
+                self._storage.let_go(int(ids[0]), int(ids[-1]) + 1)
+        self._sum(change, worst)
+
+    def _over_ranges(
+        self, work: Callable[[int, RowRange], None], touched: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """work(i, range i) over all ranges, or those that are ``touched`` (int64[], ascending).  Returns change
+        float64[groups, padded(columns)] and worst float64[groups, 3], for ``_sum``."""
+        groups = self._groups
         change, worst = np.zeros((groups, self.width)), np.zeros((groups, 3))
-        numbers = np.arange(n) if touched is None else touched
-        self._stale = True
+        numbers = np.arange(len(self.edges) - 1) if touched is None else touched
 
         def one(group: int) -> None:
             for i in numbers[numbers % groups == group].tolist():
@@ -158,6 +214,11 @@ class DenseTable(Table):
                 self._storage.let_go(a, b)
 
         self._run_all(one, groups)
+        return change, worst
+
+    def _sum(self, change: np.ndarray, worst: np.ndarray) -> None:
+        """Enter sums of groups of ranges, in their order."""
+        self._stale = True
         for sums in change:
             self.totals += self.scale * sums
         self.worst[0] = max(self.worst[0], worst[:, 0].max(initial=0.0))
@@ -170,7 +231,7 @@ class DenseTable(Table):
         self._stale = True
         if self.scale < 1e-6:
             factor, self.scale = self.scale, 1.0
-            self._over_ranges(lambda i, part: scale_rows(part.rows, factor))
+            self._sum(*self._over_ranges(lambda i, part: scale_rows(part.rows, factor)))
         return 1.0 / self.scale
 
     def settle(self) -> np.ndarray:
@@ -186,7 +247,7 @@ class DenseTable(Table):
             column_sums(part.rows, part.change)
 
         self.totals[:] = 0.0
-        self._over_ranges(work)
+        self._sum(*self._over_ranges(work))
         worst = self.worst.copy()
         self.worst[:] = 0.0
         return worst
@@ -204,7 +265,7 @@ class DenseTable(Table):
             column_sums(part.rows, part.change)
 
         self.totals[:] = 0.0
-        self._over_ranges(work)
+        self._sum(*self._over_ranges(work))
 
     def clear(self) -> None:
         self._stale = True
@@ -241,3 +302,13 @@ class DenseTable(Table):
     def close(self) -> None:
         self._rows = self._rows[:0]
         self._storage.close()
+
+
+def _changed(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Whole rows, or the number of entries of each row that changed, their columns and values, whichever is shorter."""
+    bits = np.dtype(f"u{after.itemsize}")
+    moved = before.view(bits) != after.view(bits)
+    columns = np.nonzero(moved)[1].astype(np.uint16 if after.shape[1] < 1 << 16 else np.int32)
+    if len(columns) * (columns.itemsize + after.itemsize) >= after.nbytes:
+        return (after,)
+    return moved.sum(axis=1, dtype=np.int32), columns, after[moved]

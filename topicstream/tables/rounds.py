@@ -7,7 +7,7 @@ are rounded to the table's quantum, so their sum does not depend on its order (s
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +37,23 @@ class RowRange(NamedTuple):
     def part(self, begin: int, stop: int) -> RowRange:
         """Its rows ``begin`` to ``stop - 1``."""
         return self._replace(first=self.first + begin, rows=self.rows[begin:stop], mass=self.mass[begin:stop])
+
+
+def _joined(array: np.ndarray, spans: Sequence[slice]) -> np.ndarray:
+    return np.concatenate([array[:0], *(array[span] for span in spans)])
+
+
+class Entered(NamedTuple):
+    """What the owner of some groups of ranges of a dense table made of a round.
+
+    rows: of each range that changed its ids, and whole rows [n, columns], or how many entries of each row changed, their columns and
+    their values;  groups int64[G]: those owned;  change float64[G, padded(columns)], worst float64[G, 3]: theirs.
+    """
+
+    rows: list[tuple[np.ndarray, ...]]
+    groups: np.ndarray
+    change: np.ndarray
+    worst: np.ndarray
 
 
 class RoundSpace:
@@ -70,9 +87,17 @@ class Round(abc.ABC):
     def put(self, i: int, ids: np.ndarray, delta: Any) -> None:
         """Block ``i`` has made its delta.  Called from several threads, each block once."""
 
+    def part(self, i: int, choose: Callable[[np.ndarray], Sequence[slice]]) -> tuple[np.ndarray, ...]:
+        """What block ``i`` has put for the spans of its local rows that are chosen by its ids; ids first, as arrays that can be
+        sent elsewhere."""
+        ids = self._ids[i]
+        assert ids is not None
+        spans = choose(ids)
+        return _joined(ids, spans), *self._cut(i, spans)
+
     @abc.abstractmethod
-    def part(self, i: int) -> tuple[np.ndarray, ...]:
-        """What block ``i`` has put, ids first, as arrays that can be sent elsewhere."""
+    def _cut(self, i: int, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
+        """``part`` without the ids."""
 
     @abc.abstractmethod
     def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
@@ -124,10 +149,8 @@ class DenseRound(Round):
         self._slots.let_go(i * self._most, i * self._most + len(ids))
         self._ids[i] = self._held[i, : len(ids)]
 
-    def part(self, i: int) -> tuple[np.ndarray, ...]:
-        ids = self._ids[i]
-        assert ids is not None
-        return ids, self._slots.array[i * self._most : i * self._most + len(ids)]
+    def _cut(self, i: int, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
+        return (_joined(self._slots.array[i * self._most : (i + 1) * self._most], spans),)
 
     def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
         ids, delta = part
@@ -171,15 +194,15 @@ class SparseRound(Round):
         self._deltas[i], self._ids[i] = delta, ids
         self._space.keep[i].let_go()
 
-    def part(self, i: int) -> tuple[np.ndarray, ...]:
-        ids, delta = self._ids[i], self._deltas[i]
-        assert ids is not None and delta is not None
-        entries = int(delta.ptr[len(ids)])
-        return ids, delta.ptr[: len(ids) + 1], delta.topic[:entries], delta.value[:entries]
+    def _cut(self, i: int, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
+        delta = self._deltas[i]
+        assert delta is not None
+        entries = [slice(int(delta.ptr[span.start]), int(delta.ptr[span.stop])) for span in spans]
+        return _joined(np.diff(delta.ptr), spans), _joined(delta.topic, entries), _joined(delta.value, entries)
 
     def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
-        ids, *delta = (np.array(array) for array in part)  # aligned, and ours: the kernels take addresses
-        self.put(i, ids, SparseDelta(*delta))
+        ids, lengths, topic, value = (np.array(array) for array in part)  # aligned: the kernels take addresses
+        self.put(i, ids, SparseDelta(np.append(0, np.cumsum(lengths, dtype=np.int64)), topic, value))
 
     @property
     def deltas(self) -> Sequence[tuple[np.ndarray, SparseDelta]]:

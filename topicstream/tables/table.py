@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from topicstream.errors import TopicsError
 from topicstream.kernels.constants import Constants
-from topicstream.tables.rounds import Round, RoundSpace
+from topicstream.tables.rounds import Entered, Round, RoundSpace
 from topicstream.tables.spec import Scratch, TableSpec, padded
 
 RunAll = Callable[[Callable[[int], None], int], None]  # run f(0) .. f(n-1), perhaps on several threads
@@ -106,6 +106,19 @@ class Table(abc.ABC):
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
         """Add ``factor`` times the sum of the round's deltas, and forget them; ``hold``: touched rows that have a mass
         are held to it."""
+
+    def spans(self, ids: np.ndarray, owner: int, members: int) -> list[slice]:
+        """Which rows of a block's delta, by their places among its ids, member ``owner`` of so many adds up: here all of them."""
+        return [slice(0, len(ids))]
+
+    def enter(self, deltas: Round, factor: float, hold: bool, owner: int, members: int) -> Entered | None:
+        """``apply`` of what a member adds up; None: that was everything, otherwise what all of them ``absorb``."""
+        self.apply(deltas, factor, hold)
+        return None
+
+    def absorb(self, entered: Sequence[Entered], own: int) -> None:
+        """Take over what the members have entered, of which number ``own`` is here already."""
+        raise TopicsError(f"a {self.spec.layout} table has no owners of rows")
 
     def blend(self, rho: float) -> float:
         """Shrink all rows by (1 - rho); returns what deltas must be multiplied by before they are added."""

@@ -267,7 +267,8 @@ class DaskWorkers(Executor):
         if self.pending:
             changes, self.pending = self.pending, []
             began = time.monotonic()
-            self._ask_all("apply", changes)
+            given = {"changes": to_serialize(changes)}
+            self.taken.sent += sum(self._call("apply", [given] * len(self.roster)))
             self.taken.applying += time.monotonic() - began
 
     def gather(self) -> None:

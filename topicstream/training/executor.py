@@ -166,6 +166,11 @@ def run_visit(engine: Engine, visit: Visit, out: Out) -> Out:
     return out
 
 
+def shrunk(target: Table, blend: tuple[float, float] | None) -> float:
+    """The factor of a round's deltas, once a BLEND table has been shrunk by (rho, scale)."""
+    return 1.0 if blend is None else blend[0] * blend[1] * target.blend(blend[0])
+
+
 class Executor(abc.ABC):
     """Who visits blocks and enters deltas: what a driver asks for, pass by pass.
 

@@ -2,7 +2,8 @@
 
 A member has a replica of the tables, and owns some blocks and their state.  It is asked by Dask's own RPC, as workers are that
 shuffle: a plugin of the worker registers one handler for each question.  In a round every member visits its blocks and
-sends what they made to all others; then every member adds up all of it, in the same order, to the same bits.
+sends to each other what that one adds up: deltas are rounded so that their sum is exact, so it does not matter who adds, nor in
+which order.  Then each sends to all what came out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,8 +27,9 @@ from topicstream.engines.base import BlockShape, Key
 from topicstream.errors import DoesNotFit, TopicsError, WorkersLost
 from topicstream.memory import MemoryLimit
 from topicstream.parallel.rounds import Workers
+from topicstream.tables.rounds import Entered
 from topicstream.tables.table import Table
-from topicstream.training.executor import Assignment, Job, RunRecipe
+from topicstream.training.executor import Assignment, Job, RunRecipe, shrunk
 from topicstream.training.plan import Allowance, Work, make_plan
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.state.memory import BlockMemory
@@ -154,7 +157,7 @@ class Member(WorkerPlugin):
     async def setup(self, worker: Worker) -> None:
         """Called by Dask."""
         self.heard = time.monotonic()
-        for handler in (self.ping, self.ask, self.visit, self.receive, self.leave):
+        for handler in (self.ping, self.ask, self.visit, self.receive, self.apply, self.take, self.leave):
             worker.handlers[f"{self.order.run}-{handler.__name__}"] = handler
         self.watch = asyncio.create_task(self._watch())
 
@@ -200,7 +203,7 @@ class Member(WorkerPlugin):
         self.executor = Threads(job)
         self.executor.place(self.tables.current, self.tables.successors)
         self.assignment: Assignment | None = None
-        self.running = False
+        self.running, self.entered = False, dict[int, dict[str, Entered]]()
 
     def close(self) -> None:
         """Give everything back."""
@@ -239,6 +242,7 @@ class Member(WorkerPlugin):
 
     def begin(self, order: PassOrder) -> list[str]:
         """A pass begins; labels of the tables that are not as those of the driver."""
+        self._absorb()
         self._forget()
         mine = self.order.owners == self.number
         current = {name: self.labelled[label] for name, label in order.current.items()}
@@ -277,15 +281,8 @@ class Member(WorkerPlugin):
 
     def save(self, paths: Mapping[str, str]) -> dict[str, Held]:
         """Write tables to files that the driver reads."""
+        self._absorb()
         return {label: Held.of(self.labelled[label], Path(path)) for label, path in paths.items()}
-
-    def apply(self, changes: Sequence[Change]) -> None:
-        """The end of a round."""
-        assert self.assignment is not None
-        for name, blend, hold in changes:
-            if missing := self.executor.rounds[name].missing(len(self.group)):
-                raise WorkersLost(f"--scheduler: what blocks {self.group[missing].tolist()} made has not come")
-            self.executor.apply(name, self.assignment.targets[name], blend, hold)
 
     def sync(self) -> None:
         """Bring the block state that this machine has written to the disk."""
@@ -296,37 +293,90 @@ class Member(WorkerPlugin):
         """See ``Executor.rest``."""
         self.executor.rest()
 
+    # -- rounds ----------------------------------------------------------------------------------------------------
     async def visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Visit the blocks of a round that are this member's, send to all others what they made: ``Visited``."""
+        """Visit the blocks of a round that are this member's; send what they made to those who add it up: ``Visited``."""
         began = time.monotonic()
         reports, parts = await self.work(self._visit, group, params)
         visited = time.monotonic()
-        others = [address for i, (address, _) in enumerate(self.order.roster) if i != self.number]
-        name = f"{self.order.run}-receive"
-        calls = [getattr(self.worker.rpc(other), name)(parts=to_serialize(parts)) for other in others]
-        if not all(await asyncio.gather(*calls)):
-            raise WorkersLost("--scheduler: a member is gone")
-        sent = sum(array.nbytes for part in parts for array in part[2:]) * len(others)
+        sent = await self._send("receive", parts)
         return {"answer": to_serialize(Visited(reports, visited - began, time.monotonic() - visited, sent))}
 
     def _visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> tuple[list[Any], list[Any]]:
+        self._absorb()
         assert self.assignment is not None
-        self.group = group
+        self.group, targets = group, self.assignment.targets
         places = np.flatnonzero(self.order.owners[group] == self.number).tolist()
-        assignment = replace(self.assignment, params=params)
-        made = self.executor.visit_some(self.position, group[places], places, assignment)
+        made = self.executor.visit_some(self.position, group[places], places, replace(self.assignment, params=params))
         self.position += len(places)
-        new, rounds = assignment.new, self.executor.rounds
+        new, rounds, members = self.assignment.new, self.executor.rounds, len(self.order.roster)
         if new is not None and new.end > self.stop:
             raise TopicsError("block state is longer than planned; the last checkpoint is intact, report this")
         reports = [
             (place, report.docs, report.stats, None if new is None else new.index[group[place]].copy())
             for place, report in zip(places, made, strict=True)
         ]
-        return reports, [(name, place, *rounds[name].part(place)) for name in assignment.targets for place in places]
+        parts: list[Any] = [None] * members
+        for other in range(members):
+            if other != self.number:
+                chosen = {name: partial(targets[name].spans, owner=other, members=members) for name in targets}
+                parts[other] = [(n, place, *rounds[n].part(place, chosen[n])) for n in targets for place in places]
+        return reports, parts
 
-    async def receive(self, parts: Sequence[Any]) -> bool:
+    async def receive(self, sender: int, sent: Sequence[Any]) -> bool:
         """What blocks made on another member: (table, place in the round, arrays ...)."""
-        for name, place, *arrays in parts:
+        for name, place, *arrays in sent:
             self.executor.rounds[name].receive(place, arrays)
         return True
+
+    async def apply(self, changes: Sequence[Change]) -> dict[str, Any]:
+        """The end of a round: add up what is this member's to add up, send to all what came out; bytes sent."""
+        entered = await self.work(self._enter, changes)
+        return {"answer": await self._send("take", [entered] * len(self.order.roster))}
+
+    def _enter(self, changes: Sequence[Change]) -> dict[str, Entered]:
+        assert self.assignment is not None
+        entered: dict[str, Entered] = {}
+        for name, blend, hold in changes:
+            deltas, target = self.executor.rounds[name], self.assignment.targets[name]
+            if missing := deltas.missing(len(self.group)):
+                raise WorkersLost(f"--scheduler: what blocks {self.group[missing].tolist()} made has not come")
+            own = target.enter(deltas, shrunk(target, blend), hold, self.number, len(self.order.roster))
+            if own is not None:
+                entered[name] = own
+        self.entered[self.number] = entered
+        return entered
+
+    async def take(self, sender: int, sent: dict[str, Entered]) -> bool:
+        """What another member has entered."""
+        self.entered[sender] = sent
+        return True
+
+    def _absorb(self) -> None:
+        """Take over what the others entered in the round before."""
+        entered, self.entered = self.entered, {}
+        if not entered:
+            return
+        assert self.assignment is not None
+        for name in entered[self.number]:
+            self.assignment.targets[name].absorb([entered[i][name] for i in range(len(self.order.roster))], self.number)
+
+    async def _send(self, handler: str, given: Sequence[Any]) -> int:
+        """Give every other member its own; returns the bytes, once all have them."""
+        calls, sent = [], 0
+        for other, (address, _) in enumerate(self.order.roster):
+            if other != self.number:
+                ask = getattr(self.worker.rpc(address), f"{self.order.run}-{handler}")
+                calls.append(ask(sender=self.number, sent=to_serialize(given[other])))
+                sent += size_of(given[other])
+        if not all(await asyncio.gather(*calls)):
+            raise WorkersLost("--scheduler: a member is gone")
+        return sent
+
+
+def size_of(given: Any) -> int:
+    """Bytes of the arrays in it."""
+    if isinstance(given, np.ndarray):
+        return int(given.nbytes)
+    inside = given.values() if isinstance(given, dict) else given if isinstance(given, list | tuple) else ()
+    return sum(map(size_of, inside))

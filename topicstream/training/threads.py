@@ -14,7 +14,7 @@ from topicstream.engines.base import BlockShape, Out, Rows, Scratch, Visit, new_
 from topicstream.tables.rounds import Round, RoundSpace
 from topicstream.tables.table import Table
 from topicstream.training.ahead import StorageAhead
-from topicstream.training.executor import Assignment, Executor, Job, MakeExecutor, Report, ids_of, run_visit
+from topicstream.training.executor import Assignment, Executor, Job, MakeExecutor, Report, ids_of, run_visit, shrunk
 
 
 class WorkerBuffers:
@@ -134,8 +134,7 @@ class Threads(Executor):
         return run_visit(self.engine, visit, out)
 
     def apply(self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool) -> None:
-        factor = 1.0 if blend is None else blend[0] * blend[1] * target.blend(blend[0])
-        target.apply(self.rounds[name], factor, hold)
+        target.apply(self.rounds[name], shrunk(target, blend), hold)
 
     def end(self) -> None:
         if self._ahead is not None:

@@ -1,0 +1,92 @@
+"""A round that several members add up, each its own ranges of rows, comes out as that of one machine."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from topicstream.parallel.rounds import Workers
+from topicstream.tables.layouts import new_table
+from topicstream.tables.rounds import RoundSpace
+from topicstream.tables.spec import Rule, SparseDelta, TableSpec, padded
+
+ROWS, COLUMNS, BLOCKS = 300, 21, 5
+SPECS = {
+    "dense, rows held to a mass": TableSpec(mass="row"),
+    "dense, float64": TableSpec(dtype="float64"),
+    "sparse": TableSpec(delta="sparse"),
+    "sparse, shrunk": TableSpec(delta="sparse", rule=Rule.BLEND),
+    "a fixed number of rows": TableSpec(rows=ROWS, dtype="float64"),
+}
+
+
+def blocks(spec):
+    """(ids, delta) of every block."""
+    rng = np.random.default_rng(4)
+    for _ in range(BLOCKS):
+        ids = np.sort(rng.choice(ROWS, 120, replace=False)).astype(np.int32)
+        if spec.axis is None:
+            ids = np.arange(ROWS, dtype=np.int32)
+        if spec.delta == "sparse":
+            ptr = np.append(0, np.cumsum(rng.integers(0, 4, len(ids))))
+            topic = rng.integers(0, COLUMNS, int(ptr[-1])).astype(np.uint16)
+            yield ids, SparseDelta(ptr, topic, rng.random(int(ptr[-1]), np.float32))
+        else:
+            dense = np.zeros((len(ids), padded(COLUMNS)), np.float32)
+            dense[:, :COLUMNS] = rng.random((len(ids), COLUMNS)) - 0.2
+            yield ids, dense
+
+
+def table_and_round(spec, folder):
+    table = new_table(spec, ROWS, COLUMNS, np.full(ROWS, 30.0), folder, Workers(1).run_ranges)
+    start = np.zeros((ROWS, padded(COLUMNS)), np.float32)
+    start[:, :COLUMNS] = np.random.default_rng(0).random((ROWS, COLUMNS), np.float32) * 3
+    table.fill(lambda a, b: start[a:b])
+    return table, table.new_round(RoundSpace(BLOCKS), ROWS, 1e4)
+
+
+def put(deltas, i, ids, delta):
+    room = deltas.slot(i, ids)
+    if room is not None:
+        room[:] = delta
+    deltas.put(i, ids, delta)
+
+
+@pytest.mark.parametrize("members", [1, 2, 3, 5])
+@pytest.mark.parametrize("name", SPECS)
+def test_owners_add_up_what_one_machine_does(name, members, tmp_path):
+    spec, shrinks = SPECS[name], SPECS[name].rule is Rule.BLEND
+    whole, deltas = table_and_round(spec, None)
+    for i, (ids, delta) in enumerate(blocks(spec)):
+        put(deltas, i, ids, delta)
+    factor = 0.3 * whole.blend(0.3) if shrinks else 1.0
+    whole.apply(deltas, factor, hold=True)
+
+    made = [table_and_round(spec, tmp_path if n % 2 else None) for n in range(members)]
+    for i, (ids, delta) in enumerate(blocks(spec)):
+        own = i % members
+        put(made[own][1], i, ids, delta)
+        for other in range(members):
+            if other != own:
+                choose = partial(made[own][0].spans, owner=other, members=members)
+                made[other][1].receive(i, made[own][1].part(i, choose))
+    entered = []
+    for n, (table, received) in enumerate(made):
+        assert not received.missing(BLOCKS)
+        factor = 0.3 * table.blend(0.3) if shrinks else 1.0
+        entered.append(table.enter(received, factor, True, n, members))
+    for n, (table, _) in enumerate(made):
+        table.absorb(entered, n)
+        assert table.digest() == whole.digest()
+        assert table.worst.tolist() == whole.worst.tolist()
+        table.close()
+
+
+def test_a_block_that_has_put_nothing_is_missing():
+    _, deltas = table_and_round(TableSpec(), None)
+    for i, (ids, delta) in enumerate(blocks(TableSpec())):
+        if i != 2:
+            put(deltas, i, ids, delta)
+    assert deltas.missing(BLOCKS) == [2]
