@@ -15,6 +15,7 @@ from topicstream.cli.main import run
 from topicstream.engines import engines
 from topicstream.errors import WorkersLost
 from topicstream.ingestion.pipeline import ingest
+from topicstream.parallel import scheduler
 from topicstream.progress import Shown
 from topicstream.training.loop import train
 from topicstream.training.state.checkpoint import content_hash
@@ -46,6 +47,8 @@ def client():
 def patient(monkeypatch):
     """A loaded machine is no lost worker."""
     monkeypatch.setattr(cluster_module, "SILENCE", 120.0)
+    monkeypatch.setattr(scheduler, "ANSWER", 600.0)
+    monkeypatch.setattr(scheduler, "PATIENCE", 60.0)
 
 
 def both(corpus, folder, client, algo, **given):
@@ -128,7 +131,7 @@ def test_a_run_moves_between_one_machine_and_a_cluster_inside_a_pass(corpus, cli
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_run_goes_on_without_a_worker_that_is_lost(corpus, tmp_path, monkeypatch, how):
-    monkeypatch.setattr(cluster_module, "SILENCE", 8.0)
+    monkeypatch.setattr(cluster_module, "SILENCE", 40.0)
     train(corpus, tmp_path / "whole", algo="sparse-bp", **GIVEN, progress=Shown(-1))
     with distributed.LocalCluster(**OPTIONS, n_workers=2) as made, distributed.Client(made) as client:
         address, pid = min(client.run(os.getpid).items())
@@ -144,7 +147,7 @@ def test_a_run_goes_on_without_a_worker_that_is_lost(corpus, tmp_path, monkeypat
 
 @pytest.mark.slow
 def test_a_run_without_workers_ends_and_is_finished_by_one_machine(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_module, "SILENCE", 8.0)
+    monkeypatch.setattr(cluster_module, "SILENCE", 40.0)
     train(corpus, tmp_path / "whole", algo="gs", **GIVEN, progress=Shown(-1))
     with distributed.LocalCluster(**OPTIONS, n_workers=1) as made, distributed.Client(made) as client:
         (pid,) = client.run(os.getpid).values()
@@ -160,7 +163,7 @@ def test_a_run_without_workers_ends_and_is_finished_by_one_machine(corpus, tmp_p
 
 
 def test_too_few_workers_are_refused(corpus, client, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("topicstream.parallel.scheduler.PATIENCE", 1.0)
+    monkeypatch.setattr(scheduler, "PATIENCE", 1.0)
     command = ["train", "--corpus", str(corpus), "--model", str(tmp_path / "m"), "--scheduler", client.scheduler.address]
     assert run([*command, "--workers-min", "3", "--algo", "atbp"]) == 1
     assert "2 of 3 workers after 1 s" in capsys.readouterr().err

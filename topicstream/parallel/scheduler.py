@@ -83,6 +83,11 @@ class Cluster:
                 f"{PATIENCE:g} s; start workers, then run the same command again"
             ) from None
         self.machines: Mapping[str, Machine] = self._look()
+        if len(self.machines) < self.least:
+            raise TopicsError(
+                f"--scheduler {client.scheduler.address}: {len(self.machines)} of {self.least} workers answer; restart the others "
+                f"({', '.join(sorted(self._lost))})"
+            )
 
     def lose(self, addresses: Iterable[str]) -> None:
         """These workers are gone: look at those that are there.  WorkersLost where they are too few."""

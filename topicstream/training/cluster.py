@@ -19,7 +19,7 @@ import numpy as np
 from distributed.comm.core import CommClosedError
 from distributed.protocol.serialize import to_serialize
 
-from topicstream.errors import WorkersLost
+from topicstream.errors import TopicsError, WorkersLost
 from topicstream.parallel.scheduler import Cluster
 from topicstream.tables.table import Table
 from topicstream.training.executor import Assignment, Executor, Job, Report
@@ -135,6 +135,10 @@ class DaskWorkers(Executor):
 
     # -- talking to members ----------------------------------------------------------------------------------------
     async def _start_watch(self) -> asyncio.Task[list[str]]:
+        if lost := await self._lost():
+            raise TopicsError(
+                f"--scheduler: worker {', '.join(lost)} cannot be reached from here; run the command in the network of the workers"
+            )
         return asyncio.create_task(self._silent())
 
     async def _silent(self) -> list[str]:
