@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -224,6 +225,7 @@ def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) 
                 processes=True, memory_limit=0, dashboard_address=":0", silence_logs=logging.CRITICAL, **_local(str(scheduler)),
             )  # fmt: skip
             client = stack.enter_context(Client(stack.enter_context(here)))
+            client.run(_ignore_interrupts)
         else:
             kind = "scheduler_file" if str(scheduler).endswith(".json") else "address"
             if kind == "scheduler_file" and not Path(scheduler).is_file():  # Dask waits for it without end
@@ -236,6 +238,11 @@ def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) 
                     f"--scheduler {scheduler}: no scheduler answers there ({reason}); check the address, or start one"
                 ) from None
         yield Cluster(client, paths, least)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C in a terminal reaches the processes of this machine, too: the command alone acts on it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _local(scheduler: str) -> dict[str, int]:
