@@ -210,4 +210,4 @@ def test_fields_between_commas_and_an_append_that_comes_without_them(tmp_path):
     assert done["axes"] == {"authors": 6, "labels": 1}
     told = Listening()
     topicstream.ingest(tmp_path / "b.jsonl", out, append=True, progress=told)
-    assert any("the store has authors, labels of its documents, these came without" in line for line in told.said)
+    assert any("the store has authors, labels of its documents, but these came without" in line for line in told.said)

@@ -242,7 +242,7 @@ def test_a_store_without_links_is_refused_and_one_whose_links_lead_nowhere_warne
             said.append(line)
 
     train(path, tmp_path / "m", algo="rtm", topics=K, passes=3, tol=0, threads=1, progress=Told(-1))
-    assert "warning: no training document has a link to another: rtm is bp here" in said
+    assert "warning: no training document links to another: rtm trains like bp" in said
 
 
 def test_an_update_takes_new_documents_and_their_links(tmp_path):

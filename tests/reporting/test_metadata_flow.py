@@ -43,7 +43,7 @@ def test_theta_with_columns_of_all_documents(home, tmp_path, capsys):
     assert all(r["title"] == rows[r["id"]]["title"] and r["labels"] == rows[r["id"]]["labels"] for r in table)
     assert all(r["party"] == rows[r["id"]]["party"] for r in table)
     assert run([*args, "--theta", str(tmp_path / "t.csv"), "--top", "1"]) == 0
-    assert "documents set aside are left out" in capsys.readouterr().err
+    assert "held-out documents are left out" in capsys.readouterr().err
     with open(tmp_path / "t.csv", newline="") as f:
         listed = list(csv.DictReader(f))
     assert len(listed) == Corpus.open(folder / "corpus.zarr").n_docs

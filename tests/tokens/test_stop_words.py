@@ -70,7 +70,7 @@ def test_stop_words_on_the_command_line(tmp_path, capsys):
     args = ["ingest", str(raw), "--out", str(tmp_path / "c.zarr"), "--force", "--max-df", "1.0"]
     assert run(args) == 0
     said = capsys.readouterr().out
-    assert "% of the words are stop words of german, and left out were those of english; --stopwords german" in said
+    assert "% of the words are stop words of german, but those of english were left out; --stopwords german" in said
     assert run([*args, "--stopwords", "german", "--stopwords", str(mine)]) == 0
     said = capsys.readouterr().out
     assert "warning" not in said and "stop words german+file" in said

@@ -28,7 +28,7 @@ def command(**values: Any) -> Printed:
     result = {"model": str(done.model), "how": done.how, "why": done.why, "passes": done.passes, "stopped": done.reason,
               "last": dict(done.last)}  # fmt: skip
     if done.how == "nothing":
-        return result, [f"{done.model}: is of this corpus already"]
+        return result, [f"{done.model}: is up to date with the corpus"]
     return result, render(
         "{model}: {passes} passes ({stopped}), {how}[, running perplexity {last.running_perplexity:.1f}]", result
     )

@@ -234,7 +234,7 @@ class _Ingest:
             given, piece_bytes=state.piece_bytes, room=self.plan.room, scratch=journal.folder
         )
         if journal.resumed and state.pieces:
-            self.progress.say(f"{self.wip}: carrying on after {state.pieces} pieces")
+            self.progress.say(f"{self.wip}: resuming after {state.pieces} pieces")
         if not state.done:
             tokenizer = Tokenizer(self.options.recipe)
             Reading(journal, given, self.progress, self.stop).run(self.names, tokenizer, self.plan.workers)

@@ -158,7 +158,7 @@ class ThetaView(ModelView):
         opened, workers = open_within(self.model, self.mem_limit, self.threads)
         store = self.corpus if isinstance(self.corpus, Corpus) else Corpus.open(self.corpus)
         if self.part == "train" and (aside := store.part(True).docs):
-            listener(self.progress).say(f"{aside:,} documents set aside are left out; --part all writes them too")
+            listener(self.progress).say(f"{aside:,} held-out documents are left out; --part all includes them")
         parts = ("train", "heldout") if self.part == "all" else (self.part,)
         done = write_theta(
             self.theta, opened, store, top=self.top, parts=parts, with_columns=self.with_columns or [],

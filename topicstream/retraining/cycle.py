@@ -91,7 +91,7 @@ class Cycle:
     def run(self, full: bool, dry: bool, release: bool = False) -> dict[str, Any]:
         """Finish the cycle at work, or make a new one; its summary as plain values.
 
-        A raw file that cannot be taken in ends the run; the third time it is set aside, and the run goes on without it.
+        A raw file that cannot be taken in ends the run; the third time it is set aside, and the run continues without it.
         """
         while True:
             try:

@@ -55,7 +55,7 @@ def age(state: RetrainState, log: Progress) -> float | None:
         return None
     seconds = (now() - (last if last.tzinfo is not None else last.replace(tzinfo=UTC))).total_seconds()
     if seconds < 0:
-        log.say(f"warning: the clock stands {-seconds:.0f} s before the last training; no time is taken to have passed")
+        log.say(f"warning: the clock is {-seconds:.0f} s behind the last training; assuming that no time has passed")
     return max(seconds, 0.0)
 
 

@@ -114,7 +114,7 @@ def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = Fa
     -------
     tuple of int
         Version before, version now.  The versions themselves stay, and ``topics retrain`` leaves an earlier one in its place until
-        it is told ``--release`` (or, by [when] after_rollback, until there are new files).
+        it runs with ``--release`` (or, by [when] after_rollback, until there are new files).
 
     Raises
     ------

@@ -264,7 +264,7 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
         if state == "begun" and (known or config.force or not _same(run, old, store.fingerprint)):
             owned.remove(run, "model")
         if known:
-            listener(config.progress, Shown).say(f"{old}: is of this corpus already; nothing to do")
+            listener(config.progress, Shown).say(f"{old}: is up to date with the corpus; nothing to do")
             return Updated(old, "nothing", "the corpus has not changed", manifest.passes or 0, "", {})
         claim(run, "model", of=mark.id)
         done = _train(old, run, config)

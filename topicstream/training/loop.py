@@ -200,7 +200,7 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
         if not session.run_pass(pause):
             session.checkpoint_between_rounds(session.rounds)
             raise Interrupted(
-                f"stopped by a signal after {session.passes} passes; a checkpoint is written. Run the same command again to go on",
+                f"stopped by a signal after {session.passes} passes; a checkpoint is written. Run the same command again to continue",
                 signals.asked,
             )
         reason = _reason_to_stop(session, run.stopping, time.monotonic() - began)

@@ -233,8 +233,8 @@ def engine_of(
     topics, docs = engine.shape.topics, engine.shape.docs
     if topics > docs:
         progress.say(
-            f"warning: {topics:,} topics for {docs:,} training documents: most will be empty or say what one document "
-            "says; fewer (-K) would do"
+            f"warning: {topics:,} topics for {docs:,} training documents: most will be empty or repeat a "
+            "single document; use fewer topics (-K)"
         )
     return engine, seeds
 

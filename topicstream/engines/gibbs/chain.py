@@ -222,6 +222,6 @@ class Chain(Engine):
             if held and not self._warned:
                 self._warned = True
                 where = f"{o.prior_low:g} or {o.prior_high:g} (--prior-low, --prior-high)"
-                end.say(f"warning: {held} learned priors stand at a bound, {where}")
+                end.say(f"warning: {held} learned priors are at a bound, {where}")
         found["alpha_sum"], found["beta"] = float(params["alpha"].sum()), float(params["beta"][0])
         return found

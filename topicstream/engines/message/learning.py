@@ -35,7 +35,7 @@ def bounds(began: float, reach: float) -> tuple[float, float]:
 
 
 def held(values: np.ndarray, began: float, reach: float) -> int:
-    """How many of the learned priors stand at a bound."""
+    """How many of the learned priors are at a bound."""
     low, high = bounds(began, reach)
     return int(((values <= low * (1 + 1e-9)) | (values >= high * (1 - 1e-9))).sum())
 
@@ -89,6 +89,6 @@ class Learning(Engine):
         n = held(params["alpha"][: topics - fixed], a, reach) + held(params["beta"], b, reach)
         if n and not self._warned:
             self._warned = True
-            which = "learned prior stands" if n == 1 else "learned priors stand"
-            end.say(f"warning: {n} {which} at a bound, {reach:g} times where it began or that part of it (--prior-reach)")
+            which = "learned prior is" if n == 1 else "learned priors are"
+            end.say(f"warning: {n} {which} at a bound, {reach:g} times above or below its initial value (--prior-reach)")
         return {"alpha_sum": float(params["alpha"].sum()), "beta": float(params["beta"][0]), "priors_held": n}

@@ -137,7 +137,7 @@ class RelationalTopicModel(DenseMessages):
         params["eta"][:] = np.divide(pairs, ends[:, None], out=np.zeros_like(pairs), where=ends[:, None] > 0)
         params["ends"][:] = ends / max(float(ends.sum()), 1e-300)
         if end.key.pass_number == 2 and not found["linked"]:
-            end.say("warning: no training document has a link to another: rtm is bp here")
+            end.say("warning: no training document links to another: rtm trains like bp")
         return found
 
     def _eta(self, params: Mapping[str, np.ndarray]) -> np.ndarray:

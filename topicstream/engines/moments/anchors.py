@@ -261,7 +261,7 @@ class Anchors(Engine):
             end.say(f"alpha from the moments: {params['alpha'].sum():.3g} over all topics")
         if unfinished:
             end.say(
-                f"warning: {sum(unfinished):,} words' weights are near, not at, their best: some anchors' rows are nearly the same"
+                f"warning: {sum(unfinished):,} words' weights have not fully converged: some anchor words are nearly equal"
             )
 
 

@@ -85,6 +85,6 @@ def lines(picked: Picked, words: int) -> list[str]:
     if noise or (len(picked.distances) > 1 and not base > 0):
         said.append(
             f"warning: {noise} of {len(picked.anchors)} anchor words lie nearer than {NOISE:.0%} of the first distance to the "
-            "others' span: they are noise, or the same word twice; lower -K, or raise --min-docs"
+            "others' span: they are noise or near-duplicates; lower -K or raise --min-docs"
         )
     return said

@@ -235,7 +235,7 @@ class Finishing:
         columns = {**before, **state.columns}
         if without := sorted(set(before) - set(state.columns)):
             self.progress.say(
-                f"note: the store has {', '.join(map(shown, without))} of its documents, these came without (--meta, --meta-file)"
+                f"note: the store has {', '.join(map(shown, without))} of its documents, but these came without (--meta, --meta-file)"
             )
         parts = commit.summarise_parts(self.removal.apply(self.old_parts, self.generation), blocks.entries)
         old_docs = old.docs if old is not None else []

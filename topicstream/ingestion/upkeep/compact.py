@@ -30,7 +30,7 @@ def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> dict
     store
         The store.
     progress
-        False: silent; a callable or a ``Progress``: what is told while it runs goes there.
+        False: silent; a callable or a ``Progress`` that receives progress messages.
 
     Returns
     -------
