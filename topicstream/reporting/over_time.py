@@ -97,7 +97,7 @@ def over_time(
 class OverTimeView(ModelView):
     """Shares of topics over time and by groups."""
 
-    title: ClassVar[str] = "Shares over time and by groups (--over-time, --by)"
+    title: ClassVar[str] = "Shares over time and by group (--over-time, --by)"
     over_time: bool = option(
         False,
         "Mean topic shares by period of the column date, with standard errors as in stm's estimateEffect.",
@@ -105,7 +105,7 @@ class OverTimeView(ModelView):
     by: str | None = option(None, "Mean topic shares by the values of a column; with --over-time by both.", metavar="COLUMN")
     period: str | None = option(None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS))
     min_docs: int = option(1, "Leave out groups, and periods of groups, with fewer documents.", min=1, metavar="N")
-    out: str | None = option(None, "write the table, as .parquet, .csv, .jsonl, .tex or .md", path="file", metavar="FILE")
+    out: str | None = option(None, "Write the table as .parquet, .csv, .jsonl, .tex or .md.", path="file", metavar="FILE")
     plot: str | None = option(None, "Draw curves as .svg, .png or .pdf.", path="file", metavar="FILE")
     force: bool = option(False, "Replace an existing output file.")
 

@@ -109,7 +109,7 @@ class TrainConfig(SchedulerOptions, MemoryOptions):
     block_cells: int | None = option(None, "Cells per block (default: by corpus and engine).", min=1, max=1 << 30)
     round_blocks: int | None = option(None, "Blocks per round, which see the same tables (default: the engine's).", min=1, max=1 << 16)
     workers_min: int = option(
-        1, "with --scheduler: end with exit code 7 when fewer workers are there", metavar="N", min=1, show=True
+        1, "With --scheduler: end with exit code 7 if fewer workers are available.", metavar="N", min=1, show=True
     )
     checkpoint_minutes: float = option(10.0, "Write a checkpoint within a pass after this many minutes.", min=0.0, show=True)
     resume: bool = option(False, "Resume, and fail if there is nothing to resume (without it the same command resumes if it can).")

@@ -25,7 +25,7 @@ MOST = 30.0  # that alpha is pulled to, over all topics
 
 def reach_option() -> Any:
     """The option ``prior_reach``."""
-    help = "with --learn-priors: a prior stays within this factor of where it began"
+    help = "With --learn-priors: keep each prior within this factor of its initial value."
     return option(REACH, help, min=1.0, max=1e6, advanced=True, was=REACH, decided=True)
 
 
