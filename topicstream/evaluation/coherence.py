@@ -186,7 +186,7 @@ class DiversityOptions:
     """Options of the scorer."""
 
     diverse: bool = option(
-        False, f"share of distinct words among the topics' first {TOP_DIVERSITY}", flags=("--diversity",)
+        False, f"Share of distinct words among the topics' first {TOP_DIVERSITY}.", flags=("--diversity",)
     )
 
 
