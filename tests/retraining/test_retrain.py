@@ -260,7 +260,7 @@ def test_rollback_and_forward(home, capsys):
     cycle(home / "retrain.toml")
     two = TopicModel.open(home / "current").content_hash()
     assert run(["rollback", str(home)]) == 0
-    assert "current is version 1 (was 2)" in capsys.readouterr().out
+    assert "current is version 1 (was 2); it holds until `topics retrain --release`" in capsys.readouterr().out
     assert publish.current(home) == 1
     assert run(["rollback", str(home)]) == 1
     assert "no version before 1" in capsys.readouterr().err

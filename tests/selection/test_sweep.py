@@ -86,7 +86,7 @@ def test_fewer_topics_within_an_error_are_taken():
 
     scores = {r: Scores(keys, level[r.topics] + noise + own(), tokens) for r in runs}
     rows = [{"perplexity_choosing": float(i)} for i in range(6)]
-    chosen, why = choose(runs, scores, rows)
+    _, chosen, why = choose(runs, scores, rows)
     assert chosen["perplexity_choosing"] == 2.0 and why.startswith("20 topics") and "standard error" in why
 
 

@@ -16,7 +16,9 @@ def command(folder: str, to: int | None, wait: bool) -> Printed:
     """Publish the previous model again.
 
     FOLDER is where `topics retrain` publishes: it holds versions/ and current. The link `current` changes in one
-    rename. No version is removed, so --to can go forward again.
+    rename. No version is removed, so --to can go forward again. `topics retrain` leaves an earlier version
+    in place until --release.
     """
     before, now = rollback(folder, to=to, wait=wait)
-    return {"before": before, "current": now}, [f"{folder}: current is version {now} (was {before})"]
+    held = "; it holds until `topics retrain --release`" if before is not None and now < before else ""
+    return {"before": before, "current": now}, [f"{folder}: current is version {now} (was {before}){held}"]

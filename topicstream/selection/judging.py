@@ -165,9 +165,9 @@ def judge_settings(
 
 def choose(
     runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]
-) -> tuple[dict[str, Any], str]:
+) -> tuple[Setting, dict[str, Any], str]:
     """The setting with the fewest topics that ties with the lowest perplexity on the choosing half (a difference within two
-    standard errors; paired by documents).  Returns its best row and the reason in words."""
+    standard errors; paired by documents).  Returns it, its best row and the reason in words."""
     first = scores[runs[0]].choosing
     documents, reported = HalfScores(runs, scores, first), HalfScores(runs, scores, ~first)
     best, near = documents.tied()
@@ -191,4 +191,4 @@ def choose(
     why += f"; on the other half {estimate.value:.1f} ± {estimate.error:.1f} ({seeds}, {reported.total:,.0f} tokens scored)"
     if taken[1] == max(s[1] for s in documents.loglik) and len({s[1] for s in documents.loglik}) > 1:
         why += "; it is the largest tried, more may be better"
-    return chosen, why
+    return taken, chosen, why

@@ -169,12 +169,11 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
                 config.said(*render("{position}/{runs} {name}: perplexity {perplexity_choosing:.1f}, NPMI {npmi:.3f}",
                                     {**row, "position": position, "runs": len(runs), "name": run.name}))  # fmt: skip
         found = _agreements(runs, rows, folder, config)
-        chosen, why = choose(runs, scores, rows)
+        taken, chosen, why = choose(runs, scores, rows)
         if sample is not None:
             why += f"; every training learned from {sample:.0%} of the training documents, and was judged by the others as well"
         names_of_columns = list(dict.fromkeys(n for row in rows for n in row if not n.endswith("_by_topic")))
         _write(folder / TABLE, pa.table({n: pa.array([row.get(n) for row in rows]) for n in names_of_columns}))
-        taken = next(run.setting for run, row in zip(runs, rows, strict=True) if row["seed"] == chosen["seed"] and _is_of(run, chosen))
         consensus = _consensus(taken, runs, found, store, sample, config) if taken in found else None
     return {
         "out": str(folder),
@@ -210,10 +209,6 @@ def _agreements(
         mine = found.get(run.setting)
         row["stability"], row["stability_se"] = (None, None) if mine is None else (mine.mean, mine.error)
     return found
-
-
-def _is_of(run: Run, row: Mapping[str, Any]) -> bool:
-    return (run.algo, run.topics) == (row["algo"], row["topics"]) and all(row[name] == value for name, value in run.options)
 
 
 def _settings(runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
