@@ -28,6 +28,8 @@ import topicstream
 from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
 
+METHOD = {"refine": 0}  # anchors as published
+
 
 def drawn(phi: np.ndarray, docs: int, length: int, alpha: float, seed: int) -> tuple[csr_matrix, np.ndarray]:
     """Counts [docs, W]: theta ~ Dir(alpha), so many tokens a document; and what the topics themselves gave, [K, W]."""
@@ -109,8 +111,8 @@ def synthetic(args: argparse.Namespace) -> None:
     corpus = ingest(drawn(phi, 50_000, 30, 1 / 20, args.seed + 1)[0], args.work / f"synthetic-{args.seed}.zarr")
     print("| engine | l1 error | missed of 20 | passes | processor s |\n|---|---|---|---|---|")
     for name, algo, options, given in [
-        ("anchors", "anchors", {}, {}),
-        ("anchors --min-docs 500", "anchors", {"min_docs": 500}, {}),
+        ("anchors", "anchors", METHOD, {}),
+        ("anchors --min-docs 500", "anchors", METHOD | {"min_docs": 500}, {}),
         ("fdm (defaults)", "fdm", {}, {}),
         ("fdm --start documents", "fdm", {}, {"start": "documents", "passes": 200, "tol": 0}),
         ("sparse-bp", "sparse-bp", {"alpha": 0.05}, {}),
@@ -130,7 +132,7 @@ def tables(args: argparse.Namespace) -> None:
     for name, algo, options, given in [
         ("sparselda", "sparselda", {}, {"passes": args.passes}),
         ("sparse-bp", "sparse-bp", {}, {}),
-        ("anchors", "anchors", {}, {}),
+        ("anchors", "anchors", METHOD, {}),
         ("fdm", "fdm", {}, {"passes": args.em}),
     ]:
         model = args.work / "model"
@@ -160,7 +162,7 @@ def tables(args: argparse.Namespace) -> None:
 
 def size(args: argparse.Namespace) -> None:
     began = time.monotonic()
-    seconds, last = train(args.corpus, args.work / "model", "anchors", args.topics, {}, mem_limit="2G", threads=2)
+    seconds, last = train(args.corpus, args.work / "model", "anchors", args.topics, METHOD, mem_limit="2G", threads=2)
     peak = last["rss_peak_bytes"] / 2**20
     print(
         f"anchors, K = {args.topics}: {seconds:.0f} processor s, {time.monotonic() - began:.0f} s by the clock, peak {peak:.0f} MB"
@@ -174,7 +176,7 @@ def growth(args: argparse.Namespace) -> None:
     print("| documents | l1 error | times the root of documents | missed of 20 | processor s |\n|---|---|---|---|---|")
     for docs in (1_000, 4_000, 16_000, 64_000):
         corpus = ingest(drawn(phi, docs, 30, 1 / 20, args.seed + docs)[0], args.work / f"growth-{docs}-{args.seed}.zarr")
-        seconds, _ = train(corpus, args.work / "model", "anchors", 20, {})
+        seconds, _ = train(corpus, args.work / "model", "anchors", 20, METHOD)
         mean, missed = error(phi, args.work / "model")
         print(f"| {docs:,} | {mean:.3f} | {mean * docs**0.5:.1f} | {missed} | {seconds:.1f} |", flush=True)
 
@@ -187,7 +189,7 @@ def dense(args: argparse.Namespace) -> None:
     from topicstream.engines.moments.cooccurrence import SIGNS, signs
 
     model = args.work / "model"
-    train(args.corpus, model, "anchors", args.topics, {})
+    train(args.corpus, model, "anchors", args.topics, METHOD)
     ours = TopicModel.open(model)
     corpus = Corpus.open(args.corpus)
     blocks = [(b.indptr, b.vocab[b.words], b.counts.astype(np.float64)) for b in corpus.blocks(prefetch=0)]

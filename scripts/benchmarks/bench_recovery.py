@@ -41,8 +41,8 @@ def rows(k: int, words: int, args: argparse.Namespace) -> dict[str, tuple[str, d
         "sparselda, 10 alpha, from anchors": ("sparselda", ten, n | {"start": "anchors"}),
         "sparselda, 10 alpha, beta 0.01": ("sparselda", ten | {"beta": 0.01}, n),
         "sparse-bp": ("sparse-bp", {"alpha": 1 / k} | beta, {}),
-        "anchors": ("anchors", beta, {}),
-        **{f"anchors, {least} documents": ("anchors", beta | {"min_docs": least}, {}) for least in (25, 50, 100, 200)},
+        "anchors": ("anchors", beta | {"refine": 0}, {}),
+        **{f"anchors, {least} documents": ("anchors", beta | {"min_docs": least, "refine": 0}, {}) for least in (25, 50, 100, 200)},
         "fdm": ("fdm", beta, em),
         "fdm, from documents": ("fdm", beta, em | {"start": "documents"}),
     }

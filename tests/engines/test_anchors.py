@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
@@ -67,9 +69,9 @@ def planted(path, seed, words=150, topics=6, docs=800):
     return phi, store(path, np.array(indptr), *every, words)
 
 
-def run(corpus, model, topics, **given):
+def run(corpus, model, topics, options=None, **given):
     told = Listening()
-    settings = {"topics": topics, "threads": 1, "seed": 1, "progress": told}
+    settings = {"topics": topics, "threads": 1, "seed": 1, "progress": told, "options": {"refine": 0} | (options or {})}
     train(corpus, model, algo="anchors", **{**settings, **given})
     return TopicModel.open(model), told.said
 
@@ -145,6 +147,46 @@ def test_planted_anchors_are_found(seed, tmp_path):
     assert 0.6 < model.alpha.sum() / (6 * 0.3) < 1.6  # the documents' own Dirichlet
     assert any("each chosen at a distance of" in line for line in said)
     assert not any("warning" in line for line in said)
+
+
+def em_pass(x, phi, alpha, beta=0.01, sweeps=20, tol=0.01):
+    """Topics [W, K] after one pass of EM over counts [D, W], each document's topics folded in from the even spread."""
+    weights, lengths = (phi + beta) / (phi.sum(0) + len(phi) * beta), x.sum(1)
+    new = np.zeros_like(phi)
+    for cells, length in zip(x[lengths > 0], lengths[lengths > 0], strict=True):
+        theta = np.full(phi.shape[1], length / phi.shape[1])
+        for _ in range(sweeps):
+            eta = weights * (theta + alpha)
+            before, theta = theta, (cells / eta.sum(1)) @ eta
+            if np.abs(theta - before).sum() <= tol * length:
+                break
+        eta = weights * (theta + alpha)
+        new += (cells / eta.sum(1))[:, None] * eta
+    return new
+
+
+def test_refining_is_em_over_the_documents(tmp_path):
+    _, path = planted(tmp_path / "c.zarr", 0)
+    plain, _ = run(path, tmp_path / "plain", 6)
+    words, x = np.arange(150), dense(path)
+    alpha = np.asarray(plain.alpha, float)
+    expected = plain.rows(words).astype(float)
+    for passes, folder in ((1, tmp_path / "one"), (2, tmp_path / "two")):
+        model, _ = run(path, folder, 6, options={"refine": passes})
+        expected = em_pass(x, expected, alpha)
+        np.testing.assert_allclose(model.rows(words), expected, atol=0.02 * expected.max(0).min(), rtol=0.02)
+        assert model.totals.sum() == pytest.approx(x.sum(), rel=1e-5)
+
+
+def test_refining_by_default_predicts_better_and_tells_its_perplexity(tmp_path):
+    _, path = planted(tmp_path / "c.zarr", 0)
+    scores = []
+    for folder, options in ((tmp_path / "plain", {}), (tmp_path / "fine", {"refine": AnchorOptions().refine})):
+        run(path, folder, 6, options=options)
+        scores.append(evaluate(folder, path, training=True, progress=False)["training"]["perplexity"])
+    assert AnchorOptions().refine == 3 and scores[1] < scores[0]
+    history = [json.loads(line) for line in (tmp_path / "fine" / "history.jsonl").read_text().splitlines()]
+    assert [row["running_perplexity"] is not None for row in history[-7:]] == [False] * 4 + [True] * 3
 
 
 def test_many_distances_are_told_by_their_ends():

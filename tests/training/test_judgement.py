@@ -7,6 +7,7 @@ import pytest
 
 from tests.listening import Listening
 from tests.planted import draw, store
+from topicstream.engines import engines
 from topicstream.engines.base import Shape
 from topicstream.engines.moments.anchors import AnchorOptions, Anchors
 from topicstream.training.judgement import alpha_at_bound, topic_diversity, unigram_perplexity, worse_than_unigram
@@ -39,6 +40,32 @@ def test_a_good_model_has_no_warning(tmp_path):
     path = store(tmp_path / "c.zarr", *documents, 400)
     said = warnings_of(path, tmp_path / "m", "sparse-bp", topics=5, passes=30)
     assert not any("perplexity" in line or "diversity" in line for line in said)
+
+
+@pytest.fixture(scope="module")
+def few_topics(tmp_path_factory):
+    """Documents of three topics, the last fifty set aside."""
+    _, *documents = draw(400, 300, 3, 60, 1)
+    return store(tmp_path_factory.mktemp("few") / "c.zarr", *documents, 300, heldout=50)
+
+
+ON_WORDS = sorted(
+    name for name, kind in engines().items() if kind.about.completion and not kind.about.vectors and not kind.about.axes
+)
+
+
+@pytest.mark.parametrize("name", ON_WORDS)
+def test_every_engine_tells_that_words_alone_predict_better(name, few_topics, tmp_path):
+    """A prior of a hundred tokens a word drowns what the documents say: all topics are nearly uniform."""
+    topics = 20 if name == "fdm" else 3  # judged on documents set aside, beside frequencies that are smoothed as much
+    said = warnings_of(few_topics, tmp_path / "m", name, topics=topics, passes=25, tol=0.0, options={"beta": 100.0})
+    assert any("is worse than that of the words' frequencies alone" in line for line in said)
+
+
+@pytest.mark.parametrize("name", ON_WORDS)
+def test_every_engine_tells_that_topics_are_alike(name, same_words, tmp_path):
+    said = warnings_of(same_words, tmp_path / "m", name, topics=40, passes=1)
+    assert any("topic diversity is 0." in line or "topics are empty" in line for line in said)
 
 
 def test_perplexity_beside_the_words_frequencies():

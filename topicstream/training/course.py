@@ -84,7 +84,7 @@ class Course:
             return []
         value, running = last.get("heldout_perplexity"), last.get("running_perplexity")
         if value is None and running is not None:
-            late = int(last["pass"]) >= self.least
+            late = passes_needed(self._engine.phases) is not None or int(last["pass"]) >= self.least
             return worse_than_unigram("running", float(running), unigram_perplexity(n_w)) if late else []
         beta = float(params["beta"][0])
         if value is None:

@@ -1,4 +1,4 @@
-"""Anchor words: topics from words that belong to one topic each, found in the co-occurrence matrix (four passes).
+"""Anchor words: topics from words that belong to one topic each, found in the co-occurrence matrix (four passes, and some of EM).
 
     1  count     p(w), the row sums of M, and documents of each word
                  end: the words in enough documents are the candidates, which are numbered
@@ -8,8 +8,10 @@
     4  products  B = M A
                  end: every word's convex weights on the anchors' rows, from G_kj = B[s_k, j] / (p(s_k) p(s_j)) and
                  b_k = B[w, k] / (p(w) p(s_k)), which are the exact products of rows of M; then p(w|k) ~ p(w) c_wk
+    5  refine    (``--refine`` passes) EM over all documents from these topics, theta folded in at each visit: sTBP's pass.
+                 Every topic of pass 4 holds words that are frequent everywhere; documents say whose they are
 
-All is kept as sums over documents; the mean cancels.
+Passes 1 to 4 keep sums over documents; the mean cancels.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from topicstream.engines.base import (
     PassEnd,
     Phase,
     Priors,
+    Rule,
     Scratch,
     Shape,
     SparseDelta,
@@ -39,6 +42,7 @@ from topicstream.engines.base import (
     Visit,
     option,
 )
+from topicstream.engines.message.stbp import STBP
 from topicstream.engines.moments import cooccurrence as co
 from topicstream.engines.moments import picking
 from topicstream.engines.moments.simplex import simplex_weights
@@ -60,6 +64,9 @@ class AnchorOptions(Options):
         None, "Minimum number of documents with an anchor word (default: documents / K, at most 5 % of them).", min=1
     )
     min_tokens: int = option(20, "Leave documents with fewer tokens out of the co-occurrences.", min=2, was=2)
+    refine: int = option(
+        3, "Run so many passes of EM over the documents after the four of the method; 0: none.", min=0, was=0
+    )
 
 
 class Anchors(Engine):
@@ -82,6 +89,7 @@ class Anchors(Engine):
         super().__init__(shape, options)
         if options.learn_priors:
             raise TopicsError("anchors takes its priors from the moments; leave --learn-priors out")
+        self._em = STBP(shape, STBP.Options(theta="fold-in"))
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
@@ -91,7 +99,8 @@ class Anchors(Engine):
             "projected": TableSpec(rows=self.most_candidates, columns=PROJECTION, delta="sparse"),
             "columns": TableSpec(columns=k + 1, dtype="float64"),  # and p(w)
             "products": TableSpec(dtype="float64"),
-            "phi": TableSpec(delta="sparse"),  # written by the end of the last phase alone
+            # filled by the end of pass 4
+            "phi": TableSpec(rule=Rule.REPLACE) if self.options.refine else TableSpec(delta="sparse"),
         }
 
     @property
@@ -101,11 +110,12 @@ class Anchors(Engine):
             Phase("project", 1, reads=("counted",), writes=("projected",)),
             Phase("columns", 1, reads=(), writes=("columns",)),
             Phase("products", 1, reads=("columns",), writes=("products",)),
+            *([Phase("refine", self.options.refine, reads=("phi",), writes=("phi",))] if self.options.refine else []),
         )
 
     @property
     def stats(self) -> Mapping[str, int]:
-        return {"docs": 1}
+        return {"docs": 1, **self._em.stats} if self.options.refine else {"docs": 1}
 
     def initial_params(self) -> dict[str, np.ndarray]:
         k = self.shape.topics
@@ -123,10 +133,10 @@ class Anchors(Engine):
         return replace(super().layout, block_cells=max(min(self.shape.cells // 64, 1 << 17), 1 << 12))
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        """Everything here is a temporary of NumPy or SciPy: the phases have no buffers of their own."""
+        """Of passes 1 to 4 nearly everything is a temporary of NumPy or SciPy."""
         k, docs, words, cells = self.shape.topics, block.docs, block.words, block.cells
         candidates = min(words, self.most_candidates)
-        return {
+        return (self._em.workspace(block) if self.options.refine else {}) | {
             # copies of the counts by document and by word, with their indices
             "counts": Buffer((6, cells), "float64"),
             "sums of words": Buffer((words + docs, 6), "float64"),
@@ -144,6 +154,9 @@ class Anchors(Engine):
 
     # -- visits ----------------------------------------------------------------------------------------------------
     def process(self, visit: Visit, out: Out) -> None:
+        if visit.key.phase == "refine":
+            self._em.process(visit, out)
+            return
         block, rows, k = visit.block, visit.rows, self.shape.topics
         pairs = co.pairs_of(block, self.least_tokens)
         out.stats["docs"][0] = np.count_nonzero(pairs.weight)
@@ -174,6 +187,8 @@ class Anchors(Engine):
 
     # -- ends of passes and phases ---------------------------------------------------------------------------------
     def end_pass(self, end: PassEnd) -> dict[str, float]:
+        if end.phase.name == "refine":
+            return {}
         docs = float(end.stats["docs"][0])
         end.params["docs"][0] = docs
         if not docs > 0:

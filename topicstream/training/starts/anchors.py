@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
@@ -59,8 +60,10 @@ class AnchorStart(Start):
 
 
 def anchor_engine(shape: Shape) -> Engine:
-    """``anchors`` with its own options for the same problem."""
+    """``anchors`` with its own options, but for passes of EM, for the same problem."""
     kind = find("anchors")
     if shape.weighted:
         raise InputError("--start anchors needs whole counts, and this store has real-valued cells; choose another --start")
-    return kind(Shape(shape.docs, shape.words, shape.cells, shape.tokens, shape.topics), kind.Options())
+    shape = Shape(shape.docs, shape.words, shape.cells, shape.tokens, shape.topics)
+    unrefined: dict[str, Any] = {"refine": 0}  # EM is the business of the engine that begins here
+    return kind(shape, kind.Options(**unrefined))
