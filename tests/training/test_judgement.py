@@ -50,7 +50,7 @@ def few_topics(tmp_path_factory):
 
 
 ON_WORDS = sorted(
-    name for name, kind in engines().items() if kind.about.completion and not kind.about.vectors and not kind.about.axes
+    name for name, kind in engines().items() if kind.about.completion and not kind.about.dense and not kind.about.axes
 )
 
 
