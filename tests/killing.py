@@ -26,9 +26,11 @@ for line in sys.stdin:
         def counted(call):
             def wrapper(*args, **named):
                 if next(counter) == kill_at:  # threads count, too, and none passes an instant unseen
-                    if kill_at % 2:
-                        call(*args, **named)
-                    os.kill(os.getpid(), signal.SIGKILL)
+                    try:
+                        if kill_at % 2:
+                            call(*args, **named)
+                    finally:  # it may fail, as mkdir does where the folder is there
+                        os.kill(os.getpid(), signal.SIGKILL)
                 return call(*args, **named)
             return wrapper
         for name in ("fsync", "pwrite", "replace", "rename", "symlink", "unlink", "rmdir", "ftruncate", "mkdir"):

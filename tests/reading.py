@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests import DATA
+from topicstream.ingestion.parsing.documents import TEXT, DocumentCells, content_kind, document_cells, metadata_of
 from topicstream.ingestion.parsing.rejects import Reject
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.tasks import pieces
-from topicstream.tokens.documents import CountRun, TextRun
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real corpora are not here")
 
@@ -36,31 +36,27 @@ class Read:
         for task in pieces(paths, ReadOptions(**options)):
             assert task.number == self.tasks
             self.tasks += 1
-            run, rejects = task.run()
-            self.rejects += rejects.records
-            for name, n in rejects.notes.items():
+            batch, gone = task.run()
+            self.rejects += task.rejects.records
+            for name, n in task.rejects.notes.items():
                 self.notes[name] = self.notes.get(name, 0) + n
-            self.ids += run.about.ids.to_pylist()
-            self.source += run.about.source.to_pylist()
-            for name, values in run.about.meta.items():
-                assert len(values) == len(run)
+            batch.validate(full=True)
+            self.ids += map(str, batch.column(0).to_pylist())
+            self.source += batch.column(1).to_pylist()
+            for name, values in metadata_of(batch).items():
                 self.meta.setdefault(name, []).extend(values.to_pylist())
-            if run.about.deleted is not None:
-                self.deleted += run.about.deleted.to_pylist()
-            if isinstance(run, TextRun):
-                assert run.text.dtype == np.uint8 and run.offsets.dtype == np.int64
-                assert run.offsets[0] == 0 and run.offsets[-1] == len(run.text)
-                whole = run.text.tobytes()
-                cuts = run.offsets.tolist()
-                self.texts += [whole[a:b].decode() for a, b in pairwise(cuts)]
+            self.deleted += gone.to_pylist()
+            if content_kind(batch) == "text":
+                assert batch.column(2).type == TEXT
+                self.texts += batch.column(2).to_pylist()
             else:
-                self._add_bags(run)
+                self._add_bags(document_cells(batch), len(batch))
             if task.words is not None:
                 self.words = task.words.to_pylist()
         assert len(self.ids) == len(self.source) == len(self.texts or self.bags)
 
-    def _add_bags(self, run: CountRun) -> None:
-        assert run.words.dtype == np.int32 and run.indptr.dtype == np.int64 and len(run.indptr) == len(run) + 1
+    def _add_bags(self, run: DocumentCells, documents: int) -> None:
+        assert run.words.dtype == np.int32 and run.indptr.dtype == np.int64 and len(run.indptr) == documents + 1
         self.dtypes.add(str(run.counts.dtype)) if len(run.counts) else None
         cuts = run.indptr.tolist()
         assert cuts[0] == 0 and cuts[-1] == len(run.words) == len(run.counts)

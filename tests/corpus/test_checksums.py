@@ -135,9 +135,9 @@ def test_odd_names_and_marks(tmp_path):
         assert source.read(100) == "ein Wort ü".encode()
         assert source.name.endswith("\\xff.txt")
     from topicstream.ingestion.read_options import ReadOptions
-    from topicstream.ingestion.spooling.tasks import parse_all
+    from topicstream.ingestion.spooling.tasks import pieces
 
     (tmp_path / "ok.txt").write_text("zwei Worte")
-    runs = [r for r, _ in parse_all(tmp_path, ReadOptions(format="files", on_error="skip"))]
-    ids = [i for r in runs for i in r.about.ids.to_pylist()]
+    tasks = pieces(tmp_path, ReadOptions(format="files", on_error="skip"))
+    ids = [i for task in tasks for i in task.batch["id"].to_pylist()]
     assert "ok.txt" in ids and np.all([i.isprintable() for i in ids])

@@ -27,6 +27,7 @@ from topicstream.engines.mixtures.split_merge import split_and_merge
 from topicstream.errors import DoesNotFit, InputError, UsageError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.inference.infer import infer
+from topicstream.ingestion.parsing.documents import document_cells
 from topicstream.ingestion.pipeline import ingest
 from topicstream.kernels.gaussian_density import NOTHING, best_density, densities, log_density
 from topicstream.model.gaussians import GaussianModel
@@ -430,11 +431,12 @@ def test_patches_of_a_large_image_come_in_pieces(tmp_path):
     image.fromarray(pixels).save(tmp_path / "a.png")
 
     def read(**options):
-        runs = [
+        batches = [
             task.run()[0]
             for task in pieces(tmp_path / "a.png", ReadOptions(format="images", patches=4, stride=3, **options))
         ]
-        return [i for r in runs for i in r.about.ids.to_pylist()], np.concatenate([r.counts for r in runs]), len(runs)
+        ids = [i for batch in batches for i in batch["id"].to_pylist()]
+        return ids, np.concatenate([document_cells(batch).counts for batch in batches]), len(batches)
 
     whole, (ids, counts, several), (same, each, many) = read(), read(piece_bytes=1 << 15), read(piece_bytes=1 << 10)
     assert whole[2] == 1 < several < many

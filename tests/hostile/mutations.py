@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from topicstream.errors import TopicsError
+from topicstream.ingestion.parsing.documents import content_kind, document_cells
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.tasks import pieces
-from topicstream.tokens.documents import TextRun
 
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 NUMBERS = [b"0", b"-1", b"4294967296", b"9223372036854775808", b"99999999999999999999999", b"1e309", b"nan", b"0.5", b"", b"1_000"]
@@ -68,20 +68,15 @@ def answers_or_refuses(use: Callable[[], object]) -> None:
 def read(path: Path, options: ReadOptions) -> None:
     """Read all documents and hold what comes out to what is promised."""
     for task in pieces(path, options):
-        run, rejects = task.run()
-        ids, sources = run.about.ids.to_pylist(), run.about.source.to_pylist()
-        assert len(ids) == len(sources) == len(run)
-        assert all("\n" not in r.reason for r in rejects.records)
-        for values in run.about.meta.values():
-            assert len(values.to_pylist()) == len(run)
-        if isinstance(run, TextRun):
-            assert run.offsets[0] == 0 and run.offsets[-1] == len(run.text) and (np.diff(run.offsets) >= 0).all()
-            run.text.tobytes().decode()
-        else:
-            words, counts = run.words, run.counts
-            assert run.indptr[0] == 0 and run.indptr[-1] == len(words) == len(counts)
-            assert (np.diff(run.indptr) >= 0).all() and np.isfinite(counts).all()
-            assert run.dense or (counts > 0).all()
+        batch, _ = task.run()
+        batch.validate(full=True)
+        assert len(batch.to_pylist()) == len(batch)
+        assert all("\n" not in r.reason for r in task.rejects.records)
+        if content_kind(batch) != "text":
+            indptr, words, counts = document_cells(batch)
+            assert indptr[0] == 0 and indptr[-1] == len(words) == len(counts)
+            assert (np.diff(indptr) >= 0).all() and np.isfinite(counts).all()
+            assert content_kind(batch) == "vector" or (counts > 0).all()
             assert len(words) == 0 or (words.min() >= 0 and words.max() < len(task.words))
 
 

@@ -14,8 +14,9 @@ from topicstream.corpus import documents
 from topicstream.corpus.manifest import store_file
 from topicstream.errors import DoesNotFit
 from topicstream.ingestion.parsing.cut import RECORD_BYTES
+from topicstream.ingestion.parsing.documents import content_kind, document_cells
 from topicstream.ingestion.read_options import ReadOptions, Room
-from topicstream.ingestion.spooling.tasks import parse_all, pieces
+from topicstream.ingestion.spooling.tasks import pieces
 
 pytestmark = pytest.mark.slow
 
@@ -49,16 +50,18 @@ def test_pieces_hold_few_documents_and_all_are_the_same_in_any(make, tmp_path):
 
     def read(size: int) -> tuple[list[str], list[str], list[bytes], int]:
         ids, sources, contents, most = [], [], [], 0
-        for run, rejects in parse_all([str(path)], ReadOptions(piece_bytes=size)):
-            assert not rejects.records
-            most = max(most, len(run))
-            ids += run.about.ids.to_pylist()
-            sources += run.about.source.to_pylist()
-            if hasattr(run, "text"):
-                contents += [bytes(run.text[a:b]) for a, b in pairwise(run.offsets)]
+        for task in pieces([str(path)], ReadOptions(piece_bytes=size)):
+            batch, _ = task.run()
+            assert not task.rejects.records
+            most = max(most, len(batch))
+            ids += map(str, batch.column(0).to_pylist())
+            sources += batch.column(1).to_pylist()
+            if content_kind(batch) == "text":
+                contents += [text.encode() for text in batch.column(2).to_pylist()]
             else:
-                pairs = np.stack((run.words, run.counts)).T
-                contents += [pairs[a:b].tobytes() for a, b in pairwise(run.indptr)]
+                cells = document_cells(batch)
+                pairs = np.stack((cells.words, cells.counts)).T
+                contents += [pairs[a:b].tobytes() for a, b in pairwise(cells.indptr)]
         return ids, sources, contents, most
 
     *large, most_large = read(LARGE)
@@ -80,10 +83,10 @@ def test_parquet_is_cut_by_what_it_decodes_to(tmp_path):
     assert path.stat().st_size < size < sum(len(texts[w]) for w in which) // 100
     found, told = [], []
     for task in pieces([str(path)], ReadOptions(piece_bytes=size, meta={"labels": "labels"})):
-        run, _ = task.run()
-        assert len(run.text) <= size
-        found += [bytes(run.text[a:b]).decode() for a, b in pairwise(run.offsets)]
-        told += run.about.meta["labels"].to_pylist()
+        batch, _ = task.run()
+        found += batch["text"].to_pylist()
+        assert sum(map(len, found[-len(batch) :])) <= size
+        told += batch["labels"].to_pylist()
     assert found == [texts[w] for w in which]
     assert told == [[f"l{w}" * 50] for w in which]
 

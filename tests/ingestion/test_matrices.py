@@ -16,7 +16,7 @@ import topicstream
 from topicstream.cli.main import run
 from topicstream.errors import InputError
 from topicstream.ingestion.opening.source import Input
-from topicstream.ingestion.parsing.documents import run_of
+from topicstream.ingestion.parsing.documents import document_cells
 from topicstream.ingestion.parsing.sparse import Named, ordered_batches
 from topicstream.ingestion.read_options import ReadOptions
 
@@ -207,7 +207,7 @@ def test_cells_are_sorted_out_of_core_in_many_ranges(tmp_path):
         for p in np.array_split(order, 7)
     ]
     options = ReadOptions(piece_bytes=1 << 14, scratch=tmp_path)
-    runs = [run_of(b) for b in ordered_batches(Input("x", "x"), options, iter(parts), 1000, 90, matrix.nnz, Named())]
-    assert len(runs) > 20 and sum(map(len, runs)) == 1000
-    found = np.concatenate([sp.csr_array((r.counts, r.words, r.indptr), shape=(len(r), 90)).toarray() for r in runs])
+    runs = [document_cells(b) for b in ordered_batches(Input("x", "x"), options, iter(parts), 1000, 90, matrix.nnz, Named())]
+    assert len(runs) > 20 and sum(len(r.indptr) - 1 for r in runs) == 1000
+    found = np.concatenate([sp.csr_array((r.counts, r.words, r.indptr), shape=(len(r.indptr) - 1, 90)).toarray() for r in runs])
     np.testing.assert_array_equal(found, matrix.toarray())

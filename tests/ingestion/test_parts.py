@@ -14,22 +14,17 @@ import pytest
 import topicstream
 from topicstream import Corpus, ingest
 from topicstream.errors import InputError, UsageError
+from topicstream.ingestion.parsing.documents import TEXT, batch_of
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.parts import in_parts
-from topicstream.tokens.documents import Provenance, TextRun
 
 WHOLE = {"min_df": 1, "max_df": 1.0, "stopwords": "none", "progress": False}
 
 
-def run_of(texts: list[str]) -> TextRun:
-    raw = [t.encode() for t in texts]
-    about = Provenance(
-        pa.array([f"d{i}" for i in range(len(texts))], pa.large_string()),
-        pa.array(["f"] * len(texts), pa.large_string()),
-        {"date": pa.array([str(i) for i in range(len(texts))], pa.large_string())},
-    )
-    data = np.frombuffer(b"".join(raw), np.uint8)
-    return TextRun(about, data, np.cumsum([0, *map(len, raw)]))
+def batch_of_texts(texts: list[str]) -> pa.RecordBatch:
+    numbers = range(len(texts))
+    dates = {"date": pa.array([str(i) for i in numbers], TEXT)}
+    return batch_of([f"d{i}" for i in numbers], ["f"] * len(texts), {"text": pa.array(texts, TEXT)}, dates)
 
 
 @pytest.mark.parametrize("pattern", ["—+", "x|\\n\\n", "(?=[A-Z])", "é?", "."])
@@ -37,27 +32,28 @@ def test_parts_are_what_re_split_leaves(pattern):
     rng = np.random.default_rng(3)
     letters = ["a", "B", "é", "x", "—", "\n", " ", "𝄞"]
     texts = ["".join(rng.choice(letters, rng.integers(0, 30))) for _ in range(200)]
-    run = run_of(texts)
-    parts = in_parts(run, ReadOptions(split=pattern), notes := Counter())
-    assert isinstance(parts, TextRun) and (run.text == run_of(texts).text).all()
-    found = [bytes(parts.text[a:b]).decode().strip() for a, b in zip(parts.offsets, parts.offsets[1:])]
+    batch = batch_of_texts(["left out", *texts]).slice(1)
+    parts = in_parts(batch, ReadOptions(split=pattern), notes := Counter())
+    parts.validate(full=True)
+    assert batch["text"].to_pylist() == texts
+    found = [text.strip() for text in parts["text"].to_pylist()]
     ids, dates, expected = [], [], []
     for i, text in enumerate(texts):
         pieces = [p.strip() for p in re.split(pattern, text) if p.strip()] or [""]
         expected += pieces
-        ids += [f"d{i}#{n + 1}" for n in range(len(pieces))]
-        dates += [str(i)] * len(pieces)
+        ids += [f"d{i + 1}#{n + 1}" for n in range(len(pieces))]
+        dates += [str(i + 1)] * len(pieces)
     assert [f.strip(" \n") for f in found] == expected
-    assert parts.about.ids.to_pylist() == ids and parts.about.meta["date"].to_pylist() == dates
-    assert parts.about.meta["document"].to_pylist() == [i.split("#")[0] for i in ids]
+    assert parts["id"].to_pylist() == ids and parts["date"].to_pylist() == dates
+    assert parts["document"].to_pylist() == [i.split("#")[0] for i in ids]
     whole = Counter(i.split("#")[0] for i in ids)
     assert [*notes.values()] == [sum(n == 1 for n in whole.values())]  # said in the summary
 
 
 def test_paragraphs_and_sections():
     def texts(split, text):
-        parts = in_parts(run_of([text]), ReadOptions(split=split), Counter())
-        return [bytes(parts.text[a:b]).decode().split() for a, b in zip(parts.offsets, parts.offsets[1:])]
+        parts = in_parts(batch_of_texts([text]), ReadOptions(split=split), Counter())
+        return [part.split() for part in parts["text"].to_pylist()]
 
     assert texts("paragraph", "a\nb\r\n \r\n\r\nc\n\n") == [["a", "b"], ["c"]]
     assert texts("section", "head\n# One\na # b\n== Two ==\nc = d\n\\section{Three} e\n#no") == [

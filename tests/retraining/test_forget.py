@@ -293,4 +293,4 @@ def test_killed_at_random_instants(stored, tmp_path):
             assert work(**given)[2] == []
             assert digest(store) == expected and not (Path(given["models"][0]) / "work").exists()
             shutil.rmtree(tmp_path / str(k))
-        assert seen == {True, False} and kills > 8  # files are synced by threads: an instant may pass unseen
+        assert seen == {True, False} and kills > 8  # the last instants of a run may be fewer in the next one

@@ -15,7 +15,7 @@ from topicstream.corpus.format import LINKS
 from topicstream.dates import READABLE
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.pipeline import ingest
-from topicstream.ingestion.spooling.journal import Stop
+from topicstream.ingestion.stop import Stop
 from topicstream.text import render
 from topicstream.tokens.stopwords import read_stopwords
 

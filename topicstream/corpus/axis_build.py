@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from topicstream.arrow import pc
 from topicstream.corpus.axes import write_lists
-from topicstream.corpus.documents import hash_ids, read_documents
+from topicstream.corpus.documents import hash_ids, placed_documents
 from topicstream.corpus.format import LINKS, LISTS, NAMED, PARTS, settle_arrays
 from topicstream.corpus.manifest import AxisEntry, AxisPart, StoreFile, StoreManifest, store_file
 from topicstream.corpus.sweep import settle
@@ -240,31 +240,19 @@ def _lists(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, pa.Array, np.ndarray, pa.Array]]:
     """Of the documents that are there, in the table's order: part uint8[D], number in the part int64[D], ids, and the lists
     of a column, without empty names, as lengths int64[D] and values large_string[lengths.sum()]."""
-    number, seen = 0, [0, 0]
     edges = [np.cumsum([0, *(b.docs for b in contents.manifest.parts[p].blocks)]) for p in PARTS]
-    gone = contents.removed[:, 0]
-    for batch in read_documents(contents.path, contents.manifest.docs, ["id", "part", "block", "row", column], BATCH):
+    store, gone = contents.path, contents.removed[:, 0]
+    for batch, part, block, row in placed_documents(store, contents.manifest, gone, [column], BATCH):
+        document = np.where(part == 0, edges[0][np.where(part == 0, block, 0)], edges[1][np.where(part == 1, block, 0)]) + row
         try:
-            part = pc.equal(batch["part"].cast(pa.string()), "heldout").to_numpy(zero_copy_only=False).astype(np.uint8)
-            block, row = batch["block"].to_numpy(), batch["row"].to_numpy()
-            document = np.empty(len(batch), np.int64)
-            for p in (0, 1):
-                mine = np.flatnonzero(part == p)
-                document[mine] = np.arange(seen[p], seen[p] + len(mine))
-                seen[p] += len(mine)
-                if not np.array_equal(edges[p][block[mine]] + row[mine], document[mine]):
-                    raise ValueError("its documents do not stand in the order of the blocks")
-            there = np.isin(np.arange(number, number + len(batch)), gone, invert=True)
-            number += len(batch)
             lists = batch[column].cast(_LIST) if column in batch.schema.names else pa.nulls(len(batch), _LIST)
-        except (ValueError, KeyError, IndexError, pa.ArrowException) as e:
-            raise StoreError(f"{contents.path}/docs: {e}; the documents' table is damaged, ingest again") from None
-        lists = lists.filter(pa.array(there))
+        except pa.ArrowException as e:
+            raise StoreError(f"{store}/docs: {e}; the documents' table is damaged, ingest again") from None
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
         values = lists.flatten()
         keep = pc.fill_null(pc.greater(pc.binary_length(values), 0), False).to_numpy(zero_copy_only=False)
         lengths = np.bincount(np.repeat(np.arange(len(lengths)), lengths)[keep], minlength=len(lengths))
-        yield part[there], document[there], batch["id"].filter(pa.array(there)), lengths, values.filter(pa.array(keep))
+        yield part.astype(np.uint8), document, batch["id"], lengths, values.filter(pa.array(keep))
 
 
 def _new_folder(contents: Contents, name: str, before: AxisEntry | None) -> str:

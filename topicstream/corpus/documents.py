@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from topicstream.arrow import pc
 from topicstream.corpus.format import PARTS
-from topicstream.corpus.manifest import PartEntry, StoreFile, store_file
+from topicstream.corpus.manifest import PartEntry, StoreFile, StoreManifest, store_file
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.durable import sync_file, sync_folder
@@ -209,6 +209,44 @@ def read_documents(
             yield from batches(path, columns, rows)
         except (OSError, ValueError, KeyError, pa.ArrowException) as e:
             raise StoreError(f"{path}: cannot be read ({e}); restore the file or ingest again") from None
+
+
+Placed = tuple[pa.RecordBatch, np.ndarray, np.ndarray, np.ndarray]
+"""Some documents, and where they lie: part (0 train, 1 heldout), storage block and row, int64 each."""
+
+
+def placed_documents(
+    store: Path, manifest: StoreManifest, gone: np.ndarray, columns: list[str] | None, rows: int
+) -> Iterator[Placed]:
+    """The documents of a store that there are, at most ``rows`` at a time.
+
+    Parameters
+    ----------
+    gone
+        Numbers of those that are withdrawn, int64.
+    columns
+        Of the table, beside the id and the place; None: all.
+
+    Raises
+    ------
+    StoreError
+        Where a document lies past the blocks.
+    """
+    wanted = None if columns is None else list(dict.fromkeys(["id", *columns, "part", "block", "row"]))
+    docs = [np.array([block.docs for block in manifest.parts[part].blocks], np.int64) for part in PARTS]
+    number = 0
+    for batch in read_documents(store, manifest.docs, wanted, rows):
+        there = batch.filter(pa.array(np.isin(np.arange(number, number + len(batch)), gone, invert=True)))
+        number += len(batch)
+        try:
+            part = pc.equal(there["part"].cast(pa.string()), "heldout").to_numpy(zero_copy_only=False).astype(np.int64)
+            block, row = (there[name].to_numpy(zero_copy_only=False).astype(np.int64) for name in ("block", "row"))
+            room = [docs[p][b] for p, b in zip(part, block)]
+            if len(row) and (min(block.min(), row.min()) < 0 or (row >= room).any()):
+                raise ValueError
+        except (ValueError, KeyError, IndexError, pa.ArrowException):
+            raise StoreError(f"{store}/docs: a document lies past its block; ingest again") from None
+        yield there, part, block, row
 
 
 _A, _B = np.uint64(0x9AE16A3B2F90404F), np.uint64(0xC3A5C85C97CB3127)

@@ -13,13 +13,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from topicstream.corpus.documents import hash_ids
+from topicstream.corpus.documents import Placed, hash_ids
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.grid import Decoded
 from topicstream.corpus.manifest import BlockEntry, part_of
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.views import Placed
-from topicstream.errors import InputError, StoreError, UsageError
+from topicstream.errors import InputError, UsageError
 
 
 class SampledCorpus(Corpus):
@@ -33,8 +32,6 @@ class SampledCorpus(Corpus):
         self._kept = np.zeros(self._first[-1], bool)
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
         for batch, _, block, row in whole.placed(["id"], ("train",)):
-            if (row >= np.diff(self._first)[block]).any():
-                raise StoreError(f"{whole.path}/docs: a document lies past its block; ingest again")
             inside = hash_ids(batch.column("id"))[1] < threshold  # the first half sets documents aside (`ingest --heldout`)
             self._kept[self._first[block] + row] = inside ^ rest
         self._n_w, self._df = np.zeros(whole.n_words), np.zeros(whole.n_words, np.int64)

@@ -14,18 +14,14 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_array, vstack
 
-from topicstream.arrow import pc
-from topicstream.corpus.documents import read_documents
+from topicstream.corpus.documents import Placed, placed_documents
 from topicstream.corpus.format import PARTS
-from topicstream.errors import StoreError
 
 if TYPE_CHECKING:
     from topicstream.corpus.grid import Decoded
     from topicstream.corpus.manifest import StoreManifest
 
 BATCH = 1 << 13
-Placed = tuple[pa.RecordBatch, np.ndarray, np.ndarray, np.ndarray]
-"""Metadata of some documents, and where they lie: part (0 train, 1 heldout), storage block and row, int64 each."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +140,7 @@ class Views(Sequence["Document"]):
         kept = {n: document for n, document in zip(range(low, stop), self._documents(low)) if n in wanted}
         return [kept[n] for n in numbers]
 
-    def to_scipy(self, *, parts: tuple[str, ...] = PARTS) -> Any:
+    def to_scipy(self, *, parts: tuple[str, ...] = PARTS) -> csr_array:
         """Counts as a ``scipy.sparse.csr_array`` [documents, W], in memory.
 
         Rows are in the order of ``documents()``: as the documents were ingested, training and held-out ones mixed.  Indices
@@ -179,8 +175,6 @@ class Views(Sequence["Document"]):
                     held.pop(p, None)
                     raw = self.decode(storage, bool(p))
                     held[p] = storage, raw.matrix(self.n_words)
-                if row[here].max() >= held[p][1].shape[0]:
-                    raise StoreError(f"{self.path}/docs: a document lies past its block; ingest again")
                 pieces.append(held[p][1][row[here]])
                 slots.append(here)
             cells = pieces[0] if len(pieces) == 1 else vstack(pieces, format="csr")[np.argsort(np.concatenate(slots))]
@@ -190,21 +184,9 @@ class Views(Sequence["Document"]):
         self, columns: list[str] | None, parts: tuple[str, ...] = PARTS, first: int = 0
     ) -> Iterator[Placed]:
         """The documents that there are, BATCH at a time, with their places; first: documents passed over."""
-        wanted = None if columns is None else list(dict.fromkeys(["id", *columns, "part", "block", "row"]))
-        number, gone = 0, self._gone_numbers
-        blocks = np.array([len(self.manifest.parts[p].blocks) for p in PARTS])
-        for batch in read_documents(self.path, self.manifest.docs, wanted, BATCH):
-            keep = np.isin(np.arange(number, number + len(batch)), gone, invert=True)
-            number += len(batch)
-            heldout = pc.equal(batch.column("part").cast(pa.string()), "heldout").to_numpy(zero_copy_only=False)
-            keep &= np.isin(heldout, [PARTS.index(p) for p in parts])
-            kept = np.flatnonzero(keep)
+        for batch, part, block, row in placed_documents(self.path, self.manifest, self._gone_numbers, columns, BATCH):
+            kept = np.flatnonzero(np.isin(part, [PARTS.index(p) for p in parts]))
             passed = min(first, len(kept))
             first, kept = first - passed, kept[passed:]
-            if not len(kept):
-                continue
-            some, part = batch.take(pa.array(kept)), heldout[kept].astype(np.int64)
-            block, row = (some.column(c).to_numpy(zero_copy_only=False).astype(np.int64) for c in ("block", "row"))
-            if block.min() < 0 or (block >= blocks[part]).any() or row.min() < 0:
-                raise StoreError(f"{self.path}/docs: a document lies past the blocks; ingest again")
-            yield some, part, block, row
+            if len(kept):
+                yield batch.take(pa.array(kept)), part[kept], block[kept], row[kept]

@@ -72,7 +72,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, *, durab
 _HEAD = re.compile(rb'\{\n "checksum": "crc32c:([0-9a-f]{8})",\n')
 
 
-def write_json(path: str | os.PathLike[str], value: Any, *, durable: bool = True, checked: bool = True) -> None:
+def write_json(path: str | os.PathLike[str], value: object, *, durable: bool = True, checked: bool = True) -> None:
     """Replace ``path`` by the JSON of ``value`` (UTF-8, sorted keys, NaN refused) in one rename.
 
     An object gets a first member ``checksum``, the crc32c of all that follows its line, which ``read_json`` verifies and
@@ -118,7 +118,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 _SEAL = re.compile(r', "crc32c": "([0-9a-f]{8})"\}$')
 
 
-def sealed_line(record: Mapping[str, Any]) -> str:
+def sealed_line(record: Mapping[str, object]) -> str:
     """An object as one line of a ``.jsonl`` file, with the crc32c of the line before it as the last member."""
     text = json.dumps(dict(record))
     return f'{text[:-1]}, "crc32c": "{google_crc32c.value(text.encode()):08x}"}}\n'

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from topicstream.files.plain import arrow_file, open_plain
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int = 1 << 18) -> Iterator[Any]:
+
+def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int = 1 << 18) -> Iterator[pa.RecordBatch]:
     """Record batches of at most ``rows`` rows; columns that are not there are left out (None: all of them).
 
     Raises FileNotFoundError, OSError, ValueError, KeyError or ArrowException where the file is missing or damaged.
@@ -23,7 +26,7 @@ def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int =
             yield from file.iter_batches(rows, row_groups=[group], columns=wanted)
 
 
-def read_words(path: str | os.PathLike[str], columns: list[str]) -> Any:
+def read_words(path: str | os.PathLike[str], columns: list[str]) -> pa.Table:
     """The columns of a vocabulary's file as a ``pyarrow.Table``; raises as ``batches`` does."""
     import pyarrow.parquet as pq
 

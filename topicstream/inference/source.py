@@ -20,13 +20,13 @@ from topicstream.inference.documents import Documents, cut_cells, dense_document
 from topicstream.inference.memory import InferencePlan
 from topicstream.ingestion.opening.memory import as_inputs
 from topicstream.ingestion.parsing.columns import LISTS
+from topicstream.ingestion.parsing.documents import content_kind, document_cells, metadata_of
 from topicstream.ingestion.read_options import CUT, REMEMBERED, ReadOptions
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.parallel.order import in_order
 from topicstream.payload import payload_of
-from topicstream.tokens.documents import TextRun
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
 from topicstream.tokens.vocabulary import TokenVocabulary
@@ -149,27 +149,27 @@ class RawDocuments(DocumentSource):
 
     def read(self, task: Task) -> list[Documents]:
         """The documents of one piece, in blocks; thread-safe.  InputError at a bad record."""
-        run, rejects = task.run()
+        (batch, _), dense = task.run(), content_kind(task.batch) == "vector"
         with self._lock:
-            self.rejected += len(rejects)
-        if len(run):
-            self.check_width(0 if isinstance(run, TextRun) or not run.dense else len(run.words) // len(run), task.name)
-        if isinstance(run, TextRun):
+            self.rejected += len(task.rejects)
+        if len(batch):
+            self.check_width(batch.column(2).type.list_size if dense else 0, task.name)
+        if content_kind(batch) == "text":
             if self._tokenizer is None:
                 raise StoreError(
                     f"{self.model.path}: the model does not say how its text was tokenised (it was trained on counts); give lists of words, or "
                     f"ingest {task.name} and name the store"
                 )
-            counted = self._tokenizer.count(run)
+            counted = self._tokenizer.count(batch.column(2))
             index = self._words.lookup(counted.types).astype(np.int64)
             cells = counted.indptr, counted.words, counted.counts
         else:
-            if self._index[0] is not task.words and not run.dense:
+            if self._index[0] is not task.words and not dense:
                 self._index = (task.words, self.model.vocabulary.find(task.words))
-            index, cells = self._index[1], (run.indptr, run.words, run.counts)
-        none = pa.nulls(len(run), TEXT)
-        columns = {name: run.about.meta.get(name, none) for name in self.columns}
-        return list(self.blocks(run.about.ids, cells, index, columns, run.about.whole))
+            index, cells = self._index[1], document_cells(batch)
+        none, meta, ids = pa.nulls(len(batch), TEXT), metadata_of(batch), batch.column(0)
+        columns = {name: meta.get(name, none) for name in self.columns}
+        return list(self.blocks(ids.cast(TEXT), cells, index, columns, pa.types.is_integer(ids.type)))
 
 
 class FollowedDocuments(RawDocuments):

@@ -13,7 +13,7 @@ from topicstream.options import option, share_or_number
 from topicstream.progress import Told
 
 if TYPE_CHECKING:
-    from topicstream.ingestion.spooling.journal import Stop
+    from topicstream.ingestion.stop import Stop
     from topicstream.tokens.recipe import Recipe
 
 Place = str | os.PathLike[str]
@@ -54,7 +54,7 @@ class IngestConfig(ReadOptions, MemoryOptions):
     min_length: int | None = option(None, "Minimum number of letters and digits in a word (default: 2).", min=1)
     numbers: bool | None = option(None, "Keep words without letters (default: no).", pair=True)
     pattern: str | None = option(None, "Regular expression that matches a word.", flags=("--token-pattern",))
-    keep: Sequence[str] | None = option(None, "emoji: treat every emoji as a word.", multiple=True)
+    keep: Sequence[str] | None = option(None, "emoji: treat every emoji as a word.", multiple=True, choices=("emoji",))
     stopwords: Place | Sequence[str] | None = option(
         None,
         "english (the default), german, de, ... (33 languages), a file, or none; repeatable.",

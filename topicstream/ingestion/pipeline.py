@@ -17,19 +17,20 @@ from topicstream.files.remote import address_of
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.opening.inputs import input_places
+from topicstream.ingestion.opening.inputs_record import InputsRecord
 from topicstream.ingestion.opening.memory import KEY, InMemory, as_inputs, numbered_from
 from topicstream.ingestion.plan import plan_ingest
 from topicstream.ingestion.read_options import CUT, REMEMBERED
 from topicstream.ingestion.settings import IngestOptions
-from topicstream.ingestion.spooling.journal import Journal, Stop, clear, read_state
+from topicstream.ingestion.spooling.journal import Journal, clear, read_state
 from topicstream.ingestion.spooling.reading import Reading
-from topicstream.ingestion.spooling.tasks import parse_all
+from topicstream.ingestion.spooling.tasks import pieces
+from topicstream.ingestion.stop import Stop
 from topicstream.ingestion.storing.finishing import Finishing
 from topicstream.kernels.jit import notify_compiling
 from topicstream.machine import peak_bytes, return_freed_memory
 from topicstream.options import configured
 from topicstream.progress import Progress, listener
-from topicstream.tokens.documents import TextRun
 from topicstream.tokens.phrases import learn_phrases
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
@@ -136,7 +137,7 @@ class _Ingest:
                 self.names = numbered_from(self.names, sum(p.docs for p in self.base.manifest.parts.values()))
             journal = Journal(self.wip, self._key(), force=self.options.given.force or self._left_in_memory())
             state = journal.state
-            if not state.record:
+            if state.record is None:
                 state.record = record
                 state.places = [] if isinstance(self.names, InMemory) else input_places(self.names)
             try:
@@ -166,12 +167,12 @@ class _Ingest:
         self.progress.step("learning phrases")
         read = dataclasses.replace(read, piece_bytes=min(self.plan.piece_bytes, read.piece_bytes), room=self.plan.room)
         with owned.scratch(self.wip, "phrases") as folder:
-            texts = (run for run, _ in parse_all(self.names, read) if isinstance(run, TextRun))
+            texts = (task.run()[0].column(2) for task in pieces(self.names, read) if task.reader.kind == "text")
             return learn_phrases(
                 texts, recipe, folder, memory_bytes=self.plan.relations, threshold=recipe.phrase_threshold
             )
 
-    def _made_before(self, record: dict[str, Any]) -> dict[str, Any] | None:
+    def _made_before(self, record: InputsRecord) -> dict[str, Any] | None:
         """The summary of the store at ``out`` where this very ingest made it: one that was killed between its commit and the
         removal of the working folder, or a script that runs an ingest once more than it had to.  What another ingest left
         that was killed there is cleared away."""
@@ -195,7 +196,7 @@ class _Ingest:
             "out": str(self.out),
             "finished_before": True,
             "seconds": 0.0,
-            "input_bytes": sum(e["stamp"][1] for e in record["inputs"]),
+            "input_bytes": sum(entry.stamp[1] for entry in record.inputs),
             "megabytes_per_second": 0.0,
             "peak_rss_bytes": peak_bytes(),
             "workers": self.plan.workers,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from topicstream.errors import UsageError
 from topicstream.ingestion.read_options import Room
 from topicstream.ingestion.spooling.tasks import WORK_BYTES
 from topicstream.machine import PROCESS_BYTES, default_threads
@@ -41,8 +40,6 @@ class IngestPlan:
 def plan_ingest(mem_limit: str | int | None, workers: int | None) -> IngestPlan:
     """As many workers as asked for (default: the processors) with the largest pieces that fit.  DoesNotFit."""
     limit, wanted = MemoryLimit.parse(mem_limit), workers if workers is not None else default_threads()
-    if wanted < 1:
-        raise UsageError(f"--workers {wanted}: must be at least 1")
     half = (limit.bytes - PROCESS_BYTES) // 2  # for the query engine; the other one for pieces and what the allocator loses
     piece = LARGEST_PIECE
     while piece > SMALLEST_PIECE and WORK_BYTES * piece * (wanted + 2) > 0.85 * half:

@@ -192,7 +192,7 @@ class ReadOptions:
         """What a store and its models keep, so that more of the same input is read the same way: plain values."""
         return {k: v for k, v in self.given().items() if k in REMEMBERED + CUT}
 
-    def recall(self, kept: Any, names: tuple[str, ...] = REMEMBERED) -> Self:
+    def recall(self, kept: object, names: tuple[str, ...] = REMEMBERED) -> Self:
         """These options with those of ``remembered`` where nothing was given.  kept: of a manifest, checked here."""
         if not isinstance(kept, dict):
             return self

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.manifest import HeldoutRule
 from topicstream.errors import UsageError
-from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.config import IngestConfig, Place
 from topicstream.ingestion.spooling.parts import DOCUMENT, pattern_of
 from topicstream.ingestion.storing.side_files import SideOptions
 from topicstream.options import checked, share_or_number
@@ -194,5 +195,5 @@ def _recipe_options(config: IngestConfig) -> dict[str, Any]:
     return recipe | {name: tuple(recipe[name]) for name in ("keep", "stopwords", "phrases") if name in recipe}
 
 
-def _paths(value: Any) -> tuple[str, ...]:
+def _paths(value: Place | Sequence[Place]) -> tuple[str, ...]:
     return tuple(os.fspath(p) for p in ([value] if isinstance(value, (str, os.PathLike)) else value))

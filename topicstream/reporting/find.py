@@ -28,7 +28,6 @@ from topicstream.reporting.show import marked_lines
 from topicstream.reporting.similar import described_documents, document_lines
 from topicstream.reporting.view import ModelView, largest, look_at
 from topicstream.text import each, render
-from topicstream.tokens.documents import Provenance, TextRun
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
 
@@ -41,12 +40,7 @@ BY_WORDS = 0.7
 def query_words(model: TopicModel, query: str) -> np.ndarray:
     """Ids of the words of a query, as the model's documents were tokenised; InputError where the model knows none."""
     recipe = Recipe.from_json(model.manifest.tokenizer) if model.manifest.tokenizer else Recipe()
-    text = np.frombuffer(query.encode(), np.uint8)
-    unnamed = pa.nulls(1, pa.large_string())
-    words = (
-        Tokenizer(recipe).count(TextRun(Provenance(unnamed, unnamed), text, np.array([0, len(text)], np.int64))).types
-    )
-    ids = model.vocabulary.find(words)
+    ids = model.vocabulary.find(Tokenizer(recipe).count(pa.array([query], pa.large_string())).types)
     if not (ids >= 0).any():
         raise InputError(f"--find {query!r}: the model has none of these words")
     return ids[ids >= 0]

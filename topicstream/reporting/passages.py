@@ -15,7 +15,6 @@ from msgspec import structs
 from topicstream.corpus.reader import Corpus
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.snippets import passage_of, snippets
-from topicstream.tokens.documents import Provenance, TextRun
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
 
@@ -79,10 +78,7 @@ class DocumentTexts:
             return {}
         tokenizer = Tokenizer(structs.replace(recipe, phrases=(), ngrams=1, drop=(), segmenter=None, stopwords=()))
         written = sorted({word for text in self._texts.values() for word in WORD.findall(text)})
-        ends = np.cumsum([0, *(len(word.encode()) for word in written)], dtype=np.int64)
-        unnamed = pa.nulls(len(written), pa.large_string())
-        text = np.frombuffer("".join(written).encode(), np.uint8)
-        counted = tokenizer.count(TextRun(Provenance(unnamed, unnamed), text, ends))
+        counted = tokenizer.count(pa.array(written, pa.large_string()))
         forms: dict[str, list[str]] = {}
         for word, number in zip(
             np.repeat(written, np.diff(counted.indptr)).tolist(), counted.words.tolist(), strict=True

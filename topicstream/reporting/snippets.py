@@ -15,11 +15,11 @@ from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import TopicsError
 from topicstream.ingestion.opening.inputs_record import file_of, raw_files
+from topicstream.ingestion.parsing.documents import content_kind, raw_value
 from topicstream.ingestion.read_options import CUT, REMEMBERED, ReadOptions
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.metadata import kept_columns
-from topicstream.tokens.documents import TextRun
 
 LARGEST = 2 << 30
 """Bytes of raw files that are read for snippets without being asked to."""
@@ -131,18 +131,17 @@ def _of_file(
 
 
 def _read(task: Task, left: dict[Passage, Passage], texts: dict[Passage, str], characters: int) -> None:
-    run, _ = task.run()
-    if not isinstance(run, TextRun):
+    batch, _ = task.run()
+    if content_kind(batch) != "text":
         return
-    sources = run.about.source
+    ids, sources, content = batch.columns[:3]
     wanted = pa.array(sorted({source for source, _ in left}), sources.type)
     hits = np.flatnonzero(pc.is_in(sources, value_set=wanted).to_numpy(zero_copy_only=False))
     cut = task.options.split is not None
     for i in hits.tolist():
-        part = int(run.about.ids[i].as_py().rpartition("#")[2]) if cut else 0
+        part = int(ids[i].as_py().rpartition("#")[2]) if cut else 0
         passage = left.pop((sources[i].as_py(), part), None)
         if passage is None:
             continue
-        raw = bytes(run.text[run.offsets[i] : min(run.offsets[i + 1], run.offsets[i] + 8 * characters)])
-        text = " ".join(raw.decode("utf-8", "ignore").split())
+        text = " ".join((raw_value(content, i) or b"")[: 8 * characters].decode("utf-8", "ignore").split())
         texts[passage] = text if len(text) <= characters else text[:characters].rsplit(" ", 1)[0] + " …"

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from msgspec.structs import replace
 
 from topicstream.errors import InputError
-from topicstream.tokens.documents import TextRun
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
 from topicstream.tokens.vocabulary import word_table
@@ -25,7 +25,7 @@ _JOINER = "\x1f"
 
 
 def learn_phrases(
-    runs: Iterable[TextRun],
+    texts: Iterable[pa.Array],
     recipe: Recipe,
     folder: str | os.PathLike[str],
     *,
@@ -34,7 +34,7 @@ def learn_phrases(
     min_count: int = 20,
     most: int = 50_000,
 ) -> Recipe:
-    """The recipe with the phrases of ``runs`` (all of a corpus or a sample): pairs that occur ``min_count`` times or more
+    """The recipe with the phrases of ``texts`` (large_string, all of a corpus or a sample): pairs that occur ``min_count`` times or more
     with an npmi of ``threshold`` or more, the ``most`` frequent ones if there are more, in the order of their bytes.
 
     Counts every pair exactly, out of core in the scratch ``folder``.  Phrases that the recipe has already are replaced.
@@ -44,12 +44,12 @@ def learn_phrases(
     tokenizer = Tokenizer(replace(recipe, phrases=(), phrase_threshold=None, ngrams=2), joiner=_JOINER)
     documents = 0
     with WordCounts(Path(folder), memory_bytes) as word_counts:
-        for run in runs:
-            counted = tokenizer.count(run)
-            every = np.ones(len(run), np.bool_)
+        for some in texts:
+            counted = tokenizer.count(some)
+            every = np.ones(len(some), np.bool_)
             sums = totals(np.diff(counted.indptr), counted.words, counted.counts, every, len(counted.types))
             word_counts.add(word_table(counted.types, *sums))
-            documents += len(run)
+            documents += len(some)
         both = word_counts.number("select coalesce(sum(count), 0) from words")
         pairs = word_counts.number(f"select coalesce(sum(count), 0) from words where contains(word, '{_JOINER}')")
         words = both - pairs

@@ -5,12 +5,10 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 
-import numpy as np
 import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.vocabulary import word_array, word_buffers
 
 DROPPED = {
     "urls": r"(?i)(?:https?://|www\.)[^\s<>\"']+|\b(?:[a-z0-9-]+\.)+[a-z]{2,}/[^\s<>\"']*",
@@ -24,17 +22,14 @@ def is_prepared(recipe: Recipe) -> bool:
     return bool(recipe.drop or recipe.entities or recipe.segmenter)
 
 
-def prepared(
-    text: np.ndarray, offsets: np.ndarray, recipe: Recipe, segment: Callable[[str], list[str]] | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The text of documents, uint8[B] and int64[D+1], as the recipe wants it.
+def prepared(documents: pa.Array, recipe: Recipe, segment: Callable[[str], list[str]] | None) -> pa.Array:
+    """The text of documents, large_string[D], as the recipe wants it.
 
     Parameters
     ----------
     segment
         Text to words, of this thread; None: none.
     """
-    documents = word_array(text, offsets)
     if recipe.entities:
         has_some = pc.match_substring(documents, "&").to_numpy(zero_copy_only=False)
         if has_some.any():
@@ -44,4 +39,4 @@ def prepared(
         documents = pc.replace_substring_regex(documents, DROPPED[kind], r"\1 " if kind == "mentions" else " ")
     if segment is not None:
         documents = pa.array([" ".join(segment(t)) for t in documents.to_pylist()], pa.large_string())
-    return word_buffers(documents)
+    return documents

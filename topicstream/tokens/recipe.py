@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -70,19 +70,19 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     lowercase: bool = True
-    min_length: Annotated[int, Meta(lt=1 << 31)] = 2
+    min_length: Annotated[int, Meta(ge=1, lt=1 << 31)] = 2
     numbers: bool = False
     pattern: str | None = None
-    keep: tuple[str, ...] = ()
+    keep: tuple[Literal["emoji"], ...] = ()
     stopwords: tuple[str, ...] = ENGLISH
     stopwords_from: str = "english"
-    ngrams: int = 1
+    ngrams: Annotated[int, Meta(ge=1, le=3)] = 1
     phrases: tuple[str, ...] = ()
     phrase_threshold: float | None = None
     stem: str | None = None
     tokenized: bool = False
-    unspaced: str = "bigrams"
-    drop: tuple[str, ...] = ()
+    unspaced: Literal["bigrams", "runs"] = "bigrams"
+    drop: tuple[Literal["urls", "mentions"], ...] = ()
     entities: bool = False
     segmenter: str | None = None
     replace: tuple[tuple[str, str], ...] = ()
@@ -90,16 +90,6 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tools: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.min_length < 1:
-            raise UsageError(f"min-length {self.min_length}: must be at least 1")
-        if not 1 <= self.ngrams <= 3:
-            raise UsageError(f"ngrams {self.ngrams}: must be 1, 2 or 3")
-        if self.unspaced not in ("bigrams", "runs"):
-            raise UsageError(f"unspaced {self.unspaced!r}: must be bigrams or runs")
-        if unknown := sorted(set(self.keep) - {"emoji"}):
-            raise UsageError(f"keep {unknown[0]!r}: only emoji can be kept")
-        if unknown := sorted(set(self.drop) - {"urls", "mentions"}):
-            raise UsageError(f"drop {unknown[0]!r}: urls and mentions can be dropped")
         if self.tokenized and self.pattern is not None:
             raise UsageError("--tokenized and --token-pattern exclude each other; give one of them")
         if any(len(phrase.split(" ")) != 2 for phrase in self.phrases):
@@ -116,7 +106,7 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return {name: value for name, value in values.items() if name not in LATER or value not in (None, False, [])}
 
     @classmethod
-    def from_json(cls, value: Any) -> Recipe:
+    def from_json(cls, value: object) -> Recipe:
         """The recipe of ``to_json``; StoreError for a field this version does not know (its meaning would be lost)."""
         return decode_record(value, cls, "tokenizer recipe")
 

@@ -1,4 +1,4 @@
-"""Text in, counts of words out: ``Tokenizer(recipe).count(run)``.
+"""Text in, counts of words out: ``Tokenizer(recipe).count(texts)``.
 
 Three ways to the same result: the kernel counts directly (the common case); the kernel lists the words and stems, phrases
 and n-grams are made of the list; a regular expression of the user's own runs in Python's ``re``.  What they must yield is said
@@ -21,7 +21,6 @@ from topicstream.errors import InputError, UsageError
 from topicstream.plugins import LEMMATIZERS, SEGMENTERS
 from topicstream.tokens import characters
 from topicstream.tokens.characters import lower
-from topicstream.tokens.documents import TextRun
 from topicstream.tokens.preparation import is_prepared, prepared
 from topicstream.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
 from topicstream.tokens.scan import Rules, scan_run
@@ -35,7 +34,7 @@ _STEMS_KEPT = 1 << 20
 
 @dataclass(frozen=True)
 class Counted:
-    """The words of one run of documents.
+    """The words of some documents.
 
     types       large_string[T]: the distinct words
     indptr, words, counts  int64[D+1], int32[nnz], int32[nnz]: document d has the cells ``indptr[d]:indptr[d+1]``; ``words``
@@ -107,16 +106,16 @@ class Tokenizer:
             stop_ends=ends,
         )
 
-    def count(self, run: TextRun, ask: Callable[[int, int], None] | None = None) -> Counted:
-        """The counts of a run.  Pure: the same run gives the same bytes, whatever was counted before.  Releases the GIL
+    def count(self, texts: pa.Array, ask: Callable[[int, int], None] | None = None) -> Counted:
+        """The counts of documents, large_string[D].  Pure: the same texts give the same bytes, whatever was counted before.  Releases the GIL
         but for a pattern of the user's own and for stems not met before.  ``ask``: called before a table of very many
         different words grows, with the bytes that all takes then, and about at the end; may raise."""
-        given = run.text, run.offsets
         if is_prepared(self.recipe):
-            given = prepared(*given, self.recipe, self._tool("segment", self._new_segmenter))
-        text, offsets = np.ascontiguousarray(given[0]).view(), np.ascontiguousarray(given[1], np.int64)
+            texts = prepared(texts, self.recipe, self._tool("segment", self._new_segmenter))
+        given, ends = word_buffers(texts)
+        text, offsets = given[ends[0] : ends[-1]], ends - ends[0]
         text.flags.writeable = False  # whoever read it: compiled once
-        points = int(np.count_nonzero(text[offsets[0] : offsets[-1]].view(np.int8) >= -64))  # all but continuation bytes
+        points = int(np.count_nonzero(text.view(np.int8) >= -64))  # all but continuation bytes
         if self._pattern is not None:
             return self._count_by_pattern(self._pattern, text, offsets, points)
         scanned = scan_run(text, offsets, self._rules, ask)

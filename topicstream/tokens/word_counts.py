@@ -149,10 +149,31 @@ class WordCounts(Relations):
         DoesNotFit
             The words take more than ``room``.
         """
-        first = len(fixed) if fixed is not None else 0
         if fixed is not None:
             self.add(fixed.table)
         self._sum()
+        self._number_words(limits, fixed, grow, dropped, drop_top)
+        size = self.number("select count(id) from chosen")
+        if room is not None:
+            ask_for_words(size, room)
+        distinct, tokens = self._figures("count > 0")
+        pruned, pruned_tokens = self._figures("count > 0 and id is null")
+        if not documents or not distinct:
+            raise NothingKept(f"{documents:,} training documents were read and none has a word; nothing was stored")
+        if not size:
+            raise InputError(
+                f"no word is left: {distinct} distinct words in {documents} training documents, none passes min-df, max-df "
+                f"and min-count{f' after --drop-top {drop_top:,}' if drop_top else ''}; lower them"
+            )
+        words = pa.Table.from_batches(self.stream("select word, count, df from chosen where id is not null order by id"))
+        top = [word for batch in self.stream("select word from chosen where top") for word in batch["word"].to_pylist()]
+        return ChosenWords(TokenVocabulary.of_table(words), distinct, tokens, pruned, pruned_tokens, top)
+
+    def _number_words(
+        self, limits: WordLimits, fixed: TokenVocabulary | None, grow: bool, dropped: Collection[str], drop_top: int
+    ) -> None:
+        """Make the view ``chosen``: each word with its id, null of one that is left out."""
+        first = len(fixed) if fixed is not None else 0
         self.insert("fixed", _numbered(fixed.words if fixed is not None else pa.array([], pa.large_string())))
         self.insert("dropped", _numbered(pa.array(sorted(dropped), pa.large_string())))
         rules = [f"count >= {max(1, limits.min_count)}", f"df >= {limits.min_df}", "fixed.id is null", "dropped.id is null"]
@@ -175,21 +196,6 @@ class WordCounts(Relations):
                 coalesce(known, case when rank >= {drop_top} {last} then {first} + rank - {drop_top} end) as id
             from ranked
         """)
-        size = self.number("select count(id) from chosen")
-        if room is not None:
-            ask_for_words(size, room)
-        distinct, tokens = self._figures("count > 0")
-        pruned, pruned_tokens = self._figures("count > 0 and id is null")
-        if not documents or not distinct:
-            raise NothingKept(f"{documents:,} training documents were read and none has a word; nothing was stored")
-        if not size:
-            raise InputError(
-                f"no word is left: {distinct} distinct words in {documents} training documents, none passes min-df, max-df "
-                f"and min-count{f' after --drop-top {drop_top:,}' if drop_top else ''}; lower them"
-            )
-        words = pa.Table.from_batches(self.stream("select word, count, df from chosen where id is not null order by id"))
-        top = [word for batch in self.stream("select word from chosen where top") for word in batch["word"].to_pylist()]
-        return ChosenWords(TokenVocabulary.of_table(words), distinct, tokens, pruned, pruned_tokens, top)
 
     def _figures(self, which: str) -> tuple[int, int]:
         """Number of words and of their occurrences."""

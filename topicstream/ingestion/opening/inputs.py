@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from topicstream.errors import InputError
 from topicstream.files.remote import address_of
@@ -23,6 +22,8 @@ from topicstream.ingestion.opening.source import Source, check_encoding, plain_s
 from topicstream.ingestion.parsing.reader import Reader, reader_named
 from topicstream.ingestion.read_options import ReadOptions
 
+Places = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""What is given to be read: files, folders, ``-`` for standard input."""
 LOOKED_AT = 100
 """Files of one suffix in a folder whose content is looked at before the suffix is trusted."""
 FILES = "files"
@@ -115,7 +116,7 @@ class Inputs:
                 yield reader_named(part[0]), part[1]
 
 
-def survey_inputs(paths: Any, options: ReadOptions, *, eager: bool = False) -> Inputs:
+def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -> Inputs:
     """Look at every input once: it exists, its format is known, its size.  Nothing but names and counts is kept.
 
     eager: of standard input read what is there, without waiting for more.
@@ -123,7 +124,7 @@ def survey_inputs(paths: Any, options: ReadOptions, *, eager: bool = False) -> I
     check_encoding(options.encoding)
     if options.format is not None:
         reader_named(options.format)
-    given: Sequence[Any] = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     names = [os.fspath(p) for p in given]
     if not names:
         raise InputError("no input given; name files, folders or - for standard input")

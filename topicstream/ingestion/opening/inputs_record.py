@@ -14,18 +14,37 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from topicstream.errors import StoreError
-from topicstream.files import durable
 from topicstream.files.remote import address_of, object_at
 from topicstream.ingestion.opening.source import printable
 from topicstream.ingestion.settings import IngestOptions
+from topicstream.records import Record, read_record, write_record
 
 NAME = ".inputs.json"
 CHOOSING = ("min_df", "max_df", "min_count", "max_vocab", "vocab", "drop_words", "drop_top", "grow_vocab", "on_duplicate")
 """Options that decide what is stored of what was read."""
 
 
-def stamp(name: str, most: float = math.inf) -> list[Any] | None:
+class InputPlace(Record):
+    """Where an input lay, whether it is a folder, and what tells it from a changed one (``stamp``; of a store from elsewhere
+    it may be anything)."""
+
+    place: str
+    folder: bool
+    stamp: Any
+
+
+class InputsRecord(Record):
+    """``.inputs.json``: the inputs, a digest of what decides the content, the fingerprint of the store."""
+
+    inputs: list[InputPlace] = []
+    settings: str = ""
+    fingerprint: str = ""
+
+
+def stamp(name: str, most: float = math.inf) -> list[int | str] | None:
     """[files, bytes, digest of names, sizes and times] of a file or a folder; None for standard input, what is gone, and
     a folder of more than ``most`` files.  Of an object its version takes the place of the digest."""
     if (address := address_of(name)) is not None and not os.path.exists(name):
@@ -48,7 +67,7 @@ def stamp(name: str, most: float = math.inf) -> list[Any] | None:
     return [files, size, seen.hexdigest()[:32]]
 
 
-def describe(names: list[str], options: IngestOptions) -> dict[str, Any]:
+def describe(names: list[str], options: IngestOptions) -> InputsRecord:
     """The record of an ingest that begins: place and stamp of each input, a digest of what decides the content.
 
     ``names``: as given, [] for documents in memory; ``options``: before phrases were learnt.
@@ -63,43 +82,37 @@ def describe(names: list[str], options: IngestOptions) -> dict[str, Any]:
     settings["files"] = [[os.path.abspath(f), stamp(f)] for f in files]
     text = json.dumps(settings, sort_keys=True, default=str)
     inputs = [
-        {
-            "place": n if n == "-" or address_of(n) else printable(os.path.abspath(n)),
-            "folder": n != "-" and os.path.isdir(n),
-            "stamp": stamp(n),
-        }
+        InputPlace(
+            place=n if n == "-" or address_of(n) else printable(os.path.abspath(n)),
+            folder=n != "-" and os.path.isdir(n),
+            stamp=stamp(n),
+        )
         for n in names
     ]
-    return {"inputs": inputs, "settings": hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]}
+    digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+    return InputsRecord(inputs=inputs, settings=digest)
 
 
-def save(store: Path, record: dict[str, Any], fingerprint: str, *, appended: bool) -> None:
+def save(store: Path, record: InputsRecord, fingerprint: str, *, appended: bool) -> None:
     """Write it; after an append the earlier places too, and no settings: no single ingest has made such a store."""
-    inputs = record["inputs"]
     if appended:
-        new = {e["place"] for e in inputs}
-        inputs = [e for e in load(store)["inputs"] if e["place"] not in new] + inputs
-        record = {"settings": ""}
-    durable.write_json(store / NAME, {**record, "inputs": inputs, "fingerprint": fingerprint})
+        new = {entry.place for entry in record.inputs}
+        record = InputsRecord(inputs=[e for e in load(store).inputs if e.place not in new] + record.inputs)
+    write_record(store / NAME, replace(record, fingerprint=fingerprint))
 
 
-def load(store: Path) -> dict[str, Any]:
+def load(store: Path) -> InputsRecord:
     """The record of a store; one without inputs where there is none, or none that can be read."""
     try:
-        value = durable.read_json(store / NAME)
-        inputs = [e for e in value["inputs"] if isinstance(e["place"], str) and isinstance(e["folder"], bool) and "stamp" in e]
-        return {"inputs": inputs, "settings": value["settings"], "fingerprint": value["fingerprint"]}
-    except (StoreError, OSError, ValueError, KeyError, TypeError):
-        return {"inputs": [], "settings": "", "fingerprint": ""}
+        return read_record(store / NAME, InputsRecord)
+    except (StoreError, OSError):
+        return InputsRecord()
 
 
-def is_this(store: Path, fingerprint: str, record: dict[str, Any]) -> bool:
+def is_this(store: Path, fingerprint: str, record: InputsRecord) -> bool:
     """Whether the store is what an ingest described by ``record`` has made, and nothing was changed since."""
-    there = load(store)
-    asked = record["inputs"]
-    if there["fingerprint"] != fingerprint or not asked or any(e["stamp"] is None for e in asked):
-        return False
-    return bool(there["settings"] == record["settings"] and there["inputs"] == asked)
+    known = bool(record.inputs) and all(entry.stamp is not None for entry in record.inputs)
+    return known and load(store) == replace(record, fingerprint=fingerprint)
 
 
 def file_of(source: str) -> str:
@@ -115,17 +128,17 @@ def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None
     known  only of inputs that are as the record says, to the nanosecond: a store of a stranger, who cannot know that, leads
            to no file of this machine
     """
-    there = load(store)["inputs"]
-    files = [e for e in there if not e["folder"] and e["place"] != "-"]
-    folders = [e for e in there if e["folder"]]
+    there = load(store).inputs
+    files = [e for e in there if not e.folder and e.place != "-"]
+    folders = [e for e in there if e.folder]
     seen: dict[str, bool] = {}
 
-    def good(entry: dict[str, Any], path: str) -> bool:
+    def good(entry: InputPlace, path: str) -> bool:
         if not known:
             return True
-        place = entry["place"]
+        place = entry.place
         if place not in seen:
-            said = entry["stamp"]
+            said = entry.stamp
             files = said[0] if isinstance(said, list) and said and isinstance(said[0], int) else -1
             seen[place] = files > 0 and stamp(place, files) == said
         # a linked folder within is in no stamp
@@ -137,12 +150,12 @@ def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None
             return name if not known and os.path.isfile(name) else None
         tail = os.sep + name.lstrip(os.sep)
         for entry in files:
-            place = str(entry["place"])
+            place = entry.place
             if place.endswith(tail) and os.path.isfile(place) and good(entry, place):
                 return place
         first, _, rest = name.partition("/")
         for entry in folders:
-            place = str(entry["place"])
+            place = entry.place
             inside = [name, rest] if os.path.basename(place) == first and rest else [name]
             for one in inside:
                 path = os.path.normpath(os.path.join(place, one))
@@ -155,7 +168,6 @@ def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None
 
 def forget(store: Path, ids: set[str]) -> None:
     """Take out the files that are a document of these each, and what tells one state of the inputs from another."""
-    there = load(store)
-    if there["inputs"]:
-        kept = [{**e, "stamp": None} for e in there["inputs"] if e["folder"] or os.path.basename(e["place"]) not in ids]
-        durable.write_json(store / NAME, {"inputs": kept, "settings": "", "fingerprint": ""})
+    if there := load(store).inputs:
+        kept = [replace(e, stamp=None) for e in there if e.folder or os.path.basename(e.place) not in ids]
+        write_record(store / NAME, InputsRecord(inputs=kept))

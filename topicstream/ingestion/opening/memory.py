@@ -155,7 +155,7 @@ def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMem
     return InMemory(counts, words.dictionary.to_pylist(), ids)
 
 
-def is_matrix(documents: Any) -> bool:
+def is_matrix(documents: object) -> bool:
     """A SciPy sparse matrix or array, or a NumPy array of numbers with two dimensions."""
     if isinstance(documents, np.ndarray):
         return documents.ndim == 2 and documents.dtype.kind in "biuf"
@@ -227,20 +227,21 @@ def _objects(given: InMemory, source: Input, options: ReadOptions) -> Iterator[p
     yield objects.batch()
 
 
-def _fields(document: Any, options: ReadOptions) -> dict[str, Any]:
+def _fields(document: object, options: ReadOptions) -> dict[str, object]:
     """A document as an object of plain values.  Raises WrongField."""
     if document is None or (isinstance(document, float) and document != document):
         document = ""  # a missing value of a series
     if isinstance(document, str):
         if options.id_field or options.meta:
             raise WrongField("is a string; id_field= and meta= need dicts")
-        return dict.fromkeys(options.text_fields, "") | {options.text_fields[0]: document}
+        fields: dict[str, object] = dict.fromkeys(options.text_fields, "")
+        return fields | {options.text_fields[0]: document}
     if not isinstance(document, Mapping):
         raise WrongField(f"is {type(document).__name__}, not a string or a dict")
     return {str(name): _plain(value) for name, value in document.items()}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, (datetime.date, datetime.datetime)):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -27,7 +25,7 @@ def clean(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def as_text(value: Any, name: str) -> str:
+def as_text(value: object, name: str) -> str:
     """A text field's string; null is an empty text."""
     if value is None:
         return ""
@@ -36,7 +34,7 @@ def as_text(value: Any, name: str) -> str:
     return clean(value)
 
 
-def as_id(value: Any, name: str) -> str | int:
+def as_id(value: object, name: str) -> str | int:
     """An id: a string or a whole number."""
     if isinstance(value, str):
         return clean(value)
@@ -45,7 +43,7 @@ def as_id(value: Any, name: str) -> str | int:
     raise WrongField(f"field '{name}' is {kind_of(value)}, not an id; choose another --id-field")
 
 
-def as_scalar(value: Any, name: str) -> str | None:
+def as_scalar(value: object, name: str) -> str | None:
     """A metadata value as a string, None for null."""
     if value is None:
         return None
@@ -58,7 +56,7 @@ def as_scalar(value: Any, name: str) -> str | None:
     raise WrongField(f"field '{name}' is {kind_of(value)}, not a string or a number")
 
 
-def as_list(value: Any, name: str, separator: str) -> list[str]:
+def as_list(value: object, name: str, separator: str) -> list[str]:
     """A list column's value: a list of strings or numbers, or one string cut at the separator; null is empty."""
     if value is None:
         return []
@@ -90,7 +88,7 @@ def without_empty(lengths: np.ndarray, values: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), values.filter(pa.array(keep))).cast(_LIST)
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """The JSON name of a value's type, for messages."""
     if value is None:
         return "null"

@@ -8,9 +8,8 @@ vocabulary, ascending) and ``counts``; or ``vector``.  All further columns are m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +19,7 @@ from topicstream.errors import InputError
 from topicstream.ingestion.opening.source import Input
 from topicstream.ingestion.parsing.columns import LISTS, as_list, as_lists, without_empty
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.tokens.documents import CountRun, Provenance, TextRun
 
-Run = TextRun | CountRun
 TEXT, LIST = pa.large_string(), pa.list_(pa.large_string())
 _STRINGS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_null)
@@ -193,7 +190,7 @@ def as_strings(array: pa.Array, source: str, name: str, option: str) -> pa.Array
     raise InputError(f"{source}: column '{name}' holds {kind}; choose another {option}")
 
 
-def _is_one_of(kind: pa.DataType, kinds: Sequence[Any]) -> bool:
+def _is_one_of(kind: pa.DataType, kinds: Sequence[Callable[[pa.DataType], bool]]) -> bool:
     return any(is_kind(kind) for is_kind in kinds)
 
 
@@ -218,39 +215,35 @@ def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.
 
 
 # -- reading batches ---------------------------------------------------------------------------------------------------
-def run_of(batch: pa.RecordBatch) -> Run:
-    """A batch of documents as the tokenizer and the spool take it."""
-    if batch.schema.names[2] == "text":
-        text = batch.column(2)
-        deleted = batch["id"].filter(text.is_null()) if text.null_count else None
-        if deleted is not None:
-            batch = batch.filter(text.is_valid())
-        return TextRun(replace(_provenance(batch, 3), deleted=deleted), *buffers(batch.column(2)))
-    if batch.schema.names[2] == "vector":
-        rows = batch.column(2)
-        width = rows.type.list_size
-        indptr = np.arange(len(batch) + 1, dtype=np.int64) * width
+class DocumentCells(NamedTuple):
+    """Counts of documents over the words of their source: indptr int64[D+1]; words int32[c], ascending and unique within a
+    document; counts int64[c] above 0, or float32[c].  Of vectors: all words, and any number of each."""
+
+    indptr: np.ndarray
+    words: np.ndarray
+    counts: np.ndarray
+
+
+def content_kind(batch: pa.RecordBatch) -> str:
+    """What the documents of a batch hold: ``text``, ``words`` (with their counts) or ``vector``."""
+    return str(batch.schema.names[2])
+
+
+def document_cells(batch: pa.RecordBatch) -> DocumentCells:
+    """The cells of documents of counts or vectors."""
+    if content_kind(batch) == "vector":
+        width = batch.column(2).type.list_size
         words = np.tile(np.arange(width, dtype=np.int32), len(batch))
-        return CountRun(_provenance(batch, 3), indptr, words, rows.flatten().to_numpy(), dense=True)
+        return DocumentCells(np.arange(len(batch) + 1, dtype=np.int64) * width, words, batch.column(2).flatten().to_numpy())
     words, counts = (column.flatten().to_numpy() for column in batch.columns[2:4])
-    indptr = np.concatenate(([0], np.cumsum(batch.column(2).value_lengths().to_numpy()))).astype(np.int64)
-    return CountRun(_provenance(batch, 4), indptr, words, counts)
+    ends = np.cumsum(batch.column(2).value_lengths().to_numpy(), dtype=np.int64)
+    return DocumentCells(np.concatenate((np.zeros(1, np.int64), ends)), words, counts)
 
 
-def _provenance(batch: pa.RecordBatch, first: int) -> Provenance:
-    ids = batch.column(0)
-    meta = dict(zip(batch.schema.names[first:], batch.columns[first:]))
-    return Provenance(ids.cast(TEXT), batch.column(1), meta, whole=pa.types.is_integer(ids.type))
-
-
-def buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """A large_string array -> uint8[B], int64[D+1] from 0."""
-    _, offsets, data = array.buffers()
-    if offsets is None or not len(array):
-        return np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64)
-    at = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    return text[at[0] : at[-1]], at - at[0]
+def metadata_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The columns of metadata by name."""
+    first = 4 if content_kind(batch) == "words" else 3
+    return dict(zip(batch.schema.names[first:], batch.columns[first:]))
 
 
 def select_fields(names: Sequence[str], options: ReadOptions, source: Input, line: str = "") -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 from topicstream.errors import InputError, one_line
 
@@ -39,11 +39,6 @@ class Reject:
         where = f"{self.file}:{self.line}" if self.line else self.file
         return InputError(f"{where}: {self.reason} (--on-error skip leaves such records out)")
 
-    def as_json(self) -> dict[str, Any]:
-        """The object of one line of ``rejects.jsonl``; bytes that are not UTF-8 are written as \\xNN."""
-        text = self.start.decode("utf-8", "backslashreplace")
-        return {"file": self.file, "line": self.line, "reason": self.reason, "start": text}
-
 
 @dataclass
 class Rejects:
@@ -58,3 +53,14 @@ class Rejects:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def lines(self, name: str, key: str) -> bytes:
+        """The lines of ``rejects.jsonl``: the file (of the source ``name``, which is stored as ``key``), line, reason and start;
+        bytes that are not UTF-8 are written as \\xNN."""
+        text = ""
+        for record in self.records:
+            file = key + record.file.removeprefix(name) if record.file.startswith(name) else record.file
+            about = {"file": file, "line": record.line, "reason": record.reason}
+            about["start"] = record.start.decode("utf-8", "backslashreplace")
+            text += json.dumps(about, ensure_ascii=False) + "\n"
+        return text.encode("utf-8", "backslashreplace")

@@ -102,7 +102,7 @@ class Named:
 
     def batch(
         self, source: Input, first: int, rows: np.ndarray, words: np.ndarray, counts: np.ndarray, size: int
-    ) -> Any:
+    ) -> pa.RecordBatch:
         """The documents first .. first + size - 1; rows: int64[cells], ascending, from 0."""
         places = positions(source.key, np.arange(first, first + size), "#")
         ids = places if self.ids is None else self.ids.slice(first, size)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import orjson
@@ -47,7 +46,7 @@ class JsonLines(Reader):
             yield objects.batch()
 
 
-def record_of(line: bytes) -> dict[str, Any]:
+def record_of(line: bytes) -> dict[str, object]:
     """The object of one line.  Raises WrongField with the reason."""
     try:
         value = orjson.loads(line)
@@ -77,11 +76,11 @@ class Objects:
     def __init__(self, source: Input, options: ReadOptions, mark: str = ":") -> None:
         self.source, self.options, self.mark = source, options, mark
         self.numbers: list[int] = []
-        self.rows: list[tuple[str, str | int | None, list[Any]]] = []
+        self.rows: list[tuple[str, str | int | None, list[list[str] | str | None]]] = []
         self.size = 0
         self.fields: set[str] = set()
 
-    def add(self, number: int, record: Mapping[str, Any]) -> None:
+    def add(self, number: int, record: Mapping[str, object]) -> None:
         """Take the fields that the options name from a record at line ``number``.  Raises WrongField with the reason."""
         options = self.options
         for name in options.text_fields:

@@ -3,8 +3,7 @@
     state.json     what is committed: pieces, lengths of the spools, totals
     cells.spool    a frame a piece: the cells (see prepare.py)
     types.spool    a frame a piece: its distinct words
-    docs.spool     a frame a piece: id hashes and metadata
-    rejects.jsonl  a line a record left out
+    docs.spool     a frame a piece: id hashes, metadata, records left out
     store/         the new store, while it is being written
 
 Everything behind the committed lengths is cut off on a resume and read again.
@@ -12,7 +11,6 @@ Everything behind the committed lengths is cut off on a resume and read again.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -23,12 +21,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from topicstream.errors import InputError, Interrupted, StoreError
+from topicstream.errors import InputError, StoreError
 from topicstream.files import owned
-from topicstream.ingestion.parsing.rejects import Rejects
+from topicstream.ingestion.opening.inputs_record import InputsRecord
 from topicstream.records import Count, Crc, read_record, write_record
 
-JOURNAL = 3
+JOURNAL = 4
 SPOOLS = ("cells", "types", "docs")
 ADVICE = "Use --force to start afresh"
 
@@ -38,25 +36,6 @@ class Committed(msgspec.Struct):
 
     fingerprint: str
     summary: dict[str, Any]
-
-
-class Stop:
-    """A signal handler: while reading, the first signal is kept until the next commit; any other stops at once (what
-    is committed is safe, the rest is done again)."""
-
-    def __init__(self) -> None:
-        self.signum = 0
-        self.deferring = False
-
-    def __call__(self, signum: int, frame: object = None) -> None:
-        if self.signum or not self.deferring:
-            raise self.error(signum)
-        self.signum = signum
-
-    @staticmethod
-    def error(signum: int) -> Interrupted:
-        """What is raised."""
-        return Interrupted("stopped; the same command again carries on where this one was", signum)
 
 
 class IngestState(msgspec.Struct, kw_only=True):
@@ -86,7 +65,6 @@ class IngestState(msgspec.Struct, kw_only=True):
     crc: Crc = 0
     consumed: Count = 0
     spools: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=lambda: dict.fromkeys(SPOOLS, (0, 0)))
-    rejects_bytes: Count = 0
     totals: dict[str, int] = {}
     notes: dict[str, int] = {}
     columns: dict[str, str] = {}
@@ -99,7 +77,7 @@ class IngestState(msgspec.Struct, kw_only=True):
     piece_bytes: int | None = None
     seconds: float = 0.0
     done: bool = False
-    record: dict[str, Any] = {}
+    record: InputsRecord | None = None
     places: list[str] = []
     committed: Committed | None = None
 
@@ -144,9 +122,6 @@ class Journal:
         self.cells, self.types, self.docs = (Spool(folder / f"{name}.spool") for name in SPOOLS)
         for name, spool in self._spools():
             spool.truncate(*self.state.spools[name])
-        self._rejects = owned.append(folder / "rejects.jsonl")
-        self._rejects.truncate(self.state.rejects_bytes)
-        self._rejects.seek(self.state.rejects_bytes)
         self.totals: Counter[str] = Counter(self.state.totals)
         self.notes: Counter[str] = Counter(self.state.notes)
         if not self.resumed:
@@ -158,16 +133,6 @@ class Journal:
     def _spools(self) -> list[tuple[str, Spool]]:
         return [("cells", self.cells), ("types", self.types), ("docs", self.docs)]
 
-    def reject(self, rejects: Rejects, name: str, key: str) -> None:
-        """Append the records left out of the source ``name``, which is stored as ``key``."""
-        for record in rejects.records:
-            about = record.as_json()
-            if record.file.startswith(name):
-                about["file"] = key + record.file[len(name) :]
-            line = json.dumps(about, ensure_ascii=False) + "\n"
-            self._rejects.write(line.encode("utf-8", "backslashreplace"))
-        self.notes.update(rejects.notes)
-
     def commit(self, seconds: float, *, done: bool, durable: bool = True) -> None:
         """Make what was read so far durable: spools first, the state last.  ``durable=False``: remember it in this process
         alone; after a kill it is read again."""
@@ -176,11 +141,9 @@ class Journal:
             if durable:
                 spool.sync()
             state.spools[name] = (len(spool), spool.size)
-        self._rejects.flush()
-        state.rejects_bytes, state.totals, state.notes = self._rejects.tell(), dict(self.totals), dict(self.notes)
+        state.totals, state.notes = dict(self.totals), dict(self.notes)
         state.seconds, state.done = seconds, done
         if durable:
-            os.fsync(self._rejects.fileno())
             self._write(state)
 
     def commit_store(self, fingerprint: str, summary: dict[str, Any]) -> None:
@@ -194,7 +157,6 @@ class Journal:
         """Close the files."""
         for _, spool in self._spools():
             spool.close()
-        self._rejects.close()
 
     def remove(self) -> None:
         """Remove the working folder."""
@@ -207,8 +169,8 @@ _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 _FORCE = "run again with --force to start afresh"
 
 
-def encode_frame(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Arrays of one dimension -> the bytes of one frame."""
+def encode_frame(arrays: Mapping[str, Any]) -> bytes:
+    """Arrays of numbers or strings of one dimension -> the bytes of one frame."""
     lists = [pa.LargeListArray.from_arrays(pa.array([0, len(a)], pa.int64()), pa.array(a)) for a in arrays.values()]
     batch = pa.RecordBatch.from_arrays(lists, names=list(arrays))
     sink = pa.BufferOutputStream()
@@ -257,13 +219,17 @@ class Spool:
         self.size = at
 
     def read(self, number: int) -> dict[str, np.ndarray]:
+        """The arrays of one frame of numbers."""
+        return {name: values.to_numpy() for name, values in self.arrays(number).items()}
+
+    def arrays(self, number: int) -> dict[str, pa.Array]:
         """The arrays of one frame."""
         offset, size = self.entries[number]
         try:
             batch = pa.ipc.open_stream(os.pread(self._fd, size - _LENGTH, offset + _LENGTH)).read_next_batch()
         except (pa.ArrowException, OSError, StopIteration) as e:
             raise StoreError(f"{self.path}: piece {number} is damaged ({e}); {_FORCE}") from None
-        return {name: column.values.to_numpy() for name, column in zip(batch.schema.names, batch.columns)}
+        return {name: column.values for name, column in zip(batch.schema.names, batch.columns)}
 
     def sync(self) -> None:
         """Make what was appended survive a power cut."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,10 +12,10 @@ import pyarrow as pa
 
 from topicstream.arrow import pc
 from topicstream.errors import InputError, UsageError
-from topicstream.ingestion.parsing.documents import Run
+from topicstream.ingestion.parsing.documents import TEXT, batch_of, content_kind, metadata_of
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.tokens.documents import Provenance, TextRun
 from topicstream.tokens.recipe import as_pattern
+from topicstream.tokens.vocabulary import word_array, word_buffers
 
 DOCUMENT = "document"
 """The column of a part with the id of the document that it is of."""
@@ -49,21 +48,21 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
     return as_pattern(split, f"--split {split[:80]!r}: give paragraph, section, '1000 words' or a regular expression")
 
 
-def in_parts(run: Run, options: ReadOptions, notes: Counter[str]) -> Run:
-    """The parts of a run's documents, as documents ``id#1``, ``id#2``, ...; parts of white space alone are left out, but a
+def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -> pa.RecordBatch:
+    """The parts of some documents, as documents ``id#1``, ``id#2``, ...; parts of white space alone are left out, but a
     document has one part at least.  ``notes`` counts those that have one."""
     assert options.split is not None
-    if "links" in options.meta or run.about.deleted is not None or DOCUMENT in options.meta:
+    if content_kind(batch) != "text":
+        raise InputError("--split cuts text, but the input contains word counts")
+    if "links" in options.meta or batch.column(2).null_count or DOCUMENT in options.meta:
         raise InputError(
             "--split: links, withdrawn records and a field called document refer to whole documents; leave them out"
         )
-    if not isinstance(run, TextRun):
-        raise InputError("--split cuts text, but the input contains word counts")
-    pattern, text = pattern_of(options.split), run.text.copy()
+    pattern, (given, ends) = pattern_of(options.split), word_buffers(batch.column(2))
+    text, ends = given[ends[0] : ends[-1]].copy(), ends - ends[0]
     starts: list[int] = []
     owner: list[int] = []
-    for d in range(len(run)):
-        begin, end = int(run.offsets[d]), int(run.offsets[d + 1])
+    for d, (begin, end) in enumerate(pairwise(ends.tolist())):
         raw = text[begin:end].tobytes()
         gaps = [(0, 0), *_between(raw, pattern), (len(raw), len(raw))]
         for a, b in gaps:
@@ -72,8 +71,12 @@ def in_parts(run: Run, options: ReadOptions, notes: Counter[str]) -> Run:
         starts += [begin, *(begin + b for b in some[1:])]
         owner += [d] * max(len(some), 1)
         notes[f"documents in which --split {options.split} found nothing to cut"] += len(some) < 2
-    offsets = np.array([*starts, run.offsets[-1]], np.int64)
-    return replace(run, about=_about(run.about, np.array(owner, np.int64)), text=text, offsets=offsets)
+    numbers = np.arange(len(owner)) - np.searchsorted(owner, owner) + 1
+    taken = batch.take(pa.array(owner, pa.int64()))
+    whole = taken.column(0).cast(TEXT)
+    ids = pc.binary_join_element_wise(whole, pa.array(numbers).cast(TEXT), pa.scalar("#", TEXT))
+    content = {"text": word_array(text, np.array([*starts, ends[-1]], np.int64))}
+    return batch_of(ids, taken.column(1), content, metadata_of(taken) | {DOCUMENT: whole})
 
 
 def _between(raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int) -> Iterator[tuple[int, int]]:
@@ -101,14 +104,3 @@ def _by_length(raw: bytes, words: int) -> Iterator[tuple[int, int]]:
             yield gap
             gap = None
         end = word.end()
-
-
-def _about(about: Provenance, owner: np.ndarray) -> Provenance:
-    """The parts' columns: those of their documents, the number of the part behind the id."""
-    rows = pa.array(owner)
-    starts = np.searchsorted(owner, owner)
-    numbers = pa.array(np.arange(len(owner)) - starts + 1).cast(pa.large_string())
-    whole = about.ids.cast(pa.large_string()).take(rows)
-    meta = {name: values.take(rows) for name, values in about.meta.items()}
-    ids = pc.binary_join_element_wise(whole, numbers, pa.scalar("#", pa.large_string()))
-    return Provenance(ids=ids, source=about.source.take(rows), meta={**meta, DOCUMENT: whole})

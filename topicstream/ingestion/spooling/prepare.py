@@ -19,15 +19,20 @@ import pyarrow as pa
 from topicstream.corpus.documents import hash_ids
 from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.parsing.columns import LISTS
-from topicstream.ingestion.parsing.documents import empty_batch
+from topicstream.ingestion.parsing.documents import (
+    LIST,
+    TEXT,
+    DocumentCells,
+    content_kind,
+    document_cells,
+    empty_batch,
+    metadata_of,
+)
 from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.ingestion.read_options import Room
 from topicstream.ingestion.spooling.journal import encode_frame
 from topicstream.ingestion.spooling.tasks import Task
-from topicstream.kernels.spans import copy_spans
-from topicstream.tokens.documents import CountRun, Provenance, TextRun
 from topicstream.tokens.tokenizer import Tokenizer
-from topicstream.tokens.vocabulary import word_buffers
 
 
 @dataclass
@@ -36,8 +41,8 @@ class Prepared:
 
     Attributes
     ----------
-    task, size
-        What it was made of, without the text; bytes of its batch.
+    task
+        What it was made of, without the text.
     totals
         Figures of the summary that add up over batches.
     weighted, text, whole
@@ -51,7 +56,6 @@ class Prepared:
     """
 
     task: Task
-    size: int
     totals: Counter[str]
     weighted: bool
     text: bool
@@ -70,16 +74,13 @@ def batch_crc(batch: pa.RecordBatch) -> int:
     return int(google_crc32c.value(np.frombuffer(batch.serialize(), np.uint8)))
 
 
-def metadata(about: Provenance) -> pa.Table:
-    """Provenance as a table: id, source, then the list columns, date and the user's own columns."""
-    columns: dict[str, pa.Array] = {
-        "id": about.ids.cast(pa.large_string()),
-        "source": about.source.cast(pa.large_string()),
-    }
-    for name, values in about.meta.items():
+def metadata(batch: pa.RecordBatch) -> pa.Table:
+    """What is stored of documents beside their cells: id, source, then the list columns, date and the user's own columns."""
+    columns = {"id": batch.column(0).cast(TEXT), "source": batch.column(1).cast(TEXT)}
+    for name, values in metadata_of(batch).items():
         if name in columns or name in ("part", "block", "row"):
             raise UsageError(f"--meta {name}: is reserved for the store; choose another column name")
-        columns[name] = values.cast(pa.list_(pa.large_string()) if name in LISTS else pa.large_string())
+        columns[name] = values.cast(LIST if name in LISTS else TEXT)
     return pa.table(columns)
 
 
@@ -91,55 +92,51 @@ def as_stream(table: pa.Table) -> np.ndarray:
     return np.frombuffer(sink.getvalue(), np.uint8)
 
 
-def _types_of(source: pa.LargeStringArray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The words of a piece among those of its source: bytes, offsets, and ``words`` as numbers of these."""
+def _types_of(source: pa.LargeStringArray, words: np.ndarray) -> tuple[pa.LargeStringArray, np.ndarray]:
+    """The words of a piece among those of its source, and ``words`` as numbers of these."""
     used = np.bincount(words, minlength=len(source)) > 0
-    data, offsets = word_buffers(source)
-    types, type_offsets = copy_spans(data, offsets[:-1][used], offsets[1:][used])
-    return types, type_offsets, (np.cumsum(used, dtype=np.int32) - np.int32(1))[words]
+    return source.filter(pa.array(used)), (np.cumsum(used, dtype=np.int32) - np.int32(1))[words]
 
 
-def _ask(room: Room, run: TextRun) -> Callable[[int, int], None]:
+def _ask(room: Room, sources: pa.Array) -> Callable[[int, int], None]:
     """The question whether a piece of very many words fits."""
-    return lambda needed, whole: room.ask(needed, f"counting the words of {run.where()}", whole)
+    first = sources[0].as_py() if len(sources) else "no source"
+    return lambda needed, whole: room.ask(needed, f"counting the words of {first}", whole)
 
 
-def long_enough(
-    indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, about: Provenance, least: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, Provenance]:
-    """Cells and columns of the documents of ``least`` words or more."""
-    lengths = np.diff(indptr)
+def long_enough(batch: pa.RecordBatch, cells: DocumentCells, least: int) -> tuple[pa.RecordBatch, DocumentCells]:
+    """The documents of ``least`` words or more, and their cells."""
+    lengths = np.diff(cells.indptr)
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    kept = np.bincount(owner, counts, len(lengths)) >= least
-    cells, rows = kept[owner], pa.array(np.flatnonzero(kept))
-    meta = {name: values.take(rows) for name, values in about.meta.items()}
-    about = replace(about, ids=about.ids.take(rows), source=about.source.take(rows), meta=meta)
-    return np.concatenate(([0], np.cumsum(lengths[kept]))), words[cells], counts[cells], about
+    kept = np.bincount(owner, cells.counts, len(lengths)) >= least
+    left, indptr = kept[owner], np.concatenate(([0], np.cumsum(lengths[kept])))
+    return batch.filter(pa.array(kept)), DocumentCells(indptr, cells.words[left], cells.counts[left])
 
 
 def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
     """Parse, tokenise and count one piece."""
-    crc, room = batch_crc(task.batch), task.options.room
-    run, rejects = task.run()
-    about = run.about
-    totals, width = Counter[str](), 0
-    if isinstance(run, TextRun):
-        counted = tokenizer.count(run, _ask(room, run) if room is not None else None)
-        types, offsets = word_buffers(counted.types)
-        indptr, words, counts = counted.indptr, counted.words, counted.counts
+    crc, room, rejects = batch_crc(task.batch), task.options.room, task.rejects
+    batch, gone = task.run()
+    totals, width, text = Counter[str](), 0, content_kind(batch) == "text"
+    if text:
+        counted = tokenizer.count(batch.column(2), _ask(room, batch.column(1)) if room is not None else None)
+        types, cells = counted.types, DocumentCells(counted.indptr, counted.words, counted.counts)
         totals.update(characters=counted.characters, discarded=counted.discarded, unspaced=counted.unspaced)
     else:
-        assert isinstance(run, CountRun) and task.words is not None
-        indptr, words, counts = run.indptr, run.words, run.counts
-        width = len(task.words) if run.dense else 0
+        assert task.words is not None
+        cells = document_cells(batch)
+        width = len(task.words) if content_kind(batch) == "vector" else 0
         if task.options.binarize and not width:
-            counts = np.ones(len(counts), np.int64)
-        types, offsets, words = _types_of(task.words, words)
-    weighted = counts.dtype.kind == "f"
+            cells = cells._replace(counts=np.ones(len(cells.counts), np.int64))
+        types, words = _types_of(task.words, cells.words)
+        cells = cells._replace(words=words)
     if least := task.options.min_tokens:
-        indptr, words, counts, about = long_enough(indptr, words, counts, about, least)
-        rejects.notes[f"left out, of fewer than {least} words"] += len(run) - len(about.ids)
-    high, low = hash_ids(about.ids)
+        before = len(batch)
+        batch, cells = long_enough(batch, cells, least)
+        rejects.notes[f"left out, of fewer than {least} words"] += before - len(batch)
+    indptr, words, counts = cells
+    weighted = counts.dtype.kind == "f"
+    high, low = hash_ids(batch.column(0))
     if weighted:
         stored = counts.astype(np.float32, copy=False)
     else:
@@ -151,22 +148,22 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
         "words": words.astype(np.int32, copy=False),
         "counts": stored,
     }
-    table = metadata(about)
-    gone_high, gone_low = hash_ids(about.deleted if about.deleted is not None else table["id"].chunk(0)[:0])
+    table = metadata(batch)
+    gone_high, gone_low = hash_ids(gone)
     document_arrays = {"high": high, "low": low, "gone_high": gone_high, "gone_low": gone_low}
     document_arrays["metadata"] = as_stream(table)
+    document_arrays["rejects"] = np.frombuffer(rejects.lines(task.name, task.key), np.uint8)
     return Prepared(
         task=replace(task, batch=empty_batch(task.reader.kind)),  # the text goes
-        size=task.batch.nbytes,
         totals=totals + Counter(documents=len(high), cells=len(words), rejected=len(rejects)),
         weighted=weighted,
-        text=isinstance(run, TextRun),
-        whole=about.whole,
+        text=text,
+        whole=pa.types.is_integer(batch.column(0).type),
         width=width,
         columns={n: "list" if n in LISTS else "string" for n in table.column_names},
         rejects=rejects,
         crc=crc,
         cells_frame=encode_frame(arrays),
-        types_frame=encode_frame({"types": types, "lengths": np.diff(offsets).astype(np.uint32)}),
+        types_frame=encode_frame({"types": types}),
         docs_frame=encode_frame(document_arrays),
     )

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Any
 
 import google_crc32c
 
 from topicstream.errors import InputError
 from topicstream.ingestion.config import IngestConfig
-from topicstream.ingestion.spooling.journal import Journal, Stop
+from topicstream.ingestion.opening.inputs import Places
+from topicstream.ingestion.opening.memory import InMemory
+from topicstream.ingestion.spooling.journal import Journal
 from topicstream.ingestion.spooling.prepare import Prepared, batch_crc, prepare_piece
 from topicstream.ingestion.spooling.tasks import Task, pieces
+from topicstream.ingestion.stop import Stop
 from topicstream.parallel.order import pooled
 from topicstream.payload import payload_of
 from topicstream.progress import Progress
@@ -40,7 +42,7 @@ class Reading:
         self._last_bytes = journal.state.consumed
         self._last_name = journal.state.sources[-1] if journal.state.sources else None
 
-    def run(self, paths: Any, tokenizer: Tokenizer, workers: int) -> None:
+    def run(self, paths: Places | InMemory, tokenizer: Tokenizer, workers: int) -> None:
         """Read to the end, committing on the way; afterwards ``state.done``."""
         state, most = self.journal.state, 2 * self.options.piece_bytes
         began, before = time.monotonic(), state.seconds
@@ -60,7 +62,7 @@ class Reading:
         soon = not self.journal.durable and time.monotonic() - began < AN_INSTANT
         self._commit(before + time.monotonic() - began, done=True, durable=not soon)
 
-    def _uncommitted(self, paths: Any, committed: int, crc: int) -> Iterator[Task]:
+    def _uncommitted(self, paths: Places | InMemory, committed: int, crc: int) -> Iterator[Task]:
         """The tasks behind those that an earlier run committed; InputError where these are others now.
 
         An error of the input is kept, to be raised when the tasks before it are done.
@@ -83,7 +85,7 @@ class Reading:
         journal.types.append(done.types_frame)
         journal.cells.append(done.cells_frame)
         journal.docs.append(done.docs_frame)
-        journal.reject(done.rejects, task.name, task.key)
+        journal.notes.update(done.rejects.notes)
         journal.totals.update(done.totals)
         self._of_one_kind(task, done)
         state.weighted = state.weighted or done.weighted

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
-from topicstream.ingestion.opening.inputs import survey_inputs
+from topicstream.ingestion.opening.inputs import Places, survey_inputs
 from topicstream.ingestion.opening.memory import InMemory
 from topicstream.ingestion.opening.names import partitions
 from topicstream.ingestion.opening.source import Input
 from topicstream.ingestion.parsing.columns import LISTS
-from topicstream.ingestion.parsing.documents import LIST, TEXT, Run, empty_batch, run_of
+from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of, empty_batch, metadata_of
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
 from topicstream.ingestion.read_options import ReadOptions
@@ -61,28 +60,31 @@ class Task:
     words: pa.LargeStringArray | None = None
     path_fields: Mapping[str, str | None] = field(default_factory=dict)
 
-    def run(self) -> tuple[Run, Rejects]:
-        """The documents, cut into parts where the options say so, and what was left out."""
-        run = run_of(self.batch)
+    def run(self) -> tuple[pa.RecordBatch, pa.Array]:
+        """The documents, with the fields of their path and cut into parts where the options say so, and the ids of those that
+        are withdrawn."""
+        batch, gone = self.batch, self.batch.column(0)[:0]
         if self.path_fields:
-            run = with_fields(run, self.path_fields, self.options.meta)
+            batch = with_fields(batch, self.path_fields, self.options.meta)
         if self.options.split is not None:
-            run = in_parts(run, self.options, self.rejects.notes)
-        return run, self.rejects
+            batch = in_parts(batch, self.options, self.rejects.notes)
+        if batch.column(2).null_count:
+            gone, batch = batch.column(0).filter(batch.column(2).is_null()), batch.filter(batch.column(2).is_valid())
+        return batch, gone
 
 
-def with_fields(run: Run, values: Mapping[str, str | None], order: Mapping[str, str]) -> Run:
-    """The run with a column of one value for each of ``values``, columns in the order of ``order``."""
-    columns = dict(run.about.meta)
+def with_fields(batch: pa.RecordBatch, values: Mapping[str, str | None], order: Mapping[str, str]) -> pa.RecordBatch:
+    """The documents with a column of one value for each of ``values``, metadata in the order of ``order``."""
+    columns = metadata_of(batch)
     for name, value in values.items():
-        columns[name] = pa.array(
-            [([value] if value else []) if name in LISTS else value] * len(run), LIST if name in LISTS else TEXT
-        )
-    meta = {name: columns[name] for name in order if name in columns}
-    return replace(run, about=replace(run.about, meta=meta))
+        one, kind = ([value] if value else [], LIST) if name in LISTS else (value, TEXT)
+        columns[name] = pa.array([one] * len(batch), kind)
+    names = batch.schema.names[: batch.num_columns - len(metadata_of(batch))]
+    content = dict(zip(names[2:], batch.columns[2:]))
+    return batch_of(batch.column(0), batch.column(1), content, {name: columns[name] for name in order if name in columns})
 
 
-def pieces(paths: Any, options: ReadOptions, *, eager: bool = False) -> Iterator[Task]:
+def pieces(paths: Places | InMemory, options: ReadOptions, *, eager: bool = False) -> Iterator[Task]:
     """All the work of an ingest, in input order.
 
     Parameters
@@ -134,9 +136,3 @@ def _batches(reader: Reader, source: Input, options: ReadOptions) -> Iterator[pa
         source.rejects.records.append(e.reject)
     if source.rejects.records or source.rejects.notes:
         yield empty_batch(reader.kind)
-
-
-def parse_all(paths: Any, options: ReadOptions) -> Iterator[tuple[Run, Rejects]]:
-    """The runs of all pieces in order, on the calling thread."""
-    for task in pieces(paths, options):
-        yield task.run()

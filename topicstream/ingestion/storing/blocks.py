@@ -17,7 +17,7 @@ from topicstream.ingestion.spooling.journal import Journal
 from topicstream.ingestion.storing.decide import HELDOUT, TRAIN, Decision
 from topicstream.parallel.order import pooled
 from topicstream.progress import Progress
-from topicstream.tokens.vocabulary import TokenVocabulary, word_array, word_table
+from topicstream.tokens.vocabulary import TokenVocabulary, word_table
 from topicstream.tokens.word_counts import totals
 
 Entries = list[BlockEntry]
@@ -28,17 +28,11 @@ def words_of_training(journal: Journal, decision: Decision, pool: ThreadPoolExec
 
     def count(piece: int) -> pa.Table:
         cells = journal.cells.read(piece)
-        words = _words(journal, piece)
+        words = journal.types.arrays(piece)["types"]
         training = decision.classes[piece] == TRAIN
         return word_table(words, *totals(cells["lengths"], cells["words"], cells["counts"], training, len(words)))
 
     return pooled(pool, count, range(len(journal.cells)), ahead)
-
-
-def _words(journal: Journal, piece: int) -> pa.Array:
-    """The distinct words of a piece."""
-    types = journal.types.read(piece)
-    return word_array(types["types"], np.concatenate(([0], np.cumsum(types["lengths"], dtype=np.int64))))
 
 
 @dataclass
@@ -117,7 +111,7 @@ def write_blocks(
     def number(piece: int) -> Numbered:
         cells = journal.cells.read(piece)
         counts = cells["counts"].astype(np.float32) if place.weighted else cells["counts"]
-        final = vocabulary.lookup(_words(journal, piece))
+        final = vocabulary.lookup(journal.types.arrays(piece)["types"])
         return number_words(cells["lengths"], cells["words"], counts, final, decision.classes[piece])
 
     for i, piece in enumerate(pooled(pool, number, range(len(journal.cells)), ahead)):

@@ -115,6 +115,7 @@ class Finishing:
                 done.result()
         self.journal.commit_store(manifest.fingerprint, manifest.summary)
         manifest.write(store)
+        assert state.record is not None  # from the beginning on
         inputs_record.save(store, state.record, manifest.fingerprint, appended=self.base is not None)
         settle(store, manifest)
         if self.base is None:
@@ -292,7 +293,9 @@ class Finishing:
             files["removed"] = self.old.files["removed"]
         if self.journal.totals["rejected"]:
             name = self._name("rejects", "jsonl")
-            owned.copy_file(self.journal.folder / "rejects.jsonl", store / name)
+            with owned.create(store / name) as file:
+                for i in range(len(self.journal.docs)):
+                    file.write(self.journal.docs.read(i)["rejects"].tobytes())
             sync_file(store / name)
             files["rejects"] = store_file(store, name)
         return files

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,9 +56,9 @@ class SideOptions:
     def __bool__(self) -> bool:
         return bool(self.meta_files or self.links)
 
-    def stamps(self) -> list[Any]:
+    def stamps(self) -> list[list[str | int]]:
         """Size and time of every file: what a resumed ingest must find again.  InputError: no such file."""
-        stamps: list[Any] = []
+        stamps: list[list[str | int]] = []
         for spec in (*self.meta_files, *self.links):
             path = split_spec(spec)[0]
             if (address := address_of(path)) is not None:

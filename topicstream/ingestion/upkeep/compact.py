@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from topicstream.corpus.format import PARTS
-from topicstream.corpus.manifest import StoreManifest
+from topicstream.corpus.manifest import PartEntry, StoreManifest
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import settle, waits_for_readers
 from topicstream.errors import TopicsError
@@ -84,7 +85,7 @@ def gain(corpus: Corpus) -> tuple[int, int, int]:
 
 
 def _told(path: Path, old: StoreManifest, new: StoreManifest, purged: int) -> dict[str, Any]:
-    def both(figure: Any) -> list[int]:
+    def both(figure: Callable[[PartEntry], int]) -> list[int]:
         return [sum(figure(m.parts[p]) for p in PARTS) for m in (old, new)]
 
     lost = sum(b.removed.cells for p in PARTS for b in old.parts[p].blocks)
