@@ -20,6 +20,7 @@ from distributed.comm.core import CommClosedError
 from distributed.protocol.serialize import to_serialize
 
 from topicstream.errors import TopicsError, WorkersLost
+from topicstream.files import owned
 from topicstream.parallel.scheduler import Cluster
 from topicstream.tables.table import Table
 from topicstream.training.executor import Assignment, Executor, Job, Report
@@ -245,7 +246,7 @@ class DaskWorkers(Executor):
 
     def _remove(self, labels: Sequence[str]) -> None:
         for label in labels:
-            self._file(label).unlink(missing_ok=True)
+            owned.remove_file(self._file(label), missing_ok=True)
 
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
         if self.assignment is None:

@@ -25,6 +25,8 @@ from topicstream import machine
 from topicstream.corpus.grid import Grid
 from topicstream.engines.base import BlockShape, Key
 from topicstream.errors import DoesNotFit, TopicsError, WorkersLost
+from topicstream.files import owned
+from topicstream.files.ownership import note
 from topicstream.memory import MemoryLimit
 from topicstream.parallel.rounds import Workers
 from topicstream.tables.rounds import Entered
@@ -108,7 +110,8 @@ class Held(NamedTuple):
     @classmethod
     def of(cls, table: Table, path: Path) -> Held:
         """Save a table."""
-        path.unlink(missing_ok=True)
+        owned.remove_file(path, missing_ok=True)
+        note(path)
         table.save(path)
         return cls(str(path), table.totals.copy(), table.scale, table.worst.copy())
 
