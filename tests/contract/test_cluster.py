@@ -169,6 +169,17 @@ def test_too_few_workers_are_refused(corpus, client, tmp_path, capsys, monkeypat
     assert "2 of 3 workers after 1 s" in capsys.readouterr().err
 
 
+def test_a_pass_and_a_dry_run_tell_what_the_cluster_does(corpus, client, tmp_path, monkeypatch):
+    monkeypatch.setattr("topicstream.training.rehearsal.SECONDS", 0.1)
+    given = {**GIVEN, "algo": "atbp", "scheduler": client, "progress": Shown(-1)}
+    told = train(corpus, tmp_path / "m", **given).last["cluster"]
+    assert told["workers"] == 2 and told["sent_bytes"] > 0 and told["blocks"] > 2
+    assert told["slowest"] in client.scheduler_info()["workers"]
+    found = train(corpus, tmp_path / "none", **given, dry_run=True)
+    assert found.last["workers"] == 2 and found.last["speedup"] > 0
+    assert not (tmp_path / "none").exists()
+
+
 def test_rounds_are_dealt_evenly():
     cells = np.array([5, 4, 3, 3, 3, 6, 1, 1])
     owners = cluster_module.deal(cells, 4, 2)

@@ -181,7 +181,8 @@ class DenseTable(Table):
 
     def enter(self, deltas: Round, factor: float, hold: bool, owner: int, members: int) -> Entered:
         moved: dict[int, tuple[np.ndarray, ...]] = {}
-        change, worst = self._add(deltas, factor, hold, self._owned(owner, members), moved)
+        told = moved if members > 1 else None  # there is nobody to tell
+        change, worst = self._add(deltas, factor, hold, self._owned(owner, members), told)
         groups = np.arange(owner, self._groups, members)
         return Entered([moved[i] for i in sorted(moved)], groups, change[groups], worst[groups])
 
@@ -308,7 +309,7 @@ def _changed(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, ...]:
     """Whole rows, or the number of entries of each row that changed, their columns and values, whichever is shorter."""
     bits = np.dtype(f"u{after.itemsize}")
     moved = before.view(bits) != after.view(bits)
-    columns = np.nonzero(moved)[1].astype(np.uint16 if after.shape[1] < 1 << 16 else np.int32)
-    if len(columns) * (columns.itemsize + after.itemsize) >= after.nbytes:
+    number = np.dtype(np.uint16 if after.shape[1] < 1 << 16 else np.int32)
+    if np.count_nonzero(moved) * (number.itemsize + after.itemsize) >= after.nbytes:
         return (after,)
-    return moved.sum(axis=1, dtype=np.int32), columns, after[moved]
+    return moved.sum(axis=1, dtype=np.int32), np.nonzero(moved)[1].astype(number), after[moved]
