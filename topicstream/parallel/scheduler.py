@@ -23,6 +23,8 @@ from topicstream.memory import DEFAULT_SHARE, FLOOR, MemoryLimit
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+UNWATCHED = {"distributed.worker.profile.enabled": False, "distributed.admin.system-monitor.gil.enabled": False}
+"""Settings of Dask for workers of our own: nothing looks at them a hundred or a thousand times a second."""
 PATIENCE, ANSWER = 10.0, 60.0
 """Seconds in which a scheduler must answer and a first worker be there; in which a worker says what it is (it may compile)."""
 
@@ -213,7 +215,8 @@ def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) 
         Where the scheduler does not answer.
     """
     try:
-        from distributed import Client, LocalCluster  # optional, and a third of a second
+        from dask import config as dask_config  # optional, and a third of a second
+        from distributed import Client, LocalCluster
     except ImportError:
         raise UsageError("--scheduler needs Dask: pip install 'topicstream[dask]'") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what it says of lost connections, we say ourselves
@@ -221,6 +224,7 @@ def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) 
         if isinstance(scheduler, Client):
             client = scheduler
         elif str(scheduler).startswith("local:"):
+            stack.enter_context(dask_config.set(UNWATCHED))
             here = LocalCluster(
                 processes=True, memory_limit=0, dashboard_address=":0", silence_logs=logging.CRITICAL, **_local(str(scheduler)),
             )  # fmt: skip
