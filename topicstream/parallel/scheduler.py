@@ -229,6 +229,12 @@ def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) 
                 processes=True, memory_limit=0, dashboard_address=":0", silence_logs=logging.CRITICAL, **_local(str(scheduler)),
             )  # fmt: skip
             client = stack.enter_context(Client(stack.enter_context(here)))
+            try:
+                client.wait_for_workers(_local(str(scheduler))["n_workers"], timeout=ANSWER)
+            except TimeoutError:
+                raise TopicsError(
+                    f"--scheduler {scheduler}: not all processes started within {ANSWER:g} s; ask for fewer"
+                ) from None
             client.run(_ignore_interrupts)
         else:
             kind = "scheduler_file" if str(scheduler).endswith(".json") else "address"
