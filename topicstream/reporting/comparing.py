@@ -29,7 +29,7 @@ from topicstream.inference.source import open_source
 from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
-from topicstream.progress import listener
+from topicstream.progress import Progress, listener
 from topicstream.reporting.config import MethodsConfig
 from topicstream.reporting.figures import Figure
 from topicstream.text import each, render
@@ -44,6 +44,25 @@ def chosen(text: str) -> list[str]:
     for name in names:
         find_variant(name, "--methods")
     return names
+
+
+def _run_methods(
+    trial: _Trial, names: Sequence[str], reference: np.ndarray, records: dict[str, dict[str, Any]], tell: Progress
+) -> dict[str, str]:
+    """Add a record of each method; those that cannot answer, and why."""
+    config, left_out = trial.config, dict[str, str]()
+    for done, name in enumerate(names):
+        tell.step("comparing", done, len(names), "methods")
+        if name in records:
+            continue
+        try:
+            theta, record = trial.run(name, config.seed)
+            records[name] = record | _against(reference, theta)
+        except InputError as e:
+            if config.methods != "all":
+                raise
+            left_out[name] = str(e)
+    return left_out
 
 
 @configured(MethodsConfig)
@@ -83,22 +102,11 @@ def compare_methods(config: MethodsConfig) -> dict[str, Any]:
     trial = _Trial(config, opened, docs)
     theirs, record = trial.run(config.reference, config.seed)
     records = {config.reference: record | _against(theirs, theirs)}
-    left_out: dict[str, str] = {}
     ceiling = None
     if "seed" in fields_of(reference):
         again, record = trial.run(config.reference, config.seed + 1)
         ceiling = record | _against(theirs, again)
-    for done, name in enumerate(names):
-        tell.step("comparing", done, len(names), "methods")
-        if name in records:
-            continue
-        try:
-            theta, record = trial.run(name, config.seed)
-            records[name] = record | _against(theirs, theta)
-        except InputError as e:
-            if config.methods != "all":
-                raise
-            left_out[name] = str(e)
+    left_out = _run_methods(trial, names, theirs, records, tell)
     judged = [record for name, record in records.items() if name != config.reference]
     return {
         "model": str(opened.path or "in memory"),
@@ -146,12 +154,12 @@ class _Trial:
     """Documents that method after method is tried on."""
 
     def __init__(self, config: MethodsConfig, model: TopicModel, docs: Documents) -> None:
-        self._config, self._rows, self._docs = config, TopicRows(model), docs
+        self.config, self._rows, self._docs = config, TopicRows(model), docs
         self._seen, self._rest = parts_of(docs, model, parse_split(config.split))
 
     def run(self, name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
         """(theta float32[D, K], what it cost and how well it predicts the rest of the words)."""
-        config, (kind, variant) = self._config, find_variant(name, "--methods")
+        config, (kind, variant) = self.config, find_variant(name, "--methods")
 
         def method() -> Method:
             return make_variant(

@@ -50,6 +50,36 @@ class Page:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
 
+def _check_out(path: Path, config: ReportConfig) -> None:
+    """Refuse a place where the report cannot be written; UsageError, TopicsError."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--out {path}: the name of a report must end in .html")
+    if not path.parent.is_dir():
+        raise UsageError(f"--out {path}: no such folder")
+    read = (config.model, config.corpus if config.documents else None)
+    places = [Path(p) if isinstance(p, (str, Path)) else getattr(p, "path", None) for p in read]
+    check_output(path, "--out", [place for place in places if place is not None], force=config.force)
+
+
+def _add_documents(built: Page, shown: ShownModel, store: Corpus, config: ReportConfig) -> None:
+    """Add what the corpus tells: groups, trends, links, typical documents and scores."""
+    many = len(shown.view) > 300
+    built.values["title"] = config.title or title_of(store)
+    found = survey(store, by=config.by, grain=config.period)
+    crossed = found.columns[0].name if found.columns and found.time is not None and len(shown.view) <= CROSSED else None
+    per_topic = config.docs if config.docs is not None else (3 if many else 5)
+    ranked = candidates(per_topic) if config.text is not False and per_topic else per_topic
+    sums = gather_report(
+        shown.trained, shown.view, store, found, docs=ranked, cross=crossed, threads=shown.threads,
+        progress=config.progress,
+    )  # fmt: skip
+    add_groups(built, store, found, sums)
+    add_links(built, sums)
+    add_typical(built, shown, store, sums, config, per_topic, 180 if many else 280)
+    if config.scores:
+        add_scores(built, shown, store)
+
+
 @configured(ReportConfig)
 def report(config: ReportConfig) -> dict[str, Any]:
     """Write one HTML file that shows a model, offline.
@@ -79,33 +109,14 @@ def report(config: ReportConfig) -> dict[str, Any]:
     4
     """
     corpus, path = config.corpus if config.documents else None, Path(config.out)
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"--out {path}: the name of a report must end in .html")
-    if not path.parent.is_dir():
-        raise UsageError(f"--out {path}: no such folder")
-    places = [Path(p) if isinstance(p, (str, Path)) else getattr(p, "path", None) for p in (config.model, corpus)]
-    check_output(path, "--out", [place for place in places if place is not None], force=config.force)
+    _check_out(path, config)
     shown = look_at(config.model, config.mem_limit, config.threads)
     built = Page()
     add_model(built, shown, config.words)
     values = built.values
     values["title"] = config.title or (Path(shown.trained.path).resolve().name if shown.trained.path else "Topics")
     if corpus is not None:
-        store, many = open_corpus(shown.trained, corpus), len(shown.view) > 300
-        values["title"] = config.title or title_of(store)
-        found = survey(store, by=config.by, grain=config.period)
-        crossed = found.columns[0].name if found.columns and found.time is not None and len(shown.view) <= CROSSED else None
-        per_topic = config.docs if config.docs is not None else (3 if many else 5)
-        ranked = candidates(per_topic) if config.text is not False and per_topic else per_topic
-        sums = gather_report(
-            shown.trained, shown.view, store, found, docs=ranked, cross=crossed, threads=shown.threads,
-            progress=config.progress,
-        )  # fmt: skip
-        add_groups(built, store, found, sums)
-        add_links(built, sums)
-        add_typical(built, shown, store, sums, config, per_topic, 180 if many else 280)
-        if config.scores:
-            add_scores(built, shown, store)
+        _add_documents(built, shown, open_corpus(shown.trained, corpus), config)
     data = page(values["title"], pack(values, built.arrays))
     with written(path, force=config.force) as file:
         file.write(data.encode())

@@ -82,19 +82,8 @@ def drop_words(
         refuse_unfinished(path)
         base.let_go()  # the writer's lock keeps what it reads
         vocabulary = TokenVocabulary.load(base.file("vocab"))
-        out = pc.is_in(vocabulary.words, value_set=pa.array(sorted(wanted), pa.large_string()))
-        mask = np.asarray(out.to_numpy(zero_copy_only=False), np.bool_)
-        if mask.all():
-            raise InputError(f"{path}: would remove all words of {len(vocabulary):,}; drop fewer")
-        there = set(vocabulary.words.filter(out).to_pylist())
-        told: dict[str, Any] = {
-            "corpus": str(path),
-            "dropped": len(there),
-            "not_found": len(wanted) - len(there),
-            "words": len(vocabulary) - len(there),
-            "cells": int(vocabulary.df[mask].sum()),
-            "tokens": int(vocabulary.counts[mask].sum()),
-        }
+        mask, told = _matches(path, vocabulary, wanted)
+        there = set(vocabulary.words.filter(pa.array(mask)).to_pylist())
         if dry_run or not there:
             return told
         settle(path, base.manifest)
@@ -103,6 +92,24 @@ def drop_words(
     for what in ("cells", "tokens"):
         told[what] = sum(getattr(before.parts[p], what) - getattr(manifest.parts[p], what) for p in before.parts)
     return told
+
+
+def _matches(path: Path, vocabulary: TokenVocabulary, wanted: set[str]) -> tuple[np.ndarray, dict[str, Any]]:
+    """Which words of the vocabulary are to go, bool[W], and what goes with them; InputError where none would be left."""
+    out = pc.is_in(vocabulary.words, value_set=pa.array(sorted(wanted), pa.large_string()))
+    mask = np.asarray(out.to_numpy(zero_copy_only=False), np.bool_)
+    if mask.all():
+        raise InputError(f"{path}: would remove all words of {len(vocabulary):,}; drop fewer")
+    there = int(mask.sum())
+    told: dict[str, Any] = {
+        "corpus": str(path),
+        "dropped": there,
+        "not_found": len(wanted) - there,
+        "words": len(vocabulary) - there,
+        "cells": int(vocabulary.df[mask].sum()),
+        "tokens": int(vocabulary.counts[mask].sum()),
+    }
+    return mask, told
 
 
 def _rewrite(
