@@ -58,7 +58,7 @@ def test_learned_priors_at_a_bound_are_told_once_and_the_bound_is_an_option(corp
     options = {"learn_priors": True, "prior_reach": 1.01}
     done = train(corpus.path, tmp_path / "m", algo=algo, topics=5, passes=4, tol=0, options=options, progress=Tell())
     found = [line for line in lines if "--prior-reach" in line]
-    assert len(found) == 1 and "stand" in found[0] and "1.01 times" in found[0]
+    assert len(found) == 1 and "at a bound" in found[0] and "1.01 times" in found[0]
     assert done.last["priors_held"] > 0
     alpha = json.loads((tmp_path / "m" / "manifest.json").read_text())["alpha"]
     began = {"bp": 0.01, "atbp": 2 / 5, "sparse-bp": 0.1}[algo]
