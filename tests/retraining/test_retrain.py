@@ -337,7 +337,7 @@ def test_a_clock_that_goes_back(home, monkeypatch):
     monkeypatch.setattr(decide, "now", lambda: at - timedelta(days=400))
     log = io.StringIO()
     said = topicstream.retrain(home / "retrain.toml", at_least_every="30d", stream=log)
-    assert said["decision"] == "nothing" and "the clock stands" in log.getvalue()
+    assert said["decision"] == "nothing" and "behind the last training" in log.getvalue()
     write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
     assert cycle(home / "retrain.toml")["published"] == 2
     monkeypatch.setattr(decide, "now", lambda: at - timedelta(days=360))
