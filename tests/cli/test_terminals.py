@@ -40,6 +40,12 @@ def test_show_and_compare_on_a_terminal(tmp_path, capsys):
 ENDED = [(name, signal.SIGTERM) for name in ("eval", "compare", "show", "infer", "report", "export")]
 
 
+def _heed_signals() -> None:
+    """These tests may run under nohup, or in the background of a shell, where a signal is ignored from the start."""
+    for signum in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(signum, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(("command", "signum"), [*ENDED, ("infer", signal.SIGHUP), ("export", signal.SIGINT)])
 def test_a_signal_ends_a_command_cleanly(tmp_path, command, signum):
     """The signal comes while the command reads: a fifo holds it there."""
@@ -86,11 +92,11 @@ cli.main()
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # these tests may run under nohup
+        preexec_fn=_heed_signals,
     )
     assert process.stdout.readline() == b"here\n"
     process.send_signal(signum)
-    _, err = process.communicate()
+    _, err = process.communicate(timeout=120)
     said = "interrupted" if signum == signal.SIGINT else "stopped"
     assert process.returncode == (130 if signum == signal.SIGINT else 143), err  # a terminal that closes: as SIGTERM
     assert err.decode().strip().splitlines()[-1].startswith(f"topics: {said}")
