@@ -1,4 +1,8 @@
-"""The memory promise, inside a cgroup of exactly the limit: it finishes, or it refuses beforehand with code 5."""
+"""The memory promise, inside a cgroup of exactly the limit: it finishes, or it refuses beforehand with code 5.
+
+The kernel holds the limit: a run that needs more is killed.  Resident memory says less: it also counts pages of libraries that
+another process loaded first, which are charged to that one.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +62,6 @@ def test_a_table_several_times_the_limit(tmp_path):
     assert "tables on disk" in done.stderr
     table = 170_000 * 2000 * 4
     assert table > 2.5 * limit
-    last = json.loads((model / "history.jsonl").read_text().splitlines()[-1])
-    assert last["rss_peak_bytes"] < limit
 
 
 @pytest.mark.parametrize("name", ["gs", "sparselda"])
@@ -70,8 +72,6 @@ def test_packed_tables_on_disk(corpus, tmp_path, name):
         done = run_in(group, train(corpus, tmp_path / "disk", 1000, "600M", "--algo", name, "--tables", "disk"))
     assert done.returncode == 0, done.stderr
     assert "tables on disk" in done.stderr
-    last = json.loads((tmp_path / "disk" / "history.jsonl").read_text().splitlines()[-1])
-    assert last["rss_peak_bytes"] < limit
     with memory_cgroup(2 << 30) as group:
         more = ["--algo", name, "--tables", "memory", "--threads", "1"]
         done = run_in(group, train(corpus, tmp_path / "memory", 1000, "2G", *more))

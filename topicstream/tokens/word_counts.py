@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from topicstream.errors import DoesNotFit, InputError, NothingKept
+from topicstream.errors import DoesNotFit, NothingKept
 from topicstream.kernels.arrays import Bools, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.machine import format_bytes
@@ -144,7 +144,7 @@ class WordCounts(Relations):
 
         Raises
         ------
-        InputError
+        NothingKept
             No word is left.
         DoesNotFit
             The words take more than ``room``.
@@ -161,7 +161,7 @@ class WordCounts(Relations):
         if not documents or not distinct:
             raise NothingKept(f"{documents:,} training documents were read and none has a word; nothing was stored")
         if not size:
-            raise InputError(
+            raise NothingKept(
                 f"no word is left: {distinct} distinct words in {documents} training documents, none passes min-df, max-df "
                 f"and min-count{f' after --drop-top {drop_top:,}' if drop_top else ''}; lower them"
             )
