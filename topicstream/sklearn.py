@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def _as_value_errors() -> Iterator[None]:
         raise ValueError(str(e)) from e
 
 
+@dataclass(eq=False, repr=False)
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Topics of a document-word matrix, learnt by any engine of topicstream, streamed from disk.
 
@@ -115,38 +117,20 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     (40, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        algorithm: str = "auto",
-        doc_topic_prior: float | None = None,
-        topic_word_prior: float | None = None,
-        max_iter: int | None = None,
-        tol: float | str | None = None,
-        method: str = "bp",
-        total_samples: float = 1e6,
-        options: dict[str, Any] | None = None,
-        mem_limit: str | int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.algorithm = algorithm
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.max_iter = max_iter
-        self.tol = tol
-        self.method = method
-        self.total_samples = total_samples
-        self.options = options
-        self.mem_limit = mem_limit
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-
-    _model: verbs.TopicModel | None = None
+    n_components: int = 10
+    _: KW_ONLY
+    algorithm: str = "auto"
+    doc_topic_prior: float | None = None
+    topic_word_prior: float | None = None
+    max_iter: int | None = None
+    tol: float | str | None = None
+    method: str = "bp"
+    total_samples: float = 1e6
+    options: dict[str, Any] | None = None
+    mem_limit: str | int | None = None
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     # -- what scikit-learn asks ------------------------------------------------------------------------------------------
     def __sklearn_tags__(self) -> Any:
@@ -301,7 +285,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     # -- answering -------------------------------------------------------------------------------------------------------
     def _fitted(self) -> verbs.TopicModel:
         check_is_fitted(self, "components_")
-        if self._model is None:
+        if not hasattr(self, "_model"):  # read from a pickle
             self._model = self._as_model()
         return self._model
 

@@ -23,7 +23,7 @@ from topicstream.reporting import periods
 from topicstream.reporting.doc_topics import shares
 from topicstream.reporting.effects import Groups
 from topicstream.reporting.hierarchy import hierarchy
-from topicstream.reporting.over_time import over_time
+from topicstream.reporting.over_time import OverTimeView
 from topicstream.reporting.similar import SimilarView
 
 ACL = DATA / "acl" / "docs.jsonl.gz"
@@ -91,7 +91,7 @@ def test_standard_errors_on_acl_are_those_of_25_draws(tmp_path):
     topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c", meta={"date": "date"})
     topicstream.train(tmp_path / "c", tmp_path / "m", topics=10, passes=10, algo="atbp")
     corpus, model = Corpus.open(tmp_path / "c"), TopicModel.open(tmp_path / "m")
-    table = over_time(model, corpus, period="decade")
+    table = OverTimeView(model, corpus, over_time=True, period="decade").table
     parts = list(document_shares(model, corpus))
     theta = np.concatenate([p[1] for p in parts]).astype(np.float64)
     concentration = np.concatenate([p[2] for p in parts]) + model.alpha.sum()
@@ -113,7 +113,7 @@ def test_standard_errors_on_acl_are_those_of_25_draws(tmp_path):
 def test_over_time_and_by(stored):
     folder, corpus, model, rows = stored
     theta = np.concatenate([t for _, t in shares(model, corpus)]).astype(np.float64)
-    table = over_time(folder / "model", corpus, by="party", period="year")
+    table = OverTimeView(folder / "model", corpus, over_time=True, by="party", period="year").table
     assert set(table["group"].to_pylist()) == {"red", "blue"}
     for row in table.to_pylist()[::7]:
         mine = [r["date"][:4] == row["period"] and r["party"] == row["group"] for r in rows]
@@ -122,13 +122,13 @@ def test_over_time_and_by(stored):
         )
     most = max(table["documents"].to_pylist())
     for least in (most, most + 1):
-        larger = over_time(folder / "model", corpus, by="party", period="year", min_docs=least)
+        larger = OverTimeView(folder / "model", corpus, over_time=True, by="party", period="year", min_docs=least).table
         assert larger.to_pylist() == [r for r in table.to_pylist() if r["documents"] >= least]
-    table = over_time(folder / "model", corpus, time=False, by="labels", topics=[3])
+    table = OverTimeView(folder / "model", corpus, by="labels", topics=[3]).table
     share = dict(zip(table["group"].to_pylist(), table["share"].to_pylist(), strict=True))
     assert share["kitchen"] > 2 * share["all"] and set(table["topic"].to_pylist()) == {3}
     with pytest.raises(InputError, match="no such column"):
-        over_time(folder / "model", corpus, by="venue")
+        OverTimeView(folder / "model", corpus, over_time=True, by="venue").table  # noqa: B018
 
 
 def test_the_command_and_its_plot(stored, tmp_path, capsys):
@@ -182,7 +182,7 @@ def test_no_dates_say_what_to_do(tmp_path):
     corpus, _ = made(tmp_path, 100, meta=False)
     model = planted_model(corpus)
     with pytest.raises(InputError, match="--meta date=FIELD"):
-        over_time(model, corpus)
+        OverTimeView(model, corpus, over_time=True).table  # noqa: B018
 
 
 def test_similar_documents(stored):

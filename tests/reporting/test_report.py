@@ -14,7 +14,7 @@ from tests.small_store import planted, store, with_documents
 from topicstream.errors import InputError, StoreError
 from topicstream.model.edits import view_of
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.doc_topics import shares, typical_documents, write_theta
+from topicstream.reporting.doc_topics import Layout, shares, typical_documents, write_theta
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.model_info import describe, history_lines
 from topicstream.reporting.model_info import lines as info_lines
@@ -109,7 +109,7 @@ def test_theta_files(made, tmp_path, suffix, top):
         seen.append(said)
 
     path = tmp_path / f"theta{suffix}"
-    assert write_theta(path, model, corpus, top=top, threads=2, progress=progress) == D
+    assert write_theta(path, model, corpus, Layout(top),  threads=2, progress=progress) == D
     assert seen[-1] == ("topics of documents", D, D)
     rows = read(path)
     assert [r["id"] for r in rows] == [f"train-{d}" for d in range(D)]

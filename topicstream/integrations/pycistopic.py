@@ -78,13 +78,7 @@ class LDATopicstream:
         """
         if unknown := sorted(options.keys() - {*TAKEN, *LEARNED}):
             raise UsageError(f"no option {unknown[0]!r}; there are {', '.join(TAKEN)}")
-        matrix = sp.csr_matrix(binary_accessibility_matrix.T)
-        if matrix.shape != (len(cell_names), len(region_names)):
-            raise InputError(
-                f"the matrix has {matrix.shape[1]} regions x {matrix.shape[0]} cells, for {len(region_names)} and "
-                f"{len(cell_names)} names"
-            )
-        matrix = (matrix != 0).astype(np.int32)  # stored zeros are no open regions
+        matrix = _open_regions(binary_accessibility_matrix, cell_names, region_names)
         place = Path(output_prefix).absolute().parent
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="topicstream-", dir=place) as folder:
@@ -100,6 +94,16 @@ class LDATopicstream:
             shares = _in_order(cells, shares, cell_names)
             counts = _in_order(job.model.vocabulary.words, table_of(job.model), region_names).T
             write_bundle(output_prefix, shares, counts, job.model, job.corpus, force=True)
+
+
+def _open_regions(accessibility: Any, cells: Sequence[str], regions: Sequence[str]) -> sp.csr_matrix:
+    """Cells x regions int32, 1 where a region is open; InputError where the names do not fit."""
+    matrix = sp.csr_matrix(accessibility.T)
+    if matrix.shape != (len(cells), len(regions)):
+        raise InputError(
+            f"the matrix has {matrix.shape[1]} regions x {matrix.shape[0]} cells, for {len(regions)} and {len(cells)} names"
+        )
+    return (matrix != 0).astype(np.int32)  # stored zeros are no open regions
 
 
 def _in_order(names: Any, values: np.ndarray, wanted: Sequence[str]) -> np.ndarray:

@@ -85,15 +85,46 @@ def best_documents(
     return [(-score, heldout, number) for score, heldout, number in sorted(found)[:n]]
 
 
+@dataclass(frozen=True)
+class Layout:
+    """What a row of a file of topics holds: ``infer``'s lists of topics and shares, or a column for each topic.
+
+    Attributes
+    ----------
+    top
+        Only so many topics a document, largest first; None: all, by number.
+    with_columns
+        Metadata beside the topics.
+    wide
+        A column for each topic, by its number (``.parquet`` and ``.csv``).
+    """
+
+    top: int | None = None
+    with_columns: Sequence[str] = ()
+    wide: bool = False
+
+    def schema(self, types: dict[str, pa.DataType], view: View, whole: bool) -> pa.Schema:
+        """Of a file with metadata of these types; whole: ids are integers."""
+        if not self.wide:
+            return answer_schema(types, facts=False, integer_ids=whole)
+        columns = {"id": pa.int64() if whole else pa.large_string(), **types}
+        return pa.schema([*columns.items(), *((f"topic_{number}", pa.float32()) for number in view.ids)])
+
+    def rows(self, schema: pa.Schema, view: View, ids: pa.Array, beside: list[pa.Array], theta: np.ndarray) -> pa.RecordBatch:
+        """Documents with their metadata and p(k|d) of the view, float32[D, K]."""
+        if self.wide:
+            return pa.record_batch([ids, *beside, *map(pa.array, np.ascontiguousarray(theta.T))], schema)
+        lists = keep(theta, self.top)
+        return answer_batch(schema, ids, Lists(lists.offsets, view.numbers[lists.topics], lists.shares), beside)
+
+
 def write_theta(
     path: str | Path,
     model: TopicModel,
     corpus: Corpus,
+    layout: Layout = Layout(),
     *,
-    top: int | None = None,
     parts: tuple[str, ...] = ("train",),
-    with_columns: Sequence[str] = (),
-    wide: bool = False,
     threads: int = 1,
     force: bool = False,
     progress: Told = None,
@@ -101,16 +132,14 @@ def write_theta(
     """Write the topics of all documents of the parts (``train``, ``heldout``), streamed, in their order; returns how many.
 
     By suffix: ``.parquet`` (id, topics list<int32>, shares list<float>), ``.jsonl`` (the same names), ``.csv`` (a line a
-    document and topic: id, topic, share); then the columns asked for.  ``wide`` (``.parquet`` and ``.csv``): id, the columns
-    asked for, and a column for each topic by its number.  ``top``: only so many topics a document, largest
-    first; else all, by number.  Edits are honoured.  The file appears when it is complete; ``force`` replaces one of
-    ours that is there.
+    document and topic: id, topic, share); then the columns asked for.  Edits are honoured.  The file appears when it is
+    complete; ``force`` replaces one of ours that is there.
     """
-    done, view, types, tell = 0, view_of(model), columns_within(corpus, with_columns), listener(progress)
+    done, view, types, tell = 0, view_of(model), columns_within(corpus, layout.with_columns), listener(progress)
     total = sum(corpus.part(p == "heldout").docs for p in parts)
     whole = corpus.manifest.ids == "integer"
-    schema = wide_schema(types, view, whole) if wide else answer_schema(types, facts=False, integer_ids=whole)
-    with AnswersFile(path, schema, option="--theta", force=force, inputs=[corpus.path], wide=wide) as file:
+    schema = layout.schema(types, view, whole)
+    with AnswersFile(path, schema, option="--theta", force=force, inputs=[corpus.path], wide=layout.wide) as file:
         for part in parts:
             heldout = part == "heldout"
             names = Metadata(corpus, ["id", *types], heldout)
@@ -118,23 +147,12 @@ def write_theta(
                 rows, listed = names.of(first, len(theta))
                 rows = rows.filter(pa.array(listed)).combine_chunks()
                 columns = {name: rows[name].combine_chunks() for name in rows.column_names}
-                ids, beside, m = typed_ids(columns["id"], whole), [columns[name] for name in types], view.shares(theta[listed])
-                if wide:
-                    file.add(pa.record_batch([ids, *beside, *map(pa.array, np.ascontiguousarray(m.T))], schema))
-                else:
-                    lists = keep(m, top)
-                    lists = Lists(lists.offsets, view.numbers[lists.topics], lists.shares)
-                    file.add(answer_batch(schema, ids, lists, beside))
+                ids, beside = typed_ids(columns["id"], whole), [columns[name] for name in types]
+                file.add(layout.rows(schema, view, ids, beside, view.shares(theta[listed])))
                 done += len(rows)
                 tell.step("topics of documents", done, total, "documents")
         file.commit()
     return done
-
-
-def wide_schema(types: dict[str, pa.DataType], view: View, whole: bool) -> pa.Schema:
-    """id, metadata, and a column of shares for each topic."""
-    columns = {"id": pa.int64() if whole else pa.large_string(), **types}
-    return pa.schema([*columns.items(), *((f"topic_{number}", pa.float32()) for number in view.ids)])
 
 
 @dataclass(frozen=True)
@@ -161,8 +179,8 @@ class ThetaView(ModelView):
             listener(self.progress).say(f"{aside:,} held-out documents are left out; --part all includes them")
         parts = ("train", "heldout") if self.part == "all" else (self.part,)
         done = write_theta(
-            self.theta, opened, store, top=self.top, parts=parts, with_columns=self.with_columns or [],
-            wide=self.wide,            threads=workers, force=self.force, progress=self.progress,
+            self.theta, opened, store, Layout(self.top, self.with_columns or [], self.wide), parts=parts,
+            threads=workers, force=self.force, progress=self.progress,
         )  # fmt: skip
         return {"theta": self.theta, "documents": done}
 

@@ -6,91 +6,25 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.table_file import check_table_file, write_table
-from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
-from topicstream.progress import Told, listener
+from topicstream.progress import listener
 from topicstream.reporting.figures import Figure
-from topicstream.reporting.gather import DATE, gather_report, need_time, survey
+from topicstream.reporting.gather import DATE, Gathered, Survey, gather_report, need_time, survey
 from topicstream.reporting.metadata import open_corpus
 from topicstream.reporting.periods import GRAINS
-from topicstream.reporting.view import ModelView, look_at
+from topicstream.reporting.view import ModelView, ShownModel, look_at
 from topicstream.text import each, escaped, render, shortened, sparkline
 
 PLOTTED = 12
-
-
-def over_time(
-    model: str | Path | TopicModel = "model",
-    corpus: str | Path | Corpus = "corpus.zarr",
-    *,
-    time: bool = True,
-    by: str | None = None,
-    period: str | None = None,
-    groups: int = 24,
-    min_docs: int = 1,
-    topics: Sequence[int] | None = None,
-    threads: int | None = None,
-    mem_limit: str | int | None = None,
-    progress: Told = None,
-) -> pa.Table:
-    """Mean shares of topics: a row a period, group and topic that has documents.
-
-    time    by periods of the column ``date``;  period: day, week, month, quarter, year, decade, century; None: by the dates
-    by      by the values of this column, the ``groups`` most frequent ones (a document of several counts in each)
-    min_docs  documents of a period and group at least; those of fewer are left out
-    topics  only these (stable numbers); None: all, in the view's order
-
-    Columns: period string, group string (null where not asked for), topic int32, label string, documents int64, share
-    double, se double (see ``effects``), and slope, slope_se double: the topic's line over the years, where there is time.
-    """
-    if by == DATE:
-        raise UsageError(f"--by {DATE}: use --over-time for dates (--period sets the length of a period)")
-    shown = look_at(model, mem_limit, threads)
-    store = open_corpus(shown.trained, corpus)
-    if not time and by is None:
-        raise InputError("give --over-time, --by COLUMN or both")
-    found = survey(store, by=[by] if by else [], grain=period, most=groups)
-    found.time = need_time(found, store) if time else None
-    if by is not None and not found.columns[0].values:
-        raise InputError(f"{store.path}: no document has a value of {by}")
-    chosen = shown.columns(topics)
-    sums = gather_report(
-        shown.trained, shown.view, store, found, docs=0, cross=by if time else None, links=False, threads=shown.threads,
-        progress=progress,
-    )  # fmt: skip
-    values: list[str | None] = [*found.columns[0].values] if by is not None else [None]
-    names: list[str | None] = [*found.time.values] if found.time is not None else [None]
-    groups_of = sums.by_over[by] if time and by is not None else sums.by[by or DATE]
-    share, error = groups_of.shares()
-    filled = np.flatnonzero(groups_of.docs >= max(1, min_docs))
-    cell, column = np.repeat(filled, len(chosen)), np.tile(np.array(chosen, np.int64), len(filled))
-
-    def text(listed: Sequence[str | None], places: np.ndarray) -> pa.Array:
-        return pa.array(listed, pa.string()).take(pa.array(places))
-
-    columns: dict[str, Any] = {
-        "period": text(names, cell % len(names)),
-        "group": text(values, cell // len(names)),
-        "topic": pa.array(shown.view.numbers[column]),
-        "label": text(shown.names, column),
-        "documents": pa.array(groups_of.docs[cell].astype(np.int64)),
-        "share": pa.array(share[cell, column]),
-        "se": pa.array(error[cell, column]),
-    }
-    if found.time is not None:
-        slope, slope_error = sums.by[DATE].slope(found.time.years)
-        columns |= {"slope": pa.array(slope[column]), "slope_se": pa.array(slope_error[column])}
-    grain = found.time.grain.key if found.time is not None else ""
-    return pa.table(columns).replace_schema_metadata({"grain": grain, "periods": json.dumps(names)})
+GROUPS = 24
+"""The most frequent values of a column, each a group."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +45,55 @@ class OverTimeView(ModelView):
 
     @cached_property
     def table(self) -> pa.Table:
-        """The shares."""
-        return over_time(
-            self.model, self.corpus, time=self.over_time, by=self.by, period=self.period, topics=self.topics,
-            min_docs=self.min_docs, threads=self.threads, mem_limit=self.mem_limit, progress=self.progress,
+        """Mean shares of topics: a row a period, group and topic that has documents.
+
+        Columns: period string, group string (null where not asked for), topic int32, label string, documents int64, share
+        double, se double (see ``effects``), and slope, slope_se double: the topic's line over the years, where there is time.
+        """
+        if self.by == DATE:
+            raise UsageError(f"--by {DATE}: use --over-time for dates (--period sets the length of a period)")
+        shown = look_at(self.model, self.mem_limit, self.threads)
+        store = open_corpus(shown.trained, self.corpus)
+        if not self.over_time and self.by is None:
+            raise InputError("give --over-time, --by COLUMN or both")
+        counted = survey(store, by=[self.by] if self.by else [], grain=self.period, most=GROUPS)
+        counted.time = need_time(counted, store) if self.over_time else None
+        if self.by is not None and not counted.columns[0].values:
+            raise InputError(f"{store.path}: no document has a value of {self.by}")
+        columns = shown.columns(self.topics)
+        sums = gather_report(
+            shown.trained, shown.view, store, counted, docs=0, cross=self.by if self.over_time else None, links=False,
+            threads=shown.threads, progress=self.progress,
         )  # fmt: skip
+        return self._rows(shown, counted, sums, np.array(columns, np.int64))
+
+    def _rows(self, shown: ShownModel, counted: Survey, sums: Gathered, columns: np.ndarray) -> pa.Table:
+        """The table of what was gathered, for the topics in these columns of the view."""
+        time = counted.time
+        values: list[str | None] = [*counted.columns[0].values] if self.by is not None else [None]
+        names: list[str | None] = [*time.values] if time is not None else [None]
+        groups = sums.by_over[self.by] if time is not None and self.by is not None else sums.by[self.by or DATE]
+        share, error = groups.shares()
+        filled = np.flatnonzero(groups.docs >= max(1, self.min_docs))
+        cell, column = np.repeat(filled, len(columns)), np.tile(columns, len(filled))
+
+        def text(listed: Sequence[str | None], places: np.ndarray) -> pa.Array:
+            return pa.array(listed, pa.string()).take(pa.array(places))
+
+        arrays = {
+            "period": text(names, cell % len(names)),
+            "group": text(values, cell // len(names)),
+            "topic": pa.array(shown.view.numbers[column]),
+            "label": text(shown.names, column),
+            "documents": pa.array(groups.docs[cell].astype(np.int64)),
+            "share": pa.array(share[cell, column]),
+            "se": pa.array(error[cell, column]),
+        }
+        if time is not None:
+            slope, slope_error = sums.by[DATE].slope(time.years)
+            arrays |= {"slope": pa.array(slope[column]), "slope_se": pa.array(slope_error[column])}
+        grain = time.grain.key if time is not None else ""
+        return pa.table(arrays).replace_schema_metadata({"grain": grain, "periods": json.dumps(names)})
 
     def result(self) -> list[dict[str, Any]]:
         if self.out is not None:  # both places, before the documents are read

@@ -152,22 +152,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     with lock(folder, "sweeping into", kind="sweep"):
         alike = {name: getattr(config, name) for name in ("passes", "tol", "measures")}
         _begin(folder, Settings(fingerprint=store.fingerprint, seed_words=seeds, sample=sample, **alike))
-        scores, rows = {}, []
-        if config.scheduler is not None:
-            _train_on_workers([run for run in runs if not (folder / "results" / f"{run.name}.json").exists()], config)
-        for position, run in enumerate(runs, 1):
-            place = folder / "results" / f"{run.name}.json"
-            if not place.exists():
-                write_record(place, _trained(run, store, folder / "runs" / run.name, config))
-            scores[run], row = _read(run, place)
-            if not np.array_equal(scores[run].keys, scores[runs[0]].keys):
-                raise StoreError(
-                    f"{place}: its scores are of other documents than those of {runs[0].name}; remove the file to score again"
-                )
-            rows.append(row)
-            if config.said is not None:
-                config.said(*render("{position}/{runs} {name}: perplexity {perplexity_choosing:.1f}, NPMI {npmi:.3f}",
-                                    {**row, "position": position, "runs": len(runs), "name": run.name}))  # fmt: skip
+        scores, rows = _scores_and_rows(runs, store, config)
         found = _agreements(runs, rows, folder, config)
         taken, chosen, why = choose(runs, scores, rows)
         if sample is not None:
@@ -184,6 +169,30 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         "why": why,
         "consensus": consensus,
     }
+
+
+def _scores_and_rows(
+    runs: Sequence[Run], store: Corpus, config: SweepConfig
+) -> tuple[dict[Run, Scores], list[dict[str, Any]]]:
+    """The scores of every run and its row of the table; those without a result are trained first."""
+    folder = Path(config.out)
+    places = {run: folder / "results" / f"{run.name}.json" for run in runs}
+    if config.scheduler is not None:
+        _train_on_workers([run for run, place in places.items() if not place.exists()], config)
+    scores, rows = {}, []
+    for position, (run, place) in enumerate(places.items(), 1):
+        if not place.exists():
+            write_record(place, _trained(run, store, folder / "runs" / run.name, config))
+        scores[run], row = _read(run, place)
+        if not np.array_equal(scores[run].keys, scores[runs[0]].keys):
+            raise StoreError(
+                f"{place}: its scores are of other documents than those of {runs[0].name}; remove the file to score again"
+            )
+        rows.append(row)
+        if config.said is not None:
+            config.said(*render("{position}/{runs} {name}: perplexity {perplexity_choosing:.1f}, NPMI {npmi:.3f}",
+                                {**row, "position": position, "runs": len(runs), "name": run.name}))  # fmt: skip
+    return scores, rows
 
 
 def learned_share(store: Corpus, runs: Sequence[Run]) -> float | None:

@@ -75,7 +75,10 @@ def drop_words(
     1
     """
     wanted = read_drop_words(words) if isinstance(words, (str, os.PathLike)) else set(words)
-    path, progress = Path(corpus), listener(progress)
+    return _drop(wanted, Path(corpus), dry_run, listener(progress))
+
+
+def _drop(wanted: set[str], path: Path, dry_run: bool, progress: Progress) -> dict[str, Any]:
     Corpus.open(path).let_go()
     with durable.lock(path, "writing to", kind="corpus"):
         base = Corpus.open(path)
