@@ -27,6 +27,16 @@ def batch_of_texts(texts: list[str]) -> pa.RecordBatch:
     return batch_of([f"d{i}" for i in numbers], ["f"] * len(texts), {"text": pa.array(texts, TEXT)}, dates)
 
 
+@pytest.mark.parametrize("split", ["paragraph", "20 words"])
+def test_parts_take_the_memory_of_their_text(split):
+    """The parts of a long book must not each hold a copy of the book."""
+    book = "\n\n".join(" ".join(f"word{i}" for i in range(20)) for _ in range(4000))
+    pool = pa.default_memory_pool()
+    batch, before = batch_of_texts([book]), pool.max_memory()
+    assert len(in_parts(batch, ReadOptions(split=split), Counter())) == 4000
+    assert pool.max_memory() - before < 10 * len(book)
+
+
 @pytest.mark.parametrize("pattern", ["—+", "x|\\n\\n", "(?=[A-Z])", "é?", "."])
 def test_parts_are_what_re_split_leaves(pattern):
     rng = np.random.default_rng(3)

@@ -27,7 +27,7 @@ NAMED = {
 
 
 _LENGTH = re.compile(r"(\d+) words?")
-_WORD = re.compile(rb"\S+")
+_SPACE = np.frombuffer(b" \t\n\r\f\v", np.uint8)
 
 
 def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
@@ -72,11 +72,12 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
         owner += [d] * max(len(some), 1)
         notes[f"documents in which --split {options.split} found nothing to cut"] += len(some) < 2
     numbers = np.arange(len(owner)) - np.searchsorted(owner, owner) + 1
-    taken = batch.take(pa.array(owner, pa.int64()))
-    whole = taken.column(0).cast(TEXT)
+    rows = pa.array(owner, pa.int64())
+    whole, sources = batch.column(0).take(rows).cast(TEXT), batch.column(1).take(rows)
+    meta = {name: column.take(rows) for name, column in metadata_of(batch).items()}
     ids = pc.binary_join_element_wise(whole, pa.array(numbers).cast(TEXT), pa.scalar("#", TEXT))
     content = {"text": word_array(text, np.array([*starts, ends[-1]], np.int64))}
-    return batch_of(ids, taken.column(1), content, metadata_of(taken) | {DOCUMENT: whole})
+    return batch_of(ids, sources, content, meta | {DOCUMENT: whole})
 
 
 def _between(raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int) -> Iterator[tuple[int, int]]:
@@ -96,11 +97,8 @@ def _between(raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int) -> 
 
 def _by_length(raw: bytes, words: int) -> Iterator[tuple[int, int]]:
     """The gaps between runs of so many words; a rest of less than half of them stays with the run before."""
-    gap, end = None, 0
-    for n, word in enumerate(_WORD.finditer(raw)):
-        if n and n % words == 0:
-            gap = end, word.start()
-        if gap is not None and n % words >= (words - 1) // 2:
-            yield gap
-            gap = None
-        end = word.end()
+    in_word = np.isin(np.frombuffer(raw, np.uint8), _SPACE, invert=True)
+    edges = np.diff(in_word, prepend=False, append=False).nonzero()[0]
+    starts, ends = edges[::2], edges[1::2]
+    cuts = np.arange(words, len(starts) - (words - 1) // 2, words)
+    yield from zip(ends[cuts - 1].tolist(), starts[cuts].tolist())
