@@ -45,7 +45,7 @@ from topicstream.retraining.align import align
 from topicstream.retraining.config import MACHINES, Config
 from topicstream.retraining.drift import drift_of, in_raw_names, verdict
 from topicstream.retraining.gate import ask_room, judge, open_models
-from topicstream.retraining.raw_files import SET_ASIDE, Scan, remove_copies, scan_raw
+from topicstream.retraining.raw_files import SET_ASIDE, Scan, scan_raw
 from topicstream.retraining.state import (
     JOURNAL,
     STATE,
@@ -134,7 +134,7 @@ class Cycle:
         if self.state.held is not None and not (scan.any and self.config.when.after_rollback == "new_docs"):
             held = f"version {self.state.held} is held since the rollback to it; `topics retrain --release` ends that"
             self.log.say(f"decision: nothing: {held}")
-            remove_copies(self.folder / "incoming")
+            owned.remove(self.folder / "incoming", "incoming")
             return {"why": [held], "held": self.state.held, "dry_run": dry}
         present = publish.current(self.folder)
         model = None if present is None else read_manifest(publish.version_path(self.folder, present))
@@ -154,7 +154,7 @@ class Cycle:
             "drift": figures and asdict(figures),
         }
         if dry or decision == "nothing":
-            remove_copies(self.folder / "incoming")
+            owned.remove(self.folder / "incoming", "incoming")
             if scan.touched and not dry:
                 self._remember(files=self.state.files | scan.touched)
             return {**summary, "dry_run": dry}
@@ -208,7 +208,7 @@ class Cycle:
         journal = self.journal
         failing = {name: failed for name, failed in self.state.failing.items() if name not in journal.files}
         self._remember(files=self.state.files | journal.files, version=journal.version, failing=failing)
-        remove_copies(self.folder / "incoming")
+        owned.remove(self.folder / "incoming", "incoming")
         added = sum(group.added or 0 for group in journal.groups)
         self._record(documents_added=added)
         if journal.decision == "update" and self._is_trained_on():
@@ -247,7 +247,7 @@ class Cycle:
         except InputError as e:  # a file that cannot be taken in: the next run looks at all files again
             owned.remove_file(self.folder / JOURNAL)
             remove_wip(self.wip)
-            remove_copies(self.folder / "incoming")
+            owned.remove(self.folder / "incoming", "incoming")
             raise in_raw_names(e, self.config) from None
         finally:
             self.log.close()

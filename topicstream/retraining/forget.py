@@ -40,9 +40,9 @@ from topicstream.records import write_record
 from topicstream.retraining.config import load_config
 from topicstream.retraining.forget_words import blanked, more_than, own_words
 from topicstream.retraining.publish import published_versions, version_path
-from topicstream.retraining.raw_files import remove_copies
-from topicstream.retraining.state import JOURNAL, STATE, read_retrain_state, run_origin
+from topicstream.retraining.state import JOURNAL, STATE, read_retrain_state
 from topicstream.tokens.vocabulary import TokenVocabulary, write_words
+from topicstream.training.state.record import RunRecord
 
 STATE_FOLDERS = ("work", "checkpoints")
 STATE_FILES = ("finished.json", "carried.json", "training.json")
@@ -128,7 +128,7 @@ def _held(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[None
             stack.enter_context(lock(home, "retraining", kind="retrain"))
             if (home / JOURNAL).exists():
                 raise TopicsError(f"{home}: a retrain is unfinished; run it again first")
-            remove_copies(home / "incoming")  # of a scan that was killed
+            owned.remove(home / "incoming", "incoming")  # of a scan that was killed
         for run in runs:
             stack.enter_context(lock(run, "training", kind="model"))
         stack.enter_context(lock(store, "writing to", kind="corpus"))
@@ -231,7 +231,8 @@ def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
     on another corpus than the present one.  The model stays."""
     if not any((run / name).exists() for name in (*STATE_FOLDERS, *STATE_FILES)):
         return False
-    if not always and corpus.is_of(run_origin(run).corpus):
+    record = RunRecord.read(run)
+    if not always and record is not None and corpus.is_of(record.corpus):
         return False
     for name in STATE_FILES:  # first, so that a run cut short here starts over
         owned.remove_file(run / name, missing_ok=True)

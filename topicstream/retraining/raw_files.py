@@ -9,7 +9,6 @@ run.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,15 +17,15 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal
 
-from topicstream.errors import InputError, NotOurs
+from topicstream.errors import InputError
 from topicstream.files import owned
 from topicstream.files.ownership import claim
 from topicstream.ingestion.opening.names import is_about, is_mark
 from topicstream.retraining.config import Config
 from topicstream.retraining.state import Failing, RawFile
 
-COPIES, MEASURED = "copies.jsonl", "measured.zarr"
-"""Within the folder of the copies: the list of them, and the store that drift is measured on."""
+MEASURED = "measured.zarr"
+"""Within the folder of the copies: the store that drift is measured on."""
 UNFINISHED = (".tmp", ".part")
 TRIES = 3
 SET_ASIDE = 3
@@ -106,50 +105,29 @@ def copy_settled(source: Path, target: Path) -> RawFile | None:
     return None
 
 
-def remove_copies(snapshot: Path) -> None:
-    """Remove the folder of the copies.  NotOurs, and nothing is removed, where it holds a file that no scan copied: the
-    names of raw files are the user's, so only the list of the copies tells whose a file is."""
-    if not os.path.lexists(snapshot):
-        return
-    claim(snapshot, "incoming")
-    copies = snapshot / COPIES
-    listed = set(copies.read_text("utf-8", "surrogateescape").splitlines()) if copies.is_file() else set()
-    for name in ("new", "changed"):
-        for folder, _, files in os.walk(snapshot / name):
-            for path in (Path(folder) / file for file in files):
-                if json.dumps(path.relative_to(snapshot).as_posix()) not in listed:
-                    raise NotOurs(f"{path}: was not put there by topics retrain; move it out and run this again")
-    owned.remove(snapshot / MEASURED, "corpus")
-    owned.remove(snapshot / f"{MEASURED}.wip", "ingest")
-    owned.remove(snapshot, "incoming")
-
-
 def scan_raw(config: Config, known: Mapping[str, RawFile], failing: Mapping[str, Failing]) -> Scan:
     """Compare the raw files with the known ones, and copy those to be read to ``incoming/new`` and ``incoming/changed``
     (emptied first).  InputError where a file cannot be read."""
     snapshot = config.folder / "incoming"
-    remove_copies(snapshot)
+    owned.remove(snapshot, "incoming")
     claim(snapshot, "incoming")
     found, seen = Scan(), set()
-    with owned.create(snapshot / COPIES) as copies:
-        for below in raw_files(config.raw, config.patterns):
-            old, source = known.get(below), config.raw / below
-            target = snapshot / ("new" if old is None else "changed") / below
-            failed = failing.get(below)
-            try:
-                if failed and failed.times >= SET_ASIDE and _stat(source) == (failed.size, failed.mtime_ns):
-                    found.set_aside.append(below)
-                elif old is None or (config.changed != "ignore" and _stat(source) != (old.size, old.mtime_ns)):
-                    copies.write(json.dumps(target.relative_to(snapshot).as_posix()).encode() + b"\n")
-                    copies.flush()  # listed before it is made: a kill leaves no copy that the list does not name
-                    _sort_in(found, below, old, copy_settled(source, target), target)
-            except FileNotFoundError:  # deleted since it was listed
-                continue
-            except OSError as e:
-                if str(e.filename) == str(source):
-                    raise InputError(f"{source}: cannot be read ({e.strerror}); check its permissions") from None
-                raise
-            seen.add(below)
+    for below in raw_files(config.raw, config.patterns):
+        old, source = known.get(below), config.raw / below
+        target = snapshot / ("new" if old is None else "changed") / below
+        failed = failing.get(below)
+        try:
+            if failed and failed.times >= SET_ASIDE and _stat(source) == (failed.size, failed.mtime_ns):
+                found.set_aside.append(below)
+            elif old is None or (config.changed != "ignore" and _stat(source) != (old.size, old.mtime_ns)):
+                _sort_in(found, below, old, copy_settled(source, target), target)
+        except FileNotFoundError:  # deleted since it was listed
+            continue
+        except OSError as e:
+            if str(e.filename) == str(source):
+                raise InputError(f"{source}: cannot be read ({e.strerror}); check its permissions") from None
+            raise
+        seen.add(below)
     found.deleted = sorted(set(known) - seen)
     return found
 

@@ -12,19 +12,6 @@ STATE, JOURNAL = "state.json", "journal.json"
 Decision = Literal["nothing", "update", "full"]
 
 
-class RunOrigin(Record):
-    """What ``training.json`` of a run says of its beginning: the corpus (its fingerprint), and the model that it started from."""
-
-    corpus: str = ""
-    warm: str | None = None
-
-
-def run_origin(run: Path) -> RunOrigin:
-    """Of a run; nothing where there is no record."""
-    path = run / "training.json"
-    return read_record(path, RunOrigin) if path.exists() else RunOrigin()
-
-
 class RawFile(Record):
     """A raw file that was read."""
 

@@ -29,12 +29,12 @@ from topicstream.model import edits
 from topicstream.model.manifest import ModelManifest, read_manifest
 from topicstream.options import SchedulerOptions, configured, like, option
 from topicstream.progress import Shown, Told, listener
-from topicstream.retraining.state import RunOrigin, run_origin
 from topicstream.training.config import TrainConfig
 from topicstream.training.folder import forget_runs
 from topicstream.training.loop import figures_of, train
 from topicstream.training.setup import engine_facts, engine_of_model
 from topicstream.training.starts.carry import check_carried
+from topicstream.training.state.record import RunRecord
 from topicstream.training.stopping import tolerance
 
 PASSES, WARM_PASSES = 15, 20
@@ -284,10 +284,6 @@ def _state_of(run: Path, old: Path) -> str:
             return "begun"
         if present.of == mark.id:
             return "replaced"
-    if mark is None and kind_of(run) == "model":  # 0.1.0's
-        names = [run_origin(place).warm == str(old.resolve()) for place in (run, old)]
-        if any(names):
-            return "begun" if names[0] else "replaced"
     if mark is None and run.is_dir() and not run.is_symlink() and not set(os.listdir(run)) - {".lock"}:
         return ""
     raise NotOurs(f"{run}: is in the way and no update of {old}; move it away and run this again")
@@ -295,7 +291,8 @@ def _state_of(run: Path, old: Path) -> str:
 
 def _same(run: Path, model: Path, fingerprint: str) -> bool:
     """Whether an unfinished update is of this model and this corpus."""
-    return run_origin(run) == RunOrigin(corpus=fingerprint, warm=str(model.resolve()))
+    record = RunRecord.read(run)
+    return record is not None and (record.corpus, record.warm) == (fingerprint, str(model.resolve()))
 
 
 def _remove_replaced(run: Path, model: Path) -> None:
