@@ -80,6 +80,20 @@ def test_equal_documents_whose_sums_all_round_one_way_train(algo, topics, tmp_pa
     assert made.passes == 2
 
 
+@pytest.mark.parametrize(("alpha", "beta"), [(0.01, 1e6), (1e-8, 1e3), (1e6, 1e6)])
+@pytest.mark.parametrize("algo", ["sparse-bp", "atbp", "bp", "sibp", "cvb0", "mvi"])
+def test_extreme_priors_lose_no_mass(algo, alpha, beta, tmp_path):
+    """Words that stand once or twice, beside pseudo-counts of which a float32 step is as large as they are."""
+    rng = np.random.default_rng(0)
+    docs = [np.unique(rng.integers(0, 3000, 60)).astype(np.int32) for _ in range(150)]
+    indptr = np.cumsum([0] + [len(d) for d in docs])
+    cells = np.concatenate(docs)
+    corpus = store(tmp_path / "c.zarr", indptr, cells, np.ones(len(cells), np.int32), 3000)
+    options = {"alpha": alpha, "beta": beta}
+    made = train(corpus, tmp_path / "m", algo=algo, topics=20, passes=3, tol=0.0, options=options, progress=Progress(-1))
+    assert made.passes == 3
+
+
 def test_a_row_that_is_off_by_more_than_rounding_does_not_pass():
     n_w = np.full(WORDS, 3.0)
     table = equal_rows(n_w)
