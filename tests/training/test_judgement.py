@@ -9,7 +9,7 @@ from tests.listening import Listening
 from tests.planted import draw, store
 from topicstream.engines import engines
 from topicstream.engines.base import Shape
-from topicstream.engines.moments.anchors import AnchorOptions, Anchors
+from topicstream.engines.moments.anchors import AnchorOptions, Anchors, dirichlet_of
 from topicstream.training.judgement import alpha_at_bound, topic_diversity, unigram_perplexity, worse_than_unigram
 from topicstream.training.loop import train
 
@@ -76,10 +76,18 @@ def test_perplexity_beside_the_words_frequencies():
 
 def test_alpha_at_its_bound():
     shape = Shape(1000, 500, 20_000, 30_000.0, 4)
-    for alpha, warned in ((10.0, 1), (0.01, 1), (0.3, 0)):
+    for alpha, warned in ((25.0, 1), (0.02, 1), (0.3, 0)):
         engine = Anchors(shape, AnchorOptions())
         assert len(alpha_at_bound(engine, {"alpha": np.full(4, alpha)})) == warned
-    assert alpha_at_bound(Anchors(shape, AnchorOptions(alpha=10.0)), {"alpha": np.full(4, 10.0)}) == []
+    assert alpha_at_bound(Anchors(shape, AnchorOptions(alpha=25.0)), {"alpha": np.full(4, 25.0)}) == []
+
+
+@pytest.mark.parametrize("topics", [20, 100, 500])
+def test_alpha_of_a_healthy_corpus_is_at_no_bound_however_many_topics_there_are(topics):
+    """Tokens of a document that are of one topic half of the time, as on 3,000 articles of Wikipedia at K = 20 to 100."""
+    alpha = dirichlet_of(0.49, np.full(topics, 1.0 / topics))
+    assert 0.9 < alpha.sum() < 1.1
+    assert alpha_at_bound(Anchors(Shape(1000, 5000, 20_000, 30_000.0, topics), AnchorOptions()), {"alpha": alpha}) == []
 
 
 def test_diversity_is_the_share_of_distinct_top_words():

@@ -85,8 +85,8 @@ class About:
         What a pass reports and what stops a run.
     passes, tol
         Default stopping rule: most passes, and the change of the objective below which a run stops (0: never).
-    alpha_bounds
-        Least and largest alpha of a topic where alpha comes from moments; a run that ends there warns.
+    alpha_sum_bounds
+        Least and largest sum of alpha over all topics where alpha comes from moments; a run that ends there warns.
     completion
         Whether held-out documents are judged by completion; otherwise as whole points.
     """
@@ -107,5 +107,5 @@ class About:
     objective: Objective = field(default_factory=Objective)
     passes: int = 200
     tol: float | str = "0.1%"
-    alpha_bounds: tuple[float, float] | None = None
+    alpha_sum_bounds: tuple[float, float] | None = None
     completion: bool = True

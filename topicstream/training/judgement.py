@@ -31,16 +31,16 @@ def worse_than_unigram(what: str, perplexity: float, unigram: float) -> list[str
 
 
 def alpha_at_bound(engine: Engine, params: Mapping[str, np.ndarray]) -> list[str]:
-    """A warning where alpha came from moments and its mean stands at a bound; engines that learn priors warn themselves."""
-    if engine.about.alpha_bounds is None or getattr(engine.options, "alpha", None) is not None:
+    """A warning where alpha came from moments and its sum stands at a bound; engines that learn priors warn themselves."""
+    if engine.about.alpha_sum_bounds is None or getattr(engine.options, "alpha", None) is not None:
         return []
-    low, high = engine.about.alpha_bounds
-    mean = float(params["alpha"].mean())
-    if low * 1.001 < mean < high * 0.999:
+    low, high = engine.about.alpha_sum_bounds
+    total = float(params["alpha"].sum())
+    if low * 1.001 < total < high * 0.999:
         return []
     return [
-        f"alpha stands at its bound, {low if mean <= low * 1.001 else high:g} a topic: under these topics documents do not mix as "
-        "they should; give --alpha, choose another --algo, or ingest with --min-tokens to leave short documents out"
+        f"alpha stands at its bound, {low if total <= low * 1.001 else high:g} over all topics: under these topics documents do "
+        "not mix as they should; give --alpha, choose another --algo, or ingest with --min-tokens to leave short documents out"
     ]
 
 

@@ -51,7 +51,7 @@ from topicstream.tables.table import Table
 
 PROJECTION = 1000
 SOLVED = 512  # words whose problems are solved at a time
-ALPHA_BOUNDS = 0.01, 10.0  # a topic
+ALPHA_SUM_BOUNDS = 0.1, 100.0  # two tokens of a document are of one topic with 10/11 and about 1/K
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Anchors(Engine):
         constants=False,  # its topics are no counts with a prior
         stored_params=("anchors", "distances"),
         tol=0.0,
-        alpha_bounds=ALPHA_BOUNDS,
+        alpha_sum_bounds=ALPHA_SUM_BOUNDS,
     )
 
     def __init__(self, shape: Shape, options: AnchorOptions) -> None:
@@ -308,8 +308,8 @@ def apart_of(ratio: np.ndarray, sizes: np.ndarray, mass: float) -> float:
 
 def dirichlet_of(apart: float, sizes: np.ndarray) -> np.ndarray:
     """alpha float64[K] of the Dirichlet under which two tokens of a document are of different topics with probability
-    ``apart`` = alpha0 (1 - sum_k p_k^2) / (alpha0 + 1), alpha_k = alpha0 p_k; sizes: p_k.  Held to ALPHA_BOUNDS."""
-    topics, possible = len(sizes), float(1.0 - (sizes**2).sum())
+    ``apart`` = alpha0 (1 - sum_k p_k^2) / (alpha0 + 1), alpha_k = alpha0 p_k; sizes: p_k.  alpha0 is held to
+    ALPHA_SUM_BOUNDS."""
+    possible = float(1.0 - (sizes**2).sum())
     total = apart / (possible - apart) if 0.0 < apart < possible else (np.inf if apart > 0 else 0.0)
-    low, high = ALPHA_BOUNDS
-    return np.asarray(float(np.clip(total, low * topics, high * topics)) * np.maximum(sizes, 1e-6))
+    return np.asarray(float(np.clip(total, *ALPHA_SUM_BOUNDS)) * np.maximum(sizes, 1e-6))

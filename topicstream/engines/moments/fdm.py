@@ -33,7 +33,7 @@ from topicstream.engines.base import (
     option,
     padded,
 )
-from topicstream.engines.moments.anchors import ALPHA_BOUNDS, dirichlet_of
+from topicstream.engines.moments.anchors import ALPHA_SUM_BOUNDS, dirichlet_of
 from topicstream.errors import TopicsError
 from topicstream.kernels import word_pairs as pairs
 
@@ -63,7 +63,7 @@ class FullDependenceMixture(Engine):
         objective=Objective("cross-entropy", "cross", "mass"),
         passes=100,
         tol=1e-4,
-        alpha_bounds=ALPHA_BOUNDS,
+        alpha_sum_bounds=ALPHA_SUM_BOUNDS,
     )
 
     def __init__(self, shape: Shape, options: MixtureOptions) -> None:
